@@ -38,7 +38,7 @@ func (k *kind) match(label labels.Selector, field fields.Selector) storage.Selec
 	return p
 }
 
-// triggers and indexers return the index of the watch cache by the kind's indexed field.
+// triggers and indexers return the indexes of the watch cache: by the kind's indexed field, and the kind's own.
 func (k *kind) triggers() storage.IndexerFuncs {
 	if k.indexed == "" {
 		return nil
@@ -48,7 +48,10 @@ func (k *kind) triggers() storage.IndexerFuncs {
 
 func (k *kind) indexers() *cache.Indexers {
 	if k.indexed == "" {
-		return nil
+		if k.index == nil {
+			return nil
+		}
+		return &k.index
 	}
 	return &cache.Indexers{storage.FieldIndex(k.indexed): func(obj any) ([]string, error) {
 		return []string{k.fields(obj.(runtime.Object))[k.indexed]}, nil

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 )
 
 // kind is one row of the table of built-in resources: its names in the API, and the rules in which it
@@ -48,6 +49,8 @@ type kind struct {
 	fields func(runtime.Object) fields.Set
 	// indexed is the selectable field that the watch cache indexes.
 	indexed string
+	// index is an index of the watch cache that no selectable field is; nil if there is none.
+	index cache.Indexers
 	// returnsDeleted answers DELETE with the deleted object, instead of a Status.
 	returnsDeleted bool
 	// ttl is the lifetime of an object in seconds; 0 means no limit.

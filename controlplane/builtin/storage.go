@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -18,7 +20,6 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/names"
 
 	"github.com/keepwatch/keepwatch/controlplane/columns"
@@ -183,14 +184,15 @@ func clearKinds(_ context.Context, obj, old runtime.Object, _ *metav1.UpdateOpti
 
 // giveAddresses adds the hooks that give Services their addresses. The store of /status is another one, without them.
 func giveAddresses(store *genericregistry.Store, ranges services.Ranges) {
-	addresses := services.NewAddresses(ranges, func(ctx context.Context) (*corev1.ServiceList, error) {
-		all, err := store.ListPredicate(request.WithNamespace(ctx, metav1.NamespaceAll), storage.Everything, nil)
+	addresses := services.NewAddresses(ranges, func(ctx context.Context, address string) (*corev1.ServiceList, error) {
+		all := store.PredicateFunc(labels.Everything(), fields.Everything())
+		found, err := store.ListPredicate(request.WithNamespace(ctx, metav1.NamespaceAll), services.Having(address, all), nil)
 		if err != nil {
 			return nil, err
 		}
-		return all.(*corev1.ServiceList), nil
+		return found.(*corev1.ServiceList), nil
 	})
-	store.BeginCreate = addresses.BeginCreate
+	store.BeginCreate, store.AfterCreate, store.AfterUpdate = addresses.BeginCreate, addresses.AfterCreate, addresses.AfterUpdate
 	store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
 		if _, err := clearKinds(ctx, obj, old, options); err != nil {
 			return nil, err

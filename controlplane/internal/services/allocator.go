@@ -5,10 +5,12 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Errors have kube-apiserver's texts.
@@ -20,8 +22,12 @@ var (
 	errPortNotInside = errors.New("provided port is not in the valid range. The range of valid ports is 30000-32767")
 )
 
-// writeLimit is longer than any write: the server ends requests after a minute.
-const writeLimit = 90 * time.Second
+const (
+	// writeLimit is longer than any write: the server ends requests after a minute.
+	writeLimit = 90 * time.Second
+	// lookups is the number of addresses that are looked up in the storage one by one before all Services are read.
+	lookups = 8
+)
 
 // address is what only one Service has: a cluster IP, or a node port of all protocols.
 type address struct {
@@ -29,29 +35,45 @@ type address struct {
 	port int32
 }
 
-// allocator chooses addresses that no Service has. It reads all Services before it chooses, so the storage alone says which are
-// taken: after a restart, a restored backup, or a write of another server. It remembers its choices until it has read them, or
-// until the write was refused or must have ended. Two servers on one etcd can give the same address.
+// String returns the value of [Index] for an address.
+func (a address) String() string {
+	if a.port != 0 {
+		return ":" + strconv.Itoa(int(a.port))
+	}
+	return a.ip.String()
+}
+
+// Find returns the newest state of the Services that have an address, or of all if the address is empty. It may return others, too.
+type Find func(ctx context.Context, address string) (*corev1.ServiceList, error)
+
+// allocator chooses addresses that no Service has. It reads the stored Services before it chooses, so the storage alone says which
+// are taken: after a restart, a restored backup, or a write of another server. It remembers its choices until they are written or
+// refused. Two servers on one etcd can choose the same address.
 type allocator struct {
 	ranges Ranges
-	// list returns the newest state of all Services.
-	list func(context.Context) (*corev1.ServiceList, error)
+	find   Find
 	// turn has one element while a request chooses.
 	turn chan struct{}
 
 	mu sync.Mutex
-	// chosen are the addresses whose writes may be under way, and when they must have ended.
-	chosen map[address]time.Time
+	// chosen are the addresses whose writes may be under way.
+	chosen map[address]chosen
 }
 
-func newAllocator(ranges Ranges, list func(context.Context) (*corev1.ServiceList, error)) *allocator {
-	return &allocator{ranges: ranges, list: list, turn: make(chan struct{}, 1), chosen: map[address]time.Time{}}
+// chosen is for whom an address was chosen, and when the write must have ended.
+type chosen struct {
+	service types.NamespacedName
+	end     time.Time
 }
 
-// choose calls decide, which takes addresses. It returns a function that is called with false if the write is refused. The
-// addresses of a dry run are free afterwards.
-func (a *allocator) choose(ctx context.Context, dryRun bool, decide func(*choice) error) (finish func(context.Context, bool), err error) {
-	c := &choice{allocator: a, ctx: ctx}
+func newAllocator(ranges Ranges, find Find) *allocator {
+	return &allocator{ranges: ranges, find: find, turn: make(chan struct{}, 1), chosen: map[address]chosen{}}
+}
+
+// choose calls decide, which takes addresses for a Service. It returns a function that is called with false if the write is refused.
+// The addresses of a dry run are free afterwards.
+func (a *allocator) choose(ctx context.Context, s *corev1.Service, dryRun bool, decide func(*choice) error) (finish func(context.Context, bool), err error) {
+	c := &choice{allocator: a, ctx: ctx, service: nameOf(s)}
 	defer c.end()
 	if err := decide(c); err != nil {
 		return nil, err
@@ -62,34 +84,38 @@ func (a *allocator) choose(ctx context.Context, dryRun bool, decide func(*choice
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range c.taken {
-		a.chosen[one] = time.Now().Add(writeLimit)
+		a.chosen[one] = chosen{c.service, time.Now().Add(writeLimit)}
 	}
 	return func(_ context.Context, written bool) {
 		if !written {
-			a.forget(c.taken)
+			a.forget(c.service, c.taken)
 		}
 	}, nil
 }
 
-func (a *allocator) forget(addresses []address) {
+// forget ends the memory of addresses that were chosen for a Service.
+func (a *allocator) forget(service types.NamespacedName, addresses []address) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range addresses {
-		delete(a.chosen, one)
+		if a.chosen[one].service == service {
+			delete(a.chosen, one)
+		}
 	}
 }
 
-// underWay returns the addresses whose writes may be under way.
-func (a *allocator) underWay() map[address]bool {
+// underWay returns the addresses that other Services may be about to have.
+func (a *allocator) underWay(service types.NamespacedName) map[address]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now, addresses := time.Now(), map[address]bool{}
-	for one, end := range a.chosen {
-		if now.After(end) {
+	for one, c := range a.chosen {
+		switch {
+		case now.After(c.end):
 			delete(a.chosen, one)
-			continue
+		case c.service != service: // of two writes of one Service, one at most succeeds
+			addresses[one] = true
 		}
-		addresses[one] = true
 	}
 	return addresses
 }
@@ -98,36 +124,26 @@ func (a *allocator) underWay() map[address]bool {
 type choice struct {
 	allocator *allocator
 	ctx       context.Context
-	// used are the addresses that are not free; nil before the turn.
-	used  map[address]bool
-	taken []address
+	service   types.NamespacedName
+	// used are addresses that are not free; nil before the turn.
+	used map[address]bool
+	// looked is the number of lookups. After the last one, used has the addresses of all Services.
+	looked int
+	taken  []address
 }
 
-// begin waits for the turn, and reads which addresses are used.
+// begin waits for the turn. What is not under way then is stored, or will be free: the storage is read afterwards.
 func (c *choice) begin() error {
 	if c.used != nil {
 		return nil
 	}
 	select {
 	case c.allocator.turn <- struct{}{}:
+		c.used = c.allocator.underWay(c.service)
+		return nil
 	case <-c.ctx.Done():
 		return c.ctx.Err()
 	}
-	// A write that is not under way any more is in the list, since the list begins afterwards.
-	c.used = c.allocator.underWay()
-	services, err := c.allocator.list(c.ctx)
-	if err != nil {
-		return err
-	}
-	var written []address
-	for i := range services.Items {
-		written = append(written, addressesOf(&services.Items[i])...)
-	}
-	c.allocator.forget(written)
-	for _, one := range written {
-		c.used[one] = true
-	}
-	return nil
 }
 
 // end ends the turn.
@@ -142,9 +158,33 @@ func (c *choice) take(a address) (bool, error) {
 	if err := c.begin(); err != nil || c.used[a] {
 		return false, err
 	}
+	if err := c.look(a); err != nil || c.used[a] {
+		return false, err
+	}
 	c.used[a] = true
 	c.taken = append(c.taken, a)
 	return true, nil
+}
+
+// look reads whether a Service has an address. After some lookups, it reads all addresses: the range may be nearly full.
+func (c *choice) look(a address) error {
+	if c.looked > lookups {
+		return nil
+	}
+	value := ""
+	if c.looked++; c.looked <= lookups {
+		value = a.String()
+	}
+	services, err := c.allocator.find(c.ctx, value)
+	if err != nil {
+		return err
+	}
+	for i := range services.Items {
+		for _, one := range addressesOf(&services.Items[i]) {
+			c.used[one] = true
+		}
+	}
+	return nil
 }
 
 // next takes one of size addresses: a random one behind the reserved ones at the beginning, or of these if no other is free.
@@ -203,6 +243,10 @@ func (c *choice) nextPort() (int32, error) {
 		return address{port: firstNodePort + int32(index)}
 	})
 	return one.port, err
+}
+
+func nameOf(s *corev1.Service) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
 // addressesOf returns the addresses of a stored Service.

@@ -4,6 +4,7 @@
 //	hooks.go       Addresses: what happens before a Service is created or updated
 //	ranges.go      Ranges: the IPs and ports that are given
 //	allocator.go   chooses an IP or a port that no Service has
+//	index.go       Services by their addresses
 //	clusterips.go  cluster IPs, and clusterIP beside clusterIPs
 //	families.go    ipFamilyPolicy and ipFamilies
 //	nodeports.go   node ports, and the one of health checks

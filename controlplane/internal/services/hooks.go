@@ -18,9 +18,9 @@ type Addresses struct {
 	allocator *allocator
 }
 
-// NewAddresses returns the addresses of ranges. list returns the newest state of all Services.
-func NewAddresses(ranges Ranges, list func(context.Context) (*corev1.ServiceList, error)) *Addresses {
-	return &Addresses{ranges, newAllocator(ranges, list)}
+// NewAddresses returns the addresses of ranges.
+func NewAddresses(ranges Ranges, find Find) *Addresses {
+	return &Addresses{ranges, newAllocator(ranges, find)}
 }
 
 // BeginCreate gives a new Service what it needs. It is a hook of the Service's store, before validation.
@@ -32,7 +32,7 @@ func (a *Addresses) BeginCreate(ctx context.Context, obj runtime.Object, options
 	if errs := a.setFamilies(s, nil); len(errs) > 0 {
 		return nil, invalid(s, errs)
 	}
-	return a.allocator.choose(ctx, dryrun.IsDryRun(options.DryRun), func(c *choice) error {
+	return a.allocator.choose(ctx, s, dryrun.IsDryRun(options.DryRun), func(c *choice) error {
 		if err := giveClusterIPs(c, s, nil); err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (a *Addresses) BeginUpdate(ctx context.Context, obj, before runtime.Object,
 	if errs := a.setFamilies(s, old); len(errs) > 0 {
 		return nil, invalid(s, errs)
 	}
-	return a.allocator.choose(ctx, dryrun.IsDryRun(options.DryRun), func(c *choice) error {
+	return a.allocator.choose(ctx, s, dryrun.IsDryRun(options.DryRun), func(c *choice) error {
 		if err := giveClusterIPs(c, s, old); err != nil {
 			return err
 		}
@@ -63,6 +63,22 @@ func (a *Addresses) BeginUpdate(ctx context.Context, obj, before runtime.Object,
 		}
 		return giveHealthCheckPort(c, s, NeedsHealthCheck(old))
 	})
+}
+
+// AfterCreate is a hook of the Service's store, after the write.
+func (a *Addresses) AfterCreate(obj runtime.Object, options *metav1.CreateOptions) {
+	a.written(obj.(*corev1.Service), options.DryRun)
+}
+
+// AfterUpdate is a hook of the Service's store, after the write.
+func (a *Addresses) AfterUpdate(obj runtime.Object, options *metav1.UpdateOptions) {
+	a.written(obj.(*corev1.Service), options.DryRun)
+}
+
+func (a *Addresses) written(s *corev1.Service, dryRun []string) {
+	if !dryrun.IsDryRun(dryRun) {
+		a.allocator.forget(nameOf(s), addressesOf(s))
+	}
 }
 
 func invalid(s *corev1.Service, errs field.ErrorList) error {

@@ -26,14 +26,20 @@ type stored struct {
 	broken error
 }
 
-func (s *stored) list(context.Context) (*corev1.ServiceList, error) {
+func (s *stored) find(_ context.Context, address string) (*corev1.ServiceList, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := &corev1.ServiceList{}
+	found := &corev1.ServiceList{}
 	for _, one := range s.services {
-		all.Items = append(all.Items, *one.DeepCopy())
+		if address == "" || slices.ContainsFunc(addressesOf(one), hasValue(address)) {
+			found.Items = append(found.Items, *one.DeepCopy())
+		}
 	}
-	return all, s.broken
+	return found, s.broken
+}
+
+func hasValue(value string) func(address) bool {
+	return func(a address) bool { return a.String() == value }
 }
 
 func (s *stored) set(service *corev1.Service) {
@@ -55,7 +61,7 @@ func newStored(t *testing.T, ranges string) (*stored, *Addresses) {
 		t.Fatal(err)
 	}
 	s := &stored{services: map[string]*corev1.Service{}}
-	return s, NewAddresses(parsed, s.list)
+	return s, NewAddresses(parsed, s.find)
 }
 
 func service(name string, kind corev1.ServiceType) *corev1.Service {
@@ -99,9 +105,11 @@ func TestConcurrentWrites(t *testing.T) {
 							finish(t.Context(), true)
 							pause()
 							s.set(one)
+							addresses.AfterUpdate(one, &metav1.UpdateOptions{})
 						default:
 							s.set(one)
 							finish(t.Context(), true)
+							addresses.AfterCreate(one, &metav1.CreateOptions{})
 						}
 						s.check(t)
 						s.mu.Lock()
@@ -118,7 +126,9 @@ func TestConcurrentWrites(t *testing.T) {
 			if given < 30 || full == 0 {
 				t.Errorf("seed %d: %d writes, %d refused: nothing was tested", seed, given, full)
 			}
-			time.Sleep(writeLimit + time.Second)
+			if left := len(addresses.allocator.chosen); left != 0 {
+				t.Errorf("%d addresses are remembered after all writes", left)
+			}
 			for name := range maps.Clone(s.services) {
 				s.delete(name)
 			}
@@ -264,4 +274,32 @@ func TestRanges(t *testing.T) {
 			t.Errorf("%s is from %s to %s, want %s", text, got[0], got[1], want)
 		}
 	}
+}
+
+// A write that is repeated after a conflict takes the same address again; another Service gets it when the write must have ended.
+func TestRepeatedWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, addresses := newStored(t, DefaultRange)
+		take := func(name string) error {
+			old, one := service(name, corev1.ServiceTypeExternalName), service(name, corev1.ServiceTypeClusterIP)
+			one.Spec.ClusterIP = "10.0.0.7"
+			finish, err := addresses.BeginUpdate(t.Context(), one, old, &metav1.UpdateOptions{})
+			if err == nil {
+				finish(t.Context(), true) // and then the storage refuses the write
+			}
+			return err
+		}
+		for range 2 {
+			if err := take("a"); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := take("b"); !apierrors.IsInvalid(err) {
+			t.Errorf("another Service: %v", err)
+		}
+		time.Sleep(writeLimit + time.Second)
+		if err := take("b"); err != nil {
+			t.Error(err)
+		}
+	})
 }

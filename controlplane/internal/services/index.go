@@ -1,0 +1,43 @@
+package services
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/tools/cache"
+)
+
+// indexed is the name of the index by addresses. No selector of a client can have it.
+const indexed = "addresses"
+
+// Index is the index of the Services in a watch cache by their addresses. [Having] uses it.
+func Index() cache.Indexers {
+	return cache.Indexers{storage.FieldIndex(indexed): func(obj any) (values []string, err error) {
+		for _, one := range addressesOf(obj.(*corev1.Service)) {
+			values = append(values, one.String())
+		}
+		return values, nil
+	}}
+}
+
+// Having narrows a predicate that selects all Services to those that have an address, if the storage has [Index].
+func Having(address string, all storage.SelectionPredicate) storage.SelectionPredicate {
+	if address != "" {
+		all.Field, all.IndexFields = byAddress{fields.Everything(), address}, []string{indexed}
+	}
+	return all
+}
+
+// byAddress matches every Service, and lets the index find one: a Service can have several addresses, and a field has one value.
+type byAddress struct {
+	fields.Selector
+	address string
+}
+
+func (s byAddress) Empty() bool { return false }
+
+func (s byAddress) RequiresExactMatch(field string) (string, bool) {
+	return s.address, field == indexed
+}
+
+func (s byAddress) DeepCopySelector() fields.Selector { return s }
