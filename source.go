@@ -10,7 +10,7 @@ import "context"
 // one, so that List runs beside the target. A Source's methods start no goroutine that
 // outlives the call, except the goroutines that a returned [Watch] owns until its Close.
 type Source interface {
-	// List reads one page. Errors are *Failure.
+	// List reads one page, and returns when ctx is done. Errors are *Failure.
 	List(ctx context.Context, req ListRequest) (Page, error)
 
 	// StreamList reads the whole state through a watch (KEP-3157). It calls emit with

@@ -51,7 +51,7 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 	initializers := admission.PluginInitializers{
 		initializer.New(client, parameters, c.informers, config.Authorization.Authorizer, utilfeature.DefaultFeatureGate,
 			config.EffectiveVersion, c.plugins.Done(), policies.NewMapper(c.client.Discovery())),
-		webhookinitializer.NewPluginInitializer(webhookAuthentication(config.LoopbackClientConfig), serviceResolver{c.client, c.addresses}),
+		webhookinitializer.NewPluginInitializer(webhookAuthentication(config.LoopbackClientConfig), serviceResolver{c.client, c.serviceRanges}),
 		withoutPolicies(builtin.Reviews()),
 	}
 	order := []string{

@@ -91,8 +91,8 @@ type chain struct {
 	definitionLister atomic.Pointer[definitionlisters.CustomResourceDefinitionLister]
 	// definitions are the informers of extensions.
 	definitions *definitionInformers
-	// addresses are the ranges of the cluster IPs of Services.
-	addresses services.Ranges
+	// serviceRanges are the addresses that Services get.
+	serviceRanges services.Ranges
 	// startFailed receives an error that makes the rest of the start useless.
 	startFailed chan error
 	// drained is closed when all requests are answered after the server was stopped.
@@ -109,7 +109,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		options: options, listener: listener, credentials: credentials, issuer: issuer, accounts: &accountObjects{}, quotas: &quotaObjects{}, classes: &stored[*schedulingv1.PriorityClass]{},
 		readers: newReaders(encodingsBudget), startFailed: make(chan error, 1),
 	}
-	if c.addresses, err = services.ParseRanges(options.ServiceClusterIPRange); err != nil {
+	if c.serviceRanges, err = services.ParseRanges(options.ServiceClusterIPRange, options.ServiceNodePortRange); err != nil {
 		return nil, err
 	}
 	c.plugins, c.stopPlugins = context.WithCancel(context.Background())
@@ -176,7 +176,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	c.front.ShutdownTimeout = drainTimeout
 	servemetrics.Install(c.front.Handler.NonGoRestfulMux, storage.registry)
 	c.installAdvance(c.front.Handler.NonGoRestfulMux, kinds.Codecs)
-	served, err := kinds.Install(c.front, config, &c.routes, c.addresses, rights, identities)
+	served, err := kinds.Install(c.front, config, &c.routes, c.serviceRanges, rights, identities)
 	if err != nil {
 		return nil, err
 	}
@@ -317,7 +317,7 @@ func (c *chain) newExtensions(config genericapiserver.Config, discovery mergedDi
 		ExtraConfig: apiserver.ExtraConfig{
 			CRDRESTOptionsGetter: customOptions{storage, c.readers.custom},
 			MasterCount:          1,
-			ServiceResolver:      serviceResolver{c.client, c.addresses},
+			ServiceResolver:      serviceResolver{c.client, c.serviceRanges},
 			AuthResolverWrapper:  webhookAuthentication(config.LoopbackClientConfig),
 		},
 	}

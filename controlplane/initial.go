@@ -115,12 +115,20 @@ func (c *chain) ensureService(ctx context.Context) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	service, err := apiService(c.credentials.URL(), c.addresses.First().String())
+	service, err := apiService(c.credentials.URL(), c.serviceRanges.First().String())
 	if err != nil {
 		return err
 	}
 	_, err = services.Create(ctx, service, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
+	if apierrors.IsInvalid(err) { // another Service has the address
+		service.Spec.ClusterIP = ""
+		_, err = services.Create(ctx, service, metav1.CreateOptions{})
+	}
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case apierrors.IsInternalError(err): // no address is left
+		utilruntime.HandleErrorWithContext(ctx, err, "The server starts without its Service", "service", serviceName)
 		return nil
 	}
 	return err

@@ -48,6 +48,9 @@ type Options struct {
 	// between them, the default family first, as kube-apiserver's flag --service-cluster-ip-range. Nothing answers at these
 	// addresses. The default is 10.0.0.0/16.
 	ServiceClusterIPRange string
+	// ServiceNodePortRange is the range of the node ports that Services get, as kube-apiserver's flag --service-node-port-range.
+	// The default is 30000-32767.
+	ServiceNodePortRange string
 	// ServiceAccounts has the keys of the tokens of service accounts.
 	ServiceAccounts ServiceAccounts
 	// CertFile and KeyFile, PEM, are the serving certificate. The default is one that the server's own authority
@@ -183,10 +186,7 @@ func (o Options) complete() (Options, error) {
 			return o, fmt.Errorf("the issuer %q of service accounts is invalid: give a URL, like https://kubernetes.default.svc", issuer)
 		}
 	}
-	if o.ServiceClusterIPRange == "" {
-		o.ServiceClusterIPRange = services.DefaultRange
-	}
-	if _, err := services.ParseRanges(o.ServiceClusterIPRange); err != nil {
+	if _, err := services.ParseRanges(o.ServiceClusterIPRange, o.ServiceNodePortRange); err != nil {
 		return o, err
 	}
 	if o.WatchHistory.Bytes < 0 || o.WatchHistory.Age < 0 {

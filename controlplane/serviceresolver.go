@@ -21,7 +21,7 @@ const serviceTimeout = 5 * time.Second
 
 // serviceResolver returns the addresses of webhooks that are registered by Service, as kube-apiserver does: the external
 // name, or the cluster IP. Nothing answers at the cluster IPs that this server gives, and a machine of another network may have
-// the address: so they are not returned. Others are of Services that another server has stored.
+// the address: so they are not returned. Others were stored by another server, an earlier version, or with other ranges.
 type serviceResolver struct {
 	client kubernetes.Interface
 	ranges services.Ranges
@@ -40,7 +40,7 @@ func (r serviceResolver) ResolveEndpoint(namespace, name string, port int32) (*u
 	switch {
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		host = service.Spec.ExternalName
-	case host == "" || host == corev1.ClusterIPNone || r.ranges.Contain(host):
+	case host == "" || host == corev1.ClusterIPNone || r.ranges.Contains(host):
 		return nil, fmt.Errorf("the service %s/%s cannot be reached, since this server has no cluster network: "+
 			"register the webhook by URL, or give the service an externalName that this machine can reach", namespace, name)
 	case !hasPort:

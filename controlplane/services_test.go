@@ -64,9 +64,9 @@ func TestServiceAddresses(t *testing.T) {
 
 	s := all.Items[0]
 	s.Spec.Type, s.Spec.ClusterIP, s.Spec.ClusterIPs = corev1.ServiceTypeExternalName, "", nil
-	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "a.example.com"}}
+	s.Status.Conditions = []metav1.Condition{{Type: "Own", Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now()}}
 	written := must(services.UpdateStatus(t.Context(), &s, metav1.UpdateOptions{}))(t)
-	if written.Spec.ClusterIP != all.Items[0].Spec.ClusterIP || written.Spec.Type != corev1.ServiceTypeNodePort || len(written.Status.LoadBalancer.Ingress) != 1 {
+	if written.Spec.ClusterIP != all.Items[0].Spec.ClusterIP || written.Spec.Type != corev1.ServiceTypeNodePort || len(written.Status.Conditions) != 1 {
 		t.Errorf("after a write of the status: %v", written)
 	}
 	wanted := serviceOf("taken", corev1.ServiceTypeClusterIP)
@@ -118,6 +118,35 @@ func TestServiceAddressesAfterRestart(t *testing.T) {
 	}
 	must(0, c.typed.CoreV1().Services("default").Delete(t.Context(), "before-3", metav1.DeleteOptions{}))(t)
 	must(create(c, "full"))(t)
+}
+
+// A server starts whose own Service was deleted, and whose address another Service has, and also when no address is left.
+func TestTakenAddressOfServer(t *testing.T) {
+	options := controlplane.Options{DataDir: t.TempDir(), ServiceClusterIPRange: "10.7.0.0/29"}
+	r := start(t, options)
+	services := connect(t, r.RESTConfig()).typed.CoreV1().Services("default")
+	for _, full := range []bool{false, true} {
+		must(0, services.Delete(t.Context(), "kubernetes", metav1.DeleteOptions{}))(t)
+		for i := range 6 {
+			other := serviceOf(fmt.Sprint("other-", i), corev1.ServiceTypeClusterIP)
+			other.Spec.ClusterIP = fmt.Sprint("10.7.0.", i+1)
+			if _, err := services.Create(t.Context(), other, metav1.CreateOptions{}); err != nil && !apierrors.IsInvalid(err) {
+				t.Fatal(err)
+			}
+			if !full {
+				break
+			}
+		}
+		r.stop()
+		r = start(t, options)
+		services = connect(t, r.RESTConfig()).typed.CoreV1().Services("default")
+		switch own, err := services.Get(t.Context(), "kubernetes", metav1.GetOptions{}); {
+		case full && !apierrors.IsNotFound(err):
+			t.Errorf("a full range: %v", err)
+		case !full && (err != nil || own.Spec.ClusterIP == "" || own.Spec.ClusterIP == "10.7.0.1"):
+			t.Errorf("%v, %v", own, err)
+		}
+	}
 }
 
 func TestWrongServiceRange(t *testing.T) {

@@ -19,7 +19,7 @@ type run struct {
 	started time.Time
 
 	page        keepwatch.Page        // read, and not stored yet
-	requested   keepwatch.ListRequest // page's
+	requested   keepwatch.ListRequest // the request of page
 	ahead       *ahead                // nil when no page is being read ahead
 	replacement keepwatch.Replacement // nil when no list is being stored
 	listed      int64                 // the replacement's objects
@@ -156,20 +156,22 @@ func (r *run) list(ctx context.Context, a machine.List) (machine.Input, error) {
 
 // ahead is a page that is being read while the target stores the one before it.
 type ahead struct {
-	request keepwatch.ListRequest
-	cancel  context.CancelFunc
-	done    chan struct{} // closed when page and err are set
-	page    keepwatch.Page
-	err     error
+	request  keepwatch.ListRequest
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when the fields below are set
+	page     keepwatch.Page
+	err      error
+	panicked any // the value of the source's panic
 }
 
-// readAhead begins to read a page.
+// readAhead begins to read a page. A panic of the source is one of Run's goroutine, whose caller may recover.
 func (r *run) readAhead(ctx context.Context, req keepwatch.ListRequest) {
 	ctx, cancel := context.WithCancel(ctx)
 	next := &ahead{request: req, cancel: cancel, done: make(chan struct{})}
 	r.ahead = next
 	go func() {
 		defer close(next.done)
+		defer func() { next.panicked = recover() }()
 		next.page, next.err = r.source.List(ctx, req)
 	}()
 }
@@ -182,17 +184,21 @@ func (r *run) readPage(ctx context.Context, req keepwatch.ListRequest) (keepwatc
 		return r.source.List(ctx, req)
 	}
 	<-next.done
-	next.cancel()
-	r.ahead = nil
+	r.dropAhead()
 	return next.page, next.err
 }
 
 // dropAhead ends the reading ahead. The source is not in use then.
 func (r *run) dropAhead() {
-	if r.ahead != nil {
-		r.ahead.cancel()
-		<-r.ahead.done
-		r.ahead = nil
+	dropped := r.ahead
+	if dropped == nil {
+		return
+	}
+	r.ahead = nil
+	dropped.cancel()
+	<-dropped.done
+	if dropped.panicked != nil {
+		panic(dropped.panicked)
 	}
 }
 

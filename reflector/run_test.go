@@ -253,3 +253,25 @@ func (s storing) Replace(context.Context, keepwatch.Relist) (keepwatch.Replaceme
 func (s storing) Put(context.Context, []keepwatch.Object) error  { return s.put() }
 func (storing) Commit(context.Context, keepwatch.Revision) error { return nil }
 func (storing) Discard()                                         {}
+
+// A panic of the source while a page is read ahead is one of Run, whose caller recovers.
+func TestPanicAhead(t *testing.T) {
+	defer func() {
+		if got := recover(); got != "a faulty source" {
+			t.Errorf("recovered: %v", got)
+		}
+	}()
+	target := storing{ending{}, func() error { return nil }}
+	err := reflector.New(panickingPage{}, target, reflector.Options{Paged: true}).Run(t.Context())
+	t.Errorf("Run returned %v", err)
+}
+
+// panickingPage is a source that panics at its second page.
+type panickingPage struct{ keepwatch.Source }
+
+func (panickingPage) List(_ context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	if req.Continue == "" {
+		return keepwatch.Page{Revision: 7, Continue: "p2"}, nil
+	}
+	panic("a faulty source")
+}

@@ -49,7 +49,7 @@ do everything, and kubectl auth can-i answers yes.
 
 Not enforced: admission beyond namespaces, LimitRanges, ResourceQuotas, PriorityClasses, default tolerations,
 policies and webhooks. Built-in kinds are checked for their structure,
-names and metadata, and for their values only where the documentation says so. Only common defaults are set. Services get no addresses or ports.
+names and metadata, and for their values only where the documentation says so. Only common defaults are set.
 
 A data folder that is in use or damaged is refused, and its files are not changed. Only --verify
 checks the values in it.`
@@ -87,6 +87,8 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Etcd.CertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	flags.StringVar(&options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
 	flags.BoolVar(&options.Verify, "verify", false, "read every object in etcd before the server is ready, and end with exit code 1 if one is damaged")
+	flags.StringVar(&options.ServiceClusterIPRange, "service-cluster-ip-range", "", "the cluster IPs that Services get: a range, or one of IPv4 and one of IPv6 with a comma between them (default 10.0.0.0/16)")
+	flags.StringVar(&options.ServiceNodePortRange, "service-node-port-range", "", "the node ports that Services get (default 30000-32767)")
 	flags.Int64Var(&options.QuotaBackendBytes, "quota-backend-bytes", 0, "size of the embedded etcd's database at which creates and updates are refused (default 8 GiB)")
 	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage), "implementation of reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache, which needs an etcd (--etcd without another one)")
 	flags.Var((*watchhistory.History)(&options.WatchHistory), "watch-history", watchhistory.Usage)

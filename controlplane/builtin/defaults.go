@@ -169,6 +169,11 @@ func defaultService(s *corev1.Service) {
 	}
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		point(&s.Spec.AllocateLoadBalancerNodePorts, true)
+		for i := range s.Status.LoadBalancer.Ingress {
+			if ingress := &s.Status.LoadBalancer.Ingress[i]; ingress.IP != "" {
+				point(&ingress.IPMode, corev1.LoadBalancerIPModeVIP)
+			}
+		}
 	}
 }
 

@@ -10,7 +10,7 @@
 //
 // Differences from kube-apiserver: only the structure of most specs is checked, and not their values (no
 // validation except of names, metadata, what validate*.go checks and, in updates, the fields in immutable.go); only the defaults
-// in defaults*.go are set. Services get cluster IPs and node ports of package internal/services, at which nothing answers.
+// in defaults*.go are set. Services get cluster IPs and node ports from package internal/services; nothing answers there.
 //
 //	kinds.go        the table                        kind.go         a row, and its rules
 //	scheme.go       Go types, codecs, conversions    storage.go      REST storages of the kinds

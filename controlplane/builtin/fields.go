@@ -38,7 +38,7 @@ func (k *kind) match(label labels.Selector, field fields.Selector) storage.Selec
 	return p
 }
 
-// triggers and indexers return the indexes of the watch cache: by the kind's indexed field, and the kind's own.
+// triggers and indexers return the indexes of the watch cache: by the kind's indexed field, and the further ones.
 func (k *kind) triggers() storage.IndexerFuncs {
 	if k.indexed == "" {
 		return nil
@@ -47,15 +47,19 @@ func (k *kind) triggers() storage.IndexerFuncs {
 }
 
 func (k *kind) indexers() *cache.Indexers {
-	if k.indexed == "" {
-		if k.index == nil {
-			return nil
+	all := maps.Clone(k.indexes)
+	if k.indexed != "" {
+		if all == nil {
+			all = cache.Indexers{}
 		}
-		return &k.index
+		all[storage.FieldIndex(k.indexed)] = func(obj any) ([]string, error) {
+			return []string{k.fields(obj.(runtime.Object))[k.indexed]}, nil
+		}
 	}
-	return &cache.Indexers{storage.FieldIndex(k.indexed): func(obj any) ([]string, error) {
-		return []string{k.fields(obj.(runtime.Object))[k.indexed]}, nil
-	}}
+	if all == nil {
+		return nil
+	}
+	return &all
 }
 
 // checkLabel accepts the kind's own selectable fields.

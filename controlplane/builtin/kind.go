@@ -49,8 +49,8 @@ type kind struct {
 	fields func(runtime.Object) fields.Set
 	// indexed is the selectable field that the watch cache indexes.
 	indexed string
-	// index is an index of the watch cache that no selectable field is; nil if there is none.
-	index cache.Indexers
+	// indexes are further indexes of the watch cache, by their names.
+	indexes cache.Indexers
 	// returnsDeleted answers DELETE with the deleted object, instead of a Status.
 	returnsDeleted bool
 	// ttl is the lifetime of an object in seconds; 0 means no limit.

@@ -42,7 +42,7 @@ var table = []*kind{
 		status: ownStatus, counts: countSpec, prepare: preparePod, fields: podFields, indexed: "spec.nodeName", returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "services", object: &corev1.Service{}, list: &corev1.ServiceList{},
 		namespaced: true, short: []string{"svc"}, category: all, name: validation.NameIsDNSLabel,
-		status: ownStatus, putCreates: true, prepareUpdate: prepareServiceUpdate, fields: serviceFields, index: services.Index(), path: "services/specs", returnsDeleted: true},
+		status: ownStatus, putCreates: true, prepareUpdate: prepareServiceUpdate, fields: serviceFields, indexes: services.Index(), path: "services/specs", returnsDeleted: true},
 	//lint:ignore SA1019 deprecated, and served like by kube-apiserver
 	{gv: corev1.SchemeGroupVersion, resource: "endpoints", object: &corev1.Endpoints{}, list: &corev1.EndpointsList{},
 		namespaced: true, short: []string{"ep"}, putCreates: true, path: "services/endpoints"},

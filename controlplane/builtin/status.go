@@ -3,8 +3,10 @@ package builtin
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -21,6 +23,15 @@ func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Obj
 		metav1.ResetObjectMetaForStatus(accessor(obj), accessor(old))
 	}
 	accessor(obj).SetGeneration(accessor(old).GetGeneration())
+}
+
+// ValidateUpdate also checks the status of a Service's load balancer.
+func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := s.strategy.ValidateUpdate(ctx, obj, old)
+	if service, ok := obj.(*corev1.Service); ok {
+		errs = append(errs, validateLoadBalancerStatus(service, old.(*corev1.Service))...)
+	}
+	return errs
 }
 
 func (s statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {

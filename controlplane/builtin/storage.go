@@ -182,7 +182,7 @@ func clearKinds(_ context.Context, obj, old runtime.Object, _ *metav1.UpdateOpti
 	return func(context.Context, bool) {}, nil
 }
 
-// giveAddresses adds the hooks that give Services their addresses. The store of /status is another one, without them.
+// giveAddresses adds the hooks that give Services their addresses. The store of /status is a copy that was made before, without them.
 func giveAddresses(store *genericregistry.Store, ranges services.Ranges) {
 	addresses := services.NewAddresses(ranges, func(ctx context.Context, address string) (*corev1.ServiceList, error) {
 		all := store.PredicateFunc(labels.Everything(), fields.Everything())

@@ -8,6 +8,7 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 )
@@ -116,6 +117,38 @@ func validateLoadBalancer(at *field.Path, s *corev1.Service) (errs field.ErrorLi
 		errs = append(errs, field.Forbidden(at.Child("loadBalancerClass"), forbidden))
 	case class != nil:
 		errs = append(errs, invalids(at.Child("loadBalancerClass"), *class, validation.IsQualifiedName(*class))...)
+	}
+	return errs
+}
+
+// validateLoadBalancerStatus checks the addresses of a load balancer. An IP that was stored is valid.
+func validateLoadBalancerStatus(s, old *corev1.Service) (errs field.ErrorList) {
+	list, ingresses := field.NewPath("status", "loadBalancer", "ingress"), s.Status.LoadBalancer.Ingress
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(ingresses) > 0 {
+		return field.ErrorList{field.Forbidden(list, "may only be used when `spec.type` is 'LoadBalancer'")}
+	}
+	var stored []string
+	for _, ingress := range old.Status.LoadBalancer.Ingress {
+		stored = append(stored, ingress.IP)
+	}
+	for i, ingress := range ingresses {
+		at := list.Index(i)
+		if ingress.IP != "" {
+			errs = append(errs, validation.IsValidIPForLegacyField(at.Child("ip"), ingress.IP, true, stored)...)
+		}
+		switch mode := at.Child("ipMode"); {
+		case ingress.IPMode == nil: // has a default beside an IP
+		case ingress.IP == "":
+			errs = append(errs, field.Forbidden(mode, "may not be specified when `ip` is not set"))
+		default:
+			errs = append(errs, oneOf(mode, *ingress.IPMode, corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP)...)
+		}
+		if host := at.Child("hostname"); ingress.Hostname != "" {
+			errs = append(errs, invalids(host, ingress.Hostname, validation.IsDNS1123Subdomain(ingress.Hostname))...)
+			if netutils.ParseIPSloppy(ingress.Hostname) != nil {
+				errs = append(errs, field.Invalid(host, ingress.Hostname, "must be a DNS name, not an IP address"))
+			}
+		}
 	}
 	return errs
 }

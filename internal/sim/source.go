@@ -26,7 +26,7 @@ type Source struct {
 	replica      atomic.Int32                // of settings.Lags
 	listed       bool                        // since the last watch
 	// skipping counts the skipped objects of the running list, skipped those of the last
-	// complete one. Only the client's goroutine uses them.
+	// complete one. Only one goroutine at a time uses them: the client's, or the one that reads ahead for it.
 	skipping, skipped int
 }
 

@@ -3,6 +3,7 @@ package services
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
@@ -15,17 +16,16 @@ import (
 
 // Errors have kube-apiserver's texts.
 var (
-	errFull          = errors.New("range is full")
-	errIPTaken       = errors.New("provided IP is already allocated")
-	errNoRange       = errors.New("the provided network does not match the current range")
-	errPortTaken     = errors.New("provided port is already allocated")
-	errPortNotInside = errors.New("provided port is not in the valid range. The range of valid ports is 30000-32767")
+	errFull      = errors.New("range is full")
+	errIPTaken   = errors.New("provided IP is already allocated")
+	errNoRange   = errors.New("the provided network does not match the current range")
+	errPortTaken = errors.New("provided port is already allocated")
 )
 
 const (
 	// writeLimit is longer than any write: the server ends requests after a minute.
 	writeLimit = 90 * time.Second
-	// lookups is the number of addresses that are looked up in the storage one by one before all Services are read.
+	// lookups is the number of addresses that may be found used, one by one, before all Services are read.
 	lookups = 8
 )
 
@@ -48,32 +48,37 @@ type Find func(ctx context.Context, address string) (*corev1.ServiceList, error)
 
 // allocator chooses addresses that no Service has. It reads the stored Services before it chooses, so the storage alone says which
 // are taken: after a restart, a restored backup, or a write of another server. It remembers its choices until they are written or
-// refused. Two servers on one etcd can choose the same address.
+// refused, or until writeLimit has passed: of an update, nobody tells it that the storage has refused it. Two servers on one etcd can
+// choose the same address.
 type allocator struct {
 	ranges Ranges
 	find   Find
-	// turn has one element while a request chooses.
+	// turn is a lock for the request that chooses, which others wait for until their context is done. It has one element then.
 	turn chan struct{}
 
 	mu sync.Mutex
-	// chosen are the addresses whose writes may be under way.
-	chosen map[address]chosen
+	// pending are the addresses whose writes may be under way.
+	pending map[address]pending
 }
 
-// chosen is for whom an address was chosen, and when the write must have ended.
-type chosen struct {
+// pending is for whom an address was chosen, by how many writes, and when the last one must have ended.
+type pending struct {
 	service types.NamespacedName
+	writes  int
 	end     time.Time
 }
 
 func newAllocator(ranges Ranges, find Find) *allocator {
-	return &allocator{ranges: ranges, find: find, turn: make(chan struct{}, 1), chosen: map[address]chosen{}}
+	return &allocator{ranges: ranges, find: find, turn: make(chan struct{}, 1), pending: map[address]pending{}}
 }
 
 // choose calls decide, which takes addresses for a Service. It returns a function that is called with false if the write is refused.
 // The addresses of a dry run are free afterwards.
 func (a *allocator) choose(ctx context.Context, s *corev1.Service, dryRun bool, decide func(*choice) error) (finish func(context.Context, bool), err error) {
-	c := &choice{allocator: a, ctx: ctx, service: nameOf(s)}
+	c := &choice{allocator: a, ctx: ctx, service: nameOf(s), named: map[address]bool{}}
+	for _, one := range addressesOf(s) {
+		c.named[one] = true
+	}
 	defer c.end()
 	if err := decide(c); err != nil {
 		return nil, err
@@ -84,22 +89,37 @@ func (a *allocator) choose(ctx context.Context, s *corev1.Service, dryRun bool, 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range c.taken {
-		a.chosen[one] = chosen{c.service, time.Now().Add(writeLimit)}
+		a.pending[one] = pending{c.service, a.pending[one].writes + 1, time.Now().Add(writeLimit)}
 	}
 	return func(_ context.Context, written bool) {
 		if !written {
-			a.forget(c.service, c.taken)
+			a.refused(c.service, c.taken)
 		}
 	}, nil
 }
 
-// forget ends the memory of addresses that were chosen for a Service.
-func (a *allocator) forget(service types.NamespacedName, addresses []address) {
+// refused ends the claim of one write to addresses. Another write of the same Service may have one, too.
+func (a *allocator) refused(service types.NamespacedName, addresses []address) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range addresses {
-		if a.chosen[one].service == service {
-			delete(a.chosen, one)
+		p := a.pending[one]
+		if p.writes--; p.service != service {
+			continue
+		}
+		if a.pending[one] = p; p.writes == 0 {
+			delete(a.pending, one)
+		}
+	}
+}
+
+// written ends all claims to addresses that a Service has now.
+func (a *allocator) written(service types.NamespacedName, addresses []address) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, one := range addresses {
+		if a.pending[one].service == service {
+			delete(a.pending, one)
 		}
 	}
 }
@@ -109,11 +129,11 @@ func (a *allocator) underWay(service types.NamespacedName) map[address]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now, addresses := time.Now(), map[address]bool{}
-	for one, c := range a.chosen {
+	for one, p := range a.pending {
 		switch {
-		case now.After(c.end):
-			delete(a.chosen, one)
-		case c.service != service: // of two writes of one Service, one at most succeeds
+		case now.After(p.end):
+			delete(a.pending, one)
+		case p.service != service: // of two writes of one Service, one at most succeeds
 			addresses[one] = true
 		}
 	}
@@ -127,8 +147,10 @@ type choice struct {
 	service   types.NamespacedName
 	// used are addresses that are not free; nil before the turn.
 	used map[address]bool
-	// looked is the number of lookups. After the last one, used has the addresses of all Services.
-	looked int
+	// named are the addresses that the client has named, of which none is chosen at random.
+	named map[address]bool
+	// misses is the number of lookups that found an address used. After lookups of them, used has the addresses of all Services.
+	misses int
 	taken  []address
 }
 
@@ -166,14 +188,14 @@ func (c *choice) take(a address) (bool, error) {
 	return true, nil
 }
 
-// look reads whether a Service has an address. After some lookups, it reads all addresses: the range may be nearly full.
+// look reads whether a Service has an address. After some that have one, it reads all addresses: the range may be nearly full.
 func (c *choice) look(a address) error {
-	if c.looked > lookups {
+	if c.misses > lookups {
 		return nil
 	}
-	value := ""
-	if c.looked++; c.looked <= lookups {
-		value = a.String()
+	value := a.String()
+	if c.misses == lookups {
+		value = ""
 	}
 	services, err := c.allocator.find(c.ctx, value)
 	if err != nil {
@@ -183,6 +205,9 @@ func (c *choice) look(a address) error {
 		for _, one := range addressesOf(&services.Items[i]) {
 			c.used[one] = true
 		}
+	}
+	if c.used[a] || c.misses == lookups {
+		c.misses++
 	}
 	return nil
 }
@@ -197,6 +222,9 @@ func (c *choice) next(size, reserved uint64, at func(index uint64) address) (add
 		start := rand.Uint64N(n)
 		for i := range n {
 			one := at(band[0] + (start+i)%n)
+			if c.named[one] {
+				continue
+			}
 			if ok, err := c.take(one); ok || err != nil {
 				return one, err
 			}
@@ -219,7 +247,7 @@ func (c *choice) takeIP(ip netip.Addr) error {
 
 // nextIP takes a cluster IP of a range.
 func (c *choice) nextIP(prefix netip.Prefix) (netip.Addr, error) {
-	one, err := c.next(usable(prefix), step(sizeOf(prefix), 16, 256), func(index uint64) address {
+	one, err := c.next(usable(prefix), reservedOf(sizeOf(prefix), 16, 256), func(index uint64) address {
 		return address{ip: addressAt(prefix, index)}
 	})
 	return one.ip, err
@@ -227,8 +255,9 @@ func (c *choice) nextIP(prefix netip.Prefix) (netip.Addr, error) {
 
 // takePort takes a node port.
 func (c *choice) takePort(port int32) error {
-	if port < firstNodePort || port >= firstNodePort+nodePorts {
-		return errPortNotInside
+	ports := c.allocator.ranges.nodePorts
+	if !ports.Contains(int(port)) {
+		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", ports)
 	}
 	free, err := c.take(address{port: port})
 	if err == nil && !free {
@@ -239,8 +268,10 @@ func (c *choice) takePort(port int32) error {
 
 // nextPort takes a node port.
 func (c *choice) nextPort() (int32, error) {
-	one, err := c.next(nodePorts, step(nodePorts, 32, 128), func(index uint64) address {
-		return address{port: firstNodePort + int32(index)}
+	ports := c.allocator.ranges.nodePorts
+	size := uint64(ports.Size)
+	one, err := c.next(size, reservedOf(size, 32, 128), func(index uint64) address {
+		return address{port: int32(ports.Base) + int32(index)}
 	})
 	return one.port, err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -31,6 +32,13 @@ func complete(s *corev1.Service) {
 		policy = corev1.IPFamilyPolicyRequireDualStack
 	}
 	s.Spec.IPFamilyPolicy = &policy
+}
+
+// sameClusterIPs reports whether an update leaves the cluster IPs of a Service, and what they depend on.
+func sameClusterIPs(s, old *corev1.Service) bool {
+	is, was := &s.Spec, &old.Spec
+	return is.Type == was.Type && is.ClusterIP == was.ClusterIP && slices.Equal(is.ClusterIPs, was.ClusterIPs) &&
+		slices.Equal(is.IPFamilies, was.IPFamilies) && equality.Semantic.DeepEqual(is.IPFamilyPolicy, was.IPFamilyPolicy)
 }
 
 // restoreClusterIPs sets the cluster IPs that a client has left out to what they were.

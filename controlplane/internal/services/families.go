@@ -128,7 +128,7 @@ func (a *Addresses) familiesOfIPs(s *corev1.Service) (errs field.ErrorList) {
 // addFamilies adds the default family if there is none, and a second one if there may be one and the policy allows it.
 func (a *Addresses) addFamilies(s *corev1.Service, second bool) {
 	if len(s.Spec.IPFamilies) == 0 {
-		s.Spec.IPFamilies = a.ranges.Families()[:1]
+		s.Spec.IPFamilies = []corev1.IPFamily{familyOf(a.ranges.prefixes[0].Addr())}
 	}
 	if !second || singleStack(s) || len(s.Spec.IPFamilies) > 1 {
 		return
@@ -141,5 +141,5 @@ func (a *Addresses) addFamilies(s *corev1.Service, second bool) {
 }
 
 func singleStack(s *corev1.Service) bool {
-	return *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
+	return s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
 }

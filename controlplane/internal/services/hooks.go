@@ -47,21 +47,29 @@ func (a *Addresses) BeginCreate(ctx context.Context, obj runtime.Object, options
 // the Service's store, before validation.
 func (a *Addresses) BeginUpdate(ctx context.Context, obj, before runtime.Object, options *metav1.UpdateOptions) (registry.FinishFunc, error) {
 	s, old := obj.(*corev1.Service), before.(*corev1.Service)
+	unchanged := sameClusterIPs(s, old)
 	complete(old)
 	restoreClusterIPs(s, old)
 	restoreNodePorts(s, old)
 	matchClusterIPs(s, old)
-	if errs := a.setFamilies(s, old); len(errs) > 0 {
+	wanted := s.Spec.DeepCopy()
+	unchanged = unchanged || sameClusterIPs(s, old)
+	errs := a.setFamilies(s, old)
+	if len(errs) > 0 && !unchanged {
 		return nil, invalid(s, errs)
 	}
 	return a.allocator.choose(ctx, s, dryrun.IsDryRun(options.DryRun), func(c *choice) error {
-		if err := giveClusterIPs(c, s, old); err != nil {
+		if len(errs) > 0 {
+			s.Spec = *wanted // stored with other ranges, or by an earlier version: it stays as it is
+		} else if err := giveClusterIPs(c, s, old); unchanged && (apierrors.IsInvalid(err) || apierrors.IsInternalError(err)) {
+			s.Spec = *wanted
+		} else if err != nil {
 			return err
 		}
 		if err := giveMissingNodePorts(c, s, old); err != nil {
 			return err
 		}
-		return giveHealthCheckPort(c, s, NeedsHealthCheck(old))
+		return giveHealthCheckPort(c, s, NeedsHealthCheck(old) && old.Spec.HealthCheckNodePort != 0)
 	})
 }
 
@@ -77,7 +85,7 @@ func (a *Addresses) AfterUpdate(obj runtime.Object, options *metav1.UpdateOption
 
 func (a *Addresses) written(s *corev1.Service, dryRun []string) {
 	if !dryrun.IsDryRun(dryRun) {
-		a.allocator.forget(nameOf(s), addressesOf(s))
+		a.allocator.written(nameOf(s), addressesOf(s))
 	}
 }
 

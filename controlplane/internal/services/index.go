@@ -7,12 +7,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// indexed is the name of the index by addresses. No selector of a client can have it.
-const indexed = "addresses"
+// indexName is the name of the index by addresses. No selector of a client can have it.
+const indexName = "addresses"
 
 // Index is the index of the Services in a watch cache by their addresses. [Having] uses it.
 func Index() cache.Indexers {
-	return cache.Indexers{storage.FieldIndex(indexed): func(obj any) (values []string, err error) {
+	return cache.Indexers{storage.FieldIndex(indexName): func(obj any) (values []string, err error) {
 		for _, one := range addressesOf(obj.(*corev1.Service)) {
 			values = append(values, one.String())
 		}
@@ -23,12 +23,13 @@ func Index() cache.Indexers {
 // Having narrows a predicate that selects all Services to those that have an address, if the storage has [Index].
 func Having(address string, all storage.SelectionPredicate) storage.SelectionPredicate {
 	if address != "" {
-		all.Field, all.IndexFields = byAddress{fields.Everything(), address}, []string{indexed}
+		all.Field, all.IndexFields = byAddress{fields.Everything(), address}, []string{indexName}
 	}
 	return all
 }
 
-// byAddress matches every Service, and lets the index find one: a Service can have several addresses, and a field has one value.
+// byAddress makes the storage look into the index. It matches every Service that the index finds: a Service can have several
+// addresses, and a field of a selector has one value.
 type byAddress struct {
 	fields.Selector
 	address string
@@ -37,7 +38,7 @@ type byAddress struct {
 func (s byAddress) Empty() bool { return false }
 
 func (s byAddress) RequiresExactMatch(field string) (string, bool) {
-	return s.address, field == indexed
+	return s.address, field == indexName
 }
 
 func (s byAddress) DeepCopySelector() fields.Selector { return s }

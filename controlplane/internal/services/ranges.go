@@ -1,41 +1,50 @@
 package services
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// DefaultRange has addresses for 65,000 Services. Its first address is that of kube-apiserver's default, which has 254.
-const DefaultRange = "10.0.0.0/16"
+// DefaultClusterIPs has addresses for 65,000 Services. Its first address is that of kube-apiserver's default, which has 254.
+const DefaultClusterIPs = "10.0.0.0/16"
 
-// firstNodePort and nodePorts are kube-apiserver's default of --service-node-port-range.
-const (
-	firstNodePort = 30000
-	nodePorts     = 2768
-)
+// DefaultNodePorts are those of kube-apiserver.
+const DefaultNodePorts = "30000-32767"
 
 // smallestRange is the number of addresses that kube-apiserver needs at least.
 const smallestRange = 8
 
-// Ranges are the cluster IPs that Services get: a prefix, or one of each family, of which the first is the default. They are
-// immutable.
-type Ranges struct{ prefixes []netip.Prefix }
+// Ranges are the addresses that Services get. They are immutable.
+type Ranges struct {
+	// prefixes has one of IPv4, one of IPv6, or both; the first is the default.
+	prefixes  []netip.Prefix
+	nodePorts utilnet.PortRange
+}
 
-// ParseRanges parses one or two prefixes with a comma between them, as kube-apiserver's flag --service-cluster-ip-range.
-func ParseRanges(text string) (r Ranges, err error) {
-	for _, part := range strings.Split(text, ",") {
+// ParseRanges parses the ranges as kube-apiserver's flags --service-cluster-ip-range and --service-node-port-range. Empty ones are
+// the defaults.
+func ParseRanges(clusterIPs, nodePorts string) (r Ranges, err error) {
+	clusterIPs, nodePorts = cmp.Or(clusterIPs, DefaultClusterIPs), cmp.Or(nodePorts, DefaultNodePorts)
+	ports, err := utilnet.ParsePortRange(nodePorts)
+	if err != nil || ports.Base == 0 {
+		return r, fmt.Errorf("the range %q of node ports is invalid: give a first and a last port, like %s", nodePorts, DefaultNodePorts)
+	}
+	r.nodePorts = *ports
+	for part := range strings.SplitSeq(clusterIPs, ",") {
 		prefix, err := netip.ParsePrefix(strings.TrimSpace(part))
-		if err != nil {
-			return r, fmt.Errorf("the range %q of cluster IPs is invalid: give a prefix, like %s, or two with a comma between them", text, DefaultRange)
+		if err != nil || prefix.Addr().Is4In6() {
+			return r, fmt.Errorf("the range %q of cluster IPs is invalid: give a prefix, like %s, or two with a comma between them", clusterIPs, DefaultClusterIPs)
 		}
 		r.prefixes = append(r.prefixes, prefix.Masked())
 	}
 	if len(r.prefixes) > 2 || len(r.prefixes) == 2 && r.prefixes[0].Addr().Is4() == r.prefixes[1].Addr().Is4() {
-		return r, fmt.Errorf("the range %q of cluster IPs is invalid: give one prefix of IPv4, one of IPv6, or both", text)
+		return r, fmt.Errorf("the range %q of cluster IPs is invalid: give one prefix of IPv4, one of IPv6, or both", clusterIPs)
 	}
 	for _, prefix := range r.prefixes {
 		if hostBits(prefix) > 64 || sizeOf(prefix) < smallestRange {
@@ -48,16 +57,8 @@ func ParseRanges(text string) (r Ranges, err error) {
 // First returns the first address of the default family. It is that of the API server's own Service.
 func (r Ranges) First() netip.Addr { return addressAt(r.prefixes[0], 0) }
 
-// Families returns the families in the order of the ranges.
-func (r Ranges) Families() (families []corev1.IPFamily) {
-	for _, prefix := range r.prefixes {
-		families = append(families, familyOf(prefix.Addr()))
-	}
-	return families
-}
-
-// Contain reports whether an IP is one that this server gives, or may have given.
-func (r Ranges) Contain(ip string) bool {
+// Contains reports whether an IP is one that this server gives, or may have given.
+func (r Ranges) Contains(ip string) bool {
 	address, err := netip.ParseAddr(ip)
 	_, ok := r.around(address)
 	return err == nil && ok
@@ -121,9 +122,9 @@ func isUsable(prefix netip.Prefix, address netip.Addr) bool {
 	return address != prefix.Addr() && (address.Is6() || address != addressAt(prefix, usable(prefix)))
 }
 
-// step is the number of addresses or ports at the beginning of a range that are given only when no others are left, so that
+// reservedOf returns the number of addresses or ports at the beginning of a range that are given only when no others are left, so that
 // those which users write into Services are free: KEP-3070 and KEP-3668.
-func step(size, part, most uint64) uint64 {
+func reservedOf(size, part, most uint64) uint64 {
 	const least = 16
 	if size <= least {
 		return 0

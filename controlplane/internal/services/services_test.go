@@ -56,7 +56,7 @@ func (s *stored) delete(name string) {
 
 func newStored(t *testing.T, ranges string) (*stored, *Addresses) {
 	t.Helper()
-	parsed, err := ParseRanges(ranges)
+	parsed, err := ParseRanges(ranges, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestConcurrentWrites(t *testing.T) {
 			if given < 30 || full == 0 {
 				t.Errorf("seed %d: %d writes, %d refused: nothing was tested", seed, given, full)
 			}
-			if left := len(addresses.allocator.chosen); left != 0 {
+			if left := len(addresses.allocator.pending); left != 0 {
 				t.Errorf("%d addresses are remembered after all writes", left)
 			}
 			for name := range maps.Clone(s.services) {
@@ -168,7 +168,7 @@ func (s *stored) check(t *testing.T) {
 
 // A request that is cancelled does not wait for its turn behind one that is slow, and a list that fails refuses the write.
 func TestUnreadableStorage(t *testing.T) {
-	s, addresses := newStored(t, DefaultRange)
+	s, addresses := newStored(t, DefaultClusterIPs)
 	addresses.allocator.turn <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -195,7 +195,7 @@ func TestUnreadableStorage(t *testing.T) {
 
 // A dry run takes nothing, and neither does a Service that needs nothing: it does not read the others.
 func TestNothingTaken(t *testing.T) {
-	s, addresses := newStored(t, DefaultRange)
+	s, addresses := newStored(t, DefaultClusterIPs)
 	wanted := service("a", corev1.ServiceTypeClusterIP)
 	wanted.Spec.ClusterIP = "10.0.0.7"
 	for range 2 {
@@ -203,7 +203,7 @@ func TestNothingTaken(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left := len(addresses.allocator.chosen); left != 0 {
+	if left := len(addresses.allocator.pending); left != 0 {
 		t.Errorf("%d addresses are remembered", left)
 	}
 	s.broken = errors.New("not to be read")
@@ -223,9 +223,94 @@ func TestNothingTaken(t *testing.T) {
 	}
 }
 
+// What was stored by an earlier version, or with other ranges, can be changed otherwise: finalizers must be removable.
+func TestUnchangedAddresses(t *testing.T) {
+	dual, single, prefer := corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack
+	both := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	for name, spec := range map[string]corev1.ServiceSpec{
+		"two families are required": {IPFamilyPolicy: &dual},
+		"another family":            {IPFamilyPolicy: &single, IPFamilies: both[1:]},
+		"an IP of another family":   {ClusterIP: "fd00::1", ClusterIPs: []string{"fd00::1"}},
+		"only clusterIPs":           {ClusterIPs: []string{"10.0.0.7"}},
+		"two families and no IP":    {IPFamilyPolicy: &prefer, IPFamilies: both},
+		"an IP of another range":    {ClusterIP: "192.168.0.1", ClusterIPs: []string{"192.168.0.1"}, IPFamilyPolicy: &single, IPFamilies: both[:1]},
+	} {
+		_, addresses := newStored(t, DefaultClusterIPs)
+		old := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{"example.com/f"}}, Spec: spec}
+		old.Spec.Type, old.Spec.Ports = corev1.ServiceTypeClusterIP, []corev1.ServicePort{{Port: 80}}
+		changed := old.DeepCopy()
+		changed.Finalizers = nil
+		if _, err := addresses.BeginUpdate(t.Context(), changed, old, &metav1.UpdateOptions{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if errs := ValidateUpdate(changed, old); len(errs) > 0 {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+	s, addresses := newStored(t, "10.0.0.0/29")
+	for i := range 6 {
+		full := service(fmt.Sprint(i), corev1.ServiceTypeClusterIP)
+		full.Spec.ClusterIP = fmt.Sprintf("10.0.0.%d", i+1)
+		s.set(full)
+	}
+	old := service("a", corev1.ServiceTypeClusterIP)
+	if _, err := addresses.BeginUpdate(t.Context(), old.DeepCopy(), old, &metav1.UpdateOptions{}); err != nil {
+		t.Errorf("no address is left: %v", err)
+	}
+}
+
+// Of two writes of one Service, the refused one does not free what the other one has chosen.
+func TestRefusedTwin(t *testing.T) {
+	_, addresses := newStored(t, DefaultClusterIPs)
+	begin := func(name string) (func(context.Context, bool), error) {
+		one := service(name, corev1.ServiceTypeNodePort)
+		one.Spec.Ports[0].NodePort = 30010
+		return addresses.BeginCreate(t.Context(), one, &metav1.CreateOptions{})
+	}
+	_, first := begin("a")
+	refused, second := begin("a")
+	if first != nil || second != nil {
+		t.Fatal(first, second)
+	}
+	refused(t.Context(), false)
+	if _, err := begin("b"); !apierrors.IsInvalid(err) {
+		t.Errorf("another Service: %v", err)
+	}
+}
+
+// A random node port is none that another port of the Service has by name.
+func TestNamedPort(t *testing.T) {
+	parsed, err := ParseRanges("", "40000-40001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		s := &stored{services: map[string]*corev1.Service{}}
+		one := service("a", corev1.ServiceTypeNodePort)
+		one.Spec.Ports = append(one.Spec.Ports, corev1.ServicePort{Name: "b", Port: 81, NodePort: 40000})
+		if _, err := NewAddresses(parsed, s.find).BeginCreate(t.Context(), one, &metav1.CreateOptions{}); err != nil || one.Spec.Ports[0].NodePort != 40001 {
+			t.Fatalf("%v, %v", one.Spec.Ports, err)
+		}
+	}
+}
+
+// A Service that an earlier version stored without a port of health checks gets one.
+func TestOlderLoadBalancer(t *testing.T) {
+	_, addresses := newStored(t, DefaultClusterIPs)
+	old := service("a", corev1.ServiceTypeLoadBalancer)
+	old.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	changed := old.DeepCopy()
+	if _, err := addresses.BeginUpdate(t.Context(), changed, old, &metav1.UpdateOptions{}); err != nil || changed.Spec.HealthCheckNodePort == 0 {
+		t.Errorf("%v, %v", changed.Spec, err)
+	}
+	if errs := ValidateUpdate(changed, old); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
 // A Service that an earlier version stored without addresses gets them with its next update.
 func TestOlderService(t *testing.T) {
-	_, addresses := newStored(t, DefaultRange)
+	_, addresses := newStored(t, DefaultClusterIPs)
 	old := service("a", corev1.ServiceTypeNodePort)
 	changed := old.DeepCopy()
 	if _, err := addresses.BeginUpdate(t.Context(), changed, old, &metav1.UpdateOptions{}); err != nil {
@@ -241,7 +326,8 @@ func TestOlderService(t *testing.T) {
 
 func TestRanges(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                            "give a prefix",
+		"":                            "",
+		"::ffff:10.0.0.0/112":         "give a prefix",
 		"10.0.0.0":                    "give a prefix",
 		"10.0.0.0/24,":                "give a prefix",
 		"10.0.0.0/24,10.1.0.0/24":     "give one prefix of IPv4, one of IPv6, or both",
@@ -253,9 +339,14 @@ func TestRanges(t *testing.T) {
 		" 10.3.4.5/29 , fd00::7/108":  "",
 		"0.0.0.0/0":                   "",
 	} {
-		_, err := ParseRanges(text)
+		_, err := ParseRanges(text, "")
 		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	for _, text := range []string{"0-80", "32767-30000", "1-70000", "a-b"} {
+		if _, err := ParseRanges("", text); err == nil || !strings.Contains(err.Error(), "give a first and a last port") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 	for text, want := range map[string][2]string{
@@ -265,7 +356,7 @@ func TestRanges(t *testing.T) {
 		"fd00::/125":      {"fd00::1", "fd00::7"},
 		"fd00:1:2:3::/64": {"fd00:1:2:3::1", "fd00:1:2:3:7fff:ffff:ffff:ffff"},
 	} {
-		r, err := ParseRanges(text)
+		r, err := ParseRanges(text, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +370,7 @@ func TestRanges(t *testing.T) {
 // A write that is repeated after a conflict takes the same address again; another Service gets it when the write must have ended.
 func TestRepeatedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, addresses := newStored(t, DefaultRange)
+		_, addresses := newStored(t, DefaultClusterIPs)
 		take := func(name string) error {
 			old, one := service(name, corev1.ServiceTypeExternalName), service(name, corev1.ServiceTypeClusterIP)
 			one.Spec.ClusterIP = "10.0.0.7"

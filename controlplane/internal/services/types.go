@@ -22,7 +22,7 @@ func NeedsHealthCheck(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// needsClusterIP reports whether the type of a Service has cluster IPs. None is one.
+// needsClusterIP reports whether the type of a Service has cluster IPs. The value None counts as one.
 func needsClusterIP(s *corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeExternalName }
 
 // hasClusterIPs reports whether a Service has IPs.

@@ -98,7 +98,7 @@ func ValidateUpdate(s, old *corev1.Service) (errs field.ErrorList) {
 		errs = append(errs, validateChangedIPs(s, old)...)
 		errs = append(errs, validateChangedFamilies(s, old)...)
 	}
-	if NeedsHealthCheck(s) && NeedsHealthCheck(old) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
+	if NeedsHealthCheck(s) && NeedsHealthCheck(old) && old.Spec.HealthCheckNodePort != 0 && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "healthCheckNodePort"), "field is immutable"))
 	}
 	return errs
@@ -122,7 +122,7 @@ func validateChangedIPs(s, old *corev1.Service) (errs field.ErrorList) {
 	case len(was) > 0 && is[0] != was[0]:
 		errs = append(errs, field.Invalid(atClusterIPs.Index(0), is, unchangeable))
 	}
-	if len(is) == 1 && len(was) == 2 && !isSingleStack(s) {
+	if len(is) == 1 && len(was) == 2 && !singleStack(s) {
 		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary clusterIP"))
 	}
 	return errs
@@ -144,12 +144,8 @@ func validateChangedFamilies(s, old *corev1.Service) (errs field.ErrorList) {
 	case len(is) > 0 && len(was) > 0 && is[0] != was[0]:
 		errs = append(errs, field.Invalid(atFamilies.Index(0), s.Spec.ClusterIPs, unchangeable))
 	}
-	if len(is) == 1 && len(was) == 2 && !isSingleStack(s) {
+	if len(is) == 1 && len(was) == 2 && !singleStack(s) {
 		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary ipFamily"))
 	}
 	return errs
-}
-
-func isSingleStack(s *corev1.Service) bool {
-	return s.Spec.IPFamilyPolicy != nil && singleStack(s)
 }
