@@ -37,7 +37,7 @@ func complete(s *corev1.Service) {
 // sameClusterIPs reports whether an update leaves the cluster IPs of a Service, and what they depend on.
 func sameClusterIPs(s, old *corev1.Service) bool {
 	is, was := &s.Spec, &old.Spec
-	return is.Type == was.Type && is.ClusterIP == was.ClusterIP && slices.Equal(is.ClusterIPs, was.ClusterIPs) &&
+	return is.Type == was.Type && (len(is.Selector) == 0) == (len(was.Selector) == 0) && is.ClusterIP == was.ClusterIP && slices.Equal(is.ClusterIPs, was.ClusterIPs) &&
 		slices.Equal(is.IPFamilies, was.IPFamilies) && equality.Semantic.DeepEqual(is.IPFamilyPolicy, was.IPFamilyPolicy)
 }
 

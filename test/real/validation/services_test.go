@@ -128,6 +128,42 @@ func TestAddressesOfServices(t *testing.T) {
 	}
 }
 
+// Both servers answer each status of a load balancer alike.
+func TestStatusOfServices(t *testing.T) {
+	both := sides(t)
+	for i, c := range []struct{ spec, ingress string }{
+		{`{type: LoadBalancer, ports: [{port: 80}]}`, `[{ip: 192.0.2.1}]`},
+		{`{type: LoadBalancer, ports: [{port: 80}]}`, `[{ip: 192.0.2.1, ipMode: Proxy}, {hostname: a.example.com}]`},
+		{`{type: LoadBalancer, ports: [{port: 80}]}`, `[{ip: 192.0.2.1, ipMode: Own}]`},
+		{`{type: LoadBalancer, ports: [{port: 80}]}`, `[{hostname: a.example.com, ipMode: VIP}]`},
+		{`{type: LoadBalancer, ports: [{port: 80}]}`, `[{ip: 192.0.2.300}, {ip: 010.0.0.1}, {hostname: 192.0.2.1}, {hostname: a_b}]`},
+		{`{type: NodePort, ports: [{port: 80}]}`, `[{ip: 192.0.2.1}]`},
+		{`{ports: [{port: 80}]}`, `[{hostname: a.example.com}]`},
+		{`{type: ExternalName, externalName: a.example.com}`, `[]`},
+	} {
+		name := fmt.Sprintf("status-%d", i)
+		var answers [2]string
+		for j, side := range both {
+			objects := client(side, "Service")
+			created, err := objects.Create(t.Context(), object(t, "Service", name, "{spec: "+c.spec+"}"), metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := object(t, "Service", name, "{status: {loadBalancer: {ingress: "+c.ingress+"}}}")
+			changed.SetResourceVersion(created.GetResourceVersion())
+			changed.Object["spec"] = created.Object["spec"]
+			if written, err := objects.UpdateStatus(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+				answers[j] = fmt.Sprint(answerOf(t, err))
+			} else {
+				answers[j] = fmt.Sprint(written.Object["status"])
+			}
+		}
+		if d := diff.Diff(answers[0], answers[1]); d != "" {
+			t.Errorf("%s %s (- kube-apiserver, + testserver):\n%s", c.spec, c.ingress, d)
+		}
+	}
+}
+
 // controlplaneWith runs a server until the test ends.
 func controlplaneWith(t *testing.T, options controlplane.Options) *rest.Config {
 	t.Helper()
