@@ -1,17 +1,20 @@
 package envtest
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,9 +77,32 @@ func TestEnvironment(t *testing.T) {
 		if user := whoami(t, jane.Config()); user.Username != "jane" || !slices.Equal(user.Groups, []string{"a", "b", "system:authenticated"}) {
 			t.Errorf("jane is %+v", user)
 		}
+		if err := newClient(t, jane.Config()).Get(t.Context(), client.ObjectKey{Name: "default"}, &corev1.Namespace{}); !apierrors.IsForbidden(err) {
+			t.Errorf("jane, who has no role: %v", err)
+		}
 		nobody := rest.AnonymousClientConfig(config)
 		if err := newClient(t, nobody).Get(t.Context(), client.ObjectKey{Name: "default"}, &corev1.Namespace{}); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
 			t.Errorf("without a certificate: %v", err)
+		}
+	})
+
+	t.Run("namespaces go away", func(t *testing.T) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "temporary"}}
+		inside := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "temporary", Name: "inside"}}
+		for _, o := range []client.Object{namespace, inside} {
+			if err := admin.Create(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := admin.Delete(t.Context(), namespace); err != nil {
+			t.Fatal(err)
+		}
+		gone := func(ctx context.Context) (bool, error) {
+			err := admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		}
+		if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, gone); err != nil {
+			t.Errorf("the namespace is not gone: %v", err)
 		}
 	})
 
