@@ -78,7 +78,7 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("jane is %+v", user)
 		}
 		if err := newClient(t, jane.Config()).Get(t.Context(), client.ObjectKey{Name: "default"}, &corev1.Namespace{}); !apierrors.IsForbidden(err) {
-			t.Errorf("jane, who has no role: %v", err)
+			t.Errorf("jane without a role: %v", err)
 		}
 		nobody := rest.AnonymousClientConfig(config)
 		if err := newClient(t, nobody).Get(t.Context(), client.ObjectKey{Name: "default"}, &corev1.Namespace{}); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
@@ -86,7 +86,7 @@ func TestEnvironment(t *testing.T) {
 		}
 	})
 
-	t.Run("namespaces go away", func(t *testing.T) {
+	t.Run("namespaces are finalized", func(t *testing.T) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "temporary"}}
 		inside := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "temporary", Name: "inside"}}
 		for _, o := range []client.Object{namespace, inside} {
