@@ -47,16 +47,14 @@ func (k *kind) triggers() storage.IndexerFuncs {
 }
 
 func (k *kind) indexers() *cache.Indexers {
-	all := maps.Clone(k.indexes)
+	all := cache.Indexers{}
+	maps.Copy(all, k.indexes)
 	if k.indexed != "" {
-		if all == nil {
-			all = cache.Indexers{}
-		}
 		all[storage.FieldIndex(k.indexed)] = func(obj any) ([]string, error) {
 			return []string{k.fields(obj.(runtime.Object))[k.indexed]}, nil
 		}
 	}
-	if all == nil {
+	if len(all) == 0 {
 		return nil
 	}
 	return &all

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 )
 
 // strategy has the rules of one kind for creates, updates and deletes of whole objects. It checks
@@ -34,10 +36,13 @@ func (s strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Obje
 	return nil
 }
 
-// Canonicalize sets the label of a namespace whose name was generated.
+// Canonicalize sets the label of a namespace whose name was generated, and completes a Service as kube-apiserver does when it answers.
 func (s strategy) Canonicalize(obj runtime.Object) {
-	if ns, ok := obj.(*corev1.Namespace); ok {
-		defaultNamespace(ns)
+	switch o := obj.(type) {
+	case *corev1.Namespace:
+		defaultNamespace(o)
+	case *corev1.Service:
+		services.Complete(o)
 	}
 }
 

@@ -73,14 +73,18 @@ func validateServiceType(at *field.Path, s *corev1.Service) (errs field.ErrorLis
 	return errs
 }
 
-// validateSessionAffinity checks the affinity, whose time has a default.
+// validateSessionAffinity checks the affinity and its time, which has a default unless an admission policy has removed it.
 func validateSessionAffinity(at *field.Path, s *corev1.ServiceSpec) field.ErrorList {
 	errs := oneOf(at.Child("sessionAffinity"), s.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
 	if s.SessionAffinity != corev1.ServiceAffinityClientIP {
 		return errs
 	}
+	config := s.SessionAffinityConfig
+	if config == nil || config.ClientIP == nil || config.ClientIP.TimeoutSeconds == nil {
+		return append(errs, field.Required(at.Child("sessionAffinityConfig"), "when session affinity type is ClientIP"))
+	}
 	const longest = 86400 // seconds
-	if seconds := *s.SessionAffinityConfig.ClientIP.TimeoutSeconds; seconds <= 0 || seconds > longest {
+	if seconds := *config.ClientIP.TimeoutSeconds; seconds <= 0 || seconds > longest {
 		errs = append(errs, field.Invalid(at.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), seconds,
 			fmt.Sprintf("must be greater than 0 and less than %d", longest)))
 	}

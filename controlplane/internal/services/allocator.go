@@ -48,8 +48,8 @@ type Find func(ctx context.Context, address string) (*corev1.ServiceList, error)
 
 // allocator chooses addresses that no Service has. It reads the stored Services before it chooses, so the storage alone says which
 // are taken: after a restart, a restored backup, or a write of another server. It remembers its choices until they are written or
-// refused, or until writeLimit has passed: of an update, nobody tells it that the storage has refused it. Two servers on one etcd can
-// choose the same address.
+// refused, or until writeLimit has passed, since the store does not report an update that the storage refuses. Two servers on one
+// etcd can choose the same address.
 type allocator struct {
 	ranges Ranges
 	find   Find
@@ -103,11 +103,12 @@ func (a *allocator) refused(service types.NamespacedName, addresses []address) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range addresses {
-		p := a.pending[one]
-		if p.writes--; p.service != service {
-			continue
-		}
-		if a.pending[one] = p; p.writes == 0 {
+		switch p := a.pending[one]; {
+		case p.service != service:
+		case p.writes > 1:
+			p.writes--
+			a.pending[one] = p
+		default:
 			delete(a.pending, one)
 		}
 	}
@@ -280,19 +281,21 @@ func nameOf(s *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-// addressesOf returns the addresses of a stored Service.
+// addressesOf returns the addresses that a Service has by its type. Fields that other types use may have values, which reserve nothing.
 func addressesOf(s *corev1.Service) (addresses []address) {
-	for _, ip := range append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...) {
-		if parsed, err := netip.ParseAddr(ip); err == nil {
-			addresses = append(addresses, address{ip: parsed})
+	if needsClusterIP(s) {
+		for _, ip := range append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...) {
+			if parsed, err := netip.ParseAddr(ip); err == nil {
+				addresses = append(addresses, address{ip: parsed})
+			}
 		}
 	}
-	for _, port := range s.Spec.Ports {
-		if port.NodePort != 0 {
-			addresses = append(addresses, address{port: port.NodePort})
+	if usesNodePorts(s) {
+		for _, port := range nodePortsOf(s) {
+			addresses = append(addresses, address{port: port})
 		}
 	}
-	if s.Spec.HealthCheckNodePort != 0 {
+	if NeedsHealthCheck(s) && s.Spec.HealthCheckNodePort != 0 {
 		addresses = append(addresses, address{port: s.Spec.HealthCheckNodePort})
 	}
 	return addresses

@@ -16,8 +16,12 @@ import (
 
 var atClusterIPs = field.NewPath("spec", "clusterIPs")
 
-// complete sets clusterIPs, ipFamilies and ipFamilyPolicy of a stored Service that was written before these fields existed.
-func complete(s *corev1.Service) {
+// Complete sets clusterIPs, ipFamilies and ipFamilyPolicy of a Service that was written before these fields existed, and clears the
+// policy that a Service without addresses does not have.
+func Complete(s *corev1.Service) {
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		s.Spec.InternalTrafficPolicy = nil
+	}
 	if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
 		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
 	}

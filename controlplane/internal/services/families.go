@@ -41,16 +41,16 @@ func (a *Addresses) setFamilies(s, old *corev1.Service) field.ErrorList {
 		a.addFamilies(s, true)
 		return nil
 	}
-	if *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(a.ranges.prefixes) < 2 {
+	if *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(a.allocator.ranges.prefixes) < 2 {
 		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))
 	}
 	for i, family := range s.Spec.IPFamilies {
-		if _, ok := a.ranges.of(family); !ok {
+		if _, ok := a.allocator.ranges.of(family); !ok {
 			errs = append(errs, field.Invalid(atFamilies.Index(i), family, "not configured on this cluster"))
 		}
 	}
 	if len(errs) == 0 {
-		a.addFamilies(s, len(a.ranges.prefixes) == 2)
+		a.addFamilies(s, len(a.allocator.ranges.prefixes) == 2)
 	}
 	return errs
 }
@@ -116,7 +116,7 @@ func (a *Addresses) familiesOfIPs(s *corev1.Service) (errs field.ErrorList) {
 			continue
 		}
 		family := familyOfIP(ip)
-		if _, ok := a.ranges.of(family); !ok {
+		if _, ok := a.allocator.ranges.of(family); !ok {
 			errs = append(errs, field.Invalid(atClusterIPs.Index(i), s.Spec.ClusterIPs, fmt.Sprintf("%s is not configured on this cluster", family)))
 			continue
 		}
@@ -128,7 +128,7 @@ func (a *Addresses) familiesOfIPs(s *corev1.Service) (errs field.ErrorList) {
 // addFamilies adds the default family if there is none, and a second one if there may be one and the policy allows it.
 func (a *Addresses) addFamilies(s *corev1.Service, second bool) {
 	if len(s.Spec.IPFamilies) == 0 {
-		s.Spec.IPFamilies = []corev1.IPFamily{familyOf(a.ranges.prefixes[0].Addr())}
+		s.Spec.IPFamilies = []corev1.IPFamily{familyOf(a.allocator.ranges.prefixes[0].Addr())}
 	}
 	if !second || singleStack(s) || len(s.Spec.IPFamilies) > 1 {
 		return

@@ -13,14 +13,11 @@ import (
 )
 
 // Addresses gives Services their addresses before they are written. It can be used by several goroutines.
-type Addresses struct {
-	ranges    Ranges
-	allocator *allocator
-}
+type Addresses struct{ allocator *allocator }
 
 // NewAddresses returns the addresses of ranges.
 func NewAddresses(ranges Ranges, find Find) *Addresses {
-	return &Addresses{ranges, newAllocator(ranges, find)}
+	return &Addresses{newAllocator(ranges, find)}
 }
 
 // BeginCreate gives a new Service what it needs. It is a hook of the Service's store, before validation.
@@ -48,7 +45,7 @@ func (a *Addresses) BeginCreate(ctx context.Context, obj runtime.Object, options
 func (a *Addresses) BeginUpdate(ctx context.Context, obj, before runtime.Object, options *metav1.UpdateOptions) (registry.FinishFunc, error) {
 	s, old := obj.(*corev1.Service), before.(*corev1.Service)
 	unchanged := sameClusterIPs(s, old)
-	complete(old)
+	Complete(old)
 	restoreClusterIPs(s, old)
 	restoreNodePorts(s, old)
 	matchClusterIPs(s, old)

@@ -11,11 +11,11 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// DefaultClusterIPs has addresses for 65,000 Services. Its first address is that of kube-apiserver's default, which has 254.
-const DefaultClusterIPs = "10.0.0.0/16"
+// defaultClusterIPs has addresses for 65,000 Services. Its first address is that of kube-apiserver's default, which has 254.
+const defaultClusterIPs = "10.0.0.0/16"
 
-// DefaultNodePorts are those of kube-apiserver.
-const DefaultNodePorts = "30000-32767"
+// defaultNodePorts are those of kube-apiserver.
+const defaultNodePorts = "30000-32767"
 
 // smallestRange is the number of addresses that kube-apiserver needs at least.
 const smallestRange = 8
@@ -30,16 +30,16 @@ type Ranges struct {
 // ParseRanges parses the ranges as kube-apiserver's flags --service-cluster-ip-range and --service-node-port-range. Empty ones are
 // the defaults.
 func ParseRanges(clusterIPs, nodePorts string) (r Ranges, err error) {
-	clusterIPs, nodePorts = cmp.Or(clusterIPs, DefaultClusterIPs), cmp.Or(nodePorts, DefaultNodePorts)
+	clusterIPs, nodePorts = cmp.Or(clusterIPs, defaultClusterIPs), cmp.Or(nodePorts, defaultNodePorts)
 	ports, err := utilnet.ParsePortRange(nodePorts)
 	if err != nil || ports.Base == 0 {
-		return r, fmt.Errorf("the range %q of node ports is invalid: give a first and a last port, like %s", nodePorts, DefaultNodePorts)
+		return r, fmt.Errorf("the range %q of node ports is invalid: give a first and a last port, like %s", nodePorts, defaultNodePorts)
 	}
 	r.nodePorts = *ports
 	for part := range strings.SplitSeq(clusterIPs, ",") {
 		prefix, err := netip.ParsePrefix(strings.TrimSpace(part))
 		if err != nil || prefix.Addr().Is4In6() {
-			return r, fmt.Errorf("the range %q of cluster IPs is invalid: give a prefix, like %s, or two with a comma between them", clusterIPs, DefaultClusterIPs)
+			return r, fmt.Errorf("the range %q of cluster IPs is invalid: give a prefix, like %s, or two with a comma between them", clusterIPs, defaultClusterIPs)
 		}
 		r.prefixes = append(r.prefixes, prefix.Masked())
 	}

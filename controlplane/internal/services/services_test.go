@@ -168,7 +168,7 @@ func (s *stored) check(t *testing.T) {
 
 // A request that is cancelled does not wait for its turn behind one that is slow, and a list that fails refuses the write.
 func TestUnreadableStorage(t *testing.T) {
-	s, addresses := newStored(t, DefaultClusterIPs)
+	s, addresses := newStored(t, defaultClusterIPs)
 	addresses.allocator.turn <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -195,7 +195,7 @@ func TestUnreadableStorage(t *testing.T) {
 
 // A dry run takes nothing, and neither does a Service that needs nothing: it does not read the others.
 func TestNothingTaken(t *testing.T) {
-	s, addresses := newStored(t, DefaultClusterIPs)
+	s, addresses := newStored(t, defaultClusterIPs)
 	wanted := service("a", corev1.ServiceTypeClusterIP)
 	wanted.Spec.ClusterIP = "10.0.0.7"
 	for range 2 {
@@ -235,7 +235,7 @@ func TestUnchangedAddresses(t *testing.T) {
 		"two families and no IP":    {IPFamilyPolicy: &prefer, IPFamilies: both},
 		"an IP of another range":    {ClusterIP: "192.168.0.1", ClusterIPs: []string{"192.168.0.1"}, IPFamilyPolicy: &single, IPFamilies: both[:1]},
 	} {
-		_, addresses := newStored(t, DefaultClusterIPs)
+		_, addresses := newStored(t, defaultClusterIPs)
 		old := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{"example.com/f"}}, Spec: spec}
 		old.Spec.Type, old.Spec.Ports = corev1.ServiceTypeClusterIP, []corev1.ServicePort{{Port: 80}}
 		changed := old.DeepCopy()
@@ -261,7 +261,7 @@ func TestUnchangedAddresses(t *testing.T) {
 
 // Of two writes of one Service, the refused one does not free what the other one has chosen.
 func TestRefusedTwin(t *testing.T) {
-	_, addresses := newStored(t, DefaultClusterIPs)
+	_, addresses := newStored(t, defaultClusterIPs)
 	begin := func(name string) (func(context.Context, bool), error) {
 		one := service(name, corev1.ServiceTypeNodePort)
 		one.Spec.Ports[0].NodePort = 30010
@@ -296,7 +296,7 @@ func TestNamedPort(t *testing.T) {
 
 // A Service that an earlier version stored without a port of health checks gets one.
 func TestOlderLoadBalancer(t *testing.T) {
-	_, addresses := newStored(t, DefaultClusterIPs)
+	_, addresses := newStored(t, defaultClusterIPs)
 	old := service("a", corev1.ServiceTypeLoadBalancer)
 	old.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	changed := old.DeepCopy()
@@ -310,7 +310,7 @@ func TestOlderLoadBalancer(t *testing.T) {
 
 // A Service that an earlier version stored without addresses gets them with its next update.
 func TestOlderService(t *testing.T) {
-	_, addresses := newStored(t, DefaultClusterIPs)
+	_, addresses := newStored(t, defaultClusterIPs)
 	old := service("a", corev1.ServiceTypeNodePort)
 	changed := old.DeepCopy()
 	if _, err := addresses.BeginUpdate(t.Context(), changed, old, &metav1.UpdateOptions{}); err != nil {
@@ -370,7 +370,7 @@ func TestRanges(t *testing.T) {
 // A write that is repeated after a conflict takes the same address again; another Service gets it when the write must have ended.
 func TestRepeatedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, addresses := newStored(t, DefaultClusterIPs)
+		_, addresses := newStored(t, defaultClusterIPs)
 		take := func(name string) error {
 			old, one := service(name, corev1.ServiceTypeExternalName), service(name, corev1.ServiceTypeClusterIP)
 			one.Spec.ClusterIP = "10.0.0.7"

@@ -193,14 +193,20 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// The test server refuses no random object that kube-apiserver accepts.
-func TestRandomObjects(t *testing.T) {
+// seeded returns the random numbers of a test, and logs their seed.
+func seeded(t *testing.T, stream uint64) *rand.Rand {
+	t.Helper()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-validation.seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 5))
+	return rand.New(rand.NewPCG(seed, stream))
+}
+
+// The test server refuses no random object that kube-apiserver accepts.
+func TestRandomObjects(t *testing.T) {
+	random := seeded(t, 5)
 	both := sides(t)
 	counts := map[string]int{}
 	for step := range *stepsFlag {
