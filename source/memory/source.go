@@ -66,11 +66,16 @@ func (s *Source) objects(state *store.Snapshot) []keepwatch.Object {
 	return found
 }
 
-// object returns the object to deliver, nil if its key is not accepted.
+// has reports whether a key belongs to the resource. The prefix itself is not a key, as in source/etcd.
+func (s *Source) has(r *record) bool {
+	return r.name != "/" && (s.options.Accept == nil || s.options.Accept((*Object)(r).Key()))
+}
+
+// object returns the object to deliver, nil if its key does not belong to the resource.
 func (s *Source) object(r *record) keepwatch.Object {
 	o := (*Object)(r)
 	switch {
-	case s.options.Accept != nil && !s.options.Accept(o.Key()):
+	case !s.has(r):
 		return nil
 	case s.options.Decode == nil:
 		return o

@@ -107,7 +107,7 @@ func (w *watch) changes(stored []keepwatch.Change) []keepwatch.Change {
 		r := c.Object.(*record)
 		if c.Type == keepwatch.Deleted {
 			r = &record{bucket: r.bucket, name: r.name, revision: c.Revision}
-			if accept := w.source.options.Accept; accept == nil || accept((*Object)(r).Key()) {
+			if w.source.has(r) {
 				changes = append(changes, keepwatch.Change{Type: c.Type, Revision: c.Revision, Object: (*Object)(r)})
 			}
 			continue
