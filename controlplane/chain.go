@@ -176,7 +176,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	c.front.ShutdownTimeout = drainTimeout
 	servemetrics.Install(c.front.Handler.NonGoRestfulMux, storage.registry)
 	c.installAdvance(c.front.Handler.NonGoRestfulMux, kinds.Codecs)
-	served, err := kinds.Install(c.front, config, &c.routes, c.serviceRanges, rights, identities)
+	served, err := kinds.Install(c.front, config, &c.routes, builtin.Settings{ServiceRanges: c.serviceRanges, EventTTL: c.options.EventTTL}, rights, identities)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -126,6 +127,7 @@ func TestRefusals(t *testing.T) {
 		"no clients' authority":   {controlplane.Options{ClientCAFile: filepath.Join(t.TempDir(), "ca")}, "cannot read the certificate authority of clients"},
 		"serving, no key":         {controlplane.Options{CertFile: file}, "requires a key"},
 		"no serving certificate":  {controlplane.Options{CertFile: file, KeyFile: file}, "does not fit its key"},
+		"events for no time":      {controlplane.Options{EventTTL: time.Millisecond}, "events cannot be kept for 1ms: give a second at least"},
 		"no storage":              {controlplane.Options{Storage: "cacher"}, `the storage "cacher" is unknown: give "store" or "upstream"`},
 		"no etcd URL":             {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"127.0.0.1:2379"}}}, `"127.0.0.1:2379" is not an address of an etcd server`},
 		"another URL":             {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://a:1", "ftp://b:1"}}}, `"ftp://b:1" is not an address`},

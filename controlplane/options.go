@@ -51,6 +51,9 @@ type Options struct {
 	// ServiceNodePortRange is the range of the node ports that Services get, as kube-apiserver's flag --service-node-port-range.
 	// The default is 30000-32767.
 	ServiceNodePortRange string
+	// EventTTL is the time from the last write of an Event to its deletion, in whole seconds, as kube-apiserver's flag
+	// --event-ttl. The default is an hour.
+	EventTTL time.Duration
 	// ServiceAccounts has the keys of the tokens of service accounts.
 	ServiceAccounts ServiceAccounts
 	// CertFile and KeyFile, PEM, are the serving certificate. The default is one that the server's own authority
@@ -188,6 +191,12 @@ func (o Options) complete() (Options, error) {
 	}
 	if _, err := services.ParseRanges(o.ServiceClusterIPRange, o.ServiceNodePortRange); err != nil {
 		return o, err
+	}
+	switch {
+	case o.EventTTL == 0:
+		o.EventTTL = time.Hour
+	case o.EventTTL < time.Second:
+		return o, fmt.Errorf("events cannot be kept for %v: give a second at least, like 1h", o.EventTTL)
 	}
 	if o.WatchHistory.Bytes < 0 || o.WatchHistory.Age < 0 {
 		return o, fmt.Errorf("the watch history of %d bytes and %v is invalid: give numbers above zero", o.WatchHistory.Bytes, o.WatchHistory.Age)

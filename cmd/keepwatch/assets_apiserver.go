@@ -102,6 +102,7 @@ func (s *apiServer) flags() *pflag.FlagSet {
 	flags.StringVar(&s.options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
 	flags.StringVar(&s.options.ServiceClusterIPRange, "service-cluster-ip-range", "", "the cluster IPs that Services get, at which nothing answers: a range, or one of IPv4 and one of IPv6 with a comma between them; 10.0.0.0/16 if empty")
 	flags.StringVar(&s.options.ServiceNodePortRange, "service-node-port-range", "", "the node ports that Services get, at which nothing answers; 30000-32767 if empty")
+	flags.DurationVar(&s.options.EventTTL, "event-ttl", 0, "keep Events for this time after their last write (default 1h)")
 	flags.StringArrayVar(&s.options.ServiceAccounts.Issuers, "service-account-issuer", nil, "the issuer of service accounts' tokens; of several, the first is in new tokens, and all are accepted")
 	flags.StringVar(&s.options.ServiceAccounts.SigningKeyFile, "service-account-signing-key-file", "", "the private key that signs service accounts' tokens; without it, a new one")
 	flags.StringArrayVar(&s.options.ServiceAccounts.KeyFiles, "service-account-key-file", nil, "keys that verify service accounts' tokens, besides the one that signs")

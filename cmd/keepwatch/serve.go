@@ -89,6 +89,7 @@ func newServeCommand() *cobra.Command {
 	flags.BoolVar(&options.Verify, "verify", false, "read every object in etcd before the server is ready, and end with exit code 1 if one is damaged")
 	flags.StringVar(&options.ServiceClusterIPRange, "service-cluster-ip-range", "", "the cluster IPs that Services get: a range, or one of IPv4 and one of IPv6 with a comma between them (default 10.0.0.0/16)")
 	flags.StringVar(&options.ServiceNodePortRange, "service-node-port-range", "", "the node ports that Services get (default 30000-32767)")
+	flags.DurationVar(&options.EventTTL, "event-ttl", 0, "keep Events for this time after their last write (default 1h)")
 	flags.Int64Var(&options.QuotaBackendBytes, "quota-backend-bytes", 0, "size of the embedded etcd's database at which creates and updates are refused (default 8 GiB)")
 	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage), "implementation of reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache, which needs an etcd (--etcd without another one)")
 	flags.Var((*watchhistory.History)(&options.WatchHistory), "watch-history", watchhistory.Usage)

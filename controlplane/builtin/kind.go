@@ -53,8 +53,6 @@ type kind struct {
 	indexes cache.Indexers
 	// returnsDeleted answers DELETE with the deleted object, instead of a Status.
 	returnsDeleted bool
-	// ttl is the lifetime of an object in seconds; 0 means no limit.
-	ttl uint64
 	// path is the prefix of keys below /registry; empty stands for the plural name.
 	path string
 }

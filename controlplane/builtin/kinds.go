@@ -26,9 +26,6 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 )
 
-// eventTTL is the lifetime of events, in seconds: kube-apiserver's default of --event-ttl.
-const eventTTL = 3600
-
 // all is the category of `kubectl get all`.
 const all = "all"
 
@@ -55,7 +52,7 @@ var table = []*kind{
 	{gv: corev1.SchemeGroupVersion, resource: "nodes", object: &corev1.Node{}, list: &corev1.NodeList{},
 		short: []string{"no"}, status: givenStatus, prepare: prepareNode, fields: nodeFields, path: "minions"},
 	{gv: corev1.SchemeGroupVersion, alias: eventsv1.SchemeGroupVersion, resource: "events", object: &corev1.Event{}, list: &corev1.EventList{},
-		namespaced: true, short: []string{"ev"}, putCreates: true, fields: eventFields, ttl: eventTTL},
+		namespaced: true, short: []string{"ev"}, putCreates: true, fields: eventFields},
 	{gv: corev1.SchemeGroupVersion, resource: "persistentvolumes", object: &corev1.PersistentVolume{}, list: &corev1.PersistentVolumeList{},
 		short: []string{"pv"}, status: ownStatus, prepare: preparePersistentVolume, returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "persistentvolumeclaims", object: &corev1.PersistentVolumeClaim{}, list: &corev1.PersistentVolumeClaimList{},

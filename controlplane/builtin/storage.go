@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -34,9 +35,17 @@ type Served struct {
 	Store      *genericregistry.Store
 }
 
-// Install serves all built-in resources on server, which has this config, with its storage options. Services get addresses of
-// ranges. rights and identities answer the reviews and the requests of tokens. Requests must pass [Routes.Before] first.
-func (r *Registry) Install(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, routes *Routes, ranges services.Ranges, rights Authorizer, identities Identities) ([]Served, error) {
+// Settings are those of single kinds.
+type Settings struct {
+	// ServiceRanges have the addresses that Services get.
+	ServiceRanges services.Ranges
+	// EventTTL is the time from an Event's last write to its deletion, in whole seconds.
+	EventTTL time.Duration
+}
+
+// Install serves all built-in resources on server, which has this config, with its storage options. rights and identities
+// answer the reviews and the requests of tokens. Requests must pass [Routes.Before] first.
+func (r *Registry) Install(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, routes *Routes, settings Settings, rights Authorizer, identities Identities) ([]Served, error) {
 	var resources []Served
 	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, k := range table {
@@ -55,7 +64,10 @@ func (r *Registry) Install(server *genericapiserver.GenericAPIServer, config *ge
 		}
 	}
 	stores := storesOf(resources)
-	giveAddresses(stores[corev1.Resource("services")], ranges)
+	giveAddresses(stores[corev1.Resource("services")], settings.ServiceRanges)
+	stores[corev1.Resource("events")].TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) {
+		return uint64(settings.EventTTL / time.Second), nil
+	}
 	maps.Copy(byVersion[corev1.SchemeGroupVersion], podSubresources(stores))
 	byVersion[corev1.SchemeGroupVersion]["serviceaccounts/token"] = newTokenREST(stores, identities.Issuer)
 	for _, question := range reviews {
@@ -144,9 +156,6 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*gene
 		ReturnDeletedObject:       k.returnsDeleted,
 		TableConvertor:            columns.For(k.groupResource()),
 		BeginUpdate:               clearKinds,
-	}
-	if k.ttl != 0 {
-		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return k.ttl, nil }
 	}
 	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: k.attributes, TriggerFunc: k.triggers(), Indexers: k.indexers()}
 	if err := store.CompleteWithOptions(options); err != nil {

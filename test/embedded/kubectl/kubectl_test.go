@@ -13,3 +13,7 @@ func TestMain(m *testing.M) { peer.Main(m) }
 func TestScripts(t *testing.T) {
 	scripts.Run(t, peer.SharedServe(t), "../../scripts/testdata", true)
 }
+
+func TestScriptsOfRights(t *testing.T) {
+	scripts.Run(t, peer.Serve(t, "--authorization-mode", "RBAC"), "../../scripts/testdata/rbac", true)
+}

@@ -14,3 +14,7 @@ func TestMain(m *testing.M) { peer.Main(m) }
 func TestScripts(t *testing.T) {
 	scripts.Run(t, peer.SharedKubernetes(t), "../../scripts/testdata", false)
 }
+
+func TestScriptsOfRights(t *testing.T) {
+	scripts.Run(t, peer.SharedKubernetes(t), "../../scripts/testdata/rbac", false)
+}
