@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients debian javascript python java rust rust-client matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms storm-sinks broker kafka always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients debian javascript python java rust rust-client matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms storm-sinks broker kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -143,6 +143,7 @@ sim:
 test-real: peers
 	cd test && go test $(RACE) -short -count 1 -vet=off -p 3 -timeout 30m ./real/proxy ./real/sync ./real/outage ./matrix ./real/... ./deploy
 	$(MAKE) bench-proxy ARGS='-pods 600 -configmaps 10 -writing 1s -rounds 1 -forwarded 20 -rows "^LIST JSON, |^0 watchers|^1000 watchers|50 times|PATCH|^restart"'
+	$(MAKE) bench-testserver SERVERS=20 STARTS=1
 
 # RBAC, validation, evictions, garbage collection, quotas, tokens, certificates, policies and LimitRanges of a test server beside those of Kubernetes, at their full
 # size. test-real runs a small one.
@@ -292,3 +293,12 @@ bench-kubernetes:
 # 12 GB of memory. ARGS are flags, such as ARGS='-pods 2000 -configmaps 500 -writing 2s -rounds 1'.
 bench-proxy:
 	cd test && go test ./bench/served -run '^$$' -bench Proxy -benchtime 1x -timeout 2h -v -args $(ARGS)
+
+# Starts, stops, forks and round trips of test servers, beside envtest with kube-apiserver and etcd, and SERVERS in one process:
+# 3 minutes, alone on the machine.
+SERVERS ?= 200
+STARTS ?= 10
+bench-testserver: peers
+	go test ./testserver -run '^$$' -bench Servers -benchtime 1x -args -servers $(SERVERS)
+	go test ./testserver -run '^$$' -bench Fork -benchtime $(STARTS)x
+	cd test && go test ./real/envtest -run '^$$' -bench Start -benchtime $(STARTS)x

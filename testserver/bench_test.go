@@ -43,9 +43,9 @@ func BenchmarkServers(b *testing.B) {
 		begin := time.Now()
 		parallel(servers, func(i int) { all[i] = testserver.New(b) })
 		b.ReportMetric(time.Since(begin).Seconds(), "start-s")
-		b.ReportMetric(resident(b), "RSS-MB")
 		debug.FreeOSMemory()
-		b.ReportMetric(resident(b), "live-MB") // without garbage
+		b.ReportMetric(memory(b, "VmRSS"), "RSS-MB") // after a collection
+		b.ReportMetric(memory(b, "VmHWM"), "peak-RSS-MB")
 		b.ReportMetric(float64(runtime.NumGoroutine())/float64(servers), "goroutines/server")
 		begin = time.Now()
 		parallel(servers, func(i int) { all[i].Close() })
@@ -67,15 +67,15 @@ func parallel(n int, do func(i int)) {
 	workers.Wait()
 }
 
-// resident returns the resident memory of the process in MB; zero where it is unknown.
-func resident(b *testing.B) float64 {
+// memory returns a line of /proc/self/status in MiB; zero where there is no such file.
+func memory(b *testing.B, line string) float64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0
 	}
-	_, line, _ := strings.Cut(string(status), "VmRSS:")
+	_, value, _ := strings.Cut(string(status), line+":")
 	var kilobytes float64
-	if _, err := fmt.Sscanf(line, "%f", &kilobytes); err != nil {
+	if _, err := fmt.Sscanf(value, "%f", &kilobytes); err != nil {
 		b.Fatal(err)
 	}
 	return kilobytes / 1024

@@ -57,8 +57,9 @@ func linkAssets(t *testing.T, dir string) {
 	}
 }
 
-// The tests of controller-runtime's client that passed with kube-apiserver and etcd pass with the assets.
-func TestClientSuite(t *testing.T) {
+// The tests of controller-runtime's client, and those of a controller of an operator, that passed with kube-apiserver and etcd
+// pass with the assets.
+func TestSuitesPassWithAssets(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -66,20 +67,43 @@ func TestClientSuite(t *testing.T) {
 	dir := t.TempDir()
 	c := comparison{root: root, logs: dir, assets: map[string]string{keepwatch: filepath.Join(dir, "assets")}}
 	linkAssets(t, c.assets[keepwatch])
-	if c.work, err = newRuntimeWorkspace(root, filepath.Join(dir, "module")); err != nil {
-		t.Fatal(err)
+	t.Run("controller-runtime", func(t *testing.T) {
+		var err error
+		if c.work, err = newRuntimeWorkspace(root, filepath.Join(dir, "module")); err != nil {
+			t.Fatal(err)
+		}
+		c.pass(t, named(t, envtestTargets(), "client"), 300)
+	})
+	t.Run("Karpenter", func(t *testing.T) {
+		all := operators()
+		karpenter := all[slices.IndexFunc(all, func(o operator) bool { return o.name() == "karpenter" })]
+		c.forOperator(t, karpenter).pass(t, named(t, karpenter.targets(), "karpenter/pkg/controllers/nodeclaim/disruption"), 40)
+	})
+}
+
+func named(t *testing.T, targets []target, name string) target {
+	t.Helper()
+	i := slices.IndexFunc(targets, func(of target) bool { return of.name == name })
+	if i < 0 {
+		t.Fatalf("there is no suite %q", name)
 	}
-	of := envtestTargets()[slices.IndexFunc(envtestTargets(), func(of target) bool { return of.name == "client" })]
-	saved, err := load("../envtest/results", []target{of})
+	return targets[i]
+}
+
+// pass runs the tests of a package with the assets. At least some must pass, and all that passed with kube-apiserver and etcd,
+// by the saved outcomes. Specs wait for a second, which a busy machine may need: those that fail run once more.
+func (c comparison) pass(t *testing.T, of target, least int) {
+	t.Helper()
+	saved, err := load(filepath.Join(c.root, "test", "envtest", "results"), []target{of})
 	if err != nil || len(saved) != 1 {
 		t.Fatalf("%d saved results, %v", len(saved), err)
 	}
 	p, r := c.compile(t, of), saved[0]
 	r.Outcomes[keepwatch], _ = p.run(t, keepwatch, "all", selection{})
-	if n := r.count(keepwatch, passed); n < 300 {
+	if n := r.count(keepwatch, passed); n < least {
 		t.Errorf("only %d tests passed", n)
 	}
-	for _, alone := range selections(r.missed()) { // specs wait for a second, which a busy machine may need
+	for _, alone := range selections(r.missed()) {
 		again, _ := p.run(t, keepwatch, "again", alone)
 		for _, name := range r.missed() {
 			if o, ok := again[name]; ok && o != skipped {

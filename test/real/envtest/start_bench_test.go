@@ -1,6 +1,7 @@
 package envtest
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -21,11 +23,13 @@ import (
 	"github.com/keepwatch/keepwatch/testserver"
 )
 
-// BenchmarkStart starts and stops envtest's environment with Kubernetes' programs and with those of keepwatch assets, and
-// package testserver's server in this process. Beside that it measures how soon a created object arrives at a watch.
+// BenchmarkStart starts and stops envtest's environment with Kubernetes' programs and with those of keepwatch assets,
+// keepwatch serve, and package testserver's server in this process. Beside that it measures how soon a created object arrives at
+// a watch.
 func BenchmarkStart(b *testing.B) {
 	b.Run("kube-apiserver and etcd", func(b *testing.B) { environments(b, kubernetesPrograms(b)) })
 	b.Run("assets", func(b *testing.B) { environments(b, assets(b)) })
+	b.Run("serve", serves)
 	b.Run("testserver", func(b *testing.B) {
 		var m measures
 		for b.Loop() {
@@ -56,6 +60,43 @@ func environments(b *testing.B, dir string) {
 		m.memory = append(m.memory, childrensMemory(b))
 		begin = time.Now()
 		if err := env.Stop(); err != nil {
+			b.Fatal(err)
+		}
+		m.stop = append(m.stop, time.Since(begin))
+	}
+	m.report(b)
+}
+
+// serves starts and stops keepwatch serve with its data in memory. It is ready when it says so.
+func serves(b *testing.B) {
+	var m measures
+	kubeconfig := filepath.Join(b.TempDir(), "kubeconfig")
+	for b.Loop() {
+		cmd := exec.CommandContext(b.Context(), peer.Keepwatch(b), "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig)
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			b.Fatal(err)
+		}
+		begin := time.Now()
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() && !strings.Contains(lines.Text(), "ready in") {
+		}
+		m.ready = append(m.ready, time.Since(begin))
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			b.Fatal(err)
+		}
+		config.QPS = -1 // no limit, as in the other configurations
+		m.roundTrips(b, config)
+		m.memory = append(m.memory, childrensMemory(b))
+		begin = time.Now()
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			b.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
 			b.Fatal(err)
 		}
 		m.stop = append(m.stop, time.Since(begin))
