@@ -22,6 +22,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/controlplane/internal/certificates"
+	"github.com/keepwatch/keepwatch/controlplane/internal/established"
 	"github.com/keepwatch/keepwatch/controlplane/internal/limitranges"
 	"github.com/keepwatch/keepwatch/controlplane/internal/policies"
 	"github.com/keepwatch/keepwatch/controlplane/internal/priorities"
@@ -63,6 +64,7 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 		return nil, err
 	}
 	handlers := []admission.Interface{
+		established.Admission{},
 		certificates.NewAdmission(config.Authorization.Authorizer),
 		policies.NewAdmission(config.Authorization.Authorizer, c.client),
 	}

@@ -23,11 +23,13 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/featuregate"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/controlplane/internal/apiservices"
 	"github.com/keepwatch/keepwatch/controlplane/internal/certificates"
+	"github.com/keepwatch/keepwatch/controlplane/internal/established"
 	"github.com/keepwatch/keepwatch/controlplane/internal/flowcontrol"
 	"github.com/keepwatch/keepwatch/controlplane/internal/garbage"
 	"github.com/keepwatch/keepwatch/controlplane/internal/nsdefaults"
@@ -165,8 +167,9 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	if c.extensions, err = c.newExtensions(*config, discovery, storage); err != nil {
 		return nil, err
 	}
-	definitions := c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()
-	c.definitionLister.Store(&definitions)
+	definitions := c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
+	lister := definitions.Lister()
+	c.definitionLister.Store(&lister)
 	completed := config.Complete(c.informers) // adds the authenticator of the server's own clients
 	identities := builtin.Identities{Authenticator: completed.Authentication.Authenticator, Issuer: issuer}
 	completed.Authentication.Authenticator = serving.MarkingAuthenticated(listener, serving.WithoutErrors(identities.Authenticator))
@@ -194,12 +197,15 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	if err := c.readers.addBuiltin(kinds, served); err != nil {
 		return nil, err
 	}
-	if err := c.readers.custom.Follow(c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()); err != nil {
+	var transforms []cache.TransformFunc
+	if len(options.Etcd.Servers) == 0 { // no other server can have the same data
+		transforms = append(transforms, established.Antedate)
+	}
+	if err := c.readers.custom.Follow(definitions, transforms...); err != nil {
 		return nil, err
 	}
 	if c.collector != nil {
-		definitions := c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
-		if c.opener, err = newDefinitionOpener(c.collector, meta, definitions.Lister(), definitions.Informer()); err != nil {
+		if c.opener, err = newDefinitionOpener(c.collector, meta, lister, definitions.Informer()); err != nil {
 			return nil, err
 		}
 	}

@@ -1,21 +1,28 @@
 package controlplane_test
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/keepwatch/keepwatch/controlplane"
 )
 
 // newCRD creates a definition of a namespaced kind in a group of its own, and deletes it when the test ends.
 func newCRD(t *testing.T, c clients, plural string, more ...func(*apiextensionsv1.CustomResourceDefinitionVersion)) schema.GroupVersionResource {
 	t.Helper()
-	group := strings.ToLower(t.Name()) + ".example.com"
+	group := regexp.MustCompile("[^a-z0-9]").ReplaceAllString(strings.ToLower(t.Name()), "") + ".example.com"
 	minimum := 1.0
 	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
@@ -175,5 +182,60 @@ func TestDeletedDefinitionDeletesItsObjects(t *testing.T) {
 	newCRD(t, c, "things")
 	if list := must(things.List(t.Context(), metav1.ListOptions{}))(t); len(list.Items) != 0 {
 		t.Errorf("the kind came back with %v", list.Items)
+	}
+}
+
+// The cache by which apiextensions-apiserver holds creates for two seconds has an older time than the definition, so that it does
+// not hold any. Clients read the true one, also after a controller has written the status of what it has from the cache. A server
+// on an etcd of others holds creates, as kube-apiserver does.
+func TestCreatesAreNotHeld(t *testing.T) {
+	onEtcd := start(t, controlplane.Options{TemporaryEtcd: true})
+	for name, test := range map[string]struct {
+		server *controlplane.Server
+		held   bool
+	}{
+		"memory":        {start(t, controlplane.Options{}).Server, false},
+		"embedded etcd": {onEtcd.Server, false},
+		"others' etcd":  {start(t, controlplane.Options{Etcd: onEtcd.EtcdCluster(), Adopt: true}).Server, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t, test.server.RESTConfig())
+			gvr := newCRD(t, c, "widgets")
+			definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
+			established := func(d *apiextensionsv1.CustomResourceDefinition) time.Time {
+				condition := apihelpers.FindCRDCondition(d, apiextensionsv1.Established)
+				if condition == nil {
+					return time.Time{}
+				}
+				return condition.LastTransitionTime.Time
+			}
+			truth := must(definitions.Get(t.Context(), gvr.GroupResource().String(), metav1.GetOptions{}))(t)
+			if established(truth).Before(truth.CreationTimestamp.Time) {
+				t.Errorf("established at %v, created at %v", established(truth), truth.CreationTimestamp)
+			}
+			eventually(t, "the cache has the condition", func() (bool, string) {
+				d, err := test.server.CachedDefinition(truth.Name)
+				return err == nil && !established(d).IsZero(), fmt.Sprint(err)
+			})
+			cached := established(must(test.server.CachedDefinition(truth.Name))(t))
+			if held := !cached.Before(truth.CreationTimestamp.Add(-time.Second)); held != test.held {
+				t.Errorf("the cache has it established at %v: creates are held: %t, want %t", cached, held, test.held)
+			}
+			// An object with a finalizer lets the definition stay, with a condition more.
+			o := must(c.dynamic.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": gvr.GroupVersion().String(), "kind": "Widgets", "metadata": map[string]any{"name": "a", "finalizers": []any{"example.com/f"}},
+			}}, metav1.CreateOptions{}))(t)
+			if err := definitions.Delete(t.Context(), truth.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the definition is being deleted", func() (bool, string) {
+				d := must(definitions.Get(t.Context(), truth.Name, metav1.GetOptions{}))(t)
+				if !established(d).Equal(established(truth)) {
+					t.Fatalf("the definition is established at %v, and was at %v", established(d), established(truth))
+				}
+				return apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Terminating), "not terminating"
+			})
+			must(c.dynamic.Resource(gvr).Namespace("default").Patch(t.Context(), o.GetName(), types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{}))(t)
+		})
 	}
 }

@@ -87,6 +87,7 @@
 //	internal/certificates  approves and signs CertificateSigningRequests
 //	internal/datadir       the data folder
 //	internal/embeddedetcd  the embedded etcd: checks of its data, start, space
+//	internal/established   creates custom resources as soon as their definition is established
 //	internal/flowcontrol   the flow schemas and priority levels that a server begins with
 //	internal/garbage       deletes the dependents of deleted owners
 //	internal/limitranges   defaults and bounds of resources by LimitRanges

@@ -4,11 +4,19 @@ import (
 	"context"
 	"reflect"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
 )
+
+// CachedDefinition returns a definition as the server's cache has it.
+func (s *Server) CachedDefinition(name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	field := reflect.ValueOf(s.readers.custom).Elem().FieldByName("definitions")
+	return (*(*listers.CustomResourceDefinitionLister)(field.Addr().UnsafePointer())).Get(name)
+}
 
 // ViolateInvariant makes the next change of a resource violate an invariant of its watch cache, which
 // no request can: history without a list.

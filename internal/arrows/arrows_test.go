@@ -293,6 +293,10 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/scheduling/", "k8s.io/klog/v2$"},
 		why:    "a simulated cluster is a client of the server that runs it",
 	},
+	"controlplane/internal/established": {
+		others: []string{"k8s.io/apiextensions-apiserver/pkg/apihelpers$", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/apimachinery/pkg/apis/meta/v1$", "k8s.io/apiserver/pkg/admission$"},
+		why:    "what definitions have in a cache depends on the library that reads them there, and not on the server around it",
+	},
 	"controlplane/internal/tolerations": {
 		others: []string{"k8s.io/api/core/v1$", "k8s.io/apiserver/pkg/admission$"},
 		why:    "an admission plugin depends on what the API has, and not on the server around it",

@@ -27,18 +27,27 @@ type definitionIDs struct {
 	newest map[string]*apiextensionsv1.CustomResourceDefinition // by name
 }
 
-// follow sets the informer of the definitions, which has not started.
-func (d *definitionIDs) follow(definitions informers.CustomResourceDefinitionInformer) error {
+// follow sets the informer of the definitions, which has not started, and what else transforms them.
+func (d *definitionIDs) follow(definitions informers.CustomResourceDefinitionInformer, transforms []cache.TransformFunc) error {
 	d.newest = map[string]*apiextensionsv1.CustomResourceDefinition{}
 	informer := definitions.Informer()
-	if err := informer.SetTransform(d.identify); err != nil {
+	err := informer.SetTransform(func(o any) (any, error) {
+		o, err := d.identify(o)
+		for _, transform := range transforms {
+			if err == nil {
+				o, err = transform(o)
+			}
+		}
+		return o, err
+	})
+	if err != nil {
 		return err
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: d.forget})
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: d.forget})
 	return err
 }
 
-// identify is the informer's transform, which receives each decoded definition in the order of events.
+// identify is the informer's first transform, which receives each decoded definition in the order of events.
 func (d *definitionIDs) identify(o any) (any, error) {
 	current, ok := o.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {

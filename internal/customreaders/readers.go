@@ -61,10 +61,11 @@ func New(budget *readpath.Budget, encodings Encodings) *Readers {
 	return &Readers{budget: budget, encodings: encodings, added: map[schema.GroupVersionResource]*reader{}}
 }
 
-// Follow sets apiextensions-apiserver's informer of the definitions, which has not started.
-func (r *Readers) Follow(definitions informers.CustomResourceDefinitionInformer) error {
+// Follow sets apiextensions-apiserver's informer of the definitions, which has not started. An informer has one transform, which
+// the readers need: the transforms are applied after theirs.
+func (r *Readers) Follow(definitions informers.CustomResourceDefinitionInformer, transforms ...cache.TransformFunc) error {
 	r.definitions = definitions.Lister()
-	return r.ids.follow(definitions)
+	return r.ids.follow(definitions, transforms)
 }
 
 // Decorator returns a decorator that opens a storage of a custom resource in one version by open, and

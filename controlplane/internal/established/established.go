@@ -1,0 +1,63 @@
+// Package established makes a single API server create custom resources as soon as their definition is established.
+//
+// k8s.io/apiextensions-apiserver holds each create for two seconds while the condition Established is younger than that, so that
+// other API servers learn of the definition meanwhile. In a test these are most of its time. A server that has its
+// data to itself does not need the wait: its cache of definitions, by which the creates are held, has an older time in that
+// condition. What clients read does not come from this cache; what the controllers write back from it gets the true time again.
+//
+//	established.go   the time in the cache, and the admission plugin that restores it
+package established
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// held is how long apiextensions-apiserver holds creates.
+const held = 2 * time.Second
+
+// longAgo is a time that no condition of an object can have: it is before the object's creation.
+func longAgo(o metav1.Object) metav1.Time {
+	return metav1.NewTime(o.GetCreationTimestamp().Add(-held))
+}
+
+// Antedate gives a definition the older time. It is a transform of an informer. An object that it gets again may be shared, and is
+// not changed.
+func Antedate(o any) (any, error) {
+	d, ok := o.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok {
+		return o, nil
+	}
+	if c := apihelpers.FindCRDCondition(d, apiextensionsv1.Established); c != nil && !c.LastTransitionTime.Time.Equal(longAgo(d).Time) {
+		c.LastTransitionTime = longAgo(d)
+	}
+	return o, nil
+}
+
+// Admission restores the time when a controller writes the status of a definition that it has from the cache.
+type Admission struct{}
+
+var _ admission.MutationInterface = Admission{}
+
+// Handles returns whether it is about updates.
+func (Admission) Handles(o admission.Operation) bool { return o == admission.Update }
+
+// Admit restores the time, if the condition has not changed otherwise.
+func (Admission) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	written, ok := a.GetObject().(*apiextensions.CustomResourceDefinition)
+	stored, was := a.GetOldObject().(*apiextensions.CustomResourceDefinition)
+	if !ok || !was {
+		return nil
+	}
+	to, from := apiextensions.FindCRDCondition(written, apiextensions.Established), apiextensions.FindCRDCondition(stored, apiextensions.Established)
+	if to != nil && from != nil && to.Status == from.Status && to.LastTransitionTime.Time.Equal(longAgo(stored).Time) {
+		to.LastTransitionTime = from.LastTransitionTime
+	}
+	return nil
+}
