@@ -228,12 +228,13 @@ func TestCreatesAreNotHeld(t *testing.T) {
 			if err := definitions.Delete(t.Context(), truth.Name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the definition is being deleted", func() (bool, string) {
+			eventually(t, "a controller deletes the objects", func() (bool, string) {
 				d := must(definitions.Get(t.Context(), truth.Name, metav1.GetOptions{}))(t)
 				if !established(d).Equal(established(truth)) {
 					t.Fatalf("the definition is established at %v, and was at %v", established(d), established(truth))
 				}
-				return apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Terminating), "not terminating"
+				terminating := apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating)
+				return terminating != nil && terminating.Reason != "InstanceDeletionPending", fmt.Sprint(terminating)
 			})
 			must(c.dynamic.Resource(gvr).Namespace("default").Patch(t.Context(), o.GetName(), types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{}))(t)
 		})
