@@ -131,7 +131,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		return nil, err
 	}
 	if !storage.readOnly() {
-		if c.namespaces, err = newNamespaceCleaner(c.client, meta, c.informers.Core().V1().Namespaces()); err != nil {
+		if c.namespaces, err = newNamespaceCleaner(c.client, meta, c.informers.Core().V1().Namespaces(), c.namespacedCustomResources); err != nil {
 			return nil, err
 		}
 	}
@@ -198,7 +198,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		return nil, err
 	}
 	var transforms []cache.TransformFunc
-	if len(options.Etcd.Servers) == 0 { // no other server can have the same data
+	if len(options.Etcd.Servers) == 0 { // no other server is expected to have the same data
 		transforms = append(transforms, established.Antedate)
 	}
 	if err := c.readers.custom.Follow(definitions, transforms...); err != nil {

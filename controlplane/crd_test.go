@@ -190,16 +190,20 @@ func TestDeletedDefinitionDeletesItsObjects(t *testing.T) {
 // on an etcd of others holds creates, as kube-apiserver does.
 func TestCreatesAreNotHeld(t *testing.T) {
 	onEtcd := start(t, controlplane.Options{TemporaryEtcd: true})
-	for name, test := range map[string]struct {
-		server *controlplane.Server
+	for _, test := range []struct {
+		name   string
+		server func() *controlplane.Server
 		held   bool
 	}{
-		"memory":        {start(t, controlplane.Options{}).Server, false},
-		"embedded etcd": {onEtcd.Server, false},
-		"others' etcd":  {start(t, controlplane.Options{Etcd: onEtcd.EtcdCluster(), Adopt: true}).Server, true},
+		{"memory", func() *controlplane.Server { return start(t, controlplane.Options{}).Server }, false},
+		{"embedded etcd", func() *controlplane.Server { return onEtcd.Server }, false},
+		{"others' etcd", func() *controlplane.Server {
+			return start(t, controlplane.Options{Etcd: onEtcd.EtcdCluster(), Adopt: true}).Server
+		}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := connect(t, test.server.RESTConfig())
+		t.Run(test.name, func(t *testing.T) {
+			server := test.server()
+			c := connect(t, server.RESTConfig())
 			gvr := newCRD(t, c, "widgets")
 			definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
 			established := func(d *apiextensionsv1.CustomResourceDefinition) time.Time {
@@ -214,10 +218,10 @@ func TestCreatesAreNotHeld(t *testing.T) {
 				t.Errorf("established at %v, created at %v", established(truth), truth.CreationTimestamp)
 			}
 			eventually(t, "the cache has the condition", func() (bool, string) {
-				d, err := test.server.CachedDefinition(truth.Name)
+				d, err := server.CachedDefinition(truth.Name)
 				return err == nil && !established(d).IsZero(), fmt.Sprint(err)
 			})
-			cached := established(must(test.server.CachedDefinition(truth.Name))(t))
+			cached := established(must(server.CachedDefinition(truth.Name))(t))
 			if held := !cached.Before(truth.CreationTimestamp.Add(-time.Second)); held != test.held {
 				t.Errorf("the cache has it established at %v: creates are held: %t, want %t", cached, held, test.held)
 			}

@@ -111,6 +111,6 @@
 // certificates for clients; without them, admission enforces the status that a client writes, and a deletion with
 // propagation Foreground or Orphan deletes at once, since no garbage collector would complete it. In any case the server
 // deletes the contents of deleted namespaces, the custom resources of deleted definitions, and events, which expire after
-// an hour. RBAC is enforced only with Options.Authorization. Package builtin
+// Options.EventTTL. RBAC is enforced only with Options.Authorization. Package builtin
 // describes which checks the built-in kinds have.
 package controlplane

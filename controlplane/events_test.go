@@ -18,7 +18,7 @@ func TestEventsExpire(t *testing.T) {
 	for name, options := range map[string]controlplane.Options{"memory": {}, "etcd": {TemporaryEtcd: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options.EventTTL = 2 * time.Second
+			options.EventTTL = 5 * time.Second
 			c := connect(t, start(t, options).RESTConfig())
 			events := c.typed.CoreV1().Events("default")
 			create := func(name string) *corev1.Event {
@@ -37,7 +37,10 @@ func TestEventsExpire(t *testing.T) {
 			must(events.Patch(t.Context(), "again", types.MergePatchType, []byte(`{"count": 2}`), metav1.PatchOptions{}))(t)
 			counts := map[string]int32{"once": 1, "again": 2}
 			for len(counts) > 0 {
-				e := <-w.ResultChan()
+				e, ok := <-w.ResultChan()
+				if !ok || e.Type == watch.Error {
+					t.Fatalf("the watch ends with %v", e.Object)
+				}
 				if e.Type != watch.Deleted {
 					continue
 				}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
@@ -27,6 +29,8 @@ type namespaceCleaner struct {
 	metadata metadata.Interface
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedRateLimitingInterface[string]
+	// custom returns the namespaced custom resources, some of which discovery may not have yet.
+	custom func() []schema.GroupVersionResource
 }
 
 // The delays before a namespace with remaining contents is cleaned again; they double.
@@ -38,9 +42,9 @@ const (
 // errContentRemains means that a namespace has contents with finalizers.
 var errContentRemains = errors.New("content remains")
 
-func newNamespaceCleaner(client kubernetes.Interface, meta metadata.Interface, namespaces coreinformers.NamespaceInformer) (*namespaceCleaner, error) {
+func newNamespaceCleaner(client kubernetes.Interface, meta metadata.Interface, namespaces coreinformers.NamespaceInformer, custom func() []schema.GroupVersionResource) (*namespaceCleaner, error) {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](cleanerMinDelay, cleanerMaxDelay)
-	c := &namespaceCleaner{client: client, metadata: meta, informer: namespaces.Informer(), queue: workqueue.NewTypedRateLimitingQueue(limiter)}
+	c := &namespaceCleaner{client: client, metadata: meta, informer: namespaces.Informer(), queue: workqueue.NewTypedRateLimitingQueue(limiter), custom: custom}
 	enqueue := func(obj any) {
 		if ns, ok := obj.(*corev1.Namespace); ok && ns.DeletionTimestamp != nil {
 			c.queue.Add(ns.Name)
@@ -137,8 +141,28 @@ func (c *namespaceCleaner) deletable() ([]schema.GroupVersionResource, error) {
 		return nil, err
 	}
 	resources := make([]schema.GroupVersionResource, 0, len(byResource))
+	known := map[schema.GroupResource]bool{}
 	for resource := range byResource {
 		resources = append(resources, resource)
+		known[resource.GroupResource()] = true
+	}
+	for _, resource := range c.custom() {
+		if !known[resource.GroupResource()] {
+			resources = append(resources, resource)
+		}
 	}
 	return resources, nil
+}
+
+// namespacedCustomResources returns a served version of each, from the cache by which they are served.
+func (c *chain) namespacedCustomResources() []schema.GroupVersionResource {
+	definitions, _ := (*c.definitionLister.Load()).List(labels.Everything()) // a list from a cache
+	var resources []schema.GroupVersionResource
+	for _, d := range definitions {
+		served := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+		if d.Spec.Scope == apiextensionsv1.NamespaceScoped && served >= 0 {
+			resources = append(resources, schema.GroupVersionResource{Group: d.Spec.Group, Version: d.Spec.Versions[served].Name, Resource: d.Spec.Names.Plural})
+		}
+	}
+	return resources
 }

@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,4 +84,33 @@ func waitNamespaceDeleted(t *testing.T, c clients, name string) {
 		}
 		return apierrors.IsNotFound(err), err.Error()
 	})
+}
+
+// A custom resource goes with its namespace, also if that is deleted before discovery has the resource.
+func TestNamespaceWithANewResource(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	for range 10 {
+		ns := newNamespace(t, c)
+		t.Run("", func(t *testing.T) {
+			gvr := newCRD(t, c, "widgets")
+			o := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": gvr.GroupVersion().String(), "kind": "Widgets", "metadata": map[string]any{"name": "a"},
+			}}
+			objects := c.dynamic.Resource(gvr).Namespace(ns)
+			eventually(t, "the resource is served", func() (bool, string) {
+				_, err := objects.Create(t.Context(), o, metav1.CreateOptions{})
+				return err == nil, fmt.Sprint(err)
+			})
+			if err := c.typed.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the namespace is gone", func() (bool, string) {
+				_, err := c.typed.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+				return apierrors.IsNotFound(err), fmt.Sprint(err)
+			})
+			if _, err := objects.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("an object of a deleted namespace: %v", err)
+			}
+		})
+	}
 }

@@ -29,7 +29,7 @@ networking, node, policy, rbac, resource, scheduling, storage and storagemigrati
 their URL, or at the external name of their service. Services get cluster IPs and node ports, at which nothing answers.
 
 Without --simulate, no controllers of workloads run. Nothing schedules or starts pods, creates the pods of a Deployment,
-or renews anything; nothing expires except events (after an hour). A pod without a node is gone when it
+or renews anything; nothing expires except events (--event-ttl). A pod without a node is gone when it
 is deleted, one on a node when it is deleted without grace, as a kubelet does at the end.
 The contents of deleted namespaces are deleted. Unless --controllers=false, the dependents of deleted
 owners are deleted, too, each namespace gets its service account and kube-root-ca.crt, ResourceQuotas get

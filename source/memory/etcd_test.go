@@ -276,7 +276,7 @@ func history(t *testing.T, source keepwatch.Source, from, to keepwatch.Revision)
 func (tw *twins) compareExpiry(t *testing.T) {
 	t.Helper()
 	before := tw.memory.Revision()
-	short, long := tw.grant(t, 1), tw.grant(t, 10_000)
+	short, long := tw.grant(t, 5), tw.grant(t, 10_000)
 	put := func(of resource, name string, l lease) {
 		key := of.prefix + name
 		now := must(tw.etcd.Get(t.Context(), key, kubernetes.GetOptions{}))(t).KV.GetModRevision()

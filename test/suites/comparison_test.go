@@ -29,7 +29,7 @@ func (c comparison) run(t *testing.T, targets []target, which *regexp.Regexp) {
 		t.Run(target.name, func(t *testing.T) {
 			r := c.compare(t, target)
 			if r.count(upstream, passed) == 0 && *testsFlag == "" {
-				t.Fatalf("no test passes with the real programs: see %s. GOFLAGS=-trimpath hides the files beside the tests", c.logs)
+				t.Fatalf("no test passes in the mode %s: see %s. With -trimpath in GOFLAGS, tests do not find the files beside them", upstream, c.logs)
 			}
 			if err := c.save(r); err != nil {
 				t.Fatal(err)

@@ -76,7 +76,11 @@ func TestSuitesPassWithAssets(t *testing.T) {
 	})
 	t.Run("Karpenter", func(t *testing.T) {
 		all := operators()
-		karpenter := all[slices.IndexFunc(all, func(o operator) bool { return o.name() == "karpenter" })]
+		i := slices.IndexFunc(all, func(o operator) bool { return o.name() == "karpenter" })
+		if i < 0 {
+			t.Fatal("there is no operator karpenter")
+		}
+		karpenter := all[i]
 		c.forOperator(t, karpenter).pass(t, named(t, karpenter.targets(), "karpenter/pkg/controllers/nodeclaim/disruption"), 40)
 	})
 }

@@ -10,7 +10,6 @@ package established
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -19,23 +18,18 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// held is how long apiextensions-apiserver holds creates.
-const held = 2 * time.Second
+// longAgo is a time that no controller writes.
+var longAgo = metav1.Unix(1, 0)
 
-// longAgo is a time that no condition of an object can have: it is before the object's creation.
-func longAgo(o metav1.Object) metav1.Time {
-	return metav1.NewTime(o.GetCreationTimestamp().Add(-held))
-}
-
-// Antedate gives a definition the older time. It is a transform of an informer. An object that it gets again may be shared, and is
-// not changed.
+// Antedate gives a definition that is established the older time. It is a transform of an informer. An object that it gets again may
+// be shared, and is not changed.
 func Antedate(o any) (any, error) {
 	d, ok := o.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return o, nil
 	}
-	if c := apihelpers.FindCRDCondition(d, apiextensionsv1.Established); c != nil && !c.LastTransitionTime.Time.Equal(longAgo(d).Time) {
-		c.LastTransitionTime = longAgo(d)
+	if c := apihelpers.FindCRDCondition(d, apiextensionsv1.Established); c != nil && c.Status == apiextensionsv1.ConditionTrue && !c.LastTransitionTime.Equal(&longAgo) {
+		c.LastTransitionTime = longAgo
 	}
 	return o, nil
 }
@@ -56,7 +50,7 @@ func (Admission) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 		return nil
 	}
 	to, from := apiextensions.FindCRDCondition(written, apiextensions.Established), apiextensions.FindCRDCondition(stored, apiextensions.Established)
-	if to != nil && from != nil && to.Status == from.Status && to.LastTransitionTime.Time.Equal(longAgo(stored).Time) {
+	if to != nil && from != nil && to.Status == from.Status && to.LastTransitionTime.Equal(&longAgo) {
 		to.LastTransitionTime = from.LastTransitionTime
 	}
 	return nil

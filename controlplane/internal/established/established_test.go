@@ -1,10 +1,12 @@
 package established_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -25,7 +27,7 @@ func TestAdmission(t *testing.T) {
 		}
 	}
 	const yes, no = apiextensions.ConditionTrue, apiextensions.ConditionFalse
-	cached, truth := created.Add(-2*time.Second), created.Add(time.Minute)
+	cached, truth := time.Unix(1, 0), created.Add(time.Minute)
 	without := definition(yes, truth)
 	without.Status.Conditions = nil
 	for name, test := range map[string]struct {
@@ -44,5 +46,46 @@ func TestAdmission(t *testing.T) {
 		if got := test.written.Status.Conditions[1].LastTransitionTime.Time; !got.Equal(test.want) {
 			t.Errorf("%s: the time is %v, want %v", name, got, test.want)
 		}
+	}
+}
+
+// Only the condition Established that is true has another time. A second call changes nothing, also not concurrently.
+func TestAntedate(t *testing.T) {
+	truth := metav1.NewTime(time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC))
+	definition := func(kind apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) *apiextensionsv1.CustomResourceDefinition {
+		return &apiextensionsv1.CustomResourceDefinition{Status: apiextensionsv1.CustomResourceDefinitionStatus{
+			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: kind, Status: status, LastTransitionTime: truth}},
+		}}
+	}
+	for name, test := range map[string]struct {
+		definition *apiextensionsv1.CustomResourceDefinition
+		want       time.Time
+	}{
+		"established":     {definition(apiextensionsv1.Established, apiextensionsv1.ConditionTrue), time.Unix(1, 0)},
+		"not established": {definition(apiextensionsv1.Established, apiextensionsv1.ConditionFalse), truth.Time},
+		"another":         {definition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionTrue), truth.Time},
+	} {
+		for range 2 {
+			o, err := established.Antedate(test.definition)
+			if err != nil || o != any(test.definition) {
+				t.Fatal(o, err)
+			}
+			if got := test.definition.Status.Conditions[0].LastTransitionTime.Time; !got.Equal(test.want) {
+				t.Errorf("%s: the time is %v, want %v", name, got, test.want)
+			}
+		}
+	}
+	shared := definition(apiextensionsv1.Established, apiextensionsv1.ConditionTrue)
+	_, _ = established.Antedate(shared)
+	var again sync.WaitGroup
+	for range 2 { // the race detector notices a write
+		again.Go(func() { _, _ = established.Antedate(shared) })
+	}
+	again.Wait()
+	if o, err := established.Antedate(new(apiextensionsv1.CustomResourceDefinition)); err != nil || o == nil {
+		t.Error(o, err)
+	}
+	if o, err := established.Antedate("another"); o != "another" || err != nil {
+		t.Error(o, err)
 	}
 }
