@@ -44,8 +44,8 @@ func BenchmarkServers(b *testing.B) {
 		parallel(servers, func(i int) { all[i] = testserver.New(b) })
 		b.ReportMetric(time.Since(begin).Seconds(), "start-s")
 		debug.FreeOSMemory()
-		b.ReportMetric(memory(b, "VmRSS"), "RSS-MB") // after a collection
-		b.ReportMetric(memory(b, "VmHWM"), "peak-RSS-MB")
+		b.ReportMetric(memory(b, "VmRSS"), "RSS-MiB") // after a collection
+		b.ReportMetric(memory(b, "VmHWM"), "peak-RSS-MiB")
 		b.ReportMetric(float64(runtime.NumGoroutine())/float64(servers), "goroutines/server")
 		begin = time.Now()
 		parallel(servers, func(i int) { all[i].Close() })

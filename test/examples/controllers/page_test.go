@@ -2,6 +2,7 @@
 package controllers
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -83,12 +84,17 @@ func TestForks(t *testing.T) {
 		t.Parallel()
 		srv := base.Fork(t)
 		c, err := client.New(srv.Config(), client.Options{})
-		if err != nil {
+		origin, err2 := client.New(base.Config(), client.Options{})
+		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"one", "two"} {
 			if err := c.Delete(t.Context(), widget(name)); err != nil {
 				t.Error(err)
+			}
+			o := widget(name)
+			if err := origin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				t.Errorf("the fork has changed its origin: %v", err)
 			}
 		}
 	})
@@ -147,11 +153,11 @@ func TestServiceAccount(t *testing.T) {
 	))
 	admin := kubernetes.NewForConfigOrDie(srv.Config())
 	request, err := admin.CoreV1().ServiceAccounts("system").CreateToken(ctx, "controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	config := rest.AnonymousClientConfig(srv.Config())
-	config.BearerToken = request.Status.Token
 	if err != nil {
 		t.Fatal(err)
 	}
+	config := rest.AnonymousClientConfig(srv.Config())
+	config.BearerToken = request.Status.Token
 	review, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil || review.Status.UserInfo.Username != "system:serviceaccount:system:controller" {
 		t.Errorf("the user is %v, %v", review.Status.UserInfo, err)
