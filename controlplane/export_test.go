@@ -7,6 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
@@ -16,6 +17,12 @@ import (
 func (s *Server) CachedDefinition(name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	field := reflect.ValueOf(s.readers.custom).Elem().FieldByName("definitions")
 	return (*(*listers.CustomResourceDefinitionLister)(field.Addr().UnsafePointer())).Get(name)
+}
+
+// DeletableResources returns what a deleted namespace's contents are looked for in, with these custom resources.
+func DeletableResources(client kubernetes.Interface, custom []schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	c := namespaceCleaner{client: client, custom: func() []schema.GroupVersionResource { return custom }}
+	return c.deletable()
 }
 
 // ViolateInvariant makes the next change of a resource violate an invariant of its watch cache, which

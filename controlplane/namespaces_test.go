@@ -1,13 +1,17 @@
 package controlplane_test
 
 import (
-	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/keepwatch/keepwatch/controlplane"
 )
 
 func TestMissingNamespace(t *testing.T) {
@@ -86,31 +90,28 @@ func waitNamespaceDeleted(t *testing.T, c clients, name string) {
 	})
 }
 
-// A custom resource goes with its namespace, also if that is deleted before discovery has the resource.
-func TestNamespaceWithANewResource(t *testing.T) {
-	c := connect(t, shared.RESTConfig())
-	for range 10 {
-		ns := newNamespace(t, c)
-		t.Run("", func(t *testing.T) {
-			gvr := newCRD(t, c, "widgets")
-			o := &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": gvr.GroupVersion().String(), "kind": "Widgets", "metadata": map[string]any{"name": "a"},
-			}}
-			objects := c.dynamic.Resource(gvr).Namespace(ns)
-			eventually(t, "the resource is served", func() (bool, string) {
-				_, err := objects.Create(t.Context(), o, metav1.CreateOptions{})
-				return err == nil, fmt.Sprint(err)
-			})
-			if err := c.typed.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "the namespace is gone", func() (bool, string) {
-				_, err := c.typed.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
-				return apierrors.IsNotFound(err), fmt.Sprint(err)
-			})
-			if _, err := objects.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				t.Errorf("an object of a deleted namespace: %v", err)
-			}
-		})
+// A custom resource that discovery does not have yet goes with its namespace, too. One that it has is not deleted twice.
+func TestNamespaceHasNewResources(t *testing.T) {
+	client := fake.NewClientset()
+	client.Resources = []*metav1.APIResourceList{
+		{GroupVersion: "v1", APIResources: []metav1.APIResource{
+			{Name: "configmaps", Namespaced: true, Verbs: metav1.Verbs{"list", "deletecollection"}},
+			{Name: "bindings", Namespaced: true, Verbs: metav1.Verbs{"create"}},
+		}},
+		{GroupVersion: "example.com/v2", APIResources: []metav1.APIResource{
+			{Name: "old", Namespaced: true, Verbs: metav1.Verbs{"list", "deletecollection"}},
+		}},
+	}
+	found := must(controlplane.DeletableResources(client, []schema.GroupVersionResource{
+		{Group: "example.com", Version: "v1", Resource: "old"}, {Group: "example.com", Version: "v1", Resource: "new"},
+	}))(t)
+	var names []string
+	for _, resource := range found {
+		names = append(names, resource.String())
+	}
+	slices.Sort(names)
+	want := []string{"/v1, Resource=configmaps", "example.com/v1, Resource=new", "example.com/v2, Resource=old"}
+	if !slices.Equal(names, want) {
+		t.Errorf("deletes %q, want %q", names, want)
 	}
 }
