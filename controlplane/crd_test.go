@@ -185,15 +185,15 @@ func TestDeletedDefinitionDeletesItsObjects(t *testing.T) {
 	}
 }
 
-// The cache by which apiextensions-apiserver holds creates for two seconds has an older time than the definition, so that it does
-// not hold any. Clients read the true one, also after a controller has written the status of what it has from the cache. A server
-// on an etcd of others holds creates, as kube-apiserver does.
-func TestCreatesAreNotHeld(t *testing.T) {
+// The cache by which apiextensions-apiserver delays creates by two seconds has an older time than the definition, so that it does
+// not delay any. Clients read the true one, also after a controller has written the status of what it has from the cache. A server
+// on an etcd of others delays creates, as kube-apiserver does.
+func TestCreatesAreNotDelayed(t *testing.T) {
 	onEtcd := start(t, controlplane.Options{TemporaryEtcd: true})
 	for _, test := range []struct {
 		name   string
 		server func() *controlplane.Server
-		held   bool
+		delays bool
 	}{
 		{"memory", func() *controlplane.Server { return start(t, controlplane.Options{}).Server }, false},
 		{"embedded etcd", func() *controlplane.Server { return onEtcd.Server }, false},
@@ -222,8 +222,8 @@ func TestCreatesAreNotHeld(t *testing.T) {
 				return err == nil && !established(d).IsZero(), fmt.Sprint(err)
 			})
 			cached := established(must(server.CachedDefinition(truth.Name))(t))
-			if held := !cached.Before(truth.CreationTimestamp.Add(-time.Second)); held != test.held {
-				t.Errorf("the cache has it established at %v: creates are held: %t, want %t", cached, held, test.held)
+			if delays := !cached.Before(truth.CreationTimestamp.Add(-time.Second)); delays != test.delays {
+				t.Errorf("the cache has it established at %v: creates are delayed: %t, want %t", cached, delays, test.delays)
 			}
 			// An object with a finalizer lets the definition stay, with a condition more.
 			o := must(c.dynamic.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{

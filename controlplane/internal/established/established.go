@@ -1,8 +1,8 @@
 // Package established makes a single API server create custom resources as soon as their definition is established.
 //
-// k8s.io/apiextensions-apiserver holds each create for two seconds while the condition Established is younger than that, so that
+// k8s.io/apiextensions-apiserver delays each create by two seconds while the condition Established is younger than that, so that
 // other API servers learn of the definition meanwhile. In a test these are most of its time. A server that has its
-// data to itself does not need the wait: its cache of definitions, by which the creates are held, has an older time in that
+// data to itself does not need the wait: its cache of definitions, by which the creates are delayed, has an older time in that
 // condition. What clients read does not come from this cache; what the controllers write back from it gets the true time again.
 //
 //	established.go   the time in the cache, and the admission plugin that restores it

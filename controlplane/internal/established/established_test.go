@@ -14,7 +14,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/internal/established"
 )
 
-// Only the time that no definition can have is replaced, and only while the condition is the same.
+// Only the time that no controller writes is replaced, and only while the condition is the same.
 func TestAdmission(t *testing.T) {
 	created := time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC)
 	definition := func(status apiextensions.ConditionStatus, since time.Time) *apiextensions.CustomResourceDefinition {
