@@ -1,8 +1,11 @@
 package follow
 
 import (
+	"net/http"
 	"testing"
+	"time"
 
+	"github.com/keepwatch/keepwatch/faults"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/ndjson"
 )
@@ -27,5 +30,35 @@ func TestInGap(t *testing.T) {
 		if got := inGap(fold, load.Record{Created: c.created, Deleted: true, LastSeen: c.lastSeen}); got != c.want {
 			t.Errorf("created at %s, last seen at %d: %t", c.created, c.lastSeen, got)
 		}
+	}
+}
+
+func TestRefusedByServer(t *testing.T) {
+	entry := func(class faults.Class, code int) faults.Entry {
+		return faults.Entry{Request: faults.Request{Class: class}, Code: code, End: time.Second}
+	}
+	for _, c := range []struct {
+		name  string
+		entry faults.Entry
+		want  bool
+	}{
+		{"a list, not yet served", entry(faults.StreamList, http.StatusTooManyRequests), true},
+		{"a page", entry(faults.ListPage, http.StatusServiceUnavailable), true},
+		{"a list that succeeded", entry(faults.List, http.StatusOK), false},
+		{"a list of something that is not served", entry(faults.List, http.StatusNotFound), false},
+		{"a watch", entry(faults.Watch, http.StatusTooManyRequests), false},
+		{"no list before", faults.Entry{}, false},
+	} {
+		if got := refusedByServer(c.entry, 2*time.Second); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+		if refusedByServer(c.entry, time.Second/2) {
+			t.Errorf("%s: before its end", c.name)
+		}
+	}
+	byProxy := entry(faults.List, http.StatusTooManyRequests)
+	byProxy.Faults = []faults.Injected{{Fault: "status 429 TooManyRequests"}}
+	if refusedByServer(byProxy, 2*time.Second) {
+		t.Error("a fault of the proxy counts by itself")
 	}
 }
