@@ -53,10 +53,12 @@ var (
 	OpenTelemetry = Binary{"otelcol", "otel", ".", "github.com/open-telemetry/opentelemetry-collector-contrib/receiver/k8sobjectsreceiver", ""}
 	// KWOK simulates kubelets.
 	KWOK = Binary{"kwok", "kwok", ".", "sigs.k8s.io/kwok", ""}
+	// KubeStateMetrics shows the state of objects as Prometheus' metrics.
+	KubeStateMetrics = Binary{"kube-state-metrics", "kube-state-metrics", "k8s.io/kube-state-metrics/v2", "k8s.io/kube-state-metrics/v2", ""}
 )
 
 // Binaries are the programs of other projects that tests need, the slowest to build first.
-var Binaries = []Binary{KubeAPIServer, KubeControllerManager, KubeScheduler, KWOK, Kine, Kubectl, Etcd, Etcdutl}
+var Binaries = []Binary{KubeAPIServer, LatestKubeAPIServer, KubeControllerManager, KubeScheduler, KubeStateMetrics, KWOK, Kine, Kubectl, Etcd, Etcdutl}
 
 // Version is the version that the program gives as its own, such as v1.36.3.
 func (b Binary) Version() (string, error) {

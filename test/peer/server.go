@@ -63,7 +63,15 @@ func kubernetesOn(tb testing.TB, etcd *EtcdServer, program Binary, flags []strin
 // server of a control plane.
 func ReplicaOf(tb testing.TB, of *Server, flags ...string) *Server {
 	tb.Helper()
-	s, err := startKubeAPIServerAs(tb.Context(), tb.TempDir(), of.etcd, of.files, of.build, slices.Concat(unmanaged, flags))
+	return ReplicaOn(tb, of, of.endpoint, flags...)
+}
+
+// ReplicaOn is ReplicaOf by another way to the same etcd.
+func ReplicaOn(tb testing.TB, of *Server, endpoint Endpoint, flags ...string) *Server {
+	tb.Helper()
+	etcd := *of.etcd
+	etcd.Endpoint = endpoint
+	s, err := startKubeAPIServerAs(tb.Context(), tb.TempDir(), &etcd, of.files, of.build, slices.Concat(unmanaged, flags))
 	own(tb, s.Service, err)
 	return s
 }
