@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -56,12 +57,14 @@ func open(path string) bool {
 	return first == "livez" || first == "readyz"
 }
 
-// has reports whether a path is the proxy's.
+// has reports whether a path is the proxy's. Other paths below /keepwatch/ are the server's: keepwatch serve has some.
 func (e *endpoints) has(path string) bool {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch first {
-	case "metrics", "keepwatch":
+	case "metrics":
 		return true
+	case "keepwatch":
+		return slices.Contains(e.mux.ListedPaths(), path)
 	case "debug":
 		return rest == "pprof" || strings.HasPrefix(rest, "pprof/")
 	}

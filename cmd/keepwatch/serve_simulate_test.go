@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// kubectl sees a Deployment roll out, a pod become ready and a Job complete, and advances the time until a pod ends.
+// kubectl sees a Deployment roll out, a pod become ready and a Job complete, and advances the time until a pod ends, through
+// keepwatch proxy.
 func TestServeSimulate(t *testing.T) {
 	dir := t.TempDir()
 	assetsIn(t, dir)
@@ -35,10 +36,14 @@ func TestServeSimulate(t *testing.T) {
 	}
 	kubectl("run", "long", "--image", "busybox", "--restart", "Never", "--annotations", "simulation.keepwatch.io/run-for=48h")
 	kubectl("wait", "--for", "condition=Ready", "pod/long", "--timeout", "5m")
-	if out := kubectl("create", "--raw", "/keepwatch/simulation/advance?by=48h", "-f", "-"); !strings.HasPrefix(out, `{"time":"`) {
+	proxied := filepath.Join(t.TempDir(), "kubeconfig")
+	front := startProcess(t, "proxy", "--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", "--kubeconfig-out", proxied)
+	waitLine(t, front, "keepwatch: proxy of ")
+	if out := kubectl("create", "--raw", "/keepwatch/simulation/advance?by=48h", "-f", "-", "--kubeconfig", proxied); !strings.HasPrefix(out, `{"time":"`) {
 		t.Error(out)
 	}
 	kubectl("wait", "--for", "jsonpath={.status.phase}=Succeeded", "pod/long", "--timeout", "5m")
+	terminate(t, front)
 	if text := p.stderr.String(); strings.Count(text, "\n") != 1 {
 		t.Errorf("stderr is %q", text)
 	}
