@@ -197,7 +197,7 @@ bin/python/installed: test/matrix/clients/python/requirements.txt
 
 JAVA = test/matrix/clients/java
 FABRIC8 = 4.2.0 4.13.3 7.9.0
-java: $(FABRIC8:%=bin/java/%/classes) bin/java/official/classes
+java: $(FABRIC8:%=bin/java/%/classes) bin/java/4.13.3/watch bin/java/official/classes
 bin/java/official/lib: $(JAVA)/official/pom.xml
 	cd $(<D) && mvn -q -B dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@
 	touch $@
@@ -208,6 +208,10 @@ bin/java/%/lib: $(JAVA)/pom.xml
 	cd $(<D) && mvn -q -B dependency:copy-dependencies -Dfabric8.version=$* -DoutputDirectory=$(CURDIR)/$@
 	touch $@
 bin/java/%/classes: bin/java/%/lib $(JAVA)/Line.java $(JAVA)/Report.java $(JAVA)/%/Follow.java
+	javac -nowarn -Xlint:-options -cp "$</*" -d $@ $(filter %.java,$^)
+	touch $@
+# The program of 4.2.0, which has no informer, with a version that has one.
+bin/java/4.13.3/watch: bin/java/4.13.3/lib $(JAVA)/Line.java $(JAVA)/Report.java $(JAVA)/4.2.0/Follow.java
 	javac -nowarn -Xlint:-options -cp "$</*" -d $@ $(filter %.java,$^)
 	touch $@
 .PRECIOUS: bin/java/%/lib

@@ -70,10 +70,11 @@ func Programs() []Program {
 		{Name: "python SharedInformer", View: Events, command: python("follow_informer.py"), pin: requirements, pinned: "kubernetes"},
 		{Name: "kopf", View: Events, command: python("follow_kopf.py"), pin: requirements, pinned: "kopf"},
 		{Name: "@kubernetes/client-node", View: Events, command: node, pin: packageJSON, pinned: "@kubernetes/client-node"},
-		{Name: "fabric8 4.2.0", View: Events, command: java("4.2.0")},
-		{Name: "fabric8 4.13.3", View: Events, command: java("4.13.3")},
-		{Name: "fabric8 7.9.0", View: Events, command: java("7.9.0")},
-		{Name: "Java informer", View: Events, command: java("official"), pin: "clients/java/official/pom.xml", pinned: "<artifactId>client-java</artifactId>"},
+		{Name: "fabric8 4.2.0", View: Events, command: java("4.2.0", "classes")},
+		{Name: "fabric8 4.13.3", View: Events, command: java("4.13.3", "classes")},
+		{Name: "fabric8 4.13.3 watch", View: Events, command: java("4.13.3", "watch")},
+		{Name: "fabric8 7.9.0", View: Events, command: java("7.9.0", "classes")},
+		{Name: "Java informer", View: Events, command: java("official", "classes"), pin: "clients/java/official/pom.xml", pinned: "<artifactId>client-java</artifactId>"},
 		{Name: "kube-rs watcher", View: Events, command: rust, pin: "clients/rust/Cargo.toml", pinned: "kube"},
 		{Name: "keepwatch watch", View: Events, Ours: true, command: stream},
 		{Name: "keepwatch informer", View: Events, Ours: true, command: golang("keepwatch-informer")},
@@ -171,10 +172,11 @@ func python(script string) func(string) ([]string, error) {
 	}
 }
 
-func java(version string) func(string) ([]string, error) {
+// java is the program of one folder of classes with a version of a client.
+func java(version, program string) func(string) ([]string, error) {
 	return func(root string) ([]string, error) {
 		folder := filepath.Join(built(root), "java", version)
-		classes := filepath.Join(folder, "classes")
+		classes := filepath.Join(folder, program)
 		jre, err := exec.LookPath("java")
 		if err != nil || !present(classes) {
 			return nil, errors.New("the Java clients: run make java")
