@@ -31,18 +31,20 @@ type backend struct {
 func newBalancer(t testing.TB, hosts ...string) *balancer {
 	t.Helper()
 	b := &balancer{open: map[net.Conn]struct{}{}}
+	var scheme string
 	for _, host := range hosts {
 		location, err := url.Parse(host)
 		if err != nil {
 			t.Fatal(err)
 		}
+		scheme = location.Scheme
 		b.backends = append(b.backends, &backend{address: location.Host, inService: true})
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.url = "https://" + listener.Addr().String()
+	b.url = scheme + "://" + listener.Addr().String()
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {

@@ -32,7 +32,9 @@ const (
 	widgets = "/apis/example.com/v1/namespaces/default/widgets"
 )
 
-// define creates the custom resource widgets, whose fields no Go type knows, and lets the reader read it.
+var widgetsResource = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+
+// define creates the custom resource widgets, whose fields no Go type knows, and lets the reader read it. It is served on return.
 func (r *rig) define() {
 	r.Helper()
 	client, err := apiextensions.NewForConfig(r.server.Config())
@@ -53,6 +55,12 @@ func (r *rig) define() {
 	_, err = r.admin.RbacV1().Roles("default").Patch(r.Context(), "reader", types.JSONPatchType,
 		[]byte(`[{"op":"add","path":"/rules/-","value":{"apiGroups":["example.com"],"resources":["widgets"],"verbs":["get","list","watch"]}}]`), metav1.PatchOptions{})
 	r.must(err)
+	widgetClient, err := dynamic.NewForConfig(r.server.Config())
+	r.must(err)
+	r.eventually("widgets are served", func() bool {
+		_, err := widgetClient.Resource(widgetsResource).List(r.Context(), metav1.ListOptions{})
+		return err == nil
+	})
 }
 
 // fill creates objects of three resources: some with all kinds of metadata.
@@ -89,7 +97,7 @@ func (r *rig) fill() {
 		widget.SetAnnotations(meta.Annotations)
 		widget.SetFinalizers(meta.Finalizers)
 		widget.SetOwnerReferences(meta.OwnerReferences)
-		_, err = widgetClient.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}).Namespace("default").Create(ctx, widget, metav1.CreateOptions{})
+		_, err = widgetClient.Resource(widgetsResource).Namespace("default").Create(ctx, widget, metav1.CreateOptions{})
 		r.must(err)
 	}
 }

@@ -29,6 +29,9 @@ import (
 
 var operationsFlag = flag.Int("proxy.operations", 400, "how many operations each client of TestLinearizable performs")
 
+// replicaLag is how late the second API server learns what etcd stores, and how late etcd answers it.
+const replicaLag = 50 * time.Millisecond
+
 // betweenProxyAndServer is what goes wrong with the requests by which the proxy follows config maps.
 const betweenProxyAndServer = `
 rules:
@@ -260,9 +263,9 @@ func (c *linearizableClient) listCached(ctx context.Context, revision string) {
 	c.oldest = max(c.oldest, read)
 }
 
-// Writes at the server and through two proxies, and consistent reads at all three, whole and in pages, are linearizable while the proxies'
-// watches and lists are cut, torn, stalled, refused and answered by a stale replica; and each client's lists from a
-// cache never go back.
+// Writes at the server and through two proxies, and consistent reads at all three, whole and in pages, are linearizable. The proxies'
+// requests go to two API servers of one etcd in turn, of which one is behind, while watches and lists are cut, torn, stalled, refused and
+// answered from long before. Each client's lists from a cache never go back.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	seed := *seedFlag
@@ -270,13 +273,19 @@ func TestLinearizable(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-proxy.seed %d", seed)
-	server := peer.Kubernetes(t)
+	etcd := peer.StartEtcd(t)
+	server := peer.KubernetesOn(t, etcd)
+	line := newBalancer(t, string(etcd.Endpoint))
+	behind := peer.ReplicaOn(t, server, peer.Endpoint(line.url))
+	servers := newBalancer(t, server.Config().Host, behind.Config().Host)
 	plan, err := faults.ParsePlan([]byte(betweenProxyAndServer))
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan.Seed = seed
-	between := faults.New(t, server.Config(), plan)
+	balanced := server.At(t, servers.url).Config()
+	balanced.NextProtos = []string{"http/1.1"} // requests at the same time go to both servers
+	between := faults.New(t, balanced, plan)
 	first := newFront(t, proxy.Config{Server: between.Config(), SmallCollection: -1})
 	second := newFront(t, proxy.Config{Server: between.Config(), SmallCollection: -1})
 	all := recording{begun: time.Now()}
@@ -298,10 +307,15 @@ func TestLinearizable(t *testing.T) {
 			return f.answered() > 0
 		})
 	}
+	line.setLag(0, replicaLag) // not before: with it a server takes a minute to start
+	line.cut()
 	var working sync.WaitGroup
 	for _, c := range clients {
 		working.Go(func() {
-			for range *operationsFlag {
+			for i := range *operationsFlag {
+				if c.id == 0 && i%(*operationsFlag/4) == *operationsFlag/8 {
+					servers.cut()
+				}
 				c.step(t.Context())
 			}
 		})
