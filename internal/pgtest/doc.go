@@ -2,5 +2,6 @@
 // started again. Without Postgres the test is skipped.
 //
 //	pgtest.go        the server
+//	standby.go       a server that follows another one
 //	owner_linux.go, owner_other.go   its user, and the end of its processes
 package pgtest

@@ -49,6 +49,18 @@ func Start(tb testing.TB, settings ...string) *Server {
 	if missing := Missing(); missing != "" {
 		tb.Skip(missing)
 	}
+	s := newServer(tb, settings)
+	initdb := s.command("initdb", "-D", s.data(), "-U", "keepwatch", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		tb.Fatalf("initdb: %v\n%s", err, out)
+	}
+	s.Restart()
+	return s
+}
+
+// newServer returns a server without data, which ends with the test.
+func newServer(tb testing.TB, settings []string) *Server {
+	tb.Helper()
 	port, err := localhost.FreePort()
 	if err != nil {
 		tb.Fatal(err)
@@ -62,15 +74,10 @@ func Start(tb testing.TB, settings ...string) *Server {
 	if s.attributes, err = owner(dir); err != nil {
 		tb.Fatal(err)
 	}
-	initdb := s.command("initdb", "-D", s.data(), "-U", "keepwatch", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		tb.Fatalf("initdb: %v\n%s", err, out)
-	}
 	tb.Cleanup(func() {
 		s.Kill()
 		child.ShowLog(tb, "Postgres", s.log())
 	})
-	s.Restart()
 	return s
 }
 
