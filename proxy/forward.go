@@ -88,7 +88,8 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	handler := utilproxy.NewUpgradeAwareHandler(&location, f.transport, false, false, f)
 	handler.UpgradeTransport = utilproxy.NewUpgradeRequestRoundTripper(f.upgrades, f.upgradeCredentials)
 	handler.UseLocationHost = true
-	handler.FlushInterval = -time.Nanosecond // at once: events of a watch must not wait
+	// The events of a watch do not wait: net/http/httputil flushes a response at once whose length is unknown. The others need
+	// fewer writes.
 	handler.ServeHTTP(w, q)
 }
 
