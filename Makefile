@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients debian javascript python java rust rust-client matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms storm-sinks broker kafka always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients debian javascript python java rust matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms storm-sinks broker kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -176,7 +176,7 @@ clients: broker
 	@if command -v npm >/dev/null; then $(MAKE) javascript; else echo "no npm: the JavaScript client is NOT tested"; fi
 	@if python3 -c 'import venv, ensurepip' 2>/dev/null; then $(MAKE) python; else echo "no python3 with venv: the Python clients are NOT tested"; fi
 	@if command -v mvn >/dev/null && command -v javac >/dev/null; then $(MAKE) java; else echo "no mvn and javac: the Java clients are NOT tested"; fi
-	@if command -v cargo >/dev/null; then $(MAKE) rust; else echo "no cargo: the Rust example is NOT tested"; fi
+	@if command -v cargo >/dev/null; then $(MAKE) rust; else echo "no cargo: the Rust example and kube-rs are NOT tested"; fi
 	@command -v chromium >/dev/null || echo "no chromium: the proxy's page is NOT tested in a browser (make debian)"
 	@command -v elixir >/dev/null || echo "no elixir: the Elixir example is NOT tested (make debian)"
 	@command -v tmux >/dev/null || echo "no tmux: keepwatch top is NOT tested in a terminal (make debian)"
@@ -224,14 +224,16 @@ bin/kafka/lib: internal/kafkatest/pom.xml
 	cd $(<D) && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$@
 	touch $@
 
-# For examples/testing/rust and make matrix: kube-rs takes minutes to compile the first time.
-rust: bin/rust/tests-built
+# examples/testing/rust, and the client with kube-rs. What cargo compiles on the way is in the user's cache (from cargo 1.91 on): the
+# first time takes minutes.
+CARGO = CARGO_PROFILE_DEV_DEBUG=0 CARGO_BUILD_BUILD_DIR=$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/keepwatch/rust cargo
+rust: bin/rust/tests-built bin/rust/debug/follow
 bin/rust/tests-built: $(addprefix examples/testing/rust/,Cargo.toml Cargo.lock tests/config_maps.rs tests/keepwatch/mod.rs)
-	CARGO_PROFILE_DEV_DEBUG=0 cargo test --quiet --no-run --locked --manifest-path $< --target-dir bin/rust
+	$(CARGO) test --quiet --no-run --locked --manifest-path $< --target-dir bin/rust
+	mkdir -p $(@D)
 	touch $@
-rust-client: bin/rust/release/follow
-bin/rust/release/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.lock src/main.rs)
-	cargo build --quiet --release --locked --manifest-path $< --target-dir bin/rust
+bin/rust/debug/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.lock src/main.rs)
+	$(CARGO) build --quiet --locked --manifest-path $< --target-dir bin/rust
 	touch $@
 
 # What clients see under each plan of faults, alone on the machine: hours. CLIENT and PLAN select a row,
@@ -241,7 +243,6 @@ UPSTREAM ?= kube-apiserver
 CLIENT ?=
 PLAN ?=
 matrix: clients peers
-	@if command -v cargo >/dev/null; then $(MAKE) rust-client; else echo "no cargo: kube-rs is NOT measured"; fi
 	cd test && go test ./matrix -run '^TestMatrix$$' -count 1 -timeout 0 -v -args -matrix.record $(CURDIR)/test/matrix/results \
 	  -matrix.client '$(CLIENT)' -matrix.plan '$(PLAN)' -matrix.seed $(SEED) -matrix.upstream $(UPSTREAM)
 	$(MAKE) matrix-page
@@ -251,7 +252,6 @@ matrix-page:
 # The same clients while kube-apiserver is killed and loses its history: directly, and behind keepwatch proxy. CLIENT selects. The
 # results are in test/matrix/losthistory, and their table in docs/proxy.md. Half an hour.
 lost-history: clients peers
-	@if command -v cargo >/dev/null; then $(MAKE) rust-client; else echo "no cargo: kube-rs is NOT measured"; fi
 	cd test && go test ./matrix -run '^TestLostHistory$$' -count 1 -timeout 0 -v -args -matrix.losthistory $(CURDIR)/test/matrix/losthistory \
 	  -matrix.losthistory-client '$(CLIENT)' -matrix.seed $(SEED)
 	$(MAKE) matrix-page

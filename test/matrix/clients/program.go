@@ -197,9 +197,9 @@ func node(root string) ([]string, error) {
 }
 
 func rust(root string) ([]string, error) {
-	path := filepath.Join(built(root), "rust/release/follow")
+	path := filepath.Join(built(root), "rust/debug/follow")
 	if !present(path) {
-		return nil, errors.New("the Rust client: run make rust-client")
+		return nil, errors.New("the Rust client: run make rust")
 	}
 	return []string{path}, nil
 }
