@@ -30,7 +30,7 @@ import (
 var operationsFlag = flag.Int("proxy.operations", 400, "how many operations each client of TestLinearizable performs")
 
 // replicaLag is how late the second API server learns what etcd stores, and how late etcd answers it.
-const replicaLag = 50 * time.Millisecond
+const replicaLag = 20 * time.Millisecond
 
 // betweenProxyAndServer is what goes wrong with the requests by which the proxy follows config maps.
 const betweenProxyAndServer = `
