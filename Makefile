@@ -226,12 +226,13 @@ bin/kafka/lib: internal/kafkatest/pom.xml
 
 # examples/testing/rust, and the client with kube-rs. What cargo compiles on the way is in the user's cache (from cargo 1.91 on): the
 # first time takes minutes.
-CARGO = CARGO_PROFILE_DEV_DEBUG=0 CARGO_BUILD_BUILD_DIR=$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/keepwatch/rust cargo
+RUST_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/keepwatch/rust
+CARGO = CARGO_PROFILE_DEV_DEBUG=0 CARGO_BUILD_BUILD_DIR=$(RUST_CACHE) cargo
 rust: bin/rust/tests-built bin/rust/debug/follow
 bin/rust/tests-built: $(addprefix examples/testing/rust/,Cargo.toml Cargo.lock tests/config_maps.rs tests/keepwatch/mod.rs)
 	$(CARGO) test --quiet --no-run --locked --manifest-path $< --target-dir bin/rust
 	mkdir -p $(@D)
-	touch $@
+	echo $(RUST_CACHE) > $@
 bin/rust/debug/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.lock src/main.rs)
 	$(CARGO) build --quiet --locked --manifest-path $< --target-dir bin/rust
 	touch $@

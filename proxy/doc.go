@@ -78,8 +78,8 @@
 //
 // # Endpoints
 //
-// /readyz, /livez, /metrics, /debug/pprof and /keepwatch/ are the proxy's own; the paths of the server with these names
-// are not reachable through it. All but the first two need the permission to get them. A proxy is ready once the server
+// /readyz, /livez, /metrics, /debug/pprof and the page below /keepwatch/ are the proxy's own; paths of the server with these
+// names cannot be requested through it. Other paths below /keepwatch/ are forwarded. All but the first two need the permission to get them. A proxy is ready once the server
 // has answered; it stays ready while the server is down.
 //
 // # Files

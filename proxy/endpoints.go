@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -25,16 +24,20 @@ import (
 // its metrics, its profiles, and the page. All but the health need the permission to get their path.
 type endpoints struct {
 	mux   *mux.PathRecorderMux
+	paths map[string]bool // of the mux
 	proxy *Proxy
 }
 
 func (p *Proxy) newEndpoints() *endpoints {
-	e := &endpoints{mux.NewPathRecorderMux("keepwatch-proxy"), p}
+	e := &endpoints{mux.NewPathRecorderMux("keepwatch-proxy"), map[string]bool{}, p}
 	healthz.InstallLivezHandler(e.mux, healthz.PingHealthz)
 	healthz.InstallReadyzHandler(e.mux, healthz.PingHealthz, p.serverCheck())
 	servemetrics.Install(e.mux, p.registry)
 	routes.Profiling{}.Install(e.mux)
 	p.installPage(e.mux)
+	for _, path := range e.mux.ListedPaths() {
+		e.paths[path] = true
+	}
 	return e
 }
 
@@ -64,7 +67,7 @@ func (e *endpoints) has(path string) bool {
 	case "metrics":
 		return true
 	case "keepwatch":
-		return slices.Contains(e.mux.ListedPaths(), path)
+		return e.paths[path]
 	case "debug":
 		return rest == "pprof" || strings.HasPrefix(rest, "pprof/")
 	}

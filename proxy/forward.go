@@ -88,8 +88,8 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	handler := utilproxy.NewUpgradeAwareHandler(&location, f.transport, false, false, f)
 	handler.UpgradeTransport = utilproxy.NewUpgradeRequestRoundTripper(f.upgrades, f.upgradeCredentials)
 	handler.UseLocationHost = true
-	// The events of a watch do not wait: net/http/httputil flushes a response at once whose length is unknown. The others need
-	// fewer writes.
+	// net/http/httputil flushes a response of unknown length after each write: a watch, a log. The handler's default flushes others
+	// after 200 ms at most.
 	handler.ServeHTTP(w, q)
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
@@ -117,4 +118,55 @@ func TestUpgradesEndWithTheirClient(t *testing.T) {
 		t.Error(err)
 	}
 	<-left
+}
+
+// A response whose length the server does not say, such as a watch or a log, arrives part by part: the server sends the next part when
+// the client has the one before.
+func TestStreamsAreForwardedAtOnce(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		next := make(chan struct{})
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			for range 3 {
+				_, _ = io.WriteString(w, "part\n")
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case <-next:
+				case <-q.Context().Done():
+					return
+				}
+			}
+		}))
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		forward, err := newForwarder(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy := httptest.NewUnstartedServer(forward)
+		proxy.EnableHTTP2 = http2
+		proxy.StartTLS()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.URL+"/api/v1/namespaces/default/pods/web/log?follow=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := proxy.Client().Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.ContentLength != -1 || (answer.ProtoMajor == 2) != http2 {
+			t.Errorf("%s, length %d", answer.Proto, answer.ContentLength)
+		}
+		lines := bufio.NewReader(answer.Body)
+		for range 3 {
+			if line, err := lines.ReadString('\n'); line != "part\n" {
+				t.Fatalf("%s: %q, %v", answer.Proto, line, err)
+			}
+			next <- struct{}{}
+		}
+		answer.Body.Close()
+		cancel()
+		proxy.Close()
+		server.Close()
+	}
 }

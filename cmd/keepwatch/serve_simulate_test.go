@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// kubectl sees a Deployment roll out, a pod become ready and a Job complete, and advances the time until a pod ends, through
-// keepwatch proxy.
+// kubectl sees a Deployment roll out, a pod become ready and a Job complete. It advances the time through keepwatch proxy until a pod
+// ends.
 func TestServeSimulate(t *testing.T) {
 	dir := t.TempDir()
 	assetsIn(t, dir)

@@ -3,6 +3,7 @@ package pgtest
 import (
 	"os"
 	"strconv"
+	"time"
 )
 
 // Standby starts a server that follows this one: what is committed here arrives there later, and never if this one is killed before.
@@ -25,6 +26,7 @@ func (s *Server) Follow(primary *Server) {
 		s.tb.Fatalf("pg_basebackup: %v\n%s", err, out)
 	}
 	s.Restart()
+	s.awaitReceivers("1")
 }
 
 // Detach makes a standby receive nothing more.
@@ -32,9 +34,15 @@ func (s *Server) Detach() {
 	s.tb.Helper()
 	s.SQL(`ALTER SYSTEM SET primary_conninfo = ''`)
 	s.SQL(`SELECT pg_reload_conf()`)
-	for s.SQL(`SELECT count(*) FROM pg_stat_wal_receiver`) != "0" {
-		if s.tb.Context().Err() != nil {
-			s.tb.Fatal("the standby is not detached")
+	s.awaitReceivers("0")
+}
+
+// awaitReceivers waits until so many processes receive from the primary.
+func (s *Server) awaitReceivers(n string) {
+	s.tb.Helper()
+	for end := time.Now().Add(startTimeout); s.SQL(`SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming'`) != n; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.tb.Fatalf("%s processes receive from the primary after %v, want %s", s.SQL(`SELECT count(*) FROM pg_stat_wal_receiver`), startTimeout, n)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -63,15 +64,12 @@ func TestRustTests(t *testing.T) {
 	if absErr != nil {
 		t.Fatal(absErr)
 	}
-	if _, unbuilt := os.Stat(filepath.Join(built, "tests-built")); err != nil || unbuilt != nil {
+	cache, unbuilt := os.ReadFile(filepath.Join(built, "tests-built"))
+	if err != nil || unbuilt != nil {
 		t.Skip("examples/testing/rust is NOT tested: it needs cargo on the PATH, and its crates; run make rust")
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Setenv("CARGO_PROFILE_DEV_DEBUG", "0") // as make rust has it
-	t.Setenv("CARGO_BUILD_BUILD_DIR", filepath.Join(cache, "keepwatch", "rust"))
+	t.Setenv("CARGO_BUILD_BUILD_DIR", strings.TrimSpace(string(cache)))
 	runTests(t, root+"/examples/testing/rust", cargo, "test", "--quiet", "--locked", "--offline", "--target-dir", built)
 }
 

@@ -33,7 +33,7 @@ func TestInGap(t *testing.T) {
 	}
 }
 
-func TestRefusedByServer(t *testing.T) {
+func TestPostponedByServer(t *testing.T) {
 	entry := func(class faults.Class, code int) faults.Entry {
 		return faults.Entry{Request: faults.Request{Class: class}, Code: code, End: time.Second}
 	}
@@ -43,22 +43,24 @@ func TestRefusedByServer(t *testing.T) {
 		want  bool
 	}{
 		{"a list, not yet served", entry(faults.StreamList, http.StatusTooManyRequests), true},
-		{"a page", entry(faults.ListPage, http.StatusServiceUnavailable), true},
+		{"a list, by an unready server", entry(faults.List, http.StatusTooManyRequests), true},
+		{"a page", entry(faults.ListPage, http.StatusTooManyRequests), false},
+		{"a list that failed", entry(faults.List, http.StatusInternalServerError), false},
 		{"a list that succeeded", entry(faults.List, http.StatusOK), false},
 		{"a list of something that is not served", entry(faults.List, http.StatusNotFound), false},
 		{"a watch", entry(faults.Watch, http.StatusTooManyRequests), false},
 		{"no list before", faults.Entry{}, false},
 	} {
-		if got := refusedByServer(c.entry, 2*time.Second); got != c.want {
+		if got := postponedByServer(c.entry, 2*time.Second); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
-		if refusedByServer(c.entry, time.Second/2) {
+		if postponedByServer(c.entry, time.Second/2) {
 			t.Errorf("%s: before its end", c.name)
 		}
 	}
 	byProxy := entry(faults.List, http.StatusTooManyRequests)
 	byProxy.Faults = []faults.Injected{{Fault: "status 429 TooManyRequests"}}
-	if refusedByServer(byProxy, 2*time.Second) {
+	if postponedByServer(byProxy, 2*time.Second) {
 		t.Error("a fault of the proxy counts by itself")
 	}
 }

@@ -66,7 +66,7 @@ func ReplicaOf(tb testing.TB, of *Server, flags ...string) *Server {
 	return ReplicaOn(tb, of, of.endpoint, flags...)
 }
 
-// ReplicaOn is ReplicaOf by another way to the same etcd.
+// ReplicaOn is ReplicaOf with another address of the same etcd, that of a balancer for example.
 func ReplicaOn(tb testing.TB, of *Server, endpoint Endpoint, flags ...string) *Server {
 	tb.Helper()
 	etcd := *of.etcd

@@ -19,10 +19,11 @@ type Config struct {
 	// Tables reads what the sink has stored, beside it: the tables of a database, which must exist, or the [Fold] of a
 	// receiver.
 	Tables Reader
-	// Repeats is true for a sink that delivers pieces again after an error of a commit that has taken place. The pieces
-	// are then not judged by package check.
+	// Repeats is true for a sink that delivers pieces again after an error of a commit that has taken place, or whose
+	// server loses commits. The pieces are then not judged by package check.
 	Repeats bool
-	// CurrentOnly is true for a sink without history: it is compared only while its sources rest.
+	// CurrentOnly is true for a sink without history, or whose server loses commits: it is compared only while its
+	// sources rest.
 	CurrentOnly bool
 	Seed        uint64
 	// Steps is the number of events that happen to the sources.

@@ -20,8 +20,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// shard gives each LIST and WATCH of a client that has no shard selector one, and counts what the client receives of config
-// maps. No released kube-state-metrics sends the selector.
+// shard adds a shard selector to the lists and watches of config maps of a client, and counts the bytes of their answers. No released
+// kube-state-metrics sends a selector.
 type shard struct {
 	config   *rest.Config // for the client
 	received atomic.Int64
@@ -36,8 +36,8 @@ func (r *rig) newShard(selector string) *shard {
 		Transport: r.proxied.Transport, FlushInterval: -1,
 		Rewrite: func(q *httputil.ProxyRequest) {
 			q.SetURL(to)
-			q.Out.Header.Set("Authorization", "Bearer "+r.token) // no client of kubeconfigs sends it without TLS
-			q.Out.Header.Del("Accept-Encoding")                  // the bytes are counted as they are
+			q.Out.Header.Set("Authorization", "Bearer "+r.token) // clientcmd sends no token without TLS
+			q.Out.Header.Del("Accept-Encoding")                  // bytes are counted without compression
 			if strings.HasSuffix(q.In.URL.Path, "/configmaps") {
 				query := q.In.URL.Query()
 				query.Set("shardSelector", selector)
@@ -99,7 +99,7 @@ func TestKubeStateMetricsInShards(t *testing.T) {
 	r := newRig(t)
 	const n, changes = 20_000, 20
 	r.multiply(n)
-	r.waitCached(maps + "?resourceVersion=0")
+	r.waitCachedAs(maps+"?resourceVersion=0", inProtobuf) // as kube-state-metrics asks: only a cache has shards
 	flags := []string{"--resources", "configmaps", "--namespaces", "default"}
 	whole := peer.StartStateMetrics(t, r.server.Config(), flags...)
 	var shards []*shard
