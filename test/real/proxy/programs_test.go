@@ -50,7 +50,7 @@ func programs(t *testing.T, config *rest.Config) (all []*program) {
 		t.Fatalf("-proxy.program: %v", err)
 	}
 	for _, p := range clients.Programs() {
-		// kubectl get -w reads Tables, which proxies forward: it ends with the server's connection.
+		// kubectl get -w ends with its connection.
 		if p.Ours || p.View == clients.Condition || p.Name == "kubectl get -w" || !selected.MatchString(p.Name) {
 			continue
 		}
