@@ -31,6 +31,7 @@
 //	sync_report.go     messages of sync on stderr
 //	sync_metrics.go    metrics and readiness of sync
 //	sync_status.go     keepwatch sync status
+//	metrics_endpoint.go  --metrics-bind-address of proxy and sync
 //	audit.go           keepwatch audit
 //	conform.go         keepwatch conform
 //	faults.go          keepwatch faults

@@ -17,11 +17,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/component-base/metrics"
 
+	"github.com/keepwatch/keepwatch/internal/servemetrics"
 	"github.com/keepwatch/keepwatch/internal/watchhistory"
 	"github.com/keepwatch/keepwatch/proxy"
 	"github.com/keepwatch/keepwatch/store"
@@ -54,6 +57,7 @@ type proxyOptions struct {
 	history           watchhistory.History
 	memory            byteSize
 	state             string
+	metricsAddress    string
 }
 
 // newProxyCommand returns `keepwatch proxy`.
@@ -95,6 +99,7 @@ func newProxyCommand() *cobra.Command {
 	flags.BoolVar(&o.impersonate, "impersonate", false, "accept client certificates and front proxies of the cluster, and act as the users that they name; the proxy's identity then needs the right to impersonate everybody")
 	flags.Var(&o.history, "watch-history", watchhistory.Usage)
 	flags.StringVar(&o.state, "state", "", "directory for an index of what is cached, without contents and without Secrets: with it clients' watches resume after a restart of the proxy")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "serve /metrics on this address, too, as plain HTTP for everybody, for example :8080; 0 for none")
 	flags.Var(&o.memory, "memory-limit", "soft limit of the process's memory, such as 2Gi: when there is no room left, the server answers for whole resources again, the largest idle one first (default none)")
 	return cmd
 }
@@ -149,13 +154,19 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 		}
 		defer func() { err = errors.Join(err, state.Close()) }()
 	}
+	registry := metrics.NewKubeRegistry()
 	p, err := proxy.New(proxy.Config{
-		Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection, MemoryLimit: int64(o.memory), State: state, DropManagedFields: o.droppedFor(),
+		Registry: registry, Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection, MemoryLimit: int64(o.memory), State: state, DropManagedFields: o.droppedFor(),
 		History: store.Options{WindowBytes: o.history.Bytes, WindowAge: o.history.Age},
 	})
 	if err != nil {
 		return err
 	}
+	stopMetrics, err := serveEndpoint(o.metricsAddress, metricsOnly(registry))
+	if err != nil {
+		return err
+	}
+	defer stopMetrics()
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return err
@@ -178,6 +189,19 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 		fmt.Fprintf(stderr, "keepwatch: the certificate is self-signed; clients trust it by this authority\n%s", serving.authority)
 	}
 	return serveProxy(ctx, p, serving, listener, stderr)
+}
+
+// metricsOnly serves the metrics to everybody, and lets nobody reset them.
+func metricsOnly(registry metrics.KubeRegistry) http.Handler {
+	all := mux.NewPathRecorderMux("keepwatch-proxy-metrics")
+	servemetrics.Install(all, registry)
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method != http.MethodGet && q.Method != http.MethodHead {
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		all.ServeHTTP(w, q)
+	})
 }
 
 // inPod reports whether the proxy has the identity of a pod's service account.

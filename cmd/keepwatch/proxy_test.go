@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -55,6 +57,46 @@ func TestProxyUsage(t *testing.T) {
 		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
+	}
+}
+
+// The metrics are served to everybody at an address of their own, if there is one, and nothing else is.
+func TestProxyMetrics(t *testing.T) {
+	cluster(t)
+	address := freeAddress(t)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--metrics-bind-address", address)
+	waitLine(t, p, "keepwatch: proxy of ")
+	if _, err := clientOf(t, file).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		method, path string
+		code         int
+		text         string
+	}{
+		{http.MethodGet, "/metrics", http.StatusOK, "keepwatch_proxy_forwarded_total{"},
+		{http.MethodDelete, "/metrics", http.StatusMethodNotAllowed, ""},
+		{http.MethodGet, "/keepwatch/status", http.StatusNotFound, ""},
+		{http.MethodGet, "/api/v1/namespaces", http.StatusNotFound, ""},
+	} {
+		q, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+address+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != c.code || !strings.Contains(string(body), c.text) {
+			t.Errorf("%s %s: %s, %v", c.method, c.path, answer.Status, err)
+		}
+	}
+	terminate(t, p)
+	if code, _, stderr := execute(t, "proxy", "--metrics-bind-address", "nonsense"); code != 1 || !strings.HasPrefix(stderr, "keepwatch: --metrics-bind-address: ") {
+		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
 }
 

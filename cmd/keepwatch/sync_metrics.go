@@ -1,12 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"log"
 	"maps"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -75,9 +71,6 @@ func (e *syncEndpoint) notReady() string {
 
 // serve serves on the address of --metrics-bind-address until stop is called.
 func (e *syncEndpoint) serve(address string) (stop func(), err error) {
-	if address == "0" || address == "" {
-		return func() {}, nil
-	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", healthy)
@@ -92,25 +85,6 @@ func (e *syncEndpoint) serve(address string) (stop func(), err error) {
 }
 
 func healthy(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
-
-// serveEndpoint serves plain HTTP on the address of --metrics-bind-address, until stop is called.
-func serveEndpoint(address string, handler http.Handler) (stop func(), err error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-		<-ended
-	}, nil
-}
 
 // notReady returns why not all resources are complete and current, or "".
 func notReady(s transfer.Status, now time.Time, maxLag time.Duration) string {
