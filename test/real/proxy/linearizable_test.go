@@ -27,7 +27,7 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-var operationsFlag = flag.Int("proxy.operations", 250, "how many operations each client of TestLinearizable performs")
+var operationsFlag = flag.Int("proxy.operations", 400, "how many operations each client of TestLinearizable performs")
 
 // replicaLag delays all that etcd sends to the second API server.
 const replicaLag = 20 * time.Millisecond
