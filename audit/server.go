@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/paging"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -53,6 +54,7 @@ func (s *serverSide) describe(err error) error {
 
 func (s *serverSide) read(ctx context.Context, revision keepwatch.Revision, emit func(part) error) error {
 	s.shown = revision
+	var progress paging.Progress
 	for token := ""; ; {
 		page, err := attempt(ctx, func(ctx context.Context) (keepwatch.Page, error) {
 			if revision == 0 {
@@ -67,6 +69,9 @@ func (s *serverSide) read(ctx context.Context, revision keepwatch.Revision, emit
 			s.shown = page.Revision
 		case s.shown != page.Revision:
 			return fmt.Errorf("%s continues a list at revision %v with a page at %v", s, s.shown, page.Revision)
+		}
+		if progress, err = progress.After(paging.PageOf(page.Continue, page.Objects)); err != nil {
+			return s.describe(err)
 		}
 		if err := emit(partOf(page)); err != nil || page.Continue == "" {
 			return err

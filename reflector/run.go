@@ -8,6 +8,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/backoff"
+	"github.com/keepwatch/keepwatch/internal/paging"
 	"github.com/keepwatch/keepwatch/reflector/internal/machine"
 )
 
@@ -146,7 +147,7 @@ func (r *run) list(ctx context.Context, a machine.List) (machine.Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := machine.Page{Revision: page.Revision, Continue: page.Continue}
+	in := machine.Page{Revision: page.Revision, Page: paging.PageOf(page.Continue, page.Objects)}
 	if failure := r.machine.Validate(in); failure != nil {
 		return nil, failure
 	}

@@ -29,15 +29,15 @@ var rules = map[string]rule{
 		why:  "a store is the target of any reflector: it depends on no source and no API",
 	},
 	"reflector/internal/machine": {
-		ours: []string{"", "internal/backoff"},
+		ours: []string{"", "internal/backoff", "internal/paging"},
 		why:  "the protocol is a pure function without I/O",
 	},
 	"reflector": {
-		ours: []string{"", "internal/backoff", "reflector/internal/machine"},
+		ours: []string{"", "internal/backoff", "internal/paging", "reflector/internal/machine"},
 		why:  "a reflector joins any source to any target through the vocabulary alone",
 	},
 	"source/kube": {
-		ours: []string{"", "internal/deletions", "internal/readahead"},
+		ours: []string{"", "internal/deletions", "internal/paging", "internal/readahead"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/",
 			"github.com/go-json-experiment/json", "google.golang.org/protobuf/encoding/protowire",
@@ -67,7 +67,7 @@ var rules = map[string]rule{
 		why:    "a decoder depends on bytes and types, and not on their source",
 	},
 	"informer/internal/listwatch": {
-		ours:   []string{"", "informer/internal/item", "internal/deletions", "source/kube"},
+		ours:   []string{"", "informer/internal/item", "internal/deletions", "internal/paging", "source/kube"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "a source reports failures; the reflector decides, and the target stores",
 	},
@@ -359,7 +359,7 @@ var rules = map[string]rule{
 	},
 	"check": {ours: []string{""}, why: "the oracle must not share code with the packages that it judges"},
 	"audit": {
-		ours: []string{"", "source/kube", "stream", "internal/backoff"},
+		ours: []string{"", "source/kube", "stream", "internal/backoff", "internal/paging"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/rest", "github.com/go-json-experiment/json", "golang.org/x/sync/errgroup",
 		},
@@ -384,6 +384,10 @@ var rules = map[string]rule{
 		why:    "the simulation runs all packages; an informer runs through a client",
 	},
 	"internal/arrows":  {},
+	"internal/paging": {
+		ours: []string{""},
+		why:  "whether a list makes progress depends on its pages only; the protocol and every other reader of pages ask it",
+	},
 	"internal/backoff": {why: "a wait is a function of the number of attempts and a random number"},
 	"proxy": {
 		ours: []string{"", "store", "reflector", "source/kube", "watchcache", "readpath", "internal/boltfile", "internal/freshread", "internal/servemetrics"},

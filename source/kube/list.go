@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/paging"
 )
 
 // listAccept has the Accept headers of lists in JSON, by Representation.
@@ -56,12 +57,18 @@ func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 // ListAt reads the whole state at exactly one revision, page by page, and calls emit with
 // the objects of each page. The objects have only metadata, for every Representation. ListAt
 // is safe for concurrent use. It returns emit's error, or a *keepwatch.Failure: Expired if
-// the server no longer has the revision.
+// the server no longer has the revision, ProtocolViolation if it shows another one or repeats
+// pages.
 func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit func([]keepwatch.Object) error) error {
+	var progress paging.Progress
 	for token := ""; ; {
 		page, failure := s.pageAt(ctx, listAccept[MetadataOnly], revision, token, builder{})
 		if failure != nil {
 			return failure
+		}
+		var err error
+		if progress, err = progress.After(paging.PageOf(page.Continue, page.Objects)); err != nil {
+			return keepwatch.Failed(keepwatch.ProtocolViolation, "list %s: %w", s.name, err)
 		}
 		if err := emit(page.Objects); err != nil || page.Continue == "" {
 			return err

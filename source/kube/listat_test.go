@@ -50,6 +50,15 @@ func TestListAt(t *testing.T) {
 	}
 }
 
+// TestListAtMakesProgress checks that ListAt ends if the server repeats a page.
+func TestListAtMakesProgress(t *testing.T) {
+	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		send(w, podList(7, `,"continue":"more"`, pod("a", 3), pod("b", 4)))
+	}), Options{PageSize: 2})
+	err := s.ListAt(t.Context(), 7, func([]keepwatch.Object) error { return nil })
+	wantFailure(t, err, keepwatch.ProtocolViolation, "the same continue token")
+}
+
 func TestPageAt(t *testing.T) {
 	var all requestLog
 	shown := 7

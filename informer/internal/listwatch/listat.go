@@ -7,6 +7,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/internal/paging"
 )
 
 // ListAt reads the whole state at exactly one revision, page by page, and calls emit with the
@@ -20,7 +21,7 @@ func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit f
 	options := metav1.ListOptions{
 		Limit: pageSize, ResourceVersion: revision.String(), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 	}
-	for {
+	for progress := (paging.Progress{}); ; {
 		list, failure := s.list(ctx, options)
 		if failure != nil {
 			return failure
@@ -41,6 +42,10 @@ func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit f
 				return s.violation(err)
 			}
 			withoutValues = append(withoutValues, item.New(parsed.Key(), parsed.UID(), parsed.Revision(), nil))
+		}
+		var err error
+		if progress, err = progress.After(paging.PageOf(about.GetContinue(), withoutValues)); err != nil {
+			return keepwatch.Failed(keepwatch.ProtocolViolation, "list %s: %w", s.name, err)
 		}
 		if err := emit(withoutValues); err != nil {
 			return err

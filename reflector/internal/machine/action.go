@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/paging"
 )
 
 // Action is what the runner performs next. Its outcome is the next input. The set is
@@ -26,6 +27,8 @@ type List struct {
 	// showed and that this page must show. Invariant: Continue != "" implies Revision > 0.
 	Continue string
 	Revision keepwatch.Revision
+	// Progress is that of the pages before it.
+	Progress paging.Progress
 }
 
 // StorePage asks to put the page that was read into the target. The first page begins a

@@ -49,6 +49,9 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 		then = list
 	}
 	m.Retries = m.Retries.after(f, rule, verdict, wait)
+	if verdict == Relist && m.currentList().Continue != "" {
+		m.Retries.Restarts = min(m.Retries.Restarts+1, m.Retries.Attempts)
+	}
 	m.State = Waiting{Then: then}
 	var next Action = wait
 	if wait == (Wait{}) {
@@ -192,7 +195,7 @@ func (s Retries) after(f Failed, rule Rule, verdict Verdict, wait Wait) Retries 
 	}
 	switch {
 	case verdict != rule.Do, verdict != Retry:
-		return Retries{Attempts: s.Attempts}
+		return Retries{Attempts: s.Attempts, Restarts: s.Restarts}
 	case waitsForRevision(rule):
 		s.RevisionDeadline = cmp.Or(s.RevisionDeadline, f.Elapsed+revisionWait)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/paging"
 )
 
 // Input is the outcome of an action. The set is closed.
@@ -16,7 +17,7 @@ type Started struct{ Revision keepwatch.Revision }
 // Page reports that List read one page.
 type Page struct {
 	Revision keepwatch.Revision
-	Continue string
+	paging.Page
 }
 
 // PageStored reports that the page was put into the target, and committed if it was the

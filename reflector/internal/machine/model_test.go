@@ -9,6 +9,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/internal/paging"
 	"github.com/keepwatch/keepwatch/reflector/internal/machine"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -452,7 +453,7 @@ func (m *model) list(a machine.List, stale bool) {
 		objects = objects[:m.scope.page]
 	}
 	m.page.Objects = objects
-	in := machine.Page{Revision: r, Continue: m.page.Continue}
+	in := machine.Page{Revision: r, Page: paging.PageOf(m.page.Continue, m.page.Objects)}
 	if f := m.machine.Validate(in); f != nil {
 		m.step(failed(f))
 		return

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/paging"
 )
 
 // State is a state of the protocol. The set is closed.
@@ -15,9 +16,8 @@ type Fresh struct{}
 // Listing is the state in which a list is read.
 type Listing struct {
 	List
-	// Next is the token of the page after the current one. It is empty on the last page and
-	// before the first.
-	Next string
+	// Read is the page that is being stored. It is empty before the first.
+	Read paging.Page
 }
 
 // Watching is the state in which a watch from the target's revision is open or being opened.
@@ -98,14 +98,17 @@ type Config struct {
 }
 
 // Retries counts failures in a row without progress. Progress (an event, a bookmark, a page)
-// clears it. Time does not clear it, nor does a part of a streaming list, which is discarded
-// if the rest fails.
+// clears it, but a page that is not the last one leaves Restarts. Time does not clear it, nor does a
+// part of a streaming list, which is discarded if the rest fails.
 type Retries struct {
 	// Attempts determines the backoff.
 	Attempts uint8
 	// ByKind counts the failures of each kind whose rule has a Then, for its MaxRetries.
 	// Failures of other kinds in between do not change the count.
 	ByKind [keepwatch.LastFailureKind + 1]uint8
+	// Restarts counts the times that a list started over after its first page. The pages that
+	// are discarded then were no progress. Invariant: Restarts <= Attempts.
+	Restarts uint8
 	// RevisionDeadline is the time since Started at which the wait for a revision ends that
 	// the source has not reached. 0 if there is no such wait.
 	RevisionDeadline time.Duration

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/paging"
 )
 
 // Step applies one input and returns the next machine and action. It panics on an input
@@ -149,6 +150,9 @@ func (l Listing) validate(p Page) *keepwatch.Failure {
 		return keepwatch.Failed(keepwatch.StaleReplica,
 			"the list shows revision %d, but %d or newer was requested", p.Revision, l.NotOlderThan)
 	}
+	if _, err := l.Progress.After(p.Page); err != nil {
+		return keepwatch.Failed(keepwatch.ProtocolViolation, "%w", err)
+	}
 	return nil
 }
 
@@ -160,7 +164,7 @@ func (m Machine) page(p Page) (Machine, Action) {
 	if rewound {
 		l.Reason = keepwatch.GapRewind
 	}
-	l.Revision, l.Next = p.Revision, p.Continue
+	l.Revision, l.Read = p.Revision, p.Page
 	m.State = l
 	store := StorePage{First: first, Last: p.Continue == "", Reason: l.Reason, Revision: l.Revision}
 	if rewound {
@@ -173,10 +177,13 @@ func (m Machine) page(p Page) (Machine, Action) {
 // progress only after the target has accepted it. If reading it were progress, a page that
 // the target rejects would be requested again and again without a backoff.
 func (m Machine) pageStored() (Machine, Action) {
+	restarts := m.Retries.Restarts
 	m = m.progressed()
 	l := m.State.(Listing)
-	if l.Next != "" {
-		l.Continue = l.Next
+	if l.Read.Continue != "" {
+		m.Retries.Attempts, m.Retries.Restarts = restarts, restarts
+		l.Progress, _ = l.Progress.After(l.Read) // valid: see Validate
+		l.Continue, l.Read = l.Read.Continue, paging.Page{}
 		m.State = l
 		return m, l.List
 	}

@@ -8,7 +8,11 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/paging"
 )
+
+// page70 is the first page of a list at revision 70.
+var page70 = Page{70, paging.Page{Continue: "p2"}}
 
 // at returns a machine in a position of the protocol.
 func at(position string) Machine {
@@ -25,7 +29,7 @@ func at(position string) Machine {
 		"idle watch":   idle,
 		"probe":        append(idle, Failed{Kind: keepwatch.Idle}),
 		"relist":       relist,
-		"relist page2": append(relist, Page{70, "p2"}, PageStored{}),
+		"relist page2": append(relist, page70, PageStored{}),
 		"relisted":     append(relist, Page{Revision: 70}, PageStored{}, Opened{}),
 		"no progress":  append(resume, Opened{}, Delivered{Revision: 50, Bookmark: true}),
 		"rewound":      append(idle, Failed{Kind: keepwatch.Idle}, Failed{Kind: keepwatch.Rewound}, Elapsed{}),
@@ -366,7 +370,7 @@ func TestBackoff(t *testing.T) {
 		for what, inputs := range map[string][]Input{
 			"an event":   {Delivered{Revision: 61}},
 			"a bookmark": {Delivered{Revision: 60, Bookmark: true}},
-			"a page":     {Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{70, "p2"}, PageStored{}},
+			"a page":     {Failed{Kind: keepwatch.Expired}, Elapsed{}, page70, PageStored{}},
 		} {
 			m := m
 			for _, in := range inputs {
@@ -440,6 +444,39 @@ func TestPagesShowOneRevision(t *testing.T) {
 	}
 	if m, a = m.Step(PageStored{}); show(a) != "watch 70" || m.Revision != 70 {
 		t.Errorf("after the last page: %s", show(a))
+	}
+}
+
+// TestListsThatMakeNoProgress checks that a page that repeats another one is a breach, that its
+// list starts over, and that the pages in between do not shorten the backoff.
+func TestListsThatMakeNoProgress(t *testing.T) {
+	m := at("relist")
+	last := time.Duration(0)
+	for range 5 {
+		var a Action
+		m, _ = m.Step(page70)
+		m, _ = m.Step(PageStored{})
+		f := m.Validate(page70)
+		if f == nil || f.Kind != keepwatch.ProtocolViolation {
+			t.Fatalf("page 2 has the token of page 1: %v", f)
+		}
+		m, a = m.Step(Failed{Kind: f.Kind})
+		if v, ok := a.(Invalidate); ok {
+			a = v.Then
+		}
+		if w := a.(Wait).Jitter; w <= last {
+			t.Fatalf("waits %v after %v", w, last)
+		} else {
+			last = w
+		}
+		if m, a = m.Step(Elapsed{}); a.(List).Continue != "" || a.(List).Progress != (paging.Progress{}) {
+			t.Fatalf("starts over with %+v", a)
+		}
+	}
+	m, _ = m.Step(Page{Revision: 70})
+	m, _ = m.Step(PageStored{})
+	if _, a := m.Step(Failed{Kind: keepwatch.Unreachable}); a != (Wait{Jitter: firstWait}) {
+		t.Errorf("a committed list leaves a wait of %v", a)
 	}
 }
 

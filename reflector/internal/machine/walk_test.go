@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/paging"
 )
 
 // runner is the part of a runner's state that decides which actions it can perform.
@@ -70,7 +71,7 @@ func (p position) outcomes() []Input {
 		}
 		for _, r := range []keepwatch.Revision{20, 50, 70} {
 			for _, next := range []string{"p2", ""} {
-				if in := (Page{r, next}); p.Validate(in) == nil {
+				if in := (Page{r, paging.Page{Continue: next}}); p.Validate(in) == nil {
 					all = append(all, in)
 				}
 			}
@@ -224,11 +225,11 @@ func TestEveryReachablePosition(t *testing.T) {
 func TestIdleListIsRetried(t *testing.T) {
 	paged := Config{Paged: true}
 	list := start(paged, 0)
-	page2 := list.after(Page{70, "p2"}).after(PageStored{})
+	page2 := list.after(page70).after(PageStored{})
 	relist := start(paged, 50).after(Probed{60}).after(Opened{}).after(Failed{Kind: keepwatch.Expired}).after(Elapsed{})
 	for name, at := range map[string]position{
 		"first list": list, "page 2": page2, "relist": relist,
-		"page 2 of a relist": relist.after(Page{70, "p2"}).after(PageStored{}),
+		"page 2 of a relist": relist.after(page70).after(PageStored{}),
 		"streaming list":     start(Config{}, 0),
 		"a part of it":       start(Config{}, 0).after(Chunk{}),
 	} {
@@ -275,7 +276,7 @@ func TestConfirmCurrent(t *testing.T) {
 			"watch 50, read, watch 50, read, confirm current, read"},
 		"a bookmark confirms it itself": {[]Input{Probed{60}, Opened{}, Delivered{Revision: 61, Bookmark: true}, Delivered{Revision: 62}},
 			"watch 50, read, read, read"},
-		"a relist in between": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{55, ""}, PageStored{}, Opened{}, Delivered{Revision: 61}},
+		"a relist in between": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{Revision: 55}, PageStored{}, Opened{}, Delivered{Revision: 61}},
 			"watch 50, read, wait, list ≥50 (downtime: expired), store page, watch 55, read, read"},
 		"the probe fails, and is repeated when a watch is open": {[]Input{Failed{Kind: keepwatch.Unreachable}, Failed{Kind: keepwatch.Unreachable}, Elapsed{}, Opened{}, Probed{50}, Confirmed{}},
 			"watch 50, wait, watch 50, probe, confirm current, read"},
