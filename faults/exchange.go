@@ -105,6 +105,9 @@ func (x *exchange) before(fault Fault) (rest Fault, more bool) {
 		return None, x.sleep(fault.length)
 	case stale, rewind:
 		return None, x.past(fault)
+	case same:
+		x.firstPage(fault)
+		return None, true
 	}
 	return fault, true
 }
@@ -147,6 +150,20 @@ func (x *exchange) past(fault Fault) (more bool) {
 	x.r = x.r.Clone(x.ctx)
 	x.r.URL.RawQuery = pastQuery(query, revision)
 	return true
+}
+
+// firstPage makes the request one for the first page of the list that it continues. The answer of a server that has
+// that revision has the continue token of the first page. A token that cannot be read is forwarded.
+func (x *exchange) firstPage(fault Fault) {
+	query := x.r.URL.Query()
+	revision := revisionOf(query.Get("continue"))
+	if revision == "" {
+		return
+	}
+	x.injected(fault)
+	query.Del("continue")
+	x.r = x.r.Clone(x.ctx)
+	x.r.URL.RawQuery = pastQuery(query, revision)
 }
 
 // forward sends the request upstream. Its context ends with the answer. A watch is requested without

@@ -14,6 +14,7 @@ const (
 	delay   kind = "delay"
 	stale   kind = "stale"
 	rewind  kind = "rewind"
+	same    kind = "same-page"
 
 	// Of any answer's body.
 	cut      kind = "cut"
@@ -76,6 +77,8 @@ var kinds = map[kind]description{
 	delay:   {nil, needsFor, "forwards the request later"},
 	stale:   {lists, needsLag, "answers a list with resourceVersion=0 or an older one with a state of the past, and a newer one with 504 ResourceVersionTooLarge"},
 	rewind:  {revisions, needsLag, "answers as a server that was restored from a backup: lists have a state of the past, newer revisions are too large"},
+
+	same: {[]Class{ListPage}, 0, "answers the request for a further page with the first one, whose token is the same again"},
 
 	cut:      {nil, withAfter, "ends the answer without the end that HTTP requires"},
 	reset:    {nil, withAfter, "resets the TCP connection"},

@@ -160,6 +160,37 @@ func TestExpiredContinueToken(t *testing.T) {
 	}
 }
 
+// TestSamePage checks that a request for a further page becomes one for the first page at the token's revision.
+func TestSamePage(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.URL.RawQuery)
+	}))
+	t.Cleanup(server.Close)
+	upstream := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
+	plan, _, err := NamedPlan("same-page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := New(t, upstream, plan)
+	c := newClient(t, p, false)
+	token := func(revision int) string {
+		return "?limit=5&continue=" + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%d,"start":"a/b\u0000"}`, revision))
+	}
+	for query, want := range map[string]string{
+		"?limit=5":                "limit=5",
+		token(42):                 "limit=5&resourceVersion=42&resourceVersionMatch=Exact",
+		token(-1):                 token(-1)[1:], // of an inconsistent list: no revision has its first page
+		"?limit=5&continue=other": "limit=5&continue=other",
+	} {
+		if _, body, err := c.read(t, pods+query); err != nil || body != want {
+			t.Errorf("%s became %q, want %q; %v", query, body, want, err)
+		}
+	}
+	if names := Report(p.Transcript())[0].Faults; names["same-page"] != 1 {
+		t.Errorf("the report has %v", names)
+	}
+}
+
 func TestOutageAndExpiredCertificate(t *testing.T) {
 	tests := []struct {
 		rule string

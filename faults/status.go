@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,17 +68,38 @@ func statusNames() []string {
 // continuation, as an API server answers: the same position with the revision -1. A token that cannot be
 // read is left out.
 func withContinue(status metav1.Status, token string) metav1.Status {
-	text, err := base64.RawURLEncoding.DecodeString(token)
+	parts, err := parseContinue(token)
 	if err != nil {
 		return status
 	}
-	var parts map[string]any
-	if json.Unmarshal(text, &parts) != nil {
-		return status
-	}
-	parts["rv"] = -1
-	if text, err = json.Marshal(parts); err == nil {
+	parts.Revision = -1
+	text, err := json.Marshal(parts)
+	if err == nil {
 		status.Continue = base64.RawURLEncoding.EncodeToString(text)
 	}
 	return status
+}
+
+// continueToken is the content of a Kubernetes API server's continue token.
+type continueToken struct {
+	Version  string `json:"v"`
+	Revision int64  `json:"rv"`
+	Start    string `json:"start"`
+}
+
+func parseContinue(token string) (parts continueToken, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		err = json.Unmarshal(text, &parts)
+	}
+	return parts, err
+}
+
+// revisionOf returns the revision that a continue token continues, "" if it has none.
+func revisionOf(token string) string {
+	parts, err := parseContinue(token)
+	if err != nil || parts.Revision <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(parts.Revision, 10)
 }

@@ -153,6 +153,17 @@ func (s *silentSource) List(ctx context.Context, req keepwatch.ListRequest) (kee
 	return p, err
 }
 
+// credulousSource reads a list whose pages repeat for ever.
+type credulousSource struct{ *Source }
+
+func (s *credulousSource) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	p, err := s.Source.List(ctx, req)
+	if err == nil && req.Continue != "" && p.Continue == req.Continue {
+		<-ctx.Done()
+	}
+	return p, err
+}
+
 // endlessSource waits for the end of every streaming list.
 type endlessSource struct{ *Source }
 

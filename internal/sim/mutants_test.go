@@ -128,6 +128,11 @@ var Mutants = []Mutant{
 		Source: func(s *Source) keepwatch.Source { return &endlessSource{Source: s} },
 	},
 	{
+		Name: "same-page-again", Seen: "mlrun #6002: a list with the same continue token is read for ever",
+		Near:   []string{"same-page", "expired", "unsupported", "restart-empty"},
+		Source: func(s *Source) keepwatch.Source { return &credulousSource{Source: s} },
+	},
+	{
 		Name: "same-revision-again", Seen: "kazan #76, RetryWatcher, kube-rs, kopf: 410 is retried at the same revision",
 		Source: func(s *Source) keepwatch.Source {
 			return &buggySource{Source: s, fail: func(_ *buggySource, f *keepwatch.Failure) *keepwatch.Failure {

@@ -25,6 +25,8 @@ type Source struct {
 	lateRevision func(to keepwatch.Revision) // called when an undone revision is delivered
 	replica      atomic.Int32                // of settings.Lags
 	listed       bool                        // since the last watch
+	// repeats: the pages of the running list repeat. Only the client's list uses it.
+	repeats bool
 	// skipping counts the skipped objects of the running list, skipped those of the last
 	// complete one. Only one goroutine at a time uses them: the client's, or the one that reads ahead for it.
 	skipping, skipped int
@@ -120,7 +122,7 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 		r -= back
 	}
 	s.world.noticed(s.name)
-	s.listed, s.skipping = true, 0
+	s.listed, s.repeats, s.skipping = true, false, 0
 	return s.addSkipped(x, s.pageOf(r, 0)), nil
 }
 
@@ -169,7 +171,7 @@ func (s *Source) page(ctx context.Context, token string) (keepwatch.Page, error)
 	if _, err := fmt.Sscanf(token, "%d+%d", &r, &skip); err != nil {
 		panic(fmt.Sprintf("sim: unknown token %q", token))
 	}
-	x, err := s.request(ctx, AtPage, "other-revision")
+	x, err := s.request(ctx, AtPage, "other-revision", "same-page")
 	if err != nil {
 		return keepwatch.Page{}, err
 	}
@@ -180,6 +182,9 @@ func (s *Source) page(ctx context.Context, token string) (keepwatch.Page, error)
 		return keepwatch.Page{}, keepwatch.Failed(keepwatch.Expired, "the continue token of %d is too old", r)
 	case r > s.world.head:
 		return keepwatch.Page{}, keepwatch.Failed(keepwatch.ServerError, "required revision %d is a future revision", r)
+	}
+	if s.repeats = s.repeats || x.Choice == "same-page"; s.repeats {
+		return s.pageOf(r, skip-s.settings.PageSize), nil
 	}
 	p := s.pageOf(r, skip)
 	switch x.Choice {
