@@ -383,7 +383,7 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "the simulation runs all packages; an informer runs through a client",
 	},
-	"internal/arrows":  {},
+	"internal/arrows": {},
 	"internal/paging": {
 		ours: []string{""},
 		why:  "whether a list makes progress depends on its pages only; the protocol and every other reader of pages ask it",
