@@ -1,13 +1,20 @@
 package controlplane_test
 
 import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -239,6 +246,113 @@ func TestRBACAggregation(t *testing.T) {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "must have cluster-admin privileges to use the aggregationRule") {
 		t.Errorf("jane aggregates: %v", err)
 	}
+}
+
+// A ClusterRole that is deleted or changed between the server's read of it and the write of its aggregated rules stays as the
+// user left it. helm uninstall deletes an aggregated role and those that it selects at the same time.
+func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
+	type write struct {
+		before func()
+		done   chan int // receives the status of the response
+	}
+	var next atomic.Pointer[write]
+	s := startRBAC(t, controlplane.Options{Middleware: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			race := next.Load()
+			if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/clusterroles/sum") || race == nil || !next.CompareAndSwap(race, nil) {
+				h.ServeHTTP(w, r)
+				return
+			}
+			race.before()
+			recorded := httptest.NewRecorder()
+			h.ServeHTTP(recorded, r)
+			maps.Copy(w.Header(), recorded.Header())
+			w.WriteHeader(recorded.Code)
+			_, _ = w.Write(recorded.Body.Bytes())
+			race.done <- recorded.Code
+		})
+	}})
+	ctx, roles := t.Context(), s.admin.typed.RbacV1().ClusterRoles()
+	part := func(name string) *rbacv1.ClusterRole {
+		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"part": name}}, Rules: []rbacv1.PolicyRule{rule("get", name)}}
+	}
+	aggregated := func(of string) *rbacv1.ClusterRole {
+		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sum"}, AggregationRule: &rbacv1.AggregationRule{
+			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"part": of}}},
+		}}
+	}
+	must(roles.Create(ctx, part("pods"), metav1.CreateOptions{}))(t)
+	must(roles.Create(ctx, part("nodes"), metav1.CreateOptions{}))(t)
+	own := []rbacv1.PolicyRule{rule("list", "secrets")}
+	hasRules := func(want ...rbacv1.PolicyRule) func() (bool, string) {
+		return func() (bool, string) {
+			role, err := roles.Get(ctx, "sum", metav1.GetOptions{})
+			return err == nil && equality.Semantic.DeepEqual(role.Rules, want), fmt.Sprint(role, err)
+		}
+	}
+	for name, test := range map[string]struct {
+		change func() error
+		stays  func() (bool, string)
+	}{
+		"deleted": {
+			change: func() error { return roles.Delete(ctx, "sum", metav1.DeleteOptions{}) },
+			stays: func() (bool, string) {
+				role, err := roles.Get(ctx, "sum", metav1.GetOptions{})
+				return apierrors.IsNotFound(err), fmt.Sprint(role, err)
+			},
+		},
+		"has rules of its own": {
+			change: func() error {
+				role, err := roles.Get(ctx, "sum", metav1.GetOptions{})
+				if err == nil {
+					role.AggregationRule, role.Rules = nil, own
+					_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+				}
+				return err
+			},
+			stays: hasRules(own...),
+		},
+		"another role of that name": {
+			change: func() error {
+				if err := roles.Delete(ctx, "sum", metav1.DeleteOptions{}); err != nil {
+					return err
+				}
+				other := aggregated("none")
+				other.AggregationRule, other.Rules = nil, own
+				_, err := roles.Create(ctx, other, metav1.CreateOptions{})
+				return err
+			},
+			stays: hasRules(own...),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			race := &write{done: make(chan int, 1)}
+			race.before = func() {
+				if err := test.change(); err != nil {
+					t.Error(err)
+				}
+			}
+			next.Store(race)
+			must(roles.Create(ctx, aggregated("pods"), metav1.CreateOptions{}))(t)
+			select {
+			case status := <-race.done:
+				if status != http.StatusConflict {
+					t.Errorf("the write of the rules is answered with %d", status)
+				}
+			case <-time.After(deadline):
+				t.Fatal("no rules were written")
+			}
+			if ok, is := test.stays(); !ok {
+				t.Errorf("the role is %s", is)
+			}
+			if err := roles.Delete(ctx, "sum", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		})
+	}
+	// A conflict is not the end: the next state gets its rules.
+	must(roles.Create(ctx, aggregated("nodes"), metav1.CreateOptions{}))(t)
+	eventually(t, "the rules are written", hasRules(rule("get", "nodes")))
 }
 
 // The reviews of kubectl auth: can-i, can-i --list, and those of one namespace.

@@ -3,11 +3,13 @@ package rbac
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -68,12 +70,13 @@ func (a *Aggregator) Run(ctx context.Context) {
 	}
 }
 
-// writeRules writes the rules of all aggregated roles that have others.
+// writeRules writes the rules of all aggregated roles that have others. A role that cannot be written does not keep others.
 func (a *Aggregator) writeRules(ctx context.Context) error {
 	roles, err := a.policy.rbac.ClusterRoles().Lister().List(labels.Everything())
 	if err != nil {
 		return err
 	}
+	var failed error
 	for _, role := range roles {
 		if role.AggregationRule == nil {
 			continue
@@ -87,11 +90,13 @@ func (a *Aggregator) writeRules(ctx context.Context) error {
 			continue
 		}
 		options := metav1.ApplyOptions{FieldManager: aggregationManager, Force: true}
-		if _, err := a.client.RbacV1().ClusterRoles().Apply(ctx, applyRules(role.Name, rules), options); err != nil {
-			return err
+		_, err = a.client.RbacV1().ClusterRoles().Apply(ctx, applyRules(role, rules), options)
+		if apierrors.IsConflict(err) {
+			continue // it was changed or deleted after it was read: the informer reports that
 		}
+		failed = errors.Join(failed, err)
 	}
-	return nil
+	return failed
 }
 
 // aggregate returns the different rules of the roles that an aggregated role selects: in the order of its selectors, and
@@ -118,8 +123,11 @@ func aggregate(aggregated *rbacv1.ClusterRole, roles []*rbacv1.ClusterRole) ([]r
 	return rules, nil
 }
 
-func applyRules(name string, rules []rbacv1.PolicyRule) *applyrbacv1.ClusterRoleApplyConfiguration {
-	role := applyrbacv1.ClusterRole(name)
+// applyRules returns the configuration that writes the rules of a role as it was read. Without the UID, server-side apply would
+// create a role again that is deleted meanwhile, and without the resourceVersion it would replace the rules of one that is
+// no longer aggregated.
+func applyRules(read *rbacv1.ClusterRole, rules []rbacv1.PolicyRule) *applyrbacv1.ClusterRoleApplyConfiguration {
+	role := applyrbacv1.ClusterRole(read.Name).WithUID(read.UID).WithResourceVersion(read.ResourceVersion)
 	for _, r := range rules {
 		role.WithRules(applyrbacv1.PolicyRule().WithVerbs(r.Verbs...).WithAPIGroups(r.APIGroups...).WithResources(r.Resources...).
 			WithResourceNames(r.ResourceNames...).WithNonResourceURLs(r.NonResourceURLs...))
