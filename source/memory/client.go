@@ -119,12 +119,15 @@ func (c resourceClient) Count(ctx context.Context, prefix string, _ kubernetes.C
 	return page.count, err
 }
 
-// OptimisticPut writes a value if the key was last written at a revision, zero if it must not exist. The
-// database keeps the value, which the caller must not change.
+// OptimisticPut writes a value if the key was last written at a revision, zero if it must not exist. It fails as etcd
+// does for a value that is too large for a request. The database keeps the value, which the caller must not change.
 func (c resourceClient) OptimisticPut(ctx context.Context, key string, value []byte, expected int64, options kubernetes.PutOptions) (response kubernetes.PutResponse, err error) {
 	name, err := c.name(key)
 	if err == nil {
 		err = ctx.Err()
+	}
+	if err == nil {
+		err = checkSize(key, value, expected, options)
 	}
 	if err != nil {
 		return response, err

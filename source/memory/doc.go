@@ -12,7 +12,7 @@
 //
 // # What differs from etcd
 //
-// Nothing outlives the process. The history is bounded by bytes, too, not only by age. A lease ends when it
+// Nothing outlives the process, and the space is not bounded; one write is, as in etcd. The history is bounded by bytes, too, not only by age. A lease ends when it
 // is due, while etcd adds up to a second, and extends the shortest ones. Of etcd's API there is what
 // k8s.io/apiserver's storage calls: the other methods fail with [errors.ErrUnsupported].
 //
@@ -22,6 +22,7 @@
 //	record.go   one state of one key, and the same as an object of its resource
 //	lease.go    leases, whose keys are deleted when they end
 //	client.go   the client for k8s.io/apiserver's etcd3 storage
+//	size.go     the bounds of a write
 //	kv.go       the part of etcd's general API that this storage uses
 //	source.go   Source: lists, and the first state with its history
 //	watch.go    a watch of a Source

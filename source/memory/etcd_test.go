@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
+	"sort"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/keepwatch/keepwatch"
@@ -131,6 +134,41 @@ func compareRandomly(t *testing.T, etcd *kubernetes.Client, seed uint64) {
 		}
 	}
 	tw.compareExpiry(t)
+}
+
+// A write that is too large is refused as by etcd, from the same size on but for the bytes of etcd's own number of the request.
+func TestRefusesLargeWritesAsEtcdDoes(t *testing.T) {
+	etcd := startEtcd(t)
+	db := memory.New()
+	defer db.Close()
+	const key = "/registry/pods/large/a"
+	inMemory := db.Client("/registry/pods/").Kubernetes
+	value := make([]byte, 3<<20)
+	put := func(c kubernetes.Interface, size int) error {
+		now := must(c.Get(t.Context(), key, kubernetes.GetOptions{}))(t)
+		_, err := c.OptimisticPut(t.Context(), key, value[:size], now.KV.GetModRevision(), kubernetes.PutOptions{GetOnFailure: now.KV != nil})
+		return err
+	}
+	for _, bound := range []int{3 << 19, 2 << 20} { // of etcd, and of its client
+		for _, size := range []int{bound - 1000, bound + 1000} {
+			want, got := put(etcd, size), put(inMemory, size)
+			wanted, _ := status.FromError(want)
+			is, _ := status.FromError(got)
+			if wanted.Code() != is.Code() || reflect.TypeOf(want) != reflect.TypeOf(got) || len(errorOf(want)) != len(errorOf(got)) {
+				t.Errorf("%d bytes: %v (%T), want %v (%T)", size, got, got, want, want)
+			}
+		}
+	}
+	first := func(c kubernetes.Interface) int {
+		const from = 3<<19 - 500
+		return from + sort.Search(500, func(n int) bool { return put(c, from+n) != nil })
+	}
+	if want, got := first(etcd), first(inMemory); got < want-5 || got > want {
+		t.Errorf("a value is refused from %d bytes on, by etcd from %d on", got, want)
+	}
+	if err := put(inMemory, 1000); err != nil {
+		t.Errorf("after refused writes: %v", err)
+	}
 }
 
 // answer is a response of either database, in a form that can be compared.
