@@ -2,8 +2,10 @@ package controlplane_test
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -241,6 +243,59 @@ func TestCreatesAreNotDelayed(t *testing.T) {
 				return terminating != nil && terminating.Reason != "InstanceDeletionPending", fmt.Sprint(terminating)
 			})
 			must(c.dynamic.Resource(gvr).Namespace("default").Patch(t.Context(), o.GetName(), types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{}))(t)
+		})
+	}
+}
+
+// A definition is served from the moment when its names are accepted, before it is established. Creates are not delayed then,
+// either.
+func TestCreatesBeforeEstablished(t *testing.T) {
+	for name, options := range map[string]controlplane.Options{"memory": {}, "embedded etcd": {TemporaryEtcd: true}} {
+		t.Run(name, func(t *testing.T) {
+			const definition = "widgets.before.example.com"
+			installing := func(d *apiextensionsv1.CustomResourceDefinition) bool {
+				return apihelpers.IsCRDConditionTrue(d, apiextensionsv1.NamesAccepted) && apihelpers.IsCRDConditionFalse(d, apiextensionsv1.Established)
+			}
+			var running atomic.Pointer[controlplane.Server]
+			establish := make(chan struct{})
+			options.Middleware = func(h http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if server := running.Load(); server != nil && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, definition+"/status") {
+						if d, err := server.CachedDefinition(definition); err == nil && installing(d) {
+							<-establish
+						}
+					}
+					h.ServeHTTP(w, r)
+				})
+			}
+			server := start(t, options)
+			running.Store(server.Server)
+			defer close(establish)
+			c := connect(t, server.RESTConfig())
+			created := must(c.crds.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
+				ObjectMeta: metav1.ObjectMeta{Name: definition},
+				Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+					Group: "before.example.com", Scope: apiextensionsv1.NamespaceScoped,
+					Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
+					Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+						Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+					}},
+				},
+			}, metav1.CreateOptions{}))(t)
+			var cached *apiextensionsv1.CustomResourceDefinition
+			eventually(t, "the names are accepted", func() (bool, string) {
+				var err error
+				cached, err = server.CachedDefinition(definition)
+				return err == nil && installing(cached), fmt.Sprint(cached, err)
+			})
+			// A create is delayed if this time is less than two seconds ago.
+			if since := apihelpers.FindCRDCondition(cached, apiextensionsv1.Established).LastTransitionTime; !since.Time.Before(created.CreationTimestamp.Add(-time.Hour)) {
+				t.Errorf("in the cache the definition is not established since %v: creates are delayed", since)
+			}
+			gvr := schema.GroupVersionResource{Group: "before.example.com", Version: "v1", Resource: "widgets"}
+			must(c.dynamic.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "before.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"},
+			}}, metav1.CreateOptions{}))(t)
 		})
 	}
 }
