@@ -2,8 +2,6 @@ package clientgo
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -23,36 +21,15 @@ import (
 //	group := clientgo.NewGroup(direct)
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Cache: cache.Options{NewInformer: group.NewSharedIndexInformer}})
 //
-// A ListerWatcher is used as it is if it takes no context, if its client was made from
-// another configuration, or if its request is not for a resource in a namespace with
-// selectors.
+// A ListerWatcher is used as it is if it takes no context, if its request is not for a
+// resource in a namespace with selectors, or if its client may have another identity: if it
+// was made from another configuration, or from a copy with other credentials, impersonation,
+// TLS options or transport, or with a wrapper that adds a header. Configurations with Dial or
+// Proxy cannot be compared, so their ListerWatchers are used.
 func Direct(cfg *rest.Config) (forClients *rest.Config, direct Option) {
-	own := rest.CopyConfig(cfg)
-	forClients = rest.CopyConfig(cfg)
-	forClients.Wrap(func(next http.RoundTripper) http.RoundTripper { return captureTransport{next} })
-	return forClients, func(s *settings) { s.direct, s.follow.Paged = own, true }
+	r := newReader(cfg)
+	return copyConfig(r.clients), func(s *settings) { s.direct, s.follow.Paged = r, true }
 }
-
-// captureTransport does not send requests whose context has a capturedRequest.
-type captureTransport struct{ http.RoundTripper }
-
-// capturedRequest receives the URL of a request that is not sent.
-type capturedRequest struct{ url *url.URL }
-
-type captureKey struct{}
-
-var errCaptured = errors.New("the request was captured and not sent")
-
-func (t captureTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if q, ok := r.Context().Value(captureKey{}).(*capturedRequest); ok {
-		q.url = r.URL
-		return nil, errCaptured
-	}
-	return t.RoundTripper.RoundTrip(r)
-}
-
-// WrappedRoundTripper lets client-go find the transport below.
-func (t captureTransport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
 // listRequest is what a LIST asks for.
 type listRequest struct {
@@ -71,13 +48,13 @@ func (s *lazySource) capture(ctx context.Context) (r listRequest, ok bool) {
 	if !ok {
 		return r, false
 	}
+	capture, q := capturing(ctx)
 	// The limit is for a transport that sends the request nevertheless.
-	q := &capturedRequest{}
-	_, err := lw.ListWithContext(context.WithValue(ctx, captureKey{}, q), metav1.ListOptions{Limit: 1})
-	if err == nil || q.url == nil {
+	_, err := lw.ListWithContext(capture, metav1.ListOptions{Limit: 1})
+	if err == nil || q.url == nil || !q.sentAs(ctx, s.direct) {
 		return r, false
 	}
-	return parseListRequest(s.direct, q.url)
+	return parseListRequest(s.direct.config, q.url)
 }
 
 // parseListRequest parses the URL of a LIST. ok is false if the URL is not of cfg's server,

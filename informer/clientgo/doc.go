@@ -55,6 +55,7 @@
 //	shared.go, indexer.go       SharedIndexInformer and Indexer
 //	group.go, options.go        informers with common options
 //	dynamic.go, factory.go      informers for client-go's factories
-//	direct.go                   the request of a ListerWatcher, captured to read the server directly
+//	direct.go                   the request of a ListerWatcher, to read the server directly
+//	capture.go                  captures that request, and compares its identity
 //	source.go                   a ListerWatcher or the server as a source
 package clientgo

@@ -3,8 +3,6 @@ package clientgo
 import (
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/keepwatch/keepwatch/informer/internal/direct"
 	"github.com/keepwatch/keepwatch/informer/internal/follow"
 )
@@ -14,7 +12,7 @@ type Option func(*settings)
 
 type settings struct {
 	follow follow.Options
-	direct *rest.Config // nil to use the ListerWatchers
+	direct *reader // nil to use the ListerWatchers
 }
 
 func apply(options []Option) settings {

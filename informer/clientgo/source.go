@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch"
@@ -29,7 +28,7 @@ type lazySource struct {
 	lw      cache.ListerWatcher
 	example runtime.Object
 	name    string
-	direct  *rest.Config // nil to use the ListerWatcher
+	direct  *reader // nil to use the ListerWatcher
 	cached  func(keepwatch.Key) *item.Item
 	options direct.Options
 
@@ -50,7 +49,7 @@ func (s *lazySource) decide(ctx context.Context) follow.Source {
 			o := s.options
 			o.Kind = s.example.GetObjectKind().GroupVersionKind()
 			o.Resource, o.Namespace, o.Labels, o.Fields = r.resource, r.namespace, r.labels, r.fields
-			if source, err := direct.New(s.direct, s.example, o); err == nil {
+			if source, err := direct.New(s.direct.config, s.example, o); err == nil {
 				source.Cached = s.cached
 				return source
 			}
