@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
-	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
+	"github.com/keepwatch/keepwatch/internal/privatefile"
 	"github.com/keepwatch/keepwatch/readpath"
 )
 
@@ -136,7 +136,7 @@ func (r *recentEncodings) save(path string) error {
 	if err != nil {
 		return err
 	}
-	return datadir.WriteFile(path, text)
+	return privatefile.Write(path, text)
 }
 
 // warm encodes the pending lists as their readers are added.

@@ -36,8 +36,8 @@ type exchange struct {
 }
 
 func (x *exchange) serve(fault Fault) {
-	if !x.proxy.upstream.authenticates(x.r) {
-		x.status(newStatus(answer, statuses["Unauthorized"]()).status)
+	if refusal := x.proxy.upstream.refusal(x.r); refusal != nil {
+		x.status(newStatus(answer, refusal).status)
 		return
 	}
 	if x.proxy.history != nil && slices.Contains(revisions, x.entry.Class) {

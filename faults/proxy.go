@@ -146,8 +146,8 @@ func (p *Proxy) Close() error {
 }
 
 // Config is a new client configuration that goes through the proxy. It has the upstream one's token. If that
-// has other credentials, such as a certificate, the proxy uses them for all requests, and
-// the configuration has a token of the proxy in their place.
+// has other credentials, such as a certificate, or impersonates a user, the proxy does so for all requests, serves
+// only clients with a token of its own, and the configuration has this one.
 func (p *Proxy) Config() *rest.Config { return rest.CopyConfig(p.config) }
 
 // Seed returns the seed of the random decisions.

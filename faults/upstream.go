@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 )
@@ -19,9 +22,13 @@ type upstream struct {
 	base *http.Transport
 	// rounds is base, with the proxy's credentials if it has any of its own.
 	rounds http.RoundTripper
-	// token is what clients authenticate with if the proxy has credentials of its own; otherwise it is
-	// empty, and clients' credentials are forwarded.
+	// token is of clients without a token of the server. It is never forwarded. It is empty if the configuration's own token is
+	// the clients'.
 	token string
+	// own is whether the proxy adds credentials or an impersonated user. Then only clients with the token are served.
+	own bool
+	// impersonates is whether the proxy acts as another user.
+	impersonates bool
 }
 
 func newUpstream(config *rest.Config) (*upstream, error) {
@@ -37,7 +44,7 @@ func newUpstream(config *rest.Config) (*upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upstream{url: target, base: &http.Transport{
+	u := &upstream{url: target, own: hasOwnCredentials(config), impersonates: impersonatesUser(config), base: &http.Transport{
 		TLSClientConfig: tlsConfig,
 		Proxy:           http.ProxyFromEnvironment,
 		// One connection for each request: a fault of one cannot delay another. Bytes are
@@ -51,18 +58,27 @@ func newUpstream(config *rest.Config) (*upstream, error) {
 		u.base.DialContext = config.Dial
 	}
 	u.rounds = u.base
-	if hasOwnCredentials(config) {
+	if u.own || config.BearerToken == "" { // kubectl asks for a password where a kubeconfig has no credentials
 		u.token = rand.Text()
+	}
+	if u.own {
 		u.rounds, err = transport.HTTPWrappersForConfig(transportConfig, u.base)
 	}
 	return u, err
 }
 
 // hasOwnCredentials reports whether a configuration has credentials that a client can't send by itself. A token
-// in the configuration is a client's.
+// in the configuration is a client's, unless the configuration impersonates: with the token alone, a client would be
+// the impersonating user.
 func hasOwnCredentials(c *rest.Config) bool {
-	return c.CertFile != "" || len(c.CertData) > 0 || c.Username != "" || c.BearerTokenFile != "" ||
+	return impersonatesUser(c) || c.CertFile != "" || len(c.CertData) > 0 || c.Username != "" || c.BearerTokenFile != "" ||
 		c.ExecProvider != nil || c.AuthProvider != nil || c.WrapTransport != nil
+}
+
+// impersonatesUser reports whether requests of a configuration have headers that name another user.
+func impersonatesUser(c *rest.Config) bool {
+	as := c.Impersonate
+	return as.UserName != "" || as.UID != "" || len(as.Groups) > 0 || len(as.Extra) > 0
 }
 
 // clientConfig is the configuration of the proxy's clients.
@@ -85,9 +101,32 @@ func reachable(address net.Addr) string {
 	return address.String()
 }
 
-// authenticates reports whether a client may use the proxy's credentials, if it has any.
-func (u *upstream) authenticates(r *http.Request) bool {
-	return u.token == "" || subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+u.token)) == 1
+// hasToken reports whether a request has the proxy's token.
+func (u *upstream) hasToken(r *http.Request) bool {
+	return u.token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+u.token)) == 1
+}
+
+// refusal returns why a request must not be forwarded, or nil. A client's own impersonation would take the place
+// of the proxy's, and the server would judge it by the rights of the proxy's credentials.
+func (u *upstream) refusal(r *http.Request) *apierrors.StatusError {
+	switch {
+	case u.own && !u.hasToken(r):
+		return apierrors.NewUnauthorized("the proxy that injects faults serves only clients with the token of its kubeconfig")
+	case u.impersonates && namesUser(r.Header):
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "users"}, "",
+			errors.New("the proxy that injects faults acts as another user already (--as): requests through it cannot have Impersonate- headers"))
+	}
+	return nil
+}
+
+// namesUser reports whether a request names a user to impersonate.
+func namesUser(h http.Header) bool {
+	for name := range h {
+		if strings.HasPrefix(name, "Impersonate-") {
+			return true
+		}
+	}
+	return false
 }
 
 // connectionHeaders concern one connection only.
@@ -113,7 +152,7 @@ func (u *upstream) address(out *http.Request) {
 			out.URL.RawPath = prefix + out.URL.RawPath
 		}
 	}
-	if u.token != "" {
+	if u.hasToken(out) {
 		out.Header.Del("Authorization")
 	}
 }

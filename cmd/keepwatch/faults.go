@@ -16,9 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/keepwatch/keepwatch/faults"
 )
@@ -29,8 +26,8 @@ A client that is tested uses the kubeconfig of --kubeconfig-out. The plan is a n
 or a file in YAML. Writes, and requests that no rule of the plan selects, pass through unchanged. The seed is printed, and
 --seed repeats its random decisions.
 
-If the kubeconfig has a token, clients send it themselves. With any other credentials, the proxy uses them for every client
-that has the token in --kubeconfig-out.
+If the kubeconfig has a token, clients send it themselves. Any other credentials, and all with --as, are used by the proxy, for
+every client that has the token in --kubeconfig-out. With --as, clients cannot impersonate other users.
 
 Exit codes: 0 ended by a signal, 1 error, 2 wrong usage.`
 
@@ -94,7 +91,7 @@ func (o *faultsOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := writeKubeconfig(o.kubeconfig, proxy.Config()); err != nil {
+	if err := writeKubeconfig(o.kubeconfig, "faults", proxy.Config()); err != nil {
 		return errors.Join(err, proxy.Close())
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "keepwatch: ready at %s, kubeconfig %s, plan %s, seed %d\n", proxy.Config().Host, o.kubeconfig, o.plan, proxy.Seed())
@@ -138,26 +135,6 @@ func (o *faultsOptions) makeRecord() error {
 		return fmt.Errorf("--record: %w", err)
 	}
 	return nil
-}
-
-// writeKubeconfig writes a configuration with a token as a file that only its owner can read.
-func writeKubeconfig(file string, cfg *rest.Config) error {
-	const name = "faults"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	return writePrivateKubeconfig(file, config)
-}
-
-// writePrivateKubeconfig writes a file with a token, which only its owner can read: also if the file exists and others can
-// read it.
-func writePrivateKubeconfig(file string, config *clientcmdapi.Config) error {
-	if err := os.Chmod(file, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return clientcmd.WriteToFile(*config, file)
 }
 
 func newFaultsPlansCommand() *cobra.Command {

@@ -28,7 +28,7 @@ func TestFaults(t *testing.T) {
 	dir := t.TempDir()
 	upstream, through := filepath.Join(dir, "upstream"), filepath.Join(dir, "through")
 	plan, record := filepath.Join(dir, "plan.yaml"), filepath.Join(dir, "record")
-	if err := writeKubeconfig(upstream, &rest.Config{
+	if err := writeKubeconfig(upstream, "upstream", &rest.Config{
 		Host: server.URL, BearerToken: "secret",
 		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})},
 	}); err != nil {

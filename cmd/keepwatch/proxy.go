@@ -20,8 +20,6 @@ import (
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch/internal/servemetrics"
@@ -179,7 +177,7 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 	address := "https://" + listener.Addr().String()
 	files := ""
 	if o.kubeconfigOut != "" {
-		if err := writeProxyKubeconfig(o.kubeconfigOut, address, serving.authority, token); err != nil {
+		if err := writeKubeconfig(o.kubeconfigOut, "keepwatch-proxy", &rest.Config{Host: address, TLSClientConfig: rest.TLSClientConfig{CAData: serving.authority}, BearerToken: token}); err != nil {
 			return err
 		}
 		files = ", kubeconfig " + o.kubeconfigOut
@@ -281,20 +279,4 @@ func (w panicWriter) Write(report []byte) (int, error) {
 		return w.out.Write(report)
 	}
 	return len(report), nil
-}
-
-// writeProxyKubeconfig writes a kubeconfig that only this user can read.
-func writeProxyKubeconfig(file, address string, authority []byte, token string) error {
-	const name = "keepwatch-proxy"
-	if existing, err := clientcmd.LoadFromFile(file); err == nil {
-		if _, ours := existing.Clusters[name]; !ours && len(existing.Clusters) > 0 {
-			return fmt.Errorf("%s exists and is not a kubeconfig of a proxy: it was not changed, give another file with --kubeconfig-out", file)
-		}
-	}
-	k := clientcmdapi.NewConfig()
-	k.Clusters[name] = &clientcmdapi.Cluster{Server: address, CertificateAuthorityData: authority}
-	k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
-	k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	k.CurrentContext = name
-	return writePrivateKubeconfig(file, k)
 }

@@ -217,6 +217,7 @@ var rules = map[string]rule{
 		why: "a controller is a client of the server that runs it; the authority is the server's",
 	},
 	"controlplane/internal/datadir": {
+		ours:   []string{"internal/privatefile"},
 		others: []string{"go.etcd.io/etcd/client/pkg/v3/fileutil", "k8s.io/klog/v2"},
 		why:    "the data folder does not depend on the files of other packages in it",
 	},
@@ -288,7 +289,7 @@ var rules = map[string]rule{
 		why: "rights depend on roles and users, and not on where they are stored",
 	},
 	"controlplane/internal/serving": {
-		ours:   []string{"controlplane/internal/datadir"},
+		ours:   []string{"controlplane/internal/datadir", "internal/privatefile"},
 		others: []string{"k8s.io/apiserver/pkg/", "k8s.io/client-go/", "k8s.io/component-base/metrics"},
 		why:    "connections and credentials do not depend on what a request reads or writes",
 	},
@@ -313,7 +314,7 @@ var rules = map[string]rule{
 		why: "tokens depend on keys and on objects, and not on where these are stored",
 	},
 	"controlplane/...": {
-		ours:   []string{"", "store", "source/etcd", "source/memory", "watchcache", "storage", "readpath", "internal/customreaders", "internal/etcddial", "internal/servemetrics", "controlplane/..."},
+		ours:   []string{"", "store", "source/etcd", "source/memory", "watchcache", "storage", "readpath", "internal/customreaders", "internal/etcddial", "internal/privatefile", "internal/servemetrics", "controlplane/..."},
 		others: []string{"*"},
 		why:    "the embedded API server must not depend on the clients that are tested against it",
 	},
@@ -431,7 +432,8 @@ var rules = map[string]rule{
 		others: []string{"github.com/nats-io/"},
 		why:    "a server for tests is run as its module has it, and a test reads it as any client does",
 	},
-	"internal/localhost": {why: "a listener and a certificate do not depend on what is served"},
+	"internal/privatefile": {why: "a file with a secret does not depend on what the secret is"},
+	"internal/localhost":   {why: "a listener and a certificate do not depend on what is served"},
 	"internal/servemetrics": {
 		others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/apiserver/pkg/server/", "k8s.io/component-base/metrics"},
 		why:    "an endpoint of registries does not depend on what is counted",

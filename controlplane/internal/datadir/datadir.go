@@ -2,7 +2,7 @@
 // excludes a second server. Secret files are readable by their owner only, and files are replaced in one step.
 //
 //	datadir.go   the folder, its lock and the files that are created once
-//	file.go      replaces a file in one step, and unwraps errors of file operations
+//	file.go      unwraps errors of file operations
 package datadir
 
 import (
@@ -15,6 +15,8 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/internal/privatefile"
 )
 
 // Dir is the data folder of one server. This process has the lock on it until Close.
@@ -111,7 +113,7 @@ func (d *Dir) ReadOrCreate(name string, create func() ([]byte, error)) ([]byte, 
 	if content, err = create(); err != nil {
 		return nil, err
 	}
-	return content, WriteFile(d.File(name), content)
+	return content, privatefile.Write(d.File(name), content)
 }
 
 func (d *Dir) loadOrCreate(name string, create func() ([]byte, error)) ([]byte, error) {
@@ -131,7 +133,7 @@ func (d *Dir) Write(name string, content []byte) error {
 		d.memory.Store(name, content)
 		return nil
 	}
-	return WriteFile(d.File(name), content)
+	return privatefile.Write(d.File(name), content)
 }
 
 // makePrivate removes the rights of other users from a secret file.

@@ -12,6 +12,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
+	"github.com/keepwatch/keepwatch/internal/privatefile"
 )
 
 // configName is the name of the kubeconfig's only cluster, user and context.
@@ -59,7 +60,7 @@ func WriteKubeconfig(path string, client *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := datadir.WriteFile(path, content); err != nil {
+	if err := privatefile.Write(path, content); err != nil {
 		return fmt.Errorf("cannot write the kubeconfig %s: %w", path, datadir.Cause(err))
 	}
 	return nil
