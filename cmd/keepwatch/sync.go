@@ -130,7 +130,7 @@ func newSyncCommand() *cobra.Command {
 	flags.StringVar(&o.settings.SigningKey, "signing-key", "", "sign HTTP requests with the key in this file, 24 bytes or more in base64")
 	flags.StringVar(&o.settings.Compress, "compress", "", "compress closed files: none, gzip or zstd")
 	flags.StringArrayVar(&o.resource.Fields, "fields", nil, "store these fields only, besides name, namespace and UID: a path such as spec.nodeName or {.spec.containers[*].image}; may be repeated")
-	flags.StringArrayVar(&o.resource.Redact, "redact", nil, "replace the values at this path by REDACTED; may be repeated")
+	flags.StringArrayVar(&o.resource.Redact, "redact", nil, "replace the values at this path by REDACTED, also where annotations repeat the object; may be repeated")
 	flags.StringSliceVar(&o.resource.Drop, "drop", nil, "drop these parts of objects; managedFields is the only one")
 	flags.BoolVar(&o.resource.MetadataOnly, "metadata-only", false, "request and store only the metadata of objects")
 	flags.BoolVar(&o.includeSecrets, "include-secrets", false, "permit the resource type secrets: their values are stored as plain text, unless they are redacted")

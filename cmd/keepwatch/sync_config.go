@@ -64,10 +64,9 @@ type syncResource struct {
 	MetadataOnly  bool     `json:"metadataOnly"`
 	OtherEtcd     bool     `json:"otherEtcd"` // its revisions are never compared with those of the types before it
 
-	group      string // of a pattern *.GROUP, otherwise empty
-	place      string // in messages: "resources[1]", or the type in the arguments
-	projection *project.Projection
-	selection  selection
+	group     string // of a pattern *.GROUP, otherwise empty
+	place     string // in messages: "resources[1]", or the type in the arguments
+	selection selection
 }
 
 // complete returns the settings of the file or of the flags, checked as far as that is possible without a
@@ -183,8 +182,13 @@ func (r *syncResource) complete() error {
 		return fmt.Errorf("fieldSelector %q: %w", r.FieldSelector, err)
 	}
 	r.selection = selection{labels: byLabel.String(), fields: byField.String()}
-	r.projection, err = project.New(project.Options{Fields: r.Fields, Redact: r.Redact})
+	_, err = r.projection(false)
 	return err
+}
+
+// projection returns what is stored of an object, nil for all of it. An error names a path.
+func (r *syncResource) projection(secret bool) (*project.Projection, error) {
+	return project.New(project.Options{Fields: r.Fields, Redact: r.Redact, Metadata: r.MetadataOnly, Secret: secret})
 }
 
 // parsePattern sets the group of a pattern.
@@ -206,6 +210,10 @@ type syncTarget struct {
 	*syncResource
 	status *statusPrinter
 	short  bool // the newest watch is a short one; it belongs to the goroutine of the reflector
+}
+
+func (t *syncTarget) isSecret() bool {
+	return t.resource.Group == "" && t.resource.Resource == "secrets"
 }
 
 // resolveAll finds the resources on the server, except for those of patterns.
@@ -248,7 +256,7 @@ func (o *syncOptions) namespace() (string, error) {
 
 // checkTarget checks a target that was resolved, and that it shares no objects with earlier ones.
 func (o *syncOptions) checkTarget(t *syncTarget, earlier []*syncTarget) error {
-	if t.resource.Group == "" && t.resource.Resource == "secrets" && !o.includeSecrets {
+	if t.isSecret() && !o.includeSecrets {
 		return errors.New("secrets are stored only with --include-secrets: their values would be stored as plain text; --redact 'data.*' replaces them")
 	}
 	if slices.ContainsFunc(earlier, func(e *syncTarget) bool {

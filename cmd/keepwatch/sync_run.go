@@ -190,10 +190,11 @@ func (r *syncRun) resource(t *syncTarget) (*transfer.Resource, error) {
 		return nil, err
 	}
 	resource := &transfer.Resource{Stream: sink.Stream{ID: id}, Source: source}
-	if t.projection != nil {
-		resource.Project = t.projection.Apply
+	projection, err := t.projection(t.isSecret())
+	if projection != nil {
+		resource.Project = projection.Apply
 	}
-	return resource, nil
+	return resource, err
 }
 
 func (o *syncOptions) sourceOptions(t *syncTarget) kube.Options {

@@ -200,7 +200,8 @@ func waitFor(t *testing.T, done func() bool) {
 // testSyncProjections checks that only the selected parts of objects reach the file, and no secret value.
 func testSyncProjections(t *testing.T, client kubernetes.Interface) {
 	const password = "cGFzc3dvcmQ="
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"p": []byte("password")}}
+	copies := map[string]string{corev1.LastAppliedConfigAnnotation: password, "example.com/any": password}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: copies}, Data: map[string][]byte{"p": []byte("password")}}
 	if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -229,17 +230,25 @@ resources:
 	if got := query(t, db, `SELECT object -> 'metadata' ->> 'labels' || (object -> 'metadata' ->> 'managedFields' IS NULL) FROM current_configmaps WHERE name = 'projected'`); !slices.Equal(got, []string{`{"app":"x"}1`}) {
 		t.Errorf("the selected fields are %q", got)
 	}
-	files, err := filepath.Glob(file + "*")
-	if err != nil || len(files) < 2 {
-		t.Fatal(files, err)
+	for i, setting := range []string{"--metadata-only", "--fields=metadata", "--redact=data.*"} {
+		syncOnce(t, "secrets", "-n", "default", "--include-secrets", setting, "--to", fmt.Sprintf("sqlite:%s/%d.db", dir, i))
+		syncOnce(t, "secrets", "-n", "default", "--include-secrets", setting, "--to", fmt.Sprintf("files:%s/%d", dir, i)) // and its state
 	}
-	for _, name := range files {
+	found := 0
+	if err := filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || name == settings {
+			return err
+		}
+		found++
 		if text, err := os.ReadFile(name); err != nil || strings.Contains(string(text), password) {
 			t.Errorf("%s has the password, or %v", name, err)
 		}
-		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		if info, err := entry.Info(); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
+		return nil
+	}); err != nil || found < 20 {
+		t.Errorf("%d files, %v", found, err)
 	}
 }
 

@@ -11,34 +11,36 @@ type Options struct {
 	// Fields are the paths of the fields that are stored; empty means all. apiVersion, kind and
 	// metadata's name, namespace, uid and resourceVersion are always stored.
 	Fields []string
-	// Redact are the paths of values that are replaced by "REDACTED". If there are any, the annotation
-	// kubectl.kubernetes.io/last-applied-configuration, which repeats values, is removed.
+	// Redact are the paths of values that are replaced by "REDACTED".
 	Redact []string
+	// Metadata is true for objects of which only the metadata is requested.
+	Metadata bool
+	// Secret is true for objects whose values are confidential: they have no annotations.
+	Secret bool
 }
 
 // Redacted replaces a value that is redacted.
 const Redacted = "REDACTED"
-
-// lastApplied is kubectl's annotation with a copy of the object.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // identity are the fields that are always stored.
 var identity = []string{
 	"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion",
 }
 
-// Projection removes and redacts parts of objects. It is immutable.
+// Projection removes and redacts parts of objects. It removes annotations that repeat what it removes: copies of the
+// object, which tools that apply manifests keep there. It is immutable.
 type Projection struct {
 	fields, redact []path
+	secret         bool
 }
 
-// New returns a projection, or an error that names the path that cannot be parsed. Without any
-// options it returns nil.
+// New returns a projection, or an error that names the path that cannot be parsed. It returns nil if objects are stored as they
+// are: without fields, redacted values and a restriction to metadata.
 func New(o Options) (*Projection, error) {
-	if len(o.Fields) == 0 && len(o.Redact) == 0 {
+	if len(o.Fields) == 0 && len(o.Redact) == 0 && !o.Metadata {
 		return nil, nil
 	}
-	p := &Projection{}
+	p := &Projection{secret: o.Secret}
 	if len(o.Fields) > 0 {
 		o.Fields = append(o.Fields[:len(o.Fields):len(o.Fields)], identity...)
 	}
@@ -66,10 +68,8 @@ func (p *Projection) Apply(object []byte) ([]byte, error) {
 	if err := in.Decode(&value); err != nil {
 		return nil, fmt.Errorf("the object cannot be read as JSON: %w", err)
 	}
-	if len(p.redact) > 0 {
-		value = redact(value, p.redact)
-		removeLastApplied(value)
-	}
+	removeAnnotations(value, p.secret)
+	value = redact(value, p.redact)
 	if len(p.fields) > 0 {
 		if value = keep(value, p.fields); value == nil {
 			value = map[string]any{}
@@ -148,12 +148,4 @@ func after(paths []path, matches func(step) bool) (rest []path) {
 		}
 	}
 	return rest
-}
-
-func removeLastApplied(object any) {
-	o, _ := object.(map[string]any)
-	metadata, _ := o["metadata"].(map[string]any)
-	if annotations, ok := metadata["annotations"].(map[string]any); ok {
-		delete(annotations, lastApplied)
-	}
 }

@@ -47,6 +47,43 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// TestCopies removes the annotations in which tools repeat what is not stored; those of a Secret all.
+func TestCopies(t *testing.T) {
+	annotations := map[string]string{
+		"kubectl.kubernetes.io/last-applied-configuration": `{"data":{"p":"hidden"}}`,
+		"app.oam.dev/last-applied-configuration":           "hidden",
+		"kopf.zalando.org/last-handled-configuration":      `{"spec":"hidden"}`,
+		"keepwatch.io/last-handled-configuration":          `{"spec":"hidden"}`,
+		"banzaicloud.com/last-applied":                     "hidden",
+		"kapp.k14s.io/original":                            `{"data":"hidden"}`,
+		"objectset.rio.cattle.io/applied":                  "hidden",
+		"example.com/manifest":                             `{"apiVersion":"v1","kind":"Secret","data":{"p":"hidden"}}`,
+		"example.com/yaml":                                 "apiVersion: v1\nkind: Secret\ndata: {p: hidden}\n",
+		"example.com/zipped":                               "H4sIAAAAAAAAA0vKS08BAGnvnkEDAAAAhidden",
+		"example.com/team":                                 "shop",
+	}
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Thing", "data": map[string]string{"p": "hidden"}, "metadata": map[string]any{"name": "a", "annotations": annotations},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]project.Options{
+		"fields": {Fields: []string{"metadata"}}, "redact": {Redact: []string{"data.*"}}, "metadata only": {Metadata: true, Fields: []string{"metadata.annotations"}},
+	} {
+		for _, o.Secret = range []bool{false, true} {
+			p, err := project.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := p.Apply(text)
+			if err != nil || strings.Contains(string(got), "hidden") || strings.Contains(string(got), `"example.com/team":"shop"`) == o.Secret {
+				t.Errorf("%s, a Secret %v: %s, %v", name, o.Secret, got, err)
+			}
+		}
+	}
+}
+
 // TestRedactEverywhere redacts members of any object, and no secret remains.
 func TestRedactEverywhere(t *testing.T) {
 	p, err := project.New(project.Options{Redact: []string{"data.*", "stringData.*"}})
