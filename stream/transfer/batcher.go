@@ -46,13 +46,24 @@ func (b *batcher) write(ctx context.Context, p sink.Piece) error {
 	return <-r.committed
 }
 
+// checkEvery is how often a sink without writes is checked. A server that was replaced by one which lacks the last commits is
+// noticed by it: no change of the source may follow.
+const checkEvery = 15 * time.Second
+
 // run commits batches until ctx is done or an error occurs, which it returns.
 func (b *batcher) run(ctx context.Context) error {
+	idle := time.NewTicker(checkEvery)
+	defer idle.Stop()
 	for {
 		var waiting []request
 		select {
 		case r := <-b.queue:
 			waiting = append(waiting, r)
+		case <-idle.C:
+			if err := b.check(ctx); err != nil {
+				return err
+			}
+			continue
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -65,6 +76,7 @@ func (b *batcher) run(ctx context.Context) error {
 			}
 		}
 		err := b.commit(ctx, waiting)
+		idle.Reset(checkEvery)
 		for _, r := range waiting {
 			r.committed <- err
 		}
@@ -75,6 +87,14 @@ func (b *batcher) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// check checks the sink, if it can be.
+func (b *batcher) check(ctx context.Context) error {
+	if c, ok := b.sink.(sink.Checker); ok {
+		return c.Check(ctx)
+	}
+	return nil
 }
 
 func (b *batcher) commit(ctx context.Context, waiting []request) error {

@@ -25,6 +25,9 @@ var retried = []string{
 // name of the database, permissions. They end a start, and are retried later.
 var configured = []string{"28", "3D", "42501"}
 
+// errTakenOver is the error of a writer that another one has replaced.
+var errTakenOver = sink.Unavailablef("another keepwatch sync has taken over this schema")
+
 // failure makes an error that another attempt may not meet a [sink.Unavailable].
 func (s *Sink) failure(err error) error {
 	named := fmt.Errorf("postgres: %w", err)

@@ -17,8 +17,9 @@ import (
 )
 
 var (
-	_ sink.Sink   = (*Sink)(nil)
-	_ sink.Reader = (*Sink)(nil)
+	_ sink.Sink    = (*Sink)(nil)
+	_ sink.Checker = (*Sink)(nil)
+	_ sink.Reader  = (*Sink)(nil)
 )
 
 const (
@@ -28,6 +29,7 @@ const (
 	// noticed. It is a second longer for each slowestRate bytes of the batch: a slow connection would time out in the same batch for ever.
 	writeTimeout = 2 * time.Minute
 	slowestRate  = 16 << 10
+	checkTimeout = 30 * time.Second
 	closeTimeout = 5 * time.Second
 )
 
@@ -278,6 +280,21 @@ func entries(ctx context.Context, tx pgx.Tx, id stream.Identity) ([]stream.Entry
 		err = row.Scan(&e.Key.Namespace, &e.Key.Name, &e.UID, &e.Revision)
 		return e, err
 	})
+}
+
+// Check asks the server whether this process is still the writer of its tables: a standby may have been promoted that lacks the
+// last commits. See [sink.Checker].
+func (s *Sink) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	var writer string
+	switch err := s.conn.QueryRow(ctx, `SELECT writer FROM keepwatch`).Scan(&writer); {
+	case err != nil:
+		return s.failure(err)
+	case writer != s.token:
+		return s.failure(errTakenOver)
+	}
+	return nil
 }
 
 // Close ends the connection.

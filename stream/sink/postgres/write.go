@@ -67,7 +67,7 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 	first, last := &pgx.Batch{}, &pgx.Batch{}
 	first.Queue(lockWriter, s.token).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != 1 {
-			return sink.Unavailablef("another keepwatch sync has taken over this schema")
+			return errTakenOver
 		}
 		return nil
 	})

@@ -39,6 +39,14 @@ func (f *flaky) Write(ctx context.Context, batch sink.Batch) error {
 	return nil
 }
 
+// Check checks the sink, if it can be. See [sink.Checker].
+func (f *flaky) Check(ctx context.Context) error {
+	if c, ok := f.Sink.(sink.Checker); ok {
+		return c.Check(ctx)
+	}
+	return nil
+}
+
 // calm ends the failures.
 func (f *flaky) calm() {
 	f.mu.Lock()

@@ -33,6 +33,10 @@ type Config struct {
 	// Disturb, if set, is called at times from the goroutine of Run: it kills and restarts the
 	// database, for example.
 	Disturb func()
+	// FailOver, if set, is called in place of Disturb. It replaces the server by one that lacks the last commits, and reports
+	// whether it has done so. It is called while the sources rest and everything is committed, so that a seed repeats
+	// which commits are lost. The sink must notice it although no change follows.
+	FailOver func() bool
 	// Patience bounds the wait for the tables to equal the sources.
 	Patience time.Duration
 }
@@ -140,6 +144,11 @@ func (r *runner) step(ctx context.Context) {
 		}
 		w.restore()
 		r.settle(ctx)
+	case r.FailOver != nil:
+		r.settle(ctx)
+		if !r.stuck && r.FailOver() {
+			r.forgetCuts()
+		}
 	case r.Disturb != nil:
 		r.Disturb()
 	}
@@ -232,6 +241,13 @@ func (r *runner) noteCut(line int, cut sink.Cut) {
 	r.cuts[line] = cut
 	r.report.Cuts++
 	r.report.Epochs = max(r.report.Epochs, cut.Epoch)
+}
+
+// forgetCuts makes settle wait for new cuts: the tables are those of an earlier one.
+func (r *runner) forgetCuts() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.cuts)
 }
 
 // record records what was committed.
