@@ -156,12 +156,13 @@ func TestReport(t *testing.T) {
 		at(21, 22, Watch, 500),
 		at(24, 0, Watch, 200),
 		at(24, 25, ListPage, 200),
+		at(30, 31, StreamList, 200),
 	})
 	if len(got) != 2 || got[0].UserAgent != "a" || got[1].Requests != 1 {
 		t.Fatalf("got %+v", got)
 	}
 	a := got[0]
-	if a.Requests != 6 || a.Lists != 2 || a.Pages != 1 || a.Watches != 3 || a.Retries != 3 || a.MostPerSecond != 2 ||
+	if a.Requests != 7 || a.Lists != 3 || a.StreamLists != 1 || a.Pages != 1 || a.Watches != 3 || a.Retries != 3 || a.MostPerSecond != 2 ||
 		a.LongestPause != 2*time.Second || a.FastestRepetition != 3*time.Second || a.Faults["cut"] != 1 {
 		t.Errorf("got %+v", a)
 	}

@@ -10,7 +10,8 @@ import (
 type Client struct {
 	UserAgent string `json:"userAgent"`
 	Requests  int    `json:"requests"`
-	// Lists are first pages, Pages further ones; Watches have StreamLists among them.
+	// Lists are first pages and streaming lists, Pages further pages. StreamLists are the
+	// streaming lists alone. Watches have none of them.
 	Lists       int `json:"lists"`
 	Pages       int `json:"pages"`
 	Watches     int `json:"watches"`
@@ -61,7 +62,7 @@ func (c *Client) count(e Entry) {
 		c.Pages++
 	case StreamList:
 		c.StreamLists++
-		c.Watches++
+		c.Lists++
 	case Watch:
 		c.Watches++
 	}

@@ -111,7 +111,7 @@ type Source struct {
 	listTimeout    time.Duration
 	watchTimeout   func() time.Duration
 
-	interruptedLists int // consecutive streaming lists that were accepted and failed
+	brokenLists int // consecutive streaming lists that were accepted and whose connection broke
 
 	// columns are the newest that the server sent: it sends them with each page, but in a
 	// watch only with the first event.

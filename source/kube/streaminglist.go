@@ -38,8 +38,8 @@ const (
 //   - the server sends nothing for 10 s after it accepted the request
 //   - the waits after the first change, which follows the state, sum up to 10 s
 //   - the buffered events exceed 10,000 or 16 MiB
-//   - two consecutive lists fail after they were accepted: a streaming list starts over each
-//     time, where a paged list resumes
+//   - the connections of two consecutive lists break after the lists were accepted: a streaming
+//     list starts over each time, where a paged list resumes
 func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	x, failure := s.get(ctx, "list", s.accept(watchAccept), s.streamQuery(notOlderThan))
 	if failure != nil {
@@ -55,7 +55,7 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 		x.body.close()
 		return 0, nil, s.interruptedFailure(ctx, list.emitFailed, err)
 	}
-	s.interruptedLists = 0
+	s.brokenLists = 0
 	x.idle.setLimit(s.idleTimeout)
 	x.op = "watch " + s.name
 	return list.pending.From, follow(list.frames, list.pending, s.batchBytes), nil
@@ -82,15 +82,16 @@ func unsupportedIfRefused(failure *keepwatch.Failure) *keepwatch.Failure {
 }
 
 // interruptedFailure returns the error of a list that failed with err after it was
-// accepted. It does not count lists that the caller ended.
+// accepted. It does not count lists that the caller ended. Only a source knows that a
+// connection broke later than that; the reflector counts the other failures.
 func (s *Source) interruptedFailure(ctx context.Context, emitFailed bool, err error) error {
 	var failure *keepwatch.Failure
-	if emitFailed || ctx.Err() != nil || !errors.As(err, &failure) {
+	if emitFailed || ctx.Err() != nil || !errors.As(err, &failure) || failure.Kind != keepwatch.Unreachable {
 		return err
 	}
-	if s.interruptedLists++; s.interruptedLists > 1 && failure.Kind != keepwatch.StreamingListUnsupported {
+	if s.brokenLists++; s.brokenLists > 1 {
 		failure.Kind = keepwatch.StreamingListUnsupported
-		failure.Err = fmt.Errorf("%w; two consecutive streaming lists were interrupted", failure.Err)
+		failure.Err = fmt.Errorf("%w; the connections of two consecutive streaming lists broke", failure.Err)
 	}
 	return failure
 }

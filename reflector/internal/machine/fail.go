@@ -23,6 +23,10 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	if f.Kind == keepwatch.Ended {
 		rule, m.Retries = m.ended(rule, f)
 	}
+	if m.currentList().Stream && !concernsAllRequests(f.Kind) {
+		m.FailedStreams++
+		m.NoStreaming = m.NoStreaming || m.FailedStreams == maxFailedStreams
+	}
 	wait := m.delay(rule, f)
 	verdict := m.verdict(rule, f, wait)
 	var then Action
@@ -61,6 +65,21 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 		next = Invalidate{Reason: invalidate, Then: next}
 	}
 	return m, next
+}
+
+// maxFailedStreams is the number of streaming lists after which pages are read. A streaming
+// list starts over each time, while a paged list resumes, and a server may end every watch that
+// would answer a list.
+const maxFailedStreams = 2
+
+// concernsAllRequests reports whether a failure of a streaming list is that of the connection,
+// the credentials or the resource, which a paged list meets, too.
+func concernsAllRequests(kind keepwatch.FailureKind) bool {
+	switch kind {
+	case keepwatch.Unreachable, keepwatch.Untrusted, keepwatch.Unauthorized, keepwatch.Forbidden, keepwatch.Absent:
+		return true
+	}
+	return false
 }
 
 // currentList returns the list that is being read, the zero List if none is.

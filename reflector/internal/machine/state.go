@@ -79,8 +79,12 @@ type Machine struct {
 	// reason of a relist is the time in which no reflector ran. An open watch is not enough:
 	// servers report 410 inside the watch.
 	Received bool
-	// NoStreaming: the source has refused a streaming list. It is not asked for one again.
+	// NoStreaming: the source has refused a streaming list, or FailedStreams has reached its
+	// limit. The source is not asked for one again.
 	NoStreaming bool
+	// FailedStreams counts the streaming lists that failed in a way in which a paged list may
+	// succeed.
+	FailedStreams uint8
 	// Retries counts the failures since the last progress.
 	Retries Retries
 	// Failure is the failure that the reflector's state shows, 0 if none. Progress clears it,

@@ -430,6 +430,36 @@ func TestStreamingIsTriedOnce(t *testing.T) {
 	}
 }
 
+// TestStreamingListsThatFail checks that pages are read after two streaming lists have failed,
+// whatever the failure, unless a paged list would meet it, too.
+func TestStreamingListsThatFail(t *testing.T) {
+	for _, kind := range keepwatch.FailureKinds() {
+		m := at("first list")
+		var a Action
+		for range 2 {
+			m, _ = m.Step(Chunk{})
+			m, a = m.Step(Failed{Kind: kind, Elapsed: time.Minute})
+			switch a.(type) {
+			case Wait, Invalidate:
+				m, a = m.Step(Elapsed{})
+			}
+			if kind == keepwatch.StreamingListUnsupported {
+				break
+			}
+		}
+		want := "list"
+		switch kind {
+		case keepwatch.Unreachable, keepwatch.Unauthorized:
+			want = "stream"
+		case keepwatch.Forbidden, keepwatch.Absent, keepwatch.Untrusted, keepwatch.Rejected, keepwatch.InvariantViolation:
+			continue // the run has ended
+		}
+		if got := show(a); got != want {
+			t.Errorf("%s twice leads to %s, want %s", kind, got, want)
+		}
+	}
+}
+
 func TestPagesShowOneRevision(t *testing.T) {
 	m := at("relist page2")
 	if f := m.Validate(Page{Revision: 71}); f == nil || f.Kind != keepwatch.ProtocolViolation {

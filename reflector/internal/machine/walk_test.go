@@ -230,8 +230,6 @@ func TestIdleListIsRetried(t *testing.T) {
 	for name, at := range map[string]position{
 		"first list": list, "page 2": page2, "relist": relist,
 		"page 2 of a relist": relist.after(page70).after(PageStored{}),
-		"streaming list":     start(Config{}, 0),
-		"a part of it":       start(Config{}, 0).after(Chunk{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := at.action
