@@ -61,6 +61,9 @@ const (
 	// Rewound: the source's newest revision is below the target's: the source went back
 	// in time.
 	Rewound
+	// Unversioned: the source has no revisions, so that its changes have no order: its lists
+	// or its objects have no resourceVersion.
+	Unversioned
 	// InvariantViolation: one of Keepwatch's own invariants does not hold, so that no
 	// result can be trusted any more.
 	InvariantViolation
@@ -78,7 +81,7 @@ var kindNames = [endOfKinds]string{
 	Absent: "absent", StreamingListUnsupported: "streaming list unsupported",
 	Undecodable: "undecodable", ProtocolViolation: "protocol violation",
 	UnknownStatus: "unknown status", Rejected: "rejected", StaleReplica: "stale replica",
-	Rewound: "rewound", InvariantViolation: "invariant violation",
+	Rewound: "rewound", Unversioned: "unversioned", InvariantViolation: "invariant violation",
 }
 
 // FailureKinds returns every kind, in order.

@@ -11,7 +11,7 @@ import (
 type Options struct {
 	// StartupDeadline bounds, from the start of Run, how long Run retries a failure for which
 	// [EndsStartup] is true while no list was committed and no watch opened in this Run:
-	// Forbidden, Absent, Rejected, Untrusted. Then Run returns the failure. Zero: Run returns
+	// Forbidden, Absent, Rejected, Unversioned, Untrusted. Then Run returns the failure. Zero: Run returns
 	// the first such failure. Negative: no limit.
 	StartupDeadline time.Duration
 

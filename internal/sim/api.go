@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -55,6 +56,9 @@ func answer(r *http.Request, code int, b io.ReadCloser) *http.Response {
 	}
 }
 
+// unreadable are the failures of a list that are sent as a list that can't be read.
+var unreadable = []keepwatch.FailureKind{keepwatch.Undecodable, keepwatch.ProtocolViolation, keepwatch.Unversioned}
+
 // list answers with a page of the state or, if newest is set, only with a revision.
 func (a api) list(ctx context.Context, req keepwatch.ListRequest, newest bool) (*body, error) {
 	var page keepwatch.Page
@@ -65,7 +69,7 @@ func (a api) list(ctx context.Context, req keepwatch.ListRequest, newest bool) (
 		page, err = a.source.List(ctx, req)
 	}
 	var failure *keepwatch.Failure
-	if errors.As(err, &failure) && (failure.Kind == keepwatch.Undecodable || failure.Kind == keepwatch.ProtocolViolation) {
+	if errors.As(err, &failure) && slices.Contains(unreadable, failure.Kind) {
 		return &body{text: []byte(`{"kind":"ThingList","items":[{"meta`), end: io.EOF}, nil
 	}
 	about := map[string]any{"resourceVersion": page.Revision.String()}

@@ -74,6 +74,7 @@ var Faults = map[Point][]Fault{
 		Fault{Name: "stale-consistent", Weight: 1, Breach: true},
 		Fault{Name: "truncated", Weight: 2, Kind: keepwatch.Undecodable},
 		Fault{Name: "no-revision", Weight: 1, Kind: keepwatch.ProtocolViolation},
+		Fault{Name: "unversioned", Weight: 1, Kind: keepwatch.Unversioned},
 		Fault{Name: "too-large", Weight: 1, Kind: keepwatch.RevisionTooLarge},
 		Fault{Name: "expired", Weight: 1, Kind: keepwatch.Expired},
 		Fault{Name: "skipped", Weight: 2}, // the page has objects that can't be read

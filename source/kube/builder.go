@@ -2,6 +2,8 @@ package kube
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -25,7 +27,7 @@ type builder struct {
 }
 
 // build returns the object of raw. The two share no memory. An object without a name or a
-// revision is a violation.
+// revision is a violation. One without a UID has that of its name.
 func (b *builder) build(raw rawObject, r *row) (keepwatch.Object, error) {
 	if raw.name == "" {
 		return nil, violation{errors.New("an object has no name")}
@@ -33,21 +35,32 @@ func (b *builder) build(raw rawObject, r *row) (keepwatch.Object, error) {
 	key := keepwatch.Key{Namespace: raw.namespace, Name: raw.name}
 	revision, err := keepwatch.ParseRevision(raw.revision)
 	if err != nil {
-		return nil, violation{fmt.Errorf("object %s: %w", key, err)}
+		return nil, unversioned{violation{fmt.Errorf("object %s: %w", key, err)}}
+	}
+	uid := keepwatch.UID(raw.uid)
+	if uid == "" {
+		uid = uidOf(key)
 	}
 	own := typeMeta{raw.apiVersion, raw.kind}
 	if b.decode != nil {
 		return b.buildDecoded(Raw{
-			Key: key, UID: keepwatch.UID(raw.uid), Revision: revision,
+			Key: key, UID: uid, Revision: revision,
 			Kind: own.or(b.itemType).gvk(), Encoding: raw.encoding, Body: raw.text,
 		})
 	}
 	o := &Object{
-		key: key, uid: keepwatch.UID(raw.uid), revision: revision,
+		key: key, uid: uid, revision: revision,
 		text: raw.text, metadata: raw.metadata, managed: raw.managed, row: r,
 	}
 	b.setType(o, own)
 	return o, nil
+}
+
+// uidOf returns the UID of an object that has none, as those of some aggregated APIs. It
+// depends on the name alone, so that an object that is created again is the same object.
+func uidOf(key keepwatch.Key) keepwatch.UID {
+	sum := sha256.Sum256([]byte(key.Namespace + "/" + key.Name))
+	return keepwatch.UID(hex.EncodeToString(sum[:16]))
 }
 
 func (b *builder) buildDecoded(raw Raw) (keepwatch.Object, error) {

@@ -24,14 +24,18 @@ var listAccept = [...]string{
 // least that revision, which a server can answer from its cache. A continue token pins the
 // state.
 //
-// List fails with ProtocolViolation if a page has no revision, and with StaleReplica if a
-// first page has a revision below NotOlderThan. It skips objects without a name or a
+// List fails with Unversioned if a page, or each of its objects, has no revision, unless the
+// source has read an object with a revision before: then a page without one is a
+// ProtocolViolation. It fails with StaleReplica if a first page has a revision below NotOlderThan. It skips objects without a name or a
 // revision (ProtocolViolation), and objects that are longer than MaxObject or that Decode
 // rejects (Undecodable). It fails if a single JSON string is longer than MaxObject: the
 // decoder can't skip a string without buffering it.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	l, page, failure := s.page(ctx, s.accept(listAccept), s.listQuery(req), s.builder)
 	if failure != nil {
+		return keepwatch.Page{}, failure
+	}
+	if failure := s.checkVersioned(page); failure != nil {
 		return keepwatch.Page{}, failure
 	}
 	if req.Continue == "" && page.Revision < req.NotOlderThan {
@@ -123,9 +127,34 @@ func (s *Source) page(ctx context.Context, accept string, query url.Values, m bu
 	l := newPageBuilder(x, m)
 	page, err := l.page()
 	if err != nil {
-		return nil, keepwatch.Page{}, x.contentFailure(err)
+		failure := x.contentFailure(err)
+		if as[unversioned](err) && !s.versioned.Load() {
+			failure = s.unversionedFailure(failure)
+		}
+		return nil, keepwatch.Page{}, failure
 	}
 	return l, page, nil
+}
+
+// checkVersioned returns a failure if a page has objects, but the source has never read one
+// with a revision.
+func (s *Source) checkVersioned(page keepwatch.Page) *keepwatch.Failure {
+	if len(page.Objects) > 0 {
+		s.versioned.Store(true)
+	}
+	for _, skipped := range page.Skipped {
+		if as[unversioned](skipped) && !s.versioned.Load() {
+			return s.unversionedFailure(skipped)
+		}
+	}
+	return nil
+}
+
+// unversionedFailure returns the failure of a server without revisions, because of a list or
+// an object without one.
+func (s *Source) unversionedFailure(cause *keepwatch.Failure) *keepwatch.Failure {
+	return keepwatch.Failed(keepwatch.Unversioned,
+		"%w: the server gives %s no revisions, so their changes have no order and cannot be streamed; informers can read them", cause, s.name)
 }
 
 func (s *Source) listQuery(req keepwatch.ListRequest) url.Values {

@@ -108,11 +108,11 @@ func TestListInvalid(t *testing.T) {
 		kind keepwatch.FailureKind
 		want string
 	}{
-		"no revision":          {`{"kind":"PodList","metadata":{},"items":[]}`, keepwatch.ProtocolViolation, `resource version ""`},
-		"revision is no text":  {`{"kind":"PodList","metadata":{"resourceVersion":7},"items":[]}`, keepwatch.ProtocolViolation, "the list's"},
-		"revision is no digit": {`{"metadata":{"resourceVersion":"x7"},"items":[]}`, keepwatch.ProtocolViolation, `"x7"`},
-		"revision zero":        {`{"metadata":{"resourceVersion":"0"},"items":[]}`, keepwatch.ProtocolViolation, `"0"`},
-		"no metadata":          {`{"items":[]}`, keepwatch.ProtocolViolation, "the list's"},
+		"no revision":          {`{"kind":"PodList","metadata":{},"items":[]}`, keepwatch.Unversioned, `resource version ""`},
+		"revision is no text":  {`{"kind":"PodList","metadata":{"resourceVersion":7},"items":[]}`, keepwatch.Unversioned, "the list's"},
+		"revision is no digit": {`{"metadata":{"resourceVersion":"x7"},"items":[]}`, keepwatch.Unversioned, `"x7"`},
+		"revision zero":        {`{"metadata":{"resourceVersion":"0"},"items":[]}`, keepwatch.Unversioned, `"0"`},
+		"no metadata":          {`{"items":[]}`, keepwatch.Unversioned, "the list's"},
 		"stale":                {podList(4, ""), keepwatch.StaleReplica, "revision 4, requested was 5"},
 		"truncated":            {podList(7, "", pod("a", 3))[:90], keepwatch.Undecodable, "list pods: unreadable"},
 		"garbage":              {`<html>welcome</html>`, keepwatch.Undecodable, "'<'"},
@@ -131,6 +131,76 @@ func TestListInvalid(t *testing.T) {
 				t.Errorf("a failed page is %+v", page)
 			}
 		})
+	}
+}
+
+// TestListUnversioned checks when a list shows that a server has no revisions.
+func TestListUnversioned(t *testing.T) {
+	const nameless = `{"metadata":{"resourceVersion":"3"}}`
+	without := `{"metadata":{"name":"x","namespace":"n"}}`
+	none := strings.Replace(podList(7, "", pod("a", 3)), `"resourceVersion":"7"`, `"other":""`, 1)
+	for name, test := range map[string]struct {
+		lists []string
+		want  keepwatch.FailureKind // of the last, 0 for success
+	}{
+		"a list without one":                           {[]string{none}, keepwatch.Unversioned},
+		"objects without one":                          {[]string{podList(7, "", without, without)}, keepwatch.Unversioned},
+		"one of the objects without one":               {[]string{podList(7, "", without, pod("a", 3))}, 0},
+		"no objects":                                   {[]string{podList(7, "")}, 0},
+		"an object without a name":                     {[]string{podList(7, "", nameless)}, 0},
+		"objects without one after an empty list":      {[]string{podList(7, ""), podList(8, "", without)}, keepwatch.Unversioned},
+		"a list without one after objects with one":    {[]string{podList(7, "", pod("a", 3)), none}, keepwatch.ProtocolViolation},
+		"objects without one after objects with one":   {[]string{podList(7, "", pod("a", 3)), podList(8, "", without)}, 0},
+		"a list without one after another without one": {[]string{none, none}, keepwatch.Unversioned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := 0
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, test.lists[next]) }), Options{})
+			var err error
+			for next = range test.lists {
+				_, err = s.List(t.Context(), keepwatch.ListRequest{})
+			}
+			if test.want != 0 {
+				wantFailure(t, err, test.want, "list pods: ", "resource version")
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestObjectsWithoutUIDs checks that objects without a UID have different ones, each the same in
+// a list and a watch.
+func TestObjectsWithoutUIDs(t *testing.T) {
+	without := func(namespace, name string, revision int) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q,"resourceVersion":"%d"}}`, name, namespace, revision)
+	}
+	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("watch") {
+			send(w, `{"type":"DELETED","object":`+without("n", "a", 8)+`}`)
+			return
+		}
+		send(w, podList(7, "", without("n", "a", 3), without("n", "b", 3), without("m", "a", 3)))
+	}), Options{})
+	page, err := s.List(t.Context(), keepwatch.ListRequest{})
+	if err != nil || len(page.Objects) != 3 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	seen := map[keepwatch.UID]bool{"": true}
+	for _, o := range page.Objects {
+		if seen[o.UID()] || strings.Contains(string(o.UID()), "/") {
+			t.Errorf("%v has the UID %q", o.Key(), o.UID())
+		}
+		seen[o.UID()] = true
+	}
+	w, err := s.Watch(t.Context(), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	batch, err := w.Next()
+	if err != nil || batch.Changes[0].Object.UID() != page.Objects[0].UID() {
+		t.Errorf("the deletion of %v has another UID: %+v, %v", page.Objects[0].UID(), batch, err)
 	}
 }
 

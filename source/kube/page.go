@@ -55,7 +55,7 @@ func (b *pageBuilder) page() (keepwatch.Page, error) {
 	}
 	revision, err := keepwatch.ParseRevision(b.revision)
 	if err != nil {
-		return keepwatch.Page{}, violation{fmt.Errorf("the list's %w", err)}
+		return keepwatch.Page{}, unversioned{violation{fmt.Errorf("the list's %w", err)}}
 	}
 	b.builder.itemType = b.itemType()
 	for _, o := range b.objects {

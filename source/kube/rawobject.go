@@ -69,6 +69,11 @@ func (raw rawObject) tooLongError(bound tooLong) error {
 // violation is an error of text that is well-formed and breaks the API's contract.
 type violation struct{ error }
 
+// unversioned is the violation of a list or an object without a revision.
+type unversioned struct{ violation }
+
+func (u unversioned) Unwrap() error { return u.violation }
+
 // decodeError is the error of an object that is complete but can't be decoded.
 type decodeError struct{ error }
 

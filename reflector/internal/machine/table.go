@@ -124,6 +124,10 @@ var Table = [...]Rule{
 	keepwatch.Absent:       {Do: Retry, Delay: SlowBackoff, EndsStartup: true, Visible: true},
 	keepwatch.Rejected:     {Do: Retry, Delay: SlowBackoff, MaxRetries: 10, Then: Relist, EndsStartup: true, Visible: true},
 
+	// Some aggregated APIs have no revisions. A server that had them before has broken its
+	// contract instead.
+	keepwatch.Unversioned: {Do: Retry, Delay: SlowBackoff, EndsStartup: true, Visible: true},
+
 	keepwatch.StreamingListUnsupported: {Do: FallBack, Delay: Immediate},
 
 	// Two failures may be the connection's; a third one at the same revision is the data's.

@@ -163,6 +163,9 @@ func TestFailureTable(t *testing.T) {
 		{"first list", Failed{Kind: keepwatch.Absent}, "stop"},
 		{"watch", Failed{Kind: keepwatch.Rejected}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: keepwatch.Rejected}, "stop"},
+		{"watch", Failed{Kind: keepwatch.Unversioned}, "≤800ms, watch 60"},
+		{"first list", Failed{Kind: keepwatch.Unversioned}, "stop"},
+		{"relist page2", Failed{Kind: keepwatch.Unversioned}, "≤800ms, list ≥60 p2 (expired: expired)"},
 		{"relist page2", Failed{Kind: keepwatch.Rejected}, "≤800ms, list ≥60 (expired: expired)"},
 		{"first list", Failed{Kind: keepwatch.StreamingListUnsupported}, "list"},
 		{"watch", Failed{Kind: keepwatch.Undecodable}, "≤800ms, watch 60"},
@@ -352,7 +355,7 @@ func TestRewind(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	for kind, most := range map[keepwatch.FailureKind]time.Duration{
 		keepwatch.Unreachable: 30 * time.Second, keepwatch.Unauthorized: 30 * time.Second,
-		keepwatch.Forbidden: 5 * time.Minute, keepwatch.Absent: 5 * time.Minute,
+		keepwatch.Forbidden: 5 * time.Minute, keepwatch.Absent: 5 * time.Minute, keepwatch.Unversioned: 5 * time.Minute,
 	} {
 		m, want := at("watch"), 800*time.Millisecond
 		for range 1000 { // without a limit
@@ -451,7 +454,7 @@ func TestStreamingListsThatFail(t *testing.T) {
 		switch kind {
 		case keepwatch.Unreachable, keepwatch.Unauthorized:
 			want = "stream"
-		case keepwatch.Forbidden, keepwatch.Absent, keepwatch.Untrusted, keepwatch.Rejected, keepwatch.InvariantViolation:
+		case keepwatch.Forbidden, keepwatch.Absent, keepwatch.Untrusted, keepwatch.Rejected, keepwatch.Unversioned, keepwatch.InvariantViolation:
 			continue // the run has ended
 		}
 		if got := show(a); got != want {
