@@ -85,7 +85,7 @@ var rules = map[string]rule{
 		why:    "the engine of informers joins any source, a store and handlers: it depends on neither of the two APIs above it",
 	},
 	"informer/internal/direct": {
-		ours:   []string{"", "source/kube", "informer/internal/follow", "informer/internal/item", "informer/internal/object"},
+		ours:   []string{"", "source/kube", "informer/internal/follow", "informer/internal/item", "informer/internal/listwatch", "informer/internal/object"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "a source reports failures; the reflector decides, and the target stores",
 	},

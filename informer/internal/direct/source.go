@@ -1,9 +1,14 @@
 // Package direct reads a server over source/kube as a source of an informer: it discovers the
-// resource, and decodes the objects.
+// resource, and decodes the objects. A server without revisions, such as some aggregated APIs,
+// is read as client-go's informers read it, by informer/internal/listwatch.
+//
+//	source.go         Source: discovery, and which of the two reads
+//	listerwatcher.go  the ListerWatcher of a server without revisions
 package direct
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +21,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/internal/follow"
 	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/informer/internal/listwatch"
 	"github.com/keepwatch/keepwatch/informer/internal/object"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
@@ -46,11 +52,26 @@ type Source struct {
 	// set before the first request.
 	Cached func(keepwatch.Key) *item.Item
 
-	cfg          *rest.Config
-	example      runtime.Object
-	options      Options
-	*kube.Source // nil until the resource is known
+	cfg     *rest.Config
+	example runtime.Object
+	options Options
+	reader       // nil until the resource is known
+	listed  bool // a page was read: the reader does not change any more
 }
+
+// reader reads a known resource.
+type reader interface {
+	keepwatch.Source
+	// ListAt and ResourceVersion: see follow.Source.
+	ListAt(ctx context.Context, revision keepwatch.Revision, emit func([]keepwatch.Object) error) error
+	ResourceVersion(r keepwatch.Revision) string
+}
+
+// versioned reads a server that has revisions.
+type versioned struct{ *kube.Source }
+
+// ResourceVersion returns the resource version of a revision: the same number.
+func (versioned) ResourceVersion(r keepwatch.Revision) string { return r.String() }
 
 // New returns a source of objects like the example. It does not change cfg, and sends no
 // request.
@@ -75,13 +96,13 @@ func (d *Source) open(resource schema.GroupVersionResource) error {
 		Resource: resource, Namespace: o.Namespace, LabelSelector: o.Labels, FieldSelector: o.Fields,
 		Representation: form, Decode: codec.Decode, Protobuf: codec.Protobuf(), DropManagedFields: o.DropManagedFields,
 	})
-	d.options.Resource, d.Source = resource, source
+	d.options.Resource, d.reader = resource, versioned{source}
 	return err
 }
 
 // ready discovers the resource once.
 func (d *Source) ready(ctx context.Context) error {
-	if d.Source != nil {
+	if d.reader != nil {
 		return nil
 	}
 	resource, err := d.discover(ctx)
@@ -115,15 +136,23 @@ func (d *Source) discover(ctx context.Context) (schema.GroupVersionResource, err
 // Resource returns the resource that is read. It may be called after the first list.
 func (d *Source) Resource() schema.GroupVersionResource { return d.options.Resource }
 
-// ResourceVersion returns the resource version of a revision: the same number.
-func (d *Source) ResourceVersion(r keepwatch.Revision) string { return r.String() }
-
-// List discovers the resource if necessary, and lists; see kube.Source.
+// List discovers the resource if necessary, and lists; see kube.Source. If the first list shows
+// that the server has no revisions, the resource is read by a ListerWatcher.
 func (d *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	if err := d.ready(ctx); err != nil {
 		return keepwatch.Page{}, err
 	}
-	return d.Source.List(ctx, req)
+	page, err := d.reader.List(ctx, req)
+	if failure, ok := errors.AsType[*keepwatch.Failure](err); ok && failure.Kind == keepwatch.Unversioned && !d.listed {
+		lw, failed := d.listerWatcher()
+		if failed != nil {
+			return keepwatch.Page{}, failure
+		}
+		d.reader = listwatch.New(lw, d.options.Resource.GroupResource().String())
+		page, err = d.reader.List(ctx, req)
+	}
+	d.listed = d.listed || err == nil
+	return page, err
 }
 
 // StreamList discovers the resource if necessary, and lists; see kube.Source.
@@ -131,7 +160,7 @@ func (d *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	if err := d.ready(ctx); err != nil {
 		return 0, nil, err
 	}
-	return d.Source.StreamList(ctx, notOlderThan, emit)
+	return d.reader.StreamList(ctx, notOlderThan, emit)
 }
 
 // Newest discovers the resource if necessary, and asks for its revision; see kube.Source.
@@ -139,7 +168,7 @@ func (d *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	if err := d.ready(ctx); err != nil {
 		return 0, err
 	}
-	return d.Source.Newest(ctx)
+	return d.reader.Newest(ctx)
 }
 
 // Watch discovers the resource if necessary, and watches; see kube.Source.
@@ -147,5 +176,5 @@ func (d *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if err := d.ready(ctx); err != nil {
 		return nil, err
 	}
-	return d.Source.Watch(ctx, from)
+	return d.reader.Watch(ctx, from)
 }
