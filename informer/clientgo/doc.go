@@ -47,8 +47,8 @@
 // # Servers and fakes
 //
 // The resource versions of a Kubernetes API are one order, and an event that contradicts it
-// causes a list. client-go's fakes do not have this order; their events are accepted in the
-// order of arrival.
+// causes a list. client-go's fakes and some aggregated APIs do not have this order; their events
+// are accepted in the order of arrival, also with [Direct].
 //
 // # Files
 //
