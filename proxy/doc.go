@@ -39,7 +39,8 @@
 // seconds.
 //
 // While the server does not answer, the last reviews since the last change of a role count, for ten minutes:
-// lists of any state and open watches go on, with a Warning header that says how old the state is. An open watch
+// lists of any state and open watches go on, with a Warning header that says how old the state is. A server that answers a
+// review with an error has answered: nothing counts then, and it judges the request itself. An open watch
 // that may no longer be allowed ends after ten seconds without a decision. A server that swallows requests is noticed by a
 // probe on a timer, which no client causes; until it is answered no review is sent. What the last reviews do not allow, and
 // consistent reads, still go to the server, and wait: it may answer on another connection.
@@ -93,8 +94,9 @@
 //	permission.go   what the server allows            fields.go      fields that selectors can name
 //	guard.go        while a watch is open             format.go      how the server writes a resource
 //	probe.go        whether the server answers
-//	roles.go        when that changes                 document.go    an object as the server wrote it,
-//	own.go          the proxy itself as a caller      json.go          in JSON,
+//	outage.go       which of its errors are an outage document.go    an object as the server wrote it,
+//	roles.go        when its decisions change         json.go          in JSON,
+//	own.go          the proxy itself as a caller
 //	selection.go    which resources may be cached     protobuf.go      in protobuf
 //	rights.go       the ClusterRole for that          state.go        the index on disk
 //	endpoints.go    health, metrics, profiles         restore.go      begins with it

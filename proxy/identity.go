@@ -32,8 +32,7 @@ const (
 
 // newAuthenticator returns an authenticator of bearer tokens, which the server reviews.
 func newAuthenticator(client authenticationclient.AuthenticationV1Interface, server *probe) authenticator.Request {
-	remembered := rememberedTokens{client, server, cache.NewLRUExpireCache(maxReviews)}
-	return bearertoken.New(tokencache.New(remembered, false, tokenKnownFor, tokenKnownFor))
+	return bearertoken.New(tokencache.New(newRememberedTokens(client, server), false, tokenKnownFor, tokenKnownFor))
 }
 
 // reviewRetries is how a review is repeated whose response is an error of the server.
@@ -47,13 +46,19 @@ type rememberedTokens struct {
 	last    *cache.LRUExpireCache // *authenticator.Response by the token's digest
 }
 
+func newRememberedTokens(client authenticationclient.AuthenticationV1Interface, server *probe) rememberedTokens {
+	return rememberedTokens{authenticationclient.New(once{client.RESTClient()}), server, cache.NewLRUExpireCache(maxReviews)}
+}
+
 func (r rememberedTokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	digest := sha256.Sum256([]byte(token))
 	status, err := r.review(ctx, token)
-	if err != nil {
+	if isOutage(err) {
 		if last, found := r.last.Get(digest); found {
 			return last.(*authenticator.Response), true, nil
 		}
+	}
+	if err != nil {
 		return nil, false, err
 	}
 	if !status.Authenticated {

@@ -9,10 +9,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authentication/user"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 
@@ -21,13 +22,18 @@ import (
 
 // reviewing answers TokenReviews, as kube-apiserver words them.
 type reviewing struct {
-	refuses, fails atomic.Bool
+	refuses, fails atomic.Bool  // fails breaks connections
+	status         atomic.Int64 // if not zero, the answer to all requests
 }
 
 func (r *reviewing) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	var review authenticationv1.TokenReview
 	if err := json.NewDecoder(q.Body).Decode(&review); err != nil || r.fails.Load() {
-		w.WriteHeader(http.StatusInternalServerError)
+		panic(http.ErrAbortHandler)
+	}
+	if status := r.status.Load(); status != 0 {
+		w.Header().Set("Retry-After", "1") // as a server that answers 429
+		w.WriteHeader(int(status))
 		return
 	}
 	review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "ada", Groups: []string{"g"}}}
@@ -39,6 +45,37 @@ func (r *reviewing) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_ = json.NewEncoder(w).Encode(&review)
 }
 
+// answersToReviews are answers of a server that decides nothing, and whether the last review counts then. A gateway words an
+// outage as 502, 503 or 504.
+var answersToReviews = map[int]bool{
+	http.StatusBadGateway: true, http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
+	http.StatusBadRequest: false, http.StatusUnauthorized: false, http.StatusForbidden: false, http.StatusNotFound: false, http.StatusTooManyRequests: false, http.StatusInternalServerError: false,
+}
+
+// The last review of the proxy itself counts as that of a token does.
+func TestRememberedIdentityOfTheProxy(t *testing.T) {
+	answers := &reviewing{}
+	server := httptest.NewServer(answers)
+	defer server.Close()
+	client, err := authenticationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for status, known := range answersToReviews {
+		own, err := newOwnIdentity("secret", &rest.Config{Host: server.URL}, client, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own.last.Store(&ownReview{known: &user.DefaultInfo{Name: "ada"}, reviewed: time.Now().Add(-tokenKnownFor)})
+		answers.status.Store(int64(status))
+		for range 2 { // the second time, the failure is remembered
+			if caller, ok := own.user(t.Context()); ok != known || ok && caller.GetName() != "ada" {
+				t.Errorf("%d: %v, %v", status, caller, ok)
+			}
+		}
+	}
+}
+
 // The last review of a token counts while the server does not answer. A refusal is an answer.
 func TestRememberedTokens(t *testing.T) {
 	answers := &reviewing{}
@@ -48,7 +85,7 @@ func TestRememberedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens := rememberedTokens{client, nil, cache.NewLRUExpireCache(maxReviews)}
+	tokens := newRememberedTokens(client, nil)
 	expect := func(want, wantErr bool) {
 		t.Helper()
 		response, ok, err := tokens.AuthenticateToken(t.Context(), "token")
@@ -63,6 +100,11 @@ func TestRememberedTokens(t *testing.T) {
 	answers.fails.Store(true)
 	expect(true, false)
 	answers.fails.Store(false)
+	for status, known := range answersToReviews {
+		answers.status.Store(int64(status))
+		expect(known, !known)
+	}
+	answers.status.Store(0)
 	answers.refuses.Store(true)
 	expect(false, false)
 	answers.fails.Store(true)
@@ -75,7 +117,7 @@ func TestOwnTokenImpersonates(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded.Add(1) }))
 	defer server.Close()
 	for _, as := range []string{"", "viewer"} {
-		own, err := newOwnIdentity("secret", &rest.Config{Host: server.URL, Impersonate: rest.ImpersonationConfig{UserName: as}}, nil, nil)
+		own, err := newOwnIdentity("secret", &rest.Config{Host: server.URL, Impersonate: rest.ImpersonationConfig{UserName: as}}, authenticationclient.NewForConfigOrDie(&rest.Config{Host: server.URL}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ type ownReview struct {
 func newOwnIdentity(token string, server *rest.Config, reviews authenticationclient.AuthenticationV1Interface, probe *probe) (*ownIdentity, error) {
 	forwarder, err := newForwarder(server)
 	o := &ownIdentity{
-		authorization: "Bearer " + token, forwarder: forwarder, reviews: reviews, probe: probe, impersonates: server.Impersonate.UserName != "",
+		authorization: "Bearer " + token, forwarder: forwarder, reviews: authenticationclient.New(once{reviews.RESTClient()}), probe: probe, impersonates: server.Impersonate.UserName != "",
 	}
 	o.last.Store(&ownReview{})
 	return o, err
@@ -89,6 +89,9 @@ func (o *ownIdentity) user(ctx context.Context) (user.Info, bool) {
 	if err != nil {
 		klog.V(2).InfoS("The server does not review the proxy's own identity", "err", err)
 		last.failed = time.Now()
+		if !isOutage(err) { // the credentials may be invalid
+			last.known, last.reviewed = nil, time.Time{}
+		}
 		o.last.Store(&last)
 		return last.known, time.Since(last.reviewed) < outageFor
 	}

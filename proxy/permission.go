@@ -54,7 +54,7 @@ type permissions struct {
 }
 
 func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *probe) (*permissions, error) {
-	p := &permissions{reviews: reviews, probe: server, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
+	p := &permissions{reviews: authorizationclient.New(once{reviews.RESTClient()}), probe: server, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
 	return p, p.renew(unobservedFor)
 }
 
@@ -103,7 +103,7 @@ func (p *permissions) decide(ctx context.Context, attributes authorizer.Attribut
 		p.last.Add(asked, allowed, outageFor)
 		return allowed, changed, nil
 	}
-	if last, found := p.last.Get(asked); found && !confirm { // the last decision may be the denial
+	if last, found := p.last.Get(asked); found && !confirm && isOutage(err) { // the last decision may be the denial
 		return last.(bool), changed, nil
 	}
 	return false, changed, err

@@ -21,7 +21,8 @@ import (
 
 // judge is a server that reviews requests. A real one can't be made to fail at a time of the test's choice.
 type judge struct {
-	allows, fails atomic.Bool
+	allows, fails atomic.Bool  // fails breaks connections
+	status        atomic.Int64 // if not zero, the answer to all reviews
 	asked         atomic.Int64
 	answers       sync.RWMutex // a writer of it delays all answers
 }
@@ -32,7 +33,11 @@ func (j *judge) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	defer j.answers.RUnlock()
 	var review authorizationv1.SubjectAccessReview
 	if err := json.NewDecoder(q.Body).Decode(&review); err != nil || j.fails.Load() {
-		w.WriteHeader(http.StatusInternalServerError)
+		panic(http.ErrAbortHandler)
+	}
+	if status := j.status.Load(); status != 0 {
+		w.Header().Set("Retry-After", "1") // as a server that answers 429
+		w.WriteHeader(int(status))
 		return
 	}
 	review.Status.Allowed = j.allows.Load()
@@ -91,6 +96,13 @@ func TestPermissions(t *testing.T) {
 	p.expect(t, asks("ada", "pods"), true, false)
 	p.expect(t, asks("ada", "secrets"), false, true)
 	p.expect(t, asks("bob", "pods"), false, true)
+	j.fails.Store(false)
+	for status, allowed := range answersToReviews {
+		j.status.Store(int64(status))
+		p.expect(t, asks("ada", "pods"), allowed, !allowed)
+	}
+	j.status.Store(0)
+	j.fails.Store(true)
 	p.forget()
 	p.expect(t, asks("ada", "pods"), false, true)
 }

@@ -61,7 +61,7 @@ func (p *pipedJudge) serve(c net.Conn) {
 		return
 	}
 	q, err := http.ReadRequest(bufio.NewReader(c))
-	if err != nil {
+	if err != nil || p.fails.Load() && q.URL.Path != probePath {
 		return
 	}
 	w := httptest.NewRecorder()
