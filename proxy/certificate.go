@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -100,6 +101,18 @@ func (c *certificates) user(q *http.Request) (user.Info, error) {
 		return nil, nil
 	}
 	return response.User, checkForwardable(response.User)
+}
+
+// again is user for an open request, whose certificate was valid: its authority may no longer be one.
+func (c *certificates) again(q *http.Request) (user.Info, error) {
+	known, err := c.user(q)
+	switch {
+	case errors.Is(err, errNoAuthorities):
+		return nil, err
+	case err != nil || known == nil:
+		return nil, errUnknown
+	}
+	return known, nil
 }
 
 // certifiedKey is the key of the user that a request's certificate proves. It is not request.WithUser's, which

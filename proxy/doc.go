@@ -33,7 +33,8 @@
 // # Permission
 //
 // The server decides about each read: it reviews the caller's token, and then the request, with its
-// selectors, once for all that need the same decision. Decisions are used for two minutes. A change of a role or a binding ends all of them, and open
+// selectors, once for all that need the same decision. Decisions are used for two minutes. A change of the rules, the subjects or the
+// reference of a role or a binding ends those about its namespace, or all, and open
 // watches are decided again; for five seconds after it, decisions are used for one second only, because API
 // servers follow the roles each by itself. If the proxy may not read roles, decisions are used for ten
 // seconds.
@@ -44,6 +45,12 @@
 // that may no longer be allowed ends after ten seconds without a decision. A server that swallows requests is noticed by a
 // probe on a timer, which no client causes; until it is answered no review is sent. What the last reviews do not allow, and
 // consistent reads, still go to the server, and wait: it may answer on another connection.
+//
+// The identity of an open watch is proven again every two minutes or so. The watch ends when the server no longer knows its token, when
+// the token or the certificate expires, and after little more than an hour: no restart of the server ends it.
+//
+// Everybody can make up tokens: wrong ones are remembered for ten seconds, and the server reviews few at a time for the clients of
+// one address.
 //
 // # Certificates
 //
@@ -88,15 +95,20 @@
 //	proxy.go        the way of a request              caches.go      resources, from their first use on
 //	read.go         which reads are answered          resource.go    what the server says of a resource
 //	forward.go      all other requests                source.go      a resource of the server, as a watch
-//	identity.go     who sent a request, by its token                 cache reads it
-//	certificate.go  by its certificate                watch.go       its open watch, and confirming ones
-//	impersonate.go  in whose name it is forwarded
-//	permission.go   what the server allows            fields.go      fields that selectors can name
-//	guard.go        while a watch is open             format.go      how the server writes a resource
+//	identity.go     who sent a request                               cache reads it
+//	tokens.go       by its token                      watch.go       its open watch, and confirming ones
+//	addresses.go    how many tokens at a time
+//	certificate.go  by its certificate                fields.go      fields that selectors can name
+//	own.go          by the proxy's own token          format.go      how the server writes a resource
+//	impersonate.go  in whose name it is forwarded     document.go    an object as the server wrote it,
+//	permission.go   what the server allows            json.go          in JSON,
+//	decisions.go    what it has allowed
+//	scopes.go       what a change of roles concerns
+//	roles.go        when roles change
+//	role.go         what counts of them
+//	guard.go        while a watch is open
 //	probe.go        whether the server answers
-//	outage.go       which of its errors are an outage document.go    an object as the server wrote it,
-//	roles.go        when its decisions change         json.go          in JSON,
-//	own.go          the proxy itself as a caller
+//	outage.go       which of its errors are an outage
 //	selection.go    which resources may be cached     protobuf.go      in protobuf
 //	rights.go       the ClusterRole for that          state.go        the index on disk
 //	endpoints.go    health, metrics, profiles         restore.go      begins with it

@@ -95,8 +95,8 @@ func (e *endpoints) authorize(w http.ResponseWriter, q *http.Request) (ctx conte
 		responsewriters.InternalError(w, q, err)
 		return nil, nil
 	}
-	caller, known := e.proxy.caller(q)
-	if !known || !namesItself(q) {
+	caller, err := e.proxy.caller(q)
+	if err != nil || !namesItself(q) {
 		fail(w, q, apierrors.NewUnauthorized("Unauthorized"))
 		return nil, nil
 	}
@@ -106,7 +106,7 @@ func (e *endpoints) authorize(w http.ResponseWriter, q *http.Request) (ctx conte
 		responsewriters.InternalError(w, q, err)
 		return nil, nil
 	}
-	allowed, changed, err := e.proxy.permissions.allowed(ctx, attributes)
+	allowed, number, err := e.proxy.permissions.allowed(ctx, attributes)
 	switch {
 	case err != nil:
 		fail(w, q, apierrors.NewServiceUnavailable("the API server does not decide whether this is allowed"))
@@ -115,7 +115,7 @@ func (e *endpoints) authorize(w http.ResponseWriter, q *http.Request) (ctx conte
 		responsewriters.Forbidden(attributes, w, q, "", scheme.Codecs)
 		return nil, nil
 	}
-	return e.proxy.permissions.guard(ctx, attributes, changed)
+	return e.proxy.permissions.guard(ctx, caller, attributes, number)
 }
 
 func fail(w http.ResponseWriter, q *http.Request, err error) {

@@ -2,57 +2,129 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// undecidedFor is how long a watch stays open that may no longer be allowed, while the server does not decide.
-const undecidedFor = 10 * time.Second
+const (
+	// undecidedFor is how long a watch stays open that may no longer be allowed, while the server does not decide.
+	undecidedFor = 10 * time.Second
+	// longestOpen bounds an open request, with a random tenth more, whatever timeout its client asks for. At the server, a watch ends with the
+	// server at the latest; one from memory outlives that. By default the server itself ends watches after 30 to 60 minutes.
+	longestOpen = time.Hour
+)
 
-// guard returns a context that ends when the server no longer allows a request that it has allowed, and a
-// function that the caller calls at the end of the request. changed is from the decision that allowed it.
-func (p *permissions) guard(ctx context.Context, attributes authorizer.Attributes, changed <-chan struct{}) (guarded context.Context, end func()) {
-	guarded, cancel := context.WithCancel(ctx)
+// openRequest is a watch, or another request without an end, while its caller is known and allowed to send it.
+type openRequest struct {
+	permissions *permissions
+	caller      *caller
+	attributes  authorizer.Attributes
+	// announced receives that the decision may have changed, and within which time it is to be made again.
+	announced chan time.Duration
+}
+
+// guard returns a context that ends when the server no longer knows the caller of a request that it has allowed, or no longer allows the
+// request, when the caller's credentials expire, and after longestOpen. The caller of guard calls end at the end of the
+// request. number is from the decision that allowed it.
+func (p *permissions) guard(ctx context.Context, by *caller, attributes authorizer.Attributes, number uint64) (guarded context.Context, end func()) {
+	until := time.Now().Add(longestOpen + rand.N(longestOpen/10))
+	if !by.expires.IsZero() && by.expires.Before(until) {
+		until = by.expires
+	}
+	guarded, cancel := context.WithDeadline(ctx, until)
+	r := &openRequest{p, by, attributes, make(chan time.Duration, 1)}
+	p.opened(r, number)
 	var running sync.WaitGroup
 	running.Go(func() {
 		defer cancel()
-		again := time.NewTimer(p.decidedFor()) // for what no change of roles shows: webhooks, or roles that the proxy may not read
-		defer again.Stop()
-		for allowed := true; allowed; {
-			select {
-			case <-changed:
-			case <-again.C:
-			case <-guarded.Done():
-				return
-			}
-			allowed, changed = p.stillAllowed(guarded, attributes)
-			again.Reset(p.decidedFor())
-		}
+		r.follow(guarded)
 	})
 	return guarded, func() {
 		cancel()
 		running.Wait()
+		p.closed(r)
 	}
 }
 
-// stillAllowed is allowed for an open watch, which no decision ends after undecidedFor. A denial counts when the server
-// repeats it while it is ready.
-func (p *permissions) stillAllowed(ctx context.Context, attributes authorizer.Attributes) (bool, <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, undecidedFor)
-	defer cancel()
-	for {
-		allowed, changed, err := p.allowed(ctx, attributes)
-		if err == nil && !allowed {
-			allowed, changed, err = p.confirmed(ctx, attributes)
-		}
-		if err == nil || ctx.Err() != nil {
-			return err == nil && allowed, changed
-		}
+// follow returns when the request must end, or ctx has ended.
+func (r *openRequest) follow(ctx context.Context) {
+	interval := func() time.Duration {
+		d := r.permissions.decidedFor()
+		return d + rand.N(d/4) // many watches begin together, when a proxy starts
+	}
+	again := time.NewTimer(interval()) // for what no change of roles shows: the identity, webhooks, roles that the proxy may not read
+	defer again.Stop()
+	for held := true; held; {
 		select {
-		case <-time.After(time.Second):
+		case within := <-r.announced:
+			sleep(ctx, rand.N(within+1))
+			held = r.holds(ctx, r.allowed)
+		case <-again.C:
+			held = r.holds(ctx, r.identified) && r.holds(ctx, r.allowed)
+			again.Reset(interval())
 		case <-ctx.Done():
+			return
 		}
 	}
 }
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// holds repeats a question until the server decides it. What is not decided after undecidedFor does not hold.
+func (r *openRequest) holds(ctx context.Context, asked func(context.Context) (bool, error)) bool {
+	ctx, cancel := context.WithTimeout(ctx, undecidedFor)
+	defer cancel()
+	for {
+		held, err := asked(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err == nil && held
+		}
+		sleep(ctx, time.Second)
+	}
+}
+
+// identified reports whether the server still knows the caller, and records as whom. A refusal counts when the server repeats it while it is ready.
+func (r *openRequest) identified(ctx context.Context) (bool, error) {
+	known, err := r.caller.again(ctx)
+	if errors.Is(err, errUnknown) {
+		if err := r.permissions.probe.ready(ctx); err != nil {
+			return false, err
+		}
+		known, err = r.caller.again(ctx)
+	}
+	if errors.Is(err, errUnknown) {
+		return false, nil
+	}
+	if err == nil {
+		r.attributes = attributesOf{r.attributes, known} // its groups may be others
+	}
+	return err == nil, err
+}
+
+// allowed reports whether the server still allows the request. A denial counts when the server repeats it while it is ready.
+func (r *openRequest) allowed(ctx context.Context) (bool, error) {
+	allowed, _, err := r.permissions.allowed(ctx, r.attributes)
+	if err == nil && !allowed {
+		allowed, err = r.permissions.confirmed(ctx, r.attributes)
+	}
+	return allowed, err
+}
+
+// attributesOf are those of a request, for another user.
+type attributesOf struct {
+	authorizer.Attributes
+	user user.Info
+}
+
+// GetUser returns that user.
+func (a attributesOf) GetUser() user.Info { return a.user }

@@ -2,101 +2,82 @@ package proxy
 
 import (
 	"context"
-	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
-	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/util/webhook"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"k8s.io/klog/v2"
 )
 
-const (
-	// tokenKnownFor is how long the review of a token is used, as in kube-apiserver.
-	tokenKnownFor = 10 * time.Second
-	// outageFor is how long the last review of a token or a request is used while the server does not answer.
-	outageFor = 10 * time.Minute
-	// failureKnownFor is how long a server that has not answered a review of the proxy itself is not asked again.
-	failureKnownFor = 5 * time.Second
-	// maxReviews bounds the reviews that are remembered for an outage, of each kind.
-	maxReviews = 10_000
-)
-
-// newAuthenticator returns an authenticator of bearer tokens, which the server reviews.
-func newAuthenticator(client authenticationclient.AuthenticationV1Interface, server *probe) authenticator.Request {
-	return bearertoken.New(tokencache.New(newRememberedTokens(client, server), false, tokenKnownFor, tokenKnownFor))
+// caller is who sent a request, by its credentials.
+type caller struct {
+	user.Info
+	// expires is when the credentials do. Zero means that this is not known, or never.
+	expires time.Time
+	// again authenticates the credentials once more. It returns errUnknown if they are no longer valid, and any other error if that
+	// is not decided.
+	again func(context.Context) (user.Info, error)
 }
 
-// reviewRetries is how a review is repeated whose response is an error of the server.
-var reviewRetries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 3}
+// errUnknown is why credentials name nobody. It is an answer of the server's.
+var errUnknown = errors.New("the API server does not know the credentials")
 
-// rememberedTokens uses the last review of a token while the server does not answer. A refusal is an answer: API servers
-// give its reason as the status' error, which k8s.io/apiserver's own webhook authenticator does not distinguish from an outage.
-type rememberedTokens struct {
-	reviews authenticationclient.AuthenticationV1Interface
-	probe   *probe
-	last    *cache.LRUExpireCache // *authenticator.Response by the token's digest
-}
-
-func newRememberedTokens(client authenticationclient.AuthenticationV1Interface, server *probe) rememberedTokens {
-	return rememberedTokens{authenticationclient.New(once{client.RESTClient()}), server, cache.NewLRUExpireCache(maxReviews)}
-}
-
-func (r rememberedTokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	digest := sha256.Sum256([]byte(token))
-	status, err := r.review(ctx, token)
-	if isOutage(err) {
-		if last, found := r.last.Get(digest); found {
-			return last.(*authenticator.Response), true, nil
+// caller returns who sent a request.
+func (p *Proxy) caller(q *http.Request) (*caller, error) {
+	if certified := certifiedUser(q.Context()); certified != nil {
+		return &caller{certified, q.TLS.PeerCertificates[0].NotAfter, func(context.Context) (user.Info, error) { return p.certificates.again(q) }}, nil
+	}
+	c := &caller{again: p.own.again}
+	if !p.own.sent(q) {
+		token := bearerToken(q)
+		if token == "" {
+			return nil, errUnknown
 		}
+		address := clientAddress(q)
+		c.expires = expiry(token)
+		c.again = func(ctx context.Context) (user.Info, error) { return p.tokens.again(ctx, token, address) }
+		known, err := p.tokens.user(q.Context(), token, address)
+		c.Info = known
+		return c, err
 	}
-	if err != nil {
-		return nil, false, err
-	}
-	if !status.Authenticated {
-		r.last.Remove(digest)
-		return nil, false, nil
-	}
-	response := &authenticator.Response{User: reviewedUser(status.User)}
-	r.last.Add(digest, response, outageFor)
-	return response, true, nil
+	known, err := c.again(q.Context())
+	c.Info = known
+	return c, err
 }
 
-// review asks the server who the bearer of a token is.
-func (r rememberedTokens) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
-	ctx, cancel, err := r.probe.reviewing(ctx)
-	if err != nil {
-		return authenticationv1.TokenReviewStatus{}, err
+// bearerToken returns the token of a request, as API servers read it, or nothing.
+func bearerToken(q *http.Request) string {
+	parts := strings.SplitN(strings.TrimSpace(q.Header.Get("Authorization")), " ", 3)
+	if len(parts) < 2 || !strings.EqualFold(parts[0], "bearer") {
+		return ""
 	}
-	defer cancel()
-	var answer *authenticationv1.TokenReview
-	err = webhook.WithExponentialBackoff(ctx, reviewRetries, func() (err error) {
-		asked := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-		answer, err = r.reviews.TokenReviews().Create(ctx, asked, metav1.CreateOptions{})
-		return err
-	}, webhook.DefaultShouldRetry)
-	if err != nil {
-		klog.V(2).InfoS("The server does not review a token", "err", err)
-		return authenticationv1.TokenReviewStatus{}, err
-	}
-	return answer.Status, nil
+	return parts[1]
 }
 
-// reviewedUser returns the user of a review.
-func reviewedUser(u authenticationv1.UserInfo) *user.DefaultInfo {
-	extra := make(map[string][]string, len(u.Extra))
-	for name, values := range u.Extra {
-		extra[name] = values
+// expiryLeeway is how long after its expiry API servers accept a token: their clocks may differ.
+const expiryLeeway = time.Minute
+
+// expiry returns when servers no longer accept a token, zero if the token does not say that. Only the server verifies a token: what a
+// wrong one says has no effect.
+func expiry(token string) time.Time {
+	parts := strings.Split(token, ".") // of a JSON Web Token (RFC 7519)
+	if len(parts) != 3 {
+		return time.Time{}
 	}
-	return &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return time.Time{}
+	}
+	var claims struct {
+		Expires float64 `json:"exp"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil || claims.Expires <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(int64(claims.Expires), 0).Add(expiryLeeway)
 }
 
 // namesItself reports whether the caller's identity is its certificate or its token alone: a request that impersonates

@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -85,12 +88,17 @@ func TestRememberedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens := newRememberedTokens(client, nil)
+	tokens := newTokens(client, nil)
 	expect := func(want, wantErr bool) {
 		t.Helper()
-		response, ok, err := tokens.AuthenticateToken(t.Context(), "token")
-		if ok != want || (err != nil) != wantErr || ok && response.User.GetName() != "ada" {
-			t.Errorf("%+v, %v, %v; want %v, an error: %v", response, ok, err, want, wantErr)
+		if last, found := tokens.known.Get(sha256.Sum256([]byte("token"))); found { // it is asked about again
+			known := last.(reviewedToken)
+			known.until = time.Time{}
+			tokens.known.Add(sha256.Sum256([]byte("token")), known, outageFor)
+		}
+		known, err := tokens.again(t.Context(), "token", "")
+		if ok := err == nil; ok != want || (err != nil && !errors.Is(err, errUnknown)) != wantErr || ok && known.GetName() != "ada" {
+			t.Errorf("%v, %v; want %v, an error: %v", known, err, want, wantErr)
 		}
 	}
 	answers.fails.Store(true)
@@ -214,5 +222,40 @@ func TestClientsAreAuthenticated(t *testing.T) {
 	}
 	if len(known) != 2 || known["kubelet/v1"].Requests != 2 || known["kubelet/v1"].Forwarded != 2 || known[unknownClients].Requests != 2*maxClients || known[unknownClients].Forwarded != 2*maxClients {
 		t.Errorf("%+v", known)
+	}
+}
+
+// A caller is known until its token expires, and as long as the server knows the token.
+func TestCallersAreAskedAgain(t *testing.T) {
+	reviewed := &reviewing{}
+	server := httptest.NewServer(reviewed)
+	defer server.Close()
+	p, err := New(Config{Server: &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expires := time.Now().Add(time.Hour).Truncate(time.Second)
+	q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
+	q.Header.Set("Authorization", "bearer e30."+base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, expires.Unix()))+".c2ln")
+	by, err := p.caller(q)
+	if err != nil || by.GetName() != "ada" || !by.expires.Equal(expires.Add(expiryLeeway)) {
+		t.Fatalf("%+v, %v", by, err)
+	}
+	p.tokens.known.RemoveAll(func(any) bool { return true }) // its time is over
+	reviewed.refuses.Store(true)
+	for range 2 {
+		if known, err := by.again(t.Context()); !errors.Is(err, errUnknown) {
+			t.Errorf("%v, %v", known, err)
+		}
+	}
+	reviewed.refuses.Store(false)
+	if known, err := by.again(t.Context()); err != nil || known.GetName() != "ada" { // a server that starts may have refused it
+		t.Errorf("%v, %v", known, err)
+	}
+	for _, header := range []string{"", "Basic YTpi", "Bearer", "Bearer  token"} {
+		q.Header.Set("Authorization", header)
+		if by, err := p.caller(q); !errors.Is(err, errUnknown) {
+			t.Errorf("%q: %v, %v", header, by, err)
+		}
 	}
 }

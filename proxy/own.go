@@ -100,6 +100,17 @@ func (o *ownIdentity) user(ctx context.Context) (user.Info, bool) {
 	return last.known, true
 }
 
+// again is user for an open request.
+func (o *ownIdentity) again(ctx context.Context) (user.Info, error) {
+	if known, ok := o.user(ctx); ok {
+		return known, nil
+	}
+	return nil, errUndecided
+}
+
+// errUndecided is why the identity of the proxy is not known.
+var errUndecided = errors.New("the API server does not review the proxy's own identity")
+
 // review asks the server who the proxy is. Others wait for the answer, too.
 func (o *ownIdentity) review(ctx context.Context) (*authenticationv1.SelfSubjectReview, error) {
 	ctx, cancel, err := o.probe.reviewing(ctx)

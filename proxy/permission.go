@@ -8,111 +8,116 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/klog/v2"
 )
 
 const (
 	// knownFor is how long a decision is used while nothing changes, if the proxy sees changes of roles and
-	// bindings; unobservedFor if it does not.
+	// bindings; unobservedFor if it does not, and for a denial.
 	knownFor, unobservedFor = 2 * time.Minute, 10 * time.Second
 	// settling is how long after such a change API servers may still decide by what was before it: each follows
 	// the roles by itself. Until then a decision is used for settlingFor.
 	settling, settlingFor = 5 * time.Second, time.Second
-	// Open watches are decided again when roles change, and once more after confirmedAfter: the API server that decides may follow
-	// the roles later than the proxy. While changes go on, they are decided again every announcedEvery.
-	confirmedAfter, announcedEvery = 500 * time.Millisecond, time.Second
 	// reviewFor bounds one question to the server, with its repetitions.
 	reviewFor = 10 * time.Second
 )
 
-// permissions decides as the server does, by SubjectAccessReviews. It remembers decisions, and forgets all of
-// them when a role or a binding changes. Callers that need the same decision at the same time share one review:
-// after a change that is so for all open watches of a user. It is safe for concurrent use.
+// permissions decides as the server does, by SubjectAccessReviews. It remembers decisions, and forgets those
+// that a change of a role or a binding may change: those about a namespace, or all. Callers that need the same decision
+// at the same time share one review: after a change that is so for all open watches of a user. It is safe for concurrent use.
 type permissions struct {
-	reviews authorizationclient.AuthorizationV1Interface
-	probe   *probe
+	server authorizer.Authorizer // remembers nothing
+	probe  *probe
+	made   decisions
+	// repeated has the decisions about open watches that had been denied. They are used for settlingFor, so that the watches of a user
+	// share a review.
+	repeated decisions
+	asking   singleflight.Group // by the number of the last renewal, and the request
 
 	mu       sync.Mutex
-	observed bool // changes of roles and bindings are seen
-	settled  *time.Timer
-	current  authorizer.Authorizer
-	// confirming decides about open watches that current denies. It remembers nothing that current does, and that for
-	// settlingFor, so that the watches of a user share a review.
-	confirming authorizer.Authorizer
-	changed    chan struct{} // closed when current is replaced after a change
-	pending    *time.Timer   // closes changed once more; nil if that is done for all changes
-	// changedSince says that there was another change since pending began to run.
-	changedSince bool
-	changes      int
-	renewals     int                   // of current
-	last         *cache.LRUExpireCache // bool by review
-	asking       singleflight.Group    // by renewal and review
+	observed bool   // changes of roles and bindings are seen
+	number   uint64 // of changes and renewals
+	scopes
+	open map[string]map[*openRequest]struct{} // by namespace
 }
 
 func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *probe) (*permissions, error) {
-	p := &permissions{reviews: authorizationclient.New(once{reviews.RESTClient()}), probe: server, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
-	return p, p.renew(unobservedFor)
-}
-
-// remembering returns an authorizer that uses each decision for some time.
-func (p *permissions) remembering(lifetime time.Duration) (authorizer.Authorizer, error) {
-	return authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: p.reviews, AllowCacheTTL: lifetime, DenyCacheTTL: min(lifetime, unobservedFor),
-		WebhookRetryBackoff: &reviewRetries,
+	p := &permissions{
+		probe: server, made: newDecisions(), repeated: newDecisions(),
+		scopes: newScopes(), open: map[string]map[*openRequest]struct{}{},
+	}
+	var err error
+	p.server, err = authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: authorizationclient.New(once{reviews.RESTClient()}), WebhookRetryBackoff: &reviewRetries,
 	}.New()
+	return p, err
 }
 
-// allowed reports whether the server allows a request, and a channel that is closed when that may have
-// changed. It returns an error if the server does not decide, and has not decided since the last change.
-func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, <-chan struct{}, error) {
-	return p.decide(ctx, attributes, false)
+// allowed reports whether the server allows a request, and the number for [permissions.guard]. It returns an error if the
+// server does not decide, and has not decided since the last change.
+func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, uint64, error) {
+	about, namespace := describe(attributes), attributes.GetNamespace()
+	last := p.made.last(about)
+	p.mu.Lock()
+	number, changed, renewed := p.number, p.changed(namespace), p.renewed(namespace)
+	lifetime := unobservedFor
+	switch {
+	case p.settles(namespace):
+		lifetime = settlingFor
+	case p.observed && last.allowed:
+		lifetime = knownFor
+	}
+	p.mu.Unlock()
+	if last.number >= renewed && time.Since(last.at) < lifetime {
+		return last.allowed, last.number, nil
+	}
+	allowed, err := p.ask(ctx, attributes, fmt.Sprintf("%d %x", renewed, about), func(allowed bool) {
+		p.made.add(about, decision{allowed, time.Now(), number})
+	})
+	if last.allowed && last.number >= changed && isOutage(err) { // it is not older than outageFor
+		return true, number, nil
+	}
+	return allowed, number, err
 }
 
 // confirmed is allowed for an open watch that is denied. The server is asked again, and must be ready and decide.
-func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attributes) (bool, <-chan struct{}, error) {
+func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attributes) (bool, error) {
 	if err := p.probe.ready(ctx); err != nil {
-		return false, nil, err
+		return false, err
 	}
-	return p.decide(ctx, attributes, true)
+	about, namespace := describe(attributes), attributes.GetNamespace()
+	last := p.repeated.last(about)
+	p.mu.Lock()
+	number, renewed := p.number, p.renewed(namespace)
+	p.mu.Unlock()
+	if last.number >= renewed && time.Since(last.at) < settlingFor {
+		return last.allowed, nil
+	}
+	return p.ask(ctx, attributes, fmt.Sprintf("%d again %x", renewed, about), func(allowed bool) {
+		made := decision{allowed, time.Now(), number}
+		p.made.add(about, made)
+		p.repeated.add(about, made)
+	})
 }
 
-// decide is allowed or confirmed.
-func (p *permissions) decide(ctx context.Context, attributes authorizer.Attributes, confirm bool) (bool, <-chan struct{}, error) {
-	p.mu.Lock()
-	by, changed, renewal := p.current, p.changed, p.renewals
-	if confirm {
-		by = p.confirming
-	}
-	asked := review{p.changes, describe(attributes)}
-	p.mu.Unlock()
-	answer, err, _ := p.asking.Do(fmt.Sprintf("%d %t %x", renewal, confirm, asked.about), func() (any, error) {
+// ask asks the server, and passes its decision to remember. Callers with the same key at the same time share the answer.
+func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes, key string, remember func(allowed bool)) (bool, error) {
+	answer, err, _ := p.asking.Do(key, func() (any, error) {
 		ctx, cancel, err := p.probe.reviewing(ctx)
 		if err != nil {
 			return false, err
 		}
 		defer cancel()
-		decision, _, err := by.Authorize(ctx, attributes)
-		return decision == authorizer.DecisionAllow, err
+		decision, _, err := p.server.Authorize(ctx, attributes)
+		allowed := err == nil && decision == authorizer.DecisionAllow
+		if err == nil {
+			remember(allowed)
+		}
+		return allowed, err
 	})
-	allowed := answer.(bool)
-	if err == nil {
-		p.last.Add(asked, allowed, outageFor)
-		return allowed, changed, nil
-	}
-	if last, found := p.last.Get(asked); found && !confirm && isOutage(err) { // the last decision may be the denial
-		return last.(bool), changed, nil
-	}
-	return false, changed, err
-}
-
-// review is a request that the server has decided about, after a number of changes of roles.
-type review struct {
-	changes int
-	about   digest
+	return answer.(bool), err
 }
 
 // digest is a request's, as far as a decision may depend on it. Its size does not depend on the request: a caller with no
@@ -134,121 +139,4 @@ func describe(a authorizer.Attributes) digest {
 	}
 	fmt.Fprintf(h, " %q %q", fmt.Sprint(labelError), fmt.Sprint(fieldError))
 	return digest(h.Sum(nil))
-}
-
-// forget drops all decisions, because a role or a binding has changed.
-func (p *permissions) forget() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.changes++
-	p.replace(settlingFor)
-	if p.pending == nil {
-		p.announce()
-		p.announceAgain(confirmedAfter)
-	} else {
-		p.changedSince = true
-	}
-	p.settleLater()
-}
-
-// announce lets open watches be decided again. p.mu is locked.
-func (p *permissions) announce() {
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-// announceAgain announces once more, without the decisions that were made until then, and goes on while there are changes. p.mu is
-// locked.
-func (p *permissions) announceAgain(after time.Duration) {
-	p.pending = time.AfterFunc(after, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.replace(settlingFor)
-		p.announce()
-		p.pending = nil
-		if p.changedSince {
-			p.changedSince = false
-			p.announceAgain(announcedEvery)
-		}
-	})
-}
-
-// settleLater lets settle run when API servers have followed the changes so far. p.mu is locked.
-func (p *permissions) settleLater() {
-	if p.settled != nil {
-		p.settled.Stop()
-	}
-	p.settled = time.AfterFunc(settling, p.settle)
-}
-
-// settle uses decisions for longer again. Those of the last second are asked for once more: open watches
-// too.
-func (p *permissions) settle() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.replace(p.lifetime())
-	p.announce()
-}
-
-// observe records whether changes are seen. Decisions are used for longer only after settling: the last changes
-// may be recent.
-func (p *permissions) observe(observed bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case observed && !p.observed:
-		p.settleLater()
-	case !observed && p.observed:
-		p.replace(unobservedFor)
-	}
-	p.observed = observed
-}
-
-// decidedFor is how long a decision is used while nothing changes.
-func (p *permissions) decidedFor() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lifetime()
-}
-
-// lifetime is decidedFor. p.mu is locked.
-func (p *permissions) lifetime() time.Duration {
-	if p.observed {
-		return knownFor
-	}
-	return unobservedFor
-}
-
-// replace begins without decisions. p.mu is locked.
-func (p *permissions) replace(lifetime time.Duration) {
-	if err := p.renew(lifetime); err != nil { // of a constant configuration
-		klog.ErrorS(err, "Permissions are not renewed")
-	}
-}
-
-// renew is replace at the start, where an invalid configuration is an error.
-func (p *permissions) renew(lifetime time.Duration) error {
-	current, err := p.remembering(lifetime)
-	if err != nil {
-		return err
-	}
-	confirming, err := p.remembering(settlingFor)
-	if err != nil {
-		return err
-	}
-	p.current, p.confirming = current, confirming
-	p.renewals++
-	return nil
-}
-
-// close stops the timers.
-func (p *permissions) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.changedSince = false
-	for _, timer := range []*time.Timer{p.settled, p.pending} {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
 }

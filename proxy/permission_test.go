@@ -85,14 +85,16 @@ func TestPermissions(t *testing.T) {
 	if n := j.asked.Load(); n != 2 {
 		t.Errorf("the server was asked %d times", n)
 	}
-	p.forget()
+	p.forget("")
 	p.expect(t, asks("ada", "pods"), false, false)
 
 	j.allows.Store(true)
-	p.forget()
+	p.forget("")
 	p.expect(t, asks("ada", "pods"), true, false)
 	j.fails.Store(true)
-	p.settle()
+	p.mu.Lock()
+	p.renew(p.cluster, 0)
+	p.mu.Unlock()
 	p.expect(t, asks("ada", "pods"), true, false)
 	p.expect(t, asks("ada", "secrets"), false, true)
 	p.expect(t, asks("bob", "pods"), false, true)
@@ -103,7 +105,7 @@ func TestPermissions(t *testing.T) {
 	}
 	j.status.Store(0)
 	j.fails.Store(true)
-	p.forget()
+	p.forget("")
 	p.expect(t, asks("ada", "pods"), false, true)
 }
 
@@ -112,25 +114,30 @@ func TestConfirmation(t *testing.T) {
 	j, p := newJudge(t)
 	p.expect(t, asks("ada", "pods"), false, false)
 	j.fails.Store(true)
-	if allowed, _, err := p.confirmed(t.Context(), asks("ada", "pods")); allowed || err == nil {
+	if allowed, err := p.confirmed(t.Context(), asks("ada", "pods")); allowed || err == nil {
 		t.Errorf("while the server does not decide: %v, %v", allowed, err)
 	}
 	j.fails.Store(false)
 	j.allows.Store(true)
-	if allowed, _, err := p.confirmed(t.Context(), asks("ada", "pods")); !allowed || err != nil {
+	if allowed, err := p.confirmed(t.Context(), asks("ada", "pods")); !allowed || err != nil {
 		t.Errorf("when the server allows it: %v, %v", allowed, err)
 	}
+}
+
+// knownCaller is the caller of a request, whom the server knows for ever.
+func knownCaller(a authorizer.Attributes) *caller {
+	return &caller{Info: a.GetUser(), again: func(context.Context) (user.Info, error) { return a.GetUser(), nil }}
 }
 
 // guarded returns the context of an open watch that is allowed.
 func guarded(t *testing.T, p *permissions) context.Context {
 	t.Helper()
 	a := asks("ada", "pods")
-	_, changed, err := p.allowed(t.Context(), a)
+	_, number, err := p.allowed(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, end := p.guard(t.Context(), a, changed)
+	ctx, end := p.guard(t.Context(), knownCaller(a), a, number)
 	t.Cleanup(end)
 	return ctx
 }
@@ -142,7 +149,7 @@ func TestGuard(t *testing.T) {
 	ctx := guarded(t, p)
 	for range 3 {
 		before := j.asked.Load()
-		p.forget()
+		p.forget("")
 		for j.asked.Load() == before {
 			if ctx.Err() != nil {
 				t.Fatal("an allowed request has ended")
@@ -151,7 +158,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	j.allows.Store(false)
-	p.forget()
+	p.forget("")
 	<-ctx.Done()
 }
 
@@ -163,18 +170,18 @@ func TestGuardsShareReviews(t *testing.T) {
 	var guarded []context.Context
 	for i := range 100 {
 		a := []authorizer.Attributes{ada, bob}[i%2]
-		_, changed, err := p.allowed(t.Context(), a)
+		_, number, err := p.allowed(t.Context(), a)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, end := p.guard(t.Context(), a, changed)
+		ctx, end := p.guard(t.Context(), knownCaller(a), a, number)
 		defer end()
 		guarded = append(guarded, ctx)
 	}
 	before := j.asked.Load()
 	j.allows.Store(false)
 	j.answers.Lock()
-	p.forget()
+	p.forget("")
 	for j.asked.Load() < before+2 {
 		time.Sleep(time.Millisecond)
 	}

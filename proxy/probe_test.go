@@ -45,7 +45,7 @@ func TestSilentServer(t *testing.T) {
 		p.expect(t, asks("ada", "pods"), true, false)
 		p.expect(t, asks("ada", "secrets"), false, true)
 		p.expect(t, asks("bob", "pods"), false, true)
-		p.forget()
+		p.forget("")
 		p.expect(t, asks("ada", "pods"), false, true)
 		if took := time.Since(before); took != 0 || server.asked.Load() != asked {
 			t.Errorf("decisions about a silent server take %v and %d reviews", took, server.asked.Load()-asked)
@@ -178,7 +178,7 @@ func TestUnreadyServerEndsNoWatch(t *testing.T) {
 				time.Sleep(probeEvery)
 				server.allows.Store(false)
 				server.unready.Store(c.unready > 0)
-				p.forget()
+				p.forget("")
 				time.Sleep(c.unready)
 				server.unready.Store(false)
 				server.allows.Store(!c.ends)

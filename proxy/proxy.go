@@ -11,8 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/user"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -78,7 +76,7 @@ type Proxy struct {
 	impersonator *impersonator
 	reads        http.Handler
 	infos        *request.RequestInfoFactory
-	authenticate authenticator.Request
+	tokens       *tokens
 	permissions  *permissions
 	probe        *probe
 	roles        *roles
@@ -124,7 +122,7 @@ func New(config Config) (*Proxy, error) {
 			return nil, err
 		}
 	}
-	p.authenticate = newAuthenticator(client.AuthenticationV1(), p.probe)
+	p.tokens = newTokens(client.AuthenticationV1(), p.probe)
 	if p.permissions, err = newPermissions(client.AuthorizationV1(), p.probe); err != nil {
 		return nil, err
 	}
@@ -221,7 +219,7 @@ func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
 }
 
 // identifyRead returns who sent a read that a cache could answer, or why the request is forwarded.
-func (p *Proxy) identifyRead(q *http.Request) (user.Info, *request.RequestInfo, reason) {
+func (p *Proxy) identifyRead(q *http.Request) (*caller, *request.RequestInfo, reason) {
 	info, err := p.infos.NewRequestInfo(q)
 	if err != nil {
 		return nil, nil, reasonRequest
@@ -229,22 +227,22 @@ func (p *Proxy) identifyRead(q *http.Request) (user.Info, *request.RequestInfo, 
 	if why := p.cacheable(q, info); why != "" {
 		return nil, info, why
 	}
-	caller, ok := p.caller(q)
-	if !ok {
+	caller, err := p.caller(q)
+	if err != nil {
 		return nil, info, reasonIdentity
 	}
 	return caller, info, ""
 }
 
 // serveRead answers a read from a cache, or forwards it.
-func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, caller user.Info) {
+func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, caller *caller) {
 	ctx := request.WithRequestInfo(request.WithUser(q.Context(), caller), info)
 	attributes, err := genericapifilters.GetAuthorizerAttributes(ctx)
 	if err != nil {
 		p.forward(w, q, info, reasonUndecided)
 		return
 	}
-	allowed, changed, err := p.permissions.allowed(ctx, attributes)
+	allowed, number, err := p.permissions.allowed(ctx, attributes)
 	if err != nil {
 		p.forward(w, q, info, reasonUndecided)
 		return
@@ -272,7 +270,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 	defer f.read(info.Verb == "watch")()
 	var end func()
 	if info.Verb == "watch" {
-		ctx, end = p.permissions.guard(ctx, attributes, changed)
+		ctx, end = p.permissions.guard(ctx, caller, attributes, number)
 	} else {
 		ctx, end = context.WithTimeout(ctx, p.requestTimeout)
 	}
@@ -311,22 +309,6 @@ func (p *Proxy) cacheable(q *http.Request, info *request.RequestInfo) reason {
 		return reasonTimeout
 	}
 	return ""
-}
-
-// caller returns who sent a request.
-func (p *Proxy) caller(q *http.Request) (user.Info, bool) {
-	if certified := certifiedUser(q.Context()); certified != nil {
-		return certified, true
-	}
-	if p.own.sent(q) {
-		return p.own.user(q.Context())
-	}
-	// Authenticators remove the credentials that they have used, which forwarding needs.
-	response, ok, err := p.authenticate.AuthenticateRequest(q.Clone(q.Context()))
-	if err != nil || !ok {
-		return nil, false
-	}
-	return response.User, true
 }
 
 // lookup returns the reader of a request, unless the server answers it faster. While the server does not answer,

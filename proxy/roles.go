@@ -14,8 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// roles follows the roles and bindings of the server, as metadata, and makes permissions forget their
-// decisions when one of them changes.
+// roles follows the roles and bindings of the server, and makes permissions forget the decisions that a change of one of them may
+// change. It keeps their digests alone.
 type roles struct {
 	permissions *permissions
 	reflectors  []*reflector.Reflector
@@ -25,7 +25,7 @@ type roles struct {
 func newRoles(server *rest.Config, p *permissions) (*roles, error) {
 	r := &roles{permissions: p}
 	for _, name := range []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"} {
-		source, err := kube.New(server, kube.Options{Resource: rbacv1.SchemeGroupVersion.WithResource(name), Representation: kube.MetadataOnly})
+		source, err := kube.New(server, kube.Options{Resource: rbacv1.SchemeGroupVersion.WithResource(name), Decode: decodeRole})
 		if err != nil {
 			return nil, err
 		}
@@ -53,22 +53,53 @@ func (r *roles) run(ctx context.Context) {
 	running.Wait()
 }
 
+// maxForgotten bounds the namespaces of one delivery that are forgotten each by itself. Beyond it, all are.
+const maxForgotten = 100
+
 // watch makes permissions forget at each change.
 func (r *roles) watch(ctx context.Context, objects *store.Store) {
 	watcher := objects.Watch(objects.Snapshot().Cursor(), store.Filter{})
 	for {
 		delivery, err := watcher.Next(ctx)
-		switch batch, isBatch := delivery.(keepwatch.Batch); {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err != nil: // the history of changes is lost, not the fact that there were some
+		}
+		changes := changesOf(delivery)
+		if err != nil { // the history of changes is lost, not the fact that there were some
 			watcher = objects.Watch(objects.Snapshot().Cursor(), store.Filter{})
-			r.permissions.forget()
-		case !isBatch || !batch.Bookmark():
-			r.permissions.forget()
+			changes = nil
+			r.permissions.forget("")
+		}
+		for namespace := range concerned(changes) {
+			r.permissions.forget(namespace)
 		}
 		r.permissions.observe(!slices.ContainsFunc(r.reflectors, notLive))
 	}
+}
+
+func changesOf(delivery keepwatch.Delivery) []keepwatch.Change {
+	switch delivery := delivery.(type) {
+	case keepwatch.Batch:
+		return delivery.Changes
+	case keepwatch.Gap:
+		return delivery.Changes
+	}
+	return nil
+}
+
+// concerned returns the namespaces about which changes may change decisions; the empty one stands for all. Roles and bindings of a
+// namespace decide about that namespace alone.
+func concerned(changes []keepwatch.Change) map[string]bool {
+	namespaces := map[string]bool{}
+	for _, c := range changes {
+		if changesGrants(c) {
+			namespaces[c.Object.Key().Namespace] = true
+		}
+	}
+	if namespaces[""] || len(namespaces) > maxForgotten {
+		return map[string]bool{"": true}
+	}
+	return namespaces
 }
 
 func notLive(r *reflector.Reflector) bool { return r.Progress().State != reflector.Live }

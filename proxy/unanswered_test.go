@@ -127,21 +127,21 @@ func TestGuardsArePaced(t *testing.T) {
 		ctx := guarded(t, p)
 		time.Sleep(settling)
 		before := server.asked.Load()
-		p.forget()
+		p.forget("")
 		synctest.Wait()
 		if n := server.asked.Load() - before; n != 1 {
 			t.Errorf("%d reviews after the first change", n)
 		}
 		for range 1000 {
 			time.Sleep(10 * time.Millisecond)
-			p.forget()
+			p.forget("")
 			synctest.Wait()
 		}
 		if n := server.asked.Load() - before; n < 10 || n > 12 || ctx.Err() != nil {
 			t.Errorf("%d reviews of an open watch in ten seconds; its end: %v", n, ctx.Err())
 		}
 		server.allows.Store(false)
-		p.forget()
+		p.forget("")
 		last := time.Now()
 		<-ctx.Done()
 		if took := time.Since(last); took > time.Second {
@@ -162,9 +162,9 @@ func TestLateServer(t *testing.T) {
 		defer p.close()
 		for _, between := range []time.Duration{0, 10 * time.Millisecond, confirmedAfter - time.Millisecond, confirmedAfter, announcedEvery, 2 * settling} {
 			ctx := guarded(t, p)
-			p.forget()
+			p.forget("")
 			time.Sleep(between)
-			p.forget()
+			p.forget("")
 			revoked := time.Now()
 			time.Sleep(confirmedAfter / 2)
 			if ctx.Err() != nil {
@@ -176,7 +176,7 @@ func TestLateServer(t *testing.T) {
 				t.Errorf("%v after another change: the watch ended after %v", between, took)
 			}
 			server.allows.Store(true)
-			p.forget()
+			p.forget("")
 			time.Sleep(settling)
 			synctest.Wait()
 		}

@@ -1,0 +1,45 @@
+package proxy
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/cache"
+)
+
+// decision is what the server has decided about a request.
+type decision struct {
+	allowed bool
+	at      time.Time
+	number  uint64 // of the last change or renewal before the server was asked
+}
+
+// decisions remembers the last decision about each request. Denials have a cache of their own: a user without any right, who can
+// ask for a great many things, evicts no permission of others.
+type decisions struct {
+	permissions *cache.LRUExpireCache // decision by digest
+	denials     *cache.LRUExpireCache
+}
+
+func newDecisions() decisions {
+	return decisions{cache.NewLRUExpireCache(maxReviews), cache.NewLRUExpireCache(maxReviews)}
+}
+
+func (d decisions) add(about digest, made decision) {
+	if made.allowed {
+		d.denials.Remove(about)
+		d.permissions.Add(about, made, outageFor)
+		return
+	}
+	d.permissions.Remove(about)
+	d.denials.Add(about, made, unobservedFor)
+}
+
+// last returns the last decision about a request, the zero decision if none is remembered.
+func (d decisions) last(about digest) (last decision) {
+	for _, c := range []*cache.LRUExpireCache{d.permissions, d.denials} {
+		if found, ok := c.Get(about); ok && found.(decision).at.After(last.at) {
+			last = found.(decision)
+		}
+	}
+	return last
+}
