@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"golang.org/x/net/http2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 )
@@ -26,8 +25,7 @@ func isOutage(err error) bool {
 	}
 	_, noAnswer := errors.AsType[*url.Error](err)
 	_, broken := errors.AsType[net.Error](err)
-	_, reset := errors.AsType[http2.StreamError](err)
-	return noAnswer || broken || reset || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errSilent)
+	return noAnswer || broken || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errSilent)
 }
 
 // once is a client that returns an answer 429 as it is. client-go's own repeats the request as the answer's Retry-After asks
