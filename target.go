@@ -62,7 +62,8 @@ type Relist struct {
 // after Discard or after a Commit that succeeded; Discard may follow a Commit that failed.
 type Replacement interface {
 	// Put adds objects of the list. An object that equals the one in the state is no
-	// change; the same object may be put twice. Put may replace elements of the slice, and
+	// change. At an equal revision the content decides, as far as the target can compare it:
+	// what the list shows replaces the state. The same object may be put twice. Put may replace elements of the slice, and
 	// must not retain it.
 	Put(ctx context.Context, objects []Object) error
 	// Commit makes the objects that were put the whole state, at revision to. Every

@@ -21,7 +21,8 @@ type Audit struct {
 func (a Audit) Equal() bool { return len(a.Missing)+len(a.Extra)+len(a.Different) == 0 }
 
 // Audit compares keys, UIDs and resource versions of all objects, also of skipped ones, with the
-// server's at the cache's revision. The server reads them from its storage, in pages. Audit
+// server's at the cache's revision. It does not compare contents, which differ at an equal resource
+// version only after a change of the definition: the next list corrects that. The server reads them from its storage, in pages. Audit
 // returns a *keepwatch.Failure of kind Expired if the server compacts that revision meanwhile;
 // the next audit uses a newer revision.
 func (i *Informer[T]) Audit(ctx context.Context) (Audit, error) {

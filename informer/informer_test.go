@@ -289,6 +289,19 @@ func TestAudit(t *testing.T) {
 	if audit, err = inf.Audit(t.Context()); err != nil || !audit.Equal() {
 		t.Errorf("%+v, %v", audit, err)
 	}
+
+	// Another content at the same revision: the definition has changed.
+	s.Redefine(func(p *corev1.Pod) {
+		if p.Name == "a" {
+			p.Labels = map[string]string{"mark": "new"}
+		}
+	})
+	inf.Repair()
+	s.Mu.Lock()
+	s.Revision++
+	s.Send("BOOKMARK", s.Bookmark())
+	s.Mu.Unlock()
+	podtest.Eventually(t, func() bool { return slices.Contains(events.all(), "MODIFIED a[new] after []") }, func() string { return fmt.Sprintf("events %q", events.all()) })
 }
 
 // If an index function panics for an object, the object is missing from this index only.

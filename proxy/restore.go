@@ -258,5 +258,5 @@ func (f *format) deleted(r store.Record) (keepwatch.Object, []byte) {
 	if err != nil {
 		klog.ErrorS(err, "A deleted object can't be written", "object", r.Key) // its reader fails, too
 	}
-	return object{r.Key, r.UID, r.Revision}, text
+	return object{r.Key, r.UID, r.Revision, 0}, text
 }

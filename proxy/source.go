@@ -7,12 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/freshread"
 	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/store"
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
@@ -58,7 +60,7 @@ func newSource(server *rest.Config, resource schema.GroupVersionResource, f *for
 			if err != nil {
 				return nil, err
 			}
-			return cache.NewObject(object{raw.Key, raw.UID, raw.Revision}, item), nil
+			return cache.NewObject(newObject(raw, item), item), nil
 		},
 	})
 	return s, err
@@ -69,11 +71,28 @@ type object struct {
 	key      keepwatch.Key
 	uid      keepwatch.UID
 	revision keepwatch.Revision
+	// sum is the hash of the server's text. kube-apiserver writes one state in one representation always in the same
+	// bytes: the members of a Go type in their order, those of maps sorted, in protobuf, too.
+	sum uint64
+}
+
+var (
+	_ store.Equaler = object{}
+	_ store.Summed  = object{}
+)
+
+// newObject returns the object of the server's text.
+func newObject(raw kube.Raw, text []byte) object {
+	return object{raw.Key, raw.UID, raw.Revision, xxhash.Sum64(text)}
 }
 
 func (o object) Key() keepwatch.Key           { return o.key }
 func (o object) UID() keepwatch.UID           { return o.uid }
 func (o object) Revision() keepwatch.Revision { return o.revision }
+func (o object) Sum() uint64                  { return o.sum }
+
+// Equal reports whether the server wrote both objects in the same bytes; see store.Equaler.
+func (o object) Equal(p keepwatch.Object) bool { return o == p }
 
 // Seed fails: a Kubernetes API has no list of its history.
 func (s *source) Seed(context.Context, keepwatch.Target) error {

@@ -20,7 +20,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// State is an index of the cached resources on disk, without their contents: keys, UIDs and revisions. With it a proxy
+// State is an index of the cached resources on disk, without their contents: keys, UIDs, revisions, and hashes of the contents. With it a proxy
 // that starts again compares its first list of a resource with what it had, so that its clients' watches resume. It
 // has nothing of Secrets.
 type State struct {
@@ -30,7 +30,9 @@ type State struct {
 
 const (
 	stateFile   = "proxy.db"
-	stateFormat = "1"
+	stateFormat = "2"
+	// sumlessFormat has records without sums; see [encodeRecord].
+	sumlessFormat = "1"
 )
 
 // The file has the buckets head and resources. The latter has one for each resource and encoding, with its head, a JSON
@@ -79,7 +81,16 @@ func (s *State) open() (err error) {
 				return initialize(tx, "")
 			}
 			head, resources := tx.Bucket(headBucket), tx.Bucket(resourcesBucket)
-			if head == nil || resources == nil || string(head.Get(formatKey)) != stateFormat {
+			if head == nil || resources == nil {
+				return fmt.Errorf("%w: it is not an index", boltfile.ErrDamaged)
+			}
+			switch string(head.Get(formatKey)) {
+			case stateFormat:
+			case sumlessFormat:
+				if err := head.Put(formatKey, []byte(stateFormat)); err != nil {
+					return err
+				}
+			default:
 				return fmt.Errorf("%w: it is not an index of this version", boltfile.ErrDamaged)
 			}
 			return resources.ForEachBucket(func(name []byte) error {
@@ -231,9 +242,14 @@ func readRecords(of *bolt.Bucket) (*store.Records, error) {
 	return r, deleted.ForEach(read(&r.Deleted, 8))
 }
 
-// encodeRecord returns three revisions and the UID. The key, which k ends with, is not in it.
+// encodeRecord returns a zero and the sum, if that is known, three revisions and the UID. The key, which k ends with, is not
+// in it. No revision is zero: a record without a sum begins with one.
 func encodeRecord(k []byte, r store.Record) []byte {
-	b := binary.AppendUvarint(nil, uint64(r.Revision))
+	var b []byte
+	if r.Sum != 0 {
+		b = binary.BigEndian.AppendUint64([]byte{0}, r.Sum)
+	}
+	b = binary.AppendUvarint(b, uint64(r.Revision))
 	b = binary.AppendUvarint(b, uint64(r.Created))
 	b = binary.AppendUvarint(b, uint64(r.Stored))
 	return seal(k, append(b, r.UID...))
@@ -247,6 +263,9 @@ func decodeRecord(k, v []byte, prefix int) (r store.Record, err error) {
 	b, err := unseal(k, v)
 	if err != nil {
 		return r, err
+	}
+	if len(b) > 8 && b[0] == 0 {
+		r.Sum, b = binary.BigEndian.Uint64(b[1:]), b[9:]
 	}
 	for _, to := range []*keepwatch.Revision{&r.Revision, &r.Created, &r.Stored} {
 		value, n := binary.Uvarint(b)

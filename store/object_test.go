@@ -29,6 +29,9 @@ func (t *thing) String() string {
 // Equal compares everything.
 func (t *thing) Equal(o keepwatch.Object) bool { other, ok := o.(*thing); return ok && *other == *t }
 
+// Sum hashes the color.
+func (t *thing) Sum() uint64 { return absorb(2, t.color) }
+
 // opaque is a thing that cannot be compared.
 type opaque struct{ *thing }
 

@@ -16,6 +16,8 @@ type Record struct {
 	// Created is the revision at which the store received the object. Stored is the one at which it received this
 	// state, or the deletion.
 	Created, Stored keepwatch.Revision
+	// Sum is the hash of the object's content, 0 if it is not known; see [Summed].
+	Sum uint64
 }
 
 // Span is a range of revisions after From, up to To.
@@ -74,11 +76,18 @@ func (s *Store) RecordsSince(seen *Snapshot) (delta RecordsDelta, now *Snapshot,
 }
 
 func (e *entry) record() Record {
-	return Record{e.object.Key(), e.object.UID(), e.object.Revision(), e.created, e.stored}
+	return Record{e.object.Key(), e.object.UID(), e.object.Revision(), e.created, e.stored, sumOf(e.object)}
 }
 
 func (t tombstone) record() Record {
-	return Record{t.object.Key(), t.object.UID(), t.object.Revision(), t.created, t.revision}
+	return Record{t.object.Key(), t.object.UID(), t.object.Revision(), t.created, t.revision, 0}
+}
+
+func sumOf(o keepwatch.Object) uint64 {
+	if s, ok := o.(Summed); ok {
+		return s.Sum()
+	}
+	return 0
 }
 
 // recorded is an object of which only the record is known.
@@ -87,6 +96,14 @@ type recorded struct{ Record }
 func (o recorded) Key() keepwatch.Key           { return o.Record.Key }
 func (o recorded) UID() keepwatch.UID           { return o.Record.UID }
 func (o recorded) Revision() keepwatch.Revision { return o.Record.Revision }
+func (o recorded) Sum() uint64                  { return o.Record.Sum }
+
+// describes reports whether an object is the recorded state. A record or an object without a sum is
+// compared by UID and revision alone.
+func (o recorded) describes(p keepwatch.Object) bool {
+	sum := sumOf(p)
+	return sameState(o, p) && (o.Record.Sum == 0 || sum == 0 || o.Record.Sum == sum)
+}
 
 // view returns the view that a store has whose state is the records.
 func (r *Records) view(o Options) *view {
@@ -138,8 +155,8 @@ func (t *txn) adopt(p position, o keepwatch.Object) {
 
 // adopted reports whether an entry is another one's, with its content.
 func (e *entry) adopted(after *entry) bool {
-	_, only := e.object.(recorded)
-	return only && after != nil && after.object.UID() == e.object.UID() && after.object.Revision() == e.object.Revision()
+	record, only := e.object.(recorded)
+	return only && after != nil && record.describes(after.object)
 }
 
 // fillTombstones replaces the records of deleted objects.

@@ -190,3 +190,46 @@ func TestRecordsEqualTheList(t *testing.T) {
 	apply(t, s, 11, modify(thingAt("a", 11)))
 	wantDifference(t, 0, s, 10, state{key("ns", "a"): thingAt("a", 9), key("ns", "b"): thingAt("b", 3)}, stateOf(s.Snapshot()))
 }
+
+// A list that shows another content than the one of which the record is the hash: nobody resumes from before it. A record
+// without a hash, as earlier versions have written them, is compared by UID and revision.
+func TestRecordsOfAnotherContent(t *testing.T) {
+	for name, row := range map[string]struct {
+		forget bool // the hash
+		now    *thing
+		epoch  uint64
+	}{
+		"the same":        {false, thingAt("a", 3), 0},
+		"another":         {false, thingAt("a", 3).painted("red"), 1},
+		"another, no sum": {true, thingAt("a", 3).painted("red"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFile()
+			f.write(listed(t, Options{}, 10, thingAt("a", 3), thingAt("b", 5)))
+			for k, r := range f.objects {
+				if r.Sum == 0 {
+					t.Fatalf("the record of %s has no hash", k)
+				}
+				if row.forget {
+					r.Sum = 0
+					f.objects[k] = r
+				}
+			}
+			s := f.open()
+			relist(t, s, "", 12, row.now, thingAt("b", 5))
+			if c := s.Snapshot().Cursor(); c != (Cursor{row.epoch, 12}) {
+				t.Fatalf("the store is at %v", c)
+			}
+			if can := s.CanResume(10, Filter{}); can != (row.epoch == 0) {
+				t.Fatalf("a watcher can resume from before the list: %v", can)
+			}
+			if o, _ := s.Snapshot().Get(row.now.key); o != row.now {
+				t.Fatalf("the store has %v", o)
+			}
+			f.write(s)
+			if r := f.objects[row.now.key]; r.Sum != row.now.Sum() {
+				t.Fatalf("the record is %v", r)
+			}
+		})
+	}
+}

@@ -7,11 +7,17 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Equaler is implemented by objects that can compare their content. It is asked
-// only after a rewind, when equal revisions no longer mean equal content.
+// Equaler is implemented by objects that can compare their content. A list may show an object of
+// an equal revision with another content: its definition has changed (a default was added, a field
+// pruned, a conversion switched), the server was upgraded, or it was restored from a backup. Only
+// Equal tells (kubernetes #71138, #74105, #123074).
 type Equaler interface {
 	Equal(keepwatch.Object) bool
 }
+
+// Summed is implemented by objects that have a hash of their content which is the same in every
+// process. A [Record] has the hash in place of the content. 0 means that it is not known.
+type Summed interface{ Sum() uint64 }
 
 // replacement receives a list. Readers see nothing of it before the commit. It stores only
 // the objects that differ from the current state, and one bit for each current object.
@@ -90,11 +96,10 @@ func (r *replacement) put(o keepwatch.Object) error {
 	p := r.seek(key)
 	switch {
 	case p.entry == nil:
-	case r.unchanged(p.object, o):
-		if _, only := p.object.(recorded); only {
-			r.adopt(p, o)
+	case sameState(p.object, o):
+		if r.unchanged(p, o) {
+			return nil
 		}
-		return nil
 	case o.Revision() <= p.object.Revision() && !r.rewound():
 		return r.olderError(o, p.object)
 	}
@@ -117,17 +122,27 @@ func (r *replacement) olderError(o, newer keepwatch.Object) error {
 		o.Key(), o.UID(), o.Revision(), newer.UID(), newer.Revision())
 }
 
-// unchanged reports whether o equals the current object. Within an epoch equal revisions
-// mean equal content; after a rewind the same revision can be another write.
-func (r *replacement) unchanged(current, o keepwatch.Object) bool {
-	if current.UID() != o.UID() || current.Revision() != o.Revision() {
+// sameState reports whether two objects are the same write of the same object, as far as the
+// source's numbers tell.
+func sameState(a, b keepwatch.Object) bool {
+	return a.UID() == b.UID() && a.Revision() == b.Revision()
+}
+
+// unchanged reports whether an object of the list has the content of the current one, of the same
+// state. It stores the content if only a record was there. Objects that cannot be compared are
+// equal, except after a rewind: then the same revision can be another write.
+func (r *replacement) unchanged(p position, o keepwatch.Object) bool {
+	if record, only := p.object.(recorded); only {
+		if record.describes(o) {
+			r.adopt(p, o)
+			return true
+		}
 		return false
 	}
-	if !r.rewound() {
-		return true
+	if e, ok := o.(Equaler); ok {
+		return e.Equal(p.object)
 	}
-	e, ok := o.(Equaler)
-	return ok && e.Equal(current)
+	return !r.rewound()
 }
 
 // Commit publishes the list, and the difference to the state before it as one gap.
@@ -153,9 +168,9 @@ func (r *replacement) Commit(_ context.Context, to keepwatch.Revision) error {
 			r.store.confirm()
 			return nil
 		}
-		if len(t.changes) > 0 {
-			t.epoch++ // the source returned another state for this revision before
-		}
+	}
+	if t.epoch == t.base.epoch && t.contradictsBase() {
+		t.epoch++
 	}
 	if to < t.base.revision {
 		t.capRevisions()

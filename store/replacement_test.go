@@ -77,6 +77,11 @@ func TestRelist(t *testing.T) {
 			[]string{"gap 10-12 expired; ADDED@12 ns/c c-2@12"}, 0, 0},
 		"what history had lost": {expired, 12, objects{a, b, c.at(7)}, []string{"gap 10-12 expired; ADDED@7 ns/c c-1@7"}, 0, 0},
 
+		"other content, same revision":      {expired, 12, objects{a.painted("red"), b}, []string{"gap 10-12 expired; MODIFIED@3 ns/a a-1@3"}, 0, 1},
+		"other content, at current":         {expired, 10, objects{a.painted("red"), b}, []string{"gap 10-10 expired; MODIFIED@3 ns/a a-1@3"}, 0, 1},
+		"same revision, can't be compared":  {expired, 12, objects{opaque{a}, b}, []string{"gap 10-12 expired"}, 0, 0},
+		"other content only the first time": {expired, 12, objects{a.painted("red"), a, b}, []string{"gap 10-12 expired"}, 0, 0},
+
 		"nothing new":               {expired, 10, objects{a, b}, nil, 0, 0},
 		"another state at current":  {expired, 10, objects{a, b.at(9)}, []string{"gap 10-10 expired; MODIFIED@9 ns/b b-1@9"}, 0, 1},
 		"rewind":                    {rewind, 4, objects{a, c.at(4)}, []string{"gap 10-4 rewind; DELETED@4 ns/b b-1@5; ADDED@4 ns/c c-1@4"}, 0, 1},

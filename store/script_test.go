@@ -105,7 +105,7 @@ func (l *model) replace(relist keepwatch.Relist, to keepwatch.Revision, objects 
 		case o.Revision() > to, known && !rewind && o.Revision() < before.Revision(),
 			known && !rewind && o.Revision() == before.Revision() && o.UID() != before.UID():
 			return true
-		case known && *o.(*thing) == *before.(*thing), known && !rewind && o.UID() == before.UID() && o.Revision() == before.Revision():
+		case known && *o.(*thing) == *before.(*thing):
 			list[o.Key()] = before
 		default:
 			list[o.Key()] = o
@@ -115,7 +115,7 @@ func (l *model) replace(relist keepwatch.Relist, to keepwatch.Revision, objects 
 	switch {
 	case l.now.Revision == 0:
 		next.known = to
-	case rewind || to == l.now.Revision && !list.equal(l.state):
+	case rewind || to == l.now.Revision && !list.equal(l.state) || list.contradicts(l.state):
 		next.now.Epoch++
 		next.tombstones, next.spans, next.known = map[keepwatch.Key][]tombstone{}, nil, to
 	case to > l.now.Revision:
@@ -129,6 +129,17 @@ func (l *model) replace(relist keepwatch.Relist, to keepwatch.Revision, objects 
 	next.now.Revision, next.state, next.invalid = to, list, ""
 	next.states[next.now] = list
 	*l = *next
+	return false
+}
+
+// contradicts reports whether an object has another content than before at the same revision.
+func (s state) contradicts(before state) bool {
+	for k, o := range s {
+		b := before[k]
+		if b != nil && b.UID() == o.UID() && b.Revision() == o.Revision() && *b.(*thing) != *o.(*thing) {
+			return true
+		}
+	}
 	return false
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/keepwatch/keepwatch"
@@ -116,6 +117,18 @@ func (t *txn) diffBase() {
 		if before != nil && (after == nil || before.object.UID() != after.object.UID()) {
 			t.addTombstone(before, before.object, t.revision)
 		}
+	})
+}
+
+// contradictsBase reports whether the source returned another state for a revision than before: for
+// the base's, or for that of an object. No watcher can continue from such a state: revisions do not
+// show the difference.
+func (t *txn) contradictsBase() bool {
+	if t.revision == t.base.revision {
+		return len(t.changes) > 0
+	}
+	return slices.ContainsFunc(t.changes, func(c keepwatch.Change) bool {
+		return c.Type == keepwatch.Modified && c.Revision == c.Prior.Revision()
 	})
 }
 

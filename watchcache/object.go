@@ -16,6 +16,7 @@ import (
 var (
 	_ store.Versioned = (*Object)(nil)
 	_ store.Equaler   = (*Object)(nil)
+	_ store.Summed    = (*Object)(nil)
 )
 
 // Object is one state of an object in a watch cache. It never changes, and any goroutine may use
@@ -60,6 +61,14 @@ func (o *Object) Equal(other keepwatch.Object) bool {
 	}
 	a, ok := o.Object.(store.Equaler)
 	return ok && a.Equal(b.Object)
+}
+
+// Sum returns the hash of the source's object, 0 if it has none; see store.Summed.
+func (o *Object) Sum() uint64 {
+	if s, ok := o.Object.(store.Summed); ok {
+		return s.Sum()
+	}
+	return 0
 }
 
 // Decoded returns the object as a Go value, which is the caller's. Its resourceVersion is set.

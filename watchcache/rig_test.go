@@ -1,6 +1,7 @@
 package watchcache_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,12 @@ func (i *item) Key() keepwatch.Key           { return i.key }
 func (i *item) UID() keepwatch.UID           { return i.uid }
 func (i *item) Revision() keepwatch.Revision { return i.revision }
 
+// Equal compares the values; see store.Equaler.
+func (i *item) Equal(o keepwatch.Object) bool {
+	other, ok := o.(*item)
+	return ok && bytes.Equal(i.value, other.value)
+}
+
 func newMemory(c *watchcache.Cache) *memory {
 	return &memory{
 		make:    func(i *item, value []byte) keepwatch.Object { return c.NewObject(i, value) },
@@ -83,7 +90,11 @@ func (m *memory) change(f func()) {
 
 // put writes a widget with a label, and returns its revision.
 func (m *memory) put(name, label string) keepwatch.Revision {
-	return m.write(name, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"ns","name":%q,"labels":{"l":%q}}}`, name, label))
+	return m.write(name, widget(name, label))
+}
+
+func widget(name, label string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"ns","name":%q,"labels":{"l":%q}}}`, name, label)
 }
 
 // write writes an object, and returns its revision.
@@ -104,6 +115,17 @@ func (m *memory) writeAt(key keepwatch.Key, value []byte) (at keepwatch.Revision
 		m.history = append(m.history, keepwatch.Change{Type: kind, Revision: at, Object: m.make(i, i.value)})
 	})
 	return at
+}
+
+// redefine changes a widget's label without a write: the revision stays, and no event is sent.
+func (m *memory) redefine(name, label string) {
+	m.change(func() {
+		key := keepwatch.Key{Namespace: "ns", Name: name}
+		i := *m.current[key]
+		i.value = widget(name, label)
+		m.current[key] = &i
+		m.newest++ // of the definition
+	})
 }
 
 // remove deletes an object.

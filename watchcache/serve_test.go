@@ -269,6 +269,55 @@ func TestBookmarkBehindAGap(t *testing.T) {
 	}
 }
 
+// A list shows another content at an equal revision, because the definition has changed: reads have it, and a watch that
+// selects the object ends with 410, whether it is open or resumes. No event could show it: its revision is an old one.
+func TestRedefinedObjects(t *testing.T) {
+	t.Parallel()
+	r := newCache(t, store.Options{})
+	r.source.put("a", "x")
+	start := r.source.put("b", "y")
+	r.start()
+	r.eventually("the cache is ready", func() bool { return r.ReadinessCheck() == nil })
+	open := func(label string) *watchcache.Watch {
+		o := at(start, withLabel(label))
+		o.Recursive = true
+		w, err := r.Watch(t.Context(), "/widgets/", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := w.TryNext(); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	left, entered, other := open("x"), open("z"), open("y")
+	r.source.redefine("a", "z")
+	r.source.breakWatch(keepwatch.Failed(keepwatch.Expired, "the history is lost"))
+	r.eventually("the cache has listed", func() bool { return r.Snapshot().Revision() > start })
+	r.source.breakWatch(nil)
+	if names, _, err := r.list(withLabel("z")); err != nil || !slices.Equal(names, []string{"a"}) {
+		t.Errorf("the list has %q, %v", names, err)
+	}
+	if _, _, err := entered.TryNext(); !apierrors.IsResourceExpired(err) {
+		t.Errorf("the object enters a watch: %v", err)
+	}
+	if events, _, err := left.TryNext(); err != nil || len(events) != 1 || events[0].Type != watch.Deleted {
+		t.Errorf("the object leaves a watch: %v, %v", events, err)
+	}
+	if events, _, err := other.TryNext(); err != nil || len(events) != 0 {
+		t.Errorf("a watch of other objects: %v, %v", events, err)
+	}
+	o := at(start, everything)
+	o.Recursive = true
+	resumed, err := r.Watch(t.Context(), "/widgets/", o)
+	if err == nil {
+		_, _, err = resumed.TryNext()
+	}
+	if !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch from before the change: %v", err)
+	}
+}
+
 // A client that asked for bookmarks receives one when the source has reached a newer revision without changes of its objects.
 func TestProgress(t *testing.T) {
 	t.Parallel()

@@ -156,8 +156,14 @@ func (w *Watch) countResumption(d keepwatch.Delivery, err error) {
 	}
 }
 
-// continues reports whether the revisions of a gap continue those that the watch delivered.
-func continues(gap keepwatch.Gap) bool { return gap.Reason != keepwatch.GapRewind }
+// continues reports whether the revisions of a gap continue those that the watch delivered. They do not if a list has
+// shown another content of an object at a revision that was delivered: its definition has changed. A client that received it
+// as an event would resume from that old revision; one that lists receives it.
+func continues(gap keepwatch.Gap) bool {
+	return gap.Reason != keepwatch.GapRewind && !slices.ContainsFunc(gap.Changes, func(c keepwatch.Change) bool {
+		return c.Type != keepwatch.Deleted && c.Object.Revision() <= gap.From
+	})
+}
 
 // initial returns the events of the next segment of the initial state.
 func (w *Watch) initial() ([]Event, error) {

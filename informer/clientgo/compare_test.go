@@ -123,6 +123,60 @@ func TestCompareRelists(t *testing.T) {
 	want(t, o, 1, "delete? b@102", "add c@104")
 }
 
+// A list shows what a pod is by a new definition, at its old revision. client-go calls OnUpdate for every
+// object of a list; keepwatch for the one that differs.
+func TestCompareRedefinedObjects(t *testing.T) {
+	t.Parallel()
+	for name, build := range map[string]func(*podtest.Server) cache.SharedIndexInformer{
+		"client-go": func(s *podtest.Server) cache.SharedIndexInformer {
+			return cache.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, cache.Indexers{})
+		},
+		"keepwatch": func(s *podtest.Server) cache.SharedIndexInformer {
+			return clientgo.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, cache.Indexers{})
+		},
+		"direct": func(s *podtest.Server) cache.SharedIndexInformer {
+			cfg, direct := clientgo.Direct(s.Config())
+			return clientgo.NewGroup(direct).NewSharedIndexInformer(podsThrough(cfg), &corev1.Pod{}, 0, cache.Indexers{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"))
+			inf := build(s)
+			if err := inf.SetTransform(func(o any) (any, error) {
+				o.(*corev1.Pod).Status.Message = "transformed"
+				return o, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			var events recorder
+			handle(t, inf, &events)
+			podtest.Run(t, inf)
+			podtest.WaitForSync(t, inf)
+			events.wantSome(t, "add! a@101", "add! b@102")
+			events.reset()
+			s.FailWatches(1, func(w http.ResponseWriter, r *http.Request) {
+				s.Redefine(func(p *corev1.Pod) {
+					if p.Name == "b" {
+						p.Spec.SchedulerName = "default-scheduler"
+					}
+				})
+				s.ForgetHistory()
+				podtest.Status(410, metav1.StatusReasonExpired, "too old")(w, r)
+			})
+			s.CutWatches()
+			podtest.Eventually(t, func() bool { return slices.Contains(events.all(), "update b@102 to b@102") }, func() string { return fmt.Sprint(events.all()) })
+			o, _, err := inf.GetStore().GetByKey("ns/b")
+			if p, ok := o.(*corev1.Pod); err != nil || !ok || p.Spec.SchedulerName != "default-scheduler" || p.Status.Message != "transformed" {
+				t.Errorf("the store has %v, %v", o, err)
+			}
+			if got := events.all(); name != "client-go" && len(got) > 1 {
+				t.Errorf("delivered %q", got)
+			}
+		})
+	}
+}
+
 // An object that was deleted and created again in a gap is delivered as deleted and added.
 func TestCompareRecreatedObjects(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,6 @@ type applier struct {
 	dropManaged bool
 	accepted    func(any)             // is called with each accepted value, if not nil
 	listed      func(*store.Snapshot) // is called once, with the first list
-	rewound     bool                  // the next list is of another history than the store; belongs to the reflector
 
 	// publishing is held while the store changes, until lookup and current have the change.
 	publishing      sync.RWMutex
@@ -71,7 +70,6 @@ func (a *applier) Revision() keepwatch.Revision { return a.store.Revision() }
 
 // Invalidate invalidates the store; see keepwatch.Target.
 func (a *applier) Invalidate(ctx context.Context, reason keepwatch.GapReason) error {
-	a.rewound = reason == keepwatch.GapRewind
 	return a.store.Invalidate(ctx, reason)
 }
 
@@ -108,7 +106,7 @@ func (a *applier) Replace(ctx context.Context, relist keepwatch.Relist) (keepwat
 	if err != nil {
 		return nil, err
 	}
-	return &applierList{Replacement: replacement, applier: a, base: a.store.Snapshot(), rewound: a.rewound || relist.Reason == keepwatch.GapRewind}, nil
+	return &applierList{Replacement: replacement, applier: a, base: a.store.Snapshot()}, nil
 }
 
 // applierList receives a list.
@@ -116,15 +114,13 @@ type applierList struct {
 	keepwatch.Replacement
 	applier *applier
 	base    *store.Snapshot
-	rewound bool // equal revisions no longer mean equal content
 }
 
+// Put accepts the objects that the store does not have. The store compares the values of those that
+// have an equal revision: their definition may have changed.
 func (l *applierList) Put(ctx context.Context, objects []keepwatch.Object) error {
 	for i, o := range objects {
-		current, ok := l.base.Get(o.Key())
-		if ok && (current == o || !l.rewound && current.UID() == o.UID() && current.Revision() == o.Revision()) {
-			objects[i] = current
-		} else {
+		if current, ok := l.base.Get(o.Key()); !ok || current != o {
 			objects[i] = l.applier.accept(o.(*item.Item))
 		}
 	}
@@ -136,7 +132,6 @@ func (l *applierList) Commit(ctx context.Context, to keepwatch.Revision) error {
 	if err := l.applier.publish(func() error { return l.Replacement.Commit(ctx, to) }); err != nil {
 		return err
 	}
-	l.applier.rewound = false
 	if first {
 		l.applier.listed(l.applier.store.Snapshot())
 	}

@@ -108,9 +108,15 @@ func (i *Item) Size() int {
 // Plain returns the value. ok is false if the item was rejected or is packed.
 func (i *Item) Plain() (value any, ok bool) { return i.value, i.rejected == nil && i.packed == nil }
 
-// Equal reports whether the values are equal. A store compares them after the source went back
-// to an earlier state: then equal revisions do not mean equal content.
+// Equal reports whether handlers see no difference between two items of equal revision: the encodings
+// or the values are equal, or both were rejected. Only a list shows an equal revision twice.
 func (i *Item) Equal(o keepwatch.Object) bool {
 	other, ok := o.(*Item)
-	return ok && i.rejected == nil && other.rejected == nil && reflect.DeepEqual(i.Value(), other.Value())
+	switch {
+	case !ok || (i.rejected == nil) != (other.rejected == nil):
+		return false
+	case i.rejected != nil || i == other || i.sum != 0 && i.sum == other.sum:
+		return true
+	}
+	return reflect.DeepEqual(i.Value(), other.Value())
 }

@@ -100,6 +100,17 @@ func (s *Server) Put(p *corev1.Pod) {
 	s.Send(kind, p)
 }
 
+// Redefine changes every pod without a write: no revision changes, and no event is sent.
+func (s *Server) Redefine(change func(*corev1.Pod)) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	for name, p := range s.Pods {
+		p = p.DeepCopy()
+		change(p)
+		s.Pods[name] = p
+	}
+}
+
 // Remove deletes a pod.
 func (s *Server) Remove(name string) {
 	s.Mu.Lock()
