@@ -56,6 +56,7 @@ func newEvent(kind keepwatch.ChangeType, at keepwatch.Revision, o Object) Event 
 }
 
 func (d *delivery) appendEvent(e Event) {
+	e.ID += e.Rendition.suffix()
 	d.messages = append(d.messages, e)
 	d.hasEvents = true
 	d.position.Delivered = max(d.position.Delivered, e.Revision)
@@ -68,18 +69,36 @@ func (d *delivery) add(key string, o Object) uint64 {
 	d.position.Count++
 	r := recordOf(o, d.position.Serial, d.kind)
 	e := newEvent(keepwatch.Added, o.Revision(), o)
+	e.Rendition = r.rendition
 	d.intents = append(d.intents, intent{e.Type, e.Revision, key, r})
 	d.records[key] = &r
 	d.appendEvent(e)
 	return r.serial
 }
 
-// modify delivers a new state of an object as an event of the type kind: Modified, or
+// modify delivers a new state of an object, or another content of the same state, as an event of the type kind: Modified, or
 // Added if the consumer may not have the object.
 func (d *delivery) modify(key string, prior record, o Object, kind keepwatch.ChangeType) {
 	r := recordOf(o, prior.serial, d.kind)
+	if r.revision == prior.revision {
+		r.rendition = prior.rendition.next(r.rendition.Sum)
+	}
 	d.records[key] = &r
-	d.appendEvent(newEvent(kind, o.Revision(), o))
+	e := newEvent(kind, o.Revision(), o)
+	e.Rendition = r.rendition
+	d.appendEvent(e)
+}
+
+// compareContent compares an object with the one that the consumer has at the same revision. It records the sum of one
+// that had none: an earlier version has recorded it, or a stream of metadata.
+func (d *delivery) compareContent(key string, prior record, o Object) {
+	switch sum := sumOf(o); {
+	case prior.rendition.changed(sum):
+		d.modify(key, prior, o, keepwatch.Modified)
+	case sum != prior.rendition.Sum && sum != 0:
+		prior.rendition.Sum = sum
+		d.records[key] = &prior
+	}
 }
 
 // remove delivers an object as Deleted; last is its last known state.

@@ -20,6 +20,9 @@
 // the revision of every SYNCED and BOOKMARK, through any number of restarts and crashes.
 // A DELETED of a difference has apiVersion, kind and metadata only.
 //
+// A list can show another content of an object at the revision that the consumer has: the definition of
+// its type has changed, or the version of the server. It is a MODIFIED in the difference, with an id of its own; see [Rendition].
+//
 // # Databases
 //
 // A consumer that commits a delivery as a whole stores the position and the index itself
@@ -72,5 +75,6 @@
 //	index.go        its index, for readers
 //	identity.go     the stream that a state belongs to
 //	record.go       the index's entry of an object, and its encoding
+//	rendition.go    the contents of one revision of an object
 //	intent.go       an announced event, and its encoding
 package stream

@@ -10,10 +10,13 @@ type Message interface{ message() }
 type Event struct {
 	Type     keepwatch.ChangeType
 	Revision keepwatch.Revision // of the change, as in keepwatch.Change
-	// ID is the same in every repetition of the event; see keepwatch.Change.ID.
+	// ID is the same in every repetition of the event: keepwatch.Change.ID, and for another content at the same revision
+	// its number and hash, "uid/revision/1-9e3779b97f4a7c15".
 	ID string
 	// Object is the new state. For Deleted it is the last state, or its metadata only.
 	Object Object
+	// Rendition is that of Object; it is zero for Deleted.
+	Rendition Rendition
 }
 
 // Gap declares that the history in (From, To] is missing: the events that follow, up to

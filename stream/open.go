@@ -15,8 +15,8 @@ import (
 
 const (
 	fileName = "stream.db"
-	// format is the version of the file's content.
-	format = 1
+	// format is the version of the file's content. Format 1, which is read, has no renditions.
+	format = 2
 )
 
 // Open opens the state in dir for the stream id, or creates one there. The state is locked
@@ -83,6 +83,7 @@ func openWith(path string, open func(string) (*bolt.DB, error), checkHead func(*
 type head struct {
 	identity Identity
 	position position
+	current  bool // the format
 }
 
 // checkIdentity returns an error if the file belongs to another stream than id. It
@@ -101,10 +102,12 @@ func (d *disk) checkIdentity(id Identity) error {
 	d.committed = found.position
 	updated := found.identity
 	updated.Cluster = updated.Cluster.updated(id.Cluster)
-	if updated == found.identity {
+	if updated == found.identity && found.current {
 		return nil
 	}
-	return d.db.Update(func(tx *bolt.Tx) error { return writeIdentity(tx, updated) })
+	return d.db.Update(func(tx *bolt.Tx) error {
+		return errors.Join(tx.Bucket(headBucket).Put(formatKey, []byte(strconv.Itoa(format))), writeIdentity(tx, updated))
+	})
 }
 
 // head returns the head of the file, or nil for an empty file.
@@ -133,10 +136,11 @@ func readHead(tx *bolt.Tx) (*head, error) {
 		}
 		return nil, nil
 	}
-	if found := string(bucket.Get(formatKey)); found != strconv.Itoa(format) {
-		return nil, fmt.Errorf("it has format %q, and this keepwatch reads format %d", found, format)
+	found := string(bucket.Get(formatKey))
+	if n, err := strconv.Atoi(found); err != nil || n < 1 || n > format {
+		return nil, fmt.Errorf("it has format %q, and this keepwatch reads formats up to %d", found, format)
 	}
-	h := &head{}
+	h := &head{current: found == strconv.Itoa(format)}
 	text, err := verifyChecksum(bucket.Get(identityKey))
 	if err == nil {
 		err = json.Unmarshal(text, &h.identity)

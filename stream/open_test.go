@@ -218,8 +218,8 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 		}, "of another program"},
 		{"a later format", func(t *testing.T, path string) {
 			fillState(t, filepath.Dir(path), 3)
-			edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket(headBucket).Put(formatKey, []byte("2")) })
-		}, `format "2"`},
+			edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket(headBucket).Put(formatKey, []byte("3")) })
+		}, `format "3"`},
 		{"a missing record", func(t *testing.T, path string) {
 			fillState(t, filepath.Dir(path), 3)
 			edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket(recordsBucket).Delete([]byte("default/a1")) })

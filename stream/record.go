@@ -20,15 +20,16 @@ type record struct {
 	revision keepwatch.Revision
 	// doubt, if not zero, is the type of an event that the consumer may not have received,
 	// because of a crash. A list that has the object delivers it again, as this type.
-	doubt    keepwatch.ChangeType
-	metadata []byte
+	doubt     keepwatch.ChangeType
+	rendition Rendition
+	metadata  []byte
 }
 
 // recordOf returns the record of an object; for kind see metadataOf.
 func recordOf(o Object, serial uint64, kind schema.GroupVersionKind) record {
 	return record{
 		serial: serial, uid: keepwatch.UID(strings.Clone(string(o.UID()))), revision: o.Revision(),
-		metadata: metadataOf(o, kind),
+		rendition: Rendition{Sum: sumOf(o)}, metadata: metadataOf(o, kind),
 	}
 }
 
@@ -43,15 +44,24 @@ func (r *record) projectMetadata(project func([]byte) ([]byte, error)) (err erro
 // encode returns the text of a record. The serial is first: serialOf reads it without
 // the rest.
 func (r record) encode() []byte {
-	text := make([]byte, 0, checksumSize+3*binary.MaxVarintLen64+1+len(r.uid)+len(r.metadata))
+	text := make([]byte, 0, checksumSize+4*binary.MaxVarintLen64+1+8+len(r.uid)+len(r.metadata))
 	text = text[:checksumSize]
 	text = binary.AppendUvarint(text, r.serial)
 	text = binary.AppendUvarint(text, uint64(r.revision))
-	text = append(text, byte(r.doubt))
+	if r.rendition.Sum == 0 {
+		text = append(text, byte(r.doubt))
+	} else {
+		text = append(text, byte(r.doubt)|hasRendition)
+		text = binary.BigEndian.AppendUint64(text, r.rendition.Sum)
+		text = binary.AppendUvarint(text, r.rendition.Number)
+	}
 	text = appendString(text, string(r.uid))
 	text = append(text, r.metadata...)
 	return putChecksum(text)
 }
+
+// hasRendition is a bit of the byte of the doubt: the rendition follows. Records of format 1 have none.
+const hasRendition = 0x80
 
 // decodeRecord returns the record of a text. The record does not share the text's memory.
 func decodeRecord(text []byte) (record, error) {
@@ -60,7 +70,8 @@ func decodeRecord(text []byte) (record, error) {
 		return record{}, err
 	}
 	in := decoder{buf: body}
-	r := record{serial: in.uvarint(), revision: keepwatch.Revision(in.uvarint()), doubt: in.changeType()}
+	r := record{serial: in.uvarint(), revision: keepwatch.Revision(in.uvarint())}
+	r.doubt, r.rendition = in.doubt()
 	r.uid = keepwatch.UID(in.string())
 	r.metadata = append([]byte(nil), in.buf...)
 	return r, in.err
@@ -136,6 +147,22 @@ func (r *decoder) string() string {
 	s := string(r.buf[:n])
 	r.buf = r.buf[n:]
 	return s
+}
+
+// doubt reads the doubt of a record, and its rendition.
+func (r *decoder) doubt() (doubt keepwatch.ChangeType, of Rendition) {
+	if len(r.buf) == 0 || r.buf[0]&hasRendition == 0 {
+		return r.changeType(), of
+	}
+	doubt = keepwatch.ChangeType(r.buf[0] &^ hasRendition)
+	if len(r.buf) < 9 || doubt > keepwatch.Deleted {
+		r.fail("a hash")
+		return 0, of
+	}
+	of.Sum = binary.BigEndian.Uint64(r.buf[1:])
+	r.buf = r.buf[9:]
+	of.Number = r.uvarint()
+	return doubt, of
 }
 
 // changeType reads a keepwatch.ChangeType or zero.

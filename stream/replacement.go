@@ -89,8 +89,7 @@ func (r *replacement) Put(_ context.Context, objects []keepwatch.Object) error {
 }
 
 // compare adds the difference between one object of the list and the index. After a
-// rewind any other revision is a change. The same UID and revision count as the same
-// state: the event would have the id that the consumer has received.
+// rewind any other revision is a change.
 func (r *replacement) compare(d *delivery, o Object) error {
 	key := o.Key().String()
 	prior, known, err := d.get(key)
@@ -125,6 +124,8 @@ func (r *replacement) compareStates(d *delivery, key string, prior record, o Obj
 		d.modify(key, prior, o, keepwatch.Modified)
 	case o.Revision() != prior.revision:
 		d.modify(key, prior, o, keepwatch.Modified)
+	default:
+		d.compareContent(key, prior, o)
 	}
 	return nil
 }

@@ -44,6 +44,8 @@ type Entry struct {
 	Key      keepwatch.Key
 	UID      keepwatch.UID
 	Revision keepwatch.Revision
+	// Rendition is zero if the consumer has not stored it: the next list then counts as the same content.
+	Rendition Rendition
 }
 
 // Stored is what pieces have added up to.
@@ -96,7 +98,7 @@ func NewTransactional(stored Stored, write func(Piece) error, options Options) (
 	t.committed.Serial = 0
 	for _, e := range stored.Entries {
 		t.committed.Serial++
-		t.entries[e.Key.String()] = entry{t.committed.Serial, e.UID, e.Revision}
+		t.entries[e.Key.String()] = entry{t.committed.Serial, e.UID, e.Revision, e.Rendition}
 	}
 	if n := uint64(len(t.entries)); n != t.committed.Count || n != t.committed.Serial {
 		return nil, fmt.Errorf("%d objects were stored, and there are %d: another program has changed them", t.committed.Count, len(stored.Entries))
@@ -117,6 +119,7 @@ type entry struct {
 	serial   uint64
 	uid      keepwatch.UID
 	revision keepwatch.Revision
+	Rendition
 }
 
 func (t *transaction) Close() error       { return nil }
@@ -128,7 +131,7 @@ func (t *transaction) announce([]announcement, keepwatch.Revision) error { retur
 
 func (t *transaction) get(key string) (record, bool, error) {
 	e, ok := t.entries[key]
-	return record{serial: e.serial, uid: e.uid, revision: e.revision}, ok, nil
+	return record{serial: e.serial, uid: e.uid, revision: e.revision, rendition: e.Rendition}, ok, nil
 }
 
 func (t *transaction) unseen(seen serials) (keys []string, err error) {
@@ -155,7 +158,7 @@ func (t *transaction) commit(c commit) error {
 		if r == nil {
 			delete(t.entries, key)
 		} else {
-			t.entries[key] = entry{r.serial, r.uid, r.revision}
+			t.entries[key] = entry{r.serial, r.uid, r.revision, r.rendition}
 		}
 	}
 	t.committed = c.position

@@ -29,7 +29,7 @@ func (d *database) write(p Piece) error {
 			if m.Type == keepwatch.Deleted {
 				delete(d.objects, m.Object.Key())
 			} else {
-				d.objects[m.Object.Key()] = Entry{m.Object.Key(), m.Object.UID(), m.Object.Revision()}
+				d.objects[m.Object.Key()] = Entry{m.Object.Key(), m.Object.UID(), m.Object.Revision(), m.Rendition}
 			}
 		case Gap:
 			d.log = append(d.log, "GAP "+string(m.Reason))
@@ -117,7 +117,7 @@ func TestTransactional(t *testing.T) {
 
 // TestTransactionalRefuses checks entries that do not belong to the position.
 func TestTransactionalRefuses(t *testing.T) {
-	e := Entry{keepwatch.Key{Name: "a"}, "u", 1}
+	e := Entry{keepwatch.Key{Name: "a"}, "u", 1, Rendition{}}
 	for name, s := range map[string]Stored{
 		"one too few":        {Position: []byte(`{"cursor":1,"count":2}`), Entries: []Entry{e}},
 		"one too many":       {Position: []byte(`{"cursor":1,"count":0}`), Entries: []Entry{e}},
