@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"hash/maphash"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ type applier struct {
 	store     *store.Store
 	expect    expectation
 	transform func(any) (any, error) // nil for none
+	seed      maphash.Seed           // of the hashes of untransformed values
 	// dropManaged removes managedFields first, from objects that were read with them.
 	dropManaged bool
 	accepted    func(any)             // is called with each accepted value, if not nil
@@ -89,7 +91,7 @@ func (a *applier) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int
 			accepted[i] = c
 			continue
 		}
-		c.Object = a.accept(c.Object.(*item.Item))
+		c.Object = a.accept(a.summed(c.Object.(*item.Item)))
 		accepted[i] = c
 	}
 	batch.Changes = accepted
@@ -120,8 +122,11 @@ type applierList struct {
 // have an equal revision: their definition may have changed.
 func (l *applierList) Put(ctx context.Context, objects []keepwatch.Object) error {
 	for i, o := range objects {
-		if current, ok := l.base.Get(o.Key()); !ok || current != o {
-			objects[i] = l.applier.accept(o.(*item.Item))
+		current, ok := l.base.Get(o.Key())
+		if listed := l.applier.summed(o.(*item.Item)); ok && listed.IsStateOf(current.(*item.Item)) {
+			objects[i] = current
+		} else {
+			objects[i] = l.applier.accept(listed)
 		}
 	}
 	return l.Replacement.Put(ctx, objects)

@@ -1,12 +1,31 @@
 package follow
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"reflect"
 
 	"github.com/keepwatch/keepwatch/informer/internal/item"
 )
+
+// summed returns an object with a hash of its value before the transform, so that one that did not change is not
+// transformed again. It may change o, which is not shared yet.
+func (a *applier) summed(o *item.Item) *item.Item {
+	if a.transform == nil || o.Sum() != 0 || o.Err() != nil {
+		return o
+	}
+	encode := json.Marshal
+	if m, ok := o.Value().(interface{ Marshal() ([]byte, error) }); ok {
+		encode = func(any) ([]byte, error) { return m.Marshal() }
+	}
+	text, err := encode(o.Value())
+	if err != nil {
+		return o // it is transformed, and compared, each time
+	}
+	return o.MadeOf(maphash.Bytes(a.seed, text))
+}
 
 // transformed returns an object as the transform returns it, rejected if the transform
 // fails. A panic concerns one object: it is a failure, reported with its stack.

@@ -108,6 +108,11 @@ func (i *Item) Size() int {
 // Plain returns the value. ok is false if the item was rejected or is packed.
 func (i *Item) Plain() (value any, ok bool) { return i.value, i.rejected == nil && i.packed == nil }
 
+// IsStateOf reports whether the other item is certainly the same state of the same object, with the same encoding.
+func (i *Item) IsStateOf(other *Item) bool {
+	return i == other || i.sum != 0 && i.sum == other.sum && i.uid == other.uid && i.revision == other.revision
+}
+
 // Equal reports whether handlers see no difference between two items of equal revision: the encodings
 // or the values are equal, or both were rejected. Only a list shows an equal revision twice.
 func (i *Item) Equal(o keepwatch.Object) bool {
