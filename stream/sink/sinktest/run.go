@@ -3,6 +3,7 @@ package sinktest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -146,9 +147,7 @@ func (r *runner) step(ctx context.Context) {
 		r.settle(ctx)
 	case r.FailOver != nil:
 		r.settle(ctx)
-		if !r.stuck && r.FailOver() {
-			r.forgetCuts()
-		}
+		r.failOver()
 	case r.Disturb != nil:
 		r.Disturb()
 	}
@@ -243,11 +242,22 @@ func (r *runner) noteCut(line int, cut sink.Cut) {
 	r.report.Epochs = max(r.report.Epochs, cut.Epoch)
 }
 
-// forgetCuts makes settle wait for new cuts: the tables are those of an earlier one.
-func (r *runner) forgetCuts() {
+// failOver replaces the server. If that has lost commits, settle waits for new cuts: the tables are those of an earlier one.
+func (r *runner) failOver() {
+	if r.stuck {
+		return
+	}
+	r.mu.Lock()
+	before := r.cuts
+	r.cuts = map[int]sink.Cut{} // before the loss, which the transfer may notice at once
+	r.mu.Unlock()
+	if r.FailOver() {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.cuts)
+	maps.Copy(before, r.cuts)
+	r.cuts = before
 }
 
 // record records what was committed.
