@@ -151,7 +151,7 @@ var rules = map[string]rule{
 		why:    "a receiver depends on no other sink, and not on where its messages come from",
 	},
 	"stream/sink/http": {
-		ours:   []string{"", "internal/backoff", "stream", "stream/shape", "stream/sink"},
+		ours:   []string{"", "internal/backoff", "internal/localhost", "stream", "stream/shape", "stream/sink"},
 		others: []string{"github.com/cloudevents/sdk-go/v2/", "github.com/standard-webhooks/standard-webhooks/libraries/go$"},
 		why:    "a receiver depends on no other sink, and not on where its messages come from",
 	},
@@ -160,12 +160,12 @@ var rules = map[string]rule{
 		why:  "addresses, messages and cursors are the same for every broker, and need no client of one",
 	},
 	"stream/sink/kafka": {
-		ours:   []string{"", "stream", "stream/shape", "stream/sink", "stream/sink/internal/broker"},
+		ours:   []string{"", "internal/localhost", "stream", "stream/shape", "stream/sink", "stream/sink/internal/broker"},
 		others: []string{"github.com/twmb/franz-go/"},
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},
 	"stream/sink/nats": {
-		ours:   []string{"", "stream", "stream/shape", "stream/sink", "stream/sink/internal/broker"},
+		ours:   []string{"", "internal/localhost", "stream", "stream/shape", "stream/sink", "stream/sink/internal/broker"},
 		others: []string{"github.com/nats-io/nats.go"},
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},

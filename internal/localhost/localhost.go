@@ -1,4 +1,4 @@
-// Package localhost has a port and a certificate for a server on 127.0.0.1.
+// Package localhost has a port and a certificate for a server on 127.0.0.1, and recognizes the addresses of this machine.
 package localhost
 
 import (
@@ -14,6 +14,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -43,6 +44,16 @@ func Listen() (net.Listener, error) {
 		}
 	}
 	return nil, fmt.Errorf("no free port between %d and %d: %w", low, high, err)
+}
+
+// Is reports whether a server, HOST or HOST:PORT, is on this machine: what is sent to it without encryption does not leave it.
+func Is(server string) bool {
+	host, _, err := net.SplitHostPort(server)
+	if err != nil {
+		host = strings.Trim(server, "[]")
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // FreePort returns a port that Listen could listen on, for another process. Until that

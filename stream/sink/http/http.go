@@ -12,6 +12,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/keepwatch/keepwatch/internal/backoff"
+	"github.com/keepwatch/keepwatch/internal/localhost"
 	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
@@ -60,6 +61,9 @@ func New(address string, options Options) (*Receiver, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("the address must be https://HOST/PATH or http://HOST/PATH")
+	}
+	if u.User != nil && u.Scheme == "http" && !localhost.Is(u.Host) {
+		return nil, errors.New("the address has a user, whose password http:// would send without encryption: give https://")
 	}
 	if options.Retrying == nil {
 		options.Retrying = func(error, time.Duration) {}

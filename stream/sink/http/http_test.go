@@ -251,3 +251,15 @@ func TestWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestPasswordInClear refuses an address whose password would be sent without encryption to another machine.
+func TestPasswordInClear(t *testing.T) {
+	for address, accepted := range map[string]bool{
+		"http://u:pa55word@events.example.com/": false, "https://u:pa55word@events.example.com/": true, "http://u:pa55word@127.0.0.1:80/": true,
+		"http://u:pa55word@[::1]/": true, "http://u:pa55word@localhost/": true, "http://events.example.com/": true,
+	} {
+		if _, err := http.New(address, http.Options{}); (err == nil) != accepted || err != nil && strings.Contains(err.Error(), "pa55word") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

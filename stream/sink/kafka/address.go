@@ -2,12 +2,8 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/keepwatch/keepwatch/internal/localhost"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
@@ -65,7 +62,7 @@ func parse(address string) (t target, err error) {
 	}
 	t.partitions, t.replicas = int32(partitions), int16(replicas)
 	t.options = []kgo.Opt{kgo.SeedBrokers(a.Servers...)}
-	encrypted, err := encryption(a)
+	encrypted, err := a.TLS()
 	if err != nil {
 		return t, err
 	}
@@ -104,15 +101,11 @@ func mechanisms(c *broker.Credentials, encrypted bool) []sasl.Mechanism {
 // unencrypted is PLAIN without TLS. It sends the password to any broker that answers, so only one on this machine receives it.
 type unencrypted struct{ sasl.Mechanism }
 
-func (m unencrypted) Authenticate(ctx context.Context, broker string) (sasl.Session, []byte, error) {
-	host, _, err := net.SplitHostPort(broker)
-	if err != nil {
-		host = broker
+func (m unencrypted) Authenticate(ctx context.Context, server string) (sasl.Session, []byte, error) {
+	if !localhost.Is(server) {
+		return nil, nil, insecuref("%s has no SCRAM, and PLAIN would send it the password without encryption: add tls=true or ca=FILE to the address", server)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, nil, insecuref("%s has no SCRAM, and PLAIN would send it the password without encryption: add tls=true or ca=FILE to the address", broker)
-	}
-	return m.Mechanism.Authenticate(ctx, broker)
+	return m.Mechanism.Authenticate(ctx, server)
 }
 
 // defaultState returns the name of the state topic of a template: keepwatch-k8s of k8s.{resource}.
@@ -132,32 +125,6 @@ func number(a broker.Address, name string, most int) (int, error) {
 		return 0, fmt.Errorf("%s must be 1 to %d, not %q", name, most, text)
 	}
 	return n, nil
-}
-
-// encryption returns the settings of TLS, or nil without it.
-func encryption(a broker.Address) (*tls.Config, error) {
-	wanted, file := a.Parameter("tls"), a.Parameter("ca")
-	switch {
-	case wanted != "" && wanted != "true" && wanted != "false":
-		return nil, fmt.Errorf("tls must be true or false, not %q", wanted)
-	case wanted == "false" && file != "":
-		return nil, errors.New("the address has ca, and tls=false: give one of them")
-	case wanted != "true" && file == "":
-		return nil, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if file == "" {
-		return config, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("ca: %w", err)
-	}
-	config.RootCAs = x509.NewCertPool()
-	if !config.RootCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("ca: %s has no certificate in PEM", file)
-	}
-	return config, nil
 }
 
 // topicOf returns the topic of a stream. The namespace is that of the stream, and _ if it has all.

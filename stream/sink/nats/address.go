@@ -1,13 +1,16 @@
 package nats
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/keepwatch/keepwatch/internal/localhost"
 	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
 )
@@ -28,22 +31,29 @@ type target struct {
 var placeholders = []string{"resource", "namespace", "name", "type"}
 
 func parse(address string) (t target, err error) {
-	a, err := broker.ParseAddress(address, "subject", "shape", "kv", "replicas", "creds", "ca", broker.PasswordFile)
+	a, err := broker.ParseAddress(address, "subject", "shape", "kv", "replicas", "creds", "tls", "ca", broker.PasswordFile)
 	if err != nil {
 		return t, err
+	}
+	if t.credentials, err = a.Credentials(); err != nil {
+		return t, err
+	}
+	encrypted, err := encryption(a)
+	if err != nil {
+		return t, err
+	}
+	if encrypted != nil {
+		t.options = append(t.options, nats.Secure(encrypted))
 	}
 	for i, host := range a.Servers {
 		a.Servers[i] = a.Scheme + "://" + host
 	}
 	t.servers = strings.Join(a.Servers, ",")
-	if t.credentials, err = a.Credentials(); err != nil {
-		return t, err
-	}
 	if file := a.Parameter("creds"); file != "" {
 		t.options = append(t.options, nats.UserCredentials(file))
 	}
 	if file := a.Parameter("ca"); file != "" {
-		t.options = append(t.options, nats.RootCAs(file))
+		t.options = append(t.options, nats.RootCAs(file)) // is read at each connection
 	}
 	t.replicas = 1
 	if text := a.Parameter("replicas"); text != "" {
@@ -78,6 +88,19 @@ func parse(address string) (t target, err error) {
 		return t, fmt.Errorf("the subject %w", err)
 	}
 	return t, checkSubject(t.filter())
+}
+
+// encryption returns the settings of TLS, nil if the server decides about it. With a user of another machine's server TLS is required:
+// the client sends the password to any server that says it needs none.
+func encryption(a broker.Address) (*tls.Config, error) {
+	config, err := a.TLS()
+	if err != nil || config != nil || a.User == nil || !slices.ContainsFunc(a.Servers, func(s string) bool { return !localhost.Is(s) }) {
+		return config, err
+	}
+	if a.Parameter("tls") == "false" {
+		return nil, errors.New("the address has a user, and tls=false: the password would be sent without encryption")
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12}, nil
 }
 
 // name names the sink for people.

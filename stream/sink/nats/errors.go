@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,11 @@ var retried = []error{
 // refused are errors about credentials. They end a start, and are retried later.
 var refused = []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation}
 
+// unencrypted reports whether TLS is required, and the server has none, or no certificate that can be verified.
+func unencrypted(err error) bool {
+	return errors.Is(err, nats.ErrSecureConnWanted) || errors.As(err, new(*tls.CertificateVerificationError))
+}
+
 // wrongSequence are the codes of a message that another one has preceded.
 var wrongSequence = []jetstream.ErrorCode{jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant}
 
@@ -60,6 +66,11 @@ func (s *Sink) failure(err error) error {
 		return &sink.Unavailable{Err: named} // JetStream does not run yet, or has no room
 	case slices.ContainsFunc(refused, is):
 		named = fmt.Errorf("nats: the server refuses the user, the password or the credentials, or a permission is missing: %w", err)
+		if s.opened {
+			return &sink.Unavailable{Err: named}
+		}
+	case unencrypted(err):
+		named = fmt.Errorf("nats: TLS is required by tls=true or ca of the address, or to send a password to another machine: %w", err)
 		if s.opened {
 			return &sink.Unavailable{Err: named}
 		}

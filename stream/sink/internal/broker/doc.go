@@ -3,6 +3,7 @@
 //
 //	address.go      the address of --to
 //	credentials.go  the user and the password of an address
+//	tls.go          the settings of TLS
 //	template.go     names of topics and subjects, by placeholders
 //	message.go      the messages of a stream as JSON
 //	cursor.go       the cursor of a stream, as a broker stores it
