@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// part is one command of make verify.
+type part struct {
+	area, name string
+	command    string // for sh, in the repository's root; $SEED is the run's seed
+}
+
+// id is the name of the part's files.
+func (p part) id() string { return p.area + "-" + p.name }
+
+// parts are everything that is verified beyond make test and .ci/run. The short parts of an area come first.
+var parts = []part{
+	{"library", "tests", "$GOTEST -timeout 1h ./..."},
+	{"library", "race", "$GOTEST -race -timeout 3h ./..."},
+	{"library", "simulation", "make sim N=200000 SEED=$SEED"},
+	{"library", "informers", "cd test && $GOTEST -timeout 1h ./real/managed ./reconcile ./embedded/clients ./examples/..."},
+
+	{"sinks", "tests", "make test-sinks SEED=$SEED"},
+	{"sinks", "cluster", "cd test && $GOTEST -timeout 2h ./real/sync ./ndjson"},
+	{"sinks", "compared", "make compared"},
+	{"sinks", "speed", "make bench-sync"},
+
+	{"proxy", "tests", "cd test && $GOTEST -timeout 2h ./real/proxy ./real/passthrough"},
+	{"proxy", "latest", "cd test && $GOTEST -timeout 2h ./real/proxy -args -peer.latest"},
+	{"proxy", "lost-history", "make lost-history SEED=$SEED"},
+	{"proxy", "speed", "make bench-proxy"},
+
+	{"serve", "embedded", "cd test && $GOTEST -timeout 2h ./embedded/... ./envtest ./rawwatch ./follow"},
+	{"serve", "real", "cd test && $GOTEST -p 1 -timeout 2h ./real/smoke ./real/conformance ./real/differential ./real/foreign ./real/kine ./real/kubectl ./real/losses ./real/outage ./real/storm"},
+	{"serve", "rules", "make rights SEED=$SEED"},
+	{"serve", "simulation", "cd test && $GOTEST ./real/stages ./real/envtest"},
+	{"serve", "storms", "make storms SEED=$SEED"},
+	{"serve", "speed", "make bench-real"},
+
+	{"testserver", "suites", "make envtest-suites"},
+	{"testserver", "speed", "make bench-testserver"},
+
+	{"kubernetes", "tests", "make test-kubernetes SEED=$SEED"},
+	{"kubernetes", "story", "make kubernetes-story"},
+	{"kubernetes", "suites", "make kubernetes-suites"},
+	{"kubernetes", "speed", "make bench-kubernetes"},
+
+	{"judges", "servers", "make servers"},
+	{"judges", "matrix", "make matrix UPSTREAM=kube-apiserver SEED=$SEED"},
+	{"judges", "matrix-serve", "make matrix UPSTREAM=serve SEED=$SEED"},
+	{"judges", "matrix-proxy", "make matrix UPSTREAM=proxy SEED=$SEED"},
+	{"judges", "matrix-keepwatch-apiserver", "make matrix UPSTREAM=keepwatch-apiserver SEED=$SEED"},
+
+	{"deploy", "charts", "cd test && $GOTEST ./deploy"},
+	{"deploy", "binaries", "make dist"},
+}
+
+// selectParts returns the parts of an area, or all of them if area is "".
+func selectParts(area string) ([]part, error) {
+	if area == "" {
+		return parts, nil
+	}
+	var selected []part
+	var areas []string
+	for _, p := range parts {
+		if p.area == area {
+			selected = append(selected, p)
+		}
+		areas = append(areas, p.area)
+	}
+	if selected == nil {
+		return nil, fmt.Errorf("there is no area %q: use one of %s", area, strings.Join(slices.Compact(areas), ", "))
+	}
+	return selected, nil
+}
