@@ -1,15 +1,25 @@
-# make test is the short run for a person, and needs Go only. make test-all is everything: it
-# builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
-# user's cache.
+# Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
+# their times and contents. The other targets are their parts.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients debian javascript python java rust matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms storm-sinks broker kafka always
+.PHONY: all build demo lint test test-race test-real stress verify test-sinks peers clients debian javascript python java rust matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms storm-sinks broker kafka always
+
+# kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
+# all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
+export GOFLAGS := $(GOFLAGS) -tags=kustomize_disable_go_plugin_support
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# go test, which prints a line for each package, and at the end what failed and what was skipped, with the reasons.
+GOTEST ?= go run gotest.tools/gotestsum@v1.13.0 --format pkgname --
 
 all: lint test
 
 build:
 	go build -o bin/keepwatch ./cmd/keepwatch
+
+# What Keepwatch is for, in half a minute, on a server of its own. Leaves nothing behind.
+demo: build
+	go run ./examples/demo
 
 # Kubernetes' API server with Keepwatch's reads. The first build takes some minutes. Kubernetes'
 # own scripts stamp its version in the same way. The same sources and Go give the same bytes.
@@ -53,8 +63,8 @@ bin/dist/keepwatch-%: always
 # The module's own tests, and 20,000 requests to it and to kube-apiserver of the same version. SEED=0
 # draws other ones.
 test-kubernetes:
-	cd kubernetes && go vet ./... && go test ./...
-	cd test && go test -timeout 40m ./real/apiserver -args -apiserver.requests 20000 -apiserver.seed $(SEED)
+	cd kubernetes && go vet ./... && $(GOTEST) ./...
+	cd test && $(GOTEST) -timeout 40m ./real/apiserver -args -apiserver.requests 20000 -apiserver.seed $(SEED)
 	$(MAKE) bench-kubernetes ARGS='-pods 200 -configmaps 50 -rounds 1 -writing 1s -writes 50 -rows "^start|LIST protobuf|^100 watchers × 200|^create"'
 
 # Other projects' own tests on keepwatch-apiserver with --reads=upstream and --reads=keepwatch, compared
@@ -74,7 +84,7 @@ envtest-page:
 	cd test && go run ./suites/page
 
 # A whole control plane on keepwatch-apiserver, once with each way to answer reads, and their figures,
-# alone on the machine. test-real runs it at a fifth of this size, with Keepwatch's reads only.
+# alone on the machine. The test alone is a fifth of this size, with Keepwatch's reads only.
 kubernetes-story: peers
 	cd test && go test ./real/controlplane -count 1 -timeout 2h -v \
 	  -story.nodes 200 -story.deployments 300 -story.pods 5000 -story.reads keepwatch,upstream
@@ -88,33 +98,49 @@ lint:
 	cd test && $(STATICCHECK) ./...
 	go test -count=1 ./internal/arrows
 
-# Every package, without the race detector.
+# Every package of the library, the server and the command, with Go alone: -short leaves out what needs Postgres, Java, a
+# terminal or a long time.
 test:
-	go test -timeout 20m ./...
+	$(GOTEST) -short -timeout 15m ./...
 
-test-all: test-race test-embedded test-real
-
-# Every package with the race detector. The simulation's 5,000 schedules and its mutants
-# run without it, because they are five times slower with it; some of the schedules run again with it.
-# The protocol's machine is a pure function without goroutines, in which it finds nothing: without it,
-# the exhaustive search has twice the faults. make lint vets, also in the tests of test-embedded and test-real.
-# Four packages run at a time on two cores: the longest ones, which begin, wait for timeouts and processes.
+# The same with the race detector, except for what finds nothing with it: the simulation and its mutants are five times
+# slower, and the protocol's machine is a pure function. Four packages run at a time on two cores: the longest ones,
+# which begin, wait for timeouts and processes.
+RACED = $(shell go list ./controlplane ./cmd/keepwatch ./readpath ./conform ./... | grep -v -e /reflector/internal/machine$$ -e /internal/sim$$)
 test-race:
-	go test ./internal/sim -sim.n 5000
-	go test -vet=off ./reflector/internal/machine
-	go test -race -vet=off -p 4 -timeout 20m $$(go list ./controlplane ./cmd/keepwatch ./readpath ./conform ./... | grep -v '/reflector/internal/machine$$')
+	$(GOTEST) -race -short -vet=off -p 4 -timeout 20m $(RACED)
 
-# Public suites, kubectl and clients of other languages against the embedded server. Three packages run
-# at a time: most of them wait for the faults that they cause. Like test-real without the race detector, with which
-# our servers and clients take five times as much of the processors; test-race runs the same code with it.
-# By hand: make test-embedded RACE=-race. Their servers are programs that they build, of which go's cache of results knows nothing.
-RACE ?=
-test-embedded:
-	cd image && go vet ./... && go test ./...
-	cd kubernetes && go vet ./... && go test ./...
-	cd test && go test $(RACE) -count 1 -vet=off -p 3 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$' -e '/deploy$$' -e '/matrix$$')
+# One short story a door, against real parts: each sink's server, kube-apiserver, etcd, kubectl, a client of each other language,
+# the browser. Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1.
+# Three packages run at a time: most of them wait for the faults that they cause. Without -short, where Postgres and Kafka take part.
+STORIES = ./deploy ./embedded/kubectl ./embedded/smoke ./envtest ./examples/... ./matrix ./real/apiserver ./real/conformance ./real/managed ./real/outage \
+  ./real/proxy ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers ./suites ./verify
+# Tests of these packages that only make verify runs.
+LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers ExpiredTokens FieldsOfNewerServers \
+  FirstWatchOfAShard FourShards KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \
+  ProxySideBySide RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
+test-real: peers
+	$(GOTEST) -timeout 15m -run '^Test(Postgres|World|Kafka|TopInTerminal)$$' ./stream/sink/postgres ./stream/sink/kafka ./cmd/keepwatch
+	cd image && go vet ./... && $(GOTEST) ./...
+	cd kubernetes && go vet ./... && $(GOTEST) ./...
+	cd test && $(GOTEST) -short -count 1 -vet=off -p 3 -timeout 20m -skip '^Test($(LONG))$$' $(STORIES)
+	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8
 
-# keepwatch sync at its full size: hours. test-race and test-real have its tests at a small one. Postgres is tested
+# N runs of the tests of PKG with the race detector, on 1 and on 4 processors in turn, beside two busy loops a core. A test
+# that depends on time fails here.
+PKG ?= ./...
+stress: N ?= 20
+stress:
+	internal/stress.sh $(N) $(PKG)
+
+# Everything at its full size, part by part: hours. A part that passed on these sources does not run again. The results are
+# in test/results, and their table in docs/verification.md. AREA is one of library, sinks, proxy, serve, testserver, kubernetes,
+# judges and deploy.
+AREA ?=
+verify: clients peers
+	cd test && GOTEST='$(GOTEST)' go run ./verify -area '$(AREA)' -seed '$(SEED)'
+
+# keepwatch sync at its full size: hours. Postgres is tested
 # if /usr/lib/postgresql exists, Kafka with mvn and java.
 test-sinks: peers broker
 	go test ./stream/sink/sqlite -count 1 -timeout 0 -v -args -sinks.steps 20000 -sinks.seed $(SEED)
@@ -132,21 +158,15 @@ storm-sinks: peers broker
 
 # N simulated schedules from SEED on. The report is in bin/sim/report.txt, also after an
 # interrupt; shrunk schedules with problems are in the same folder.
-N ?= 1000000
 SEED ?= 1
+sim: N ?= 1000000
 sim:
 	go test -c -o bin/sim/sim.test ./internal/sim
 	cd internal/sim && exec $(CURDIR)/bin/sim/sim.test -test.run '^TestSchedules$$' -test.timeout 0 \
 	  -sim.n $(N) -sim.seed $(SEED) -sim.report $(CURDIR)/bin/sim/report.txt -sim.save $(CURDIR)/bin/sim
 
-# Against the real kube-apiserver and etcd, the longest packages first, so that the others run while these wait.
-test-real: peers
-	cd test && go test $(RACE) -short -count 1 -vet=off -p 3 -timeout 30m ./real/proxy ./real/sync ./real/outage ./matrix ./real/... ./deploy
-	$(MAKE) bench-proxy ARGS='-pods 600 -configmaps 10 -writing 1s -rounds 1 -forwarded 20 -rows "^LIST JSON, |^0 watchers|^1000 watchers|50 times|PATCH|^restart"'
-	$(MAKE) bench-testserver SERVERS=20 STARTS=1
-
 # RBAC, validation, evictions, garbage collection, quotas, tokens, certificates, policies and LimitRanges of a test server beside those of Kubernetes, at their full
-# size. test-real runs a small one.
+# size.
 rights: peers
 	cd test && go test ./real/rights -count 1 -timeout 2h -v -args -rights.decisions 50000 -rights.seed $(SEED)
 	cd test && go test ./real/evictions -count 1 -timeout 2h -v -args -evictions.steps 10000 -evictions.seed $(SEED)
@@ -165,7 +185,7 @@ default-roles: peers
 peers:
 	cd test && go run ./peer/build
 
-# Storms over more objects than those of test-embedded and test-real.
+# Storms over many objects.
 OBJECTS ?= 5000
 storms: peers
 	cd test && go test ./embedded ./real/storm -run Storm -count 1 -timeout 0 -v -args -storm.objects $(OBJECTS) -storm.seed $(SEED)

@@ -108,6 +108,9 @@ func (f writerFunc) Write(b []byte) (int, error) {
 // In a real terminal the table is refreshed in place, also if it has more lines than the terminal, and fits a changed size.
 // An interrupt ends it.
 func TestTopInTerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short keepwatch top is NOT tested in a terminal")
+	}
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("no tmux: keepwatch top is NOT tested in a terminal (make debian)")
 	}

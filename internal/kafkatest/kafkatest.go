@@ -38,9 +38,12 @@ type Server struct {
 }
 
 // Start starts a broker that ends with the test. If proxy is set, it gets the address of a listener, and returns the
-// address that clients of this listener are to use.
+// address that clients of this listener are to use. Start skips the test if this machine cannot run Kafka, and with -short.
 func Start(tb testing.TB, proxy func(server string) (advertised string)) *Server {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("with -short Kafka is NOT tested")
+	}
 	jars, missing := jars()
 	if missing != "" {
 		tb.Skip(missing)

@@ -43,9 +43,12 @@ func initdbs() []string {
 }
 
 // Start starts a server that ends with the test. The settings, as NAME=VALUE, override those of tests. Start skips the
-// test if this machine has no Postgres.
+// test if this machine has no Postgres, and with -short.
 func Start(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("with -short Postgres is NOT tested")
+	}
 	if missing := Missing(); missing != "" {
 		tb.Skip(missing)
 	}

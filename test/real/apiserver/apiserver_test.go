@@ -22,10 +22,10 @@ var (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// notShort skips a test with -short: make test-real has no time for it, and make test-kubernetes runs it.
+// notShort skips a test with -short: make verify runs it.
 func notShort(t *testing.T) {
 	if testing.Short() {
-		t.Skip("only without -short")
+		t.Skip("with -short it is NOT tested: make verify AREA=kubernetes")
 	}
 }
 
