@@ -13,7 +13,8 @@ const defaultGrace = 30 * time.Second
 
 // Timer declares a handler that is called repeatedly for each object: at once, and then an
 // interval after each success. After an error it is called again as the error and the options
-// determine. It is not called concurrently for one object.
+// determine. It is not called concurrently for one object. While the object is being deleted it is not called; delete handlers
+// wait until a running call has returned or is abandoned, see [StopGrace].
 func Timer[T metav1.Object](op *Operator, interval time.Duration, f Func[T], options ...HandlerOption) {
 	t := declareTask(op, f, "timer", options)
 	t.Interval = interval
@@ -39,7 +40,7 @@ func InitialDelay(t time.Duration) HandlerOption { return func(d *declaration) {
 // Sharp makes a timer's interval count from the beginning of a call, not from its end.
 func Sharp() HandlerOption { return func(d *declaration) { d.Sharp = true } }
 
-// StopGrace sets the time between the close of [Request.Stopping] and the end of a daemon's
+// StopGrace sets the time between the close of [Request.Stopping] and the end of a timer's or daemon's
 // context, and the time from then until it is abandoned. The defaults are 0 and 30 s.
 func StopGrace(warning, grace time.Duration) HandlerOption {
 	return func(d *declaration) { d.Warning, d.Grace = warning, grace }

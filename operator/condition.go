@@ -2,6 +2,7 @@ package operator
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,7 @@ type condition struct {
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
 }
 
-// reportedFailures are the rejections that were reported last, "" after the server accepted a
+// reportedFailures are the rejections and obstacles that were reported last, "" after the server accepted a
 // request. Steps and event handlers have one each: a success of the one does not clear the
 // failure of the other.
 type reportedFailures struct{ step, event string }
@@ -46,6 +47,28 @@ func (e *engine) reportRejection(o *object, out *outgoing, g view, err error) {
 	o.recordEvent(g.state, "Warning", "PatchRejected", message)
 	if out.step {
 		e.writeCondition(o, g, condition{"Handled", "False", "PatchRejected", message, metav1.Now()})
+	}
+}
+
+// obstacles are the errors of an object's progress, by the reasons in its condition. Only a change of the object, of its
+// schema or of a webhook removes them.
+var obstacles = map[error]string{
+	cycle.ErrUnreadable: "ProgressUnreadable",
+	cycle.ErrNoSpace:    "NoSpaceForProgress",
+	errNotStored:        "ProgressNotStored",
+}
+
+// reportObstacle records an obstacle in an Event, and on the object as a condition, once for each reason until the server
+// accepts a step. It does nothing for other errors.
+func (e *engine) reportObstacle(o *object, g view, err error) {
+	for obstacle, reason := range obstacles {
+		if !errors.Is(err, obstacle) || o.reportedFailures.step == reason {
+			continue
+		}
+		o.reportedFailures.step = reason
+		message := cycle.Brief(err.Error())
+		o.recordEvent(g.state, "Warning", reason, message)
+		e.writeCondition(o, g, condition{"Handled", "False", reason, message, metav1.Now()})
 	}
 }
 

@@ -22,7 +22,8 @@
 //     not again for the same change once its success was written to the object. If the
 //     process ends between the two, it is called again: handlers must be idempotent.
 //   - One object's handlers run one at a time, and those of the next object of its name after its
-//     last event; objects of different names are handled in parallel. Handlers see an object as
+//     last event; objects of different names are handled in parallel. Timers and daemons run beside them;
+//     delete handlers wait for running calls of timers. Handlers see an object as
 //     it was after the operator's last patch of it, or later.
 //   - Change handlers always see the last state of an object, even if it changes while they
 //     run. A reverted change is reported too, unless the process was killed during that call.
@@ -31,7 +32,8 @@
 //     failure, up to a minute. A handler's first failure is always written to the object.
 //     Retries closer together than 1 s are written at most once a second, so that a process
 //     that is killed loses the count of at most two seconds.
-//   - An object that cannot be handled, for example because the API rejects a patch, is
+//   - An object that cannot be handled, for example because the API rejects a patch or
+//     progress has no space on it, has an annotation that says why, and is
 //     handled again after 1 s, 1 s, 2 s, 3 s, 5 s and so on up to 610 s. It does not delay
 //     other objects.
 //   - Only the errors that [Run] lists end an operator. A lost election ends Run's context:

@@ -231,6 +231,14 @@ func (w *fakeServer) patchLocked(name string, r write.Request) (map[string]any, 
 			return nil, answer(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 		}
 	}
+	size := 0
+	annotations, _, _ := unstructured.NestedStringMap(state, "metadata", "annotations")
+	for key, text := range annotations {
+		size += len(key) + len(text)
+	}
+	if size > 256<<10 {
+		return nil, answer(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+	}
 	if now, _ := json.Marshal(state); string(now) == string(before) {
 		return old, nil
 	}

@@ -176,10 +176,10 @@ func When[T metav1.Object](f func(object T) bool) HandlerOption {
 }
 
 // Optional makes a delete handler need no finalizer. It is called if another finalizer
-// keeps the object.
+// keeps the object; its progress then stays on the object.
 func Optional() HandlerOption { return func(d *declaration) { d.Optional = true } }
 
-// Deleting makes a resume handler apply to objects that are being deleted, too.
+// Deleting makes a resume handler apply to objects that are being deleted, too, while any finalizer keeps them.
 func Deleting() HandlerOption { return func(d *declaration) { d.Deleting = true } }
 
 func (d *declaration) selector(text, what string) labels.Selector {

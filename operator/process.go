@@ -38,6 +38,7 @@ func (e *engine) processOrThrottle(o *object, now time.Time) (next time.Time) {
 	}
 	if err != nil {
 		next = e.throttle(o, err)
+		e.reportObstacle(o, g, err)
 	}
 	e.metrics.ended(o.failed, next, time.Since(now))
 	if next.IsZero() {
@@ -107,8 +108,8 @@ func (e *engine) perform(o *object, g view, p cycle.Plan) (time.Time, error) {
 			o.complete()
 		}
 		return e.clearCondition(o, g), nil
-	case cycle.AwaitDaemons:
-		return time.Time{}, nil // the end of the last daemon queues the object
+	case cycle.AwaitTasks:
+		return time.Time{}, nil // the end of each task queues the object
 	case cycle.Sleep:
 		return step.Until, nil
 	case cycle.Write:
@@ -116,6 +117,8 @@ func (e *engine) perform(o *object, g view, p cycle.Plan) (time.Time, error) {
 		o.pending.Edits = step.Edits
 		next, _ := e.send(o, g)
 		return next, nil
+	case cycle.Refuse:
+		return time.Time{}, step.Err
 	case cycle.Call:
 		return e.callHandler(o, g, p, step)
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // errNotStored: the server accepted progress and dropped it, as it does with fields that the
-// resource's schema does not know. Without progress, handlers would be called forever.
-var errNotStored = errors.New("the server accepts progress and does not store it; does the schema preserve unknown fields in the status?")
+// resource's schema does not know, or a webhook removed it. Without progress, handlers would be called forever.
+var errNotStored = errors.New("the server accepts progress and does not store it; does the schema preserve unknown fields in the status, and does no webhook remove annotations?")
 
 // requestTimeout bounds one request.
 const requestTimeout = 30 * time.Second
@@ -73,7 +73,9 @@ func (e *engine) send(o *object, g view) (next time.Time, done bool) {
 			o.wrote(revisionOf(answer.Object))
 			if !out.Stored(requests[0].Part, on, answer.Object) {
 				o.pending = nil
-				return e.throttle(o, errNotStored), false
+				next := e.throttle(o, errNotStored)
+				e.reportObstacle(o, g, errNotStored)
+				return next, false
 			}
 			out.Outgoing = out.Without(requests[0].Part, on)
 			on.State = answer.Object

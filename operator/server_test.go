@@ -198,6 +198,10 @@ func TestProgressDroppedBySchemaFails(t *testing.T) {
 	p.waitUntil("the warning is logged", func() (bool, string) {
 		return strings.Contains(p.log.logged(), "preserve unknown fields"), p.log.logged()
 	})
+	p.waitUntil("the object has the condition", func() (bool, string) {
+		condition := p.get("one").GetAnnotations()[prefix+"/handled-condition"]
+		return strings.Contains(condition, "ProgressNotStored"), condition
+	})
 	if n := p.log.count("called"); n > 3 {
 		t.Errorf("called %d times", n)
 	}

@@ -82,14 +82,19 @@ func (s *Set) isSettled(t *Task) bool {
 }
 
 // RunsDaemon reports whether a daemon is running that was not abandoned.
-func (s *Set) RunsDaemon() bool {
+func (s *Set) RunsDaemon() bool { return s.runs(true) }
+
+// RunsTimer reports whether a timer is running, called or waiting, that was not abandoned.
+func (s *Set) RunsTimer() bool { return s.runs(false) }
+
+func (s *Set) runs(daemon bool) bool {
 	if s == nil {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for t, r := range s.running {
-		if t.Daemon && !r.abandoned {
+		if t.Daemon == daemon && !r.abandoned {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -56,8 +57,8 @@ type Seen struct {
 	Written  time.Time
 	// WantsDaemon: the object should have a daemon in this state.
 	WantsDaemon bool
-	// RunsDaemon: a daemon of the object has not ended.
-	RunsDaemon bool
+	// RunsDaemon: a daemon of the object has not ended. RunsTimer: a timer of the object has not.
+	RunsDaemon, RunsTimer bool
 }
 
 // detect returns the cause of a state.
@@ -66,7 +67,7 @@ func (s Spec) detect(seen Seen, old map[string]any, changed bool) Cause {
 	switch {
 	case seen.Gone:
 		return Gone
-	case deleting && !s.HasFinalizer(seen.Object):
+	case deleting && !s.HasFinalizer(seen.Object) && !(s.needsNoFinalizer() && len(finalizers(seen.Object)) > 0):
 		return Free
 	case deleting:
 		return Delete
@@ -88,12 +89,16 @@ func deleting(object map[string]any) bool {
 
 // HasFinalizer reports whether an object has our finalizer.
 func (s Spec) HasFinalizer(object map[string]any) bool {
-	finalizers, _ := lookup(object, Path{"metadata", "finalizers"})
-	list, _ := finalizers.([]any)
-	for _, f := range list {
-		if f == s.Finalizer {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(finalizers(object), any(s.Finalizer))
+}
+
+// heldByOthers reports whether an object has a finalizer that is not ours.
+func (s Spec) heldByOthers(object map[string]any) bool {
+	return slices.ContainsFunc(finalizers(object), func(f any) bool { return f != s.Finalizer })
+}
+
+func finalizers(object map[string]any) []any {
+	value, _ := lookup(object, Path{"metadata", "finalizers"})
+	list, _ := value.([]any)
+	return list
 }

@@ -1,12 +1,9 @@
 package cycle
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
-
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 const appliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
@@ -71,15 +68,6 @@ func (s Spec) annotations(object map[string]any) map[string]any {
 	return counted
 }
 
-// encode returns a desired state as it is stored.
-func encode(desired map[string]any) string {
-	text, err := json.Marshal(desired)
-	if err != nil {
-		panic(fmt.Sprintf("cycle: a decoded JSON object cannot be encoded: %v", err))
-	}
-	return string(text)
-}
-
 // stored returns the desired state that is stored under a name, nil if there is none.
 func (s Spec) stored(object map[string]any, name string) (map[string]any, error) {
 	text, ok := s.progress(object, name)
@@ -87,7 +75,7 @@ func (s Spec) stored(object map[string]any, name string) (map[string]any, error)
 		return nil, nil
 	}
 	var desired map[string]any
-	if err := utiljson.Unmarshal([]byte(text), &desired); err != nil {
+	if err := decode(text, &desired); err != nil {
 		return nil, s.unreadable(s.slot(name, object), err)
 	}
 	if desired == nil {

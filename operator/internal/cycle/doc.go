@@ -9,7 +9,7 @@
 //
 //	gone     the object does not exist
 //	free     it is being deleted, without our finalizer
-//	delete   it is being deleted, with our finalizer
+//	delete   it is being deleted, with our finalizer; or with another one, and a handler needs none of ours
 //	create   it was never handled
 //	resume   it was handled before, and is in the first list of this process
 //	noop     its desired state is the one handled last
@@ -33,6 +33,7 @@
 //	outcome.go              what an error of a handler means
 //	progress.go, edits.go   the stored progress of handlers; what is written
 //	handling.go             the states that handlers of an unfinished cycle saw
+//	encoding.go, space.go   how progress is stored, and whether there is space for it
 //	desired.go, diff.go     the desired state, and differences
 //	filter.go, path.go      filters of handlers; paths of fields
 //	keys.go                 names of annotations

@@ -79,9 +79,19 @@ func (e Edits) unchanged(slot string) {
 	delete(e.Annotations, slot)
 }
 
-// Stored reports whether an object has all Fields that were written: a server drops fields
+// AnnotationsStored reports whether an object has all Annotations that were written: a webhook may remove them.
+func (e Edits) AnnotationsStored(object map[string]any) bool {
+	for key, text := range e.Annotations {
+		if _, there := annotation(object, key); text != nil && !there {
+			return false
+		}
+	}
+	return true
+}
+
+// FieldsStored reports whether an object has all Fields that were written: a server drops fields
 // that the resource's schema does not know.
-func (e Edits) Stored(object map[string]any) bool {
+func (e Edits) FieldsStored(object map[string]any) bool {
 	for slot, value := range e.Fields {
 		if _, there := lookup(object, append(e.Status[:len(e.Status):len(e.Status)], slot)); value != nil && !there {
 			return false

@@ -1,11 +1,9 @@
 package cycle
 
 import (
-	"encoding/json"
-	"fmt"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
-
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // handling records the states that handlers saw besides the one handled last. A handler
@@ -13,12 +11,12 @@ import (
 // the final one equals the initial one: the difference is delivered to it as an update.
 type handling struct {
 	// First is the desired state at the first call of the current cycle; nil before that.
-	First map[string]any `json:"first,omitempty"`
+	First map[string]any
 	// Also is First with each field replaced in which a later call saw another value, by
 	// one such value; nil if there is none.
-	Also map[string]any `json:"also,omitempty"`
+	Also map[string]any
 	// Before is Also of the previous cycle, whose First was recorded as handled.
-	Before map[string]any `json:"before,omitempty"`
+	Before map[string]any
 }
 
 // with returns the handling after a call that sees a desired state.
@@ -100,22 +98,74 @@ func replaced(m map[string]any, p Path, value any) map[string]any {
 	return m
 }
 
-func (h handling) encode() string {
-	text, err := json.Marshal(h)
-	if err != nil {
-		panic(fmt.Sprintf("cycle: a decoded JSON object cannot be encoded: %v", err))
-	}
-	return string(text)
+// storedHandling is a handling as it is stored: the states as changes of the handled state, so that an object stores a large
+// state once.
+type storedHandling struct {
+	// Of identifies the handled state, of which nothing is known if a user changes it meanwhile.
+	Of     string   `json:"of"`
+	First  []change `json:"first,omitzero"`
+	Also   []change `json:"also,omitzero"`
+	Before []change `json:"before,omitzero"`
 }
 
-// handling returns the handling that an object stores.
-func (s Spec) handling(object map[string]any) (h handling, err error) {
+// change is a new value of a field; nil removes it.
+type change struct {
+	Path  Path `json:"path"`
+	Value any  `json:"value,omitempty"`
+}
+
+// changes returns how a state differs from another one; nil for no state.
+func changes(from, to map[string]any) []change {
+	if to == nil {
+		return nil
+	}
+	all := []change{}
+	for _, d := range Compare(from, to) {
+		all = append(all, change{d.Path, d.New})
+	}
+	return all
+}
+
+// applyChanges returns a state with changes; nil for none.
+func applyChanges(from map[string]any, changes []change) map[string]any {
+	if changes == nil {
+		return nil
+	}
+	to := maps.Clone(from)
+	if to == nil {
+		to = map[string]any{}
+	}
+	for _, c := range changes {
+		to = replaced(to, c.Path, c.Value)
+	}
+	return to
+}
+
+// encode returns the handling as it is stored beside a handled state.
+func (h handling) encode(handled map[string]any) string {
+	return encode(storedHandling{
+		Of: identify(handled), First: changes(handled, h.First), Also: changes(handled, h.Also), Before: changes(handled, h.Before),
+	})
+}
+
+// identify returns a short digest of a state.
+func identify(state map[string]any) string {
+	sum := sha256.Sum256([]byte(encode(state)))
+	return hex.EncodeToString(sum[:8])
+}
+
+// handling returns the handling that an object stores beside a handled state. It is empty if it is not of that state.
+func (s Spec) handling(object, handled map[string]any) (h handling, err error) {
 	text, ok := s.progress(object, handlingName)
 	if !ok {
 		return h, nil
 	}
-	if err := utiljson.Unmarshal([]byte(text), &h); err != nil {
+	var stored storedHandling
+	if err := decode(text, &stored); err != nil {
 		return h, s.unreadable(s.slot(handlingName, object), err)
 	}
-	return h, nil
+	if stored.Of != identify(handled) {
+		return h, nil
+	}
+	return handling{applyChanges(handled, stored.First), applyChanges(handled, stored.Also), applyChanges(handled, stored.Before)}, nil
 }

@@ -10,7 +10,7 @@ func (s Spec) Plan(seen Seen, now time.Time) (Plan, error) {
 	if p.handled, err = s.stored(seen.Object, handledName); err != nil {
 		return p, err
 	}
-	if p.handling, err = s.handling(seen.Object); err != nil {
+	if p.handling, err = s.handling(seen.Object, p.handled); err != nil {
 		return p, err
 	}
 	if p.records, err = s.records(seen.Object); err != nil {
@@ -64,19 +64,44 @@ func (p *Plan) finalizer(seen Seen, v view) FinalizerEdit {
 	return KeepFinalizer
 }
 
-// planDelete continues a deletion. It removes the finalizer when every handler is done and
-// no daemon runs.
+// planDelete continues a deletion. It calls no handler while a timer runs, and removes the finalizer when every handler is
+// done and no daemon runs.
 func (p *Plan) planDelete(seen Seen, v view, now time.Time) Step {
 	p.assignments = p.spec.assignments(Delete, seen, v, p.records)
+	ours := p.spec.HasFinalizer(seen.Object)
+	if !ours && len(p.assignments) == 0 {
+		return Idle{}
+	}
+	if seen.RunsTimer {
+		return AwaitTasks{}
+	}
 	if step := p.next(now); step != nil {
 		return step
 	}
-	if seen.RunsDaemon {
-		return AwaitDaemons{}
+	if seen.RunsDaemon && ours {
+		return AwaitTasks{}
 	}
 	edits := p.removeProgress()
-	edits.Finalizer = RemoveFinalizer
+	if p.spec.heldByOthers(seen.Object) {
+		p.keepOptional(edits)
+	}
+	if ours {
+		edits.Finalizer = RemoveFinalizer
+	}
+	if edits.Empty() {
+		return Idle{Completed: true}
+	}
 	return Write{Edits: edits, Completed: true}
+}
+
+// keepOptional reverts the removal of the records of optional handlers, which are called again otherwise: another
+// finalizer keeps the object after the end of this cycle.
+func (p *Plan) keepOptional(edits Edits) {
+	for _, d := range p.assignments {
+		if d.purpose == Delete && p.spec.Handlers[d.index].Optional {
+			edits.unchanged(d.slot)
+		}
+	}
 }
 
 // removeLeftovers removes progress of handlers that no longer apply.
@@ -100,8 +125,12 @@ func (p *Plan) planChange(now time.Time) Step {
 }
 
 // next returns a step for the unfinished handler with the fewest calls, the first declared
-// of several. If all of them wait, it returns a Sleep; if none is left, nil.
+// of several. If all of them wait, it returns a Sleep; if none is left, nil. A record whose times are in the future beyond
+// reason is written again first.
 func (p *Plan) next(now time.Time) Step {
+	if edits := p.correctTimes(now); !edits.Empty() {
+		return Write{Edits: edits}
+	}
 	var next *assignment
 	var until time.Time
 	for i := range p.assignments {
@@ -125,20 +154,37 @@ func (p *Plan) next(now time.Time) Step {
 	return nil
 }
 
-// call returns a Call, or a Write if the handler reached a limit while no operator ran.
+// correctTimes corrects the records of unfinished handlers, and returns what is to be written for it.
+func (p *Plan) correctTimes(now time.Time) Edits {
+	edits := p.spec.edits()
+	for i := range p.assignments {
+		d := &p.assignments[i]
+		if d.known && !d.record.finished() && d.record.correct(now, p.spec.Handlers[d.index].Backoff.Max) {
+			edits.record(d.slot, &d.record)
+		}
+	}
+	return edits
+}
+
+// call returns a Call, a Write if the handler reached a limit while no operator ran, or a Refuse if its progress could not be
+// stored.
 func (p *Plan) call(d *assignment, now time.Time) Step {
 	if !d.known {
 		d.record = Record{Started: stamp(now), Purpose: d.purpose.String()}
 	}
 	h := p.spec.Handlers[d.index]
 	if err := h.exhausted(d.record.Retries, now.Sub(d.record.Started)); err != nil {
-		d.record.Stopped, d.record.Delayed = stamp(now), time.Time{}
+		d.record.Stopped, d.record.Delayed, d.record.Wait = stamp(now), time.Time{}, 0
 		d.record.Failure, d.record.Message = true, Brief(err.Error())
 		write := p.writeRecord(d)
 		p.writeDeferred(write.Edits, d)
 		return write
 	}
-	return Call{Handler: h, Index: d.index, Purpose: d.purpose, Retry: d.record.Retries, Started: d.record.Started}
+	call := Call{Handler: h, Index: d.index, Purpose: d.purpose, Retry: d.record.Retries, Started: d.record.Started}
+	if err := p.checkSpace(call, now); err != nil {
+		return Refuse{err}
+	}
+	return call
 }
 
 // writeInterval is the least time between two writes of failures whose retries are due
@@ -161,7 +207,7 @@ func (p Plan) Called(c Call, v Verdict, now time.Time) Step {
 			continue
 		}
 		d.record.Retries = c.Retry + 1
-		d.record.Message, d.record.Delayed, d.record.Stopped = "", time.Time{}, time.Time{}
+		d.record.Message, d.record.Delayed, d.record.Stopped, d.record.Wait = "", time.Time{}, time.Time{}, 0
 		if v.Err != nil {
 			d.record.Message = Brief(v.Err.Error())
 		}
@@ -169,7 +215,7 @@ func (p Plan) Called(c Call, v Verdict, now time.Time) Step {
 			d.record.Stopped = stamp(now)
 			d.record.Success, d.record.Failure = v.Err == nil, v.Err != nil
 		} else {
-			d.record.Delayed = stamp(now.Add(v.Delay))
+			d.record.Delayed, d.record.Wait = stamp(now.Add(v.Delay)), v.Delay.Seconds()
 		}
 		write := p.writeRecord(d)
 		if soon := v.Delay < writeInterval && now.Sub(p.lastWritten) < writeInterval; soon && !v.Final && d.known && write.Edits.only(d.slot) {
@@ -197,7 +243,7 @@ func (p *Plan) writeRecord(d *assignment) Write {
 	}
 	edits.record(d.slot, &d.record)
 	if p.Cause == Create || p.Cause == Update {
-		p.progress(edits, p.handling)
+		p.progress(edits, p.handling, p.handled)
 	}
 	return Write{Edits: edits}
 }
@@ -226,7 +272,7 @@ func (p *Plan) complete() Edits {
 	if p.Cause == Create || p.Cause == Update {
 		handled, left := p.handling.end(p.New)
 		edits.progress(p.slot(handledName), encode(handled))
-		p.progress(edits, left)
+		p.progress(edits, left, handled)
 	}
 	return edits
 }
@@ -237,19 +283,19 @@ func (p *Plan) removeProgress() Edits {
 	for slot := range p.records {
 		edits.remove(slot)
 	}
-	p.progress(edits, handling{})
+	p.progress(edits, handling{}, p.handled)
 	return edits
 }
 
-// progress writes the handling if it differs from the stored one.
-func (p *Plan) progress(edits Edits, h handling) {
+// progress writes the handling beside a handled state, if it differs from the stored one.
+func (p *Plan) progress(edits Edits, h handling, handled map[string]any) {
 	slot := p.slot(handlingName)
 	text, there := p.spec.progress(p.object, handlingName)
 	switch {
 	case h.empty() && there:
 		edits.remove(slot)
-	case !h.empty() && h.encode() != text:
-		edits.progress(slot, h.encode())
+	case !h.empty() && h.encode(handled) != text:
+		edits.progress(slot, h.encode(handled))
 	default:
 		edits.unchanged(slot)
 	}

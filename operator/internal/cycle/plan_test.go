@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func run(t *testing.T, s Spec, seen *Seen, now time.Time, outcome func(id string
 				seen.Listed = false
 			}
 			return called
-		case Sleep, AwaitDaemons:
+		case Sleep, AwaitTasks:
 			return called
 		case Write:
 			write = step
@@ -208,7 +209,7 @@ func TestFinalizers(t *testing.T) {
 	put(seen.Object, Path{"metadata", "deletionTimestamp"}, "2026-03-01T12:00:00Z")
 	seen.RunsDaemon = true
 	wantCalls(t, run(t, s, &seen, noon, fine), "end")
-	if p := plan(t, s, seen, noon); p.Step != (AwaitDaemons{}) || !s.HasFinalizer(seen.Object) {
+	if p := plan(t, s, seen, noon); p.Step != (AwaitTasks{}) || !s.HasFinalizer(seen.Object) {
 		t.Errorf("%#v, want to wait for the daemons", p.Step)
 	}
 	seen.RunsDaemon = false
@@ -219,6 +220,62 @@ func TestFinalizers(t *testing.T) {
 	if list, _ := lookup(seen.Object, Path{"metadata", "finalizers"}); len(list.([]any)) != 1 {
 		t.Errorf("finalizers of others: %v", list)
 	}
+}
+
+// An optional delete handler is called once while a finalizer keeps the object, ours or another; a mandatory one only while
+// ours does. A resume handler that wants deletions needs none of ours either.
+func TestDeletionsWithoutOurFinalizer(t *testing.T) {
+	const ending = `{"metadata": {"deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": [%s]}}`
+	optional := Handler{ID: "optional", Causes: Delete, Optional: true}
+	mandatory := Handler{ID: "mandatory", Causes: Delete}
+	other := Handler{ID: "other", Causes: Delete, Optional: true, Filter: Filter{When: []func(map[string]any) bool{func(map[string]any) bool { return false }}}}
+	for _, status := range []Path{nil, {"status", "operator"}} {
+		for name, test := range map[string]struct {
+			finalizers string
+			handlers   []Handler
+			listed     bool
+			want       []string
+		}{
+			"held by another":            {`"x"`, []Handler{optional}, false, []string{"optional"}},
+			"held by nobody":             {``, []Handler{optional}, false, nil},
+			"mandatory ones":             {`"x"`, []Handler{mandatory, optional, other}, false, []string{"optional"}},
+			"held by both":               {`"x", "` + finalizer + `"`, []Handler{mandatory, optional}, false, []string{"mandatory", "optional"}},
+			"none that applies":          {`"x"`, []Handler{mandatory, other}, false, nil},
+			"a resume handler":           {`"x"`, []Handler{{ID: "resume", Causes: Resume, Deleting: true}}, true, []string{"resume"}},
+			"a resume handler, not now":  {`"x"`, []Handler{{ID: "resume", Causes: Resume, Deleting: true}}, false, nil},
+			"a resume handler of others": {`"x"`, []Handler{{ID: "resume", Causes: Resume}}, true, nil},
+		} {
+			t.Run(fmt.Sprint(name, status), func(t *testing.T) {
+				s := spec(test.handlers...)
+				s.Status = status
+				seen := Seen{Object: object(fmt.Sprintf(ending, test.finalizers)), Listed: test.listed}
+				wantCalls(t, run(t, s, &seen, noon, fine), test.want...)
+				wantCalls(t, run(t, s, &seen, noon, fine)) // also after the end, and in a new process
+				seen.Listed = false
+				wantCalls(t, run(t, s, &seen, noon.Add(time.Hour), fine))
+				if len(test.want) == 0 && len(annotationsOf(seen.Object)) > 0 {
+					t.Errorf("annotations of an object that is not handled: %v", annotationsOf(seen.Object))
+				}
+			})
+		}
+	}
+	// Its failures are retried as others.
+	s := spec(Handler{ID: "optional", Causes: Delete, Optional: true, Backoff: fixed(time.Minute)})
+	seen := Seen{Object: object(fmt.Sprintf(ending, `"x"`))}
+	wantCalls(t, run(t, s, &seen, noon, func(string) error { return errors.New("down") }), "optional")
+	wantCalls(t, run(t, s, &seen, noon.Add(time.Hour), fine), "optional")
+	wantCalls(t, run(t, s, &seen, noon.Add(2*time.Hour), fine))
+}
+
+// No delete handler is called while a timer runs.
+func TestDeletionWaitsForTimers(t *testing.T) {
+	s := spec(Handler{ID: "end", Causes: Delete})
+	seen := Seen{Object: object(`{"metadata": {"deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": ["` + finalizer + `"]}}`), RunsTimer: true}
+	if p := plan(t, s, seen, noon); p.Step != (AwaitTasks{}) {
+		t.Errorf("%#v while a timer runs", p.Step)
+	}
+	seen.RunsTimer = false
+	wantCalls(t, run(t, s, &seen, noon, fine), "end")
 }
 
 func TestDeletionSupersedes(t *testing.T) {

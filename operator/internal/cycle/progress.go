@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ type Record struct {
 	Stopped time.Time `json:"stopped,omitzero"`
 	// Delayed is when the next call is due.
 	Delayed time.Time `json:"delayed,omitzero"`
+	// Wait is how long the next call was delayed, in seconds. It bounds Delayed, which a clock that was ahead may have written.
+	Wait float64 `json:"wait,omitempty"`
 	// Purpose is the cause of the calls. Records for another cause are ignored.
 	Purpose string `json:"purpose"`
 	// Retries counts the calls.
@@ -31,6 +34,27 @@ func (r Record) continues(older Record) bool {
 }
 
 func (r Record) finished() bool { return r.Success || r.Failure }
+
+// maxWait bounds waits, in seconds: a time must be encodable.
+const maxWait = 1e9
+
+// correct limits the times of a record that were written by a clock that was ahead of now: the handler is not delayed longer
+// than it was to be, or longer than its backoff if the record does not say, and its first call was not later than now. It
+// reports whether it changed the record.
+func (r *Record) correct(now time.Time, backoff time.Duration) bool {
+	wait := backoff
+	if r.Wait > 0 {
+		wait = time.Duration(min(r.Wait, maxWait) * float64(time.Second))
+	}
+	before := *r
+	if latest := now.Add(wait + time.Second); r.Delayed.After(latest) {
+		r.Delayed = stamp(latest)
+	}
+	if r.Started.After(now.Add(time.Second)) {
+		r.Started = stamp(now)
+	}
+	return *r != before
+}
 
 // maxMessage bounds errors in annotations, whose space is shared, and in Kubernetes Events,
 // which allow no more.
@@ -125,11 +149,14 @@ func (s Spec) progress(object map[string]any, name string) (string, bool) {
 
 func (s Spec) inStatus(slot string) Path { return append(s.Status[:len(s.Status):len(s.Status)], slot) }
 
+// ErrUnreadable: the stored progress of an object cannot be decoded.
+var ErrUnreadable = errors.New("stored progress cannot be decoded")
+
 // unreadable returns the error for a slot whose content cannot be decoded.
 func (s Spec) unreadable(slot string, err error) error {
 	where := "annotation " + slot
 	if s.Status != nil {
 		where = "field " + s.inStatus(slot).String()
 	}
-	return fmt.Errorf("%s cannot be decoded; restore it, or remove it to have the object handled from the start: %w", where, err)
+	return fmt.Errorf("%w: %s; restore it, or remove it to have the object handled from the start: %w", ErrUnreadable, where, err)
 }

@@ -91,7 +91,7 @@ func TestWriteIncludesDeferredRecords(t *testing.T) {
 	if call.Handler.ID != "b" {
 		t.Fatalf("%+v, want b", call)
 	}
-	seen.Deferred = map[string]Record{prefix + "/a": {Started: noon, Purpose: "create", Retries: 7, Delayed: now.Add(time.Hour)}}
+	seen.Deferred = map[string]Record{prefix + "/a": {Started: noon, Purpose: "create", Retries: 7, Delayed: now.Add(time.Hour), Wait: 3600}}
 	p = plan(t, s, seen, now)
 	edits := p.Called(call, Verdict{Final: true}, now).(Write).Edits
 	if text := edits.Annotations[prefix+"/a"]; text == nil || !strings.Contains(*text, `"retries":7`) {

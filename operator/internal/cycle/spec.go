@@ -35,7 +35,7 @@ type Handler struct {
 	Timeout time.Duration
 	// Backoff is the wait after an error that names none. Its attempts are the calls.
 	Backoff backoff.Exponential
-	// Optional: a delete handler that needs no finalizer.
+	// Optional: a delete handler that needs no finalizer. It is called while any finalizer keeps the object.
 	Optional bool
 	// Deleting: a resume handler that is also called with a deletion.
 	Deleting bool
@@ -67,6 +67,16 @@ func (s Spec) needsFinalizer(v view) bool {
 	return slices.ContainsFunc(s.Handlers, func(h Handler) bool {
 		return h.Causes.has(Delete) && !h.Optional && h.Filter.matches(v)
 	})
+}
+
+// needsNoFinalizer reports whether handlers of deletions are declared that need no finalizer of ours: they are called while
+// another finalizer keeps the object.
+func (s Spec) needsNoFinalizer() bool {
+	return slices.ContainsFunc(s.Handlers, Handler.needsNoFinalizer)
+}
+
+func (h Handler) needsNoFinalizer() bool {
+	return h.Causes.has(Delete) && h.Optional || h.Causes.has(Resume) && h.Deleting
 }
 
 // assignment is a handler of a cycle, with its purpose and progress.
@@ -104,6 +114,8 @@ func (s Spec) assignments(cause Cause, seen Seen, v view, records map[string]Rec
 // purpose returns what a handler is called for in a cycle of the cause; 0 if it is not called.
 func (s Spec) purpose(h Handler, cause Cause, seen Seen) Cause {
 	switch {
+	case cause == Delete && !s.HasFinalizer(seen.Object) && !h.needsNoFinalizer():
+		return 0 // it is done, or a user has removed the finalizer
 	case h.Causes.has(cause):
 		return cause
 	case !h.Causes.has(Resume) || !seen.Listed:

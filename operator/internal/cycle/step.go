@@ -14,8 +14,11 @@ type Idle struct {
 // Sleep: nothing is to do before Until unless the object changes.
 type Sleep struct{ Until time.Time }
 
-// AwaitDaemons: nothing is to do until the object's daemons have ended.
-type AwaitDaemons struct{}
+// AwaitTasks: nothing is to do until a timer or daemon of the object has ended.
+type AwaitTasks struct{}
+
+// Refuse: a handler is due and cannot be called. The error says why.
+type Refuse struct{ Err error }
 
 // Write requests a write to the object.
 type Write struct {
@@ -42,12 +45,13 @@ type Call struct {
 	Started time.Time // when the first call was due
 }
 
-func (Idle) step()         {}
-func (Sleep) step()        {}
-func (AwaitDaemons) step() {}
-func (Write) step()        {}
-func (Call) step()         {}
-func (Defer) step()        {}
+func (Idle) step()       {}
+func (Sleep) step()      {}
+func (AwaitTasks) step() {}
+func (Refuse) step()     {}
+func (Write) step()      {}
+func (Call) step()       {}
+func (Defer) step()      {}
 
 // Plan is the decision about one state of an object.
 type Plan struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,7 +46,7 @@ var answers = []struct {
 }
 
 // Judge returns the verdict on the answer to a PATCH, and the server's Retry-After. A
-// missing answer and a 5xx can be tried again; a 4xx outside of the table cannot.
+// missing answer and a 5xx can be tried again, unless etcd refuses the object's size; a 4xx outside of the table cannot.
 func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 	if err == nil {
 		return Accepted, 0
@@ -59,6 +60,9 @@ func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 		wait = time.Duration(seconds) * time.Second
 	}
 	code := int(status.Status().Code)
+	if isTooLarge(status.Status().Message) {
+		return Rejected, 0
+	}
 	if details := status.Status().Details; details != nil && slices.ContainsFunc(details.Causes, isOtherUID) {
 		return Gone, 0
 	}
@@ -89,6 +93,11 @@ func Rejection(err error) string {
 	}
 	slices.Sort(faults)
 	return fmt.Sprintf("%d %s %q", s.Code, s.Reason, slices.Compact(faults))
+}
+
+// isTooLarge reports whether a server's error is that of etcd, or of its client, for an object that is too large. Its code is 500.
+func isTooLarge(message string) bool {
+	return strings.Contains(message, "etcdserver: request is too large") || strings.Contains(message, "trying to send message larger than max")
 }
 
 // isOtherUID reports whether a patch was rejected because another object has the name: a

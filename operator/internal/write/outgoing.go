@@ -111,11 +111,13 @@ func (o Outgoing) Without(part Part, object Object) Outgoing {
 	return o
 }
 
-// Stored reports whether the answer to a part contains all Edits.Fields that the part
-// wrote.
+// Stored reports whether the answer to a part contains all progress that the part wrote.
 func (o Outgoing) Stored(part Part, object Object, answer map[string]any) bool {
-	if part == StatusPart || part == MergePart && !object.Subresource {
-		return o.Edits.Stored(answer)
+	switch {
+	case part == MergePart && !o.Edits.AnnotationsStored(answer):
+		return false
+	case part == StatusPart, part == MergePart && !object.Subresource:
+		return o.Edits.FieldsStored(answer)
 	}
 	return true
 }

@@ -119,7 +119,35 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// A server or a webhook that accepts a request and drops progress is noticed.
+func TestProgressThatIsDropped(t *testing.T) {
+	text := "{}"
+	out := Outgoing{Edits: cycle.Edits{Annotations: map[string]*string{"a": &text, "b": nil}}}
+	fields := Outgoing{Edits: cycle.Edits{Fields: map[string]any{"a": "{}"}, Status: cycle.Path{"status"}}}
+	with := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "{}"}}, "status": map[string]any{"a": "{}"}}
+	for _, test := range []struct {
+		of     Outgoing
+		part   Part
+		answer map[string]any
+		want   bool
+	}{
+		{out, MergePart, with, true},
+		{out, MergePart, nil, false},
+		{out, StatusPart, nil, true}, // the annotations follow
+		{fields, StatusPart, with, true},
+		{fields, StatusPart, nil, false},
+		{fields, MergePart, nil, true},
+	} {
+		if stored := test.of.Stored(test.part, Object{Subresource: true}, test.answer); stored != test.want {
+			t.Errorf("%+v, part %d, %v: %t", test.of, test.part, test.answer, stored)
+		}
+	}
+}
+
 func TestAnswers(t *testing.T) {
+	message := func(code int32, text string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Message: text}}
+	}
 	answer := func(code int, after int32) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReasonTooManyRequests, Details: &metav1.StatusDetails{RetryAfterSeconds: after}}}
 	}
@@ -139,6 +167,8 @@ func TestAnswers(t *testing.T) {
 		{answer(http.StatusTooManyRequests, 0), Retry, Retry},
 		{answer(http.StatusInternalServerError, 0), Retry, Retry},
 		{answer(http.StatusServiceUnavailable, 0), Retry, Retry},
+		{message(http.StatusInternalServerError, "etcdserver: request is too large"), Rejected, Rejected},
+		{message(http.StatusInternalServerError, "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3000000 vs. 2097152)"), Rejected, Rejected},
 	} {
 		if v, _ := Judge(types.MergePatchType, test.err); v != test.merge {
 			t.Errorf("%v to a merge patch: %v, want %v", test.err, v, test.merge)
