@@ -21,20 +21,25 @@ const (
 
 // encode returns a decoded JSON value as it is stored.
 func encode(value any) string {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(fmt.Sprintf("cycle: a decoded JSON value cannot be encoded: %v", err))
-	}
+	text := encodeJSON(value)
 	if len(text) < compressedFrom {
 		return string(text)
 	}
 	var compressed bytes.Buffer
 	into := gzip.NewWriter(&compressed)
-	_, err = into.Write(text)
+	_, err := into.Write(text)
 	if closed := into.Close(); err != nil || closed != nil {
 		panic(fmt.Sprintf("cycle: memory cannot be written: %v, %v", err, closed))
 	}
 	return base64.StdEncoding.EncodeToString(compressed.Bytes())
+}
+
+func encodeJSON(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("cycle: a decoded JSON value cannot be encoded: %v", err))
+	}
+	return text
 }
 
 // decode reads a stored value into a pointer.

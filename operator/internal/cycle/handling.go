@@ -150,7 +150,7 @@ func (h handling) encode(handled map[string]any) string {
 
 // identify returns a short digest of a state.
 func identify(state map[string]any) string {
-	sum := sha256.Sum256([]byte(encode(state)))
+	sum := sha256.Sum256(encodeJSON(state))
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -291,11 +291,11 @@ func (p *Plan) removeProgress() Edits {
 func (p *Plan) progress(edits Edits, h handling, handled map[string]any) {
 	slot := p.slot(handlingName)
 	text, there := p.spec.progress(p.object, handlingName)
-	switch {
+	switch encoded := h.encode(handled); {
 	case h.empty() && there:
 		edits.remove(slot)
-	case !h.empty() && h.encode(handled) != text:
-		edits.progress(slot, h.encode(handled))
+	case !h.empty() && encoded != text:
+		edits.progress(slot, encoded)
 	default:
 		edits.unchanged(slot)
 	}

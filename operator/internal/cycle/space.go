@@ -1,7 +1,6 @@
 package cycle
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -103,10 +102,4 @@ func (p Plan) growth(e Edits) int {
 	return size
 }
 
-func sizeOf(value any) int {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(fmt.Sprintf("cycle: a decoded JSON value cannot be encoded: %v", err))
-	}
-	return len(text)
-}
+func sizeOf(value any) int { return len(encodeJSON(value)) }

@@ -23,10 +23,10 @@ func (t Throttle) Failed(now time.Time) Throttle {
 }
 
 // FailedRetryAfter returns the throttle after another failure with a Retry-After. The longer
-// wait counts.
+// wait counts, but an object never waits longer than 610 s, whatever a server or a gateway before it asks for.
 func (t Throttle) FailedRetryAfter(now time.Time, retryAfter time.Duration) Throttle {
 	t = t.Failed(now)
-	if until := now.Add(retryAfter); until.After(t.until) {
+	if until := now.Add(min(retryAfter, waits.Max)); until.After(t.until) {
 		t.until = until
 	}
 	return t

@@ -28,8 +28,11 @@ func TestDelays(t *testing.T) {
 	if after := (Throttle{}).Failed(now); after.Wait(now) != time.Second {
 		t.Error("a success does not begin again at the start")
 	}
-	if asked := throttle.FailedRetryAfter(now, time.Hour); asked.Wait(now) != time.Hour {
-		t.Errorf("waits %v, asked for an hour", asked.Wait(now))
+	if asked := (Throttle{}).FailedRetryAfter(now, time.Minute); asked.Wait(now) != time.Minute {
+		t.Errorf("waits %v, asked for a minute", asked.Wait(now))
+	}
+	if asked := throttle.FailedRetryAfter(now, 24*time.Hour); asked.Wait(now) != 610*time.Second {
+		t.Errorf("waits %v, asked for a day", asked.Wait(now))
 	}
 	if asked := throttle.FailedRetryAfter(now, time.Second); asked.Wait(now) != 610*time.Second {
 		t.Errorf("waits %v, asked for less than its own", asked.Wait(now))
