@@ -252,6 +252,7 @@ func TestRBACAggregation(t *testing.T) {
 // user left it. helm uninstall deletes an aggregated role and those that it selects at the same time.
 func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 	type write struct {
+		role   string
 		before func()
 		done   chan int // receives the status of the response
 	}
@@ -259,7 +260,7 @@ func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 	s := startRBAC(t, controlplane.Options{Middleware: func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			race := next.Load()
-			if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/clusterroles/sum") || race == nil || !next.CompareAndSwap(race, nil) {
+			if r.Method != http.MethodPatch || race == nil || !strings.HasSuffix(r.URL.Path, "/clusterroles/"+race.role) || !next.CompareAndSwap(race, nil) {
 				h.ServeHTTP(w, r)
 				return
 			}
@@ -276,64 +277,60 @@ func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 	part := func(name string) *rbacv1.ClusterRole {
 		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"part": name}}, Rules: []rbacv1.PolicyRule{rule("get", name)}}
 	}
-	aggregated := func(of string) *rbacv1.ClusterRole {
-		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sum"}, AggregationRule: &rbacv1.AggregationRule{
+	aggregated := func(name, of string) *rbacv1.ClusterRole {
+		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, AggregationRule: &rbacv1.AggregationRule{
 			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"part": of}}},
 		}}
 	}
 	must(roles.Create(ctx, part("pods"), metav1.CreateOptions{}))(t)
 	must(roles.Create(ctx, part("nodes"), metav1.CreateOptions{}))(t)
 	own := []rbacv1.PolicyRule{rule("list", "secrets")}
-	hasRules := func(want ...rbacv1.PolicyRule) func() (bool, string) {
-		return func() (bool, string) {
-			role, err := roles.Get(ctx, "sum", metav1.GetOptions{})
-			return err == nil && equality.Semantic.DeepEqual(role.Rules, want), fmt.Sprint(role, err)
-		}
+	hasRules := func(name string, want ...rbacv1.PolicyRule) (bool, string) {
+		role, err := roles.Get(ctx, name, metav1.GetOptions{})
+		return err == nil && equality.Semantic.DeepEqual(role.Rules, want), fmt.Sprint(role, err)
 	}
 	for name, test := range map[string]struct {
-		change func() error
-		stays  func() (bool, string)
+		change func(role string) error
+		stays  func(role string) (bool, string)
 	}{
 		"deleted": {
-			change: func() error { return roles.Delete(ctx, "sum", metav1.DeleteOptions{}) },
-			stays: func() (bool, string) {
-				role, err := roles.Get(ctx, "sum", metav1.GetOptions{})
+			change: func(name string) error { return roles.Delete(ctx, name, metav1.DeleteOptions{}) },
+			stays: func(name string) (bool, string) {
+				role, err := roles.Get(ctx, name, metav1.GetOptions{})
 				return apierrors.IsNotFound(err), fmt.Sprint(role, err)
 			},
 		},
-		"has rules of its own": {
-			change: func() error {
-				role, err := roles.Get(ctx, "sum", metav1.GetOptions{})
+		"explicit": {
+			change: func(name string) error {
+				role, err := roles.Get(ctx, name, metav1.GetOptions{})
 				if err == nil {
 					role.AggregationRule, role.Rules = nil, own
 					_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 				}
 				return err
 			},
-			stays: hasRules(own...),
+			stays: func(name string) (bool, string) { return hasRules(name, own...) },
 		},
-		"another role of that name": {
-			change: func() error {
-				if err := roles.Delete(ctx, "sum", metav1.DeleteOptions{}); err != nil {
+		"replaced": {
+			change: func(name string) error {
+				if err := roles.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 					return err
 				}
-				other := aggregated("none")
-				other.AggregationRule, other.Rules = nil, own
-				_, err := roles.Create(ctx, other, metav1.CreateOptions{})
+				_, err := roles.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: own}, metav1.CreateOptions{})
 				return err
 			},
-			stays: hasRules(own...),
+			stays: func(name string) (bool, string) { return hasRules(name, own...) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			race := &write{done: make(chan int, 1)}
+			race := &write{role: name, done: make(chan int, 1)}
 			race.before = func() {
-				if err := test.change(); err != nil {
+				if err := test.change(name); err != nil {
 					t.Error(err)
 				}
 			}
 			next.Store(race)
-			must(roles.Create(ctx, aggregated("pods"), metav1.CreateOptions{}))(t)
+			must(roles.Create(ctx, aggregated(name, "pods"), metav1.CreateOptions{}))(t)
 			select {
 			case status := <-race.done:
 				if status != http.StatusConflict {
@@ -342,17 +339,14 @@ func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 			case <-time.After(deadline):
 				t.Fatal("no rules were written")
 			}
-			if ok, is := test.stays(); !ok {
+			if ok, is := test.stays(name); !ok {
 				t.Errorf("the role is %s", is)
-			}
-			if err := roles.Delete(ctx, "sum", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				t.Error(err)
 			}
 		})
 	}
-	// A conflict is not the end: the next state gets its rules.
-	must(roles.Create(ctx, aggregated("nodes"), metav1.CreateOptions{}))(t)
-	eventually(t, "the rules are written", hasRules(rule("get", "nodes")))
+	// A conflict is not the end: the next role of the name gets its rules.
+	must(roles.Create(ctx, aggregated("deleted", "nodes"), metav1.CreateOptions{}))(t)
+	eventually(t, "the rules are written", func() (bool, string) { return hasRules("deleted", rule("get", "nodes")) })
 }
 
 // The reviews of kubectl auth: can-i, can-i --list, and those of one namespace.
