@@ -83,7 +83,7 @@ func (s *Signer) process(ctx context.Context, name string) {
 		s.queue.Forget(name)
 	case ctx.Err() != nil:
 	default:
-		if !apierrors.IsConflict(err) {
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // changed or deleted meanwhile
 			utilruntime.HandleErrorWithContext(ctx, err, "The signature of a certificate is retried", "certificateSigningRequest", name)
 		}
 		s.queue.AddRateLimited(name)

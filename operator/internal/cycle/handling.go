@@ -101,11 +101,12 @@ func replaced(m map[string]any, p Path, value any) map[string]any {
 // storedHandling is a handling as it is stored: the states as changes of the handled state, so that an object stores a large
 // state once.
 type storedHandling struct {
-	// Of identifies the handled state, of which nothing is known if a user changes it meanwhile.
+	// Of identifies the handled state. If it is another one, the handling has no meaning: a user changed the state, or the progress
+	// is an earlier version's.
 	Of     string   `json:"of"`
-	First  []change `json:"first,omitzero"`
-	Also   []change `json:"also,omitzero"`
-	Before []change `json:"before,omitzero"`
+	First  []change `json:"seenFirst,omitzero"`
+	Also   []change `json:"seenAlso,omitzero"`
+	Before []change `json:"seenBefore,omitzero"`
 }
 
 // change is a new value of a field; nil removes it.

@@ -149,6 +149,11 @@ func TestHandlingIsOfTheHandledState(t *testing.T) {
 	if read := store(first); !read.empty() {
 		t.Errorf("beside another state: %v", read)
 	}
+	earlier := object(`{}`)
+	put(earlier, Path{"metadata", "annotations", s.Keys.Of(handlingName, "")}, `{"first": {"spec": {"a": 1}}}`)
+	if read, err := s.handling(earlier, before); err != nil || !read.empty() {
+		t.Errorf("of an earlier version: %v, %v", read, err)
+	}
 	if encoded := (handling{First: before}).encode(before); strings.Contains(encoded, "data") {
 		t.Errorf("a state without changes is stored as %s", encoded)
 	}
