@@ -90,6 +90,11 @@
 // names cannot be requested through it. Other paths below /keepwatch/ are forwarded. All but the first two need the permission to get them. A proxy is ready once the server
 // has answered; it stays ready while the server is down.
 //
+// # Audit
+//
+// [Config].Audit records what the proxy answers itself: reads from memory, its own endpoints, and what it forbids there. The server's
+// audit log has what is forwarded, and the reviews.
+//
 // # Files
 //
 //	proxy.go        the way of a request              caches.go      resources, from their first use on
@@ -109,6 +114,7 @@
 //	guard.go        while a watch is open
 //	probe.go        whether the server answers
 //	outage.go       which of its errors are an outage
+//	audit.go        what is recorded of all that
 //	selection.go    which resources may be cached     protobuf.go      in protobuf
 //	rights.go       the ClusterRole for that          state.go        the index on disk
 //	endpoints.go    health, metrics, profiles         restore.go      begins with it

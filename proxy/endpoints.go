@@ -76,15 +76,16 @@ func (e *endpoints) has(path string) bool {
 
 // ServeHTTP answers a request for one of the paths, while the server allows it to the caller.
 func (e *endpoints) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	if !open(q.URL.Path) {
-		ctx, end := e.authorize(w, q)
-		if ctx == nil {
-			return
-		}
-		defer end()
-		q = q.WithContext(ctx)
+	if open(q.URL.Path) {
+		e.mux.ServeHTTP(w, q)
+		return
 	}
-	e.mux.ServeHTTP(w, q)
+	ctx, end := e.authorize(w, q)
+	if ctx == nil {
+		return
+	}
+	defer end()
+	e.proxy.audit.allowed(e.mux).ServeHTTP(w, q.WithContext(ctx))
 }
 
 // authorize returns a context that ends when the server no longer allows a request to its caller, and a function to
@@ -112,7 +113,9 @@ func (e *endpoints) authorize(w http.ResponseWriter, q *http.Request) (ctx conte
 		fail(w, q, apierrors.NewServiceUnavailable("the API server does not decide whether this is allowed"))
 		return nil, nil
 	case !allowed:
-		responsewriters.Forbidden(attributes, w, q, "", scheme.Codecs)
+		e.proxy.audit.records("forbid", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			responsewriters.Forbidden(attributes, w, q, "", scheme.Codecs)
+		})).ServeHTTP(w, q.WithContext(ctx))
 		return nil, nil
 	}
 	return e.proxy.permissions.guard(ctx, caller, attributes, number)

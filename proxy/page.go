@@ -48,13 +48,16 @@ func Ago(t *time.Time) string {
 	return max(0, time.Since(*t)).Round(time.Second).String()
 }
 
+// eventsPath has the changing part of the page, for ever.
+const eventsPath = "/keepwatch/events"
+
 // installPage serves the status: as a page, as its changing part by server-sent events, and as JSON.
 func (p *Proxy) installPage(to *mux.PathRecorderMux) {
 	to.HandleFunc("/keepwatch", func(w http.ResponseWriter, q *http.Request) {
 		http.Redirect(w, q, "keepwatch/", http.StatusFound)
 	})
 	to.HandleFunc("/keepwatch/", p.servePage)
-	to.HandleFunc("/keepwatch/events", p.serveEvents)
+	to.HandleFunc(eventsPath, p.serveEvents)
 	to.HandleFunc("/keepwatch/status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")

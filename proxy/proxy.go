@@ -57,6 +57,8 @@ type Config struct {
 	EncodingsBudget int64
 	// History bounds the history of each resource. The zero value has defaults.
 	History store.Options
+	// Audit is the log of what the proxy answers itself. It may be nil.
+	Audit *Audit
 	// Registry receives the metrics. It may be nil.
 	Registry metrics.KubeRegistry
 }
@@ -86,6 +88,7 @@ type Proxy struct {
 	endpoints    *endpoints
 	clients      clients
 	registry     metrics.KubeRegistry
+	audit        *Audit
 	small        int // see Config.SmallCollection
 
 	requestTimeout time.Duration
@@ -111,7 +114,7 @@ func New(config Config) (*Proxy, error) {
 	p := &Proxy{
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry),
-		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, requestTimeout: defaultRequestTimeout,
+		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit, requestTimeout: defaultRequestTimeout,
 	}
 	p.probe = newProbe(client.Discovery().RESTClient())
 	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
@@ -143,6 +146,7 @@ func New(config Config) (*Proxy, error) {
 	p.caches.slimming, p.caches.probe = config.DropManagedFields, p.probe
 	registerResources(config.Registry, p.caches)
 	handler := readpath.NewHandler(http.HandlerFunc(p.delegated), p.lookup, budget, 0)
+	handler.Filter(p.audit.allowed)
 	p.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(handler))
 	p.endpoints = p.newEndpoints()
 	return p, nil

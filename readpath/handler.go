@@ -25,6 +25,7 @@ type Handler struct {
 	lookup     Lookup
 	counts     *counts
 	minTimeout time.Duration
+	filter     func(http.Handler) http.Handler // may be nil
 }
 
 // NewHandler returns a handler that delegates to next. Its readers share a budget. A watch without a
@@ -36,6 +37,10 @@ func NewHandler(next http.Handler, lookup Lookup, budget *Budget, minTimeout tim
 	}
 	return &Handler{next: next, lookup: lookup, counts: budget.counts, minTimeout: minTimeout}
 }
+
+// Filter sets a filter for the answers of the handler, such as that of an audit log; what the handler delegates does not pass it. The filter
+// may answer in place of the handler that it receives. Filter is called before the first request.
+func (h *Handler) Filter(filter func(http.Handler) http.Handler) { h.filter = filter }
 
 // ServeHTTP answers a request or delegates it.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
@@ -64,11 +69,39 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	counted := metrics.InstrumentHandlerFunc(metricsVerb(info), info.APIGroup, info.APIVersion, info.Resource, "", metrics.CleanScope(info),
 		metrics.APIServerComponent, reader.resource.Warning != "", "", response)
 	if info.Verb == "watch" {
-		serveWatch(counted, w, q)
+		response = func(w http.ResponseWriter, q *http.Request) { serveWatch(counted, w, q) }
+	} else {
+		response = counted
+	}
+	h.answer(response, w, q)
+}
+
+// answer serves a response through the filter. If the filter answers in its place, the response releases what it holds.
+func (h *Handler) answer(response http.HandlerFunc, w http.ResponseWriter, q *http.Request) {
+	if h.filter == nil {
+		response(w, q)
 		return
 	}
-	counted(w, q)
+	served := false
+	h.filter(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		served = true
+		response(w, q)
+	})).ServeHTTP(w, q)
+	if !served {
+		ctx, cancel := context.WithCancel(q.Context())
+		cancel()
+		response(nowhere{http.Header{}}, q.WithContext(ctx))
+	}
 }
+
+// nowhere fails to write.
+type nowhere struct{ header http.Header }
+
+func (n nowhere) Header() http.Header { return n.header }
+
+func (nowhere) WriteHeader(int) {}
+
+func (nowhere) Write([]byte) (int, error) { return 0, http.ErrAbortHandler }
 
 // auditsObjects reports whether the policy puts the objects of a response into the audit log: they would have to be
 // decoded, which the API server does where it encodes them.

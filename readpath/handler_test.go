@@ -230,3 +230,32 @@ func TestAuditedObjects(t *testing.T) {
 		}
 	}
 }
+
+// A response that a filter replaces is called nevertheless, with nobody to write to: it releases what it holds.
+func TestFilterAnswers(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		h := &Handler{}
+		h.Filter(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if refuses {
+					w.WriteHeader(http.StatusTeapot)
+					return
+				}
+				next.ServeHTTP(w, q)
+			})
+		})
+		released := 0
+		w := httptest.NewRecorder()
+		h.answer(func(w http.ResponseWriter, q *http.Request) {
+			released++
+			w.Header().Set("Content-Type", "text/plain")
+			w.WriteHeader(http.StatusOK)
+			if _, err := w.Write([]byte("x")); (err != nil) != refuses || (q.Context().Err() != nil) != refuses {
+				t.Errorf("refuses: %v: written with %v, in a context with %v", refuses, err, q.Context().Err())
+			}
+		}, w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		if released != 1 || (w.Code == http.StatusTeapot) != refuses || (w.Body.String() == "x") == refuses {
+			t.Errorf("refuses: %v: called %d times, %d %q", refuses, released, w.Code, w.Body)
+		}
+	}
+}

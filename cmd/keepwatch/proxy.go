@@ -56,11 +56,12 @@ type proxyOptions struct {
 	memory            byteSize
 	state             string
 	metricsAddress    string
+	audit             auditFlags
 }
 
 // newProxyCommand returns `keepwatch proxy`.
 func newProxyCommand() *cobra.Command {
-	o := &proxyOptions{config: genericclioptions.NewConfigFlags(true)}
+	o := &proxyOptions{config: genericclioptions.NewConfigFlags(true), audit: newAuditFlags()}
 	cmd := &cobra.Command{
 		Use:                   "proxy [flags]",
 		DisableFlagsInUseLine: true,
@@ -79,6 +80,8 @@ func newProxyCommand() *cobra.Command {
 			return &exitError{codeUsage, fmt.Errorf("--cache, --no-cache: %w", err)}
 		case o.checkDrop() != nil:
 			return &exitError{codeUsage, o.checkDrop()}
+		case o.audit.check() != nil:
+			return &exitError{codeUsage, o.audit.check()}
 		case o.printRBAC:
 			return o.printRights(selection, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}
@@ -98,6 +101,7 @@ func newProxyCommand() *cobra.Command {
 	flags.Var(&o.history, "watch-history", watchhistory.Usage)
 	flags.StringVar(&o.state, "state", "", "directory for an index of what is cached, without contents and without Secrets: with it clients' watches resume after a restart of the proxy")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "serve /metrics on this address, too, as plain HTTP for everybody, for example :8080; 0 for none")
+	o.audit.addTo(cmd)
 	flags.Var(&o.memory, "memory-limit", "soft limit of the process's memory, such as 2Gi: when there is no room left, the server answers for whole resources again, the largest idle one first (default none)")
 	return cmd
 }
@@ -152,9 +156,14 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 		}
 		defer func() { err = errors.Join(err, state.Close()) }()
 	}
+	audit, endAudit, err := o.audit.start()
+	if err != nil {
+		return err
+	}
+	defer endAudit()
 	registry := metrics.NewKubeRegistry()
 	p, err := proxy.New(proxy.Config{
-		Registry: registry, Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection, MemoryLimit: int64(o.memory), State: state, DropManagedFields: o.droppedFor(),
+		Registry: registry, Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection, MemoryLimit: int64(o.memory), State: state, DropManagedFields: o.droppedFor(), Audit: audit,
 		History: store.Options{WindowBytes: o.history.Bytes, WindowAge: o.history.Age},
 	})
 	if err != nil {

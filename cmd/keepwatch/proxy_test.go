@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -52,7 +53,8 @@ func TestProxyCommand(t *testing.T) {
 func TestProxyUsage(t *testing.T) {
 	for _, args := range [][]string{{"--tls-cert-file", "x"}, {"--tls-private-key-file", "x"}, {"argument"}, {"--watch-history", "x"}, {"--kubeconfig", "missing"},
 		{"--cache", "pods/log"}, {"--no-cache", "*"}, {"--cache", "pods", "--no-cache", "pods"}, {"--cache", "Pods", "--print-rbac"}, {"--memory-limit", "0"}, {"--memory-limit", "much"},
-		{"--drop", "status"}, {"--drop", "managedFields="}, {"--drop", "managedfields"}} {
+		{"--drop", "status"}, {"--drop", "managedFields="}, {"--drop", "managedfields"},
+		{"--audit-log-path", "x"}, {"--audit-policy-file", "x"}, {"--audit-policy-file", "x", "--audit-log-path", "x", "--audit-log-mode", "x"}} {
 		code, stdout, stderr := execute(t, append([]string{"proxy"}, args...)...)
 		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
@@ -96,6 +98,38 @@ func TestProxyMetrics(t *testing.T) {
 	}
 	terminate(t, p)
 	if code, _, stderr := execute(t, "proxy", "--metrics-bind-address", "nonsense"); code != 1 || !strings.HasPrefix(stderr, "keepwatch: --metrics-bind-address: ") {
+		t.Errorf("exit %d, stderr %q", code, stderr)
+	}
+}
+
+// With kube-apiserver's flags, reads from memory are in an audit log.
+func TestProxyAudit(t *testing.T) {
+	cluster(t)
+	dir := t.TempDir()
+	file, policy, log := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "policy"), filepath.Join(dir, "log")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--audit-policy-file", policy, "--audit-log-path", log)
+	waitLine(t, p, "keepwatch: proxy of ")
+	maps := clientOf(t, file).CoreV1().ConfigMaps("default")
+	for deadline := time.Now().Add(time.Minute); ; {
+		if _, err := maps.List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil { // the first ones are forwarded
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), `"requestURI":"/api/v1/namespaces/default/configmaps?resourceVersion=0"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the log: %s", text)
+		}
+	}
+	terminate(t, p)
+	if code, _, stderr := execute(t, "proxy", "--audit-policy-file", log, "--audit-log-path", log); code != 1 || !strings.HasPrefix(stderr, "keepwatch: the audit log: ") {
 		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
 }

@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit/policy"
+)
+
+// auditLog is an audit log in memory.
+type auditLog struct {
+	mu     sync.Mutex
+	events []string
+	fails  bool
+}
+
+func (*auditLog) Run(<-chan struct{}) error { return nil }
+func (*auditLog) Shutdown()                 {}
+func (*auditLog) String() string            { return "memory" }
+
+func (l *auditLog) ProcessEvents(events ...*auditinternal.Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range events {
+		l.events = append(l.events, fmt.Sprintf("%s %s %s %s %s", e.Stage, e.Level, e.Verb, e.RequestURI, e.Annotations[decisionAnnotation]))
+	}
+	return !l.fails
+}
+
+// take returns the events since the last call, when there are enough.
+func (l *auditLog) take(t *testing.T, enough int) (events []string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		if events = l.events; len(events) >= enough || time.Now().After(deadline) {
+			l.events = nil
+			l.mu.Unlock()
+			return events
+		}
+		l.mu.Unlock()
+	}
+}
+
+// What the proxy answers itself is in its audit log, without objects; what it forwards is not.
+func TestAudit(t *testing.T) {
+	log := &auditLog{}
+	r := newCrowdRig(t, func(c *Config) {
+		c.Audit = &Audit{log, policy.NewPolicyRuleEvaluator(&auditinternal.Policy{Rules: []auditinternal.PolicyRule{
+			{Level: auditinternal.LevelNone, NonResourceURLs: []string{"/keepwatch/"}},
+			{Level: auditinternal.LevelMetadata, NonResourceURLs: []string{"*"}},
+			{Level: auditinternal.LevelRequestResponse, OmitStages: []auditinternal.Stage{auditinternal.StageRequestReceived}},
+		}})}
+	})
+	get := func(path string, code int) {
+		t.Helper()
+		answer, err := r.get(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != code {
+			t.Fatalf("%s: %s, %v", path, answer.Status, err)
+		}
+		if ids := answer.Header.Values("Audit-Id"); len(ids) > 1 {
+			t.Errorf("%s has the Audit-Ids %q", path, ids)
+		}
+	}
+	const list = "/api/v1/configmaps?resourceVersion=0"
+	for deadline := time.Now().Add(time.Minute); !r.cached() && time.Now().Before(deadline); {
+		get(list, http.StatusOK)
+	}
+	log.take(t, 0)
+	get(list, http.StatusOK)
+	get("/api/v1/configmaps", http.StatusOK) // of a small collection
+	get("/version", http.StatusOK)
+	get("/keepwatch/", http.StatusOK)
+	get("/keepwatch/status", http.StatusOK)
+	want := []string{
+		"ResponseComplete Request list " + list + " allow",
+		"RequestReceived Metadata get /keepwatch/status ", "ResponseComplete Metadata get /keepwatch/status allow",
+	}
+	if got := log.take(t, len(want)); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	const watch = "/api/v1/configmaps?resourceVersion=0&watch=1"
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	answer, err := r.get(ctx, watch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if got := log.take(t, 1); !slices.Equal(got, []string{"ResponseStarted Request watch " + watch + " allow"}) {
+		t.Errorf("%q when a watch begins", got)
+	}
+	cancel()
+	if got := log.take(t, 1); !slices.Equal(got, []string{"ResponseComplete Request watch " + watch + " allow"}) {
+		t.Errorf("%q when a watch ends", got)
+	}
+	log.mu.Lock()
+	log.fails = true
+	log.mu.Unlock()
+	get("/keepwatch/status", http.StatusInternalServerError) // it is not recorded before it is answered
+}
