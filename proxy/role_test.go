@@ -1,7 +1,15 @@
 package proxy
 
 import (
+	"slices"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/source/kube"
@@ -50,5 +58,71 @@ func TestChangesThatGrant(t *testing.T) {
 	local := keepwatch.Change{Type: keepwatch.Added, Object: decode("shop", rules)}
 	if got := concerned([]keepwatch.Change{cluster, local}); len(got) != 1 || !got[""] {
 		t.Errorf("a change of the cluster concerns %v", got)
+	}
+}
+
+// The roles of a server are followed: a write that grants nothing else makes permissions forget nothing.
+func TestAnnotatedBindings(t *testing.T) {
+	r := newCrowdRig(t, func(*Config) {})
+	client, err := kubernetes.NewForConfig(r.server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.proxy.permissions
+	changed := func(namespace string) uint64 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if s := p.namespaces[namespace]; s != nil {
+			return s.changed
+		}
+		return 0
+	}
+	await := func(namespace string) uint64 {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); changed(namespace) == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("no change of a binding of %s is noticed", namespace)
+			}
+		}
+		return changed(namespace)
+	}
+	create := func(namespace string) {
+		t.Helper()
+		_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "r"}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ada"}},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch := func(body string) {
+		t.Helper()
+		if _, err := client.RbacV1().RoleBindings("shop").Patch(t.Context(), "r", types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); slices.ContainsFunc(r.proxy.roles.reflectors, notLive); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the roles are not followed")
+		}
+	}
+	create("shop")
+	before := await("shop")
+	patch(`{"metadata":{"annotations":{"a":"b"}}}`)
+	create("after")
+	await("after")
+	if now := changed("shop"); now != before {
+		t.Error("an annotation makes permissions forget")
+	}
+	patch(`{"subjects":[]}`)
+	create("last")
+	await("last")
+	if now := changed("shop"); now == before {
+		t.Error("a binding without subjects makes permissions forget nothing")
 	}
 }

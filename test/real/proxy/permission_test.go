@@ -363,15 +363,24 @@ func TestRevocationIsFast(t *testing.T) {
 	}
 }
 
-// The token of a deleted service account is refused once its last review is no longer used, as by the server.
+// The token of a deleted service account is refused once its last review is no longer used, as by the server. Its watch ends when the token is
+// reviewed again.
 func TestDeletedAccounts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.create(1)
 	r.waitCached(maps + "?resourceVersion=0")
+	watch := r.open(t.Context(), r.proxied, r.url, maps+"?watch=1&resourceVersion=0&timeoutSeconds=100000000")
+	defer watch.Body.Close()
+	if watch.StatusCode != http.StatusOK {
+		t.Fatalf("a watch before the deletion: %s", watch.Status)
+	}
 	r.must(r.admin.CoreV1().ServiceAccounts("default").Delete(t.Context(), "reader", metav1.DeleteOptions{}))
 	r.eventually("the server refuses the token", func() bool { return r.behind(maps).code == http.StatusUnauthorized })
 	r.eventually("the proxy refuses the token", func() bool { return r.proxy(maps+"?resourceVersion=0").code == http.StatusUnauthorized })
+	if _, err := io.Copy(io.Discard, watch.Body); err != nil {
+		t.Errorf("the watch: %v", err)
+	}
 }
 
 // reviews returns how many access reviews the server has answered.
