@@ -32,7 +32,7 @@ var reviewRetries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, St
 
 // tokens has the server review bearer tokens, and remembers its answers: for tokenKnownFor, and while the server does not
 // answer, the last review of a token for outageFor. Wrong tokens are remembered apart, so that a flood of them evicts no valid
-// one, and the clients of one address have few tokens reviewed at a time. It is safe for concurrent use.
+// one, and the clients of one address have few tokens reviewed at a time that are not known to be valid. It is safe for concurrent use.
 //
 // k8s.io/apiserver's own authenticator does not distinguish a refusal from an outage: API servers give the reason of a refusal as
 // the status' error.
@@ -75,7 +75,14 @@ func (t *tokens) again(ctx context.Context, token, address string) (user.Info, e
 		return last.(reviewedToken).user, nil
 	}
 	answer, err, _ := t.asking.Do(string(digest[:]), func() (any, error) {
-		status, err := t.review(ctx, token, address)
+		if !isKnown {
+			release, err := t.inFlight.acquire(ctx, address)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+		}
+		status, err := t.review(ctx, token)
 		switch {
 		case isOutage(err) && isKnown:
 			known := last.(reviewedToken)
@@ -100,13 +107,8 @@ func (t *tokens) again(ctx context.Context, token, address string) (user.Info, e
 	return answer.(*user.DefaultInfo), nil
 }
 
-// review asks the server who the bearer of a token is, when few others of the client's address are asked about.
-func (t *tokens) review(ctx context.Context, token, address string) (authenticationv1.TokenReviewStatus, error) {
-	release, err := t.inFlight.acquire(ctx, address)
-	if err != nil {
-		return authenticationv1.TokenReviewStatus{}, err
-	}
-	defer release()
+// review asks the server who the bearer of a token is.
+func (t *tokens) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
 	ctx, cancel, err := t.probe.reviewing(ctx)
 	if err != nil {
 		return authenticationv1.TokenReviewStatus{}, err
