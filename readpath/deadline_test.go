@@ -36,3 +36,21 @@ func TestWritesAreBoundedBehindTheEnd(t *testing.T) {
 		t.Error("a deadline was set")
 	}
 }
+
+// A watch whose context has a deadline ends at it, as one that has reached its timeout.
+func TestWatchesEndAtTheirDeadline(t *testing.T) {
+	r := newRig(t, pods, options{})
+	server := httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		ctx, cancel := context.WithTimeout(q.Context(), time.Second)
+		defer cancel()
+		r.handler.ServeHTTP(w, r.withInfo(q.WithContext(ctx)))
+	})))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	answer := must(server.Client().Get(server.URL + r.path("") + "?watch=1&timeoutSeconds=1000"))(t)
+	defer answer.Body.Close()
+	if _, err := io.ReadAll(answer.Body); err != nil || answer.ProtoMajor != 2 || answer.StatusCode != http.StatusOK {
+		t.Errorf("%s %s ends with %v", answer.Proto, answer.Status, err)
+	}
+}

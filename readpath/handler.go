@@ -44,10 +44,10 @@ func (h *Handler) Filter(filter func(http.Handler) http.Handler) { h.filter = fi
 
 // ServeHTTP answers a request or delegates it.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	if q.Method == http.MethodGet {
+	info, ok := request.RequestInfoFrom(q.Context())
+	if q.Method == http.MethodGet && (!ok || info.Verb != "watch") { // a watch ends at its context's deadline, which is no error
 		setWriteDeadline(q.Context())
 	}
-	info, ok := request.RequestInfoFrom(q.Context())
 	if !ok || q.Method != http.MethodGet || !info.IsResourceRequest || info.Subresource != "" {
 		h.delegate(w, q, reasonVerb)
 		return
