@@ -40,7 +40,7 @@ func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
 	}
 	as := rest.CopyConfig(config)
 	as.Impersonate.UserName = "viewer"
-	own, err := newOwnIdentity("secret", as, nil, nil)
+	own, err := newOwnIdentity("secret", as, client.AuthenticationV1(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
