@@ -75,8 +75,8 @@ func (b Batch) Bookmark() bool { return len(b.Changes) == 0 }
 type GapReason string
 
 const (
-	// GapExpired: the source no longer has the history after the cursor, or sent
-	// something that cannot be trusted.
+	// GapExpired: the source no longer has the history after the cursor, did not deliver
+	// it, or sent something that cannot be trusted.
 	GapExpired GapReason = "expired"
 	// GapDowntime: the history expired while no process followed it.
 	GapDowntime GapReason = "downtime"

@@ -49,13 +49,16 @@ const (
 	Undecodable
 	// ProtocolViolation: the source broke its contract: an unknown event type, a
 	// revision that is missing, not a number or going back, an event at or below a
-	// bookmark's revision.
+	// bookmark's revision or the one that the watch began at (porch #1101).
 	ProtocolViolation
 	// UnknownStatus: an error in the stream that no other kind describes.
 	UnknownStatus
 	// Rejected: the request itself is wrong (400, 405, 406, 415, 422): a selector the
 	// server does not know, for example.
 	Rejected
+	// Silent: the resource has changed, and watches from before the change stayed open without
+	// delivering it (kubernetes #97294, #117008; a load balancer that buffers).
+	Silent
 	// StaleReplica: a list answered with a revision below the one asked for.
 	StaleReplica
 	// Rewound: the source's newest revision is below the target's: the source went back
@@ -80,7 +83,7 @@ var kindNames = [endOfKinds]string{
 	RevisionTooLarge: "revision too large", Unauthorized: "unauthorized", Forbidden: "forbidden",
 	Absent: "absent", StreamingListUnsupported: "streaming list unsupported",
 	Undecodable: "undecodable", ProtocolViolation: "protocol violation",
-	UnknownStatus: "unknown status", Rejected: "rejected", StaleReplica: "stale replica",
+	UnknownStatus: "unknown status", Rejected: "rejected", Silent: "silent", StaleReplica: "stale replica",
 	Rewound: "rewound", Unversioned: "unversioned", InvariantViolation: "invariant violation",
 }
 

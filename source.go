@@ -25,7 +25,14 @@ type Source interface {
 	// for the source. Errors are *Failure.
 	Newest(ctx context.Context) (Revision, error)
 
-	// Watch opens a watch of the history after from. Cancelling ctx closes it. Errors are
+	// Unchanged returns nil if the resource did not change after from up to to, which is a
+	// revision that Newest has returned: other resources may have changed. It fails with
+	// [Silent] if the resource has changed, and with [RevisionTooLarge] if the source does not
+	// have to any more, because it was restored from a backup. It may cost as much as a list of metadata; the
+	// reflector asks only after watches were silent. Errors are *Failure.
+	Unchanged(ctx context.Context, from, to Revision) error
+
+	// Watch opens a watch of the history after from. All its changes are above from. Cancelling ctx closes it. Errors are
 	// *Failure.
 	Watch(ctx context.Context, from Revision) (Watch, error)
 }

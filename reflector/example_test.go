@@ -17,6 +17,8 @@ func (cluster) List(context.Context, keepwatch.ListRequest) (keepwatch.Page, err
 	return keepwatch.Page{Revision: 10, Objects: []keepwatch.Object{parse("a@4"), parse("b@7")}}, nil
 }
 
+func (cluster) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
+
 func (cluster) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "this one only lists")
 }

@@ -13,6 +13,7 @@ const (
 	Syncing      State = "SYNCING"      // listing for the first time
 	Live         State = "LIVE"         // watching, or about to watch again
 	Stalled      State = "STALLED"      // the source is unreachable or answers with errors
+	Stale        State = "STALE"        // watches stay silent although the resource changes; lists replace them
 	Relisting    State = "RELISTING"    // listing again, to deliver the difference
 	Unauthorized State = "UNAUTHORIZED" // the source rejects the credentials
 	Forbidden    State = "FORBIDDEN"    // the credentials do not permit the request

@@ -42,7 +42,9 @@ func (r *progressRecorder) advance(now time.Time, m machine.Machine, in machine.
 	r.progress.Revision = m.Revision
 	switch in := in.(type) {
 	case machine.Opened:
-		r.watchOpened = now
+		if !m.Silent { // otherwise an open watch proves nothing
+			r.watchOpened = now
+		}
 	case machine.Streamed:
 		r.watchOpened, r.progress.LastConfirmed = now, now
 	case machine.Confirmed:
@@ -137,6 +139,9 @@ func stateOf(m machine.Machine) State {
 	default:
 		return Stalled
 	}
+	if _, stopped := m.State.(machine.Stopped); m.Silent && !stopped {
+		return Stale
+	}
 	switch pending(m).(type) {
 	case machine.List:
 		if m.Revision == 0 {
@@ -155,7 +160,7 @@ func pending(m machine.Machine) machine.Action {
 	switch s := m.State.(type) {
 	case machine.Listing:
 		return s.List
-	case machine.Watching, machine.Confirming:
+	case machine.Watching, machine.Comparing, machine.Confirming:
 		return machine.Watch{From: m.Revision}
 	case machine.Probing:
 		return machine.Probe{}

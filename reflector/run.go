@@ -26,6 +26,7 @@ type run struct {
 	listed      int64                 // the replacement's objects
 	skipped     int                   // the objects that the list skipped
 	watch       keepwatch.Watch       // nil when none is open
+	watchFrom   keepwatch.Revision    // the revision that watch began at
 	watchOpened time.Time             // when watch was opened
 }
 
@@ -124,8 +125,10 @@ func (r *run) perform(ctx context.Context, action machine.Action) (machine.Input
 		return r.read(ctx)
 	case machine.Probe:
 		return r.probe(ctx, a)
+	case machine.Compare:
+		return machine.Unchanged{}, r.source.Unchanged(ctx, r.machine.Revision, a.To)
 	case machine.ConfirmCurrent:
-		return r.confirmCurrent(ctx)
+		return r.confirmCurrent(ctx, a)
 	case machine.Wait:
 		return r.wait(ctx, a)
 	case machine.Invalidate:
@@ -246,7 +249,7 @@ func (r *run) stream(ctx context.Context, a machine.List) (machine.Input, error)
 	if err != nil {
 		return nil, err
 	}
-	r.watch, r.watchOpened = watch, time.Now()
+	r.watch, r.watchFrom, r.watchOpened = watch, revision, time.Now()
 	return machine.Streamed{Revision: revision}, r.commit(ctx, revision)
 }
 
@@ -283,7 +286,7 @@ func (r *run) openWatch(ctx context.Context, a machine.Watch) (machine.Input, er
 	if err != nil {
 		return nil, err
 	}
-	r.watch, r.watchOpened = watch, time.Now()
+	r.watch, r.watchFrom, r.watchOpened = watch, a.From, time.Now()
 	return machine.Opened{}, nil
 }
 
@@ -309,10 +312,9 @@ func (r *run) probe(ctx context.Context, a machine.Probe) (machine.Input, error)
 	return in, nil
 }
 
-// confirmCurrent reports to the target that the source has no newer revision.
-func (r *run) confirmCurrent(ctx context.Context) (machine.Input, error) {
-	current := r.machine.Revision
-	_, err := r.target.Apply(ctx, keepwatch.Batch{From: current, To: current})
+// confirmCurrent reports to the target that it is current.
+func (r *run) confirmCurrent(ctx context.Context, a machine.ConfirmCurrent) (machine.Input, error) {
+	_, err := r.target.Apply(ctx, keepwatch.Batch{From: r.machine.Revision, To: a.To})
 	return machine.Confirmed{}, err
 }
 
@@ -321,6 +323,9 @@ func (r *run) read(ctx context.Context) (machine.Input, error) {
 	batch, err := r.watch.Next()
 	if err != nil {
 		return nil, err
+	}
+	if failure := machine.Replayed(batch, r.watchFrom); failure != nil {
+		return nil, failure
 	}
 	dropped, err := r.target.Apply(ctx, batch)
 	r.recorder.received(time.Now(), len(batch.Changes), dropped)

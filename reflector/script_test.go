@@ -282,6 +282,14 @@ func (p *player) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	return number(words[1]), nil
 }
 
+func (p *player) Unchanged(ctx context.Context, from, to keepwatch.Revision) error {
+	p.record("unchanged %d..%d", from, to)
+	if _, failure := p.next(ctx); failure != nil {
+		return failure
+	}
+	return nil
+}
+
 func (p *player) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	p.record("watch %d", from)
 	words, failure := p.next(ctx)

@@ -34,6 +34,8 @@ func (notebook) List(context.Context, keepwatch.ListRequest) (keepwatch.Page, er
 	return keepwatch.Page{Revision: 7, Objects: []keepwatch.Object{note{"a", 4}, note{"b", 7}}}, nil
 }
 
+func (notebook) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
+
 func (notebook) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "a notebook only lists")
 }

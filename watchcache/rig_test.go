@@ -186,6 +186,8 @@ func (m *memory) List(context.Context, keepwatch.ListRequest) (keepwatch.Page, e
 	return page, nil
 }
 
+func (*memory) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
+
 func (m *memory) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "memory lists in pages")
 }

@@ -84,6 +84,10 @@ func (s *lazySource) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	return s.resolve(ctx).Newest(ctx)
 }
 
+func (s *lazySource) Unchanged(ctx context.Context, from, to keepwatch.Revision) error {
+	return s.resolve(ctx).Unchanged(ctx, from, to)
+}
+
 func (s *lazySource) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	return s.resolve(ctx).Watch(ctx, from)
 }

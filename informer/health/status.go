@@ -17,6 +17,7 @@ const (
 	Live         State = "LIVE"         // a watch is open; it opened or delivered a change within the last minute
 	Quiet        State = "QUIET"        // a watch has been open and delivered no change for a minute
 	Stalled      State = "STALLED"      // the server cannot be reached or answers with errors
+	Stale        State = "STALE"        // watches stay open and deliver nothing although the resource changes; lists replace them
 	Relisting    State = "RELISTING"    // a later list is being read, to compute the difference
 	Forbidden    State = "FORBIDDEN"    // the credentials do not permit the request
 	Absent       State = "ABSENT"       // the server does not serve the resource
@@ -25,7 +26,7 @@ const (
 )
 
 // states has all states, in the order above.
-var states = []State{Syncing, Live, Quiet, Stalled, Relisting, Forbidden, Absent, Unauthorized, Stopped}
+var states = []State{Syncing, Live, Quiet, Stalled, Stale, Relisting, Forbidden, Absent, Unauthorized, Stopped}
 
 // QuietAfter is how long after the last change, or after the watch opened, the state stays
 // Live. Then it is Quiet.
@@ -69,7 +70,7 @@ type Status struct {
 }
 
 // Healthy returns an error with the state, the duration and the last failure if the informer
-// has not followed its resource for longer than grace. It returns nil otherwise, also if
+// has not followed its resource for longer than grace. For Stale it has the cache's age. It returns nil otherwise, also if
 // nothing changes on the server, and if the informer was stopped. A server that accepts
 // requests and does not complete them causes an error. [Group.Check] and
 // operator.Operator.Healthy use a grace of two minutes.
@@ -81,8 +82,12 @@ func (s Status) Healthy(grace time.Duration) error {
 	if duration <= grace {
 		return nil
 	}
-	if s.LastFailure != nil {
-		return fmt.Errorf("%s, and not following for %v: %w", s.State, duration.Round(time.Second), s.LastFailure)
+	state := string(s.State)
+	if s.State == Stale {
+		state += fmt.Sprintf(" (current %v ago)", time.Since(s.LastConfirmed).Round(time.Second))
 	}
-	return fmt.Errorf("%s, and not following for %v", s.State, duration.Round(time.Second))
+	if s.LastFailure != nil {
+		return fmt.Errorf("%s, and not following for %v: %w", state, duration.Round(time.Second), s.LastFailure)
+	}
+	return fmt.Errorf("%s, and not following for %v", state, duration.Round(time.Second))
 }

@@ -18,6 +18,10 @@ func TestHealthy(t *testing.T) {
 	if err := s.Healthy(2 * time.Hour); err != nil {
 		t.Errorf("within a longer grace: %v", err)
 	}
+	s.State, s.LastConfirmed = health.Stale, time.Now().Add(-3*time.Minute)
+	if err := s.Healthy(time.Minute); err == nil || err.Error() != "STALE (current 3m0s ago), and not following for 1h0m0s: reset" {
+		t.Errorf("stale for an hour: %v", err)
+	}
 	s = health.Status{State: health.Quiet, Since: time.Now().Add(-time.Hour), LastFailure: errors.New("reset")}
 	if err := s.Healthy(time.Minute); err != nil {
 		t.Errorf("quiet for an hour: %v", err)

@@ -39,6 +39,8 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	case q.Get("watch") == "true":
 		b = &body{at: floor}
 		b.watch, err = a.source.Watch(r.Context(), floor)
+	case q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact):
+		b, err = a.listAt(r.Context(), floor)
 	default:
 		b, err = a.list(r.Context(), keepwatch.ListRequest{NotOlderThan: floor, Continue: q.Get("continue")}, q.Get("limit") == "1")
 	}
@@ -68,6 +70,18 @@ func (a api) list(ctx context.Context, req keepwatch.ListRequest, newest bool) (
 	} else {
 		page, err = a.source.List(ctx, req)
 	}
+	return pageBody(page, err)
+}
+
+// listAt answers with the state at exactly one revision.
+func (a api) listAt(ctx context.Context, at keepwatch.Revision) (*body, error) {
+	page, err := a.source.(interface {
+		ListAt(context.Context, keepwatch.Revision) (keepwatch.Page, error)
+	}).ListAt(ctx, at)
+	return pageBody(page, err)
+}
+
+func pageBody(page keepwatch.Page, err error) (*body, error) {
 	var failure *keepwatch.Failure
 	if errors.As(err, &failure) && slices.Contains(unreadable, failure.Kind) {
 		return &body{text: []byte(`{"kind":"ThingList","items":[{"meta`), end: io.EOF}, nil

@@ -17,8 +17,9 @@ type buggySource struct {
 	ignore func(*buggySource, *keepwatch.Failure) bool
 
 	calls  int
-	skip   bool // drop the next deletions
-	listed bool // since the last watch
+	from   keepwatch.Revision // of the last watch
+	skip   bool               // drop the next deletions
+	listed bool               // since the last watch
 }
 
 func watching(batch func(*buggySource, keepwatch.Batch) keepwatch.Batch) func(*Source) keepwatch.Source {
@@ -129,6 +130,23 @@ func (s *echoingSource) Watch(ctx context.Context, from keepwatch.Revision) (kee
 func (s *echoingSource) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	r, err := s.Source.Newest(ctx)
 	return max(r, s.from), err
+}
+
+// unquestionedSource reports that the resource has not changed, without a comparison.
+type unquestionedSource struct{ *Source }
+
+func (*unquestionedSource) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error {
+	return nil
+}
+
+// patientSource takes a silent watch for an unreachable source.
+type patientSource struct{ *Source }
+
+func (s *patientSource) Unchanged(ctx context.Context, from, to keepwatch.Revision) error {
+	if err := s.Source.Unchanged(ctx, from, to); err != nil {
+		return keepwatch.Failed(keepwatch.Unreachable, "%w", err)
+	}
+	return nil
 }
 
 // staleList shows an older state than its revision, if the request has a lower bound.

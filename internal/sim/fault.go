@@ -68,6 +68,7 @@ var Faults = map[Point][]Fault{
 		{Name: "restart-with-store", Weight: 2},
 		{Name: "restore", Weight: 2},
 		{Name: "restore-blind", Weight: 1, Breach: true},
+		{Name: "silence", Weight: 1, Kind: keepwatch.Silent}, // from now on watches stay open and deliver nothing
 	},
 	AtList: with(
 		Fault{Name: "stale", Weight: 3, Kind: keepwatch.StaleReplica},
@@ -97,6 +98,7 @@ var Faults = map[Point][]Fault{
 		Fault{Name: "expired", Weight: 4, Kind: keepwatch.Expired},
 		Fault{Name: "expired-inside", Weight: 4, Kind: keepwatch.Expired},
 		Fault{Name: "too-large", Weight: 1, Kind: keepwatch.RevisionTooLarge},
+		Fault{Name: "from-scratch", Weight: 2, Kind: keepwatch.ProtocolViolation}, // the watch begins with what exists
 	),
 	AtFrame: {
 		{Name: "one", Weight: 8}, // the available events arrive in pieces

@@ -88,6 +88,32 @@ var Mutants = []Mutant{
 		Source: func(s *Source) keepwatch.Source { return &echoingSource{Source: s} },
 	},
 	{
+		Name: "silent-watch", Seen: "kubernetes #97294, #117008: a watch that is open and silent is opened again without end",
+		Near:   []string{"silence"},
+		Source: func(s *Source) keepwatch.Source { return &patientSource{Source: s} },
+	},
+	{
+		Name: "revision-of-others", Seen: "our own: the newest revision is taken for the resource's, and the target for current there",
+		Near:   []string{"silence"},
+		Source: func(s *Source) keepwatch.Source { return &unquestionedSource{Source: s} },
+	},
+	{
+		Name: "from-scratch", Seen: "porch #1101, client-go: a server begins each watch from scratch, and what was deleted meanwhile stays",
+		Near: []string{"from-scratch", "cut", "restart-with-store"},
+		Source: func(s *Source) keepwatch.Source {
+			return &buggySource{
+				Source: s,
+				open: func(b *buggySource, from keepwatch.Revision) keepwatch.Revision {
+					b.from = from
+					return from
+				},
+				batch: func(b *buggySource, batch keepwatch.Batch) keepwatch.Batch {
+					return b.remove(batch, func(c keepwatch.Change) bool { return c.Revision <= b.from })
+				},
+			}
+		},
+	},
+	{
 		Name: "split-revision", Seen: "etcd fragments: half of a revision, then a resume after it",
 		Source: watching(func(w *buggySource, b keepwatch.Batch) keepwatch.Batch {
 			for i := range b.Changes {

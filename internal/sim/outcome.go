@@ -87,7 +87,7 @@ func (p *process) problems(script Script) []Problem {
 			add("unprovoked "+kind.String(), "%d times, without a cause", n)
 		}
 	}
-	if p.final.State != reflector.Live {
+	if p.final.State != reflector.Live && !(p.final.State == reflector.Stale && p.source.silenced.Load()) {
 		add("P11", "the reflector is %s at %d long after the last fault", p.final.State, p.final.Revision)
 	}
 	for _, l := range breaches {
@@ -143,7 +143,10 @@ func provokes(choice string, kind keepwatch.FailureKind) bool {
 	case keepwatch.RevisionTooLarge, keepwatch.Rewound, keepwatch.ServerError:
 		return choice == "restore" || choice == "restore-blind" || choice == "stale-consistent"
 	case keepwatch.Idle:
-		return choice == "late" || choice == "absent" || choice == "restore" || choice == "restore-blind" || choice == "replica"
+		return choice == "late" || choice == "absent" || choice == "restore" || choice == "restore-blind" || choice == "replica" ||
+			choice == "silence"
+	case keepwatch.Silent:
+		return choice == "stall" || choice == "late" || choice == "absent" || choice == "replica" || choice == "pause" || choice == "slow"
 	case keepwatch.StaleReplica:
 		return choice == "stale-consistent"
 	case keepwatch.StreamingListUnsupported:

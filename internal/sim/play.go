@@ -189,6 +189,12 @@ func (s *stage) disturb() {
 			p.restart(false)
 		case "restart-with-store":
 			p.restart(true)
+		case "silence":
+			p.source.silenced.Store(true)
+			if s.informed != nil {
+				s.informed.source.silenced.Store(true)
+			}
+			s.world.Wake()
 		case "restore":
 			s.restore(back, false)
 		case "restore-blind":
@@ -245,7 +251,7 @@ func (s *stage) convergenceTime() time.Duration {
 	}
 	for _, x := range s.director.Script() {
 		switch x.Choice {
-		case "restore", "restore-blind":
+		case "restore", "restore-blind", "silence":
 			return d + idle + pause // two idle watches before the probe
 		}
 	}

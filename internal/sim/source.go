@@ -24,6 +24,7 @@ type Source struct {
 	breaches     breaches
 	lateRevision func(to keepwatch.Revision) // called when an undone revision is delivered
 	replica      atomic.Int32                // of settings.Lags
+	silenced     atomic.Bool                 // watches stay open and deliver nothing
 	listed       bool                        // since the last watch
 	// repeats: the pages of the running list repeat. Only the client's list uses it.
 	repeats bool
@@ -98,6 +99,24 @@ func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	return s.world.head, nil
 }
 
+// Unchanged compares the states of two revisions.
+func (s *Source) Unchanged(ctx context.Context, from, to keepwatch.Revision) error {
+	if _, err := s.request(ctx, AtNewest); err != nil {
+		return err
+	}
+	s.world.mu.Lock()
+	defer s.world.mu.Unlock()
+	switch {
+	case to > s.world.head: // restored since
+		return keepwatch.Failed(keepwatch.RevisionTooLarge, "revision %d is too large, the newest is %d", to, s.world.head)
+	case from < s.world.compacted:
+		return keepwatch.Failed(keepwatch.Expired, "the state at %d is compacted", from)
+	case len(s.world.events(from, to)) > 0:
+		return keepwatch.Failed(keepwatch.Silent, "the resource has changed between %d and %d", from, to)
+	}
+	return nil
+}
+
 // List reads a page.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	if req.Continue != "" {
@@ -124,6 +143,22 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	s.world.noticed(s.name)
 	s.listed, s.repeats, s.skipping = true, false, 0
 	return s.addSkipped(x, s.pageOf(r, 0)), nil
+}
+
+// ListAt reads the first page of the state at exactly one revision.
+func (s *Source) ListAt(ctx context.Context, r keepwatch.Revision) (keepwatch.Page, error) {
+	if _, err := s.request(ctx, AtNewest); err != nil {
+		return keepwatch.Page{}, err
+	}
+	s.world.mu.Lock()
+	defer s.world.mu.Unlock()
+	switch {
+	case r > s.world.head:
+		return keepwatch.Page{}, keepwatch.Failed(keepwatch.RevisionTooLarge, "revision %d is too large, the newest is %d", r, s.world.head)
+	case r < s.world.compacted:
+		return keepwatch.Page{}, keepwatch.Failed(keepwatch.Expired, "the state at %d is compacted", r)
+	}
+	return s.pageOf(r, 0), nil
 }
 
 // addSkipped adds objects that can't be read to a page. They are no part of the state.
@@ -259,7 +294,7 @@ func (s *Source) delivering(epoch int, r keepwatch.Revision) {
 // Watch opens a watch of the history after from. A watch from a future revision waits without
 // an event, as an API server's does.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
-	x, err := s.request(ctx, AtOpen, "expired-inside")
+	x, err := s.request(ctx, AtOpen, "expired-inside", "from-scratch")
 	if err != nil {
 		return nil, err
 	}
@@ -279,6 +314,9 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 		return nil, expired
 	case from <= s.world.head:
 		s.world.noticed(s.name)
+		if x.Choice == "from-scratch" {
+			w.beginFromScratch(s.world.at(s.world.head))
+		}
 	}
 	return w, nil
 }

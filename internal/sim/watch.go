@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,7 +81,7 @@ func (w *watch) step() {
 	switch {
 	case !now.Before(w.lastReceived.Add(w.source.settings.Idle)):
 		w.fail(keepwatch.Idle, "no event for %v", s.settings.Idle)
-	case w.stalled:
+	case w.stalled, s.silenced.Load():
 		w.wait(moved, time.Time{})
 	case epoch != w.epoch:
 		w.fail(keepwatch.Unreachable, "connection reset by peer")
@@ -104,7 +106,7 @@ func (w *watch) fail(kind keepwatch.FailureKind, format string, args ...any) {
 func (w *watch) wait(moved <-chan struct{}, next time.Time) {
 	due := w.lastReceived.Add(w.source.settings.Idle)
 	for _, t := range []time.Time{next, w.bookmark, w.ends} {
-		if !w.stalled && !t.IsZero() && t.Before(due) {
+		if !w.stalled && !w.source.silenced.Load() && !t.IsZero() && t.Before(due) {
 			due = t
 		}
 	}
@@ -212,6 +214,20 @@ func endOfRevision(events []keepwatch.Change, i int) int {
 // inside reports whether the fault is in one batch with correct events, as if both were read
 // into one buffer.
 func inside(x Decision) bool { return x.Arg >= 128 }
+
+// beginFromScratch enqueues what exists, the oldest first, unless all of it is new to the client: then the
+// watch looks like any other, and lacks deletions.
+func (w *watch) beginFromScratch(objects []keepwatch.Object) {
+	slices.SortStableFunc(objects, func(a, b keepwatch.Object) int { return cmp.Compare(a.Revision(), b.Revision()) })
+	if len(objects) == 0 || objects[0].Revision() > w.delivered {
+		return
+	}
+	var changes []keepwatch.Change
+	for _, o := range objects {
+		changes = append(changes, keepwatch.Change{Type: keepwatch.Added, Revision: o.Revision(), Object: o})
+	}
+	w.enqueue(objects[len(objects)-1].Revision(), changes...)
+}
 
 // repeat enqueues an event twice.
 func (w *watch) repeat(events []keepwatch.Change, x Decision) {

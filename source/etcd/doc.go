@@ -56,6 +56,7 @@
 //	rangestream.go  a state as one stream
 //	revisions.go  the keys and revisions of a state, without values
 //	quorum.go     Newest: quorum reads that callers share
+//	unchanged.go  Unchanged: has the prefix changed while watches were silent?
 //	watch.go      Watch: opening, receiving, closing; internal/readahead has the buffer
 //	stream.go     one gRPC stream with one watch
 //	revision.go   whole revisions from the messages of a stream

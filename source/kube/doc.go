@@ -34,6 +34,7 @@
 //	exchange.go          one request and its response; failures of a response
 //	body.go              a response body: length of parts, idle timeout
 //	list.go              List, Newest, ListAt, PageAt
+//	unchanged.go         Unchanged: has the resource changed while watches were silent?
 //	streaminglist.go     StreamList
 //	watch.go             Watch; internal/readahead has the buffer
 //	frame.go             events of a watch, in either encoding

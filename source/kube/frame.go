@@ -33,7 +33,11 @@ type event struct {
 func (e event) bookmark() bool { return e.change.Object == nil }
 
 func (s *Source) frames(x *exchange, from keepwatch.Revision) *frames {
-	f := &frames{exchange: x, source: s, builder: s.builder, newest: from}
+	return s.framesBuiltBy(s.builder, x, from)
+}
+
+func (s *Source) framesBuiltBy(b builder, x *exchange, from keepwatch.Revision) *frames {
+	f := &frames{exchange: x, source: s, builder: b, newest: from}
 	if x.encoding == Protobuf {
 		f.framer = newProtobufFrames(x, f.builder)
 	} else {

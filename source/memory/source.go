@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -101,6 +102,24 @@ func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 		w.requestProgress(newest)
 	}
 	return newest, nil
+}
+
+// Unchanged reports whether the resource has changed after from up to to. A watch of a database in
+// memory is not silent, so that a reflector has no reason to ask.
+func (s *Source) Unchanged(_ context.Context, from, to keepwatch.Revision) error {
+	before, err := s.db.snapshotAt(from)
+	if err != nil {
+		return s.expired(from)
+	}
+	after, err := s.db.snapshotAt(to)
+	if err != nil {
+		return s.expired(to)
+	}
+	now := s.objects(after)
+	if len(now) != len(s.objects(before)) || slices.ContainsFunc(now, func(o keepwatch.Object) bool { return o.Revision() > from }) {
+		return keepwatch.Failed(keepwatch.Silent, "watch %s: the watch is silent, although keys have changed between revisions %d and %d", s.options.Prefix, from, to)
+	}
+	return nil
 }
 
 // Watch returns the history after a revision. It fails with Expired if that is compacted, and with Rewound

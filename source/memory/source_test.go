@@ -189,3 +189,27 @@ func TestReflects(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// Unchanged finds changes of the resource, and none of others.
+func TestUnchanged(t *testing.T) {
+	db := memory.New()
+	t.Cleanup(db.Close)
+	put(t, db, "ns/a")
+	from := put(t, db, "ns/b")
+	quiet := elsewhere(t, db)
+	deleted := remove(t, db, "ns/a")
+	added := put(t, db, "ns/c")
+	for name, test := range map[string]struct {
+		from, to keepwatch.Revision
+		want     keepwatch.FailureKind // 0 for unchanged
+	}{
+		"another resource": {from, quiet, 0},
+		"a deletion":       {from, deleted, keepwatch.Silent},
+		"an addition":      {deleted, added, keepwatch.Silent},
+		"both":             {from, added, keepwatch.Silent},
+	} {
+		if err := pods(db).Unchanged(t.Context(), test.from, test.to); kind(err) != test.want {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+	}
+}

@@ -37,6 +37,8 @@ func (s *table) List(context.Context, keepwatch.ListRequest) (keepwatch.Page, er
 	return keepwatch.Page{Revision: s.revision, Objects: s.objects}, nil
 }
 
+func (*table) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
+
 func (s *table) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "lists only")
 }

@@ -171,6 +171,14 @@ func (d *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	return d.reader.Newest(ctx)
 }
 
+// Unchanged discovers the resource if necessary, and compares it; see kube.Source.
+func (d *Source) Unchanged(ctx context.Context, from, to keepwatch.Revision) error {
+	if err := d.ready(ctx); err != nil {
+		return err
+	}
+	return d.reader.Unchanged(ctx, from, to)
+}
+
 // Watch discovers the resource if necessary, and watches; see kube.Source.
 func (d *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	if err := d.ready(ctx); err != nil {

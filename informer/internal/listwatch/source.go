@@ -92,6 +92,12 @@ func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	return revision, nil
 }
 
+// Unchanged reports whether the resource has changed after from up to to, by lists at both; see
+// kube.CompareStates. A server without revisions is not asked: its watches may be silent.
+func (s *Source) Unchanged(ctx context.Context, from, to keepwatch.Revision) error {
+	return kube.CompareStates(ctx, s.name, from, to, s.ListAt)
+}
+
 // list performs one LIST.
 func (s *Source) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, *keepwatch.Failure) {
 	ctx, cancel := context.WithCancelCause(ctx)

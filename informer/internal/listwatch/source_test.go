@@ -384,3 +384,22 @@ func TestCallAbandonsTheClient(t *testing.T) {
 		close(release)
 	})
 }
+
+// Unchanged compares the states at two revisions.
+func TestUnchanged(t *testing.T) {
+	before := list("5", "", pod("a/1@3"), pod("b/2@5"))
+	for name, test := range map[string]struct {
+		pages []*corev1.PodList
+		want  keepwatch.FailureKind // 0 for unchanged
+	}{
+		"another resource has changed": {[]*corev1.PodList{list("9", "", pod("a/1@3"), pod("b/2@5")), before}, 0},
+		"an object was changed":        {[]*corev1.PodList{list("9", "", pod("a/1@3"), pod("b/2@8"))}, keepwatch.Silent},
+		"an object was deleted":        {[]*corev1.PodList{list("9", "", pod("a/1@3")), before}, keepwatch.Silent},
+	} {
+		s := &server{pages: test.pages}
+		failure, _ := errors.AsType[*keepwatch.Failure](s.source().Unchanged(t.Context(), 5, 9))
+		if failure == nil && test.want != 0 || failure != nil && failure.Kind != test.want {
+			t.Errorf("%s: %v, want %v", name, failure, test.want)
+		}
+	}
+}

@@ -49,9 +49,13 @@ type Read struct{}
 // Probe asks for the source's newest revision. Timeout bounds the request unless it is 0.
 type Probe struct{ Timeout time.Duration }
 
-// ConfirmCurrent asks to report to the target that the source has no newer revision, by an
-// empty batch from the target's revision to itself.
-type ConfirmCurrent struct{}
+// Compare asks whether the resource has changed after the target's revision up to To. The
+// outcome is Unchanged, or a failure of the kind Silent.
+type Compare struct{ To keepwatch.Revision }
+
+// ConfirmCurrent asks to report to the target that it is current at To, by an empty batch from
+// the target's revision to To.
+type ConfirmCurrent struct{ To keepwatch.Revision }
 
 // Wait asks to wait for For and a random part of Jitter.
 type Wait struct{ For, Jitter time.Duration }
@@ -72,6 +76,7 @@ func (StorePage) action()      {}
 func (Watch) action()          {}
 func (Read) action()           {}
 func (Probe) action()          {}
+func (Compare) action()        {}
 func (ConfirmCurrent) action() {}
 func (Wait) action()           {}
 func (Invalidate) action()     {}

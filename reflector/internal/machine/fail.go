@@ -20,6 +20,8 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	case f.OpenFor >= SteadyWatch:
 		m.Failure = 0
 	}
+	m.Silent = m.Silent || f.Kind == keepwatch.Silent
+	m.Breaches = m.breaches(f)
 	if f.Kind == keepwatch.Ended {
 		rule, m.Retries = m.ended(rule, f)
 	}
@@ -107,6 +109,19 @@ func (m Machine) ended(rule Rule, f Failed) (Rule, Retries) {
 	return rule, m.Retries
 }
 
+// breaches returns Machine.Breaches after a failure. A server that breaks the contract in each
+// watch is listed with growing waits, although each list succeeds.
+func (m Machine) breaches(f Failed) uint8 {
+	_, watching := m.State.(Watching)
+	switch {
+	case f.OpenFor >= SteadyWatch:
+		return 0
+	case watching && f.Kind == keepwatch.ProtocolViolation:
+		return min(m.Breaches+1, maxAttempts)
+	}
+	return m.Breaches
+}
+
 // verdict returns the rule's verdict, changed by the startup deadline, by the number of
 // retries and by the state.
 func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
@@ -114,6 +129,8 @@ func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
 	switch {
 	case rule.EndsStartup && !m.Synced && m.StartupDeadline >= 0 && f.Elapsed >= m.StartupDeadline:
 		return End
+	case f.Kind == keepwatch.Idle && m.Silent:
+		return Verify // the watches before it were silent
 	case rule.MaxRetries > 0 && m.Retries.ByKind[f.Kind]+1 >= rule.MaxRetries:
 		return rule.Then
 	case waitsForRevision(rule) && wait.For+wait.Jitter >= m.revisionWaitLeft(f):
@@ -191,6 +208,8 @@ func (m Machine) delay(rule Rule, f Failed) Wait {
 	switch {
 	case rule.Delay == SlowBackoff:
 		w.Jitter = slowWaits.Wait(int(m.Retries.Attempts))
+	case f.Kind == keepwatch.ProtocolViolation:
+		w.Jitter = backoffWaits.Wait(int(max(m.Retries.Attempts, m.Breaches-min(m.Breaches, 1))))
 	case rule.Delay == Backoff || asked:
 		w.Jitter = backoffWaits.Wait(int(m.Retries.Attempts))
 	}
@@ -207,9 +226,9 @@ func (m Machine) delay(rule Rule, f Failed) Wait {
 
 // after returns the retries after one more failure. The counts are cleared when another
 // verdict than Retry is applied. Attempts and ByKind are bounded, so that an endless series of
-// failures repeats states: no schedule grows after ten attempts.
+// failures repeats states: no schedule grows after maxAttempts.
 func (s Retries) after(f Failed, rule Rule, verdict Verdict, wait Wait) Retries {
-	if wait.Jitter > 0 && s.Attempts < 10 {
+	if wait.Jitter > 0 && s.Attempts < maxAttempts {
 		s.Attempts++
 	}
 	switch {

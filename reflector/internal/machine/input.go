@@ -48,6 +48,9 @@ type Probed struct{ Revision keepwatch.Revision }
 // if the source is unavailable, the watch fails too.
 type ProbeTimedOut struct{}
 
+// Unchanged reports that the resource has not changed up to Compare.To.
+type Unchanged struct{}
+
 // Confirmed reports that the target accepted ConfirmCurrent.
 type Confirmed struct{}
 
@@ -71,6 +74,7 @@ func (Opened) input()        {}
 func (Delivered) input()     {}
 func (Probed) input()        {}
 func (ProbeTimedOut) input() {}
+func (Unchanged) input()     {}
 func (Confirmed) input()     {}
 func (Elapsed) input()       {}
 func (Failed) input()        {}

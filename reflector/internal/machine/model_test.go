@@ -32,6 +32,9 @@ const (
 	wrongListRevision   bug = "a list shows an older state than its revision"
 	hidesRewind         bug = "a rewound source reports its former revision"
 	forgetsInvalidation bug = "a target forgets its invalidation"
+	comparesNothing     bug = "a resource is reported as unchanged without a comparison"
+	hidesSilence        bug = "a silent watch is reported as an unreachable source"
+	acceptsReplay       bug = "a watch that begins from scratch is accepted"
 )
 
 // object is a state of a key. A filter selects by blue.
@@ -76,6 +79,8 @@ type model struct {
 	page        keepwatch.Page        // read, and not stored yet
 	epoch       int                   // of the store's last batch or list
 	watchEpochs int                   // the number of epochs when the watch was opened
+	watchFrom   keepwatch.Revision    // the revision that the watch was opened at
+	muted       bool                  // watches deliver nothing
 	delivered   keepwatch.Revision    // the revision that the watch has delivered
 	probed      keepwatch.Revision    // the newest revision at the last probe
 	watcher     *store.Watcher
@@ -178,11 +183,11 @@ func (m *model) invalidate(reason keepwatch.GapReason) {
 }
 
 func (m *model) confirmCurrent() machine.Input {
-	current := m.machine.Revision
+	current := m.action.(machine.ConfirmCurrent).To
 	if current < m.probed && m.bug == "" {
 		m.violation = fmt.Sprintf("the target is confirmed to be current at %d, but the source was at %d", current, m.probed)
 	}
-	if _, err := m.store.Apply(context.Background(), keepwatch.Batch{From: current, To: current}); err != nil {
+	if _, err := m.store.Apply(context.Background(), keepwatch.Batch{From: m.machine.Revision, To: current}); err != nil {
 		return failed(err)
 	}
 	return machine.Confirmed{}
@@ -239,6 +244,10 @@ func (m *model) moves() []move {
 	if m.writesDone < m.writes && !m.rewindUnseen {
 		all = m.writable()
 	}
+	if m.muted && m.faults > 0 { // otherwise the model is to converge while muted
+		add("unmute")
+		fault("foreign")
+	}
 	fault("restart")
 	if m.compacted < m.head {
 		fault("compact")
@@ -262,22 +271,29 @@ func (m *model) moves() []move {
 		}
 	case machine.Watch:
 		add("open")
-		fault("unreachable", "expired", "storage read error")
+		fault("mute", "unreachable", "expired", "storage read error")
 	case machine.Probe:
 		add("probe")
 		fault("unreachable")
+	case machine.Compare:
+		add("compare")
+		fault("unreachable", "expired")
 	case machine.Read:
 		switch at := m.events(m.delivered, m.head); {
 		case m.watchEpochs != len(m.epochs):
 			add("reset")
-		case m.delivered > m.head:
+		case m.delivered > m.head, m.muted && m.delivered < m.head:
 			add("silence")
+		case m.muted:
 		case len(at) > 0:
 			add("one")
 			if at[0].Revision != at[len(at)-1].Revision {
 				add("all")
 			}
 			fault("unreachable", "expired", "undecodable", "protocol violation", "idle")
+			if m.replayShows() {
+				fault("replay")
+			}
 		case m.delivered < m.head:
 			add("bookmark")
 		default:
@@ -285,6 +301,12 @@ func (m *model) moves() []move {
 		}
 	}
 	return all
+}
+
+// replayShows reports whether a watch that begins from scratch has an object that shows it. One
+// without looks like any other watch.
+func (m *model) replayShows() bool {
+	return m.delivered == m.watchFrom && slices.ContainsFunc(m.objects(m.head), func(o keepwatch.Object) bool { return o.Revision() <= m.watchFrom })
 }
 
 // writable returns the possible writes. Unused keys are equivalent, so it returns only the
@@ -320,6 +342,13 @@ func (m *model) do(v move) {
 		m.write(v.n, &object{key: v.n, blue: v.what == "blue"})
 	case "delete":
 		m.write(v.n, nil)
+	case "foreign":
+		m.head++
+		m.epochs[len(m.epochs)-1].Last = m.head
+	case "mute", "unmute":
+		m.muted = v.what == "mute"
+	case "compare":
+		m.compare(m.action.(machine.Compare).To)
 	case "compact":
 		m.compacted = m.head
 	case "restore":
@@ -347,10 +376,25 @@ func (m *model) do(v move) {
 		m.fail(keepwatch.Unreachable)
 	case "silence":
 		m.fail(keepwatch.Idle)
-	case "one", "all", "bookmark", "repeat":
+	case "one", "all", "bookmark", "repeat", "replay":
 		m.frame(v.what)
 	default:
 		m.fail(kindOf(v.what))
+	}
+}
+
+// compare compares the resource at the machine's revision with that at to.
+func (m *model) compare(to keepwatch.Revision) {
+	changed := len(m.events(m.machine.Revision, to)) > 0
+	switch {
+	case to > m.head: // restored since the probe
+		m.fail(keepwatch.RevisionTooLarge)
+	case !changed, m.bug == comparesNothing:
+		m.step(machine.Unchanged{})
+	case m.bug == hidesSilence:
+		m.fail(keepwatch.Unreachable)
+	default:
+		m.fail(keepwatch.Silent)
 	}
 }
 
@@ -490,11 +534,12 @@ func (m *model) stream(machine.List) {
 		m.step(failed(err))
 		return
 	}
-	m.epoch, m.watchEpochs, m.delivered, m.rewindUnseen = len(m.epochs)-1, len(m.epochs), m.head, false
+	m.epoch, m.watchEpochs, m.watchFrom, m.delivered, m.rewindUnseen = len(m.epochs)-1, len(m.epochs), m.head, m.head, false
 	m.step(machine.Streamed{Revision: m.head})
 }
 
 func (m *model) openWatch(from keepwatch.Revision) {
+	m.watchFrom = from
 	switch {
 	case from < m.compacted && m.bug == hidesExpired:
 		m.fail(keepwatch.Unreachable)
@@ -526,9 +571,18 @@ func (m *model) frame(what string) {
 		if past := m.events(0, m.delivered); len(past) > 0 {
 			b.Changes = past[len(past)-1:]
 		}
+	case "replay": // what exists, as a new watch begins
+		b.Changes = nil
+		for _, o := range m.objects(m.head) {
+			b.Changes = append(b.Changes, keepwatch.Change{Type: keepwatch.Added, Revision: o.Revision(), Object: o})
+		}
 	}
 	if m.bug == losesDeletes && m.compacted > 0 {
 		b.Changes = slices.DeleteFunc(b.Changes, func(c keepwatch.Change) bool { return c.Type == keepwatch.Deleted })
+	}
+	if f := machine.Replayed(b, m.watchFrom); f != nil && m.bug != acceptsReplay {
+		m.step(failed(f))
+		return
 	}
 	b.From = min(b.From, m.store.Revision())
 	m.epoch, m.delivered = m.watchEpochs-1, b.To
@@ -543,7 +597,8 @@ func (m *model) frame(what string) {
 // before, which the oracle has judged already.
 func (m *model) key() uint64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%v|%v|%d %d %d %d|%d %d|", m.machine, m.action, m.head, m.compacted, m.writesDone, m.faultsDone, m.watchEpochs, m.delivered)
+	fmt.Fprintf(h, "%v|%v|%d %d %d %d|%d %d %d %v|", m.machine, m.action, m.head, m.compacted, m.writesDone, m.faultsDone,
+		m.watchEpochs, m.watchFrom, m.delivered, m.muted)
 	for _, c := range m.log {
 		o := c.Object.(*object)
 		fmt.Fprintf(h, "%d%d%s%v ", c.Type, o.key, o.uid, o.blue)

@@ -97,7 +97,7 @@ func search(s scope) (states, moves int, problem string) {
 
 // TestSearchFindsBugs checks that the search finds a bug of the source or the target.
 func TestSearchFindsBugs(t *testing.T) {
-	for _, b := range []bug{losesDeletes, skipsRevision, hidesExpired, wrongListRevision, hidesRewind, forgetsInvalidation} {
+	for _, b := range []bug{losesDeletes, skipsRevision, hidesExpired, wrongListRevision, hidesRewind, forgetsInvalidation, comparesNothing, hidesSilence, acceptsReplay} {
 		states, _, problem := search(scope{keys: 2, writes: 3, faults: 2, page: 1, bug: b})
 		if problem == "" {
 			t.Errorf("not found in %d states: %s", states, b)

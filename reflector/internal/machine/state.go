@@ -40,9 +40,15 @@ type Probing struct {
 	WatchOpen bool
 }
 
+// Comparing is the state in which the source is asked whether the resource has changed: watches
+// were silent, and the source has a newer revision, which may be another resource's.
+type Comparing struct{}
+
 // Confirming is the state in which the target receives the confirmation that it is current.
 type Confirming struct {
 	WatchOpen bool // a watch is open and is read next
+	// To is the revision at which the target is current.
+	To keepwatch.Revision
 }
 
 // Waiting is the state before Then, which is performed when the wait is over.
@@ -55,6 +61,7 @@ func (Fresh) state()      {}
 func (Listing) state()    {}
 func (Watching) state()   {}
 func (Probing) state()    {}
+func (Comparing) state()  {}
 func (Confirming) state() {}
 func (Waiting) state()    {}
 func (Stopped) state()    {}
@@ -85,6 +92,12 @@ type Machine struct {
 	// FailedStreams counts the streaming lists that failed in a way in which a paged list may
 	// succeed.
 	FailedStreams uint8
+	// Silent: watches did not deliver what the source had, and no watch has delivered anything
+	// since. The target is brought up to date by lists, at most one in each idle timeout.
+	Silent bool
+	// Breaches counts the watches in a row that broke the contract soon after they were opened.
+	// A list in between is no progress: it succeeds each time.
+	Breaches uint8
 	// Retries counts the failures since the last progress.
 	Retries Retries
 	// Failure is the failure that the reflector's state shows, 0 if none. Progress clears it,

@@ -22,7 +22,7 @@ func (m Machine) Step(in Input) (Machine, Action) {
 		return m, Read{}
 	case Streamed:
 		m.Revision = in.Revision
-		m.Synced, m.Received, m.RepeatProbe = true, true, false
+		m.Synced, m.Received, m.RepeatProbe, m.Silent = true, true, false, false
 		m.State = Watching{Advanced: true}
 		return m.progressed(), Read{}
 	case Opened:
@@ -34,6 +34,9 @@ func (m Machine) Step(in Input) (Machine, Action) {
 	case ProbeTimedOut:
 		m.RepeatProbe = false // another one would delay the watch again
 		return m.probeDone()
+	case Unchanged:
+		m.State = Confirming{To: m.Newest}
+		return m, ConfirmCurrent{To: m.Newest}
 	case Confirmed:
 		return m.confirmed()
 	case Elapsed:
@@ -89,7 +92,7 @@ func (m Machine) probeDone() (Machine, Action) {
 func (m Machine) delivered(in Delivered) (Machine, Action) {
 	advanced := m.State.(Watching).Advanced || in.Revision > m.Revision
 	m.State = Watching{Advanced: advanced}
-	m.Revision, m.Received = in.Revision, true
+	m.Revision, m.Received, m.Silent = in.Revision, true, false
 	m = m.progressed()
 	if in.Bookmark {
 		m.RepeatProbe = false
@@ -101,25 +104,35 @@ func (m Machine) delivered(in Delivered) (Machine, Action) {
 	if in.Bookmark {
 		return m, Read{}
 	}
-	m.State = Confirming{WatchOpen: true}
-	return m, ConfirmCurrent{}
+	m.State = Confirming{WatchOpen: true, To: m.Revision}
+	return m, ConfirmCurrent{To: m.Revision}
 }
 
 // probed compares the source's newest revision with the target's. It is not below:
 // Validate refuses that.
 func (m Machine) probed(newest keepwatch.Revision) (Machine, Action) {
+	p := m.State.(Probing)
 	m = m.progressed()
 	m.RepeatProbe = false
-	if newest > m.Revision {
+	switch {
+	case newest == m.Revision:
+		m.State = Confirming{WatchOpen: p.WatchOpen, To: newest}
+		return m, ConfirmCurrent{To: newest}
+	case p.Start:
 		m.Newest = newest
 		return m.probeDone()
 	}
-	m.State = Confirming{WatchOpen: m.State.(Probing).WatchOpen}
-	return m, ConfirmCurrent{}
+	m.Newest = newest
+	m.State = Comparing{}
+	return m, Compare{To: newest}
 }
 
 func (m Machine) confirmed() (Machine, Action) {
-	if m.State.(Confirming).WatchOpen {
+	c := m.State.(Confirming)
+	if m.Revision = c.To; m.Newest <= m.Revision {
+		m.Newest = 0
+	}
+	if c.WatchOpen {
 		m.State = Watching{Advanced: true}
 		return m, Read{}
 	}
@@ -136,6 +149,19 @@ func (m Machine) Validate(in Input) *keepwatch.Failure {
 		if in.Revision < m.Revision {
 			return keepwatch.Failed(keepwatch.Rewound,
 				"the source is at revision %d, but it was at %d before", in.Revision, m.Revision)
+		}
+	}
+	return nil
+}
+
+// Replayed returns a failure if a batch of a watch has a change at or below the revision that the
+// watch began at. The runner must report it instead of applying the batch: a server that begins
+// each watch from scratch sends what exists, and not what was deleted meanwhile (porch #1101).
+func Replayed(batch keepwatch.Batch, from keepwatch.Revision) *keepwatch.Failure {
+	for _, c := range batch.Changes {
+		if c.Revision <= from {
+			return keepwatch.Failed(keepwatch.ProtocolViolation,
+				"the server does not resume watches: one from revision %d delivered %s of %v at %d", from, c.Type, c.Object.Key(), c.Revision)
 		}
 	}
 	return nil

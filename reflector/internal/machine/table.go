@@ -56,6 +56,9 @@ const (
 
 const firstWait = 800 * time.Millisecond
 
+// maxAttempts bounds the counts that determine a backoff: no schedule grows after it.
+const maxAttempts = 10
+
 var (
 	backoffWaits = backoff.Exponential{First: firstWait, Max: 30 * time.Second}
 	slowWaits    = backoff.Exponential{First: firstWait, Max: 5 * time.Minute}
@@ -91,8 +94,9 @@ var Table = [...]Rule{
 	// Servers end watches regularly, by timeout and shutdown; that is no reason to list.
 	// But some servers end a watch from a revision that they no longer have.
 	keepwatch.Ended: {Do: Retry, Delay: Immediate, MaxRetries: 5, Then: Relist},
-	// An idle watch is a broken connection, or a watch of a source that was restored from a
-	// backup and waits for a revision far ahead of it (kubernetes #107457).
+	// An idle watch is a broken connection, a watch of a source that was restored from a
+	// backup and waits for a revision far ahead of it (kubernetes #107457), or one that is
+	// silent although the resource changes (kubernetes #97294).
 	keepwatch.Idle: {Do: Retry, Delay: Immediate, MaxRetries: 2, Then: Verify},
 
 	keepwatch.Unreachable: {Do: Retry, Delay: Backoff, Visible: true},
@@ -112,6 +116,10 @@ var Table = [...]Rule{
 	keepwatch.StorageRead: {Do: Relist, Delay: Backoff, Invalidate: true, Visible: true},
 
 	keepwatch.Expired: {Do: Relist, Delay: Backoff},
+
+	// Each further watch may be silent, too. A list that may be as old as the target's state would
+	// come from the same cache as the watch.
+	keepwatch.Silent: {Do: Relist, Delay: Backoff, Consistent: true},
 
 	// Both mean that the source is older than the target. It catches up, or it was restored from
 	// a backup and does not (kubernetes #107457).

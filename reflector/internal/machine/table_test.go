@@ -28,6 +28,7 @@ func at(position string) Machine {
 		"watch":        watch,
 		"idle watch":   idle,
 		"probe":        append(idle, Failed{Kind: keepwatch.Idle}),
+		"compare":      append(slices.Clip(idle), Failed{Kind: keepwatch.Idle}, Probed{70}),
 		"relist":       relist,
 		"relist page2": append(relist, page70, PageStored{}),
 		"relisted":     append(relist, Page{Revision: 70}, PageStored{}, Opened{}),
@@ -88,6 +89,8 @@ func show(a Action) string {
 		return s
 	case Probe:
 		return "probe"
+	case Compare:
+		return fmt.Sprintf("compare %d", a.To)
 	case StorePage:
 		return "store page"
 	case ConfirmCurrent:
@@ -155,6 +158,10 @@ func TestFailureTable(t *testing.T) {
 		{"watch", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, watch 60"},
 		{"relist", Failed{Kind: keepwatch.StaleReplica}, "≤800ms, list ≥60 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.Rewound}, "invalidate (rewind), ≤800ms, list (rewind: rewound)"},
+		{"compare", Failed{Kind: keepwatch.Silent}, "≤800ms, list (expired: silent)"},
+		{"compare", Failed{Kind: keepwatch.Expired}, "≤800ms, list ≥60 (expired: expired)"},
+		{"compare", Failed{Kind: keepwatch.Idle}, "watch 60"},
+		{"compare", Failed{Kind: keepwatch.Forbidden}, "≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, stream"},
 		{"watch", Failed{Kind: keepwatch.Forbidden}, "≤800ms, watch 60"},

@@ -95,6 +95,8 @@ func (p position) outcomes() []Input {
 		if p.State.(Probing).Start {
 			all = append([]Input{ProbeTimedOut{}}, all...)
 		}
+	case Compare:
+		all = []Input{Unchanged{}}
 	case ConfirmCurrent:
 		all = []Input{Confirmed{}}
 	case Wait:
@@ -294,13 +296,73 @@ func TestConfirmCurrent(t *testing.T) {
 			"wait, list (rewind: rewound)"},
 		"a probe after idle watches": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{50}, Confirmed{}},
 			"watch 50, read, watch 50, read, probe, confirm current, watch 50"},
-		"the newest revision is not reached before the next probe": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{70}, Opened{}, Delivered{Revision: 60}, Delivered{Revision: 70}, Confirmed{}},
-			"watch 50, read, watch 50, read, probe, watch 50, read, read, confirm current, read"},
+		"another resource has a newer revision": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{70}, Unchanged{}, Confirmed{}, Opened{}, Delivered{Revision: 71}},
+			"watch 50, read, watch 50, read, probe, compare 70, confirm current, watch 70, read, read"},
+		"the comparison fails": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{70}, Failed{Kind: keepwatch.Unreachable}, Elapsed{}, Opened{}, Delivered{Revision: 70}, Confirmed{}},
+			"watch 50, read, watch 50, read, probe, compare 70, wait, watch 50, read, confirm current, read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := actions(start, test.inputs...); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+// TestSilentWatches checks that a machine whose watches stay silent lists once in each idle
+// timeout in which the resource changes, and returns to watches alone when one delivers.
+func TestSilentWatches(t *testing.T) {
+	at := start(Config{}, 50)
+	idle := Failed{Kind: keepwatch.Idle, OpenFor: time.Minute}
+	var shown []string
+	for _, in := range []Input{
+		Probed{50}, Confirmed{}, Opened{}, idle, Opened{}, idle, Probed{60}, Failed{Kind: keepwatch.Silent}, Elapsed{}, Page{Revision: 61}, PageStored{}, Opened{},
+		idle, Probed{70}, Failed{Kind: keepwatch.Silent}, Elapsed{}, Page{Revision: 70}, PageStored{}, Opened{}, // changed
+		idle, Probed{70}, Confirmed{}, Opened{}, // not changed
+		idle, Probed{80}, Unchanged{}, Confirmed{}, Opened{}, // another resource has changed
+	} {
+		at = at.after(in)
+		shown = append(shown, show(at.action))
+	}
+	got := strings.Join(shown, ", ")
+	if want := "confirm current, watch 50, read, watch 50, read, probe, compare 60, wait, list (downtime: silent), store page, watch 61, read, " +
+		"probe, compare 70, wait, list (expired: silent), store page, watch 70, read, " +
+		"probe, confirm current, watch 70, read, " +
+		"probe, compare 80, confirm current, watch 80, read"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if !at.Silent {
+		t.Error("a silent watch is taken for one that works")
+	}
+	for _, in := range []Input{Delivered{Revision: 80, Bookmark: true}, idle} {
+		at = at.after(in)
+	}
+	if at.Silent || at.action != (Watch{From: 80}) {
+		t.Errorf("after a bookmark, an idle watch leads to %s", show(at.action))
+	}
+}
+
+// TestRepeatedBreach checks that the waits grow when each watch breaks the contract, although
+// each list succeeds.
+func TestRepeatedBreach(t *testing.T) {
+	at := start(Config{}, 50)
+	for _, in := range []Input{Probed{50}, Confirmed{}, Opened{}} {
+		at = at.after(in)
+	}
+	breach := func(openFor time.Duration) time.Duration {
+		at = at.after(Failed{Kind: keepwatch.ProtocolViolation, OpenFor: openFor})
+		wait := at.action.(Wait).Jitter
+		for _, in := range []Input{Elapsed{}, Page{Revision: 60}, PageStored{}, Opened{}, Delivered{Revision: 61}} {
+			at = at.after(in)
+		}
+		return wait
+	}
+	for _, want := range []time.Duration{firstWait, 2 * firstWait, 4 * firstWait} {
+		if got := breach(time.Millisecond); got != want {
+			t.Errorf("waits %v, want %v", got, want)
+		}
+	}
+	if got := breach(SteadyWatch); got != firstWait {
+		t.Errorf("after a watch that was good for %v, waits %v", SteadyWatch, got)
 	}
 }
