@@ -108,6 +108,9 @@ func (x *exchange) before(fault Fault) (rest Fault, more bool) {
 	case same:
 		x.firstPage(fault)
 		return None, true
+	case scratch:
+		x.fromScratch(fault)
+		return None, true
 	}
 	return fault, true
 }
@@ -164,6 +167,18 @@ func (x *exchange) firstPage(fault Fault) {
 	query.Del("continue")
 	x.r = x.r.Clone(x.ctx)
 	x.r.URL.RawQuery = pastQuery(query, revision)
+}
+
+// fromScratch removes the revision that a watch resumes at: the server sends all that exists, and then what changes.
+func (x *exchange) fromScratch(fault Fault) {
+	if x.entry.Revision == "" || x.entry.Revision == "0" {
+		return // the client asks for it
+	}
+	x.injected(fault)
+	query := x.r.URL.Query()
+	query.Del("resourceVersion")
+	x.r = x.r.Clone(x.ctx)
+	x.r.URL.RawQuery = query.Encode()
 }
 
 // forward sends the request upstream. Its context ends with the answer. A watch is requested without

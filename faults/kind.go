@@ -15,6 +15,7 @@ const (
 	stale   kind = "stale"
 	rewind  kind = "rewind"
 	same    kind = "same-page"
+	scratch kind = "from-scratch"
 
 	// Of any answer's body.
 	cut      kind = "cut"
@@ -79,6 +80,8 @@ var kinds = map[kind]description{
 	rewind:  {revisions, needsLag, "answers as a server that was restored from a backup: lists have a state of the past, newer revisions are too large"},
 
 	same: {[]Class{ListPage}, 0, "answers the request for a further page with the first one, whose token is the same again"},
+
+	scratch: {[]Class{Watch}, 0, "requests a watch without its resourceVersion, as a server that begins each watch with all that exists"},
 
 	cut:      {nil, withAfter, "ends the answer without the end that HTTP requires"},
 	reset:    {nil, withAfter, "resets the TCP connection"},

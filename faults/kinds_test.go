@@ -191,6 +191,36 @@ func TestSamePage(t *testing.T) {
 	}
 }
 
+// TestFromScratch checks that a watch that resumes at a revision becomes one without.
+func TestFromScratch(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.URL.RawQuery)
+	}))
+	t.Cleanup(server.Close)
+	upstream := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
+	plan, _, err := NamedPlan("replay-from-scratch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Rules = plan.Rules[1:]
+	p := New(t, upstream, plan)
+	c := newClient(t, p, false)
+	for query, want := range map[string]string{
+		"?watch=1&resourceVersion=7": "watch=1",
+		"?watch=1&resourceVersion=0": "watch=1&resourceVersion=0",
+		"?watch=1":                   "watch=1",
+		"?watch=1&resourceVersion=7&sendInitialEvents=true": "watch=1&resourceVersion=7&sendInitialEvents=true",
+		"?resourceVersion=7": "resourceVersion=7",
+	} {
+		if _, body, err := c.read(t, pods+query); err != nil || body != want {
+			t.Errorf("%s became %q, want %q; %v", query, body, want, err)
+		}
+	}
+	if names := Report(p.Transcript())[0].Faults; names["from-scratch"] != 1 {
+		t.Errorf("the report has %v", names)
+	}
+}
+
 func TestOutageAndExpiredCertificate(t *testing.T) {
 	tests := []struct {
 		rule string
