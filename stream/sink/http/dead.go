@@ -35,8 +35,20 @@ func (r *Receiver) addDeadLetter(e event.Event, a answer) error {
 	if err := appendLine(r.options.DeadLetters, line); err != nil {
 		return err
 	}
-	r.options.Refused(fmt.Errorf("%s refuses event %s with %v: it is in %s", r, e.ID(), a, r.options.DeadLetters))
+	r.options.Refused(fmt.Errorf("%s: it is in %s", r.reason(e, a), r.options.DeadLetters))
 	return nil
+}
+
+// reason says why an event is a dead letter. It names the object.
+func (r *Receiver) reason(e event.Event, a answer) string {
+	name := e.ID()
+	if e.Subject() != "" {
+		name += fmt.Sprintf(" of %.200q", e.Subject())
+	}
+	if a.status == unsendable {
+		return fmt.Sprintf("%s: event %s cannot be sent: %v", r, name, a)
+	}
+	return fmt.Sprintf("%s refuses event %s with %v", r, name, a)
 }
 
 // appendLine appends a line to a file, and syncs it. If the file ends in the middle of a line, that line is ended first.

@@ -9,6 +9,7 @@ import (
 	"io"
 	nethttp "net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,8 +55,15 @@ type thing struct {
 func (o thing) Key() keepwatch.Key           { return keepwatch.Key{Namespace: "shop", Name: o.name} }
 func (o thing) UID() keepwatch.UID           { return keepwatch.UID("uid-" + o.name) }
 func (o thing) Revision() keepwatch.Revision { return o.revision }
-func (o thing) JSON() []byte                 { return fmt.Appendf(nil, `{"name":%q}`, o.name) }
 func (o thing) Metadata() []byte             { return o.JSON() }
+
+func (o thing) JSON() []byte {
+	text, err := json.Marshal(map[string]string{"name": o.name})
+	if err != nil {
+		panic(err) // a string
+	}
+	return text
+}
 
 var pods = []sink.Stream{{ID: stream.Identity{Resource: "pods", Cluster: stream.Cluster{UID: "c1"}}}}
 
@@ -182,7 +190,7 @@ func TestDeadLetters(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "dead")
 		reports := 0
 		r := open(t, "http://receiver", http.Options{Mode: http.Batched, Transport: transport, DeadLetters: file, Refused: func(err error) {
-			if reports++; !strings.Contains(err.Error(), `refuses event uid-b/7 with 422 Unprocessable Entity: "no b"`) {
+			if reports++; !strings.Contains(err.Error(), `refuses event uid-b/7 of "shop/b" with 422 Unprocessable Entity: "no b"`) {
 				t.Error(err)
 			}
 		}})
@@ -248,6 +256,42 @@ func TestWaits(t *testing.T) {
 		}
 		if n := 1000 - len(answers); n < 6 || n > 300 {
 			t.Errorf("%d requests in 5 minutes", n)
+		}
+	})
+}
+
+// TestNames sends objects whose names are any text in binary mode, whose attributes are headers. With a signature the id is in a header that
+// has no encoding: that event is a dead letter, and the others are sent.
+func TestNames(t *testing.T) {
+	names := []string{"a b", "line\nbreak", "nul\x00", "\x7f", `"%41"`, "ünï☃", strings.Repeat("long", 10000)}
+	synctest.Test(t, func(t *testing.T) {
+		for _, key := range [][]byte{nil, []byte("0123456789abcdef01234567")} {
+			var got []string
+			transport := serve(t, nethttp.HandlerFunc(func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+				subject, err := url.PathUnescape(r.Header.Get("Ce-Subject"))
+				if err != nil || strings.ContainsAny(r.Header.Get("Ce-Subject"), ` "☃ü`) {
+					t.Errorf("%q, %v", r.Header.Get("Ce-Subject"), err)
+				}
+				if subject != "" {
+					got = append(got, strings.TrimPrefix(subject, "shop/"))
+				}
+			}))
+			want := slices.Clone(names)
+			dead := 0
+			if len(key) > 0 {
+				want = []string{names[0], names[4], names[5], names[6]}
+			}
+			r := open(t, "http://receiver", http.Options{Mode: http.Binary, Key: key, Transport: transport, Refused: func(err error) {
+				if dead++; !strings.Contains(err.Error(), `of "shop/`) || !strings.Contains(err.Error(), "cannot be sent: the header Webhook-Id has a control character") {
+					t.Error(err)
+				}
+			}})
+			if err := r.Write(t.Context(), batch(names...)); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, want) || dead != len(names)-len(want) {
+				t.Errorf("key %q: %.100q, want %.100q; %d dead letters", key, got, want, dead)
+			}
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/binding"
@@ -48,6 +49,9 @@ type answer struct {
 }
 
 func (a answer) String() string {
+	if a.status == unsendable {
+		return a.text
+	}
 	text := fmt.Sprintf("%d %s", a.status, http.StatusText(a.status))
 	if a.text != "" {
 		text += fmt.Sprintf(": %q", a.text)
@@ -61,11 +65,11 @@ const (
 	maxText   = 200
 )
 
-// send sends events in one request. An error is one of the connection.
+// send sends events in one request. An error is one of the connection. If there is no such request, the answer is unsendable.
 func (r *Receiver) send(ctx context.Context, events []event.Event) (answer, error) {
 	request, err := r.newRequest(ctx, events)
 	if err != nil {
-		return answer{}, err
+		return answer{status: unsendable, text: withoutAddress(err).Error()}, nil
 	}
 	response, err := r.client.Do(request)
 	if err != nil {
@@ -90,8 +94,50 @@ func (r *Receiver) newRequest(ctx context.Context, events []event.Event) (reques
 	if err != nil {
 		return nil, err
 	}
+	encodeAttributes(request.Header)
 	request.Header.Set("User-Agent", "keepwatch")
-	return request, r.sign(request, events)
+	if err := r.sign(request, events); err != nil {
+		return nil, err
+	}
+	return request, checkHeader(request.Header)
+}
+
+// encodeAttributes encodes the attributes of an event in binary mode as the HTTP binding of CloudEvents says (3.1.3.2): a
+// percent sign and two digits for each byte of a space, a quotation mark, a percent sign, and what is not printable ASCII. The library
+// does not.
+func encodeAttributes(header http.Header) {
+	for name, values := range header {
+		if !strings.HasPrefix(name, "Ce-") {
+			continue
+		}
+		for i, value := range values {
+			values[i] = percentEncode(value)
+		}
+	}
+}
+
+func percentEncode(value string) string {
+	var b strings.Builder
+	for _, c := range []byte(value) {
+		if c <= ' ' || c > '~' || c == '"' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// checkHeader returns an error for a header that no client sends. It is not one of the connection.
+func checkHeader(header http.Header) error {
+	for name, values := range header {
+		for _, value := range values {
+			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == '\x7f' }) {
+				return fmt.Errorf("the header %s has a control character: %.100q", name, value)
+			}
+		}
+	}
+	return nil
 }
 
 // sign adds the headers of Standard Webhooks, if there is a key: an HMAC-SHA256 of id, time and body.

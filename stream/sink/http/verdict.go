@@ -17,6 +17,9 @@ const (
 	end               // no event is wanted
 )
 
+// unsendable stands for the status of events of which no request can be made.
+const unsendable = 0
+
 // judge returns the verdict on an answer to a request of n events.
 func judge(status, n int) verdict {
 	switch {
@@ -26,7 +29,7 @@ func judge(status, n int) verdict {
 		return retry
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusNotFound:
 		return retry // credentials and routes are repaired, and every event would be refused
-	case status < 400, status == http.StatusGone, status == http.StatusUnsupportedMediaType:
+	case status != unsendable && status < 400, status == http.StatusGone, status == http.StatusUnsupportedMediaType:
 		return end
 	case n > 1:
 		return split

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +139,7 @@ func TestNATS(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := natstest.Start(t, "max_payload: 100000")
 	t.Run("debezium", func(t *testing.T) { testDebezium(t, server) })
+	t.Run("names", func(t *testing.T) { testNames(t, server) })
 	t.Run("messages", func(t *testing.T) { testMessages(t, server) })
 	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
 	t.Run("replaced", func(t *testing.T) { testReplaced(t, server) })
@@ -352,6 +354,34 @@ func testOlder(t *testing.T, server *natstest.Server) {
 	found, err := js.Stream(t.Context(), "OLDER")
 	if err != nil || found.CachedInfo().State.LastSeq != 2 || found.CachedInfo().Config.MaxMsgs != 1000 {
 		t.Errorf("the stream has %+v, %v", found.CachedInfo(), err)
+	}
+}
+
+// testNames stores and deletes objects whose names are any text, as those of RBAC are: longer than a line of the protocol may be, too.
+func testNames(t *testing.T, server *natstest.Server) {
+	names := []string{"nul\x00", "line\nbreak", "ünï☃", strings.Repeat("long", 2_000), strings.Repeat("long", 2_000) + "er"}
+	for _, path := range []string{"/NAMES", "/?kv=names"} {
+		s := newSink(t, "nats://"+server.Addr()+path)
+		open(t, s)
+		var added, deleted []stream.Message
+		for _, name := range names {
+			added, deleted = append(added, event(keepwatch.Added, name, 5, `{}`)), append(deleted, event(keepwatch.Deleted, name, 6, `{}`))
+		}
+		write(t, s, batch(uint64(len(names)), 5, added...))
+		s.Close()
+		var found []string
+		for _, e := range open(t, s)[0].Entries {
+			found = append(found, e.Key.Name)
+		}
+		slices.Sort(found)
+		if want := slices.Sorted(slices.Values(names)); !slices.Equal(found, want) {
+			t.Errorf("%s: %.200q, want %.200q", path, found, want)
+		}
+		write(t, s, batch(0, 6, deleted...))
+		s.Close()
+		if left := open(t, s)[0].Entries; len(left) > 0 {
+			t.Errorf("%s: %d are left", path, len(left))
+		}
 	}
 }
 

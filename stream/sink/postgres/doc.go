@@ -13,5 +13,6 @@
 //	schema.go    the tables
 //	write.go     one batch; retention
 //	text.go      JSON that jsonb accepts
+//	name.go      names that columns and indexes accept
 //	status.go    the status, while another process may write
 package postgres

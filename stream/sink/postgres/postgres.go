@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/history"
@@ -183,7 +184,7 @@ func (s *Sink) migrate(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	if err := history.CheckFormat(format); err != nil {
+	if err := history.CheckFormat(format, len(migrations)); err != nil {
 		return err
 	}
 	for ; format < len(migrations); format++ {
@@ -271,13 +272,14 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 
 // entries returns the current objects of a stream.
 func entries(ctx context.Context, tx pgx.Tx, id stream.Identity) ([]stream.Entry, error) {
-	rows, err := tx.Query(ctx, `SELECT namespace, name, uid, valid_from FROM resources
+	rows, err := tx.Query(ctx, `SELECT namespace, coalesce(full_name, name), uid, valid_from FROM resources
 		WHERE valid_to IS NULL AND resource = $1 AND ($2 = '' OR namespace = $2)`, id.Resource, id.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e stream.Entry, err error) {
 		err = row.Scan(&e.Key.Namespace, &e.Key.Name, &e.UID, &e.Revision)
+		e.Key.Namespace, e.Key.Name, e.UID = original(e.Key.Namespace), original(e.Key.Name), keepwatch.UID(original(string(e.UID)))
 		return e, err
 	})
 }

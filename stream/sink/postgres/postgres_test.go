@@ -2,11 +2,16 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -58,6 +63,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("take over", func(t *testing.T) { testTakeOver(t, server) })
 	t.Run("lost session", func(t *testing.T) { testLostSession(t, server) })
 	t.Run("text", func(t *testing.T) { testText(t, server) })
+	t.Run("names", func(t *testing.T) { testNames(t, server) })
 	t.Run("changed by another program", func(t *testing.T) { testChanged(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, server) })
@@ -222,6 +228,56 @@ func testText(t *testing.T, server *pgtest.Server) {
 	if err := errors.Join(json.Unmarshal([]byte(got[0]), &a), json.Unmarshal([]byte(want), &b)); err != nil || fmt.Sprint(a) != fmt.Sprint(b) || got[1] != "201" {
 		t.Errorf("stored %s, want 201 times %s (%v)", got, want, err)
 	}
+}
+
+// testNames stores, changes and deletes objects whose names are any text, as those of RBAC are.
+func testNames(t *testing.T, server *pgtest.Server) {
+	url := server.URL("names")
+	s := postgres.New(url, postgres.Options{})
+	open(t, s)
+	random := make([]byte, 2<<10) // no compression makes an index row of it
+	_, _ = rand.Read(random)
+	long := hex.EncodeToString(random)
+	names := []string{
+		"plain", "a\x00b", `a\u0000b`, `a\u005cb`, `a\u005cu0000b`, `a\b`, "ünï☃", long, long + "\x00", long[:39] + "☃" + long, long[:40] + "x" + long,
+		long[:40] + "~sha256:" + fmt.Sprintf("%x", sha256.Sum256([]byte(long))),
+	}
+	entries := map[string]keepwatch.Revision{}
+	write := func(at keepwatch.Revision, kind keepwatch.ChangeType, names ...string) {
+		t.Helper()
+		var messages []stream.Message
+		for _, name := range names {
+			if entries[name] = at; kind == keepwatch.Deleted {
+				delete(entries, name)
+			}
+			messages = append(messages, event(kind, &thing{name, at, `{"metadata":{"name":"x"}}`}))
+		}
+		write(t, s, batch(uint64(len(entries)), at, time.Now(), messages...))
+		s.Close()
+		got := map[string]keepwatch.Revision{}
+		for _, e := range open(t, s)[0].Entries {
+			if got[e.Key.Name] = e.Revision; e.UID != keepwatch.UID("uid-"+e.Key.Name) {
+				t.Errorf("%.80q has the UID %.80q", e.Key.Name, e.UID)
+			}
+		}
+		if !maps.Equal(got, entries) {
+			t.Errorf("at %d: %d entries, want %d: %.300q", at, len(got), len(entries), slices.Collect(maps.Keys(got)))
+		}
+	}
+	old := strings.Repeat("old☃", 100) // format 1 had room for it
+	write(4, keepwatch.Added, old)
+	s.Close()
+	server.SQL(`UPDATE names.resources SET name = full_name; ALTER TABLE names.resources DROP COLUMN full_name; UPDATE names.keepwatch SET format = 1`)
+	open(t, s)
+	write(5, keepwatch.Modified, old)
+	write(5, keepwatch.Added, names...)
+	write(6, keepwatch.Modified, names...)
+	many := names
+	for i := range 60 { // by COPY
+		many = append(many, fmt.Sprint(long, "\x00", i))
+	}
+	write(7, keepwatch.Added, many[len(names):]...)
+	write(8, keepwatch.Deleted, many...)
 }
 
 // testChanged checks that rows which another program has deleted are noticed, when they change and

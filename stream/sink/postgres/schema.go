@@ -62,6 +62,10 @@ CREATE VIEW synced AS
     WHEN min(since) > 0 AND max(gap) = '' AND min(epoch) = max(epoch) AND min(cursor) >= max(since) THEN min(cursor)
   END AS revision
   FROM cursors WHERE active GROUP BY line;
+`, `
+ALTER TABLE resources ADD COLUMN full_name text;
+UPDATE resources SET full_name = name, name = left(name, 40) || '~sha256:' || encode(sha256(convert_to(name, 'UTF8')), 'hex')
+  WHERE octet_length(name) > 500;
 `}
 
 const createView = `CREATE OR REPLACE VIEW %s AS

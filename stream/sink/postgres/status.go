@@ -50,7 +50,7 @@ func (s *Sink) readStatus(ctx context.Context) ([]sink.Status, error) {
 	case format == 0:
 		return nil, errors.New("the schema has no tables of keepwatch sync")
 	}
-	if err := history.CheckFormat(format); err != nil {
+	if err := history.CheckFormat(format, len(migrations)); err != nil {
 		return nil, err
 	}
 	rows, err := s.conn.Query(ctx, `SELECT `+cursorColumns+` FROM cursors ORDER BY resource, namespace`)

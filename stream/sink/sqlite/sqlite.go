@@ -133,7 +133,7 @@ func (s *Sink) migrate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := history.CheckFormat(format); err != nil {
+		if err := history.CheckFormat(format, len(migrations)); err != nil {
 			return err
 		}
 		for ; format < len(migrations); format++ {

@@ -61,7 +61,7 @@ func (s *Sink) readStatus(ctx context.Context) (all []sink.Status, err error) {
 	case format == 0:
 		return nil, errors.New("it has no tables of keepwatch sync")
 	}
-	if err := history.CheckFormat(format); err != nil {
+	if err := history.CheckFormat(format, len(migrations)); err != nil {
 		return nil, err
 	}
 	rows, err := reader.conn.QueryContext(ctx, `SELECT `+cursorColumns+` FROM cursors ORDER BY resource, namespace`)

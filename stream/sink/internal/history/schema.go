@@ -9,9 +9,6 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-// Format is the version of the tables.
-const Format = 1
-
 // maxName is the longest name of a view in Postgres.
 const maxName = 63
 
@@ -30,10 +27,10 @@ func ViewName(resource string) string {
 	return name
 }
 
-// CheckFormat returns an error for tables of another version.
-func CheckFormat(found int) error {
-	if found > Format {
-		return fmt.Errorf("the tables have format %d, and this keepwatch knows formats up to %d: use a newer keepwatch", found, Format)
+// CheckFormat returns an error for tables of a later version than the newest known one.
+func CheckFormat(found, newest int) error {
+	if found > newest {
+		return fmt.Errorf("the tables have format %d, and this keepwatch knows formats up to %d: use a newer keepwatch", found, newest)
 	}
 	return nil
 }
