@@ -1,7 +1,10 @@
 package stream
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -76,7 +79,7 @@ func decodeAnnouncement(number, text []byte) (announcement, error) {
 
 func (d *disk) get(key string) (r record, ok bool, err error) {
 	err = d.db.View(func(tx *bolt.Tx) error {
-		text := tx.Bucket(recordsBucket).Get([]byte(key))
+		text := tx.Bucket(recordsBucket).Get(storedKey(key))
 		if ok = text != nil; !ok {
 			return nil
 		}
@@ -95,13 +98,47 @@ func (d *disk) unseen(seen serials) (keys []string, err error) {
 			if err != nil {
 				return d.damaged("record", key, err)
 			}
-			if !seen.has(serial) {
-				keys = append(keys, string(key))
+			if seen.has(serial) {
+				return nil
 			}
-			return nil
+			original, err := originalKey(key, text)
+			keys = append(keys, original)
+			return err
 		})
 	})
 	return keys, err
+}
+
+const (
+	// longestKey is the number of bytes of the longest key that is stored as it is. Names that are free text, such as those of
+	// RBAC, may be longer than the 32 KiB for which bbolt has room.
+	longestKey = 1 << 10
+	// hashedPrefix begins the hash of a longer key. No name has a percent sign.
+	hashedPrefix = "%sha256:"
+)
+
+// storedKey returns the key of a record in the file.
+func storedKey(key string) []byte {
+	if len(key) <= longestKey {
+		return []byte(key)
+	}
+	return fmt.Appendf(nil, "%s%x", hashedPrefix, sha256.Sum256([]byte(key)))
+}
+
+// originalKey returns the key of a record: that of a hash is in its metadata.
+func originalKey(stored, text []byte) (string, error) {
+	if !bytes.HasPrefix(stored, []byte(hashedPrefix)) {
+		return string(stored), nil
+	}
+	r, err := decodeRecord(text)
+	if err != nil {
+		return "", err
+	}
+	var object struct {
+		Metadata struct{ Namespace, Name string } `json:"metadata"`
+	}
+	err = json.Unmarshal(r.metadata, &object)
+	return keepwatch.Key{Namespace: object.Metadata.Namespace, Name: object.Metadata.Name}.String(), err
 }
 
 func (d *disk) announce(intents []announcement, delivered keepwatch.Revision) error {
@@ -124,9 +161,9 @@ func (d *disk) commit(c commit) error {
 		for key, r := range c.records {
 			var err error
 			if r == nil {
-				err = records.Delete([]byte(key))
+				err = records.Delete(storedKey(key))
 			} else {
-				err = records.Put([]byte(key), r.encode())
+				err = records.Put(storedKey(key), r.encode())
 			}
 			if err != nil {
 				return err

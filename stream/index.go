@@ -68,7 +68,7 @@ func (x *Index) Revision() keepwatch.Revision { return x.disk.committed.Cursor }
 // Len returns the number of objects.
 func (x *Index) Len() int { return int(x.disk.committed.Count) }
 
-// Objects calls visit with each object, in the order of keys. The objects have metadata only,
+// Objects calls visit with each object, in the order of keys, except for keys of more than 1 KiB. The objects have metadata only,
 // without managedFields, as [Object].Metadata returns them. It returns visit's error, or one
 // of the file.
 func (x *Index) Objects(visit func(Object) error) error {
@@ -78,7 +78,11 @@ func (x *Index) Objects(visit func(Object) error) error {
 			if err != nil {
 				return x.disk.damaged("record", key, err)
 			}
-			return visit(lastKnown{string(key), r})
+			original, err := originalKey(key, text)
+			if err != nil {
+				return x.disk.damaged("record", key, err)
+			}
+			return visit(lastKnown{original, r})
 		})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -227,6 +228,32 @@ func TestFailingOutput(t *testing.T) {
 
 // TestDeletedBeforeTheNextRun checks that announced events are delivered after a crash
 // from the announcement if the history has expired.
+// TestLongNames stores objects whose names are longer than a key of the file may be.
+func TestLongNames(t *testing.T) {
+	dir := t.TempDir()
+	d := openDisk(t, dir)
+	long, longer := strings.Repeat("a", 40_000), strings.Repeat("a", 40_001)
+	x := newTestStream(t, d, Options{})
+	x.list(keepwatch.Relist{}, 10, long+".1@5", longer+".1@6")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	index := openIndex(t, dir)
+	names := map[string]bool{}
+	if err := index.Objects(func(o Object) error { names[o.Key().Name] = true; return nil }); err != nil || !names[long] || !names[longer] || len(names) != 2 {
+		t.Errorf("%d names, %v", len(names), err)
+	}
+	if err := index.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = newTestStream(t, openDisk(t, dir), Options{})
+	x.list(keepwatch.Relist{Reason: keepwatch.GapDowntime, To: 20}, 20, long+".1@12")
+	want := fmt.Sprintf("gap 10-20 downtime, ~%s.1@12, -%s.1@6 (20), synced 20 #1", long, longer)
+	if got := x.delivered(); got != want {
+		t.Errorf("delivered %d bytes, want %d: %.50s … %s", len(got), len(want), got, got[max(0, len(got)-50):])
+	}
+}
+
 func TestDeletedBeforeTheNextRun(t *testing.T) {
 	dir := t.TempDir()
 	d := openDisk(t, dir)
