@@ -3,5 +3,6 @@
 //
 //	pgtest.go        the server
 //	standby.go       a server that follows another one
+//	pooler.go        a PgBouncer in front of a server
 //	owner_linux.go, owner_other.go   its user, and the end of its processes
 package pgtest

@@ -9,6 +9,8 @@
 // newest writer.
 //
 //	postgres.go  Open, Close
+//	search_path.go  the schema of the tables
+//	pooler.go    poolers that share sessions
 //	errors.go    which errors are worth another attempt
 //	schema.go    the tables
 //	write.go     one batch; retention

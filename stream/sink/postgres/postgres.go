@@ -52,6 +52,7 @@ type Sink struct {
 
 	opened  bool // Open has succeeded before
 	conn    *pgx.Conn
+	schema  string // the first one of the address's search_path, empty if it has none
 	session string // the server's process that had the lock for this sink, and its start
 	token   string // of this writer
 	streams []sink.Stream
@@ -111,43 +112,42 @@ func (s *Sink) connect(ctx context.Context) error {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "keepwatch sync"
 	}
+	// PgBouncer refuses a connection with this parameter.
+	searchPath := config.RuntimeParams["search_path"]
+	delete(config.RuntimeParams, "search_path")
 	if s.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
+		return err
+	}
+	if err := s.checkPooler(ctx, config); err != nil {
 		return err
 	}
 	// The server notices within a minute that this machine is gone, and lets a standby write. By default it takes two hours.
 	// Poolers refuse these as parameters of a connection.
-	_, err = s.conn.Exec(ctx, `SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3`)
-	return err
-}
-
-// enterSchema makes the first schema of the search path that the address names.
-func (s *Sink) enterSchema(ctx context.Context) error {
-	first, _, _ := strings.Cut(s.conn.Config().RuntimeParams["search_path"], ",")
-	name := strings.Trim(strings.TrimSpace(first), `"`)
-	if name == "" || name == "$user" {
-		return nil
-	}
-	var exists bool
-	if err := s.conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, name).Scan(&exists); err != nil || exists {
+	if _, err = s.conn.Exec(ctx, `SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3`); err != nil || searchPath == "" {
 		return err
 	}
-	_, err := s.conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{name}.Sanitize())
+	s.schema = firstSchema(searchPath)
+	_, err = s.conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, searchPath)
 	return err
 }
 
 // acquireLock shuts out other writers until the connection ends.
 func (s *Sink) acquireLock(ctx context.Context) error {
-	var acquired bool
 	var schema *string
-	var session string
-	err := s.conn.QueryRow(ctx, `SELECT current_schema(), pg_try_advisory_lock(hashtextextended('keepwatch sync ' || current_schema(), 0)),
-		(SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid())`).Scan(&schema, &acquired, &session)
-	switch {
-	case schema == nil && err != nil:
-		return fmt.Errorf("the search_path names no schema that exists: %w", err)
+	switch err := s.conn.QueryRow(ctx, `SELECT current_schema()`).Scan(&schema); {
 	case err != nil:
 		return err
-	case acquired:
+	case schema == nil:
+		return errors.New("the search_path names no schema that exists and that the user may use")
+	}
+	var acquired bool
+	var session string
+	err := s.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended('keepwatch sync ' || current_schema(), 0)),
+		(SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid())`).Scan(&acquired, &session)
+	if err != nil {
+		return err
+	}
+	if acquired {
 		s.session = session
 		return nil
 	}

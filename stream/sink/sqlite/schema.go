@@ -63,5 +63,5 @@ CREATE VIEW synced AS
   FROM cursors WHERE active GROUP BY line;
 `}
 
-const createView = `CREATE VIEW IF NOT EXISTS "%s" AS
-  SELECT id, namespace, name, uid, valid_from AS revision, seen_from, object FROM resources WHERE valid_to IS NULL AND resource = '%s'`
+const createView = `DROP VIEW IF EXISTS "%[1]s"; CREATE VIEW "%[1]s" AS
+  SELECT id, namespace, name, uid, valid_from AS revision, seen_from, object FROM resources WHERE valid_to IS NULL AND resource = '%[2]s'`

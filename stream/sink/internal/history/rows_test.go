@@ -100,14 +100,15 @@ func TestOfErrors(t *testing.T) {
 func TestViewName(t *testing.T) {
 	long := strings.Repeat("long", 20)
 	names := map[string]string{}
-	for _, resource := range []string{"pods", "deployments.apps", "widgets.example.com", "evil\"; DROP TABLE x; --.example.com", long + ".a", long + ".b"} {
+	for _, resource := range []string{"pods", "deployments.apps", "widgets.example.com", "evil\"; DROP TABLE x; --.example.com", long + ".a", long + ".b",
+		"gadgets.a-b.example.com", "gadgets.a.b.example.com", "gadgets.a--b.example.com", "gadgets-a.b.example.com", "a_b", "a.b"} {
 		name := ViewName(resource)
 		if len(name) > maxName || strings.ContainsAny(name, "\"'; .-") || names[name] != "" {
 			t.Errorf("the view of %s is %s, as of %s", resource, name, names[name])
 		}
 		names[name] = resource
 	}
-	if names["current_deployments_apps"] != "deployments.apps" {
+	if names["current_deployments_apps"] != "deployments.apps" || names["current_gadgets_a__b_example_com"] != "gadgets.a-b.example.com" {
 		t.Error(names)
 	}
 }

@@ -1,9 +1,9 @@
 package history
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strings"
 
 	"github.com/keepwatch/keepwatch/stream"
@@ -12,20 +12,28 @@ import (
 // maxName is the longest name of a view in Postgres.
 const maxName = 63
 
-// ViewName returns the name of the view of the current objects of a resource:
-// "current_deployments_apps" for deployments.apps.
+// ViewName returns the name of the view of the current objects of a resource: "current_deployments_apps" for deployments.apps. A hyphen
+// is two underscores, since it is never beside a dot. A long name ends with a hash after three underscores, which no hyphens and dots
+// make. So no two resources have the same view.
 func ViewName(resource string) string {
-	name := "current_" + strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+	strange := false
+	name := "current_" + strings.ReplaceAll(strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
 			return r
+		case r != '.':
+			strange = true // in no name of a resource
 		}
 		return '_'
-	}, resource)
-	if len(name) > maxName {
-		name = fmt.Sprintf("%s_%08x", name[:maxName-9], crc32.ChecksumIEEE([]byte(resource)))
+	}, resource), "-", "__")
+	if strange || len(name) > maxName {
+		name = fmt.Sprintf("%s___%x", strings.TrimRight(name[:min(len(name), maxName-hashed-3)], "_"), sha256.Sum256([]byte(resource)))[:maxName]
 	}
 	return name
 }
+
+// hashed is the number of hexadecimal digits in the name of a view.
+const hashed = 16
 
 // CheckFormat returns an error for tables of a later version than the newest known one.
 func CheckFormat(found, newest int) error {
