@@ -34,8 +34,9 @@ var settings = map[string]map[string]values{
 			},
 			"secretFiles": values{"name": "sinks"},
 		},
-		"http":  {"config": values{"to": "https://events.example.com/in", "state": "/data/state", "mode": "batched", "signingKey": "/secrets/key"}},
-		"class": {"storage": values{"className": "fast"}},
+		"http":       {"config": values{"to": "https://events.example.com/in", "state": "/data/state", "mode": "batched", "signingKey": "/secrets/key"}},
+		"class":      {"storage": values{"className": "fast"}},
+		"namespaced": {"config": values{"resources": []any{values{"resource": "pods", "namespace": "shop"}, values{"resource": "configmaps", "namespace": "stock"}}}},
 	},
 }
 

@@ -109,6 +109,7 @@ func TestKinds(t *testing.T) {
 		{"keepwatch-proxy", "defaults", proxy},
 		{"keepwatch-proxy", "all", append([]string{"ConfigMap", "ConfigMap", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ServiceMonitor"}, proxy...)},
 		{"keepwatch-sync", "defaults", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
+		{"keepwatch-sync", "namespaced", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Role", "Role", "RoleBinding", "RoleBinding", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
 		{"keepwatch-sync", "postgres", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet"}},
 		{"keepwatch-sync", "brokers", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
 		{"keepwatch-sync", "http", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Secret", "Service", "ServiceAccount", "StatefulSet"}},

@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	_ "modernc.org/sqlite"
 
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -68,10 +71,37 @@ to: https://events.example.com/in`, "", 1, "config data tmp"},
 	}
 }
 
+// Resources with a namespace are granted there only.
+func TestSyncRights(t *testing.T) {
+	all := manifests(t, "keepwatch-sync", values{"config": values{"resources": []any{
+		values{"resource": "pods", "namespace": "shop"}, values{"resource": "pods", "namespace": "stock"}, values{"resource": "deployments.v1.apps", "namespace": "shop"},
+		values{"resource": "*.example.com", "namespace": "stock"}, values{"resource": "nodes"},
+	}}})
+	got := map[string][]string{}
+	for _, o := range all {
+		if !strings.HasSuffix(o.GetKind(), "Role") || o.GetName() == "keepwatch-sync-lease" {
+			continue
+		}
+		var role rbacv1.Role // a ClusterRole has the same rules
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			got[o.GetNamespace()] = append(got[o.GetNamespace()], strings.Join(rule.Resources, " ")+"."+strings.Join(rule.APIGroups, " "))
+		}
+	}
+	want := map[string][]string{
+		"": {"namespaces.", "nodes.", "customresourcedefinitions.apiextensions.k8s.io"}, "shop": {"pods.", "deployments.apps"}, "stock": {"pods.", "*.example.com"},
+	}
+	if !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("granted: %v", got)
+	}
+}
+
 // With the file and the rights of the chart the command stores the resources, and the cluster's identity.
 func TestInstalledSync(t *testing.T) {
 	c := newCluster(t, peer.Kubernetes(t))
-	all := manifests(t, "keepwatch-sync", values{"config": values{"retention": "1h", "resources": []any{values{"resource": "namespaces"}, values{"resource": "configmaps", "metadataOnly": true}, values{"resource": "deployments.v1.apps"}}}})
+	all := manifests(t, "keepwatch-sync", values{"config": values{"retention": "1h", "resources": []any{values{"resource": "namespaces"}, values{"resource": "configmaps", "metadataOnly": true}, values{"resource": "deployments.v1.apps", "namespace": installed}}}})
 	c.apply(all)
 	pod := find[appsv1.StatefulSet](t, all, "StatefulSet").Spec.Template.Spec
 	if args := strings.Join(pod.Containers[0].Args, " "); args != "sync --filename=/config/sync.yaml --metrics-bind-address=:8080" {

@@ -34,3 +34,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "keepwatch-sync.file" -}}
 {{- if regexMatch "\"(sqlite|files|https?):" (include "keepwatch-sync.addresses" .) }}true{{ end }}
 {{- end }}
+
+{{- /* The right to follow a type: TYPE[.VERSION][.GROUP], or *.GROUP. */}}
+{{- define "keepwatch-sync.rule" }}
+  {{- $name := regexReplaceAll "^([^.]+)[.]v[0-9]+((alpha|beta)[0-9]+)?[.]" . "${1}." }}
+  {{- $parts := splitn "." 2 $name }}
+- apiGroups: [{{ $parts._1 | default "" | quote }}]
+  resources: [{{ $parts._0 | quote }}]
+  verbs: [get, list, watch]
+{{- end }}
