@@ -62,6 +62,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
 	t.Run("take over", func(t *testing.T) { testTakeOver(t, server) })
 	t.Run("lost session", func(t *testing.T) { testLostSession(t, server) })
+	t.Run("one transaction", func(t *testing.T) { testOneTransaction(t, server) })
 	t.Run("search_path", func(t *testing.T) { testSearchPath(t, server) })
 	t.Run("session pooler", func(t *testing.T) { testSessionPooler(t, server) })
 	t.Run("transaction pooler", func(t *testing.T) { testTransactionPooler(t, server) })
@@ -382,4 +383,19 @@ func BenchmarkPods(b *testing.B) {
 		n++
 		return postgres.New(server.URL(fmt.Sprint("bench", n)), postgres.Options{})
 	})
+}
+
+// testOneTransaction checks that rows, gaps and cursors of a batch are stored together, also with COPY.
+func testOneTransaction(t *testing.T, server *pgtest.Server) {
+	for name, added := range map[string]int{"few": 3, "many": 100} {
+		url := server.URL("atomic_" + name)
+		s := postgres.New(url, postgres.Options{})
+		open(t, s)
+		s.Close()
+		server.SQL(fmt.Sprintf(`CREATE FUNCTION atomic_%s.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`, name))
+		sinktest.TestOneTransaction(t, s, read(t, url), added, func(change, table string) func() {
+			server.SQL(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON atomic_%[3]s.%[2]s EXECUTE FUNCTION atomic_%[3]s.refuse()`, change, table, name))
+			return func() { server.SQL(fmt.Sprintf(`DROP TRIGGER refused ON atomic_%s.%s`, name, table)) }
+		})
+	}
 }

@@ -21,5 +21,6 @@
 //	consumer.go    a program that reads a broker's messages
 //	mutant.go      sinks with planted faults
 //	cutter.go      a proxy whose connections break
+//	atomic.go      a database that refuses one change of a batch
 //	bench.go       Benchmark: pods of a large cluster
 package sinktest

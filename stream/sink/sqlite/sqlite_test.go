@@ -174,3 +174,21 @@ func BenchmarkPods(b *testing.B) {
 		return sqlite.New(filepath.Join(dir, fmt.Sprint(n)), sqlite.Options{})
 	})
 }
+
+// TestOneTransaction checks that rows, gaps and cursors of a batch are stored together.
+func TestOneTransaction(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := create(t, path)
+	t.Cleanup(func() { s.Close() })
+	db := read(t, path)
+	sinktest.TestOneTransaction(t, s, db, 3, func(change, table string) func() {
+		execute := func(statement string) {
+			t.Helper()
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		execute(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON %s BEGIN SELECT RAISE(ABORT, 'refused'); END`, change, table))
+		return func() { execute(`DROP TRIGGER refused`) }
+	})
+}
