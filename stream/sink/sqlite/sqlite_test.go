@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -191,4 +192,33 @@ func TestOneTransaction(t *testing.T) {
 		execute(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON %s BEGIN SELECT RAISE(ABORT, 'refused'); END`, change, table))
 		return func() { execute(`DROP TRIGGER refused`) }
 	})
+}
+
+// TestNames stores, changes and deletes objects whose names are any text, as those of RBAC are.
+func TestNames(t *testing.T) {
+	s := sqlite.New(filepath.Join(t.TempDir(), "state.db"), sqlite.Options{})
+	open(t, s)
+	names := []string{"plain", "nul\x00", "nul\x00b", "line\nbreak", "ünï☃", `quote ' "`, strings.Repeat("long", 20_000)}
+	for at, kind := range []keepwatch.ChangeType{keepwatch.Added, keepwatch.Modified, keepwatch.Deleted} {
+		var messages []stream.Message
+		for _, name := range names {
+			messages = append(messages, event(kind, name, keepwatch.Revision(5+at)))
+		}
+		want := names
+		if kind == keepwatch.Deleted {
+			want = nil
+		}
+		if err := write(t, s, uint64(len(want)), keepwatch.Revision(5+at), time.Now(), messages...); err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		var found []string
+		for _, e := range open(t, s)[0].Entries {
+			found = append(found, e.Key.Name)
+		}
+		slices.Sort(found)
+		if !slices.Equal(found, slices.Sorted(slices.Values(want))) {
+			t.Errorf("%v: %.200q", kind, found)
+		}
+	}
 }
