@@ -19,6 +19,7 @@ const (
 // TestFailover kills the server and promotes its standby, which lacks the last transactions: the rows and the cursor of each are lost
 // together, so they are delivered once more, although no change follows. The address names both servers.
 func TestFailover(t *testing.T) {
+	t.Parallel() // it mostly waits
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()

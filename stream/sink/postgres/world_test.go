@@ -24,6 +24,7 @@ var (
 // TestWorld compares the tables with sources that change, expire and are restored, while
 // commits fail and Postgres is killed.
 func TestWorld(t *testing.T) {
+	t.Parallel() // it mostly waits
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -58,6 +59,7 @@ func TestWorld(t *testing.T) {
 
 // TestMutants checks that the run notices sinks with a planted fault.
 func TestMutants(t *testing.T) {
+	t.Parallel() // it mostly waits
 	server := pgtest.Start(t)
 	sinktest.TestMutants(t, nil, func(t *testing.T, name string) sinktest.Config {
 		s := postgres.New(server.URL(name), postgres.Options{})
