@@ -1,6 +1,9 @@
 package keepwatch
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // ChangeType is how an object changed in a consumer's view. The set is closed.
 type ChangeType uint8
@@ -42,8 +45,15 @@ type Change struct {
 // "uid/revision", with the suffix "/deleted" for Deleted. The revision is the one in
 // Object: in a watch event the deletion's, in a gap the last known one, so that a
 // difference that is computed twice has the same ids.
-func (c Change) ID() string {
-	id := string(c.Object.UID()) + "/" + c.Object.Revision().String()
+func (c Change) ID() string { return c.id("") }
+
+// IDAgain returns an identifier for a change of an object that was delivered as deleted, and is delivered again in the same
+// state: "uid/revision/n". n is another one each time, so that a consumer that ignores the identifiers that it has seen
+// accepts the change.
+func (c Change) IDAgain(n uint64) string { return c.id("/" + strconv.FormatUint(n, 10)) }
+
+func (c Change) id(again string) string {
+	id := string(c.Object.UID()) + "/" + c.Object.Revision().String() + again
 	if c.Type == Deleted {
 		return id + "/deleted"
 	}

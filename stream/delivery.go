@@ -56,7 +56,7 @@ func newEvent(kind keepwatch.ChangeType, at keepwatch.Revision, o Object) Event 
 }
 
 func (d *delivery) appendEvent(e Event) {
-	e.ID += e.Rendition.suffix()
+	e.ID = d.position.eventID(e) + e.Rendition.suffix()
 	d.messages = append(d.messages, e)
 	d.hasEvents = true
 	d.position.Delivered = max(d.position.Delivered, e.Revision)
@@ -67,6 +67,7 @@ func (d *delivery) appendEvent(e Event) {
 func (d *delivery) add(key string, o Object) uint64 {
 	d.position.Serial++
 	d.position.Count++
+	d.position.add(o.Revision())
 	r := recordOf(o, d.position.Serial, d.kind)
 	e := newEvent(keepwatch.Added, o.Revision(), o)
 	e.Rendition = r.rendition
@@ -169,6 +170,7 @@ func (d *delivery) appendSynced() {
 // history no longer has. A deletion is delivered as it was announced. An added object is
 // put into the index with doubt; the list that follows shows whether it still exists.
 func (d *delivery) redeliver() error {
+	removed := keepwatch.Revision(0)
 	for _, a := range d.announced {
 		prior, known, err := d.get(a.key)
 		if err != nil {
@@ -178,6 +180,7 @@ func (d *delivery) redeliver() error {
 		switch {
 		case a.kind == keepwatch.Deleted:
 			d.appendEvent(a.event())
+			removed = max(removed, a.revision) // it may be one of a difference
 			if same {
 				d.dropRecord(a.key)
 			}
@@ -188,6 +191,9 @@ func (d *delivery) redeliver() error {
 			d.addDoubted(a.key, a.record)
 		}
 	}
+	if removed > 0 {
+		d.position.remove(removed) // after the ids, which are those of the announcements
+	}
 	d.settle(func(announcement) bool { return true })
 	return nil
 }
@@ -196,6 +202,7 @@ func (d *delivery) redeliver() error {
 func (d *delivery) addDoubted(key string, r record) {
 	d.position.Serial++
 	d.position.Count++
+	d.position.add(r.revision)
 	r.serial, r.doubt = d.position.Serial, keepwatch.Added
 	d.records[key] = &r
 }

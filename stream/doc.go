@@ -67,6 +67,7 @@
 //	name.go         names,
 //	printer.go      kubectl's printers
 //	state.go        the contract of a state, and its position
+//	removal.go      the ids of objects that are delivered again
 //	memory.go       a state in memory
 //	disk.go         a state on disk
 //	transaction.go  a stream whose consumer stores the index: pieces, and what they add up to

@@ -109,7 +109,7 @@ func (x *testStream) list(relist keepwatch.Relist, to keepwatch.Revision, object
 }
 
 // delivered returns the messages since its last call in a short notation. A deletion has
-// the event's revision in parentheses: "-a.1@7 (9)".
+// the event's revision in parentheses: "-a.1@7 (9)". An object that is delivered again has the other part of its id: "+a.1@7/9".
 func (x *testStream) delivered() string {
 	x.t.Helper()
 	var messages []string
@@ -159,14 +159,17 @@ func summary(t *testing.T, text string) string {
 		return fmt.Sprintf("synced %s #%d", l.Revision, l.Count)
 	case "BOOKMARK":
 		return "bookmark " + l.Revision
-	case "DELETED":
-		if want := m.UID + "/" + m.ResourceVersion + "/deleted"; l.ID != want {
-			t.Errorf("id %s, want %s", l.ID, want)
-		}
-		return fmt.Sprintf("-%s@%s (%s)", m.UID, m.ResourceVersion, l.Revision)
 	}
-	if want := m.UID + "/" + m.ResourceVersion; l.ID != want || l.Revision != m.ResourceVersion {
-		t.Errorf("id %s, revision %s, want %s", l.ID, l.Revision, want)
+	rest, ok := strings.CutPrefix(l.ID, m.UID+"/"+m.ResourceVersion)
+	if !ok {
+		t.Errorf("id %s of %s at %s", l.ID, m.UID, m.ResourceVersion)
 	}
-	return map[string]string{"ADDED": "+", "MODIFIED": "~"}[l.Type] + m.UID + "@" + m.ResourceVersion
+	again, deleted := strings.CutSuffix(rest, "/deleted")
+	if deleted != (l.Type == "DELETED") || !deleted && l.Revision != m.ResourceVersion {
+		t.Errorf("%s has the id %s at revision %s", l.Type, l.ID, l.Revision)
+	}
+	if deleted {
+		return fmt.Sprintf("-%s@%s%s (%s)", m.UID, m.ResourceVersion, again, l.Revision)
+	}
+	return map[string]string{"ADDED": "+", "MODIFIED": "~"}[l.Type] + m.UID + "@" + m.ResourceVersion + again
 }

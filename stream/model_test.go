@@ -218,6 +218,7 @@ func (f *follower) runAtRandom() {
 		"relist":     func(*rapid.T) { f.step(true) },
 		"restart":    func(*rapid.T) { f.end(); f.start() },
 		"invalidate": func(*rapid.T) { f.invalidate() },
+		"hide":       func(*rapid.T) { f.hide() },
 		"compact": func(t *rapid.T) {
 			f.world.compacted = keepwatch.Revision(rapid.Uint64Range(uint64(f.world.compacted), uint64(f.world.revision())).Draw(t, "compact"))
 		},
@@ -231,6 +232,25 @@ func (f *follower) runAtRandom() {
 		f.step(false)
 	}
 	f.end()
+}
+
+// hide ends the stream because the source does not show the resource for a time. Its objects stay. A crash meanwhile is followed by
+// another end, or by a list: the resource may be back.
+func (f *follower) hide() {
+	f.world.hide()
+	f.planCrash(12)
+	err := f.stream.End(context.Background(), f.world.revision(), keepwatch.GapExpired)
+	f.crash.steps = -1
+	if err != nil && !errors.Is(err, errCrash) {
+		f.t.Fatal(err)
+	}
+	if err == nil && f.stream.Revision() != 0 {
+		f.t.Fatalf("after End a watch would continue at %d", f.stream.Revision())
+	}
+	if err != nil || rapid.Bool().Draw(f.t, "restart") {
+		f.end()
+		f.start()
+	}
 }
 
 // gone ends the stream after the source has deleted every object. A crash meanwhile is followed by another end.

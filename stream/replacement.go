@@ -16,6 +16,7 @@ type replacement struct {
 	stream *Stream
 	relist keepwatch.Relist
 	seen   serials
+	ended  keepwatch.GapReason // of End, empty for a list
 }
 
 // Replace begins a difference. A consumer that has received a Synced receives a Gap.
@@ -25,6 +26,14 @@ type replacement struct {
 // a replica that is behind. It accepts the consistent list that follows, and declares a
 // rewind if that one is below, too.
 func (s *Stream) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
+	r, err := s.replace(relist)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (s *Stream) replace(relist keepwatch.Relist) (*replacement, error) {
 	if relist.To == 0 && s.position.Cursor > 0 {
 		return nil, keepwatch.Failed(keepwatch.StreamingListUnsupported,
 			"the difference from revision %d on, which an earlier run began, needs a paged list", s.position.Cursor)
@@ -48,8 +57,8 @@ func (s *Stream) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.
 // From then on the next run lists, too: its history could contradict the difference.
 func (s *Stream) declareGap(relist keepwatch.Relist) error {
 	d := s.newDelivery()
-	if d.position.Cursor > 0 && !d.position.Relisting {
-		d.position.Relisting, d.moved = true, true
+	if p := d.position; p.Cursor > 0 && (!p.Relisting || p.Ended) {
+		d.position.Relisting, d.position.Ended, d.moved = true, false, true
 		if err := s.deliver(d); err != nil {
 			return err
 		}
@@ -63,8 +72,11 @@ func (s *Stream) declareGap(relist keepwatch.Relist) error {
 }
 
 // appendGap adds a Gap for a consumer that has received a Synced. Without a reason an
-// earlier run has begun the difference, and the gap is a downtime.
+// earlier run has begun the difference, and the gap is a downtime. A consumer forgets the ids that it has seen at a rewind.
 func (d *delivery) appendGap(relist keepwatch.Relist) {
+	if relist.Reason == keepwatch.GapRewind {
+		d.position.forget()
+	}
 	if relist.Reason == "" {
 		relist.Reason = keepwatch.GapDowntime
 	}
@@ -146,7 +158,8 @@ func (r *replacement) Commit(_ context.Context, to keepwatch.Revision) error {
 	}
 	d := s.newDelivery()
 	d.position.Cursor, d.position.Delivered, d.moved = to, to, true
-	d.position.Relisting, d.position.Invalid = false, ""
+	d.position.Ended = r.ended != ""
+	d.position.Relisting, d.position.Invalid = d.position.Ended, r.ended
 	d.appendSynced()
 	if err := s.deliver(d); err != nil {
 		return err
@@ -167,23 +180,34 @@ func (s *Stream) deliverDeleted(keys []string, at keepwatch.Revision) error {
 			d.remove(key, at, lastKnown{key, prior})
 		}
 	}
+	d.position.remove(at)
 	return s.deliver(d)
 }
 
 // End delivers what is left of a resource that the source no longer has: a Gap with the reason, a Deleted for each
 // object, and a Synced without objects. It delivers nothing if the consumer has no objects and no gap is open. newest is
 // a revision at which the source had no such resource; if a greater one was delivered, that one counts. The caller
-// must not call Apply or Replace at the same time. A later list begins a difference, as after any gap.
+// must not call Apply or Replace at the same time.
+//
+// From then on Revision returns zero, in the next run too: a resource that returns is listed, and its difference is a gap
+// with the reason. Its history continues no cursor: it has no deletions for what was delivered as deleted here, and no
+// additions for what still exists.
 func (s *Stream) End(ctx context.Context, newest keepwatch.Revision, reason keepwatch.GapReason) error {
 	p := s.position
-	if p.Count == 0 && !p.Relisting && len(s.announced) == 0 {
+	switch empty := p.Count == 0 && len(s.announced) == 0; {
+	case p.Ended, empty && p.Cursor == 0:
 		return nil
+	case empty && !p.Relisting:
+		d := s.newDelivery()
+		d.position.Ended, d.position.Relisting, d.position.Invalid, d.moved = true, true, reason, true
+		return s.deliver(d)
 	}
 	to := max(newest, p.Delivered)
-	r, err := s.Replace(ctx, keepwatch.Relist{To: to, Reason: reason})
+	r, err := s.replace(keepwatch.Relist{To: to, Reason: reason})
 	if err != nil {
 		return err
 	}
+	r.ended = reason
 	return r.Commit(ctx, to)
 }
 

@@ -260,3 +260,73 @@ func TestEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestReturn lists resources that were ended and return with their objects, in another run. The ids are new each time.
+func TestReturn(t *testing.T) {
+	for kind, state := range states(t) {
+		t.Run(kind, func(t *testing.T) {
+			x := newTestStream(t, state(), Options{})
+			restart := func() {
+				t.Helper()
+				if got := x.Revision(); got != 0 {
+					t.Errorf("a watch would continue at %d", got)
+				}
+				x = newTestStream(t, x.state, Options{})
+				if got := x.Revision(); got != 0 {
+					t.Errorf("after a restart a watch would continue at %d", got)
+				}
+			}
+			end := func(at keepwatch.Revision) {
+				t.Helper()
+				if err := x.End(context.Background(), at, keepwatch.GapExpired); err != nil {
+					t.Fatal(err)
+				}
+			}
+			step := func(want string) {
+				t.Helper()
+				if got := x.delivered(); got != want {
+					t.Errorf("delivered %s\nwant %s", got, want)
+				}
+			}
+			x.list(keepwatch.Relist{}, 10)
+			step("synced 10 #0")
+			end(11)
+			step("")
+			restart()
+			x.list(keepwatch.Relist{}, 12, "a.1@5", "b.1@7")
+			step("gap 10-12 expired, +a.1@5, +b.1@7, synced 12 #2")
+			end(20)
+			step("gap 12-20 expired, -a.1@5 (20), -b.1@7 (20), synced 20 #0")
+			end(25)
+			step("")
+			restart()
+			end(26)
+			step("")
+			x.list(keepwatch.Relist{}, 30, "a.1@5", "b.1@28", "c.1@29")
+			step("gap 20-30 expired, +a.1@5/1, +b.1@28, +c.1@29, synced 30 #3")
+			end(40)
+			step("gap 30-40 expired, -a.1@5/1 (40), -b.1@28 (40), -c.1@29 (40), synced 40 #0")
+			restart()
+			x.list(keepwatch.Relist{}, 40, "a.1@5")
+			step("gap 40-40 expired, +a.1@5/2, synced 40 #1")
+			end(40) // nothing was written meanwhile
+			x.list(keepwatch.Relist{}, 40, "a.1@5")
+			step("gap 40-40 expired, -a.1@5/2 (40), synced 40 #0, gap 40-40 expired, +a.1@5/3, synced 40 #1")
+		})
+	}
+}
+
+// TestFoundAgain lists an object that an earlier list did not have, in the state that was delivered before.
+func TestFoundAgain(t *testing.T) {
+	x := newTestStream(t, InMemory(), Options{})
+	x.list(keepwatch.Relist{}, 10, "a.1@5", "b.1@7")
+	x.list(keepwatch.Relist{Reason: keepwatch.GapExpired}, 20, "b.1@7")
+	x.list(keepwatch.Relist{Reason: keepwatch.GapExpired}, 30, "a.1@5", "b.1@7", "c.1@25")
+	x.list(keepwatch.Relist{Reason: keepwatch.GapRewind}, 25, "c.1@24", "d.1@8")
+	const want = "+a.1@5, +b.1@7, synced 10 #2, gap 10-20 expired, -a.1@5 (20), synced 20 #1, " +
+		"gap 20-30 expired, +a.1@5/1, +c.1@25, synced 30 #3, " +
+		"gap 30-25 rewind, ~c.1@24, +d.1@8, -a.1@5 (25), -b.1@7 (25), synced 25 #2"
+	if got := x.delivered(); got != want {
+		t.Errorf("delivered %s\nwant %s", got, want)
+	}
+}

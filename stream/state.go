@@ -66,6 +66,13 @@ type position struct {
 	// Invalid is the reason of the gap that is due, if Invalidate has set it; see
 	// keepwatch.Target. Invariant: if it is not empty, Relisting is true.
 	Invalid keepwatch.GapReason `json:"void,omitempty"`
+	// Ended is true from End until the next list begins. Invariant: if it is true, Relisting is, too.
+	Ended bool `json:"ended,omitempty"`
+	// Removed is the last removal since the last rewind.
+	Removed removal `json:"removed,omitzero"`
+	// Again is the value of Removed when an object up to it was last delivered again. Events of objects up to it have the
+	// removal's number in their ids: the consumer has seen the ids without.
+	Again removal `json:"again,omitzero"`
 	// Count is the number of keys in the index.
 	Count uint64 `json:"count"`
 	// Serial is the last serial that was given to a key.

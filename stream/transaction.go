@@ -67,6 +67,9 @@ func (s Stored) Interrupted(delivered keepwatch.Revision) (Stored, error) {
 		return s, err
 	}
 	p.Delivered, p.Count = max(p.Delivered, delivered), uint64(len(s.Entries))
+	if p.Relisting { // the part is of a difference, and may have its deletions
+		p.remove(delivered)
+	}
 	s.Position, err = json.Marshal(p)
 	return s, err
 }

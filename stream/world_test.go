@@ -16,6 +16,7 @@ type world struct {
 	history   []keepwatch.Change // its revisions are 1, 2, 3, …
 	compacted keepwatch.Revision // watches begin here or later
 	created   int
+	hidden    map[keepwatch.Revision]bool // revisions at which the server did not show the resource
 }
 
 func (w *world) revision() keepwatch.Revision { return keepwatch.Revision(len(w.history)) }
@@ -60,6 +61,14 @@ func (w *world) deleteAll() {
 		o.revision = w.revision() + 1
 		w.history = append(w.history, keepwatch.Change{Type: keepwatch.Deleted, Revision: o.revision, Object: o})
 	}
+}
+
+// hide makes the current revision one at which the server does not show the resource.
+func (w *world) hide() {
+	if w.hidden == nil {
+		w.hidden = map[keepwatch.Revision]bool{}
+	}
+	w.hidden[w.revision()] = true
 }
 
 // objects returns the state at a revision as a list has it, in any order.
@@ -149,9 +158,10 @@ func (f *fold) event(l line) {
 	if known && len(m.ResourceVersion) == len(was.ResourceVersion) && m.ResourceVersion < was.ResourceVersion {
 		f.errorf("%s goes back from %s", l.ID, was.ResourceVersion)
 	}
-	if f.deleted[m.UID] {
+	if f.deleted[m.UID] && len(f.world.hidden) == 0 {
 		f.errorf("%s shows something deleted", l.ID)
 	}
+	delete(f.deleted, m.UID)
 	f.delivered[m.UID] = true
 	f.objects[key] = l
 }
@@ -160,6 +170,9 @@ func (f *fold) event(l line) {
 func (f *fold) compare(r keepwatch.Revision) {
 	if r > f.world.revision() {
 		f.errorf("revision %d does not exist yet", r)
+		return
+	}
+	if len(f.objects) == 0 && f.world.hidden[r] {
 		return
 	}
 	want := f.world.at(r)

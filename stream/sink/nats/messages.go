@@ -49,8 +49,8 @@ func (s *Sink) items(p sink.Piece) []item {
 	return all
 }
 
-// logMessages returns the messages of a piece for the stream. The last one has no cursor yet. They have no Nats-Msg-Id: an
-// object whose type leaves and returns has its ids again, and JetStream would drop them.
+// logMessages returns the messages of a piece for the stream. The last one has no cursor yet. They have no Nats-Msg-Id: a
+// source that was restored from a backup has its ids again, and JetStream would drop them.
 func (s *Sink) logMessages(o shape.Origin, items []item) (messages []*nats.Msg, err error) {
 	for _, i := range items {
 		m := nats.NewMsg(s.subjectOf(i.change))
