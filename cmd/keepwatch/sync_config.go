@@ -209,7 +209,6 @@ type syncTarget struct {
 	*resourceTarget
 	*syncResource
 	status *statusPrinter
-	short  bool // the newest watch is a short one; it belongs to the goroutine of the reflector
 }
 
 func (t *syncTarget) isSecret() bool {

@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -104,15 +103,11 @@ func (r *syncReport) put(id stream.Identity, t *syncTarget) {
 	r.targets[id] = t
 }
 
-// observe prints the notices of a resource, except for the end of a short watch.
+// observe prints the notices of a resource.
 func (r *syncReport) observe(i int, n reflector.Notice) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.current[i]
-	if n.Failure != nil && n.Failure.Kind == keepwatch.Ended && n.Decision == reflector.Resume && t.short {
-		return
-	}
-	t.status.observe(n)
+	r.current[i].status.observe(n)
 }
 
 // retrying prints an error of the sink, and the wait before the next attempt.

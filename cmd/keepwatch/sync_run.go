@@ -17,10 +17,6 @@ import (
 	"github.com/keepwatch/keepwatch/stream/transfer"
 )
 
-// shortWatch is how long a server keeps the watch of a type open whose revision is to be confirmed: servers
-// send a bookmark, also of a type without changes, before the end of a watch.
-const shortWatch = 3 * time.Second
-
 // batchBytes bounds a transaction of the changes of one type. Under load, a sink stores the more changes per second
 // the fewer transactions they need.
 const batchBytes = 4 << 20
@@ -179,12 +175,7 @@ func (r *syncRun) resource(t *syncTarget) (*transfer.Resource, error) {
 	r.report.add(t, t.identityIn(r.cluster))
 	options := r.sourceOptions(t)
 	id := t.identityIn(r.cluster)
-	options.WatchTimeout = func() time.Duration {
-		if t.short = r.transfer.Stale(id); t.short {
-			return shortWatch
-		}
-		return 0
-	}
+	options.WatchTimeout = func() time.Duration { return t.status.watchTimeout(r.transfer.Stale(id)) }
 	source, err := kube.New(t.config, options)
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ without changes are reported once.
 With --state the stream stores its cursor in a folder. Started again with it, the stream resumes
 after the last stored event; if the server's history is too short, GAP and the difference follow,
 deletions included. SYNCED follows after all events up to the revision that the server had at the
-start: at once if nothing has changed, at the latest with its next bookmark, about a minute later.
+start: until then the watches are short, because servers send a bookmark before the end of a watch.
 After a crash the last events may be printed again, with the same ids; an incomplete last line in a
 file is completed with a line end before the stream resumes.
 
@@ -160,6 +160,7 @@ func (o *watchOptions) follow(ctx context.Context, target *resourceTarget, outpu
 		Resource: target.resource, Namespace: target.namespace,
 		LabelSelector: target.labels, FieldSelector: target.fields,
 		Representation: output.representation, PageSize: o.pageSize(), IdleTimeout: o.idleTimeout,
+		WatchTimeout: func() time.Duration { return status.watchTimeout(status.awaitsSynced) },
 	})
 	if err != nil {
 		return err
@@ -210,6 +211,7 @@ func (o *watchOptions) stream(ctx context.Context, source *kube.Source, state st
 	if err != nil {
 		return err
 	}
+	status.awaitsSynced = changes.Revision() > 0
 	err = reflector.New(source, changes, reflector.Options{Observe: status.observe}).Run(ctx)
 	status.clear()
 	return err

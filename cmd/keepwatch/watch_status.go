@@ -29,6 +29,9 @@ type statusPrinter struct {
 	pending string
 	// idle is the decision on the newest failure if that was Idle.
 	idle reflector.Decision
+	// awaitsSynced is true for a stream that resumes, until its Synced.
+	awaitsSynced bool
+	short        bool // the newest watch is a short one
 }
 
 func newStatusPrinter(out, data io.Writer) *statusPrinter {
@@ -60,6 +63,7 @@ func (w *statusPrinter) observe(n reflector.Notice) {
 		w.pending = ""
 	case n.Failure.Kind == keepwatch.StreamingListUnsupported:
 		w.pending = line // if lists are refused as well, the next failure is printed
+	case n.Failure.Kind == keepwatch.Ended && n.Decision == reflector.Resume && w.short:
 	case !w.isRepeatedIdle(n):
 		w.flushPending()
 		w.printf("%s", line)
@@ -68,6 +72,18 @@ func (w *statusPrinter) observe(n reflector.Notice) {
 	if n.Failure.Kind == keepwatch.Idle {
 		w.idle = n.Decision
 	}
+}
+
+// shortWatch is how long a server keeps the watch of a type open whose revision is to be confirmed: servers
+// send a bookmark, also of a type without changes, before the end of a watch.
+const shortWatch = 3 * time.Second
+
+// watchTimeout returns the time of the next watch for kube.Options. The end of a short one is not printed.
+func (w *statusPrinter) watchTimeout(short bool) time.Duration {
+	if w.short = short; short {
+		return shortWatch
+	}
+	return 0
 }
 
 // isRepeatedIdle reports whether a failure is another idle timeout without consequence. Where
@@ -172,6 +188,7 @@ type statusWriter struct {
 func (s *statusWriter) Write(m stream.Message) error {
 	switch m := m.(type) {
 	case stream.Synced:
+		s.status.awaitsSynced = false
 		s.status.clear()
 		if s.printEvents {
 			s.status.printf("%s: synced at %d, objects: %s", s.status.resource, m.Revision, grouped(int64(m.Count)))
