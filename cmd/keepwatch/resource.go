@@ -127,6 +127,7 @@ type resourceTarget struct {
 	// namespace is empty for all namespaces, and for cluster-scoped resources.
 	namespace  string
 	namespaced bool
+	pinned     bool // the arguments name the version
 	selection
 }
 
@@ -160,7 +161,9 @@ func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndN
 			meta.MaybeResetRESTMapper(mapper) // the server may have become ready between the two requests
 			mapping, err = mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind)
 		}
-		if err == nil {
+		if err != nil {
+			err = checkGroup(ctx, types.RESTClient(), arg.kind, err)
+		} else {
 			err = checkVerbs(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource, verbs)
 		}
 		if err != nil && !final(err) {
@@ -174,6 +177,9 @@ func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndN
 	t := &resourceTarget{
 		config: config, resource: mapping.Resource, kind: mapping.GroupVersionKind,
 		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, selection: selection,
+	}
+	if versioned, _ := schema.ParseResourceArg(arg.kind); versioned != nil {
+		t.pinned = versioned.GroupVersion() == mapping.Resource.GroupVersion()
 	}
 	switch {
 	case !t.namespaced:
@@ -227,6 +233,28 @@ func mappingOf(ctx context.Context, mapper meta.RESTMapperWithContext, text stri
 
 // unknownType is the error of a type that the server does not have.
 type unknownType struct{ error }
+
+// checkGroup returns a better error for an unknown type if the server does not show all types of the group that is named: the server of
+// an aggregated API may be down. The request is then repeated.
+func checkGroup(ctx context.Context, client rest.Interface, kind string, unknown error) error {
+	if !errors.As(unknown, new(unknownType)) {
+		return unknown
+	}
+	versioned, resource := schema.ParseResourceArg(kind)
+	groups := []string{resource.Group}
+	if versioned != nil {
+		groups = append(groups, versioned.Group)
+	}
+	for _, group := range groups {
+		if group == "" {
+			continue
+		}
+		if _, err := typesOf(ctx, client, group); err != nil {
+			return apierrors.NewServiceUnavailable(err.Error())
+		}
+	}
+	return unknown
+}
 
 // checkReady returns an error while the server starts: until then it lacks the types of CustomResourceDefinitions. A server that
 // does not say whether it is ready counts as such.

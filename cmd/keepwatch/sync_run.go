@@ -40,7 +40,7 @@ type syncRun struct {
 // member is a resource of the transfer. Its probe asks for revisions, beside the source that the reflector uses.
 type member struct {
 	sink.Stream
-	probe *kube.Source
+	probe keepwatch.Source
 }
 
 // destination is where the resources are stored.
@@ -161,7 +161,9 @@ func (r *syncRun) types(ctx context.Context, resources []syncResource) (w *syncT
 		return nil, nil, err
 	}
 	err = r.report.start.retryRequest(ctx, func(ctx context.Context) (err error) {
-		joined, err = w.request(ctx)
+		if joined, err = w.request(ctx); len(joined) > 0 {
+			return nil // the rest is requested again while these are followed
+		}
 		return err
 	})
 	if err == nil && len(joined) == 0 {
@@ -176,7 +178,7 @@ func (r *syncRun) resource(t *syncTarget) (*transfer.Resource, error) {
 	options := r.sourceOptions(t)
 	id := t.identityIn(r.cluster)
 	options.WatchTimeout = func() time.Duration { return t.status.watchTimeout(r.transfer.Stale(id)) }
-	source, err := kube.New(t.config, options)
+	source, err := newSource(t.resourceTarget, options)
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +192,7 @@ func (r *syncRun) resource(t *syncTarget) (*transfer.Resource, error) {
 
 func (o *syncOptions) sourceOptions(t *syncTarget) kube.Options {
 	options := kube.Options{
-		Resource: t.resource, Namespace: t.namespace, LabelSelector: t.labels, FieldSelector: t.fields, Representation: o.representation,
-		PageSize: o.pageSize(), IdleTimeout: o.idleTimeout, DropManagedFields: len(t.Drop) > 0, BatchBytes: batchBytes,
+		Representation: o.representation, PageSize: o.pageSize(), IdleTimeout: o.idleTimeout, DropManagedFields: len(t.Drop) > 0, BatchBytes: batchBytes,
 	}
 	if t.MetadataOnly {
 		options.Representation = kube.MetadataOnly
@@ -201,7 +202,7 @@ func (o *syncOptions) sourceOptions(t *syncTarget) kube.Options {
 
 // lineOf returns the line of revisions of a target, which becomes a member of it. Errors are of the server.
 func (r *syncRun) lineOf(ctx context.Context, t *syncTarget) (int, error) {
-	probe, err := kube.New(t.config, r.sourceOptions(t))
+	probe, err := newSource(t.resourceTarget, r.sourceOptions(t))
 	if err != nil {
 		return 0, err
 	}

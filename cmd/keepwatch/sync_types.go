@@ -9,11 +9,9 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/backoff"
@@ -24,28 +22,25 @@ import (
 	"github.com/keepwatch/keepwatch/stream/transfer"
 )
 
-var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+// typesPeriod is the longest time between two requests for the types of the patterns' groups.
+const typesPeriod = 30 * time.Second
 
-const (
-	// typesPeriod is the longest time between two requests for the types of the patterns' groups.
-	typesPeriod = 30 * time.Second
-	// absentFor is how long the server must not have had a type until the type has left, if its
-	// CustomResourceDefinition cannot be read: another replica of the server may know the type already.
-	absentFor = 10 * time.Second
-)
+// absentFor is how long the server must not have shown a type until the type has left, if nothing says that its definition was
+// deleted. It is longer than a rolling restart of a server's replicas. Tests shorten it.
+var absentFor = 5 * time.Minute
 
 // typesWaits are the waits between two requests for the types after a CustomResourceDefinition has changed: a server shows
 // a new type some time later.
 var typesWaits = backoff.Exponential{First: time.Second, Max: typesPeriod}
 
 // syncTypes keeps the resources of a transfer equal to the types that the server has in the groups of the patterns.
-// A type joins when the server shows it and lists its objects, and leaves when it has no such type and no
-// CustomResourceDefinition of its name.
+// A type joins when the server shows it and lists its objects. It leaves when full answers do not show it and its definition was
+// deleted, or cannot be read for absentFor.
 type syncTypes struct {
 	run      *syncRun
 	patterns []*syncResource
-	types    *discovery.DiscoveryClient
-	crds     metadata.Interface
+	groups   rest.Interface
+	defined  *definitions
 	members  map[stream.Identity]*typeMember
 	problems map[string]string // what was printed last of each type that can neither join nor leave
 	started  bool              // the transfer runs
@@ -63,9 +58,9 @@ func newSyncTypes(r *syncRun, patterns []*syncResource) (*syncTypes, error) {
 	if err != nil {
 		return nil, err
 	}
-	crds, err := metadata.NewForConfig(r.config)
+	objects, err := metadata.NewForConfig(r.config)
 	return &syncTypes{
-		run: r, patterns: patterns, types: types, crds: crds,
+		run: r, patterns: patterns, groups: types.RESTClient(), defined: &definitions{types.RESTClient(), objects},
 		members: map[stream.Identity]*typeMember{}, problems: map[string]string{},
 	}, err
 }
@@ -204,21 +199,24 @@ func (w *syncTypes) problem(ctx context.Context, about string, err error) {
 	}
 }
 
-// request returns the types that have joined, changed and left since the last request.
-func (w *syncTypes) request(ctx context.Context) (changes []transfer.Resource, err error) {
+// request returns the types that have joined, changed and left since the last request. It returns them also with an error, which
+// says what the server did not show.
+func (w *syncTypes) request(ctx context.Context) (changes []transfer.Resource, incomplete error) {
 	shown := map[stream.Identity]*syncTarget{}
+	unknown := map[string]bool{} // groups of which the server did not show everything
 	for _, p := range w.patterns {
-		found, err := w.find(ctx, p)
+		found, err := typesOf(ctx, w.groups, p.group)
 		if err != nil {
-			return nil, err
+			incomplete, unknown[p.group] = cmp.Or(incomplete, err), true
 		}
-		for _, t := range found {
+		for _, of := range found {
+			t := w.target(p, of)
 			if id := t.identityIn(w.run.cluster); !w.run.named[id.Resource] && shown[id] == nil {
 				shown[id] = t
 			}
 		}
 	}
-	changes = w.leave(ctx, shown)
+	changes = w.leave(ctx, shown, unknown)
 	for id, t := range shown {
 		r, err := w.join(ctx, id, t)
 		w.problem(ctx, id.Resource, err)
@@ -226,7 +224,7 @@ func (w *syncTypes) request(ctx context.Context) (changes []transfer.Resource, e
 			changes = append(changes, *r)
 		}
 	}
-	return changes, nil
+	return changes, incomplete
 }
 
 // join returns the resource of a type that is shown, nil if the transfer has it already.
@@ -255,16 +253,21 @@ func (w *syncTypes) join(ctx context.Context, id stream.Identity, t *syncTarget)
 	return r, nil
 }
 
-// leave returns the resources of the members that are not shown and do not exist.
-func (w *syncTypes) leave(ctx context.Context, shown map[stream.Identity]*syncTarget) (gone []transfer.Resource) {
+// leave returns the resources of the members that have left: full answers do not show them.
+func (w *syncTypes) leave(ctx context.Context, shown map[stream.Identity]*syncTarget, unknown map[string]bool) (gone []transfer.Resource) {
 	var leaving []*typeMember
 	for id, m := range w.members {
-		if shown[id] != nil {
+		_, group, _ := strings.Cut(id.Resource, ".")
+		switch {
+		case shown[id] != nil:
+			continue
+		case unknown[group]:
+			m.absent = time.Time{} // the time begins with the next full answer
 			continue
 		}
-		exists, err := w.exists(ctx, m)
+		left, err := w.left(ctx, m)
 		w.problem(ctx, id.Resource, err)
-		if err == nil && !exists {
+		if left {
 			leaving = append(leaving, m)
 			w.run.drop(id) // its source must not be asked for the newest revision
 		}
@@ -282,57 +285,31 @@ func (w *syncTypes) leave(ctx context.Context, shown map[stream.Identity]*syncTa
 	return gone
 }
 
-// exists reports whether a type that the server does not show may exist: its CustomResourceDefinition does, or cannot be
-// read and the type was shown a moment ago.
-func (w *syncTypes) exists(ctx context.Context, m *typeMember) (bool, error) {
-	if m.absent.IsZero() {
-		m.absent = time.Now()
-	}
-	_, err := w.crds.Resource(crdResource).Get(ctx, m.ID.Resource, metav1.GetOptions{})
+// left reports whether a type that a full answer does not show has left.
+func (w *syncTypes) left(ctx context.Context, m *typeMember) (bool, error) {
+	state, err := w.defined.of(ctx, m.ID.Resource)
 	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case apierrors.IsForbidden(err):
-		return time.Since(m.absent) < absentFor, nil
+	case err != nil:
+		return false, err
+	case state == hasDefinition:
+		m.absent = time.Time{}
+		return false, errors.New("its CustomResourceDefinition exists, and the server serves no version of it")
+	case state == noDefinition:
+		return true, nil
+	case m.absent.IsZero():
+		m.absent = time.Now()
+		w.run.report.printf("the server does not show %s: if that lasts for %v, what was delivered of it is ended", m.ID.Resource, absentFor)
 	}
-	return true, withoutAddress(err)
+	return time.Since(m.absent) >= absentFor, nil
 }
 
-// find returns the types of a pattern that the server shows and that can be listed and watched, each in the version that
-// the server prefers, among those that it serves.
-func (w *syncTypes) find(ctx context.Context, p *syncResource) (targets []*syncTarget, err error) {
-	group := &metav1.APIGroup{}
-	err = w.types.RESTClient().Get().AbsPath("/apis", p.group).Do(ctx).Into(group)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, withoutAddress(err)
-	}
-	have := map[string]bool{}
-	for _, v := range group.Versions {
-		list, err := w.types.ServerResourcesForGroupVersionWithContext(ctx, v.GroupVersion)
-		if apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return nil, withoutAddress(err)
-		}
-		for _, r := range list.APIResources {
-			if have[r.Name] || strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
-				continue
-			}
-			have[r.Name] = true
-			targets = append(targets, w.target(p, v.Version, r))
-		}
-	}
-	return targets, nil
-}
-
-func (w *syncTypes) target(p *syncResource, version string, r metav1.APIResource) *syncTarget {
+// target returns what a pattern selects of a type. Another version of it joins in its place.
+func (w *syncTypes) target(p *syncResource, of groupType) *syncTarget {
 	t := &resourceTarget{
-		config: w.run.config, resource: schema.GroupVersionResource{Group: p.group, Version: version, Resource: r.Name},
-		kind: schema.GroupVersionKind{Group: p.group, Version: version, Kind: r.Kind}, namespaced: r.Namespaced, selection: p.selection,
+		config: w.run.config, resource: of.resource, kind: of.resource.GroupVersion().WithKind(of.Kind),
+		namespaced: of.Namespaced, pinned: true, selection: p.selection,
 	}
-	if r.Namespaced {
+	if of.Namespaced {
 		t.namespace = cmp.Or(p.Namespace, w.run.namespace)
 	}
 	return &syncTarget{resourceTarget: t, syncResource: p}

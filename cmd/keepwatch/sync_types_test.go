@@ -300,7 +300,11 @@ func TestSyncTypesWithoutPermission(t *testing.T) {
 		case strings.HasSuffix(r.URL.Path, "/secretives"):
 			return refuse(w, 403, "Forbidden")
 		case r.URL.Path == "/apis/example.com" && hidden.Load():
-			return refuse(w, 404, "NotFound") // another replica of the server does not know the group yet
+			return refuse(w, 404, "NotFound")
+		case r.URL.Path == "/apis" && hidden.Load(): // another replica of the server does not know the group yet
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+			return true
 		}
 		return false
 	})

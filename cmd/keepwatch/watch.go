@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream"
@@ -24,6 +25,7 @@ upgrades of the server. At the start it also waits for a server that cannot be r
 or does not accept the credentials, with a line on stderr for each attempt. The stream ends only on
 request, when its output or its state cannot be written, or when the server refuses it before the
 first success: unknown type, no permission, unknown selector, a certificate that cannot be verified.
+A type without a version is followed in another one if the server no longer serves the first.
 
 The default output is a line of JSON for each event:
 
@@ -156,9 +158,7 @@ var errSynced = errors.New("synced")
 
 // follow runs the stream. It returns the reason of its end, never nil.
 func (o *watchOptions) follow(ctx context.Context, target *resourceTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
-	source, err := kube.New(target.config, kube.Options{
-		Resource: target.resource, Namespace: target.namespace,
-		LabelSelector: target.labels, FieldSelector: target.fields,
+	source, err := newSource(target, kube.Options{
 		Representation: output.representation, PageSize: o.pageSize(), IdleTimeout: o.idleTimeout,
 		WatchTimeout: func() time.Duration { return status.watchTimeout(status.awaitsSynced) },
 	})
@@ -195,7 +195,7 @@ func requested(end error) bool { return errors.Is(end, errSynced) || errors.Is(e
 
 // stream writes the changes of source since state. It returns the reason why it ended, never
 // nil.
-func (o *watchOptions) stream(ctx context.Context, source *kube.Source, state stream.State, target *resourceTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
+func (o *watchOptions) stream(ctx context.Context, source keepwatch.Source, state stream.State, target *resourceTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	status.resource = target.name()
