@@ -77,6 +77,7 @@ const (
 	codeError       = 1
 	codeUsage       = 2
 	codeInterrupted = 130
+	codeNoReader    = 141 // shells show it for SIGPIPE
 )
 
 // exitError is an error with an exit code. Without a message nothing is printed.

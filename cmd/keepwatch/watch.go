@@ -63,7 +63,8 @@ file is completed with a line end before the stream resumes.
 
 Exit codes: 0 ended on request (SIGTERM, or --until-synced has stored its state), 1 error (also one
 that occurs while a signal ends the stream), 2 wrong usage, 130 interrupted (SIGINT). If the reader of
-stdout closes it, SIGPIPE ends the process, which shells show as 141.`
+stdout closes it, also by its own end, SIGPIPE ends the process at once, which shells show as 141. Nothing shows who
+reads a file: a process that appends to one needs a supervisor that ends it.`
 
 const watchExample = `  # All changes of pods, in all namespaces
   keepwatch watch pods -A
@@ -142,15 +143,17 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: their errors are returned
-	if several {
-		return ending(ctx, o.runSeveral(ctx, args, output, stdout, cmd.ErrOrStderr()))
-	}
-	status := newStatusPrinter(cmd.ErrOrStderr(), stdout)
-	target, err := o.resolve(ctx, status.retryRequest, arg, selection, "list", "watch")
-	if err == nil {
-		err = o.follow(ctx, target, output, stdout, status)
-	}
-	return ending(ctx, err)
+	return ending(ctx, whileRead(ctx, stdout, func(ctx context.Context) error {
+		if several {
+			return o.runSeveral(ctx, args, output, stdout, cmd.ErrOrStderr())
+		}
+		status := newStatusPrinter(cmd.ErrOrStderr(), stdout)
+		target, err := o.resolve(ctx, status.retryRequest, arg, selection, "list", "watch")
+		if err != nil {
+			return err
+		}
+		return o.follow(ctx, target, output, stdout, status)
+	}))
 }
 
 // errSynced ends a run of --until-synced.

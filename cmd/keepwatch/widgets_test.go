@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,6 +205,30 @@ func TestTypeLeavesAndReturns(t *testing.T) {
 	}
 	if n := strings.Count(all, `"type":"DELETED"`); n != 6 {
 		t.Errorf("%d deletions:\n%s", n, all)
+	}
+}
+
+// TestWatchEndsWithItsReader closes the pipe that a stream has written to, as the end of its parent does. The stream has nothing more to
+// write.
+func TestWatchEndsWithItsReader(t *testing.T) {
+	s := newWidgets(t, "v1")
+	for _, types := range []string{"widgets.example.com", "*.example.com"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := startWatch(t, w, types, "-A", "-s", s.URL)
+		w.Close()
+		for lines := bufio.NewScanner(r); !strings.Contains(lines.Text(), "SYNCED"); {
+			if !lines.Scan() {
+				t.Fatalf("%s: stdout has ended: %s", types, p.stderr)
+			}
+		}
+		r.Close()
+		p.exit(t)
+		if s := p.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGPIPE {
+			t.Errorf("%s: %v: %s", types, p.ProcessState, p.stderr)
+		}
 	}
 }
 
