@@ -18,7 +18,7 @@
 // # Many servers
 //
 // Parallel tests each have their own server. Servers in one process share code, and what the Kubernetes libraries have once in a
-// process: their metrics, klog's logger, and feature gates. [Server.Fork] is a second server with the same objects, of which it copies none. So an expensive
+// process: their metrics, klog's logger, and feature gates. klog prints warnings and errors only, unless -v is set. [Server.Fork] is a second server with the same objects, of which it copies none. So an expensive
 // setup is made once, and each test begins with it.
 //
 // # Faults
@@ -40,6 +40,7 @@
 //
 //	server.go    Server: New, its clients, Fork, Restart, Rewind, Close
 //	options.go   the options of New
+//	log.go       what klog prints
 //	setup.go     creates the CustomResourceDefinitions and objects of the options
 //	manifest.go  reads them from files
 //	faults.go    Conflict, Fail, Delay, CutWatches

@@ -44,6 +44,7 @@ type Server struct {
 // create. The server stops at the end of the test.
 func New(t testing.TB, opts ...Option) *Server {
 	t.Helper()
+	printVerbose()
 	var o options
 	for _, set := range opts {
 		set(&o)
