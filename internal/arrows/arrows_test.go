@@ -349,6 +349,10 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "an example imports only what a user needs",
 	},
+	"examples/demo": {
+		others: []string{"go.etcd.io/etcd/client/v3$", "modernc.org/sqlite$"},
+		why:    "a demonstration runs the program, and reads what it writes",
+	},
 	"operator/internal/queue":    {why: "the order of work does not depend on the work"},
 	"operator/internal/throttle": {ours: []string{"internal/backoff"}, why: "a wait depends on the error only"},
 	"operator/internal/write": {
