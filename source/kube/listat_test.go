@@ -55,7 +55,13 @@ func TestListAtMakesProgress(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		send(w, podList(7, `,"continue":"more"`, pod("a", 3), pod("b", 4)))
 	}), Options{PageSize: 2})
-	err := s.ListAt(t.Context(), 7, func([]keepwatch.Object) error { return nil })
+	pages := 0
+	err := s.ListAt(t.Context(), 7, func([]keepwatch.Object) error {
+		if pages++; pages > 10 {
+			return errors.New("no end")
+		}
+		return nil
+	})
 	wantFailure(t, err, keepwatch.ProtocolViolation, "the same continue token")
 }
 

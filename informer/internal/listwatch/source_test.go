@@ -349,6 +349,25 @@ func expired() *metav1.Status {
 	return &status
 }
 
+// TestListAtMakesProgress checks that ListAt ends if the server repeats a page.
+func TestListAtMakesProgress(t *testing.T) {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "3"}}
+	s := New(&cache.ListWatch{ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+		return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"}, Items: []corev1.Pod{pod}}, nil
+	}}, "pods")
+	pages := 0
+	err := s.ListAt(t.Context(), 7, func([]keepwatch.Object) error {
+		if pages++; pages > 10 {
+			return errors.New("no end")
+		}
+		return nil
+	})
+	var failure *keepwatch.Failure
+	if !errors.As(err, &failure) || failure.Kind != keepwatch.ProtocolViolation {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestStreamingListRefused(t *testing.T) {
 	for err, want := range map[error]keepwatch.FailureKind{
 		apierrors.NewBadRequest("sendInitialEvents?"):                           keepwatch.StreamingListUnsupported,
