@@ -89,6 +89,9 @@ func (x *exchange) readFailure(err error) *keepwatch.Failure {
 // contentFailure returns the failure of a response that was read up to err, an error of
 // the text or of its content.
 func (x *exchange) contentFailure(err error) *keepwatch.Failure {
+	if u := (unversioned{}); errors.As(err, &u) {
+		return keepwatch.Failed(keepwatch.ProtocolViolation, "%s: %w", x.op, u)
+	}
 	if v := (violation{}); errors.As(err, &v) {
 		return keepwatch.Failed(keepwatch.ProtocolViolation, "%s: %w", x.op, v.error)
 	}

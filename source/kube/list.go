@@ -127,11 +127,7 @@ func (s *Source) page(ctx context.Context, accept string, query url.Values, m bu
 	l := newPageBuilder(x, m)
 	page, err := l.page()
 	if err != nil {
-		failure := x.contentFailure(err)
-		if as[unversioned](err) && !s.versioned.Load() {
-			failure = s.unversionedFailure(failure)
-		}
-		return nil, keepwatch.Page{}, failure
+		return nil, keepwatch.Page{}, s.unversionedOr(x.contentFailure(err))
 	}
 	return l, page, nil
 }
@@ -143,18 +139,21 @@ func (s *Source) checkVersioned(page keepwatch.Page) *keepwatch.Failure {
 		s.versioned.Store(true)
 	}
 	for _, skipped := range page.Skipped {
-		if as[unversioned](skipped) && !s.versioned.Load() {
-			return s.unversionedFailure(skipped)
+		if failure := s.unversionedOr(skipped); failure.Kind == keepwatch.Unversioned {
+			return failure
 		}
 	}
 	return nil
 }
 
-// unversionedFailure returns the failure of a server without revisions, because of a list or
-// an object without one.
-func (s *Source) unversionedFailure(cause *keepwatch.Failure) *keepwatch.Failure {
+// unversionedOr returns failure, or the one of a server without revisions if failure is that of
+// a list or an object without one, and the source has never read an object with one.
+func (s *Source) unversionedOr(failure *keepwatch.Failure) *keepwatch.Failure {
+	if !as[unversioned](failure) || s.versioned.Load() {
+		return failure
+	}
 	return keepwatch.Failed(keepwatch.Unversioned,
-		"%w: the server gives %s no revisions, so their changes have no order and cannot be streamed; informers can read them", cause, s.name)
+		"%w: the server gives %s no revisions, so their changes have no order and cannot be streamed; informers can read them", failure, s.name)
 }
 
 func (s *Source) listQuery(req keepwatch.ListRequest) url.Values {

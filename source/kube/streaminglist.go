@@ -30,7 +30,8 @@ const (
 //
 // It reads the next slice while emit handles one. Before it returns, emit has returned.
 //
-// StreamList fails with StreamingListUnsupported in these cases:
+// StreamList fails with Unversioned as List does, if the first object has no revision, and with
+// StreamingListUnsupported in these cases:
 //
 //   - the server refuses the request
 //   - the stream ends before the state does
@@ -53,6 +54,9 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	}
 	if err != nil {
 		x.body.close()
+		if failure, ok := errors.AsType[*keepwatch.Failure](err); ok && list.frames.newest == 0 && !list.emitFailed {
+			err = s.unversionedOr(failure)
+		}
 		return 0, nil, s.interruptedFailure(ctx, list.emitFailed, err)
 	}
 	s.brokenLists = 0

@@ -198,6 +198,8 @@ func TestStreamListFails(t *testing.T) {
 		"idle from the start":  {func(w http.ResponseWriter, r *http.Request) { send(w); waitClosed(r) }, keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
 		"a list instead":       {stream(podList(7, "", pod("a", 3))), keepwatch.ProtocolViolation, "unknown event type"},
 		"interrupted":          {func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() }, keepwatch.Unreachable, "EOF"},
+		"no revisions":         {stream(`{"type":"ADDED","object":{"metadata":{"name":"a"}}}`), keepwatch.Unversioned, "no revisions"},
+		"no revision":          {stream(a, `{"type":"ADDED","object":{"metadata":{"name":"b"}}}`), keepwatch.ProtocolViolation, "object b"},
 		"truncated":            {stream(a, a[:30]), keepwatch.Undecodable, "EOF"},
 		"end behind":           {stream(a, endFrame(5)), keepwatch.ProtocolViolation, "below 6"},
 		"old deletion":         {stream(a, podFrame("DELETED", "b", 6), endFrame(10)), keepwatch.ProtocolViolation, "ns/b was deleted at revision 6, after revision 6"},
