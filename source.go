@@ -45,18 +45,23 @@ type ListRequest struct {
 	// Continue is the previous page's token, empty for the first page. It determines
 	// the revision, so NotOlderThan applies to the first page only.
 	Continue string
+	// Whole asks for the rest of the list in one page, because lists in pages have started over
+	// again and again. A source may ignore it.
+	Whole bool
 }
 
 // Page is one part of a list. All pages of a list show one revision.
 type Page struct {
 	// Revision is the list's. Invariant: > 0.
 	Revision Revision
-	// Objects are in no particular order, and belong to the caller.
+	// Objects are in no particular order, and belong to the caller. No two pages of a list begin
+	// with the same object.
 	Objects []Object
 	// Skipped has one failure for each object of the page that could not be read: it has
 	// no name or no revision, or is too long. The list is complete except for them.
 	Skipped []*Failure
-	// Continue is the token of the next page, empty on the last.
+	// Continue is the token of the next page, empty on the last. No two pages of a list have
+	// the same.
 	Continue string
 	// Remaining is the server's estimate of the objects after this page, 0 if unknown.
 	Remaining int64

@@ -145,7 +145,7 @@ func (r *run) list(ctx context.Context, a machine.List) (machine.Input, error) {
 	if a.Continue == "" {
 		r.discardList()
 	}
-	req := keepwatch.ListRequest{NotOlderThan: a.NotOlderThan, Continue: a.Continue}
+	req := keepwatch.ListRequest{NotOlderThan: a.NotOlderThan, Continue: a.Continue, Whole: a.Whole}
 	page, err := r.readPage(ctx, req)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,9 @@ func (r *run) storePage(ctx context.Context, a machine.StorePage) (machine.Input
 	}
 	r.reportSkipped(page.Skipped)
 	if !a.Last {
-		r.readAhead(ctx, keepwatch.ListRequest{NotOlderThan: r.requested.NotOlderThan, Continue: page.Continue})
+		next := r.requested
+		next.Continue = page.Continue
+		r.readAhead(ctx, next)
 	}
 	if err := r.putObjects(ctx, page.Objects, page.Remaining); err != nil {
 		r.dropAhead()

@@ -233,7 +233,11 @@ func (p *player) next(ctx context.Context) ([]string, *keepwatch.Failure) {
 }
 
 func (p *player) List(ctx context.Context, r keepwatch.ListRequest) (keepwatch.Page, error) {
-	p.record("list%s%s", floor(r.NotOlderThan), prefixed(" ", r.Continue))
+	what := "list"
+	if r.Whole {
+		what = "list whole"
+	}
+	p.record("%s%s%s", what, floor(r.NotOlderThan), prefixed(" ", r.Continue))
 	words, failure := p.next(ctx)
 	if failure != nil {
 		return keepwatch.Page{}, failure

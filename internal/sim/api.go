@@ -42,7 +42,7 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	case q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact):
 		b, err = a.listAt(r.Context(), floor)
 	default:
-		b, err = a.list(r.Context(), keepwatch.ListRequest{NotOlderThan: floor, Continue: q.Get("continue")}, q.Get("limit") == "1")
+		b, err = a.list(r.Context(), keepwatch.ListRequest{NotOlderThan: floor, Continue: q.Get("continue"), Whole: !q.Has("limit")}, q.Get("limit") == "1")
 	}
 	if err != nil {
 		return refusal(r, err)

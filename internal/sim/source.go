@@ -142,6 +142,9 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	}
 	s.world.noticed(s.name)
 	s.listed, s.repeats, s.skipping = true, false, 0
+	if req.Whole {
+		return s.addSkipped(x, keepwatch.Page{Revision: r, Objects: s.world.at(r)}), nil
+	}
 	return s.addSkipped(x, s.pageOf(r, 0)), nil
 }
 

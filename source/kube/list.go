@@ -158,7 +158,7 @@ func (s *Source) unversionedOr(failure *keepwatch.Failure) *keepwatch.Failure {
 
 func (s *Source) listQuery(req keepwatch.ListRequest) url.Values {
 	q := maps.Clone(s.baseQuery)
-	if s.pageSize > 0 {
+	if s.pageSize > 0 && !req.Whole {
 		q.Set("limit", strconv.FormatInt(s.pageSize, 10))
 	}
 	switch {

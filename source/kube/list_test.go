@@ -301,6 +301,7 @@ func TestListRequests(t *testing.T) {
 		"not older":      {Options{}, keepwatch.ListRequest{NotOlderThan: 42}, "/api/v1/pods", "limit=500&resourceVersion=42&resourceVersionMatch=NotOlderThan", "application/json"},
 		"next page":      {Options{PageSize: 7}, keepwatch.ListRequest{NotOlderThan: 42, Continue: "tok"}, "/api/v1/pods", "limit=7&continue=tok", "application/json"},
 		"unpaged":        {Options{PageSize: -1}, keepwatch.ListRequest{}, "/api/v1/pods", "", "application/json"},
+		"whole":          {Options{}, keepwatch.ListRequest{NotOlderThan: 42, Whole: true}, "/api/v1/pods", "resourceVersion=42&resourceVersionMatch=NotOlderThan", "application/json"},
 		"group":          {Options{Resource: widgets}, keepwatch.ListRequest{}, "/apis/example.com/v1beta1/widgets", "limit=500", "application/json"},
 		"namespace":      {Options{Resource: widgets, Namespace: "ns"}, keepwatch.ListRequest{}, "/apis/example.com/v1beta1/namespaces/ns/widgets", "limit=500", "application/json"},
 		"odd namespace":  {Options{Namespace: "a/../b"}, keepwatch.ListRequest{}, "/api/v1/namespaces/a%2F..%2Fb/pods", "limit=500", "application/json"},

@@ -17,6 +17,9 @@ import (
 // req.NotOlderThan.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	options := metav1.ListOptions{Limit: pageSize, Continue: req.Continue}
+	if req.Whole {
+		options.Limit = 0
+	}
 	if s.versions == nil && req.Continue == "" && req.NotOlderThan > 0 {
 		options.ResourceVersion = req.NotOlderThan.String()
 		options.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan

@@ -27,6 +27,8 @@ type List struct {
 	// showed and that this page must show. Invariant: Continue != "" implies Revision > 0.
 	Continue string
 	Revision keepwatch.Revision
+	// Whole asks for one page, because lists in pages have started over too often.
+	Whole bool
 	// Progress is that of the pages before it.
 	Progress paging.Progress
 }

@@ -74,6 +74,11 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 // would answer a list.
 const maxFailedStreams = 2
 
+// maxRestarts is the number of times that a list in pages starts over before it is read in one
+// page, as client-go reads it: a server may expire tokens faster than pages can be read, or
+// ignore them.
+const maxRestarts = 3
+
 // concernsAllRequests reports whether a failure of a streaming list is that of the connection,
 // the credentials or the resource, which a paged list meets, too.
 func concernsAllRequests(kind keepwatch.FailureKind) bool {
@@ -173,6 +178,7 @@ func (m Machine) relist(rule Rule, kind keepwatch.FailureKind) List {
 	next := List{Cause: kind, Reason: m.gapReason(), NotOlderThan: m.Revision, Stream: m.Revision == 0 && !m.Paged}
 	if l, listing := m.State.(Listing); listing {
 		next.Cause, next.Reason, next.NotOlderThan = l.Cause, l.Reason, l.NotOlderThan
+		next.Whole = l.Whole || l.Continue != "" && m.Retries.Restarts+1 >= maxRestarts
 		if kind == keepwatch.Expired && l.Revision == 0 {
 			next.NotOlderThan = 0 // the requested revision itself is too old
 		}

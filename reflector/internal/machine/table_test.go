@@ -513,10 +513,17 @@ func TestListsThatMakeNoProgress(t *testing.T) {
 			t.Fatalf("starts over with %+v", a)
 		}
 	}
+	if l := m.State.(Listing); !l.Whole {
+		t.Errorf("the list is still read in pages: %+v", l)
+	}
 	m, _ = m.Step(Page{Revision: 70})
 	m, _ = m.Step(PageStored{})
 	if _, a := m.Step(Failed{Kind: keepwatch.Unreachable}); a != (Wait{Jitter: firstWait}) {
 		t.Errorf("a committed list leaves a wait of %v", a)
+	}
+	m, _ = m.Step(Failed{Kind: keepwatch.Expired})
+	if _, a := m.Step(Elapsed{}); a.(List).Whole {
+		t.Errorf("the next list is %+v", a)
 	}
 }
 
