@@ -75,6 +75,9 @@
 // With [Config].MemoryLimit, a resource is left to the server when the objects in use have more than 70 % of it: first
 // the largest that nobody watches or has read for a minute, then the largest. Its watches end, and resume at the server.
 //
+// A forwarded response has 128 KiB of the memory, and the server waits until its client reads. Those of which a client reads
+// nothing are cut off: after a minute, unless they are streams, and as soon as one user has more than 100 of them.
+//
 // # Restart
 //
 // [State] is an index on disk: of each object and each deletion the key, the UID, and the revisions at which the cache

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilproxy "k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -35,10 +36,48 @@ func newForwarder(server *rest.Config) (*forwarder, error) {
 	f := &forwarder{location: location}
 	server = rest.CopyConfig(server)
 	server.DisableCompression = true // a response is forwarded as the client has asked for it
+	if server.Transport == nil {
+		receiveLittle(server)
+	}
 	if f.transport, err = rest.TransportFor(server); err != nil {
 		return nil, err
 	}
 	return f, f.upgradeTo(server)
+}
+
+// receiveBuffer bounds what is received of a response before the client has read it. By default it is 4 MiB, which many clients
+// that do not read would make the whole memory. A server that is 20 ms away sends 6 MB/s of one response into this buffer.
+const receiveBuffer = 128 << 10
+
+// receiveLittle gives a configuration a transport of its own, with a small buffer for each response.
+func receiveLittle(server *rest.Config) {
+	if server.Dial == nil { // client-go shares no transport that has a dialer
+		server.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	wrap := server.WrapTransport
+	server.WrapTransport = func(base http.RoundTripper) http.RoundTripper {
+		if t := transportBelow(base); t != nil {
+			t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: receiveBuffer}
+		}
+		if wrap != nil {
+			return wrap(base)
+		}
+		return base
+	}
+}
+
+// transportBelow returns the transport that client-go has wrapped to follow changes of certificates, or nil.
+func transportBelow(rt http.RoundTripper) *http.Transport {
+	for {
+		switch t := rt.(type) {
+		case *http.Transport:
+			return t
+		case utilnet.RoundTripperWrapper:
+			rt = t.WrappedRoundTripper()
+		default:
+			return nil
+		}
+	}
 }
 
 // upgradeTo sets the transport of requests that upgrade their connection, which HTTP/2 does not have.

@@ -10,7 +10,9 @@ import (
 	apimetrics "k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics"
+	"k8s.io/streaming/pkg/httpstream"
 
+	"github.com/keepwatch/keepwatch/readpath"
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
@@ -65,6 +67,12 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 	case p.own.sent(q):
 		send = p.own.forward
 	}
+	if !httpstream.IsUpgradeRequest(q) { // whose connection ends here
+		asked, write := q, send
+		send = func(w http.ResponseWriter, q *http.Request) {
+			write(p.unread.writer(w, q, func() string { return p.flow(asked) }), q)
+		}
+	}
 	scope, subresource := "", ""
 	if info != nil {
 		q = q.WithContext(request.WithRequestInfo(q.Context(), info)) // the verb of streams is CONNECT
@@ -76,6 +84,15 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 		}
 	}
 	apimetrics.InstrumentHandlerFunc(strings.ToUpper(verb), of.Group, of.Version, of.Resource, subresource, scope, apimetrics.APIServerComponent, false, "", send)(w, q)
+}
+
+// flow returns the flow of a request's user, or nothing if the proxy does not know the user.
+func (p *Proxy) flow(q *http.Request) string {
+	caller, ok := p.caller(q)
+	if !ok {
+		return ""
+	}
+	return readpath.Flow(caller)
 }
 
 // subresources are the values of the label subresource of kube-apiserver's metrics: Kubernetes' own. Their latencies are other

@@ -42,10 +42,17 @@ type ownReview struct {
 func newOwnIdentity(token string, server *rest.Config, reviews authenticationclient.AuthenticationV1Interface, probe *probe) (*ownIdentity, error) {
 	forwarder, err := newForwarder(server)
 	o := &ownIdentity{
-		authorization: "Bearer " + token, forwarder: forwarder, reviews: authenticationclient.New(once{reviews.RESTClient()}), probe: probe, impersonates: server.Impersonate.UserName != "",
+		authorization: "Bearer " + token, forwarder: forwarder, reviews: authenticationclient.New(once{reviews.RESTClient()}), probe: probe, impersonates: actsAsAnother(server),
 	}
 	o.last.Store(&ownReview{})
 	return o, err
+}
+
+// actsAsAnother reports whether requests of a configuration have headers that name another user. A client's own header
+// would take the place of all of them.
+func actsAsAnother(server *rest.Config) bool {
+	as := server.Impersonate
+	return as.UserName != "" || as.UID != "" || len(as.Groups) > 0 || len(as.Extra) > 0
 }
 
 // sent reports whether a request has the token.

@@ -85,6 +85,7 @@ type Proxy struct {
 	caches       *caches
 	cached       Selection
 	forwardings  forwardings
+	unread       *unreadResponses
 	endpoints    *endpoints
 	clients      clients
 	registry     metrics.KubeRegistry
@@ -113,7 +114,7 @@ func New(config Config) (*Proxy, error) {
 	}
 	p := &Proxy{
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry),
+		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry), unread: newUnreadResponses(config.Registry),
 		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit, requestTimeout: defaultRequestTimeout,
 	}
 	p.probe = newProbe(client.Discovery().RESTClient())
@@ -154,7 +155,7 @@ func New(config Config) (*Proxy, error) {
 
 // acceptCertificates makes the proxy authenticate clients with certificates.
 func (p *Proxy) acceptCertificates(server *rest.Config, client kubernetes.Interface) (err error) {
-	if server.Impersonate.UserName != "" {
+	if actsAsAnother(server) {
 		return errors.New("a proxy that itself impersonates a user cannot impersonate others")
 	}
 	if p.certificates, err = newCertificates(client); err != nil {

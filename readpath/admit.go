@@ -6,13 +6,15 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // admit waits until the request's user may hold n bytes of buffers, and then returns the response that
 // prepare returns, which holds them until it is written. If the wait is too long, the response is 429.
 func (s *Reader) admit(q *http.Request, n int64, prepare func() (http.HandlerFunc, reason)) (http.HandlerFunc, reason) {
-	release, err := s.budget.lists.acquire(q.Context(), userOf(q.Context()), n)
+	release, err := s.budget.lists.acquire(q.Context(), flowOf(q.Context()), n)
 	if errors.Is(err, errBusy) {
 		s.budget.counts.busy.Inc()
 		return s.errorHandler(apierrors.NewTooManyRequests(err.Error(), 1)), ""
@@ -32,10 +34,19 @@ func (s *Reader) admit(q *http.Request, n int64, prepare func() (http.HandlerFun
 	}, ""
 }
 
-// userOf returns the user whose share of the buffers a response counts for.
-func userOf(ctx context.Context) string {
+// flowOf returns the flow whose share of the buffers a response counts for.
+func flowOf(ctx context.Context) string {
 	if user, ok := request.UserFrom(ctx); ok {
-		return user.GetName()
+		return Flow(user)
 	}
 	return ""
+}
+
+// Flow returns the owner of one share of the buffers for responses: a user, or all service accounts of one namespace. A user
+// who may create one of these accounts may create any number.
+func Flow(u user.Info) string {
+	if namespace, _, err := serviceaccount.SplitUsername(u.GetName()); err == nil {
+		return serviceaccount.MakeNamespaceGroupName(namespace)
+	}
+	return u.GetName()
 }

@@ -192,7 +192,7 @@ func (s *watchResponse) newEventWriter(ctx context.Context, w http.ResponseWrite
 		how = compressBuffers
 	}
 	return &eventWriter{w: w, compression: how, acquire: func() func() {
-		release := s.budget.watches.tryAcquire(userOf(ctx), watchBufferSize)
+		release := s.budget.watches.tryAcquire(flowOf(ctx), watchBufferSize)
 		if release == nil {
 			s.budget.counts.watchBuffersRefused.Inc()
 			return nil
