@@ -140,6 +140,7 @@ func New(config Config) (*Proxy, error) {
 	}
 	budget := readpath.NewBudget(config.EncodingsBudget)
 	budget.Register(config.Registry)
+	budget.DelegateBusy()
 	if p.caches, err = newCaches(server, budget, watchcache.NewMetrics(config.Registry), config.History); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ const (
 	// listBufferSize is the size of the buffers of one list.
 	listBufferSize = 2 * chunkSize
 	// queueLength and queueTimeout bound the requests that wait to be admitted. Beyond them a request
-	// is answered 429 with a Retry-After of one second.
+	// is answered 429 with a Retry-After of one second, or delegated: see Budget.DelegateBusy.
 	queueLength  = 1000
 	queueTimeout = 10 * time.Second
 )
@@ -28,7 +28,8 @@ var errBusy = errors.New("too many large responses are being written, please try
 // admission limits how many bytes of response buffers are in use. A user who has reserved some may
 // reserve no more than is then left free: half of the capacity is out of the reach of one user, a
 // quarter of two, and so on. The same rule applies to places in the queue. Waiting requests are admitted
-// round-robin by user, and first-in first-out for one user.
+// round-robin by user, and first-in first-out for one user. A user is a flow: see [Flow]. While a request
+// waits, responses that make no progress are ended.
 type admission struct {
 	mu       sync.Mutex
 	capacity int64
@@ -36,6 +37,9 @@ type admission struct {
 	waiting  int
 	users    map[string]*share // of users with reservations or waiting requests
 	next     []string          // users with waiting requests, each once, in turn
+
+	stalledAfter time.Duration
+	responses    map[*admittedResponse]struct{} // that are being written
 }
 
 // share has the reservations and the waiting requests of one user.
@@ -51,7 +55,10 @@ type waiter struct {
 }
 
 func newAdmission(capacity int64) *admission {
-	return &admission{capacity: capacity, free: capacity, users: map[string]*share{}}
+	return &admission{
+		capacity: capacity, free: capacity, users: map[string]*share{},
+		stalledAfter: stalledAfter, responses: map[*admittedResponse]struct{}{},
+	}
 }
 
 // acquire reserves n bytes for user, waiting up to queueTimeout. It returns a release function,
@@ -75,20 +82,32 @@ func (a *admission) acquire(ctx context.Context, user string, n int64) (release 
 	a.enqueue(user, w)
 	a.mu.Unlock()
 
-	timeout := time.NewTimer(queueTimeout)
-	defer timeout.Stop()
-	select {
-	case <-w.admitted:
+	if err = a.wait(ctx, w); err == nil {
 		return a.releaser(user, n), nil
-	case <-timeout.C:
-		err = errBusy
-	case <-ctx.Done():
-		err = context.Cause(ctx)
 	}
 	if !a.cancel(user, w) {
 		a.release(user, n) // it was admitted meanwhile
 	}
 	return nil, err
+}
+
+// wait waits until a request is admitted. It ends stalled responses meanwhile.
+func (a *admission) wait(ctx context.Context, w *waiter) error {
+	timeout, check := time.NewTimer(queueTimeout), time.NewTicker(a.stalledAfter/4)
+	defer timeout.Stop()
+	defer check.Stop()
+	for {
+		select {
+		case <-w.admitted:
+			return nil
+		case <-check.C:
+			a.endStalled()
+		case <-timeout.C:
+			return errBusy
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // tryAcquire reserves n bytes for user if that needs no waiting, and returns a release function

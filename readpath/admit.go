@@ -12,9 +12,14 @@ import (
 )
 
 // admit waits until the request's user may hold n bytes of buffers, and then returns the response that
-// prepare returns, which holds them until it is written. If the wait is too long, the response is 429.
+// prepare returns, which holds them until it is written. If the wait is too long, the response is 429, or the reason
+// to delegate the request.
 func (s *Reader) admit(q *http.Request, n int64, prepare func() (http.HandlerFunc, reason)) (http.HandlerFunc, reason) {
-	release, err := s.budget.lists.acquire(q.Context(), flowOf(q.Context()), n)
+	lists, flow := s.budget.lists, flowOf(q.Context())
+	release, err := lists.acquire(q.Context(), flow, n)
+	if errors.Is(err, errBusy) && s.budget.delegateBusy {
+		return nil, reasonBusy
+	}
 	if errors.Is(err, errBusy) {
 		s.budget.counts.busy.Inc()
 		return s.errorHandler(apierrors.NewTooManyRequests(err.Error(), 1)), ""
@@ -30,7 +35,9 @@ func (s *Reader) admit(q *http.Request, n int64, prepare func() (http.HandlerFun
 	return func(w http.ResponseWriter, q *http.Request) {
 		defer release()
 		defer s.budget.counts.countBuffer(n)()
-		response(w, q)
+		tracked, done := lists.track(w, q, flow)
+		defer done()
+		response(tracked, q)
 	}, ""
 }
 

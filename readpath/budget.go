@@ -14,6 +14,7 @@ type Budget struct {
 	encoderSlots   chan struct{} // of pipelines
 	readers        atomic.Uint64 // the number of readers
 	counts         *counts
+	delegateBusy   bool
 
 	mu sync.Mutex
 	// itemEncodings bounds item encodings and the blocks of segments. eventEncodings bounds those of
@@ -39,6 +40,11 @@ func NewBudget(limit int64) *Budget {
 	b.itemEncodings.limit = limit - b.eventEncodings.limit
 	return b
 }
+
+// DelegateBusy lets the API server answer the large reads that would be refused with 429, because too many are being written. It
+// must be called before the budget is used, and needs an API server in another process: in this one they would need the
+// same memory.
+func (b *Budget) DelegateBusy() { b.delegateBusy = true }
 
 // Bytes returns the size of the cached encodings. Those of an object that is garbage count until the
 // collector has found it.

@@ -46,6 +46,19 @@ func setWriteDeadline(ctx context.Context) {
 	}
 }
 
+// endWrites makes the writes of a response fail.
+func endWrites(ctx context.Context) {
+	d, found := ctx.Value(writeDeadlineKey{}).(*writeDeadline)
+	if !found {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.out != nil {
+		_ = d.out.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
 // end removes the deadline from the connection. Later calls of setWriteDeadline do nothing.
 func (d *writeDeadline) end() {
 	d.mu.Lock()

@@ -43,8 +43,9 @@
 // encoding needs the room. If all of these were used, the new one is not cached. An eighth of the budget
 // is for encodings of events, of which the oldest are dropped.
 //
-// Large responses are admitted by the bytes of their buffers. A user may hold at most as many buffers
-// as remain free for others, and a request that waits too long is answered 429. Watches with many events to send share other
+// Large responses are admitted by the bytes of their buffers. A user, or the service accounts of a namespace, may hold at
+// most as many buffers as remain free for others. While a request waits, responses end whose clients have read nothing for 5 s. A request that
+// waits too long is answered 429, or delegated: see [Budget.DelegateBusy]. Watches with many events to send share other
 // buffers by the same rule; without one, a watch sends its events one by one. A response that its client
 // does not read ends at the deadline of its request, if the server is wrapped by [WithWriteDeadline]; a watch a minute
 // after its timeout, its context or its cache has ended.
@@ -57,6 +58,7 @@
 //	request.go     parses a request                     admission.go      bounds the buffers in use
 //	route.go       the API server's routes              admit.go          admits large responses
 //	encoding.go    negotiates the encoding              deadline.go       ends responses that no client reads
+//	progress.go    ends them early if others wait
 //	resource.go    the description of a resource        chunkwriter.go    writes lists in chunks
 //	reader.go      the reader of one resource           eventwriter.go    writes several events at once
 //	get.go         the response to a GET                metrics.go        counters

@@ -33,6 +33,7 @@ const (
 	reasonInvalid  reason = "invalid"  // parameters that the API server rejects
 	reasonOption   reason = "option"   // rare parameters
 	reasonProtocol reason = "protocol" // WebSockets
+	reasonBusy     reason = "busy"     // too many large responses are being written
 	reasonState    reason = "state"    // a past or future revision, an unreadable object, a watch cache that has not started
 )
 

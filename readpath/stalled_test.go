@@ -118,6 +118,62 @@ func TestStalledListsDoNotBlockOtherUsers(t *testing.T) {
 	}
 }
 
+// Lists that the service accounts of one namespace do not read do not block other users.
+func TestServiceAccountsOfANamespaceShare(t *testing.T) {
+	s := newStalledClients(t)
+	s.budget.lists = newAdmission(4 * listBufferSize)
+	for i := range 6 {
+		s.start("HTTP/2.0", fmt.Sprint("system:serviceaccount:ns:", i), "", 2)
+	}
+	eventually(t, "they have reserved half and wait", func() bool {
+		s.budget.lists.mu.Lock()
+		defer s.budget.lists.mu.Unlock()
+		return s.budget.lists.free == 2*listBufferSize && s.budget.lists.waiting == 10
+	})
+	for _, user := range []string{"ada", "system:serviceaccount:other:0"} {
+		answer := must(s.client("HTTP/2.0").Do(s.request(t.Context(), user, "")))(t)
+		if body := must(io.ReadAll(answer.Body))(t); answer.StatusCode != http.StatusOK || len(body) < 16<<20 {
+			t.Errorf("%s receives %s, %d bytes", user, answer.Status, len(body))
+		}
+		answer.Body.Close()
+	}
+}
+
+// Lists that nobody reads end when another user waits for their buffers.
+func TestStalledListsEndForOthers(t *testing.T) {
+	s := newStalledClients(t)
+	for _, protocol := range protocols {
+		before := s.ended.Load()
+		s.budget.lists = newAdmission(2 * listBufferSize)
+		s.budget.lists.stalledAfter = time.Second
+		for _, user := range []string{"a", "b"} {
+			defer s.start(protocol, user, "", 1)()
+		}
+		eventually(t, "all buffers are reserved", func() bool { return s.budget.lists.inUse() == 2*listBufferSize })
+		answer := must(s.client(protocol).Do(s.request(t.Context(), "c", "")))(t)
+		if body := must(io.ReadAll(answer.Body))(t); answer.StatusCode != http.StatusOK || len(body) < 16<<20 {
+			t.Errorf("%s: another user receives %s, %d bytes", protocol, answer.Status, len(body))
+		}
+		answer.Body.Close()
+		eventually(t, "a response of another has ended", func() bool { return s.ended.Load()-before >= 2 })
+	}
+}
+
+// A budget can leave lists to the API server in place of refusing them.
+func TestBusyIsDelegated(t *testing.T) {
+	s := newStalledClients(t)
+	s.budget.lists.waiting = queueLength
+	release := must(s.budget.lists.acquire(t.Context(), "ada", listCapacity))(t)
+	defer release()
+	if why := s.reasonFor(http.MethodGet, s.path(""), accept("application/json")); why != "" {
+		t.Errorf("a list that is refused is delegated: %s", why)
+	}
+	s.budget.DelegateBusy()
+	if why := s.reasonFor(http.MethodGet, s.path(""), accept("application/json")); why != reasonBusy {
+		t.Errorf("the list is delegated for %q", why)
+	}
+}
+
 // A response that its client does not read ends at the deadline of its request, and releases its buffers.
 func TestStalledResponsesEnd(t *testing.T) {
 	s := newStalledClients(t)
