@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -91,7 +90,7 @@ func newProxyCommand() *cobra.Command {
 	o.config.AddFlags(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7443", "serve HTTPS on this address; port 0 uses a free port")
 	flags.StringVar(&o.kubeconfigOut, "kubeconfig-out", "./keepwatch-proxy.kubeconfig", "write a kubeconfig for the proxy to this file; who can read it acts as the user of --kubeconfig. Empty writes none, as does the default in a pod")
-	flags.StringVar(&o.certFile, "tls-cert-file", "", "serving certificate, read again when the file changes (default a self-signed one, whose authority is in --kubeconfig-out, or printed)")
+	flags.StringVar(&o.certFile, "tls-cert-file", "", "serving certificate, with those of its authorities behind it, read again when the file changes (default one of an authority of the proxy's own, which is in --kubeconfig-out, or printed)")
 	flags.StringVar(&o.keyFile, "tls-private-key-file", "", "key of --tls-cert-file")
 	flags.StringSliceVar(&o.cache, "cache", nil, "answer reads of these resources from memory, as resource[.group]: pods,deployments.apps; * is all but Secrets, which must be named (default *)")
 	flags.StringSliceVar(&o.noCache, "no-cache", nil, "forward reads of these resources, as resource[.group]")
@@ -99,7 +98,7 @@ func newProxyCommand() *cobra.Command {
 	flags.BoolVar(&o.printRBAC, "print-rbac", false, "print the ClusterRole that the proxy's identity needs for --cache, --no-cache and --impersonate, and exit")
 	flags.BoolVar(&o.impersonate, "impersonate", false, "accept client certificates and front proxies of the cluster, and act as the users that they name; the proxy's identity then needs the right to impersonate everybody")
 	flags.Var(&o.history, "watch-history", watchhistory.Usage)
-	flags.StringVar(&o.state, "state", "", "directory for an index of what is cached, without contents and without Secrets: with it clients' watches resume after a restart of the proxy")
+	flags.StringVar(&o.state, "state", "", "directory for an index of what is cached, without contents and without Secrets, and for the proxy's authority and token: with it clients' watches resume after a restart of the proxy")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "serve /metrics on this address, too, as plain HTTP for everybody, for example :8080; 0 for none")
 	o.audit.addTo(cmd)
 	flags.Var(&o.memory, "memory-limit", "soft limit of the process's memory, such as 2Gi: when there is no room left, the server answers for whole resources again, the largest idle one first (default none)")
@@ -142,10 +141,6 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 	if !named && inPod(server) {
 		o.kubeconfigOut = "" // clients there have tokens of their own
 	}
-	token := ""
-	if o.kubeconfigOut != "" {
-		token = rand.Text()
-	}
 	if o.memory > 0 {
 		debug.SetMemoryLimit(int64(o.memory))
 	}
@@ -161,6 +156,14 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 		return err
 	}
 	defer endAudit()
+	own, err := loadProxyCredentials(o.state)
+	if err != nil {
+		return err
+	}
+	token := ""
+	if o.kubeconfigOut != "" {
+		token = own.token
+	}
 	registry := metrics.NewKubeRegistry()
 	p, err := proxy.New(proxy.Config{
 		Registry: registry, Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection, MemoryLimit: int64(o.memory), State: state, DropManagedFields: o.droppedFor(), Audit: audit,
@@ -179,21 +182,29 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 		return err
 	}
 	defer listener.Close()
-	serving, err := o.newServing(listener.Addr(), p.ClientAuthorities())
+	serving, err := o.newServing(listener.Addr(), own, p.ClientAuthorities())
 	if err != nil {
 		return err
 	}
 	address := "https://" + listener.Addr().String()
 	files := ""
 	if o.kubeconfigOut != "" {
-		if err := writeKubeconfig(o.kubeconfigOut, "keepwatch-proxy", &rest.Config{Host: address, TLSClientConfig: rest.TLSClientConfig{CAData: serving.authority}, BearerToken: token}); err != nil {
+		write := func() error {
+			return writeKubeconfig(o.kubeconfigOut, "keepwatch-proxy", &rest.Config{Host: address, TLSClientConfig: rest.TLSClientConfig{CAData: serving.trusted()}, BearerToken: token})
+		}
+		if err := write(); err != nil {
 			return err
 		}
+		serving.onChange(func() {
+			if err := write(); err != nil {
+				fmt.Fprintf(stderr, "keepwatch: the kubeconfig has not the authority of the new certificate: %v\n", err)
+			}
+		})
 		files = ", kubeconfig " + o.kubeconfigOut
 	}
 	fmt.Fprintf(stderr, "keepwatch: proxy of %s at %s%s\n", server.Host, address, files)
-	if o.kubeconfigOut == "" && serving.authority != nil { // clients have it nowhere else
-		fmt.Fprintf(stderr, "keepwatch: the certificate is self-signed; clients trust it by this authority\n%s", serving.authority)
+	if o.kubeconfigOut == "" && o.certFile == "" { // clients have it nowhere else
+		fmt.Fprintf(stderr, "keepwatch: clients trust the certificate by this authority\n%s", serving.authority)
 	}
 	return serveProxy(ctx, p, serving, listener, stderr)
 }

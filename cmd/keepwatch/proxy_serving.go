@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"net"
 	"sync"
 
@@ -13,19 +15,20 @@ import (
 // proxyServing is the TLS of the proxy's listener. It reads the certificate again when its files change, and sends
 // clients the authorities of their certificates as they are then.
 type proxyServing struct {
-	authority   []byte // of a self-signed certificate, for clients
+	authority   []byte // of a certificate that is not in files
 	certificate dynamiccertificates.CertKeyContentProvider
 	controller  *dynamiccertificates.DynamicServingCertificateController
 }
 
 // newServing returns the TLS of a listener on an address. clients may be nil.
-func (o *proxyOptions) newServing(address net.Addr, clients dynamiccertificates.CAContentProvider) (*proxyServing, error) {
+func (o *proxyOptions) newServing(address net.Addr, own *proxyCredentials, clients dynamiccertificates.CAContentProvider) (*proxyServing, error) {
 	s := &proxyServing{}
 	var err error
 	if o.certFile != "" {
 		s.certificate, err = dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.certFile, o.keyFile)
 	} else {
-		s.certificate, err = s.selfSigned(address)
+		s.certificate, err = own.certificate(address)
+		s.authority = own.authority.Cert
 	}
 	if err != nil {
 		return nil, err
@@ -43,18 +46,48 @@ func (o *proxyOptions) newServing(address net.Addr, clients dynamiccertificates.
 	return s, s.controller.RunOnce()
 }
 
-// selfSigned makes a certificate for an address, which is its own authority.
-func (s *proxyServing) selfSigned(address net.Addr) (dynamiccertificates.CertKeyContentProvider, error) {
-	host, _, err := net.SplitHostPort(address.String())
-	if err != nil {
-		return nil, err
+// trusted returns what clients must trust, as PEM, or nothing if the system trusts the certificate.
+func (s *proxyServing) trusted() []byte {
+	if s.authority != nil {
+		return s.authority
 	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
+	chain, _ := s.certificate.CurrentCertKeyContent()
+	return authorityOf(chain)
+}
+
+// onChange calls change when the certificate is another one.
+func (s *proxyServing) onChange(change func()) { s.certificate.AddListener(changeListener(change)) }
+
+type changeListener func()
+
+// Enqueue is called by a provider of certificates.
+func (l changeListener) Enqueue() { l() }
+
+// authorityOf returns what clients must trust for a certificate, which those of its authorities may follow: nothing if the
+// system trusts it, else the authorities, or the certificate itself if there are none.
+func authorityOf(chain []byte) []byte {
+	certificates, err := cert.ParseCertsPEM(chain)
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	s.authority = certificate
-	return dynamiccertificates.NewStaticCertKeyContent("self-signed", certificate, key)
+	between, authorities := x509.NewCertPool(), []byte(nil)
+	for _, c := range certificates {
+		between.AddCert(c)
+		if c.IsCA {
+			authorities = append(authorities, encodeCertificate(c)...)
+		}
+	}
+	if _, err := certificates[0].Verify(x509.VerifyOptions{Intermediates: between}); err == nil {
+		return nil
+	}
+	if authorities == nil {
+		return encodeCertificate(certificates[0])
+	}
+	return authorities
+}
+
+func encodeCertificate(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw})
 }
 
 // listen returns a listener that serves with the newest certificate.

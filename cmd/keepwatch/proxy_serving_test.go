@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/keepwatch/keepwatch/internal/localhost"
 )
 
@@ -56,6 +59,64 @@ func TestProxyPrintsItsAuthority(t *testing.T) {
 	if terminate(t, p); strings.Contains(p.stderr.String(), "CERTIFICATE") {
 		t.Errorf("an authority that the kubeconfig has is printed: %s", p.stderr.String())
 	}
+}
+
+// With --state, clients know the proxy by the same authority and token after a restart.
+func TestProxyKeepsItsAuthority(t *testing.T) {
+	cluster(t)
+	dir := t.TempDir()
+	state, file, address := filepath.Join(dir, "state"), filepath.Join(dir, "proxy.kubeconfig"), freeAddress(t)
+	start := func() *process {
+		p := startProcess(t, "proxy", "--listen", address, "--kubeconfig-out", file, "--state", state)
+		waitLine(t, p, "keepwatch: proxy of ")
+		return p
+	}
+	p := start()
+	client := clientOf(t, file)
+	for range 2 {
+		if _, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Errorf("a client with the first kubeconfig: %v", err)
+		}
+		terminate(t, p)
+		p = start()
+	}
+	terminate(t, p)
+	if about, err := os.Stat(filepath.Join(state, credentialsFile)); err != nil || about.Mode().Perm() != 0o600 {
+		t.Errorf("the file with the token: %v, %v", about, err)
+	}
+	stored := filepath.Join(state, credentialsFile)
+	if err := os.WriteFile(stored, []byte("{damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = start()
+	if _, err := clientOf(t, file).Discovery().ServerVersion(); err != nil {
+		t.Errorf("a client with a new kubeconfig: %v", err)
+	}
+	terminate(t, p)
+}
+
+// The kubeconfig has the authority of a certificate from a file, also of a later one.
+func TestProxyTrustsCertificateFile(t *testing.T) {
+	cluster(t)
+	dir := t.TempDir()
+	certFile, keyFile, file := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "proxy.kubeconfig")
+	writtenCertificate(t, certFile, keyFile)
+	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--tls-cert-file", certFile, "--tls-private-key-file", keyFile)
+	waitLine(t, p, "keepwatch: proxy of ")
+	if _, err := clientOf(t, file).Discovery().ServerVersion(); err != nil {
+		t.Errorf("a client with the kubeconfig: %v", err)
+	}
+	second := newTestCertificate(t)
+	replaceFile(t, certFile, append(second.Cert, second.Authority...))
+	replaceFile(t, keyFile, second.Key)
+	eventually(t, "a client with the kubeconfig trusts the new certificate", func() error {
+		if config, err := clientcmd.BuildConfigFromFlags("", file); err != nil || string(config.CAData) != string(second.Authority) {
+			return fmt.Errorf("the kubeconfig has another authority, %w", err)
+		}
+		_, err := clientOf(t, file).Discovery().ServerVersion()
+		return err
+	})
+	terminate(t, p)
 }
 
 func newTestCertificate(t *testing.T) localhost.Certificate {

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	mathrand "math/rand/v2"
@@ -66,21 +67,70 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
+// Authority signs serving certificates.
+type Authority struct {
+	Cert, Key []byte // as PEM
+
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority makes an authority that is valid for ten years.
+func NewAuthority() (Authority, error) {
+	key, keyPEM, err := NewKey()
+	if err != nil {
+		return Authority{}, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial(),
+		Subject:      pkix.Name{CommonName: "keepwatch authority"},
+		NotBefore:    now.Add(-time.Hour), NotAfter: now.AddDate(10, 0, 0),
+		KeyUsage: x509.KeyUsageCertSign,
+		IsCA:     true, BasicConstraintsValid: true,
+	}
+	text, err := sign(template, template, key.Public(), key)
+	if err != nil {
+		return Authority{}, err
+	}
+	return ParseAuthority(text, keyPEM)
+}
+
+// ParseAuthority returns an authority that was stored.
+func ParseAuthority(cert, key []byte) (Authority, error) {
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return Authority{}, err
+	}
+	signer, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok || !pair.Leaf.IsCA {
+		return Authority{}, errors.New("the certificate is no authority's, or its key is not of ECDSA")
+	}
+	return Authority{cert, key, pair.Leaf, signer}, nil
+}
+
+// Expires is when the authority, and the certificates that it has signed, are no longer valid.
+func (a Authority) Expires() time.Time { return a.cert.NotAfter }
+
 // Certificate is a serving certificate for 127.0.0.1, ::1 and localhost, of an authority of its own, as PEM.
 // The two are not one: rustls accepts no server whose certificate is an authority's.
 type Certificate struct {
 	Authority, Cert, Key []byte
 
-	authority    *x509.Certificate
-	authorityKey *ecdsa.PrivateKey
+	authority Authority
 }
 
-// NewCertificate makes a certificate that is valid for a year, also for other hosts.
+// NewCertificate makes a certificate of a new authority, also for other hosts.
 func NewCertificate(hosts ...string) (Certificate, error) {
-	authority, authorityKey, authorityPEM, err := newAuthority()
+	authority, err := NewAuthority()
 	if err != nil {
 		return Certificate{}, err
 	}
+	return authority.Certificate(hosts...)
+}
+
+// Certificate makes a certificate, also for other hosts.
+func (a Authority) Certificate(hosts ...string) (Certificate, error) {
 	key, keyPEM, err := NewKey()
 	if err != nil {
 		return Certificate{}, err
@@ -88,7 +138,7 @@ func NewCertificate(hosts ...string) (Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: serial(),
 		Subject:      pkix.Name{CommonName: "keepwatch"},
-		NotBefore:    authority.NotBefore, NotAfter: authority.NotAfter,
+		NotBefore:    a.cert.NotBefore, NotAfter: a.cert.NotAfter,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"localhost"},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -100,34 +150,8 @@ func NewCertificate(hosts ...string) (Certificate, error) {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	cert, err := sign(template, authority, key.Public(), authorityKey)
-	return Certificate{
-		Authority: authorityPEM, Cert: cert, Key: keyPEM,
-		authority: authority, authorityKey: authorityKey,
-	}, err
-}
-
-// newAuthority makes an authority that is valid for a year, also as PEM.
-func newAuthority() (*x509.Certificate, *ecdsa.PrivateKey, []byte, error) {
-	key, _, err := NewKey()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: serial(),
-		Subject:      pkix.Name{CommonName: "keepwatch authority"},
-		NotBefore:    now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
-		KeyUsage: x509.KeyUsageCertSign,
-		IsCA:     true, BasicConstraintsValid: true,
-	}
-	text, err := sign(template, template, key.Public(), key)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	block, _ := pem.Decode(text)
-	authority, err := x509.ParseCertificate(block.Bytes)
-	return authority, key, text, err
+	cert, err := sign(template, a.cert, key.Public(), a.key)
+	return Certificate{Authority: a.Cert, Cert: cert, Key: keyPEM, authority: a}, err
 }
 
 // Expired returns a certificate of the same authority, key and hosts that expired an hour ago.
@@ -140,7 +164,7 @@ func (c Certificate) Expired() (Certificate, error) {
 	template.SerialNumber = serial()
 	template.NotBefore, template.NotAfter = time.Now().AddDate(0, 0, -1), time.Now().Add(-time.Hour)
 	expired := c
-	expired.Cert, err = sign(&template, c.authority, pair.Leaf.PublicKey, c.authorityKey)
+	expired.Cert, err = sign(&template, c.authority.cert, pair.Leaf.PublicKey, c.authority.key)
 	return expired, err
 }
 

@@ -38,7 +38,7 @@ func TestCertificate(t *testing.T) {
 		t.Error("the expired certificate is accepted")
 	}
 	yesterday := time.Now().Add(-2 * time.Hour)
-	if err := old.CheckSignatureFrom(certificate.authority); err != nil || old.NotBefore.After(yesterday) {
+	if err := old.CheckSignatureFrom(certificate.authority.cert); err != nil || old.NotBefore.After(yesterday) {
 		t.Errorf("valid from %v on: %v; want the same authority's, valid before", old.NotBefore, err)
 	}
 }
