@@ -88,8 +88,8 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 
 // flow returns the flow of a request's user, or nothing if the proxy does not know the user.
 func (p *Proxy) flow(q *http.Request) string {
-	caller, ok := p.caller(q)
-	if !ok {
+	caller, err := p.caller(q)
+	if err != nil {
 		return ""
 	}
 	return readpath.Flow(caller)
