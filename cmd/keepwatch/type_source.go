@@ -56,6 +56,10 @@ func (s *typeSource) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	return revision, s.checked(ctx, err)
 }
 
+func (s *typeSource) Unchanged(ctx context.Context, from, to keepwatch.Revision) error {
+	return s.checked(ctx, s.current.Load().Unchanged(ctx, from, to))
+}
+
 func (s *typeSource) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	watch, err := s.current.Load().Watch(ctx, from)
 	return watch, s.checked(ctx, err)
