@@ -24,6 +24,7 @@ type cursor struct {
 type object struct {
 	UID      keepwatch.UID      `json:"uid"`
 	Revision keepwatch.Revision `json:"revision"`
+	stream.Rendition
 }
 
 const (
@@ -41,7 +42,7 @@ func (s *Sink) objectRecord(resource string, e stream.Event) *kgo.Record {
 	if e.Type == keepwatch.Deleted {
 		return s.stateRecord(nil, objectKey, resource, key.Namespace, key.Name)
 	}
-	return s.stateRecord(object{e.Object.UID(), e.Revision}, objectKey, resource, key.Namespace, key.Name)
+	return s.stateRecord(object{e.Object.UID(), e.Revision, e.Rendition}, objectKey, resource, key.Namespace, key.Name)
 }
 
 // stateRecord returns a record of the state topic; nil is a tombstone.
@@ -99,7 +100,7 @@ func (f *fold) add(key, value []byte) error {
 		}
 		var o object
 		err := json.Unmarshal(value, &o)
-		f.objects.Put(names[1], stream.Entry{Key: at, UID: o.UID, Revision: o.Revision})
+		f.objects.Put(names[1], stream.Entry{Key: at, UID: o.UID, Revision: o.Revision, Rendition: o.Rendition})
 		return err
 	}
 	return fmt.Errorf("the key %q is not known", key)

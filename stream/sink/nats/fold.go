@@ -89,7 +89,7 @@ func (f *fold) change(x change) {
 		}
 		f.deleted[key][x.key().String()] = x
 	default:
-		f.objects.Put(x.Resource, stream.Entry{Key: x.key(), UID: x.UID, Revision: x.Revision})
+		f.objects.Put(x.Resource, stream.Entry{Key: x.key(), UID: x.UID, Revision: x.Revision, Rendition: x.Rendition})
 		delete(f.deleted[key], x.key().String())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
 )
 
@@ -29,6 +30,7 @@ type change struct {
 	Namespace string        `json:"namespace,omitempty"`
 	Name      string        `json:"name,omitempty"`
 	UID       keepwatch.UID `json:"uid,omitempty"`
+	stream.Rendition
 
 	Epoch  int                 `json:"epoch,omitempty"` // after a gap
 	Reason keepwatch.GapReason `json:"reason,omitempty"`

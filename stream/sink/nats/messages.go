@@ -43,6 +43,7 @@ func (s *Sink) items(p sink.Piece) []item {
 			}
 			key := m.Object.Key()
 			x.Revision, x.ID, x.Namespace, x.Name, x.UID = m.Revision, m.ID, key.Namespace, key.Name, m.Object.UID()
+			x.Rendition = m.Rendition
 		}
 		all = append(all, item{x, m})
 	}

@@ -272,14 +272,16 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 
 // entries returns the current objects of a stream.
 func entries(ctx context.Context, tx pgx.Tx, id stream.Identity) ([]stream.Entry, error) {
-	rows, err := tx.Query(ctx, `SELECT namespace, coalesce(full_name, name), uid, valid_from FROM resources
+	rows, err := tx.Query(ctx, `SELECT namespace, coalesce(full_name, name), uid, valid_from, coalesce(sum, 0) FROM resources
 		WHERE valid_to IS NULL AND resource = $1 AND ($2 = '' OR namespace = $2)`, id.Resource, id.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e stream.Entry, err error) {
-		err = row.Scan(&e.Key.Namespace, &e.Key.Name, &e.UID, &e.Revision)
+		var sum int64
+		err = row.Scan(&e.Key.Namespace, &e.Key.Name, &e.UID, &e.Revision, &sum)
 		e.Key.Namespace, e.Key.Name, e.UID = original(e.Key.Namespace), original(e.Key.Name), keepwatch.UID(original(string(e.UID)))
+		e.Rendition.Sum = uint64(sum)
 		return e, err
 	})
 }

@@ -66,6 +66,8 @@ CREATE VIEW synced AS
 ALTER TABLE resources ADD COLUMN full_name text;
 UPDATE resources SET full_name = name, name = left(name, 40) || '~sha256:' || encode(sha256(convert_to(name, 'UTF8')), 'hex')
   WHERE octet_length(name) > 500;
+`, `
+ALTER TABLE resources ADD COLUMN sum bigint;
 `}
 
 const createView = `CREATE OR REPLACE VIEW %s AS

@@ -22,8 +22,8 @@ const (
 	endRow = `UPDATE resources
 		SET to_epoch = $4, valid_to = CASE WHEN epoch = $4 THEN greatest(valid_from, $5) ELSE $5 END, seen_to = $6, deleted = $7
 		WHERE resource = $1 AND namespace = $2 AND name = $3 AND valid_to IS NULL`
-	insertRow = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, full_name)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+	insertRow = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, full_name, sum)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 	insertGap = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	updateCursor = `UPDATE cursors SET epoch = $3, cursor = $4, since = $5, gap = $6, objects = $7, written = $8, position = $9
@@ -33,7 +33,7 @@ const (
 )
 
 var rowColumns = []string{
-	"resource", "namespace", "name", "uid", "epoch", "valid_from", "seen_from", "to_epoch", "valid_to", "seen_to", "deleted", "object", "full_name",
+	"resource", "namespace", "name", "uid", "epoch", "valid_from", "seen_from", "to_epoch", "valid_to", "seen_to", "deleted", "object", "full_name", "sum",
 }
 
 // copyFrom is the number of rows from which on COPY is faster than statements in one round
@@ -148,7 +148,7 @@ func valuesOf(resource string, r history.Row, now time.Time) []any {
 	name, full := indexed(r.Key.Name)
 	return []any{
 		resource, text(r.Key.Namespace), name, text(string(r.UID)), r.From.Epoch, int64(r.From.Revision), now, epoch, revision, seen, deleted,
-		acceptable(r.JSON), full,
+		acceptable(r.JSON), full, int64(r.Sum),
 	}
 }
 

@@ -61,6 +61,8 @@ CREATE VIEW synced AS
     WHEN min(since) > 0 AND max(gap) = '' AND min(epoch) = max(epoch) AND min(cursor) >= max(since) THEN min(cursor)
   END AS revision
   FROM cursors WHERE active GROUP BY line;
+`, `
+ALTER TABLE resources ADD COLUMN sum INTEGER;
 `}
 
 const createView = `DROP VIEW IF EXISTS "%[1]s"; CREATE VIEW "%[1]s" AS

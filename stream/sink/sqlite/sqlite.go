@@ -222,7 +222,7 @@ func (s *Sink) loadStream(ctx context.Context, wanted sink.Stream) (stored sink.
 
 // entries returns the current objects of a stream.
 func (s *Sink) entries(ctx context.Context, id stream.Identity) (entries []stream.Entry, err error) {
-	rows, err := s.conn.QueryContext(ctx, `SELECT namespace, name, uid, valid_from FROM resources
+	rows, err := s.conn.QueryContext(ctx, `SELECT namespace, name, uid, valid_from, coalesce(sum, 0) FROM resources
 		WHERE valid_to IS NULL AND resource = ?1 AND (?2 = '' OR namespace = ?2)`, id.Resource, id.Namespace)
 	if err != nil {
 		return nil, err
@@ -230,11 +230,11 @@ func (s *Sink) entries(ctx context.Context, id stream.Identity) (entries []strea
 	defer rows.Close()
 	for rows.Next() {
 		var e stream.Entry
-		var revision int64
-		if err := rows.Scan(&e.Key.Namespace, &e.Key.Name, &e.UID, &revision); err != nil {
+		var revision, sum int64
+		if err := rows.Scan(&e.Key.Namespace, &e.Key.Name, &e.UID, &revision, &sum); err != nil {
 			return nil, err
 		}
-		e.Revision = keepwatch.Revision(revision)
+		e.Revision, e.Rendition.Sum = keepwatch.Revision(revision), uint64(sum)
 		entries = append(entries, e)
 	}
 	return entries, rows.Err()

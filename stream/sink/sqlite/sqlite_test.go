@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -90,6 +91,53 @@ func TestStored(t *testing.T) {
 	if err := write(t, s, 1, 6, now, event(keepwatch.Modified, "b", 6)); err == nil || !strings.Contains(err.Error(), "pods: ns/b: 0 rows were to be changed") {
 		t.Errorf("an update of nothing: %v", err)
 	}
+}
+
+// TestRedefined replaces a row by another content of the same revision, over a restart. Format 1 has no sums.
+func TestRedefined(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := sqlite.New(path, sqlite.Options{})
+	now := time.Now()
+	wantSum := func(want uint64) {
+		t.Helper()
+		if stored := open(t, s)[0].Entries; len(stored) != 1 || stored[0].Revision != 5 || stored[0].Rendition.Sum != want {
+			t.Fatalf("stored: %+v", stored)
+		}
+	}
+	content := func(kind keepwatch.ChangeType, sum uint64) stream.Event {
+		e := event(kind, "a", 5)
+		e.Rendition.Sum = sum
+		return e
+	}
+	open(t, s)
+	const first = 1<<63 + 7 // SQLite's integers have a sign
+	err := errors.Join(
+		write(t, s, 1, 5, now, content(keepwatch.Added, first), stream.Synced{Revision: 5, Count: 1}), s.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSum(first)
+	if err := errors.Join(write(t, s, 1, 9, now, content(keepwatch.Modified, 3)), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	wantSum(3)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var rows string
+	const all = "SELECT group_concat(valid_from || '-' || coalesce(valid_to, ''), ', ' ORDER BY id) FROM resources"
+	if err := db.QueryRow(all).Scan(&rows); err != nil || rows != "5-5, 5-" {
+		t.Errorf("rows %s, %v", rows, err)
+	}
+	if _, err := db.Exec("ALTER TABLE resources DROP COLUMN sum; UPDATE keepwatch SET format = 1"); err != nil {
+		t.Fatal(err)
+	}
+	wantSum(0)
 }
 
 // TestRetention checks that ended rows are deleted after the retention, and current ones never.

@@ -19,8 +19,8 @@ type writer struct {
 }
 
 const (
-	insertRow = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertRow = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, sum)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	// An end is never before the beginning of its row.
 	endRow = `UPDATE resources SET to_epoch = ?4, valid_to = CASE WHEN epoch = ?4 THEN max(valid_from, ?5) ELSE ?5 END, seen_to = ?6, deleted = ?7
 		WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND valid_to IS NULL`
@@ -99,7 +99,7 @@ func (w *writer) insertRow(ctx context.Context, resource string, r history.Row, 
 		epoch, revision, seen, deleted = r.End.Epoch, int64(r.End.Revision), now, r.End.Deleted
 	}
 	return exec(ctx, w.insert, resource, r.Key.Namespace, r.Key.Name, string(r.UID), r.From.Epoch, int64(r.From.Revision), now,
-		epoch, revision, seen, deleted, string(r.JSON))
+		epoch, revision, seen, deleted, string(r.JSON), int64(r.Sum))
 }
 
 // exec executes a statement that changes one row. If it changes none, another program has

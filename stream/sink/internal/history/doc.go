@@ -2,7 +2,8 @@
 // have in common.
 //
 // Each state of an object is one row of the table resources. It is valid from the revision
-// that wrote it up to the revision that replaced or deleted it: [valid_from, valid_to). Both
+// that wrote it up to the revision that replaced or deleted it: [valid_from, valid_to). Another content of
+// the same revision replaces a row that was then valid at no revision. Both
 // are ordered within an epoch; see package sink. A row without an end is current.
 //
 //	rows.go    the rows that a piece inserts and ends

@@ -31,6 +31,8 @@ type Row struct {
 	Key  keepwatch.Key
 	UID  keepwatch.UID
 	JSON []byte
+	// Sum is the hash of the content, 0 if it is not known; see stream.Rendition.
+	Sum  uint64
 	From Point // its revision is the object's
 	End  *End  // set if the same piece also ends it
 }
@@ -90,7 +92,7 @@ func (f *folder) event(e stream.Event, epoch int) error {
 	if e.Type == keepwatch.Deleted {
 		return f.end(key, End{Point{epoch, e.Revision}, true})
 	}
-	row := Row{Key: key, UID: e.Object.UID(), JSON: e.Object.JSON(), From: Point{epoch, e.Object.Revision()}}
+	row := Row{Key: key, UID: e.Object.UID(), JSON: e.Object.JSON(), Sum: e.Rendition.Sum, From: Point{epoch, e.Object.Revision()}}
 	if len(row.JSON) == 0 {
 		return errors.New("the object has no body")
 	}
