@@ -59,6 +59,9 @@ const (
 	// Silent: the resource has changed, and watches from before the change stayed open without
 	// delivering it (kubernetes #97294, #117008; a load balancer that buffers).
 	Silent
+	// Redefined: the definition of the resource, or the version of the server, has changed: objects can
+	// have another content at equal revisions, and only a list shows it (kubernetes #74105, #123074).
+	Redefined
 	// StaleReplica: a list answered with a revision below the one asked for.
 	StaleReplica
 	// Rewound: the source's newest revision is below the target's: the source went back
@@ -83,7 +86,7 @@ var kindNames = [endOfKinds]string{
 	RevisionTooLarge: "revision too large", Unauthorized: "unauthorized", Forbidden: "forbidden",
 	Absent: "absent", StreamingListUnsupported: "streaming list unsupported",
 	Undecodable: "undecodable", ProtocolViolation: "protocol violation",
-	UnknownStatus: "unknown status", Rejected: "rejected", Silent: "silent", StaleReplica: "stale replica",
+	UnknownStatus: "unknown status", Rejected: "rejected", Silent: "silent", Redefined: "redefined", StaleReplica: "stale replica",
 	Rewound: "rewound", Unversioned: "unversioned", InvariantViolation: "invariant violation",
 }
 

@@ -31,6 +31,9 @@ var listAccept = [...]string{
 // rejects (Undecodable). It fails if a single JSON string is longer than MaxObject: the
 // decoder can't skip a string without buffering it.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	if req.Continue == "" {
+		s.definition.listed()
+	}
 	l, page, failure := s.page(ctx, s.accept(listAccept), s.listQuery(req), s.builder)
 	if failure != nil {
 		return keepwatch.Page{}, failure

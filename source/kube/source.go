@@ -65,6 +65,8 @@ type Options struct {
 	// BatchBytes bounds the objects of a watch's batch, and those that are read ahead of it, in bytes. Zero means
 	// DefaultBatchBytes. One object may be longer.
 	BatchBytes int
+	// Definitions are those of the server, which the sources of a client may share. Nil: the source asks for itself.
+	Definitions *Definitions
 	// MaxObject bounds one object and one watch frame, in bytes as received. Zero means
 	// DefaultMaxObject. A longer frame is Undecodable; a list skips a longer object.
 	MaxObject int64
@@ -99,6 +101,10 @@ type Source struct {
 	endpoint  url.URL // of the resource, without a query
 	baseQuery url.Values
 	name      string // "pods", "deployments.apps": for messages
+	resource  schema.GroupVersionResource
+
+	definitions *Definitions
+	definition  definitionWatch
 
 	representation Representation
 	protobuf       bool
@@ -146,6 +152,8 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 		endpoint:       *endpoint,
 		baseQuery:      opts.query(),
 		name:           opts.Resource.GroupResource().String(),
+		resource:       opts.Resource,
+		definitions:    opts.Definitions,
 		representation: opts.Representation,
 		protobuf:       opts.Protobuf,
 		builder:        builder{decode: opts.Decode, dropManaged: opts.DropManagedFields},
@@ -156,6 +164,11 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 		listEndTimeout: listEndTimeout,
 		listTimeout:    cfg.Timeout,
 		watchTimeout:   opts.WatchTimeout,
+	}
+	if s.definitions == nil {
+		if s.definitions, err = NewDefinitions(cfg); err != nil {
+			return nil, fmt.Errorf("connection settings: %w", err)
+		}
 	}
 	if s.pageSize == 0 {
 		s.pageSize = defaultPageSize
@@ -203,6 +216,12 @@ func (o Options) query() url.Values {
 		q.Set("includeObject", string(metav1.IncludeMetadata))
 	}
 	return q
+}
+
+// serverURL returns the address of the server.
+func serverURL(cfg *rest.Config) (*url.URL, error) {
+	host, _, err := rest.DefaultServerUrlFor(cfg)
+	return host, err
 }
 
 func resourceURL(cfg *rest.Config, gvr schema.GroupVersionResource, namespace string) (*url.URL, error) {

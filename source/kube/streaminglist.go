@@ -42,6 +42,7 @@ const (
 //   - the connections of two consecutive lists break after the lists were accepted: a streaming
 //     list starts over each time, where a paged list resumes
 func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+	s.definition.listed()
 	x, failure := s.get(ctx, "list", s.accept(watchAccept), s.streamQuery(notOlderThan))
 	if failure != nil {
 		return 0, nil, unsupportedIfRefused(failure)
@@ -62,7 +63,7 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	s.brokenLists = 0
 	x.idle.setLimit(s.idleTimeout)
 	x.op = "watch " + s.name
-	return list.pending.From, follow(list.frames, list.pending, s.batchBytes), nil
+	return list.pending.From, s.follow(list.frames, list.pending), nil
 }
 
 func (s *Source) streamQuery(notOlderThan keepwatch.Revision) url.Values {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
@@ -36,13 +37,16 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if from == 0 {
 		return nil, keepwatch.Failed(keepwatch.InvariantViolation, "watch %s: no revision to begin from", s.name)
 	}
+	if failure := s.definition.failure("watch " + s.name); failure != nil {
+		return nil, failure
+	}
 	q := s.watchQuery()
 	q.Set("resourceVersion", from.String())
 	x, failure := s.get(ctx, "watch", s.accept(watchAccept), q)
 	if failure != nil {
 		return nil, failure
 	}
-	return follow(s.frames(x, from), keepwatch.Batch{From: from, To: from}, s.batchBytes), nil
+	return s.follow(s.frames(x, from), keepwatch.Batch{From: from, To: from}), nil
 }
 
 // watchQuery requests bookmarks, and an end.
@@ -66,25 +70,32 @@ func (s *Source) timeout() time.Duration {
 	return 5*time.Minute + rand.N(5*time.Minute+time.Second)
 }
 
-// watch reads a stream ahead of its consumer. Its goroutine runs until the stream
+// follow returns a watch that delivers first, and then the events of f, and that ends if the definition of the resource has
+// changed.
+func (s *Source) follow(f *frames, first keepwatch.Batch) *watch {
+	w := follow(f, first, s.batchBytes)
+	w.tasks.Go(func() { s.watchDefinition(f.requestCtx, w) })
+	return w
+}
+
+// watch reads a stream ahead of its consumer. Its goroutines run until the stream
 // ends or Close.
 type watch struct {
 	*readahead.Buffer
 	frames    *frames
 	deletions deletions.Pending
-	ended     chan struct{} // closed when the goroutine has ended
+	tasks     sync.WaitGroup // its goroutines
 }
 
 // follow returns a watch that delivers first, and then the events of f.
 func follow(f *frames, first keepwatch.Batch, maxBytes int) *watch {
 	limit := readahead.Limit{Changes: maxBatchEvents, Bytes: maxBytes}
-	w := &watch{Buffer: readahead.New(first, limit), frames: f, ended: make(chan struct{})}
-	go w.run()
+	w := &watch{Buffer: readahead.New(first, limit), frames: f}
+	w.tasks.Go(w.run)
 	return w
 }
 
 func (w *watch) run() {
-	defer close(w.ended)
 	defer w.frames.body.close()
 	w.Fill(w.read)
 }
@@ -110,9 +121,14 @@ func (w *watch) read() *keepwatch.Failure {
 	return w.Put(p)
 }
 
-// Close ends the watch, and waits until its goroutine has ended.
+// Close ends the watch, and waits until its goroutines have ended.
 func (w *watch) Close() {
-	w.End(keepwatch.Failed(keepwatch.Ended, "%s: closed", w.frames.op))
+	w.end(keepwatch.Failed(keepwatch.Ended, "%s: closed", w.frames.op))
+	w.tasks.Wait()
+}
+
+// end ends the watch with a failure.
+func (w *watch) end(failure *keepwatch.Failure) {
+	w.End(failure)
 	w.frames.body.cancel(nil)
-	<-w.ended
 }

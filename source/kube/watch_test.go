@@ -272,11 +272,7 @@ func TestWatchClose(t *testing.T) {
 		}
 		w.Close()
 		wantFailure(t, <-next, keepwatch.Ended, "watch pods: closed")
-		select {
-		case <-w.(*watch).ended:
-		default:
-			t.Error("the goroutine outlives Close")
-		}
+		w.(*watch).tasks.Wait()
 	})
 }
 

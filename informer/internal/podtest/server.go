@@ -211,7 +211,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.http1++
 	}
 	switch {
-	case r.URL.Path == "/api/v1":
+	case r.URL.Path == "/api/v1", aboutServer(r):
 	case q.Get("sendInitialEvents") == "true":
 		s.streams++
 	case q.Has("watch"):
@@ -224,6 +224,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/api/v1":
 		reply(w, metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods", Kind: "Pod", Namespaced: true}}})
+	case aboutServer(r):
+		w.WriteHeader(http.StatusNotFound)
 	case interfere != nil && interfere(w, r):
 	case q.Has("watch"):
 		s.watch(w, r)
@@ -231,6 +233,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.list(w)
 	}
 }
+
+// aboutServer reports whether a request asks for the version of the server or its OpenAPI documents, which it does not have.
+func aboutServer(r *http.Request) bool { return r.URL.Path == "/version" || r.URL.Path == "/openapi/v3" }
 
 func reply(w http.ResponseWriter, body any) { _ = json.NewEncoder(w).Encode(body) }
 

@@ -121,6 +121,9 @@ var Table = [...]Rule{
 	// come from the same cache as the watch.
 	keepwatch.Silent: {Do: Relist, Delay: Backoff, Consistent: true},
 
+	// The source reports it at a random time after the change.
+	keepwatch.Redefined: {Do: Relist, Delay: Backoff},
+
 	// Both mean that the source is older than the target. It catches up, or it was restored from
 	// a backup and does not (kubernetes #107457).
 	keepwatch.RevisionTooLarge: {Do: Retry, Delay: Backoff, Then: Relist, Consistent: true, Visible: true},

@@ -187,6 +187,7 @@ func TestFailureTable(t *testing.T) {
 		{"rewound", Failed{Kind: u}, "≤1.6s, list (rewind: rewound)"},
 		{"first list", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, stream"},
 		{"relist page2", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, list (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.Redefined}, "≤800ms, list ≥60 (expired: redefined)"},
 		{"watch", Failed{Kind: keepwatch.InvariantViolation}, "stop"},
 	} {
 		t.Run(fmt.Sprintf("%s/%s", row.place, row.f.Kind), func(t *testing.T) {

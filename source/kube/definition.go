@@ -1,0 +1,236 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// A server whose definition of a type changes (a default is added, a field pruned, a conversion switched) ends the watches of
+// the type, lets clients resume, and does not tell that unchanged revisions look different now (kubernetes #74105, #123074).
+// A server of a new version does the same for all types. So a source asks, after a watch was opened, whether the definition
+// is the one that it knows. If it is not, the watch ends with Redefined, and the list that follows shows the difference.
+
+const (
+	// definitionDelay is how long a watch is open before the source asks: a server publishes OpenAPI documents a
+	// second or two after a definition has changed. definitionJitter is the random part: the lists of many clients are
+	// spread over it.
+	definitionDelay  = 5 * time.Second
+	definitionJitter = 30 * time.Second
+	// definitionPeriod bounds how often a source asks, however often its watches end.
+	definitionPeriod = time.Minute
+	// definitionTimeout bounds the requests.
+	definitionTimeout = 10 * time.Second
+	// definitionsAge is how old an answer may be that the sources of a client share.
+	definitionsAge = 5 * time.Second
+	// maxDefinitions bounds a response: the index of OpenAPI documents has a line for each group version.
+	maxDefinitions = 8 << 20
+)
+
+// definition is what a server says of the definition of a resource. What is not known is empty.
+type definition struct {
+	server     string // its version
+	schema     string // the address of the group version's OpenAPI document, which has its hash
+	generation string // of the CustomResourceDefinition, if there is one, and it may be read
+}
+
+// differs reports whether objects can look different by another definition. A group version's document also changes with
+// other types, so that the generation decides if both have one.
+func (d definition) differs(now definition) bool {
+	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
+	switch {
+	case differ(d.server, now.server):
+		return true
+	case d.generation != "" && now.generation != "":
+		return d.generation != now.generation
+	}
+	return differ(d.schema, now.schema)
+}
+
+// merged returns now, with what is known of d only.
+func (d definition) merged(now definition) definition {
+	for _, part := range [...]struct{ known, now *string }{{&d.server, &now.server}, {&d.schema, &now.schema}, {&d.generation, &now.generation}} {
+		if *part.now == "" {
+			*part.now = *part.known
+		}
+	}
+	return now
+}
+
+// definitionWatch is what a source knows of its definition.
+type definitionWatch struct {
+	mu    sync.Mutex
+	known definition
+	next  time.Time // when to ask next; zero if no watch was opened since the last answer
+	asked time.Time
+	// changed is true from a change until the next list: no watch shows what it has changed.
+	changed bool
+}
+
+// due returns how long a watch that is opened now waits before it asks. Watches that end earlier do not postpone it.
+func (d *definitionWatch) due() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.next.IsZero() {
+		d.next = time.Now().Add(definitionDelay + rand.N(definitionJitter))
+		if earliest := d.asked.Add(definitionPeriod); !d.asked.IsZero() && d.next.Before(earliest) {
+			d.next = earliest
+		}
+	}
+	return time.Until(d.next)
+}
+
+// answered records an answer. The first one is what the newest list has shown.
+func (d *definitionWatch) answered(now definition) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changed = d.changed || d.known.differs(now)
+	d.known, d.next, d.asked = d.known.merged(now), time.Time{}, time.Now()
+}
+
+// listed records that a list begins.
+func (d *definitionWatch) listed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changed = false
+}
+
+// failure returns Redefined if the definition has changed since the newest list, or nil.
+func (d *definitionWatch) failure(op string) *keepwatch.Failure {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.changed {
+		return nil
+	}
+	return keepwatch.Failed(keepwatch.Redefined,
+		"%s: the definition of the type has changed, or the version of the server: objects can look different at equal resource versions", op)
+}
+
+// watchDefinition ends a watch with Redefined if the definition has changed. It returns when it has asked once, or ctx ends.
+// Without an answer the next watch asks again.
+func (s *Source) watchDefinition(ctx context.Context, w *watch) {
+	timer := time.NewTimer(s.definition.due())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return
+	}
+	now := s.definitions.of(ctx, s.resource)
+	if ctx.Err() != nil {
+		return
+	}
+	s.definition.answered(now)
+	if failure := s.definition.failure(w.frames.op); failure != nil {
+		w.end(failure)
+	}
+}
+
+// Definitions reads the definitions of a server's resources. The sources of one client may share it: then they share its
+// answers.
+type Definitions struct {
+	client *http.Client
+	root   *url.URL
+
+	mu      sync.Mutex
+	read    time.Time
+	version string
+	schemas map[string]string // by path: "apis/apps/v1"
+}
+
+// NewDefinitions returns the definitions of the server of a client. It sends no request.
+func NewDefinitions(cfg *rest.Config) (*Definitions, error) {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = userAgent()
+	}
+	transport, err := rest.TransportFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	root, err := serverURL(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Definitions{client: &http.Client{Transport: transport}, root: root}, nil
+}
+
+// of returns what the server says of a resource now.
+func (d *Definitions) of(ctx context.Context, resource schema.GroupVersionResource) definition {
+	ctx, cancel := context.WithTimeout(ctx, definitionTimeout)
+	defer cancel()
+	now := d.shared(ctx, resource.GroupVersion())
+	if strings.Contains(resource.Group, ".") {
+		now.generation = d.generation(ctx, resource.GroupResource())
+	}
+	return now
+}
+
+// shared returns what all resources of a client share.
+func (d *Definitions) shared(ctx context.Context, of schema.GroupVersion) definition {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.read.IsZero() || time.Since(d.read) > definitionsAge {
+		var version struct{ GitVersion string }
+		var index struct {
+			Paths map[string]struct{ ServerRelativeURL string }
+		}
+		d.get(ctx, "/version", "application/json", &version)
+		d.get(ctx, "/openapi/v3", "application/json", &index)
+		d.version, d.schemas, d.read = version.GitVersion, map[string]string{}, time.Now()
+		for path, document := range index.Paths {
+			d.schemas[path] = document.ServerRelativeURL
+		}
+	}
+	path := "apis/" + of.String()
+	if of.Group == "" {
+		path = "api/" + of.Version
+	}
+	return definition{server: d.version, schema: d.schemas[path]}
+}
+
+// generation returns the UID and the generation of a CustomResourceDefinition, which every change of its specification
+// raises; nothing if there is none, or it may not be read.
+func (d *Definitions) generation(ctx context.Context, of schema.GroupResource) string {
+	var crd struct {
+		Metadata struct {
+			UID        string
+			Generation int64
+		}
+	}
+	const metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+	d.get(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+url.PathEscape(of.String()), metadata, &crd)
+	if crd.Metadata.Generation == 0 {
+		return ""
+	}
+	return crd.Metadata.UID + "/" + strconv.FormatInt(crd.Metadata.Generation, 10)
+}
+
+// get reads a JSON document into a value, which stays empty if the server does not answer, or refuses.
+func (d *Definitions) get(ctx context.Context, path, accept string, into any) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, d.root.JoinPath(path).String(), nil)
+	if err != nil {
+		return
+	}
+	q.Header.Set("Accept", accept)
+	response, err := d.client.Do(q)
+	if err != nil {
+		return
+	}
+	defer response.Body.Close()
+	if text, err := io.ReadAll(io.LimitReader(response.Body, maxDefinitions)); err == nil && response.StatusCode == http.StatusOK {
+		_ = json.Unmarshal(text, into) // another program's answer says nothing
+	}
+}

@@ -1,0 +1,184 @@
+package kube
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// definingServer has definitions, and watches that send nothing.
+type definingServer struct {
+	*httptest.Server
+	mu       sync.Mutex
+	answers  map[string]string // by path
+	requests map[string]int
+}
+
+const (
+	crdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+	// index1 has hashes of the group version and of another one; index2 and other2 have another one of each.
+	index1 = `{"paths":{"apis/example.com/v1":{"serverRelativeURL":"?hash=1"},"apis/apps/v1":{"serverRelativeURL":"?hash=1"}}}`
+	index2 = `{"paths":{"apis/example.com/v1":{"serverRelativeURL":"?hash=2"},"apis/apps/v1":{"serverRelativeURL":"?hash=1"}}}`
+	other2 = `{"paths":{"apis/example.com/v1":{"serverRelativeURL":"?hash=1"},"apis/apps/v1":{"serverRelativeURL":"?hash=2"}}}`
+)
+
+func newDefiningServer(t *testing.T, answers map[string]string) *definingServer {
+	s := &definingServer{answers: maps.Clone(answers), requests: map[string]int{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		answer, known := s.answers[r.URL.Path]
+		s.requests[r.URL.Path]++
+		s.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Query().Has("watch"):
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		case strings.HasSuffix(r.URL.Path, "/widgets"):
+			_ = json.NewEncoder(w).Encode(map[string]any{"kind": "WidgetList", "apiVersion": "example.com/v1", "metadata": map[string]string{"resourceVersion": "9"}, "items": []any{}})
+		case known:
+			_, _ = w.Write([]byte(answer))
+		default:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+func (s *definingServer) change(answers map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, answer := range answers {
+		if s.answers[path] = answer; answer == "" {
+			delete(s.answers, path)
+		}
+	}
+}
+
+// askNow makes the next watch ask at once.
+func (s *Source) askNow() {
+	s.definition.mu.Lock()
+	s.definition.next = time.Now()
+	s.definition.mu.Unlock()
+	s.definitions.mu.Lock()
+	s.definitions.read = time.Time{}
+	s.definitions.mu.Unlock()
+}
+
+// asked returns when the source received the newest answer.
+func (s *Source) asked() time.Time {
+	s.definition.mu.Lock()
+	defer s.definition.mu.Unlock()
+	return s.definition.asked
+}
+
+// A watch ends with Redefined if the definition of its type has changed since the one before, or the version of the server, and
+// for nothing else. The next list repairs that.
+func TestRedefined(t *testing.T) {
+	const crd = `{"metadata":{"uid":"u","generation":3}}`
+	all := map[string]string{"/version": `{"gitVersion":"v1.34.0"}`, "/openapi/v3": index1, crdPath: crd}
+	readable := map[string]string{"/version": `{"gitVersion":"v1.34.0"}`, "/openapi/v3": index1} // by everybody
+	for name, row := range map[string]struct {
+		before, change map[string]string
+		want           bool
+	}{
+		"nothing":                    {all, nil, false},
+		"the version of the server":  {all, map[string]string{"/version": `{"gitVersion":"v1.35.0"}`}, true},
+		"the schema":                 {readable, map[string]string{"/openapi/v3": index2}, true},
+		"another schema":             {readable, map[string]string{"/openapi/v3": other2}, false},
+		"another type of the group":  {all, map[string]string{"/openapi/v3": index2}, false},
+		"the definition":             {all, map[string]string{crdPath: `{"metadata":{"uid":"u","generation":4}}`}, true},
+		"the definition, made anew":  {all, map[string]string{crdPath: `{"metadata":{"uid":"v","generation":3}}`}, true},
+		"the right to read it":       {all, map[string]string{crdPath: ""}, false},
+		"no answers":                 {all, map[string]string{"/version": "", "/openapi/v3": "", crdPath: ""}, false},
+		"answers of another program": {all, map[string]string{"/version": "ok", "/openapi/v3": "<html>"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newDefiningServer(t, row.before)
+			s, err := New(&rest.Config{Host: server.URL, QPS: -1}, Options{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			follow := func() keepwatch.Watch {
+				t.Helper()
+				s.askNow()
+				before := s.asked()
+				w, err := s.Watch(t.Context(), 9)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for end := time.Now().Add(time.Minute); !s.asked().After(before); {
+					if time.Now().After(end) {
+						t.Fatal("the source has not asked for the definition")
+					}
+					<-time.After(time.Millisecond)
+				}
+				return w
+			}
+			follow().Close()
+			server.change(row.change)
+			w := follow()
+			if row.want {
+				_, err := w.Next()
+				wantFailure(t, err, keepwatch.Redefined, "the definition of the type has changed")
+			}
+			w.Close()
+			again, err := s.Watch(t.Context(), 9)
+			if row.want {
+				wantFailure(t, err, keepwatch.Redefined, "the definition of the type has changed")
+				if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
+					t.Fatal(err)
+				}
+				follow().Close()
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			again.Close()
+		})
+	}
+}
+
+// The sources of a client share the answers, and a source asks at most once a minute, however often its watches end.
+func TestDefinitionsAreReadRarely(t *testing.T) {
+	server := newDefiningServer(t, map[string]string{"/version": `{"gitVersion":"v1.34.0"}`, "/openapi/v3": index1})
+	cfg := &rest.Config{Host: server.URL, QPS: -1}
+	shared, err := NewDefinitions(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, resource := range []string{"deployments", "replicasets", "daemonsets"} {
+		if got := shared.of(t.Context(), schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}); got != (definition{server: "v1.34.0", schema: "?hash=1"}) {
+			t.Errorf("%s: %+v", resource, got)
+		}
+	}
+	if n := server.requests["/openapi/v3"]; n != 1 {
+		t.Errorf("%d requests", n)
+	}
+	var d definitionWatch
+	if due := d.due(); due < definitionDelay-time.Second || due > definitionDelay+definitionJitter {
+		t.Errorf("the first watch asks after %v", due)
+	}
+	d.answered(definition{})
+	if due := d.due(); due < definitionPeriod-time.Second {
+		t.Errorf("the next one asks after %v", due)
+	}
+	if first, again := d.due(), d.due(); again > first {
+		t.Errorf("a watch that ends postpones the question from %v to %v", first, again)
+	}
+}
