@@ -48,6 +48,9 @@ func (d *difference) key(key keepwatch.Key, received []int) {
 	before, after := d.fold.objects[key], d.timeline.visible(key, d.gap.To)
 	received = d.dropHidden(received, before, after)
 	wanted := d.wanted(before, after)
+	if len(wanted) == 0 && len(received) == 1 && d.redefined(before, after, d.gap.Changes[received[0]]) {
+		return
+	}
 	if len(wanted) == 1 && wanted[0].Type == keepwatch.Modified && len(received) == 2 && d.leftAt(before) > 0 {
 		wanted = []keepwatch.Change{{Type: keepwatch.Deleted, Object: before}, {Type: keepwatch.Added, Object: after}}
 	}
@@ -66,6 +69,12 @@ func (d *difference) key(key keepwatch.Key, received []int) {
 			return
 		}
 	}
+}
+
+// redefined reports whether a change shows the consumer's state by another definition of its type.
+func (d *difference) redefined(before, after keepwatch.Object, c keepwatch.Change) bool {
+	return d.history.Redefined != nil && before != nil && after != nil && c.Type == keepwatch.Modified &&
+		c.Revision == c.Object.Revision() && d.history.same(after, c.Object) && d.history.Redefined(before, c.Object)
 }
 
 // wanted returns the changes that turn before into after.

@@ -16,6 +16,10 @@ type History struct {
 	// UID and revision. It returns "" if that is not known, for example for an object of
 	// which a tombstone is left. A nil Content compares key, UID and revision only.
 	Content func(keepwatch.Object) string
+
+	// Redefined reports whether two objects that are the same state look different, because the definition of their type
+	// has changed in between. A gap may then deliver the later one as Modified, at the same revision. Nil: never.
+	Redefined func(a, b keepwatch.Object) bool
 }
 
 // Epoch is the history between two restores.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,8 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	var b *body
 	var err error
 	switch {
+	case r.URL.Path == "/version" || r.URL.Path == "/openapi/v3" || strings.HasPrefix(r.URL.Path, "/apis/apiextensions.k8s.io/"):
+		return answer(r, http.StatusNotFound, http.NoBody), nil // a client asks at random times
 	case q.Get("sendInitialEvents") == "true":
 		b, err = a.stream(r.Context(), floor)
 	case q.Get("watch") == "true":
@@ -125,7 +128,7 @@ func thing(o keepwatch.Object) map[string]any {
 	p := plain(o)
 	about := map[string]any{
 		"name": p.key.Name, "uid": string(p.uid), "resourceVersion": p.revision.String(),
-		"labels": map[string]any{"color": p.color, "content": p.content},
+		"labels": map[string]any{"color": p.color, "content": p.content, "definition": strconv.Itoa(p.definition)},
 	}
 	if p.key.Namespace != "" {
 		about["namespace"] = p.key.Namespace
@@ -136,8 +139,10 @@ func thing(o keepwatch.Object) map[string]any {
 // object returns the object of a thing.
 func object(u *unstructured.Unstructured) *Object {
 	revision, _ := keepwatch.ParseRevision(u.GetResourceVersion())
+	definition, _ := strconv.Atoi(u.GetLabels()["definition"])
 	return &Object{
-		key: keepwatch.Key{Namespace: u.GetNamespace(), Name: u.GetName()}, uid: keepwatch.UID(u.GetUID()), revision: revision,
+		definition: definition,
+		key:        keepwatch.Key{Namespace: u.GetNamespace(), Name: u.GetName()}, uid: keepwatch.UID(u.GetUID()), revision: revision,
 		color: u.GetLabels()["color"], content: u.GetLabels()["content"],
 	}
 }

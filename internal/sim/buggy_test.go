@@ -157,7 +157,7 @@ func (s *staleList) List(ctx context.Context, req keepwatch.ListRequest) (keepwa
 	if err == nil && req.NotOlderThan > 3 && req.Continue == "" {
 		s.world.mu.Lock()
 		defer s.world.mu.Unlock()
-		p.Objects, p.Continue = s.world.at(req.NotOlderThan-3), ""
+		p.Objects, p.Continue = s.world.shown(req.NotOlderThan-3), ""
 	}
 	return p, err
 }
@@ -272,6 +272,28 @@ func (l *sameNameList) Put(ctx context.Context, objects []keepwatch.Object) erro
 			same := *plain(o)
 			same.uid = current.UID()
 			objects[i] = &same
+		}
+	}
+	return l.Replacement.Put(ctx, objects)
+}
+
+// numberedTarget takes a listed object for its own one of the same UID and revision.
+type numberedTarget struct{ *store.Store }
+
+func (t *numberedTarget) Replace(ctx context.Context, r keepwatch.Relist) (keepwatch.Replacement, error) {
+	list, err := t.Store.Replace(ctx, r)
+	return &numberedList{Replacement: list, before: t.Snapshot()}, err
+}
+
+type numberedList struct {
+	keepwatch.Replacement
+	before *store.Snapshot
+}
+
+func (l *numberedList) Put(ctx context.Context, objects []keepwatch.Object) error {
+	for i, o := range objects {
+		if current, ok := l.before.Get(o.Key()); ok && current.UID() == o.UID() && current.Revision() == o.Revision() {
+			objects[i] = current
 		}
 	}
 	return l.Replacement.Put(ctx, objects)

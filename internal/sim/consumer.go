@@ -27,9 +27,10 @@ type consumer struct {
 	marks        []store.Cursor
 	incarnation  *incarnation
 	cursor       store.Cursor
-	initial      store.Cursor   // the cursor at the start of the incarnation
-	needlessEnds []store.Cursor // at which the store ended it, although it knew the changes after
-	moves        []time.Time    // to another store with its state
+	initial      store.Cursor                       // the cursor at the start of the incarnation
+	needlessEnds []store.Cursor                     // at which the store ended it, although it knew the changes after
+	moves        []time.Time                        // to another store with its state
+	fold         map[keepwatch.Key]keepwatch.Object // of what was received since the last whole state
 	events       int
 }
 
@@ -188,6 +189,14 @@ func (c *consumer) receive(l *incarnation, w *store.Watcher, d keepwatch.Deliver
 	c.marks = append(c.marks, c.cursor)
 	c.record(r)
 	c.events += len(changes(d))
+	if gap, ok := d.(keepwatch.Gap); ok && gap.From == 0 {
+		c.fold = map[keepwatch.Key]keepwatch.Object{}
+	}
+	for _, change := range changes(d) {
+		if c.fold[change.Object.Key()] = change.Object; change.Type == keepwatch.Deleted {
+			delete(c.fold, change.Object.Key())
+		}
+	}
 	if c.steady && len(c.transcript.Records)%4 == 0 {
 		c.recordStates(l)
 	}

@@ -7,6 +7,7 @@
 //	script.go     decisions as text
 //	director.go   takes the decisions, by drawing or from a script, and records them
 //	source.go     the world as a client sees it, with the faults
+//	definition.go what the objects look like, which changes without a write
 //	gate.go       pauses of a process, shutdowns of its API server
 //	watch.go      a watch of the source
 //	breach.go     breaches of the source's contract

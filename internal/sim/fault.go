@@ -62,6 +62,7 @@ var Faults = map[Point][]Fault{
 		{Name: "compact", Weight: 6},
 		{Name: "compaction-burst", Weight: 2}, // each write is compacted at once, for a while
 		{Name: "replica", Weight: 3},
+		{Name: "redefine", Weight: 2, Kind: keepwatch.Redefined}, // lists show other contents at equal revisions
 		{Name: "pause", Weight: 3},
 		{Name: "drain", Weight: 2, Kind: keepwatch.Unreachable}, // the API server shuts down, another takes over
 		{Name: "restart-empty", Weight: 2},

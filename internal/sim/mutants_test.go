@@ -197,6 +197,11 @@ var Mutants = []Mutant{
 		Target: func(t keepwatch.Target) keepwatch.Target { return &sameNameTarget{t.(*store.Store)} },
 	},
 	{
+		Name: "equal-revision", Seen: "kubernetes #71138, #74105, #123074, and our own: an equal revision is taken for equal content",
+		Near:   []string{"redefine", "replica", "expired"},
+		Target: func(t keepwatch.Target) keepwatch.Target { return &numberedTarget{t.(*store.Store)} },
+	},
+	{
 		Name: "error-and-continue", Seen: "client-go's reflector: an error of the store is logged and the revision advances",
 		Near:   []string{"duplicate", "reorder", "lying-bookmark"},
 		Target: func(t keepwatch.Target) keepwatch.Target { return &carelessTarget{t.(*store.Store)} },

@@ -13,6 +13,8 @@ type Object struct {
 	revision keepwatch.Revision
 	color    string // filters select by it
 	content  string // unique for each write, "" in a tombstone
+	// definition is the number of the definition that shows the object so; see definition.go.
+	definition int
 }
 
 func (o *Object) Key() keepwatch.Key           { return o.key }
@@ -20,10 +22,12 @@ func (o *Object) UID() keepwatch.UID           { return o.uid }
 func (o *Object) Revision() keepwatch.Revision { return o.revision }
 
 // Equal compares contents, for store.Equaler.
-func (o *Object) Equal(p keepwatch.Object) bool { return o.content == content(p) }
+func (o *Object) Equal(p keepwatch.Object) bool {
+	return o.content == content(p) && o.definition == plain(p).definition
+}
 
 func (o *Object) String() string {
-	return fmt.Sprintf("%s %s@%d %s", o.key, o.uid, o.revision, o.content)
+	return fmt.Sprintf("%s %s@%d %s/%d", o.key, o.uid, o.revision, o.content, o.definition)
 }
 
 // Versioned is an object whose source counts the writes of its key, as etcd does.

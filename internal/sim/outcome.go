@@ -37,6 +37,9 @@ func (s *stage) outcome() Outcome {
 	o.trace = func() string { return s.trace(history) }
 	for _, c := range s.judged() {
 		o.Events += c.events
+		if wrong := c.wrongDefinitions(); len(wrong) > 0 {
+			o.Problems = append(o.Problems, Problem{"definition", fmt.Sprintf("%s: it has not received another content: %v", c.name, wrong)})
+		}
 		for _, at := range c.needlessEnds {
 			o.Problems = append(o.Problems, Problem{"needless end", fmt.Sprintf("%s: the store ended it at %d, but knew the changes after", c.name, at.Revision)})
 		}
@@ -79,6 +82,9 @@ func (p *process) problems(script Script) []Problem {
 		case p.settings.Startup < 0:
 			add("P13", "Run ended with %v: %v", f.Kind, err)
 		}
+	}
+	if wrong := p.wrongDefinitions(); len(wrong) > 0 {
+		add("definition", "a list has shown another content than %v", wrong)
 	}
 	breaches := p.source.breaches.list()
 	for kind, n := range p.counts.failures {

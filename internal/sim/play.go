@@ -102,7 +102,7 @@ func newStage(d *Director, m Mutant) *stage {
 	for i := range s.settings.Processes {
 		name := fmt.Sprintf("p%d", i)
 		p := &process{name: name, settings: s.settings, mutant: m, next: make(chan struct{}), counts: counts{failures: map[keepwatch.FailureKind]int{}}}
-		p.source = &Source{world: s.world, director: d, name: name + "/source", settings: s.settings}
+		p.source = &Source{world: s.world, director: d, name: name + "/source", settings: s.settings, asks: true}
 		p.source.breaches.detections, p.source.lateRevision = p.detections, p.lateRevision
 		s.processes = append(s.processes, p)
 	}
@@ -181,6 +181,8 @@ func (s *stage) disturb() {
 			p.source.drain.begin(time.Duration(1+x.Arg%30) * time.Second)
 			p.source.replica.Add(1)
 			s.world.Wake()
+		case "redefine":
+			s.world.Redefine()
 		case "replica":
 			p.source.replica.Add(1)
 		case "pause":

@@ -28,6 +28,10 @@ type Source struct {
 	listed       bool                        // since the last watch
 	// repeats: the pages of the running list repeat. Only the client's list uses it.
 	repeats bool
+	// listing is the definition that the running list shows, defined the one of the last complete list.
+	listing, defined int
+	// asks: it reports a changed definition, as source/kube does. A Kubernetes API does not.
+	asks bool
 	// skipping counts the skipped objects of the running list, skipped those of the last
 	// complete one. Only one goroutine at a time uses them: the client's, or the one that reads ahead for it.
 	skipping, skipped int
@@ -141,9 +145,9 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 		r -= back
 	}
 	s.world.noticed(s.name)
-	s.listed, s.repeats, s.skipping = true, false, 0
+	s.listed, s.repeats, s.skipping, s.listing = true, false, 0, s.world.definitionAt(r)
 	if req.Whole {
-		return s.addSkipped(x, keepwatch.Page{Revision: r, Objects: s.world.at(r)}), nil
+		return s.addSkipped(x, keepwatch.Page{Revision: r, Objects: s.world.shown(r)}), nil
 	}
 	return s.addSkipped(x, s.pageOf(r, 0)), nil
 }
@@ -229,7 +233,7 @@ func (s *Source) page(ctx context.Context, token string) (keepwatch.Page, error)
 	case "other-revision":
 		p.Revision++
 	case "duplicate":
-		all := s.world.at(r)
+		all := s.world.shown(r)
 		p.Objects = append(p.Objects, all[:min(skip, len(all))]...) // as in pageOf
 	}
 	return s.addSkipped(x, p), nil
@@ -237,7 +241,7 @@ func (s *Source) page(ctx context.Context, token string) (keepwatch.Page, error)
 
 // pageOf returns the page of a list after the first skip objects.
 func (s *Source) pageOf(r keepwatch.Revision, skip int) keepwatch.Page {
-	objects := s.world.at(r)
+	objects := s.world.shown(r)
 	objects = objects[min(skip, len(objects)):] // a token of an undone epoch may have any offset
 	p := keepwatch.Page{Revision: r}
 	if n := s.settings.PageSize; len(objects) > n {
@@ -256,7 +260,7 @@ func (s *Source) StreamList(ctx context.Context, floor keepwatch.Revision, emit 
 	}
 	s.world.mu.Lock()
 	r, err := s.listRevision(ctx, floor)
-	objects := s.world.at(r)
+	objects, definition := s.world.shown(r), s.world.definitionAt(r)
 	s.world.noticed(s.name)
 	epoch := len(s.world.epochs)
 	s.world.mu.Unlock()
@@ -282,8 +286,8 @@ func (s *Source) StreamList(ctx context.Context, floor keepwatch.Revision, emit 
 		return 0, nil, failure(AtStream, x)
 	}
 	s.delivering(epoch, r)
-	s.skipped = 0
-	return r, s.watch(ctx, r, epoch), nil
+	s.skipped, s.defined = 0, definition
+	return r, s.watch(ctx, r, epoch, definition), nil
 }
 
 // delivering is called before each delivery. The revision may be of an epoch that has ended
@@ -303,13 +307,18 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	}
 	s.director.Mark(x, "resume")
 	if s.listed {
-		s.listed, s.skipped = false, s.skipping
+		s.listed, s.skipped, s.defined = false, s.skipping, s.listing
 		s.breaches.repair()
 	}
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
+	reached, _ := s.world.visible(time.Now(), s.lag())
+	definition := s.world.definitionAt(reached)
+	if s.asks && definition > s.defined {
+		return nil, keepwatch.Failed(keepwatch.Redefined, "the definition has changed")
+	}
 	expired := keepwatch.Failed(keepwatch.Expired, "too old resource version: %d (%d)", from, s.world.compacted)
-	w := s.watch(ctx, from, len(s.world.epochs))
+	w := s.watch(ctx, from, len(s.world.epochs), definition)
 	switch {
 	case x.Choice == "expired-inside":
 		w.failure = expired

@@ -18,6 +18,7 @@ type watch struct {
 	done   <-chan struct{}
 
 	epoch        int
+	definition   int                // of the objects, when the watch was opened
 	delivered    keepwatch.Revision // the highest that was enqueued
 	lastReceived time.Time          // when a batch arrived or the client called again
 	bookmark     time.Time          // when the next one is due
@@ -30,12 +31,12 @@ type watch struct {
 	failure error             // after the queue
 }
 
-func (s *Source) watch(ctx context.Context, from keepwatch.Revision, epoch int) *watch {
+func (s *Source) watch(ctx context.Context, from keepwatch.Revision, epoch, definition int) *watch {
 	done := make(chan struct{})
 	now := time.Now()
 	return &watch{
 		source: s, ctx: ctx, done: done, closed: sync.OnceFunc(func() { close(done) }),
-		epoch: epoch, delivered: from, lastReceived: now, openedAt: now,
+		epoch: epoch, definition: definition, delivered: from, lastReceived: now, openedAt: now,
 		bookmark: now.Add(s.settings.Bookmarks), ends: now.Add(serverTimeout),
 	}
 }
@@ -75,7 +76,7 @@ func (w *watch) step() {
 	s.world.mu.Lock()
 	epoch := len(s.world.epochs)
 	to, next := s.world.visible(now, s.lag())
-	events := s.world.events(w.delivered, to)
+	events, definition := s.world.events(w.delivered, to), s.world.definitionAt(to)
 	moved := s.world.changed
 	s.world.mu.Unlock()
 	switch {
@@ -85,11 +86,16 @@ func (w *watch) step() {
 		w.wait(moved, time.Time{})
 	case epoch != w.epoch:
 		w.fail(keepwatch.Unreachable, "connection reset by peer")
+	case definition > w.definition:
+		w.fail(keepwatch.Ended, "the definition has changed")
 	case s.drain.ends(w.openedAt):
 		w.fail(keepwatch.Ended, "the server shuts down")
 	case !now.Before(w.ends):
 		w.fail(keepwatch.Ended, "the server's timeout")
 	case len(events) > 0:
+		for i := range events {
+			events[i].Object = defined(events[i].Object, definition)
+		}
 		w.sendEvents(events, to)
 	case !now.Before(w.bookmark):
 		w.sendBookmark(to)

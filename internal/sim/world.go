@@ -27,7 +27,8 @@ type World struct {
 	// unnoticed has the clients that have not seen the newest epoch. As long as there are
 	// any, Commit writes nothing; see Restore.
 	unnoticed map[string]bool
-	changed   chan struct{} // closed at the next change of anything above
+	redefined []keepwatch.Revision // at which the definition of the objects' type has changed
+	changed   chan struct{}        // closed at the next change of anything above
 	serial    int
 }
 
@@ -166,6 +167,7 @@ func (w *World) Restore(r keepwatch.Revision, blind bool, clients ...string) boo
 	}
 	w.epochs = append(w.epochs, check.Epoch{Base: r, Last: r, Began: time.Now()})
 	w.head, w.compacted = r, min(w.compacted, r)
+	w.redefined = slices.DeleteFunc(w.redefined, func(at keepwatch.Revision) bool { return at > r })
 	w.wake()
 	return true
 }
@@ -186,7 +188,7 @@ func (w *World) undone(epoch int, r keepwatch.Revision) (base keepwatch.Revision
 func (w *World) History() check.History {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return check.History{Epochs: slices.Clone(w.epochs), Content: content}
+	return check.History{Epochs: slices.Clone(w.epochs), Content: content, Redefined: redefined}
 }
 
 // Head returns the newest revision and the number of restores.
