@@ -194,7 +194,7 @@ func TestRefused(t *testing.T) {
 		streams []sink.Stream
 		want    string
 	}{
-		"a newer format":   {newer, sinktest.Streams(), "the tables have format 99, and this keepwatch knows formats up to 1: use a newer keepwatch"},
+		"a newer format":   {newer, sinktest.Streams(), "the tables have format 99, and this keepwatch knows formats up to 2: use a newer keepwatch"},
 		"other tables":     {foreign, sinktest.Streams(), "table resources already exists"},
 		"other namespaces": {sound, narrower, "pods: it has these objects already, of another choice of namespaces"},
 		"another cluster":  {sound, other, "widgets.example.com: it has the objects of widgets.example.com in all namespaces of cluster"},
