@@ -235,7 +235,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // aboutServer reports whether a request asks for the version of the server or its OpenAPI documents, which it does not have.
-func aboutServer(r *http.Request) bool { return r.URL.Path == "/version" || r.URL.Path == "/openapi/v3" }
+func aboutServer(r *http.Request) bool {
+	return r.URL.Path == "/version" || r.URL.Path == "/openapi/v3"
+}
 
 func reply(w http.ResponseWriter, body any) { _ = json.NewEncoder(w).Encode(body) }
 
