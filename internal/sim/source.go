@@ -327,7 +327,7 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	case from <= s.world.head:
 		s.world.noticed(s.name)
 		if x.Choice == "from-scratch" {
-			w.beginFromScratch(s.world.at(s.world.head))
+			w.beginFromScratch(s.world.shown(s.world.head))
 		}
 	}
 	return w, nil
