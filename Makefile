@@ -103,11 +103,12 @@ lint:
 test:
 	$(GOTEST) -short -timeout 15m ./...
 
-# The same with the race detector, except for what finds nothing with it: the simulation and its mutants are five times
-# slower, and the protocol's machine is a pure function. Four packages run at a time on two cores: the longest ones,
+# The same with the race detector, except for what finds nothing with it: the simulation, of which more schedules run without it,
+# and the protocol's machine, which is a pure function. Four packages run at a time on two cores: the longest ones,
 # which begin, wait for timeouts and processes.
 RACED = $(shell go list ./controlplane ./cmd/keepwatch ./readpath ./conform ./... | grep -v -e /reflector/internal/machine$$ -e /internal/sim$$)
 test-race:
+	$(GOTEST) ./internal/sim -sim.n 3000
 	$(GOTEST) -race -short -vet=off -p 4 -timeout 20m $(RACED)
 
 # One short story a door, against real parts: each sink's server, kube-apiserver, etcd, kubectl, a client of each other language,

@@ -32,6 +32,8 @@ type runner struct {
 	report *Report
 	// progress is called every ten seconds with the report locked; may be nil.
 	progress func(*Report)
+	// enough ends the run after so many schedules with problems; 0 means never.
+	enough int
 
 	mu      sync.Mutex
 	started int
@@ -62,6 +64,9 @@ func (s *runner) run(ctx context.Context, t *testing.T, play func(t *testing.T, 
 func (s *runner) next() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.enough > 0 && s.report.Failed >= s.enough {
+		return s.report.Planned
+	}
 	s.started++
 	return s.started - 1
 }

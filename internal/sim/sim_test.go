@@ -31,6 +31,14 @@ var (
 	repeat    = flag.Int("sim.repeat", 40, "how many schedules to run again, to check that they are deterministic")
 )
 
+// atMost returns n, or with -short at most short: make test is for a person who waits.
+func atMost(short, n int) int {
+	if testing.Short() {
+		return min(n, short)
+	}
+	return n
+}
+
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)         // schedules are short and small
 	utilruntime.ErrorHandlers = nil // the faults provoke the errors that are reported there
@@ -47,7 +55,7 @@ func TestSchedules(t *testing.T) {
 	if *number < 1 {
 		t.Fatalf("-sim.n is %d, but must be positive", *number)
 	}
-	s := runner{report: NewReport(*seed, *number)}
+	s := runner{report: NewReport(*seed, atMost(500, *number))}
 	if *report != "" {
 		s.progress = func(r *Report) {
 			fmt.Fprintln(os.Stderr, r.Line())
@@ -73,7 +81,7 @@ func TestSweep(t *testing.T) {
 	if *swept == 0 {
 		t.Skip("-sim.swept is 0")
 	}
-	for i := range uint64(*swept) {
+	for i := range uint64(atMost(1, *swept)) {
 		scripts := Sweep(bubble(t, clean(*seed+i), Mutant{}))
 		s := runner{report: NewReport(*seed+i, len(scripts))}
 		r := s.run(t.Context(), t, func(t *testing.T, n int) Outcome {
@@ -113,7 +121,8 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// TestMutants checks that the simulation detects the planted bugs.
+// TestMutants checks that the simulation detects the planted bugs. With -short a mutant is given up once enough schedules
+// have detected it.
 func TestMutants(t *testing.T) {
 	if *mutants == 0 {
 		t.Skip("-sim.mutants is 0")
@@ -123,6 +132,9 @@ func TestMutants(t *testing.T) {
 	for _, m := range Mutants {
 		c := Campaign{Seed: *seed, Mutant: m}
 		s := runner{report: NewReport(*seed, *mutants)}
+		if testing.Short() {
+			s.enough = least
+		}
 		r := s.run(context.Background(), t, func(t *testing.T, n int) Outcome {
 			return c.Play(n, func(d *Director, m Mutant) Outcome { return bubble(t, d, m) })
 		})
@@ -138,7 +150,7 @@ func TestMutants(t *testing.T) {
 func TestDeterministic(t *testing.T) {
 	c := Campaign{Seed: *seed}
 	play := func(d *Director, m Mutant) Outcome { return bubble(t, d, m) }
-	for n := range *repeat {
+	for n := range atMost(10, *repeat) {
 		first := c.Play(n, play)
 		for again, o := range map[string]Outcome{
 			"seed":   c.Play(n, play),
