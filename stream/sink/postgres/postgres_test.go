@@ -271,7 +271,7 @@ func testNames(t *testing.T, server *pgtest.Server) {
 	old := strings.Repeat("old☃", 100) // format 1 had room for it
 	write(4, keepwatch.Added, old)
 	s.Close()
-	server.SQL(`UPDATE names.resources SET name = full_name; ALTER TABLE names.resources DROP COLUMN full_name; UPDATE names.keepwatch SET format = 1`)
+	server.SQL(`UPDATE names.resources SET name = full_name; ALTER TABLE names.resources DROP COLUMN full_name, DROP COLUMN sum; UPDATE names.keepwatch SET format = 1`)
 	open(t, s)
 	write(5, keepwatch.Modified, old)
 	write(5, keepwatch.Added, names...)
