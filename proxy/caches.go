@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/readpath"
+	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/store"
 	"github.com/keepwatch/keepwatch/watchcache"
 )
@@ -34,12 +35,14 @@ const (
 
 // caches follows resources from their first use on. It is safe for concurrent use.
 type caches struct {
-	server    *rest.Config
-	describer describer
-	probe     *probe
-	budget    *readpath.Budget
-	metrics   *watchcache.Metrics
-	store     store.Options
+	server *rest.Config
+	// definitions are asked for once for all resources.
+	definitions *kube.Definitions
+	describer   describer
+	probe       *probe
+	budget      *readpath.Budget
+	metrics     *watchcache.Metrics
+	store       store.Options
 	// memoryLimit is Config's.
 	memoryLimit int64
 	cached      Selection // Config's, too
@@ -89,8 +92,12 @@ func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache
 	if err != nil {
 		return nil, err
 	}
+	definitions, err := kube.NewDefinitions(server)
+	if err != nil {
+		return nil, err
+	}
 	return &caches{
-		server: server, describer: describer{&http.Client{Transport: transport}, location}, budget: budget, metrics: metrics, store: history,
+		server: server, definitions: definitions, describer: describer{&http.Client{Transport: transport}, location}, budget: budget, metrics: metrics, store: history,
 		freeMemory: debug.FreeOSMemory, all: map[schema.GroupVersionResource]*entry{},
 	}, nil
 }
@@ -305,7 +312,7 @@ func (c *caches) newFollower(about *resource, as representation, gone func(error
 		SourceName: "the API server", SourcePrefix: about.Resource + "/",
 		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Sharded: true, Metrics: c.metrics, Store: history, Deleted: f.deleted,
 	}, func(cache *watchcache.Cache) (_ watchcache.Source, err error) {
-		from, err = newSource(c.server, about.GroupVersionResource, f, cache, gone)
+		from, err = newSource(c.server, c.definitions, about.GroupVersionResource, f, cache, gone)
 		return from, err
 	})
 	if err != nil {

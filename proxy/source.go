@@ -49,11 +49,11 @@ type source struct {
 }
 
 // newSource returns a source. Its objects are the cache's, of the server's text.
-func newSource(server *rest.Config, resource schema.GroupVersionResource, f *format, cache *watchcache.Cache, gone func(error)) (*source, error) {
+func newSource(server *rest.Config, definitions *kube.Definitions, resource schema.GroupVersionResource, f *format, cache *watchcache.Cache, gone func(error)) (*source, error) {
 	s := &source{reads: freshread.New(), gone: gone}
 	var err error
 	s.Source, err = kube.New(server, kube.Options{
-		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.encoding.protobuf(), DropManagedFields: f.slim,
+		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.encoding.protobuf(), DropManagedFields: f.slim, Definitions: definitions,
 		Decode: func(raw kube.Raw) (keepwatch.Object, error) {
 			s.listed.Add(int64(len(raw.Body)))
 			item, err := f.item(raw)
