@@ -54,7 +54,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) log(format string, args ...any) {
 	if o.Progress != nil {
-		o.Progress(fmt.Sprintf(format, args...))
+		o.Progress(visible(fmt.Sprintf(format, args...)))
 	}
 }
 

@@ -8,11 +8,22 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
+
+// visible replaces what could control a terminal: the server chooses its version, and what facts quote.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
 
 // PrintTable writes the report for people: a line a rule, then the facts of each rule that is not kept.
 func (r *Report) PrintTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s %s, judged with %s, seed %d, in %v\n\n", r.Server, r.Version, strings.Join(r.Resources, " and "), r.Seed, r.Took.Round(time.Second))
+	fmt.Fprintf(w, "%s %s, judged with %s, seed %d, in %v\n\n", visible(r.Server), visible(r.Version), strings.Join(r.Resources, " and "), r.Seed, r.Took.Round(time.Second))
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tVERDICT\tSENTENCE")
 	for _, one := range r.Results {
@@ -27,7 +38,7 @@ func (r *Report) PrintTable(w io.Writer) error {
 		}
 		fmt.Fprintf(w, "\n%s is %v (%s)\n", one.Rule.ID, one.Verdict, one.Rule.Source)
 		for _, fact := range one.Facts {
-			fmt.Fprintf(w, "  %s\n", fact)
+			fmt.Fprintf(w, "  %s\n", visible(fact))
 		}
 		if one.Left > 0 {
 			fmt.Fprintf(w, "  and %d more\n", one.Left)

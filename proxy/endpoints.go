@@ -76,7 +76,7 @@ func (e *endpoints) has(path string) bool {
 
 // ServeHTTP answers a request for one of the paths, while the server allows it to the caller.
 func (e *endpoints) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	if open(q.URL.Path) {
+	if open(q.URL.Path) || e.isOwnersPage(q) {
 		e.mux.ServeHTTP(w, q)
 		return
 	}
@@ -86,6 +86,12 @@ func (e *endpoints) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	defer end()
 	e.proxy.audit.allowed(e.mux).ServeHTTP(w, q.WithContext(ctx))
+}
+
+// isOwnersPage reports whether a request with the proxy's own token is for the page, which says nothing that the proxy does not
+// know. It needs no permission: it shows what is wrong also while the server does not answer.
+func (e *endpoints) isOwnersPage(q *http.Request) bool {
+	return strings.HasPrefix(q.URL.Path, "/keepwatch") && e.proxy.own.sent(q) && !impersonates(q)
 }
 
 // authorize returns a context that ends when the server no longer allows a request to its caller, and a function to

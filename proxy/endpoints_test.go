@@ -36,3 +36,35 @@ func TestOwnPaths(t *testing.T) {
 		}
 	}
 }
+
+// The proxy's own token shows the page without a permission, and while the server does not answer. It shows nothing else.
+func TestOwnersPage(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	defer server.Close()
+	p, err := New(Config{Server: &rest.Config{Host: server.URL}, OwnToken: "own", Registry: metrics.NewKubeRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path, token, as string
+		shown           bool
+	}{
+		{"/keepwatch/status", "own", "", true},
+		{"/keepwatch/", "own", "", true},
+		{"/keepwatch/status", "own", "ada", false},
+		{"/keepwatch/status", "other", "", false},
+		{"/metrics", "own", "", false},
+		{"/debug/pprof/heap", "own", "", false},
+	} {
+		q := httptest.NewRequest(http.MethodGet, c.path, nil)
+		q.Header.Set("Authorization", "Bearer "+c.token)
+		if c.as != "" {
+			q.Header.Set("Impersonate-User", c.as)
+		}
+		answer := httptest.NewRecorder()
+		p.ServeHTTP(answer, q)
+		if got := answer.Code == http.StatusOK; got != c.shown {
+			t.Errorf("%+v: status %d", c, answer.Code)
+		}
+	}
+}

@@ -100,12 +100,15 @@ func (p *Proxy) flow(q *http.Request) string {
 var subresources = sets.New("approval", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "finalize", "log", "portforward", "proxy", "resize", "scale", "status", "token")
 
 // why has the reason to forward a request, which lookup finds and delegated uses.
-type why struct{ reason }
+type why struct {
+	reason
+	left func() // called when the request is forwarded: a forwarded watch does not use the cache
+}
 
 type whyKey struct{}
 
-func withWhy(ctx context.Context) context.Context {
-	return context.WithValue(ctx, whyKey{}, &why{reasonReadPath})
+func withWhy(ctx context.Context, left func()) context.Context {
+	return context.WithValue(ctx, whyKey{}, &why{reasonReadPath, left})
 }
 
 // setWhy records the reason to forward a request.
@@ -125,6 +128,7 @@ func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
 	found := reasonReadPath
 	if w, ok := q.Context().Value(whyKey{}).(*why); ok {
 		found = w.reason
+		w.left()
 	}
 	p.forward(w, q, info, found)
 }

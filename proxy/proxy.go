@@ -273,7 +273,8 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		p.forwardUncached(w, q, info, why)
 		return
 	}
-	defer f.read(info.Verb == "watch")()
+	left := sync.OnceFunc(f.read(info.Verb == "watch"))
+	defer left()
 	var end func()
 	if info.Verb == "watch" {
 		ctx, end = p.permissions.guard(ctx, caller, attributes, number)
@@ -282,7 +283,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 	}
 	defer end()
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
-	q = q.WithContext(withWhy(ctx))
+	q = q.WithContext(withWhy(ctx, left))
 	if overSocket(q, info) {
 		serveSocket(p.reads, w, q)
 		return

@@ -9,7 +9,7 @@ import (
 )
 
 // ClusterRole returns what a proxy's identity needs in order to cache resources: it has one rule for each group of
-// them, and those for reviews, for the changes of roles, for what is an aggregated API and for the cluster's identity. Resources that the selection does not allow have none.
+// them, and those for reviews, for the changes of roles, for what is an aggregated API, for the cluster's identity and for the proxy's page. Resources that the selection does not allow have none.
 func ClusterRole(name string, of Selection, resources []schema.GroupResource) *rbacv1.ClusterRole {
 	role := &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
@@ -25,6 +25,7 @@ func ClusterRole(name string, of Selection, resources []schema.GroupResource) *r
 			{ // the identity of the cluster, for the index on disk
 				APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"},
 			},
+			{NonResourceURLs: []string{"/keepwatch", "/keepwatch/*"}, Verbs: []string{"get"}}, // the page, and keepwatch top
 		},
 	}
 	allowed := slices.DeleteFunc(slices.Clone(resources), func(r schema.GroupResource) bool { return !of.Allows(r) })

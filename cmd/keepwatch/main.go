@@ -15,6 +15,8 @@
 //	serve_log.go       removes reports about clients from the log
 //	proxy.go           keepwatch proxy
 //	proxy_serving.go   its certificate
+//	proxy_credentials.go  its authority and its token
+//	kubeconfig.go      writes the kubeconfigs of proxy and faults
 //	proxy_rights.go    the ClusterRole that it needs
 //	top.go             keepwatch top
 //	resource.go        the flags that select objects; resolves the resource, and identifies the cluster
@@ -47,7 +49,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	_ "golang.org/x/crypto/x509roots/fallback" // certificate authorities, in an image that has none
@@ -125,11 +129,21 @@ func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Wr
 	if message == "" {
 		return code
 	}
-	fmt.Fprintln(stderr, name+": "+message)
+	fmt.Fprintln(stderr, name+": "+plain(message))
 	if code == codeUsage {
 		fmt.Fprintf(stderr, "See '%s --help'.\n", name)
 	}
 	return code
+}
+
+// plain replaces what could control a terminal: servers word many errors.
+func plain(message string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, message)
 }
 
 // runKeepwatch runs a subcommand.

@@ -69,7 +69,9 @@ func newProxyCommand() *cobra.Command {
 		Example: `  keepwatch proxy --kubeconfig cluster.kubeconfig
   keepwatch watch pods -A --kubeconfig keepwatch-proxy.kubeconfig
 
-  keepwatch proxy --cache pods,nodes,deployments.apps --print-rbac | kubectl apply -f -`,
+  # The rights of a proxy in a pod
+  keepwatch proxy --cache pods,nodes,deployments.apps --print-rbac | kubectl apply -f -
+  kubectl create clusterrolebinding keepwatch-proxy --clusterrole keepwatch-proxy --serviceaccount NAMESPACE:NAME`,
 		Args: usage(cobra.NoArgs),
 	}
 	cmd.RunE = func(*cobra.Command, []string) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 
@@ -27,7 +28,8 @@ import (
 const topHelp = `Show what a keepwatch proxy does: its server, the resources that it follows, and its heaviest clients.
 
 In a terminal the table is refreshed until it is interrupted; otherwise it is written once. The kubeconfig is
-that of the proxy, such as 'keepwatch proxy' writes. Its user needs the permission to get /keepwatch/status.`
+that of the proxy, such as 'keepwatch proxy' writes. Any other user needs the permission to get /keepwatch/status: nonResourceURLs
+of a ClusterRole, as 'keepwatch proxy --print-rbac' prints.`
 
 // topEvery is how often the table is refreshed.
 const topEvery = 2 * time.Second
@@ -118,10 +120,17 @@ func fit(screen string, width, height int) string {
 
 // writeTop writes the table once.
 func writeTop(ctx context.Context, client discovery.DiscoveryInterface, out io.Writer) error {
-	body, err := client.RESTClient().Get().AbsPath("/keepwatch/status").Do(ctx).Raw()
+	body, err := client.RESTClient().Get().AbsPath("/keepwatch/status").SetHeader("Accept", "application/json").Do(ctx).Raw()
+	var answered metav1.Status
 	switch {
+	case apierrors.IsForbidden(err):
+		return errors.New("the user may not see what the proxy does: a ClusterRole must allow the verb get on the nonResourceURLs /keepwatch/status, as 'keepwatch proxy --print-rbac' prints")
+	case apierrors.IsUnauthorized(err):
+		return errors.New("the proxy does not know the user: give the kubeconfig that it has written at its last start with --kubeconfig, or a user of the cluster")
 	case apierrors.IsNotFound(err):
 		return errors.New("this server is no keepwatch proxy: give the proxy's kubeconfig with --kubeconfig")
+	case err != nil && json.Unmarshal(body, &answered) == nil && answered.Message != "": // client-go says "unknown"
+		return errors.New(answered.Message)
 	case err != nil:
 		return err
 	}

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -14,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/proxy"
 )
@@ -173,6 +177,29 @@ func TestTopWithoutProxy(t *testing.T) {
 	}
 	if code, _, stderr := execute(t, "top", "argument"); code != 2 {
 		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
+// A user without the permission learns which one is missing, and what the proxy says is shown.
+func TestTopRefused(t *testing.T) {
+	for code, want := range map[int]string{
+		http.StatusForbidden:          "must allow the verb get on the nonResourceURLs /keepwatch/status",
+		http.StatusUnauthorized:       "the proxy does not know the user",
+		http.StatusServiceUnavailable: "why it is so",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"why it is so","code":%d}`, code)
+		}))
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := writeKubeconfig(file, "refused", &rest.Config{Host: server.URL, BearerToken: "token"}); err != nil {
+			t.Fatal(err)
+		}
+		if exit, stdout, stderr := execute(t, "top", "--kubeconfig", file); exit != 1 || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%d: exit %d, %q, %q", code, exit, stdout, stderr)
+		}
+		server.Close()
 	}
 }
 
