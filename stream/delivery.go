@@ -71,7 +71,7 @@ func (d *delivery) add(key string, o Object) uint64 {
 	r := recordOf(o, d.position.Serial, d.kind)
 	e := newEvent(keepwatch.Added, o.Revision(), o)
 	e.Rendition = r.rendition
-	d.intents = append(d.intents, intent{e.Type, e.Revision, key, r})
+	d.intents = append(d.intents, intent{kind: e.Type, revision: e.Revision, key: key, record: r})
 	d.records[key] = &r
 	d.appendEvent(e)
 	return r.serial
@@ -105,7 +105,7 @@ func (d *delivery) compareContent(key string, prior record, o Object) {
 // remove delivers an object as Deleted; last is its last known state.
 func (d *delivery) remove(key string, at keepwatch.Revision, last Object) {
 	e := newEvent(keepwatch.Deleted, at, last)
-	d.intents = append(d.intents, intent{e.Type, e.Revision, key, recordOf(last, 0, d.kind)})
+	d.intents = append(d.intents, intent{kind: e.Type, revision: e.Revision, key: key, record: recordOf(last, 0, d.kind)})
 	d.dropRecord(key)
 	d.appendEvent(e)
 }
@@ -180,7 +180,9 @@ func (d *delivery) redeliver() error {
 		switch {
 		case a.kind == keepwatch.Deleted:
 			d.appendEvent(a.event())
-			removed = max(removed, a.revision) // it may be one of a difference
+			if a.difference {
+				removed = max(removed, a.revision)
+			}
 			if same {
 				d.dropRecord(a.key)
 			}

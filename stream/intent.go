@@ -14,7 +14,12 @@ type intent struct {
 	revision keepwatch.Revision   // of the event
 	key      string
 	record   record // of the event's object
+	// difference is true for a Deleted that a list or the end of the resource has shown; see removal.
+	difference bool
 }
+
+// ofDifference is a bit of the byte of the kind.
+const ofDifference = 0x80
 
 func (i intent) id() string { return i.event().ID }
 
@@ -26,7 +31,11 @@ func (i intent) event() Event {
 func (i intent) encode() []byte {
 	record := i.record.encode()
 	text := make([]byte, checksumSize, checksumSize+1+2*binary.MaxVarintLen64+len(i.key)+len(record))
-	text = append(text, byte(i.kind))
+	kind := byte(i.kind)
+	if i.difference {
+		kind |= ofDifference
+	}
+	text = append(text, kind)
 	text = binary.AppendUvarint(text, uint64(i.revision))
 	text = appendString(text, i.key)
 	return putChecksum(append(text, record...))
@@ -37,8 +46,12 @@ func decodeIntent(text []byte) (intent, error) {
 	if err != nil {
 		return intent{}, err
 	}
+	difference := len(body) > 0 && body[0]&ofDifference != 0
+	if difference {
+		body = append([]byte{body[0] &^ ofDifference}, body[1:]...)
+	}
 	in := decoder{buf: body}
-	i := intent{kind: in.changeType(), revision: keepwatch.Revision(in.uvarint()), key: in.string()}
+	i := intent{difference: difference, kind: in.changeType(), revision: keepwatch.Revision(in.uvarint()), key: in.string()}
 	if in.err != nil {
 		return intent{}, in.err
 	}

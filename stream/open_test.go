@@ -27,7 +27,7 @@ func fillState(t *testing.T, dir string, n int) {
 		objects = append(objects, fmt.Sprintf("a%d.1@%d", i, i+1))
 	}
 	x.list(keepwatch.Relist{}, keepwatch.Revision(n), objects...)
-	announced := []announcement{{1, intent{keepwatch.Added, 7, "default/x", recordOf(at("x.1@7"), 0, schema.GroupVersionKind{})}}}
+	announced := []announcement{{1, intent{kind: keepwatch.Added, revision: 7, key: "default/x", record: recordOf(at("x.1@7"), 0, schema.GroupVersionKind{})}}}
 	if err := d.announce(announced, 7); err != nil {
 		t.Fatal(err)
 	}

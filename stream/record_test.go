@@ -52,7 +52,7 @@ func TestStoredPosition(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	r := recordOf(at("a.1@7"), 3, schema.GroupVersionKind{})
 	f.Add(r.encode())
-	f.Add(intent{keepwatch.Deleted, 9, "default/a", r}.encode())
+	f.Add(intent{kind: keepwatch.Deleted, revision: 9, key: "default/a", record: r, difference: true}.encode())
 	f.Add(position{Cursor: 3, Delivered: 5, Relisting: true, Count: 1, Serial: 8}.encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, text []byte) {

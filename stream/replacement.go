@@ -68,6 +68,9 @@ func (s *Stream) declareGap(relist keepwatch.Relist) error {
 	if err := d.redeliver(); err != nil {
 		return err
 	}
+	if relist.Reason == keepwatch.GapRewind {
+		d.position.forget()
+	}
 	return s.deliver(d)
 }
 
@@ -178,6 +181,7 @@ func (s *Stream) deliverDeleted(keys []string, at keepwatch.Revision) error {
 		}
 		if known {
 			d.remove(key, at, lastKnown{key, prior})
+			d.intents[len(d.intents)-1].difference = true
 		}
 	}
 	d.position.remove(at)
