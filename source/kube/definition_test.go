@@ -133,6 +133,7 @@ func TestRedefined(t *testing.T) {
 			server.change(row.change)
 			w := follow()
 			if row.want {
+				defer time.AfterFunc(time.Minute, w.Close).Stop()
 				_, err := w.Next()
 				wantFailure(t, err, keepwatch.Redefined, "the definition of the type has changed")
 			}
