@@ -89,8 +89,8 @@ type Machine struct {
 	// NoStreaming: the source has refused a streaming list, or FailedStreams has reached its
 	// limit. The source is not asked for one again.
 	NoStreaming bool
-	// FailedStreams counts the streaming lists that failed in a way in which a paged list may
-	// succeed.
+	// FailedStreams counts the streaming lists since the last progress that failed in a way in
+	// which a paged list may succeed.
 	FailedStreams uint8
 	// Silent: watches did not deliver what the source had, and no watch has delivered anything
 	// since. The target is brought up to date by lists, at most one in each idle timeout.

@@ -235,6 +235,6 @@ func (m Machine) elapsed() (Machine, Action) {
 
 // progressed clears the retries and the visible failure.
 func (m Machine) progressed() Machine {
-	m.Retries, m.Failure = Retries{}, 0
+	m.Retries, m.FailedStreams, m.Failure = Retries{}, 0, 0
 	return m
 }
