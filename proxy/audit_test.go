@@ -82,10 +82,10 @@ func TestAudit(t *testing.T) {
 	get("/api/v1/configmaps", http.StatusOK) // of a small collection
 	get("/version", http.StatusOK)
 	get("/keepwatch/", http.StatusOK)
-	get("/keepwatch/status", http.StatusOK)
+	get("/metrics", http.StatusOK)
 	want := []string{
 		"ResponseComplete Request list " + list + " allow",
-		"RequestReceived Metadata get /keepwatch/status ", "ResponseComplete Metadata get /keepwatch/status allow",
+		"RequestReceived Metadata get /metrics ", "ResponseComplete Metadata get /metrics allow",
 	}
 	if got := log.take(t, len(want)); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -108,5 +108,5 @@ func TestAudit(t *testing.T) {
 	log.mu.Lock()
 	log.fails = true
 	log.mu.Unlock()
-	get("/keepwatch/status", http.StatusInternalServerError) // it is not recorded before it is answered
+	get("/metrics", http.StatusInternalServerError) // it is not recorded before it is answered
 }
