@@ -352,7 +352,7 @@ func expired() *metav1.Status {
 // TestListAtMakesProgress checks that ListAt ends if the server repeats a page.
 func TestListAtMakesProgress(t *testing.T) {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "3"}}
-	s := New(&cache.ListWatch{ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+	s := New(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 		return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"}, Items: []corev1.Pod{pod}}, nil
 	}}, "pods")
 	pages := 0
