@@ -91,7 +91,7 @@ func TestSyncRights(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"": {"namespaces.", "nodes.", "customresourcedefinitions.apiextensions.k8s.io"}, "shop": {"pods.", "deployments.apps"}, "stock": {"pods.", "*.example.com"},
+		"": {"namespaces.", "nodes.", "customresourcedefinitions.apiextensions.k8s.io", "apiservices.apiregistration.k8s.io"}, "shop": {"pods.", "deployments.apps"}, "stock": {"pods.", "*.example.com"},
 	}
 	if !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("granted: %v", got)
