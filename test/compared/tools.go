@@ -111,7 +111,7 @@ func keepwatch(tb testing.TB, kubeconfig string) *tool {
 	}
 }
 
-// readKeepwatch reads the files as docs/sync.md says. They are not compressed.
+// readKeepwatch reads the files as docs/sync-messages.md says. They are not compressed.
 func readKeepwatch(dir string) (*written, error) {
 	var manifest struct {
 		Files []struct {

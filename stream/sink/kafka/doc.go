@@ -1,4 +1,4 @@
-// Package kafka stores streams in Kafka: each change is a record, whose key is the object's UID. docs/sync.md
+// Package kafka stores streams in Kafka: each change is a record, whose key is the object's UID. docs/sync-messages.md
 // describes topics and records.
 //
 // # One transaction

@@ -1,5 +1,5 @@
 // Package nats stores streams in NATS JetStream: all changes as messages of a stream, or the
-// current objects in a key-value bucket. docs/sync.md describes subjects and messages.
+// current objects in a key-value bucket. docs/sync-messages.md describes subjects and messages.
 //
 // # Exactly once without transactions
 //

@@ -52,8 +52,9 @@ func followPostgres(t *testing.T) *follower {
 	server := pgtest.Start(t)
 	cutter := sinktest.NewCutter(t, server.Addr())
 	return &follower{
-		contents: openTables(t, "pgx", server.URL("storm"), sql.LevelRepeatableRead, "datetime('now', '-1 hour')", "now() - interval '1 hour'"),
-		to:       strings.Replace(server.URL("storm"), server.Addr(), cutter.Addr(), 1),
+		contents: openTables(t, "pgx", server.URL("storm"), sql.LevelRepeatableRead, "datetime('now', '-1 hour')", "now() - interval '1 hour'",
+			"json_each(object, '$.metadata.managedFields')", "jsonb_array_elements(object -> 'metadata' -> 'managedFields')"),
+		to: strings.Replace(server.URL("storm"), server.Addr(), cutter.Addr(), 1),
 		killSink: func(*rand.Rand) {
 			server.Kill()
 			server.Restart()
