@@ -6,7 +6,7 @@
 // capacity that they need. Typed objects never have an apiVersion and a kind, which client-go leaves on
 // some.
 //
-// docs/performance.md compares the decoders with the libraries; BenchmarkProtobuf and BenchmarkJSON repeat
+// docs/notes-performance.md compares the decoders with the libraries; BenchmarkProtobuf and BenchmarkJSON repeat
 // its figures.
 //
 //	codec.go         Codec: an object of the source becomes an item

@@ -4,7 +4,7 @@
 // encoding/json for all other types with such a method, and for the options of encoding/json that the
 // API's types do not use.
 //
-// BenchmarkPod compares it with the libraries that can write the same bytes; docs/performance.md has
+// BenchmarkPod compares it with the libraries that can write the same bytes; docs/notes-performance.md has
 // the figures.
 //
 // AppendMessage writes the same bytes from an object's protobuf message, and decodes only what JSON needs
