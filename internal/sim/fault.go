@@ -69,7 +69,7 @@ var Faults = map[Point][]Fault{
 		{Name: "restart-with-store", Weight: 2},
 		{Name: "restore", Weight: 2},
 		{Name: "restore-blind", Weight: 1, Breach: true},
-		{Name: "silence", Weight: 1, Kind: keepwatch.Silent}, // from now on watches stay open and deliver nothing
+		{Name: "silence", Weight: 1, Kind: keepwatch.Silent}, // from now on watches deliver nothing
 	},
 	AtList: with(
 		Fault{Name: "stale", Weight: 3, Kind: keepwatch.StaleReplica},

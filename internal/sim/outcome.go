@@ -93,7 +93,8 @@ func (p *process) problems(script Script) []Problem {
 			add("unprovoked "+kind.String(), "%d times, without a cause", n)
 		}
 	}
-	if p.final.State != reflector.Live && !(p.final.State == reflector.Stale && p.source.silenced.Load()) {
+	silenced := p.source.silence.Load() > 0 && (p.final.State == reflector.Stale || p.final.State == reflector.Stalled)
+	if p.final.State != reflector.Live && !silenced {
 		add("P11", "the reflector is %s at %d long after the last fault", p.final.State, p.final.Revision)
 	}
 	for _, l := range breaches {
@@ -145,7 +146,7 @@ func provokes(choice string, kind keepwatch.FailureKind) bool {
 	case keepwatch.Expired:
 		return choice == "compact" || choice == "compaction-burst"
 	case keepwatch.Unreachable:
-		return choice == "restore" || choice == "restore-blind" || choice == "pause" || choice == "slow"
+		return choice == "restore" || choice == "restore-blind" || choice == "pause" || choice == "slow" || choice == "silence"
 	case keepwatch.RevisionTooLarge, keepwatch.Rewound, keepwatch.ServerError:
 		return choice == "restore" || choice == "restore-blind" || choice == "stale-consistent"
 	case keepwatch.Idle:

@@ -192,9 +192,10 @@ func (s *stage) disturb() {
 		case "restart-with-store":
 			p.restart(true)
 		case "silence":
-			p.source.silenced.Store(true)
+			how := 1 + int32(x.Arg)%int32(silences-1)
+			p.source.silence.Store(how)
 			if s.informed != nil {
-				s.informed.source.silenced.Store(true)
+				s.informed.source.silence.Store(how)
 			}
 			s.world.Wake()
 		case "restore":
@@ -245,19 +246,18 @@ func (s *stage) convergenceTime() time.Duration {
 		drained      = 30 * time.Second
 	)
 	d := idle + backoffCap + retryAfter + revisionWait + drained + 15*time.Second
+	var verified time.Duration
 	for _, x := range s.director.Script() {
 		switch x.Choice {
 		case "forbidden", "absent", "rejected":
 			d = max(d, idle+slowBackoff+retryAfter+revisionWait)
+		case "restore", "restore-blind":
+			verified = max(verified, idle) // two idle watches before the probe
+		case "silence":
+			verified = 2 * serverTimeout // a watch that has delivered, and a quiet one, repeat a bookmark
 		}
 	}
-	for _, x := range s.director.Script() {
-		switch x.Choice {
-		case "restore", "restore-blind", "silence":
-			return d + idle + pause // two idle watches before the probe
-		}
-	}
-	return d + pause
+	return d + verified + pause
 }
 
 // shows reports whether the outcome has a problem of a kind.

@@ -24,7 +24,7 @@ type Source struct {
 	breaches     breaches
 	lateRevision func(to keepwatch.Revision) // called when an undone revision is delivered
 	replica      atomic.Int32                // of settings.Lags
-	silenced     atomic.Bool                 // watches stay open and deliver nothing
+	silence      atomic.Int32                // of watches, 0 if they deliver
 	listed       bool                        // since the last watch
 	// repeats: the pages of the running list repeat. Only the client's list uses it.
 	repeats bool

@@ -82,8 +82,10 @@ func (w *watch) step() {
 	switch {
 	case !now.Before(w.lastReceived.Add(w.source.settings.Idle)):
 		w.fail(keepwatch.Idle, "no event for %v", s.settings.Idle)
-	case w.stalled, s.silenced.Load():
-		w.wait(moved, time.Time{})
+	case w.stalled:
+		w.wait(moved)
+	case s.silence.Load() > 0:
+		w.stepSilently(moved)
 	case epoch != w.epoch:
 		w.fail(keepwatch.Unreachable, "connection reset by peer")
 	case definition > w.definition:
@@ -100,7 +102,39 @@ func (w *watch) step() {
 	case !now.Before(w.bookmark):
 		w.sendBookmark(to)
 	default:
-		w.wait(moved, next)
+		w.wait(moved, next, w.bookmark, w.ends)
+	}
+}
+
+// silence is how watches are silent from some time on.
+type silence int32
+
+const (
+	heldBack  silence = 1 + iota // the connection is open, and nothing arrives
+	cutOff                       // the same, and a balancer ends it before it is idle
+	repeating                    // bookmarks repeat the revision that the watch began at
+	silences
+)
+
+// cutOffAfter is shorter than every idle timeout.
+const cutOffAfter = 9*time.Second + 307*time.Nanosecond
+
+func (w *watch) stepSilently(moved <-chan struct{}) {
+	now, cut := time.Now(), w.openedAt.Add(cutOffAfter)
+	switch silence := silence(w.source.silence.Load()); {
+	case silence == heldBack:
+		w.wait(moved)
+	case silence == cutOff && now.Before(cut):
+		w.wait(moved, cut)
+	case silence == cutOff:
+		w.fail(keepwatch.Unreachable, "connection reset by peer")
+	case !now.Before(w.ends):
+		w.fail(keepwatch.Ended, "the server's timeout")
+	case !now.Before(w.bookmark):
+		w.bookmark = now.Add(w.source.settings.Bookmarks)
+		w.enqueue(w.delivered)
+	default:
+		w.wait(moved, w.bookmark, w.ends)
 	}
 }
 
@@ -108,11 +142,12 @@ func (w *watch) fail(kind keepwatch.FailureKind, format string, args ...any) {
 	w.failure = keepwatch.Failed(kind, format, args...)
 }
 
-// wait blocks until the world has changed or a time is due.
-func (w *watch) wait(moved <-chan struct{}, next time.Time) {
+// wait blocks until the world has changed, the watch is idle or one of the times is due, unless
+// that is zero.
+func (w *watch) wait(moved <-chan struct{}, times ...time.Time) {
 	due := w.lastReceived.Add(w.source.settings.Idle)
-	for _, t := range []time.Time{next, w.bookmark, w.ends} {
-		if !w.stalled && !w.source.silenced.Load() && !t.IsZero() && t.Before(due) {
+	for _, t := range times {
+		if !t.IsZero() && t.Before(due) {
 			due = t
 		}
 	}

@@ -22,6 +22,7 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	}
 	m.Silent = m.Silent || f.Kind == keepwatch.Silent
 	m.Breaches = m.breaches(f)
+	m.Quiet = m.quiet(f)
 	if f.Kind == keepwatch.Ended {
 		rule, m.Retries = m.ended(rule, f)
 	}
@@ -127,6 +128,14 @@ func (m Machine) breaches(f Failed) uint8 {
 	return m.Breaches
 }
 
+// quiet returns Machine.Quiet after a failure.
+func (m Machine) quiet(f Failed) time.Duration {
+	if w, watching := m.State.(Watching); watching && !w.Advanced {
+		return min(m.Quiet+f.OpenFor, quietLimit)
+	}
+	return m.Quiet
+}
+
 // verdict returns the rule's verdict, changed by the startup deadline, by the number of
 // retries and by the state.
 func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
@@ -140,10 +149,17 @@ func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
 		return rule.Then
 	case waitsForRevision(rule) && wait.For+wait.Jitter >= m.revisionWaitLeft(f):
 		return rule.Then // no time is left for a request after the wait
+	case m.Quiet == quietLimit && endsQuietly(f.Kind) && !listing:
+		return Verify
 	case f.Kind == keepwatch.Rejected && listing && l.Continue != "":
 		return Relist // the token was rejected
 	}
 	return rule.Do
+}
+
+// endsQuietly reports whether a watch that fails with the kind may have missed what the source had.
+func endsQuietly(kind keepwatch.FailureKind) bool {
+	return kind == keepwatch.Ended || kind == keepwatch.Idle || kind == keepwatch.Unreachable
 }
 
 // waitsForRevision reports whether the rule waits for a source that is older than the target.

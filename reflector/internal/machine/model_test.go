@@ -115,7 +115,11 @@ func (m *model) step(in machine.Input) {
 
 // fail applies a failure. The second one of a wait for a revision is at its deadline.
 func (m *model) fail(kind keepwatch.FailureKind) {
-	m.step(machine.Failed{Kind: kind, OpenFor: time.Minute, RetryAfter: time.Second, Elapsed: m.machine.Retries.RevisionDeadline})
+	in := machine.Failed{Kind: kind, RetryAfter: time.Second, Elapsed: m.machine.Retries.RevisionDeadline}
+	if _, open := m.action.(machine.Read); open {
+		in.OpenFor = 3 * time.Minute // two such watches are too quiet
+	}
+	m.step(in)
 }
 
 // settle performs the actions that have one outcome and do not involve the source, like
@@ -283,7 +287,7 @@ func (m *model) moves() []move {
 		case m.watchEpochs != len(m.epochs):
 			add("reset")
 		case m.delivered > m.head, m.muted && m.delivered < m.head:
-			add("silence")
+			add("silence", "quiet end")
 		case m.muted:
 		case len(at) > 0:
 			add("one")
@@ -376,6 +380,8 @@ func (m *model) do(v move) {
 		m.fail(keepwatch.Unreachable)
 	case "silence":
 		m.fail(keepwatch.Idle)
+	case "quiet end":
+		m.fail(keepwatch.Ended)
 	case "one", "all", "bookmark", "repeat", "replay":
 		m.frame(v.what)
 	default:

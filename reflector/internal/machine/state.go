@@ -92,9 +92,14 @@ type Machine struct {
 	// FailedStreams counts the streaming lists since the last progress that failed in a way in
 	// which a paged list may succeed.
 	FailedStreams uint8
-	// Silent: watches did not deliver what the source had, and no watch has delivered anything
-	// since. The target is brought up to date by lists, at most one in each idle timeout.
+	// Silent: watches did not deliver what the source had, and no watch has advanced the target
+	// since. The target is brought up to date by lists, at most one in each idle timeout or
+	// quietLimit.
 	Silent bool
+	// Quiet is how long watches were open, in total, since the target's revision was last
+	// advanced or confirmed. At most quietLimit. Watches that end before they are idle, or that
+	// repeat one bookmark, may be silent, too.
+	Quiet time.Duration
 	// Breaches counts the watches in a row that broke the contract soon after they were opened.
 	// A list in between is no progress: it succeeds each time.
 	Breaches uint8

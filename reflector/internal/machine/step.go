@@ -22,7 +22,7 @@ func (m Machine) Step(in Input) (Machine, Action) {
 		return m, Read{}
 	case Streamed:
 		m.Revision = in.Revision
-		m.Synced, m.Received, m.RepeatProbe, m.Silent = true, true, false, false
+		m.Synced, m.Received, m.RepeatProbe, m.Silent, m.Quiet = true, true, false, false, 0
 		m.State = Watching{Advanced: true}
 		return m.progressed(), Read{}
 	case Opened:
@@ -90,9 +90,12 @@ func (m Machine) probeDone() (Machine, Action) {
 }
 
 func (m Machine) delivered(in Delivered) (Machine, Action) {
-	advanced := m.State.(Watching).Advanced || in.Revision > m.Revision
-	m.State = Watching{Advanced: advanced}
-	m.Revision, m.Received, m.Silent = in.Revision, true, false
+	advanced := in.Revision > m.Revision
+	if advanced {
+		m.Silent, m.Quiet = false, 0
+	}
+	m.State = Watching{Advanced: advanced || m.State.(Watching).Advanced}
+	m.Revision, m.Received = in.Revision, true
 	m = m.progressed()
 	if in.Bookmark {
 		m.RepeatProbe = false
@@ -129,6 +132,7 @@ func (m Machine) probed(newest keepwatch.Revision) (Machine, Action) {
 
 func (m Machine) confirmed() (Machine, Action) {
 	c := m.State.(Confirming)
+	m.Quiet = 0
 	if m.Revision = c.To; m.Newest <= m.Revision {
 		m.Newest = 0
 	}
@@ -213,7 +217,7 @@ func (m Machine) pageStored() (Machine, Action) {
 		m.State = l
 		return m, l.List
 	}
-	m.Revision, m.Newest, m.Synced, m.Received, m.RepeatProbe = l.Revision, 0, true, true, false
+	m.Revision, m.Newest, m.Quiet, m.Synced, m.Received, m.RepeatProbe = l.Revision, 0, 0, true, true, false
 	m, watch := m.watch()
 	m.State = Watching{AfterList: true}
 	return m, watch

@@ -52,6 +52,10 @@ const (
 	// having delivered anything. A server that delays or ends a watch does so sooner; and a
 	// quiet resource may never have an event, nor its server bookmarks.
 	SteadyWatch = 10 * time.Second
+	// quietLimit is how long watches may be open, in total, and advance nothing, until the source
+	// is asked for its newest revision. API servers send a bookmark with a newer revision each minute, if
+	// anything is written to their storage.
+	quietLimit = 5 * time.Minute
 )
 
 const firstWait = 800 * time.Millisecond

@@ -189,9 +189,9 @@ func TestEveryReachablePosition(t *testing.T) {
 				if violation := next.violation(from); violation != "" {
 					t.Fatalf("%s: %+v in %+v leads to %+v", violation, in, from, next)
 				}
-				// The retries are set below, the failure decides nothing, the breaches only a wait, and
-				// TestStreamingListsThatFail counts streams.
-				next.Retries, next.Failure, next.Breaches, next.FailedStreams = Retries{}, 0, 0, 0
+				// The retries and the quiet time are set below, the failure decides nothing, the breaches only a
+				// wait, and TestStreamingListsThatFail counts streams.
+				next.Retries, next.Quiet, next.Failure, next.Breaches, next.FailedStreams = Retries{}, 0, 0, 0, 0
 				if !seen[next] {
 					seen[next] = true
 					queue = append(queue, next)
@@ -215,6 +215,7 @@ func TestEveryReachablePosition(t *testing.T) {
 						from.Retries = retries
 						visit(from, Failed{Kind: kind})
 						visit(from, Failed{Kind: kind, OpenFor: time.Minute, RetryAfter: time.Second})
+						visit(from, Failed{Kind: kind, OpenFor: quietLimit})
 					}
 				}
 			}
@@ -335,11 +336,51 @@ func TestSilentWatches(t *testing.T) {
 	if !at.Silent {
 		t.Error("a silent watch is taken for one that works")
 	}
-	for _, in := range []Input{Delivered{Revision: 80, Bookmark: true}, idle} {
+	at = at.after(Delivered{Revision: 80, Bookmark: true})
+	if !at.Silent {
+		t.Error("a watch that repeats a bookmark is taken for one that works")
+	}
+	for _, in := range []Input{Delivered{Revision: 81, Bookmark: true}, idle} {
 		at = at.after(in)
 	}
-	if at.Silent || at.action != (Watch{From: 80}) {
+	if at.Silent || at.action != (Watch{From: 81}) {
 		t.Errorf("after a bookmark, an idle watch leads to %s", show(at.action))
+	}
+}
+
+// TestQuietWatches checks that the source is asked after watches were open for quietLimit and advanced
+// nothing, although none was idle: a load balancer ends them, or they repeat one bookmark.
+func TestQuietWatches(t *testing.T) {
+	for _, kind := range []keepwatch.FailureKind{keepwatch.Ended, keepwatch.Unreachable} {
+		for name, watch := range map[string][]Input{
+			"nothing":      {Opened{}, Failed{Kind: kind, OpenFor: quietLimit / 4}},
+			"one bookmark": {Opened{}, Delivered{Revision: 50, Bookmark: true}, Failed{Kind: kind, OpenFor: quietLimit / 4}},
+		} {
+			at := start(Config{}, 50).after(Probed{50}).after(Confirmed{})
+			step := func(inputs ...Input) Action {
+				for _, in := range inputs {
+					at = at.after(in)
+					if _, waits := at.action.(Wait); waits {
+						at = at.after(Elapsed{})
+					}
+				}
+				return at.action
+			}
+			for range 3 {
+				if a := step(watch...); a != (Watch{From: 50}) {
+					t.Fatalf("%s, %v: %s", name, kind, show(a))
+				}
+			}
+			if a := step(watch...); a != (Probe{}) {
+				t.Fatalf("%s, %v: after %v, %s", name, kind, quietLimit, show(a))
+			}
+			if a := step(Probed{60}, Unchanged{}, Confirmed{}); a != (Watch{From: 60}) || at.Quiet != 0 {
+				t.Errorf("%s, %v: after the answer, %s, quiet for %v", name, kind, show(a), at.Quiet)
+			}
+			if step(Opened{}, Delivered{Revision: 61}, Failed{Kind: kind, OpenFor: time.Hour}); at.Quiet != 0 {
+				t.Errorf("%s, %v: a watch that delivers was quiet for %v", name, kind, at.Quiet)
+			}
+		}
 	}
 }
 
