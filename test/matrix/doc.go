@@ -19,6 +19,8 @@
 //	measure.go     a cell's result
 //	transcript.go  a client's lines as a transcript for package check
 //	result.go      the result, and the files of results
+//	mark.go        a result as one of three marks
 //	page.go        docs/matrix.md
-//	plot.go        its plots
+//	summary.go     its table of numbers
+//	plot.go        its figures
 package matrix

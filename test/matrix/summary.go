@@ -3,14 +3,12 @@ package matrix
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
 )
 
 // summary is all plans of one client.
 type summary struct {
-	outcomes              map[Outcome]int
 	deletes, deletePlans  int    // deletions that the user never saw
 	repeated, repeatPlans int    // events that the user saw twice
 	lists, rate           Result // the plans with the most LISTs, and the most requests in a second
@@ -18,9 +16,8 @@ type summary struct {
 }
 
 func summarize(cells []Result) summary {
-	s := summary{outcomes: map[Outcome]int{}, lists: cells[0], rate: cells[0], eventsKnown: cells[0].View == clients.Events}
+	s := summary{lists: cells[0], rate: cells[0], eventsKnown: cells[0].View == clients.Events}
 	for _, r := range cells {
-		s.outcomes[r.Outcome]++
 		s.deletes += r.LostDeletes
 		s.repeated += r.Duplicates
 		if r.LostDeletes > 0 {
@@ -41,48 +38,16 @@ func summarize(cells []Result) summary {
 
 // writeSummaries writes a line for each client of an upstream.
 func writeSummaries(w io.Writer, rows [][]Result) {
-	fmt.Fprintln(w, "\n| client | right | wrong | hung | died | deletions never seen | events seen twice | most LISTs | most requests in a second |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(w, "| client | deletions never seen | events seen twice | most LISTs | most requests in a second |")
+	fmt.Fprintln(w, "|---|---|---|---|---|")
 	for _, cells := range rows {
 		s := summarize(cells)
 		deletes, repeated := "–", "–"
 		if s.eventsKnown {
 			deletes, repeated = inPlans(s.deletes, s.deletePlans), inPlans(s.repeated, s.repeatPlans)
 		}
-		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %s | %s | %s | %s |\n", title(cells[0]),
-			s.outcomes[Right], s.outcomes[Wrong], s.outcomes[Hung], s.outcomes[Died], deletes, repeated,
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", cells[0].Client, deletes, repeated,
 			inPlan(s.lists.Lists, s.lists.Plan), inPlan(s.rate.Rate, s.rate.Plan))
-	}
-}
-
-// writeComparison writes a line for each client, with the plans in which it was right at each server.
-func writeComparison(w io.Writer, servers [][]Result) {
-	fmt.Fprint(w, "\n## Plans in which the client was right\n\n| client |")
-	for _, of := range servers {
-		fmt.Fprintf(w, " %s |", of[0].Upstream)
-	}
-	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(servers)))
-	for _, p := range clients.Programs() {
-		counts, measured := "", false
-		for _, of := range servers {
-			right, plans := 0, 0
-			for _, r := range of {
-				if r.Client == p.Name {
-					plans++
-					if r.Outcome == Right {
-						right++
-					}
-				}
-			}
-			if plans == 0 {
-				counts += " |"
-				continue
-			}
-			counts, measured = counts+fmt.Sprintf(" %d of %d |", right, plans), true
-		}
-		if measured {
-			fmt.Fprintf(w, "| %s |%s\n", p.Name, counts)
-		}
 	}
 }
 

@@ -28,7 +28,9 @@ import (
 // Program is a client, as a process.
 type Program struct {
 	Name string
-	View View
+	// Short is the name as the head of a narrow column.
+	Short string
+	View  View
 	// Ours is true for Keepwatch's own clients.
 	Ours bool
 
@@ -61,24 +63,24 @@ const (
 // Programs returns all programs, those of other projects first.
 func Programs() []Program {
 	return []Program{
-		{Name: "client-go informer", View: Events, command: golang("informer"), pin: goMod, pinned: clientGo},
-		{Name: "client-go RetryWatcher", View: Events, command: golang("retrywatcher"), pin: goMod, pinned: clientGo},
-		{Name: "controller-runtime", View: States, command: golang("controller-runtime"), pin: goMod, pinned: "sigs.k8s.io/controller-runtime"},
-		{Name: "kubectl get -w", View: Events, command: kubectl("kubectl-get"), pin: "../kubectl/go.mod", pinned: "k8s.io/kubectl"},
-		{Name: "kubectl wait", View: Condition, command: kubectl("kubectl-wait"), pin: "../kubectl/go.mod", pinned: "k8s.io/kubectl"},
-		{Name: "python Watch", View: Events, command: python("follow_watch.py"), pin: requirements, pinned: "kubernetes"},
-		{Name: "python SharedInformer", View: Events, command: python("follow_informer.py"), pin: requirements, pinned: "kubernetes"},
-		{Name: "kopf", View: Events, command: python("follow_kopf.py"), pin: requirements, pinned: "kopf"},
-		{Name: "@kubernetes/client-node", View: Events, command: node, pin: packageJSON, pinned: "@kubernetes/client-node"},
-		{Name: "fabric8 4.2.0", View: Events, command: java("4.2.0", "classes")},
-		{Name: "fabric8 4.13.3", View: Events, command: java("4.13.3", "classes")},
-		{Name: "fabric8 4.13.3 watch", View: Events, command: java("4.13.3", "watch")},
-		{Name: "fabric8 7.9.0", View: Events, command: java("7.9.0", "classes")},
-		{Name: "Java informer", View: Events, command: java("official", "classes"), pin: "clients/java/official/pom.xml", pinned: "<artifactId>client-java</artifactId>"},
-		{Name: "kube-rs watcher", View: Events, command: rust, pin: "clients/rust/Cargo.toml", pinned: "kube"},
-		{Name: "keepwatch watch", View: Events, Ours: true, command: stream},
-		{Name: "keepwatch informer", View: Events, Ours: true, command: golang("keepwatch-informer")},
-		{Name: "keepwatch operator", View: States, Ours: true, command: golang("keepwatch-operator")},
+		{Name: "client-go informer", Short: "go", View: Events, command: golang("informer"), pin: goMod, pinned: clientGo},
+		{Name: "client-go RetryWatcher", Short: "go-rw", View: Events, command: golang("retrywatcher"), pin: goMod, pinned: clientGo},
+		{Name: "controller-runtime", Short: "c-r", View: States, command: golang("controller-runtime"), pin: goMod, pinned: "sigs.k8s.io/controller-runtime"},
+		{Name: "kubectl get -w", Short: "get-w", View: Events, command: kubectl("kubectl-get"), pin: "../kubectl/go.mod", pinned: "k8s.io/kubectl"},
+		{Name: "kubectl wait", Short: "wait", View: Condition, command: kubectl("kubectl-wait"), pin: "../kubectl/go.mod", pinned: "k8s.io/kubectl"},
+		{Name: "python Watch", Short: "py", View: Events, command: python("follow_watch.py"), pin: requirements, pinned: "kubernetes"},
+		{Name: "python SharedInformer", Short: "py-si", View: Events, command: python("follow_informer.py"), pin: requirements, pinned: "kubernetes"},
+		{Name: "kopf", Short: "kopf", View: Events, command: python("follow_kopf.py"), pin: requirements, pinned: "kopf"},
+		{Name: "@kubernetes/client-node", Short: "node", View: Events, command: node, pin: packageJSON, pinned: "@kubernetes/client-node"},
+		{Name: "fabric8 4.2.0", Short: "f4.2", View: Events, command: java("4.2.0", "classes")},
+		{Name: "fabric8 4.13.3", Short: "f4.13", View: Events, command: java("4.13.3", "classes")},
+		{Name: "fabric8 4.13.3 watch", Short: "f4.13w", View: Events, command: java("4.13.3", "watch")},
+		{Name: "fabric8 7.9.0", Short: "f7.9", View: Events, command: java("7.9.0", "classes")},
+		{Name: "Java informer", Short: "java", View: Events, command: java("official", "classes"), pin: "clients/java/official/pom.xml", pinned: "<artifactId>client-java</artifactId>"},
+		{Name: "kube-rs watcher", Short: "rs", View: Events, command: rust, pin: "clients/rust/Cargo.toml", pinned: "kube"},
+		{Name: "keepwatch watch", Short: "kw-w", View: Events, Ours: true, command: stream},
+		{Name: "keepwatch informer", Short: "kw-i", View: Events, Ours: true, command: golang("keepwatch-informer")},
+		{Name: "keepwatch operator", Short: "kw-o", View: States, Ours: true, command: golang("keepwatch-operator")},
 	}
 }
 
