@@ -12,8 +12,8 @@ import (
 // Server is an API server that can be judged.
 type Server struct {
 	Name string
-	// What says what runs, in a sentence.
-	What string
+	// What says what runs, in a sentence; Note says what a reader of its verdicts must know, unless it is empty.
+	What, Note string
 
 	start func(testing.TB) running
 }
@@ -30,24 +30,36 @@ type running struct {
 // Servers returns all servers.
 func Servers() []Server {
 	return []Server{
-		{"kube-apiserver", "kube-apiserver on etcd.", func(tb testing.TB) running {
+		{Name: "kube-apiserver", What: "kube-apiserver on etcd.", start: func(tb testing.TB) running {
 			return onEtcd(peer.Kubernetes(tb))
 		}},
-		{"kube-apiserver latest", "The same of Kubernetes' newest version.", func(tb testing.TB) running {
+		{Name: "kube-apiserver latest", What: "The same of Kubernetes' newest version.", start: func(tb testing.TB) running {
 			return onEtcd(peer.LatestKubernetes(tb))
 		}},
-		{"keepwatch-apiserver", "The same with Keepwatch inside.", func(tb testing.TB) running {
+		{Name: "keepwatch-apiserver", What: "The same with Keepwatch inside.", start: func(tb testing.TB) running {
 			return onEtcd(peer.KeepwatchAPIServerOn(tb, peer.StartEtcd(tb)))
 		}},
-		{"serve", "`keepwatch serve` with its embedded etcd.", func(tb testing.TB) running {
+		{Name: "serve", What: "`keepwatch serve` with its embedded etcd.", start: func(tb testing.TB) running {
 			return onEtcd(peer.Serve(tb))
 		}},
-		{"proxy", "`keepwatch proxy` in front of kube-apiserver, which is what is restarted. That loses its history; the proxy then sends the difference to its clients, in place of a 410: by design they can miss intermediate states, and a deletion can have another revision, which conform would count as broken. All of them arrive at the server's state.", startProxy},
-		{"kine on SQLite", "kube-apiserver on kine, which stores everything in SQLite. [A fault of kine](findings/kine-recreated-key.md) breaks the rules.", onKine(peer.KineSQLite)},
-		{"kine on NATS", "kube-apiserver on kine, which stores everything in NATS JetStream.", onKine(peer.KineNATS)},
-		{"kcp", "A workspace of [kcp](findings/kcp-revisions.md) on etcd. The newest version in the Go module proxy has the API machinery of Kubernetes 1.26, which has no streaming lists.", func(tb testing.TB) running {
-			return onEtcd(peer.KCPWorkspace(tb))
-		}},
+		{
+			Name: "proxy", What: "`keepwatch proxy` in front of kube-apiserver, which is what is restarted.",
+			Note: "kube-apiserver loses its history. The proxy then sends the difference to its clients, in place of a 410. By design they can miss intermediate states,\n" +
+				"and a deletion can have another revision, which conform would count as broken. All of them arrive at the server's state.",
+			start: startProxy,
+		},
+		{
+			Name: "kine on SQLite", What: "kube-apiserver on kine, which stores everything in SQLite.",
+			Note: "[A fault of kine](findings/kine-recreated-key.md) breaks the rules.", start: onKine(peer.KineSQLite),
+		},
+		{Name: "kine on NATS", What: "kube-apiserver on kine, which stores everything in NATS JetStream.", start: onKine(peer.KineNATS)},
+		{
+			Name: "kcp", What: "A workspace of [kcp](findings/kcp-revisions.md) on etcd.",
+			Note: "the newest version in the Go module proxy has the API machinery of Kubernetes 1.26, which has no streaming lists.",
+			start: func(tb testing.TB) running {
+				return onEtcd(peer.KCPWorkspace(tb))
+			},
+		},
 	}
 }
 
