@@ -1,0 +1,252 @@
+package keepwatch_test
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"unicode"
+)
+
+// unrepaired are the documents that still break a rule. A document that keeps all of them must not be here.
+var unrepaired = []string{
+	"docs/faults.md", "docs/informer.md", "docs/kubernetes.md", "docs/operator.md", "docs/serve.md", "docs/testing.md", "docs/watch.md", "CHANGELOG.md",
+}
+
+// The limits of a document.
+const (
+	maxLines     = 600
+	maxParagraph = 6 * 120 // characters that a reader sees: six lines
+	maxCell      = 200
+)
+
+// TestDocuments checks each document of the repository: its length, the lengths of its paragraphs and table cells, and its links.
+func TestDocuments(t *testing.T) {
+	root := os.DirFS(".")
+	for _, name := range documents(t, root) {
+		faults := faultsOf(root, name)
+		exempt := slices.Contains(unrepaired, name)
+		if exempt && len(faults) == 0 {
+			t.Errorf("%s breaks no rule any more: remove it from unrepaired", name)
+		}
+		for _, fault := range faults {
+			if exempt {
+				t.Logf("%s (unrepaired)", fault)
+			} else {
+				t.Error(fault)
+			}
+		}
+	}
+}
+
+// TestFaultsOfDocuments checks that each broken rule is found, and nothing else.
+func TestFaultsOfDocuments(t *testing.T) {
+	long := strings.Repeat("word ", 144) // 719 characters that are seen
+	cell := strings.Repeat("c", 200)
+	for name, test := range map[string]struct{ text, want string }{
+		"lines":           {strings.Repeat("\n", maxLines+1), "a.md has 601 lines, and may have 600"},
+		"paragraph":       {"# A\n\n" + long + "\nand more\n", "a.md:3: a paragraph has 728 characters, and may have 720"},
+		"item":            {"- one\n- " + long + "\n  and more\n", "a.md:2: a paragraph has 730 characters, and may have 720"},
+		"two paragraphs":  {long + "\n\n" + long + "\n", ""},
+		"list":            {strings.Repeat("1. an item\n   in two lines\n", 50), ""},
+		"link's target":   {long[5:] + "[x](b.md?" + strings.Repeat("q", maxParagraph) + ")", ""},
+		"code":            {"    " + long + long + "\n\n```\n" + long + long + "\n[x](no.md)\n```\n", ""},
+		"cell":            {"| a | b |\n|---|---|\n| " + cell + " | " + cell + "d |\n", "a.md:3: a table cell has 201 characters, and may have 200"},
+		"escaped":         {"| " + cell[1:] + `\|` + cell + " |\n", "a.md:1: a table cell has 400 characters, and may have 200"},
+		"dead file":       {"see [no](no.md) and [b](b.md)", "a.md:1: the link no.md leads nowhere"},
+		"dead anchor":     {"[b](b.md#three), [b](b.md#one-and-two), [b](b.md#one-and-two-1)", "a.md:1: the link b.md#three leads to no heading"},
+		"anchor here":     {"# Here `code`: [it](b.md)!\n\n[x](#here-code-it), [y](#there)\n", "a.md:3: the link #there leads to no heading"},
+		"image, folder":   {"![x](x/p.svg) [x](x) [w](https://example.com/no.md)", ""},
+		"in code":         {"`[x](no.md)`", ""},
+		"above the root":  {"[x](../no.md)", "a.md:1: the link ../no.md leads nowhere"},
+		"link on 2 lines": {"see [a\nlong text](no.md)", "a.md:2: the link no.md leads nowhere"},
+	} {
+		files := fstest.MapFS{
+			"a.md":    {Data: []byte(test.text)},
+			"b.md":    {Data: []byte("# One *and* two\n\n## One and two\n")},
+			"x/p.svg": {Data: []byte("<svg/>")},
+		}
+		if got := strings.Join(faultsOf(files, "a.md"), "\n"); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// documents returns the names of all Markdown files, except those of others.
+func documents(t *testing.T, root fs.FS) (names []string) {
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch base := entry.Name(); {
+		case entry.IsDir() && (name != "." && base[0] == '.' || slices.Contains([]string{"bin", "node_modules", "target", "testdata"}, base)):
+			return fs.SkipDir
+		case path.Ext(base) == ".md":
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+var (
+	code    = regexp.MustCompile("`[^`]*`")
+	heading = regexp.MustCompile(`^#{1,6} `)
+	item    = regexp.MustCompile(`^\s*([-*+]|\d+\.)\s`)
+	linked  = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	divider = regexp.MustCompile(`\\\||\|`)
+)
+
+// faultsOf returns what is wrong with one document.
+func faultsOf(root fs.FS, name string) (faults []string) {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	report := func(line int, format string, args ...any) {
+		faults = append(faults, fmt.Sprintf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
+	}
+	if n := bytes.Count(text, []byte("\n")); n > maxLines {
+		faults = append(faults, fmt.Sprintf("%s has %d lines, and may have %d", name, n, maxLines))
+	}
+	for _, p := range blocks(string(text)) {
+		if p.table {
+			for _, cell := range cells(p.text) {
+				if n := len([]rune(shown(cell))); n > maxCell {
+					report(p.line, "a table cell has %d characters, and may have %d", n, maxCell)
+				}
+			}
+		} else if n := len([]rune(shown(p.text))); n > maxParagraph {
+			report(p.line, "a paragraph has %d characters, and may have %d", n, maxParagraph)
+		}
+		for i, line := range strings.Split(code.ReplaceAllStringFunc(p.text, linesOf), "\n") {
+			for _, link := range linked.FindAllStringSubmatch(line, -1) {
+				if fault := deadLink(root, name, link[1]); fault != "" {
+					report(p.line+i, "the link %s %s", link[1], fault)
+				}
+			}
+		}
+	}
+	return faults
+}
+
+// linesOf is a text without all but the ends of its lines.
+func linesOf(text string) string { return strings.Repeat("\n", strings.Count(text, "\n")) }
+
+// block is a paragraph, an item of a list, a heading or a row of a table.
+type block struct {
+	line    int // of its beginning, from 1
+	text    string
+	table   bool
+	heading bool
+}
+
+// blocks divides a document, without its code and comments.
+func blocks(text string) (all []block) {
+	open, fenced := false, false // open: the next line can continue the last block
+	for i, line := range strings.Split(text, "\n") {
+		trimmed := strings.TrimSpace(line)
+		if strings.HasPrefix(trimmed, "```") {
+			open, fenced = false, !fenced
+			continue
+		}
+		switch b := (block{line: i + 1, text: line}); {
+		case fenced:
+		case trimmed == "" || strings.HasPrefix(trimmed, "<!--") || !open && strings.HasPrefix(line, "    ") && !item.MatchString(line):
+			open = false
+		case heading.MatchString(line):
+			b.heading, open = true, false
+			all = append(all, b)
+		case trimmed[0] == '|':
+			b.table, open = true, false
+			all = append(all, b)
+		case open && !item.MatchString(line):
+			all[len(all)-1].text += "\n" + line
+		default:
+			open = true
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// cells divides a row of a table.
+func cells(row string) []string {
+	row = divider.ReplaceAllStringFunc(strings.TrimSpace(row), func(s string) string {
+		if s == "|" {
+			return "\x00"
+		}
+		return "|"
+	})
+	return strings.Split(row, "\x00")
+}
+
+// shown is the text that a reader sees: without the targets of links, and without marks of emphasis and code.
+func shown(text string) string {
+	text = linked.ReplaceAllString(text, "]")
+	text = strings.NewReplacer("`", "", "**", "", "[", "", "]", "").Replace(text)
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// deadLink returns what is wrong with a link of a document, or "".
+func deadLink(root fs.FS, from, link string) string {
+	if strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:") {
+		return ""
+	}
+	file, anchor, anchored := strings.Cut(link, "#")
+	file, _, _ = strings.Cut(file, "?")
+	target := path.Join(path.Dir(from), file)
+	if file == "" {
+		target = from
+	}
+	if _, err := fs.Stat(root, target); err != nil {
+		return "leads nowhere"
+	}
+	if !anchored || path.Ext(target) != ".md" {
+		return ""
+	}
+	text, err := fs.ReadFile(root, target)
+	if err != nil {
+		return err.Error()
+	}
+	if !slices.Contains(anchors(string(text)), anchor) {
+		return "leads to no heading"
+	}
+	return ""
+}
+
+// anchors returns the anchors that GitHub gives the headings of a document.
+func anchors(text string) (all []string) {
+	count := map[string]int{}
+	for _, b := range blocks(text) {
+		if !b.heading {
+			continue
+		}
+		heading := strings.ToLower(linked.ReplaceAllString(strings.TrimLeft(strings.TrimSpace(b.text), "# "), "]"))
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return r
+			}
+			return -1
+		}, heading)
+		if n := count[anchor]; n > 0 {
+			all = append(all, fmt.Sprintf("%s-%d", anchor, n))
+		} else {
+			all = append(all, anchor)
+		}
+		count[anchor]++
+	}
+	return all
+}
