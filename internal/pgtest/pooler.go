@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"testing"
 	"time"
 
 	"github.com/keepwatch/keepwatch/internal/child"
@@ -22,16 +23,16 @@ func MissingPooler() string {
 
 const pgBouncer = "/usr/sbin/pgbouncer"
 
-// Pooler starts a PgBouncer of the server in a pool_mode, which ends with the test, and returns its address. It skips the test if this
-// machine has none.
-func (s *Server) Pooler(mode string) string {
-	s.tb.Helper()
+// Pooler starts a PgBouncer of the server in a pool_mode, which ends with the test, and returns its address. It skips the test, which may
+// be a part of the server's, if this machine has none.
+func (s *Server) Pooler(tb testing.TB, mode string) string {
+	tb.Helper()
 	if missing := MissingPooler(); missing != "" {
-		s.tb.Skip(missing)
+		tb.Skip(missing)
 	}
 	port, err := localhost.FreePort()
 	if err != nil {
-		s.tb.Fatal(err)
+		tb.Fatal(err)
 	}
 	config, log := filepath.Join(s.dir, mode+".ini"), filepath.Join(s.dir, mode+".log")
 	text := fmt.Sprintf(`[databases]
@@ -45,18 +46,18 @@ pool_mode = %s
 default_pool_size = 5
 `, s.port, port, mode)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		s.tb.Fatal(err)
+		tb.Fatal(err)
 	}
 	cmd := exec.Command(pgBouncer, config)
 	cmd.Dir, cmd.SysProcAttr = s.dir, s.attributes
 	process, err := child.Start(cmd, log)
 	if err != nil {
-		s.tb.Fatal(err)
+		tb.Fatal(err)
 	}
-	s.tb.Cleanup(func() {
+	tb.Cleanup(func() {
 		killGroup(process.PID())
 		<-process.Done()
-		child.ShowLog(s.tb, "PgBouncer", log)
+		child.ShowLog(tb, "PgBouncer", log)
 	})
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	for end := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
@@ -67,11 +68,11 @@ default_pool_size = 5
 		}
 		select {
 		case <-process.Done():
-			s.tb.Fatalf("PgBouncer has ended: %v", process.Err())
+			tb.Fatalf("PgBouncer has ended: %v", process.Err())
 		default:
 		}
 		if time.Now().After(end) {
-			s.tb.Fatalf("PgBouncer did not start within %v: %v", startTimeout, err)
+			tb.Fatalf("PgBouncer did not start within %v: %v", startTimeout, err)
 		}
 	}
 }

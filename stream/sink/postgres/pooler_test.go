@@ -15,7 +15,7 @@ import (
 
 // testSessionPooler writes through a pooler that retains sessions. A writer that ends without a word leaves no lock there.
 func testSessionPooler(t *testing.T, server *pgtest.Server) {
-	cutter := sinktest.NewCutter(t, server.Pooler("session"))
+	cutter := sinktest.NewCutter(t, server.Pooler(t, "session"))
 	url := strings.Replace(server.URL("pooled"), server.Addr(), cutter.Addr(), 1)
 	killed := postgres.New(url, postgres.Options{})
 	open(t, killed)
@@ -37,7 +37,7 @@ func testSessionPooler(t *testing.T, server *pgtest.Server) {
 // testTransactionPooler refuses a pooler that shares sessions, with the reason.
 func testTransactionPooler(t *testing.T, server *pgtest.Server) {
 	for _, mode := range []string{"transaction", "statement"} {
-		s := postgres.New(strings.Replace(server.URL("shared"), server.Addr(), server.Pooler(mode), 1), postgres.Options{})
+		s := postgres.New(strings.Replace(server.URL("shared"), server.Addr(), server.Pooler(t, mode), 1), postgres.Options{})
 		_, err := s.Open(t.Context(), sinktest.Streams())
 		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "use pool_mode=session") {
 			t.Errorf("%s: %v", mode, err)
