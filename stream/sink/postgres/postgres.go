@@ -56,6 +56,7 @@ type Sink struct {
 	session string // the server's process that had the lock for this sink, and its start
 	token   string // of this writer
 	streams []sink.Stream
+	empty   []bool    // of streams: the tables have no row of the resource that has ended
 	swept   time.Time // when retention was last applied
 }
 
@@ -226,8 +227,12 @@ func (s *Sink) load(ctx context.Context, tx pgx.Tx) ([]sink.Stored, error) {
 		return nil, err
 	}
 	stored := make([]sink.Stored, len(s.streams))
+	s.empty = make([]bool, len(s.streams))
 	for i, wanted := range s.streams {
-		var err error
+		err := tx.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM resources WHERE resource = $1)`, wanted.ID.Resource).Scan(&s.empty[i])
+		if err != nil {
+			return nil, err
+		}
 		if stored[i], err = loadStream(ctx, tx, wanted); err != nil {
 			return nil, fmt.Errorf("%s: %w", wanted.ID.Resource, err)
 		}

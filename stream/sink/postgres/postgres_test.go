@@ -63,6 +63,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("take over", func(t *testing.T) { testTakeOver(t, server) })
 	t.Run("lost session", func(t *testing.T) { testLostSession(t, server) })
 	t.Run("one transaction", func(t *testing.T) { testOneTransaction(t, server) })
+	t.Run("as of", func(t *testing.T) { testAsOf(t, server) })
 	t.Run("search_path", func(t *testing.T) { testSearchPath(t, server) })
 	t.Run("session pooler", func(t *testing.T) { testSessionPooler(t, server) })
 	t.Run("transaction pooler", func(t *testing.T) { testTransactionPooler(t, server) })
@@ -397,5 +398,16 @@ func testOneTransaction(t *testing.T, server *pgtest.Server) {
 			server.SQL(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON atomic_%[3]s.%[2]s EXECUTE FUNCTION atomic_%[3]s.refuse()`, change, table, name))
 			return func() { server.SQL(fmt.Sprintf(`DROP TRIGGER refused ON atomic_%s.%s`, name, table)) }
 		})
+	}
+}
+
+// testAsOf checks that each object has one state at every revision, for rows that are inserted one by one and together.
+func testAsOf(t *testing.T, server *pgtest.Server) {
+	for name, more := range map[string]int{"few": 3, "many": 60} {
+		url := server.URL("as_of_" + name)
+		s := postgres.New(url, postgres.Options{})
+		open(t, s)
+		s.Close()
+		sinktest.TestAsOf(t, s, read(t, url), more)
 	}
 }

@@ -17,12 +17,16 @@ import (
 const (
 	// The row lock makes the newest writer wait for this transaction, or shuts this one out.
 	lockWriter = `SELECT FROM keepwatch WHERE writer = $1 FOR UPDATE`
-	// An end is never before the beginning of its row. One statement for each row always uses the unique
-	// index; for a join with all of them, the planner reads the whole table until it has statistics.
-	endRow = `UPDATE resources
-		SET to_epoch = $4, valid_to = CASE WHEN epoch = $4 THEN greatest(valid_from, $5) ELSE $5 END, seen_to = $6, deleted = $7
-		WHERE resource = $1 AND namespace = $2 AND name = $3 AND valid_to IS NULL`
-	insertRow = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, full_name, sum)
+	// The rows of a key end in the order of their ids, the current one last: those behind the last one that ended before. One
+	// statement for each key always uses the primary key; for a join with all of them, the planner reads the whole table until it
+	// has statistics.
+	endRows = `UPDATE resources
+		SET to_epoch = $4, valid_to = CASE WHEN epoch = $4 THEN greatest(valid_from, $5) ELSE $5 END,
+			seen_to = coalesce(seen_to, $6), deleted = CASE WHEN valid_to IS NULL THEN $7 ELSE deleted AND uid <> $8 END
+		WHERE resource = $1 AND namespace = $2 AND name = $3 AND id > coalesce((SELECT id FROM resources
+			WHERE resource = $1 AND namespace = $2 AND name = $3 AND (to_epoch, valid_to) <= ($4, $5) ORDER BY id DESC LIMIT 1), 0)`
+	endRowsBefore = endRows + ` AND valid_to IS NOT NULL`
+	insertRow     = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, full_name, sum)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 	insertGap = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)`
@@ -73,10 +77,11 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 	})
 	for _, p := range batch.Pieces {
 		id := s.streams[p.Stream].ID
-		changes, err := history.Of(p)
+		changes, err := history.Of(p, s.empty[p.Stream])
 		if err != nil {
 			return fmt.Errorf("%s: %w", id.Resource, err)
 		}
+		s.empty[p.Stream] = s.empty[p.Stream] && !changes.End()
 		queueEndings(first, id.Resource, changes.Endings, batch.Time)
 		for _, r := range changes.Rows {
 			rows = append(rows, valuesOf(id.Resource, r, batch.Time))
@@ -110,11 +115,16 @@ func insert(ctx context.Context, tx pgx.Tx, first *pgx.Batch, rows [][]any, last
 	return tx.SendBatch(ctx, first).Close()
 }
 
-// queueEndings queues the end of current rows.
+// queueEndings queues the ends of rows.
 func queueEndings(b *pgx.Batch, resource string, endings []history.Ending, now time.Time) {
 	for _, e := range endings {
 		name, _ := indexed(e.Key.Name)
-		b.Queue(endRow, resource, text(e.Key.Namespace), name, e.Epoch, int64(e.Revision), now, e.Deleted).Exec(affectsOne(resource, e.Key))
+		args := []any{resource, text(e.Key.Namespace), name, e.Epoch, int64(e.Revision), now, e.Deleted, text(string(e.UID))}
+		if e.Added {
+			b.Queue(endRowsBefore, args...)
+			continue
+		}
+		b.Queue(endRows, args...).Exec(affectsSome(resource, e.Key))
 	}
 }
 
@@ -124,15 +134,15 @@ func queueProgress(b *pgx.Batch, id stream.Identity, p sink.Piece, gaps []histor
 		b.Queue(insertGap, id.Resource, id.Namespace, g.Epoch, int64(g.From), int64(g.To), string(g.Reason), now)
 	}
 	a := p.After
-	b.Queue(updateCursor, id.Resource, id.Namespace, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap), int64(p.Count), now, p.Position).Exec(affectsOne(id.Resource, keepwatch.Key{Name: "the cursor"}))
+	b.Queue(updateCursor, id.Resource, id.Namespace, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap), int64(p.Count), now, p.Position).Exec(affectsSome(id.Resource, keepwatch.Key{Name: "the cursor"}))
 }
 
-// affectsOne checks that a statement has changed one row. If it has changed none, another
+// affectsSome checks that a statement has changed a row. If it has changed none, another
 // program has changed the tables.
-func affectsOne(resource string, key keepwatch.Key) func(pgconn.CommandTag) error {
+func affectsSome(resource string, key keepwatch.Key) func(pgconn.CommandTag) error {
 	return func(tag pgconn.CommandTag) error {
-		if n := tag.RowsAffected(); n != 1 {
-			return fmt.Errorf("%s: %s: %d rows were to be changed, not 1: another program has changed the tables", resource, key, n)
+		if tag.RowsAffected() == 0 {
+			return fmt.Errorf("%s: %s: the row to change is missing: another program has changed the tables", resource, key)
 		}
 		return nil
 	}

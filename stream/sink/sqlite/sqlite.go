@@ -45,6 +45,7 @@ type Sink struct {
 	conn    *sql.Conn
 	file    os.FileInfo // of path, when it was opened
 	streams []sink.Stream
+	empty   []bool // of streams: the file has no row of the resource that has ended
 	writer  *writer
 }
 
@@ -178,8 +179,13 @@ func (s *Sink) load(ctx context.Context) ([]sink.Stored, error) {
 		return nil, err
 	}
 	stored := make([]sink.Stored, len(s.streams))
+	s.empty = make([]bool, len(s.streams))
 	for i, wanted := range s.streams {
-		var err error
+		row := s.conn.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM resources WHERE resource = ?)`, wanted.ID.Resource)
+		err := row.Scan(&s.empty[i])
+		if err != nil {
+			return nil, err
+		}
 		if stored[i], err = s.loadStream(ctx, wanted); err != nil {
 			return nil, fmt.Errorf("%s: %w", wanted.ID.Resource, err)
 		}

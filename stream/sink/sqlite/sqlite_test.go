@@ -88,7 +88,7 @@ func TestStored(t *testing.T) {
 	if stored[0].Progress != (sink.Progress{Cursor: 5, Since: 5}) || string(stored[0].Position) != `{"cursor":5,"count":1}` {
 		t.Errorf("stored: %+v", stored[0])
 	}
-	if err := write(t, s, 1, 6, now, event(keepwatch.Modified, "b", 6)); err == nil || !strings.Contains(err.Error(), "pods: ns/b: 0 rows were to be changed") {
+	if err := write(t, s, 1, 6, now, event(keepwatch.Modified, "b", 6)); err == nil || !strings.Contains(err.Error(), "pods: ns/b: the row to change is missing") {
 		t.Errorf("an update of nothing: %v", err)
 	}
 }
@@ -240,6 +240,14 @@ func TestOneTransaction(t *testing.T) {
 		execute(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON %s BEGIN SELECT RAISE(ABORT, 'refused'); END`, change, table))
 		return func() { execute(`DROP TRIGGER refused`) }
 	})
+}
+
+// TestAsOf checks that each object has one state at every revision.
+func TestAsOf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := create(t, path)
+	t.Cleanup(func() { s.Close() })
+	sinktest.TestAsOf(t, s, read(t, path), 3)
 }
 
 // TestNames stores, changes and deletes objects whose names are any text, as those of RBAC are.

@@ -14,24 +14,27 @@ import (
 
 // writer has the statements of a batch.
 type writer struct {
-	insert, end, gap, cursor, expire *sql.Stmt
-	swept                            time.Time // when retention was last applied
+	insert, end, before, gap, cursor, expire *sql.Stmt
+	swept                                    time.Time // when retention was last applied
 }
 
 const (
 	insertRow = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, sum)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	// An end is never before the beginning of its row.
-	endRow = `UPDATE resources SET to_epoch = ?4, valid_to = CASE WHEN epoch = ?4 THEN max(valid_from, ?5) ELSE ?5 END, seen_to = ?6, deleted = ?7
-		WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND valid_to IS NULL`
-	insertGap    = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen) VALUES (?, ?, ?, ?, ?, ?, ?)`
-	updateCursor = `UPDATE cursors SET epoch = ?, cursor = ?, since = ?, gap = ?, objects = ?, written = ?, position = ? WHERE resource = ? AND namespace = ?`
-	expireRows   = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to < ? LIMIT ?)`
+	// The rows of a key end in the order of their ids, the current one last: those behind the last one that ended before.
+	endRows = `UPDATE resources SET to_epoch = ?4, valid_to = CASE WHEN epoch = ?4 THEN max(valid_from, ?5) ELSE ?5 END,
+			seen_to = coalesce(seen_to, ?6), deleted = CASE WHEN valid_to IS NULL THEN ?7 ELSE deleted AND uid <> ?8 END
+		WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND id > coalesce((SELECT id FROM resources
+			WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND (to_epoch, valid_to) <= (?4, ?5) ORDER BY id DESC LIMIT 1), 0)`
+	endRowsBefore = endRows + ` AND valid_to IS NOT NULL`
+	insertGap     = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	updateCursor  = `UPDATE cursors SET epoch = ?, cursor = ?, since = ?, gap = ?, objects = ?, written = ?, position = ? WHERE resource = ? AND namespace = ?`
+	expireRows    = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to < ? LIMIT ?)`
 )
 
 func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 	w := &writer{}
-	for text, statement := range map[string]**sql.Stmt{insertRow: &w.insert, endRow: &w.end, insertGap: &w.gap, updateCursor: &w.cursor, expireRows: &w.expire} {
+	for text, statement := range map[string]**sql.Stmt{insertRow: &w.insert, endRows: &w.end, endRowsBefore: &w.before, insertGap: &w.gap, updateCursor: &w.cursor, expireRows: &w.expire} {
 		var err error
 		if *statement, err = conn.PrepareContext(ctx, text); err != nil {
 			return nil, err // the connection is given up
@@ -42,16 +45,22 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 
 // close finalizes the statements: without that SQLite would leave the write-ahead log behind.
 func (w *writer) close() error {
-	return errors.Join(w.insert.Close(), w.end.Close(), w.gap.Close(), w.cursor.Close(), w.expire.Close())
+	return errors.Join(w.insert.Close(), w.end.Close(), w.before.Close(), w.gap.Close(), w.cursor.Close(), w.expire.Close())
 }
 
 // Write commits a batch. See [sink.Sink].
 func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 	err := s.transaction(ctx, func() error {
 		for _, p := range batch.Pieces {
-			if err := s.writer.write(ctx, s.streams[p.Stream].ID, p, batch.Time.Format(timeFormat)); err != nil {
-				return fmt.Errorf("%s: %w", s.streams[p.Stream].ID.Resource, err)
+			id := s.streams[p.Stream].ID
+			changes, err := history.Of(p, s.empty[p.Stream])
+			if err == nil {
+				err = s.writer.write(ctx, id, p, changes, batch.Time.Format(timeFormat))
 			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", id.Resource, err)
+			}
+			s.empty[p.Stream] = s.empty[p.Stream] && !changes.End()
 		}
 		return s.expire(ctx, batch.Time)
 	})
@@ -64,13 +73,9 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 	return nil
 }
 
-func (w *writer) write(ctx context.Context, id stream.Identity, p sink.Piece, now string) error {
-	changes, err := history.Of(p)
-	if err != nil {
-		return err
-	}
+func (w *writer) write(ctx context.Context, id stream.Identity, p sink.Piece, changes history.Changes, now string) error {
 	for _, e := range changes.Endings {
-		if err := w.endRow(ctx, id.Resource, e, now); err != nil {
+		if err := w.endRows(ctx, id.Resource, e, now); err != nil {
 			return fmt.Errorf("%s: %w", e.Key, err)
 		}
 	}
@@ -88,8 +93,13 @@ func (w *writer) write(ctx context.Context, id stream.Identity, p sink.Piece, no
 	return exec(ctx, w.cursor, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap), int64(p.Count), now, string(p.Position), id.Resource, id.Namespace)
 }
 
-func (w *writer) endRow(ctx context.Context, resource string, e history.Ending, now string) error {
-	return exec(ctx, w.end, resource, e.Key.Namespace, e.Key.Name, e.Epoch, int64(e.Revision), now, e.Deleted)
+func (w *writer) endRows(ctx context.Context, resource string, e history.Ending, now string) error {
+	args := []any{resource, e.Key.Namespace, e.Key.Name, e.Epoch, int64(e.Revision), now, e.Deleted, string(e.UID)}
+	if e.Added {
+		_, err := w.before.ExecContext(ctx, args...)
+		return err
+	}
+	return exec(ctx, w.end, args...)
 }
 
 func (w *writer) insertRow(ctx context.Context, resource string, r history.Row, now string) error {
@@ -102,15 +112,15 @@ func (w *writer) insertRow(ctx context.Context, resource string, r history.Row, 
 		epoch, revision, seen, deleted, string(r.JSON), int64(r.Sum))
 }
 
-// exec executes a statement that changes one row. If it changes none, another program has
+// exec executes a statement that changes a row. If it changes none, another program has
 // changed the tables.
 func exec(ctx context.Context, statement *sql.Stmt, args ...any) error {
 	result, err := statement.ExecContext(ctx, args...)
 	if err != nil {
 		return err
 	}
-	if n, err := result.RowsAffected(); err != nil || n != 1 {
-		return fmt.Errorf("%d rows were to be changed, not 1: another program has changed the tables (%v)", n, err)
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return fmt.Errorf("the row to change is missing: another program has changed the tables (%v)", err)
 	}
 	return nil
 }

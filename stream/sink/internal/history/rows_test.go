@@ -36,7 +36,7 @@ func deleted(name string, at keepwatch.Revision) stream.Event {
 	return stream.Event{Type: keepwatch.Deleted, Revision: at, Object: state{name, 1, ""}}
 }
 
-// text is the changes in short: "end a@0/5", "row a 0/5..0/7 deleted".
+// text is the changes in short: "end a@0/5", "row a 0/5..0/7 deleted", "before a@0/5" for an ending of what is added.
 func (c Changes) text() string {
 	var lines []string
 	suffix := map[bool]string{true: " deleted"}
@@ -44,7 +44,8 @@ func (c Changes) text() string {
 		lines = append(lines, fmt.Sprintf("gap %d %d-%d %s", g.Epoch, g.From, g.To, g.Reason))
 	}
 	for _, e := range c.Endings {
-		lines = append(lines, fmt.Sprintf("end %s@%d/%d%s", e.Key, e.Epoch, e.Revision, suffix[e.Deleted]))
+		verb := map[bool]string{false: "end", true: "before"}[e.Added]
+		lines = append(lines, fmt.Sprintf("%s %s@%d/%d%s", verb, e.Key, e.Epoch, e.Revision, suffix[e.Deleted]))
 	}
 	for _, r := range c.Rows {
 		line := fmt.Sprintf("row %s %d/%d", r.Key, r.From.Epoch, r.From.Revision)
@@ -63,23 +64,51 @@ func TestOf(t *testing.T) {
 		want     string
 	}{
 		"nothing":                {nil, ""},
-		"added":                  {[]stream.Message{added("a", 3)}, "row a 0/3"},
+		"added":                  {[]stream.Message{added("a", 3)}, "before a@0/3; row a 0/3"},
 		"modified":               {[]stream.Message{modified("a", 3)}, "end a@0/3; row a 0/3"},
 		"deleted":                {[]stream.Message{deleted("a", 3)}, "end a@0/3 deleted"},
 		"modified twice":         {[]stream.Message{modified("a", 3), modified("a", 4)}, "end a@0/3; row a 0/3..0/4; row a 0/4"},
-		"a whole life":           {[]stream.Message{added("a", 3), modified("a", 4), deleted("a", 5)}, "row a 0/3..0/4; row a 0/4..0/5 deleted"},
+		"a whole life":           {[]stream.Message{added("a", 3), modified("a", 4), deleted("a", 5)}, "before a@0/3; row a 0/3..0/4; row a 0/4..0/5 deleted"},
 		"deleted and added":      {[]stream.Message{deleted("a", 3), added("a", 5)}, "end a@0/3 deleted; row a 0/5"},
 		"deleted twice":          {[]stream.Message{deleted("a", 3), added("a", 5), deleted("a", 6), added("a", 8)}, "end a@0/3 deleted; row a 0/5..0/6 deleted; row a 0/8"},
-		"replaced in a gap":      {[]stream.Message{stream.Gap{From: 2, To: 50, Reason: keepwatch.GapExpired}, deleted("a", 50), added("a", 40)}, "gap 0 2-50 expired; end a@0/40 deleted; row a 0/40"},
+		"replaced in a gap":      {[]stream.Message{stream.Gap{From: 2, To: 50, Reason: keepwatch.GapExpired}, deleted("a", 50), added("a", 40)}, "gap 0 2-50 expired; end a@0/40; row a 0/40"},
+		"back to the past":       {[]stream.Message{added("a", 5), modified("a", 9), deleted("a", 20), added("a", 3)}, "before a@0/3; row a 0/5..0/5; row a 0/9..0/9; row a 0/3"},
 		"rewound":                {[]stream.Message{modified("a", 9), rewind, modified("a", 3), deleted("b", 4)}, "gap 1 9-4 rewind; end a@0/9; end b@1/4 deleted; row a 0/9..1/3; row a 1/3"},
-		"never before its start": {[]stream.Message{added("a", 9), modified("a", 3)}, "row a 0/9..0/9; row a 0/3"},
-		"declared again":         {[]stream.Message{rewind, rewind, added("a", 2)}, "gap 1 9-4 rewind; gap 1 9-4 rewind; row a 1/2"},
+		"never before its start": {[]stream.Message{added("a", 9), modified("a", 3)}, "before a@0/3; row a 0/9..0/9; row a 0/3"},
+		"declared again":         {[]stream.Message{rewind, rewind, added("a", 2)}, "gap 1 9-4 rewind; gap 1 9-4 rewind; before a@1/2; row a 1/2"},
 		"other messages":         {[]stream.Message{stream.Synced{Revision: 3}, stream.Bookmark{Revision: 4}}, ""},
 	} {
-		got, err := Of(sink.Piece{Piece: stream.Piece{Messages: row.messages}})
+		got, err := Of(sink.Piece{Piece: stream.Piece{Messages: row.messages}}, false)
 		if err != nil || got.text() != row.want {
 			t.Errorf("%s: %q, %v, want %q", name, got.text(), err, row.want)
 		}
+	}
+}
+
+// TestOfAdditions has no endings for objects that are added after all ends.
+func TestOfAdditions(t *testing.T) {
+	live := sink.Progress{Cursor: 30, Since: 20, Epoch: 1}
+	for name, row := range map[string]struct {
+		before   sink.Progress
+		empty    bool
+		messages []stream.Message
+		ends     bool
+	}{
+		"live":             {live, false, []stream.Message{added("a", 31)}, false},
+		"the first list":   {sink.Progress{}, true, []stream.Message{added("a", 5)}, false},
+		"a later list":     {sink.Progress{}, false, []stream.Message{added("a", 5)}, true},
+		"an earlier state": {live, false, []stream.Message{added("a", 30)}, true},
+		"in a gap":         {sink.Progress{Cursor: 30, Since: 20, Epoch: 1, Gap: keepwatch.GapExpired}, false, []stream.Message{added("a", 31)}, true},
+		"after a rewind":   {live, false, []stream.Message{stream.Gap{From: 30, To: 25, Reason: keepwatch.GapRewind}, added("a", 31)}, true},
+	} {
+		got, err := Of(sink.Piece{Piece: stream.Piece{Messages: row.messages}, Before: row.before}, row.empty)
+		if err != nil || len(got.Endings) > 0 != row.ends {
+			t.Errorf("%s: %q, %v", name, got.text(), err)
+		}
+	}
+	deletedTwice := []stream.Message{added("a", 31), deleted("a", 32), deleted("a", 33)}
+	if _, err := Of(sink.Piece{Piece: stream.Piece{Messages: deletedTwice}, Before: live}, false); err == nil {
+		t.Error("an object is deleted twice")
 	}
 }
 
@@ -91,7 +120,7 @@ func TestOfErrors(t *testing.T) {
 		"ADDED a: the object has no body":          {stream.Event{Type: keepwatch.Added, Revision: 1, Object: state{"a", 1, ""}}},
 		"a database cannot store the revision":     {added("a", math.MaxInt64+1)},
 	} {
-		if _, err := Of(sink.Piece{Piece: stream.Piece{Messages: messages}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Of(sink.Piece{Piece: stream.Piece{Messages: messages}}, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
