@@ -157,9 +157,10 @@ func testSyncFiles(t *testing.T, client kubernetes.Interface) {
 	deleteConfigMap(t, client, "two")
 }
 
+// openSQLite opens a file that a process may open or close meanwhile: SQLite locks it for these moments, and a reader waits.
 func openSQLite(t *testing.T, file string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", file)
+	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)", file, deadline.Milliseconds()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$dir"' EXIT
 case ${1:-sqlite} in
 sqlite)
   to=sqlite:$dir/state.db
-  sql() { sqlite3 "$dir/state.db"; }
+  sql() { sqlite3 -cmd '.timeout 10000' "$dir/state.db"; }
   ;;
 postgres)
   # Postgres does not run as root.

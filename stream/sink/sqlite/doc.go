@@ -2,8 +2,8 @@
 // revisions and times between which it was valid, and the cursors, each batch in one
 // transaction.
 //
-// Other processes may read the file at any time, with any SQLite 3.37 or newer: it is in WAL
-// mode. A lock on the file PATH.lock shuts out other writers. docs/sync.md describes the tables.
+// Other processes may read the file at any time, with any SQLite 3.37 or newer and a busy timeout: it is in WAL
+// mode, and locked for moments at Open and Close. A lock on the file PATH.lock shuts out other writers. docs/sync.md describes the tables.
 //
 //	sqlite.go   Open, Close, and errors
 //	schema.go   the tables

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -248,6 +249,47 @@ func TestAsOf(t *testing.T) {
 	s := create(t, path)
 	t.Cleanup(func() { s.Close() })
 	sinktest.TestAsOf(t, s, read(t, path), 3)
+}
+
+// TestReaders reads the file while sinks open and close it. SQLite locks it for the moment in which the last connection closes, and for that in
+// which the first one opens it: readers that wait succeed.
+func TestReaders(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := create(t, path)
+	read := func() error {
+		db, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(60000)")
+		if err != nil {
+			return err
+		}
+		var n int
+		_, status := sqlite.New(path, sqlite.Options{}).Status(t.Context())
+		return errors.Join(status, db.QueryRow(`SELECT count(*) FROM objects`).Scan(&n), db.Close())
+	}
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for {
+				if err := read(); err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	defer readers.Wait()
+	defer close(done)
+	for at := range keepwatch.Revision(20) {
+		open(t, s)
+		if err := errors.Join(write(t, s, uint64(at+1), at+1, time.Now(), event(keepwatch.Added, fmt.Sprint(at), at+1)), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestNames stores, changes and deletes objects whose names are any text, as those of RBAC are.

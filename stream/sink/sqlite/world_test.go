@@ -58,7 +58,7 @@ func runWorld(t *testing.T, seed uint64, steps int) (report sinktest.Report) {
 	return report
 }
 
-// read opens the file as another program does.
+// read opens the file as another program does. It waits where SQLite locks the file: see [TestReaders].
 func read(t *testing.T, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
