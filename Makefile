@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build demo lint test test-race test-real stress verify test-sinks peers clients debian javascript python java rust matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms storm-sinks broker kafka always
+.PHONY: all build demo lint test test-race test-real stress verify test-sinks peers clients debian javascript python java rust matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -328,3 +328,9 @@ bench-testserver: peers
 	go test ./testserver -run '^$$' -bench Servers -benchtime 1x -args -servers $(SERVERS)
 	go test ./testserver -run '^$$' -bench Fork -benchtime $(STARTS)x
 	cd test && go test ./real/envtest -run '^$$' -bench Start -benchtime $(STARTS)x
+
+# The pictures of the documentation. The first run takes a minute.
+D2 = go run oss.terrastruct.com/d2@v0.7.2
+pictures:
+	$(D2) --elk-nodeNodeBetweenLayers 30 --elk-padding '[top=48,left=14,bottom=14,right=14]' docs/pipeline.d2 docs/pipeline.svg
+	echo "<!-- pipeline.d2 $$(sha256sum < docs/pipeline.d2 | cut -d ' ' -f 1) -->" >> docs/pipeline.svg

@@ -2,6 +2,7 @@ package keepwatch_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
@@ -61,6 +62,21 @@ func TestFaultsOfDocuments(t *testing.T) {
 		if got := strings.Join(faultsOf(files, "a.md"), "\n"); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// TestPictures checks that the picture was drawn from its source.
+func TestPictures(t *testing.T) {
+	source, err := os.ReadFile("docs/pipeline.d2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture, err := os.ReadFile("docs/pipeline.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of := fmt.Sprintf("<!-- pipeline.d2 %x -->\n", sha256.Sum256(source)); !bytes.HasSuffix(picture, []byte(of)) {
+		t.Errorf("docs/pipeline.svg was not drawn from this docs/pipeline.d2 (make pictures): it does not end with %s", of)
 	}
 }
 
