@@ -74,3 +74,29 @@ func TestSumsOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The index of another cluster is dropped: its objects that this cluster lacks would be deletions for every client.
+func TestIndexOfAnotherCluster(t *testing.T) {
+	dir := t.TempDir()
+	const name = "/v1/configmaps/json"
+	for _, c := range []struct {
+		cluster string
+		known   bool
+	}{{"one", false}, {"one", true}, {"another", false}, {"one", false}} {
+		s, err := OpenState(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := s.restore(c.cluster)
+		if err != nil || (all[name] != nil) != c.known {
+			t.Errorf("%s: %+v, %v; want an index: %v", c.cluster, all, err, c.known)
+		}
+		record := store.Record{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "u", Revision: 3, Created: 2, Stored: 3}
+		if err := s.write(name, store.RecordsDelta{Reset: true, Revision: 5, Objects: []store.Record{record}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
