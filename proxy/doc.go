@@ -105,11 +105,12 @@
 //	forward.go      all other requests                source.go      a resource of the server, as a watch
 //	identity.go     who sent a request                               cache reads it
 //	tokens.go       by its token                      watch.go       its open watch, and confirming ones
-//	addresses.go    how many tokens at a time
+//	addresses.go    the client's address
 //	certificate.go  by its certificate                fields.go      fields that selectors can name
 //	own.go          by the proxy's own token          format.go      how the server writes a resource
 //	impersonate.go  in whose name it is forwarded     document.go    an object as the server wrote it,
 //	permission.go   what the server allows            json.go          in JSON,
+//	inflight.go     how many reviews at a time
 //	decisions.go    what it has allowed
 //	scopes.go       what a change of roles concerns
 //	roles.go        when roles change

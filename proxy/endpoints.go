@@ -115,6 +115,9 @@ func (e *endpoints) authorize(w http.ResponseWriter, q *http.Request) (ctx conte
 	}
 	allowed, number, err := e.proxy.permissions.allowed(ctx, attributes)
 	switch {
+	case errors.Is(err, errBusy):
+		fail(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
+		return nil, nil
 	case err != nil:
 		fail(w, q, apierrors.NewServiceUnavailable("the API server does not decide whether this is allowed"))
 		return nil, nil

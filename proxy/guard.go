@@ -113,7 +113,7 @@ func (r *openRequest) identified(ctx context.Context) (bool, error) {
 
 // allowed reports whether the server still allows the request. A denial counts when the server repeats it while it is ready.
 func (r *openRequest) allowed(ctx context.Context) (bool, error) {
-	allowed, _, err := r.permissions.allowed(ctx, r.attributes)
+	allowed, err := r.permissions.stillAllowed(ctx, r.attributes)
 	if err == nil && !allowed {
 		allowed, err = r.permissions.confirmed(ctx, r.attributes)
 	}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/keepwatch/keepwatch/readpath"
 )
 
 const (
@@ -26,7 +28,8 @@ const (
 
 // permissions decides as the server does, by SubjectAccessReviews. It remembers decisions, and forgets those
 // that a change of a role or a binding may change: those about a namespace, or all. Callers that need the same decision
-// at the same time share one review: after a change that is so for all open watches of a user. It is safe for concurrent use.
+// at the same time share one review: after a change that is so for all open watches of a user. A user has few requests reviewed at a time that are not
+// known to be allowed: the names that a user without any rights can ask for have no end. It is safe for concurrent use.
 type permissions struct {
 	server authorizer.Authorizer // remembers nothing
 	probe  *probe
@@ -35,6 +38,7 @@ type permissions struct {
 	// share a review.
 	repeated decisions
 	asking   singleflight.Group // by the number of the last renewal, and the request
+	inFlight *inFlight          // by the flow of the user; not of open watches
 
 	mu       sync.Mutex
 	observed bool   // changes of roles and bindings are seen
@@ -45,7 +49,7 @@ type permissions struct {
 
 func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *probe) (*permissions, error) {
 	p := &permissions{
-		probe: server, made: newDecisions(), repeated: newDecisions(),
+		probe: server, made: newDecisions(), repeated: newDecisions(), inFlight: newInFlight(),
 		scopes: newScopes(), open: map[string]map[*openRequest]struct{}{},
 	}
 	var err error
@@ -56,8 +60,19 @@ func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server
 }
 
 // allowed reports whether the server allows a request, and the number for [permissions.guard]. It returns an error if the
-// server does not decide, and has not decided since the last change.
+// server does not decide, and has not decided since the last change, and errBusy if the server is not asked.
 func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, uint64, error) {
+	return p.decided(ctx, attributes, p.inFlight)
+}
+
+// stillAllowed is allowed for an open watch, which the server has allowed.
+func (p *permissions) stillAllowed(ctx context.Context, attributes authorizer.Attributes) (bool, error) {
+	allowed, _, err := p.decided(ctx, attributes, nil)
+	return allowed, err
+}
+
+// decided is allowed. bound is nil for what is not bounded.
+func (p *permissions) decided(ctx context.Context, attributes authorizer.Attributes, bound *inFlight) (bool, uint64, error) {
 	about, namespace := describe(attributes), attributes.GetNamespace()
 	last := p.made.last(about)
 	p.mu.Lock()
@@ -73,7 +88,10 @@ func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attribu
 	if last.number >= renewed && time.Since(last.at) < lifetime {
 		return last.allowed, last.number, nil
 	}
-	allowed, err := p.ask(ctx, attributes, fmt.Sprintf("%d %x", renewed, about), func(allowed bool) {
+	if last.allowed {
+		bound = nil
+	}
+	allowed, err := p.ask(ctx, attributes, fmt.Sprintf("%d %x", renewed, about), bound, func(allowed bool) {
 		p.made.add(about, decision{allowed, time.Now(), number})
 	})
 	if last.allowed && last.number >= changed && isOutage(err) { // it is not older than outageFor
@@ -95,16 +113,24 @@ func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attri
 	if last.number >= renewed && time.Since(last.at) < settlingFor {
 		return last.allowed, nil
 	}
-	return p.ask(ctx, attributes, fmt.Sprintf("%d again %x", renewed, about), func(allowed bool) {
+	return p.ask(ctx, attributes, fmt.Sprintf("%d again %x", renewed, about), nil, func(allowed bool) {
 		made := decision{allowed, time.Now(), number}
 		p.made.add(about, made)
 		p.repeated.add(about, made)
 	})
 }
 
-// ask asks the server, and passes its decision to remember. Callers with the same key at the same time share the answer.
-func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes, key string, remember func(allowed bool)) (bool, error) {
+// ask asks the server, and passes its decision to remember. Callers with the same key at the same time share the answer, which does not end with
+// the first of them.
+func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes, key string, bound *inFlight, remember func(allowed bool)) (bool, error) {
 	answer, err, _ := p.asking.Do(key, func() (any, error) {
+		if bound != nil {
+			release, err := bound.acquire(context.WithoutCancel(ctx), readpath.Flow(attributes.GetUser()))
+			if err != nil {
+				return false, err
+			}
+			defer release()
+		}
 		ctx, cancel, err := p.probe.reviewing(ctx)
 		if err != nil {
 			return false, err

@@ -2,12 +2,16 @@ package proxy
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -270,6 +274,120 @@ func selectsLabels(text string) func(*authorizer.AttributesRecord) {
 		}
 		r.LabelSelectorRequirements, _ = selector.Requirements()
 	}
+}
+
+// holding is a server that does not answer reviews about secrets until released is closed. It denies everything about them, and allows all else.
+type holding struct {
+	released              chan struct{}
+	asked, inFlight, most atomic.Int64 // about secrets
+}
+
+func (h *holding) decide(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.GetResource() != "secrets" {
+		return authorizer.DecisionAllow, "", nil
+	}
+	h.asked.Add(1)
+	h.most.Store(max(h.most.Load(), h.inFlight.Add(1))) // a test waits until all are here
+	defer h.inFlight.Add(-1)
+	select {
+	case <-h.released:
+		return authorizer.DecisionNoOpinion, "", nil
+	case <-ctx.Done():
+		return authorizer.DecisionNoOpinion, "", context.Cause(ctx)
+	}
+}
+
+// A user who asks for a great many names has few of them reviewed at a time, and keeps out neither other users nor its own requests that are
+// known to be allowed. A denial is not reviewed again for a while.
+func TestReviewsPerUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := newPermissions((&pipedJudge{}).client(t).AuthorizationV1(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		server := &holding{released: make(chan struct{})}
+		p.server = authorizer.AuthorizerFunc(server.decide)
+		asksFor := func(name string) authorizer.Attributes {
+			a := asks("mallory", "secrets").(authorizer.AttributesRecord)
+			a.Verb, a.Namespace, a.Name = "get", "default", name
+			return a
+		}
+		p.expect(t, asks("mallory", "pods"), true, false)
+		const names = 10_000
+		var asking sync.WaitGroup
+		var busy atomic.Int64
+		for i := range names {
+			asking.Go(func() {
+				allowed, _, err := p.allowed(t.Context(), asksFor(fmt.Sprint("name-", i)))
+				if allowed || err == nil {
+					t.Errorf("a request that is not reviewed: %v, %v", allowed, err)
+				}
+				if errors.Is(err, errBusy) {
+					busy.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := server.inFlight.Load(); n != reviewsInFlight {
+			t.Errorf("%d reviews of one user are in flight", n)
+		}
+		began := time.Now()
+		p.expect(t, asks("ada", "pods"), true, false)
+		p.forget("")
+		p.expect(t, asks("mallory", "pods"), true, false)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the requests of another user, and one that was allowed, took %v", took)
+		}
+		asking.Wait()
+		// When the first reviews time out, the next ones may begin before their requests are given up.
+		if asked, most := server.asked.Load(), server.most.Load(); asked > 2*reviewsInFlight || most > reviewsInFlight || busy.Load() < names-2*reviewsInFlight {
+			t.Errorf("%d reviews, at most %d at a time; %d of %d requests are refused", asked, most, busy.Load(), names)
+		}
+		if n := len(p.inFlight.slots); n != 0 {
+			t.Errorf("%d users are remembered", n)
+		}
+		close(server.released)
+		before := server.asked.Load()
+		for _, c := range []struct {
+			wait  time.Duration
+			asked int64
+		}{{0, 1}, {unobservedFor - 1, 1}, {1, 2}} {
+			time.Sleep(c.wait)
+			p.expect(t, asksFor("denied"), false, false)
+			if n := server.asked.Load() - before; n != c.asked {
+				t.Errorf("%d reviews of one name, want %d", n, c.asked)
+			}
+		}
+	})
+}
+
+// A request of a user who has too many reviews in flight is refused: the client tries it again.
+func TestBusyUsersAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New(Config{Server: (&pipedJudge{}).config()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.permissions.close()
+		p.tokens.known.Add(sha256.Sum256([]byte("token")), reviewedToken{&user.DefaultInfo{Name: "mallory"}, time.Now(), time.Now().Add(time.Hour)}, time.Hour)
+		for range reviewsInFlight {
+			release, err := p.permissions.inFlight.acquire(t.Context(), "mallory")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release()
+		}
+		for _, path := range []string{"/api/v1/pods", "/metrics"} {
+			q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+			q.Header.Set("Authorization", "Bearer token")
+			w := httptest.NewRecorder()
+			p.ServeHTTP(w, q)
+			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
+				t.Errorf("%s: %d, retry after %q: %s", path, w.Code, w.Header().Get("Retry-After"), w.Body)
+			}
+		}
+	})
 }
 
 // An open watch ends without a change of roles, too: a webhook may have decided, and the proxy may not see the roles.

@@ -249,6 +249,10 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		return
 	}
 	allowed, number, err := p.permissions.allowed(ctx, attributes)
+	if errors.Is(err, errBusy) {
+		refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
+		return
+	}
 	if err != nil {
 		p.forward(w, q, info, reasonUndecided)
 		return

@@ -42,7 +42,7 @@ type tokens struct {
 	known    *cache.LRUExpireCache // reviewedToken by the token's digest
 	refused  *cache.LRUExpireCache // by the token's digest
 	asking   singleflight.Group    // by the token's digest
-	inFlight *addresses
+	inFlight *inFlight             // by client address
 }
 
 // reviewedToken is the last review of a valid token.
@@ -55,7 +55,7 @@ type reviewedToken struct {
 func newTokens(client authenticationclient.AuthenticationV1Interface, server *probe) *tokens {
 	return &tokens{
 		reviews: authenticationclient.New(once{client.RESTClient()}), probe: server,
-		known: cache.NewLRUExpireCache(maxReviews), refused: cache.NewLRUExpireCache(maxReviews), inFlight: newAddresses(),
+		known: cache.NewLRUExpireCache(maxReviews), refused: cache.NewLRUExpireCache(maxReviews), inFlight: newInFlight(),
 	}
 }
 

@@ -57,7 +57,7 @@ func TestReviewsPerAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, tokens := newCountingReviews(t)
 		var holders []func()
-		for range reviewsPerAddress {
+		for range reviewsInFlight {
 			release, err := tokens.inFlight.acquire(t.Context(), "192.0.2.1")
 			if err != nil {
 				t.Fatal(err)
