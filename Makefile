@@ -329,8 +329,9 @@ bench-testserver: peers
 	go test ./testserver -run '^$$' -bench Fork -benchtime $(STARTS)x
 	cd test && go test ./real/envtest -run '^$$' -bench Start -benchtime $(STARTS)x
 
-# The pictures of the documentation. The first run takes a minute.
+# The pictures of the documentation. The first run takes some minutes. Needs chromium (make debian).
 D2 = go run oss.terrastruct.com/d2@v0.7.2
-pictures:
+pictures: build
 	$(D2) --elk-nodeNodeBetweenLayers 30 --elk-padding '[top=48,left=14,bottom=14,right=14]' docs/pipeline.d2 docs/pipeline.svg
 	echo "<!-- pipeline.d2 $$(sha256sum < docs/pipeline.d2 | cut -d ' ' -f 1) -->" >> docs/pipeline.svg
+	cd test && go run ./pictures ../bin/keepwatch ../docs/proxy.png
