@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -307,4 +308,68 @@ func (r *crowdRig) arrive(all []*witness) {
 	for _, w := range all {
 		waitUntil(r.T, "a client has the server's state", func() bool { return w.has(want) })
 	}
+}
+
+// unread is the response to a client that does not read: it takes the header, and blocks at the first byte of the body until closed is.
+type unread struct {
+	header http.Header
+	status chan<- int
+	closed <-chan struct{}
+}
+
+func (u *unread) Header() http.Header { return u.header }
+
+func (u *unread) WriteHeader(code int) { u.status <- code }
+
+func (u *unread) Write(b []byte) (int, error) {
+	<-u.closed
+	return len(b), nil
+}
+
+// Large lists that the proxy has no buffers for are the server's to answer: no list is refused.
+func TestBusyIsForwarded(t *testing.T) {
+	r := newCrowdRig(t, func(*Config) {})
+	for i := range 3 {
+		r.write(fmt.Sprint("large-", i), strings.Repeat("x", 200_000))
+	}
+	waitUntil(t, "config maps are answered from memory", r.cached)
+	const lists = 600 // 64 of one user are written at a time, and 500 wait
+	status, closed := make(chan int, lists), make(chan struct{})
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer close(closed)
+	for range lists {
+		asking.Go(func() {
+			q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps?resourceVersion=0", nil)
+			q.Header.Set("Authorization", "Bearer own")
+			q.Header.Set("Accept", "application/json")
+			r.proxy.ServeHTTP(&unread{http.Header{}, status, closed}, q)
+		})
+	}
+	busy := func() float64 {
+		families, err := r.proxy.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "keepwatch_readpath_delegated_total" && m.GetLabel()[0].GetValue() == "busy" {
+					return m.GetCounter().GetValue()
+				}
+			}
+		}
+		return 0
+	}
+	waitUntil(t, "lists are forwarded", func() bool {
+		for {
+			select {
+			case code := <-status:
+				if code != http.StatusOK {
+					t.Fatalf("a list is answered %d", code)
+				}
+			default:
+				return busy() > 0
+			}
+		}
+	})
 }
