@@ -439,3 +439,35 @@ func TestJSONHasErrors(t *testing.T) {
 		t.Errorf("%v: %s", err, text.String())
 	}
 }
+
+// A list that never ends is an error: a server, or a gateway before it, sends one page again and again, with the same continue token or with
+// other ones.
+func TestRepeatedPages(t *testing.T) {
+	for name, c := range map[string]struct{ token, first, want string }{
+		"the same token": {"token", "item-%d", "sent the same continue token for two pages"},
+		"the same page":  {"token-%d", "item", "sent two pages that begin with"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var pages atomic.Int64
+			endless := judgetest.Proxy{Intercept: func(w http.ResponseWriter, r *http.Request) bool {
+				n := pages.Add(1)
+				if n > 100 {
+					judgetest.Refuse(w, http.StatusBadRequest, "BadRequest", "the list goes on", "")
+					return true
+				}
+				of := func(format string) string { return strings.Replace(format, "%d", fmt.Sprintf("%03d", n), 1) }
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q},"items":[
+					{"metadata":{"name":%q,"namespace":"default","uid":"u","resourceVersion":"5"}}]}`, of(c.token), of(c.first))
+				return true
+			}}.Serve(t, api)
+			o := audit.Options{Resource: configMaps, ContentsOnly: true, PageSize: 1}
+			for _, pair := range [][2]*rest.Config{{endless, twin}, {twin, endless}} {
+				pages.Store(0)
+				if _, err := audit.Servers(t.Context(), pair[0], pair[1], o); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), endless.Host) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+			}
+		})
+	}
+}
