@@ -68,7 +68,7 @@ func TestQueriesOfThePage(t *testing.T) {
 		write(3, 10, withImage(keepwatch.Added, "web", 5, 1, "a", "kubectl-create"), withImage(keepwatch.Added, "old", 6, 1, "a", "helm"),
 			withImage(keepwatch.Added, "quiet", 7, 1, "a", "helm"), stream.Synced{Revision: 10, Count: 3}),
 		write(3, 20, withImage(keepwatch.Modified, "web", 20, 2, "b", "kubectl-set")),
-		write(3, 21, withImage(keepwatch.Modified, "web", 21, 2, "b", "kubectl-set")), // of the status
+		write(3, 21, withImage(keepwatch.Modified, "web", 21, 3, "b", "kubectl-set")), // of an annotation
 		write(2, 22, stream.Event{Type: keepwatch.Deleted, Revision: 22, Object: &deployment{thing{"old", 6}, `{}`}}),
 		write(3, 23, withImage(keepwatch.Added, "new", 23, 1, "a", "helm")))
 	if err != nil {
