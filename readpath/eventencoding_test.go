@@ -50,6 +50,22 @@ func TestEventEncodingsAreShared(t *testing.T) {
 	}
 }
 
+// One change is ADDED for a watch whose selector the object begins to match, and MODIFIED for another one: each receives its own type, also
+// after the encoding for the other one was cached.
+func TestEventEncodingsHaveTheirType(t *testing.T) {
+	r := newRig(t, pods, options{})
+	r.waitFor(r.create("default", "o1"))
+	e := r.eventOf("default", "o1")
+	for _, f := range allEncodings {
+		for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Added} {
+			e.Type = kind
+			want := must(r.reader.appendUnsharedEvent(nil, e, f))(t)
+			expectBytes(t, string(kind), must(r.reader.eventEncoding(e, f))(t), want)
+			expectBytes(t, string(kind)+", compressed", gunzip(t, must(r.reader.eventMember(e, f))(t)), want)
+		}
+	}
+}
+
 // stubSerializer is a serializer whose Encode is given by the test.
 type stubSerializer struct {
 	runtime.Serializer

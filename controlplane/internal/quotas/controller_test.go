@@ -163,6 +163,29 @@ func TestEnlargementInProgress(t *testing.T) {
 	})
 }
 
+// What a deleted object has used is given back.
+func TestDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimited(t)
+		for _, name := range []string{"a", "b"} {
+			if err := l.admit(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			l.store(podNamed(name, "5", corev1.PodPending))
+		}
+		l.settle()
+		l.wantUsed(2)
+		if err := l.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns", "a"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		l.wantUsed(1) // at once: no write is in progress
+		if err := l.admit(t.Context(), "c"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A write that is evaluated is not in a status before the plugin counts it, and a refused one never is.
 func TestWritesThatAreNotCounted(t *testing.T) {
 	var writes Writes
