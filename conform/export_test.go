@@ -18,6 +18,17 @@ func Only(o Options, ids ...string) Options {
 	return o
 }
 
+// RuleIDs returns the rules that single requests and the watchers of a storm judge.
+func RuleIDs() (ids []string) {
+	for _, r := range rules {
+		ids = append(ids, r.ID)
+	}
+	for _, r := range stormRules {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
 // BuiltinOnly returns options with which no custom resource is judged.
 func BuiltinOnly(o Options) Options {
 	o.builtinOnly = true

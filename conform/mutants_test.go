@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
@@ -137,6 +138,66 @@ func behind() func(*http.Request, []byte) []byte {
 	}
 }
 
+// behindLists answers each list at a revision with the list before.
+func behindLists() func(*http.Request, []byte) []byte {
+	var mu sync.Mutex
+	before := map[string][]byte{}
+	return func(r *http.Request, body []byte) []byte {
+		if !isList(r) || !r.URL.Query().Has("resourceVersion") {
+			return body
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		was := before[r.URL.Path]
+		if before[r.URL.Path] = body; was != nil {
+			return was
+		}
+		return body
+	}
+}
+
+// changeBehindInitialEvents is lost: the first change behind the initial events of each watch. Updates wait for the end of initial
+// events, so that there is one.
+func changeBehindInitialEvents() mutant {
+	ended := make(chan struct{})
+	end := sync.OnceFunc(func() { close(ended) })
+	return mutant{
+		name: "the first change behind the initial events is missing", breaks: []string{"initial.then"},
+		ask: func(_ url.Values, r *http.Request) {
+			if r.Method == http.MethodPut {
+				select {
+				case <-ended:
+				case <-r.Context().Done():
+				}
+			}
+		},
+		events: func() func(frame) []frame {
+			next := false
+			return func(f frame) []frame {
+				if f.Type == "BOOKMARK" && f.metadata()["annotations"] != nil {
+					next = true
+					end()
+				} else if next && f.Type == "MODIFIED" {
+					next = false
+					return nil
+				}
+				return []frame{f}
+			}
+		},
+	}
+}
+
+// inBody changes the object of a request.
+func inBody(r *http.Request, change func(o map[string]any)) {
+	body, _ := io.ReadAll(r.Body)
+	var o map[string]any
+	_ = json.Unmarshal(body, &o)
+	change(o)
+	body, _ = json.Marshal(o)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+}
+
 // revisionOf returns the revision of a continue token, 0 for another text.
 func revisionOf(token string) int64 {
 	var parsed struct {
@@ -149,6 +210,7 @@ func revisionOf(token string) int64 {
 
 var mutants = []mutant{
 	{name: "lists are one list behind", breaks: []string{"list.newest"}, answer: stale()},
+	{name: "lists at a revision are one list behind", breaks: []string{"list.notolder"}, answer: behindLists()},
 	{name: "Exact is ignored", breaks: []string{"list.exact"}, ask: strip("resourceVersionMatch")},
 	{name: "a limit makes the list the newest", breaks: []string{"list.exactlimit"}, ask: func(q url.Values, r *http.Request) {
 		if q.Has("limit") && !q.Has("continue") {
@@ -202,6 +264,11 @@ var mutants = []mutant{
 		}
 		return body
 	}},
+	{name: "compressed lists lack objects", breaks: []string{"encoding.gzip"}, ask: func(q url.Values, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") == "gzip" && q.Get("resourceVersionMatch") == "Exact" {
+			q.Set("limit", "20")
+		}
+	}},
 	{name: "CBOR lacks an object", breaks: []string{"encoding.cbor"}, ask: func(_ url.Values, r *http.Request) {
 		if r.Header.Get("Accept") == "application/cbor" {
 			r.Header.Set("Accept", "application/json")
@@ -225,6 +292,17 @@ var mutants = []mutant{
 			q.Del("resourceVersion")
 		}
 	}},
+	{name: "a watch begins with MODIFIED", breaks: []string{"watch.initial"}, events: eventsOf("ADDED", func(f frame) []frame {
+		f.Type = "MODIFIED"
+		return []frame{f}
+	})},
+	{name: "timeoutSeconds is ignored", breaks: []string{"watch.timeout"}, ask: strip("timeoutSeconds")},
+	{name: "a watch from an old revision begins at the newest state", breaks: []string{"watch.old"}, ask: func(q url.Values, _ *http.Request) {
+		if q.Get("watch") == "true" && q.Get("resourceVersion") == "1" {
+			q.Del("resourceVersion")
+		}
+	}},
+	changeBehindInitialEvents(),
 	{name: "bookmarks are always sent", breaks: []string{"watch.bookmarks"}, ask: func(q url.Values, _ *http.Request) {
 		if q.Get("watch") == "true" {
 			q.Set("allowWatchBookmarks", "true")
@@ -292,19 +370,30 @@ var mutants = []mutant{
 		if r.Method != http.MethodPut { // of ConfigMaps: custom resources cannot be updated without one
 			return
 		}
-		body, _ := io.ReadAll(r.Body)
-		var o map[string]any
-		_ = json.Unmarshal(body, &o)
-		delete(o["metadata"].(map[string]any), "resourceVersion")
-		body, _ = json.Marshal(o)
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+		inBody(r, func(o map[string]any) { delete(o["metadata"].(map[string]any), "resourceVersion") })
 	}},
-	{name: "creations are answered with an older revision", breaks: []string{"get.newest", "list.newest"}, answer: func(r *http.Request, body []byte) []byte {
+	{name: "an object is created although its name exists", breaks: []string{"write.exists"}, ask: func() func(url.Values, *http.Request) {
+		var n atomic.Int64
+		return func(_ url.Values, r *http.Request) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") {
+				inBody(r, func(o map[string]any) {
+					m := o["metadata"].(map[string]any)
+					m["name"] = fmt.Sprint(m["name"], "-", n.Add(1))
+				})
+			}
+		}
+	}()},
+	{name: "creations are answered with an older revision", breaks: []string{"get.newest", "list.newest", "list.order"}, answer: func(r *http.Request, body []byte) []byte {
 		if r.Method != http.MethodPost {
 			return body
 		}
 		return regexp.MustCompile(`"resourceVersion":"\d+"`).ReplaceAll(body, []byte(`"resourceVersion":"1"`))
+	}},
+	{name: "later revisions are no numbers", breaks: []string{"list.order"}, answer: func(r *http.Request, body []byte) []byte {
+		if r.Method != http.MethodPost || !bytes.Contains(body, []byte("item-001")) {
+			return body
+		}
+		return bytes.Replace(body, []byte(`"resourceVersion":"`), []byte(`"resourceVersion":"v`), 1)
 	}},
 	{name: "lists at 0 state a revision that does not exist yet", breaks: []string{"list.any"}, answer: func(r *http.Request, body []byte) []byte {
 		if r.URL.Query().Get("resourceVersion") != "0" {
@@ -381,6 +470,15 @@ func (all closers) Close() error {
 		c.Close()
 	}
 	return nil
+}
+
+// Each rule has a mutant that breaks it.
+func TestEveryRuleHasAMutant(t *testing.T) {
+	for _, id := range conform.RuleIDs() {
+		if !slices.ContainsFunc(mutants, func(m mutant) bool { return slices.Contains(m.breaks, id) }) {
+			t.Errorf("no mutant breaks %s", id)
+		}
+	}
 }
 
 // A judge that cannot fail is worthless: each mutant is noticed by the rules that it breaks.
