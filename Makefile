@@ -119,7 +119,7 @@ STORIES = ./deploy ./embedded/kubectl ./embedded/smoke ./envtest ./examples/... 
 # Tests of these packages that only make verify runs.
 LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers ExpiredTokens FieldsOfNewerServers \
   FirstWatchOfAShard FourShards KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \
-  ProxySideBySide RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
+  ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
 test-real: peers
 	$(GOTEST) -timeout 15m -run '^Test(Postgres|World|Kafka|TopInTerminal)$$' ./stream/sink/postgres ./stream/sink/kafka ./cmd/keepwatch
 	cd image && go vet ./... && $(GOTEST) ./...
