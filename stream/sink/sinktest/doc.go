@@ -22,5 +22,6 @@
 //	mutant.go      sinks with planted faults
 //	cutter.go      a proxy whose connections break
 //	atomic.go      a database that refuses one change of a batch
+//	asof.go        objects that are added again, as of each revision
 //	bench.go       Benchmark: pods of a large cluster
 package sinktest
