@@ -205,7 +205,7 @@ clients: broker
 # Programs that tests use, of Debian's packages. Needs root.
 debian:
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium elixir tmux
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium elixir pgbouncer tmux
 
 javascript:
 	cd test/matrix/clients/javascript && npm ci --ignore-scripts --no-audit --no-fund

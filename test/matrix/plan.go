@@ -157,7 +157,7 @@ const (
 
 // hidesHistory reports whether a rule makes clients list after changes that they have not seen.
 func hidesHistory(r faults.Rule) bool {
-	return r.Status == string(metav1.StatusReasonExpired) || r.Fault == "rewind" || r.Fault == "stale"
+	return r.Status == string(metav1.StatusReasonExpired) || r.Fault == "rewind" || r.Fault == "stale" || r.Fault == "from-scratch"
 }
 
 // FindPlan returns the plan with a name.
