@@ -109,7 +109,7 @@ test:
 RACED = $(shell go list ./controlplane ./cmd/keepwatch ./readpath ./conform ./... | grep -v -e /reflector/internal/machine$$ -e /internal/sim$$)
 test-race:
 	$(GOTEST) ./internal/sim -sim.n 3000
-	$(GOTEST) -race -short -vet=off -p 4 -timeout 20m $(RACED)
+	$(GOTEST) -race -short -vet=off -p 4 -timeout 40m $(RACED)
 
 # One short story a door, against real parts: each sink's server, kube-apiserver, etcd, kubectl, a client of each other language,
 # the browser. Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1.
