@@ -98,6 +98,11 @@ var Mutants = []Mutant{
 		Source: func(s *Source) keepwatch.Source { return &unquestionedSource{Source: s} },
 	},
 	{
+		Name: "hasty-end", Seen: "our own: one 404 of a type is taken for its end, and what returns is not listed again",
+		Near:   []string{"absent"},
+		Source: func(s *Source) keepwatch.Source { return &hastySource{Source: s} },
+	},
+	{
 		Name: "from-scratch", Seen: "porch #1101, client-go: a server begins each watch from scratch, and what was deleted meanwhile stays",
 		Near: []string{"from-scratch", "cut", "restart-with-store"},
 		Source: func(s *Source) keepwatch.Source {
