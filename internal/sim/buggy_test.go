@@ -149,36 +149,18 @@ func (s *patientSource) Unchanged(ctx context.Context, from, to keepwatch.Revisi
 	return nil
 }
 
-// hastySource takes one answer that the type is not served for its end: it has no objects from then on, and the
-// watch resumes behind it.
-type hastySource struct {
-	*Source
-	ended bool
-}
+// hastySource takes one answer that the type is not served for its end: it has no objects then, and the watch resumes
+// behind it.
+type hastySource struct{ *Source }
 
 func (s *hastySource) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	p, err := s.Source.List(ctx, req)
-	if s.ended || isAbsent(err) {
-		s.ended = false
+	if f, ok := errors.AsType[*keepwatch.Failure](err); ok && f.Kind == keepwatch.Absent && req.Continue == "" {
 		s.world.mu.Lock()
 		defer s.world.mu.Unlock()
 		return keepwatch.Page{Revision: s.world.head}, nil
 	}
 	return p, err
-}
-
-func (s *hastySource) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
-	w, err := s.Source.Watch(ctx, from)
-	if isAbsent(err) {
-		s.ended = true
-		return nil, keepwatch.Failed(keepwatch.Expired, "%w", err)
-	}
-	return w, err
-}
-
-func isAbsent(err error) bool {
-	f, ok := errors.AsType[*keepwatch.Failure](err)
-	return ok && f.Kind == keepwatch.Absent
 }
 
 // staleList shows an older state than its revision, if the request has a lower bound.

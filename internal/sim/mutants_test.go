@@ -99,7 +99,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "hasty-end", Seen: "our own: one 404 of a type is taken for its end, and what returns is not listed again",
-		Near:   []string{"absent"},
+		Near:   []string{"absent", "expired", "restart-empty"},
 		Source: func(s *Source) keepwatch.Source { return &hastySource{Source: s} },
 	},
 	{
