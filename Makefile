@@ -124,7 +124,7 @@ test-real: peers
 	$(GOTEST) -timeout 15m -run '^Test(Postgres|World|Kafka|TopInTerminal)$$' ./stream/sink/postgres ./stream/sink/kafka ./cmd/keepwatch
 	cd image && go vet ./... && $(GOTEST) ./...
 	cd kubernetes && go vet ./... && $(GOTEST) ./...
-	cd test && $(GOTEST) -short -count 1 -vet=off -p 3 -timeout 20m -skip '^Test($(LONG))$$' $(STORIES)
+	cd test && $(GOTEST) -short -count 1 -vet=off -p 3 -timeout 40m -skip '^Test($(LONG))$$' $(STORIES)
 	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8
 
 # N runs of the tests of PKG with the race detector, on 1 and on 4 processors in turn, beside two busy loops a core. A test
