@@ -102,12 +102,12 @@ func inLists(change func(l map[string]any)) func(*http.Request, []byte) []byte {
 	}
 }
 
-// stale answers each list without a revision with the list before.
-func stale() func(*http.Request, []byte) []byte {
+// behind answers each request that matches reads with the response before.
+func behind(reads func(*http.Request) bool) func(*http.Request, []byte) []byte {
 	var mu sync.Mutex
 	before := map[string][]byte{}
 	return func(r *http.Request, body []byte) []byte {
-		if !isList(r) || r.URL.RawQuery != "" {
+		if !reads(r) {
 			return body
 		}
 		mu.Lock()
@@ -120,41 +120,7 @@ func stale() func(*http.Request, []byte) []byte {
 	}
 }
 
-// behind answers each get of an object at a revision with the get before.
-func behind() func(*http.Request, []byte) []byte {
-	var mu sync.Mutex
-	before := map[string][]byte{}
-	return func(r *http.Request, body []byte) []byte {
-		if r.Method != http.MethodGet || isList(r) || !r.URL.Query().Has("resourceVersion") {
-			return body
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		was := before[r.URL.Path]
-		if before[r.URL.Path] = body; was != nil {
-			return was
-		}
-		return body
-	}
-}
-
-// behindLists answers each list at a revision with the list before.
-func behindLists() func(*http.Request, []byte) []byte {
-	var mu sync.Mutex
-	before := map[string][]byte{}
-	return func(r *http.Request, body []byte) []byte {
-		if !isList(r) || !r.URL.Query().Has("resourceVersion") {
-			return body
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		was := before[r.URL.Path]
-		if before[r.URL.Path] = body; was != nil {
-			return was
-		}
-		return body
-	}
-}
+func hasRevision(r *http.Request) bool { return r.URL.Query().Has("resourceVersion") }
 
 // changeBehindInitialEvents is lost: the first change behind the initial events of each watch. Updates wait for the end of initial
 // events, so that there is one.
@@ -209,8 +175,8 @@ func revisionOf(token string) int64 {
 }
 
 var mutants = []mutant{
-	{name: "lists are one list behind", breaks: []string{"list.newest"}, answer: stale()},
-	{name: "lists at a revision are one list behind", breaks: []string{"list.notolder"}, answer: behindLists()},
+	{name: "lists are one list behind", breaks: []string{"list.newest"}, answer: behind(func(r *http.Request) bool { return isList(r) && r.URL.RawQuery == "" })},
+	{name: "lists at a revision are one list behind", breaks: []string{"list.notolder"}, answer: behind(func(r *http.Request) bool { return isList(r) && hasRevision(r) })},
 	{name: "Exact is ignored", breaks: []string{"list.exact"}, ask: strip("resourceVersionMatch")},
 	{name: "a limit makes the list the newest", breaks: []string{"list.exactlimit"}, ask: func(q url.Values, r *http.Request) {
 		if q.Has("limit") && !q.Has("continue") {
@@ -238,7 +204,7 @@ var mutants = []mutant{
 			l["metadata"].(map[string]any)["remainingItemCount"] = n - 1
 		}
 	})},
-	{name: "gets are one state behind", breaks: []string{"get.notolder"}, answer: behind()},
+	{name: "gets are one state behind", breaks: []string{"get.notolder"}, answer: behind(func(r *http.Request) bool { return r.Method == http.MethodGet && !isList(r) && hasRevision(r) })},
 	{name: "later pages are of another state", breaks: []string{"pages.complete", "pages.notolder"}, answer: func(r *http.Request, body []byte) []byte {
 		if !isList(r) || !r.URL.Query().Has("continue") {
 			return body

@@ -160,13 +160,18 @@ func TestExpiredContinueToken(t *testing.T) {
 	}
 }
 
-// TestSamePage checks that a request for a further page becomes one for the first page at the token's revision.
-func TestSamePage(t *testing.T) {
+// echo is a server that answers each request with its query.
+func echo(t *testing.T) *rest.Config {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.RawQuery)
 	}))
 	t.Cleanup(server.Close)
-	upstream := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
+	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
+}
+
+// TestSamePage checks that a request for a further page becomes one for the first page at the token's revision.
+func TestSamePage(t *testing.T) {
+	upstream := echo(t)
 	plan, _, err := NamedPlan("same-page")
 	if err != nil {
 		t.Fatal(err)
@@ -193,11 +198,7 @@ func TestSamePage(t *testing.T) {
 
 // TestFromScratch checks that a watch that resumes at a revision becomes one without.
 func TestFromScratch(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, r.URL.RawQuery)
-	}))
-	t.Cleanup(server.Close)
-	upstream := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
+	upstream := echo(t)
 	plan, _, err := NamedPlan("replay-from-scratch")
 	if err != nil {
 		t.Fatal(err)

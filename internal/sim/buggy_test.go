@@ -267,50 +267,45 @@ func (l *forgetfulList) Commit(ctx context.Context, to keepwatch.Revision) error
 	return l.Replacement.Commit(ctx, to)
 }
 
-// sameNameTarget takes a listed object for its own object of that name.
-type sameNameTarget struct{ *store.Store }
-
-func (t *sameNameTarget) Replace(ctx context.Context, r keepwatch.Relist) (keepwatch.Replacement, error) {
-	list, err := t.Store.Replace(ctx, r)
-	return &sameNameList{Replacement: list, before: t.Snapshot()}, err
+// editedTarget puts what edit makes of each listed object whose name the store has.
+type editedTarget struct {
+	*store.Store
+	edit func(current, listed keepwatch.Object) keepwatch.Object
 }
 
-type sameNameList struct {
+func (t *editedTarget) Replace(ctx context.Context, r keepwatch.Relist) (keepwatch.Replacement, error) {
+	list, err := t.Store.Replace(ctx, r)
+	return &editedList{list, t, t.Snapshot()}, err
+}
+
+type editedList struct {
 	keepwatch.Replacement
+	target *editedTarget
 	before *store.Snapshot
 }
 
-func (l *sameNameList) Put(ctx context.Context, objects []keepwatch.Object) error {
+func (l *editedList) Put(ctx context.Context, objects []keepwatch.Object) error {
 	for i, o := range objects {
-		if current, ok := l.before.Get(o.Key()); ok && current.UID() != o.UID() {
-			same := *plain(o)
-			same.uid = current.UID()
-			objects[i] = &same
+		if current, ok := l.before.Get(o.Key()); ok {
+			objects[i] = l.target.edit(current, o)
 		}
 	}
 	return l.Replacement.Put(ctx, objects)
 }
 
-// numberedTarget takes a listed object for its own one of the same UID and revision.
-type numberedTarget struct{ *store.Store }
-
-func (t *numberedTarget) Replace(ctx context.Context, r keepwatch.Relist) (keepwatch.Replacement, error) {
-	list, err := t.Store.Replace(ctx, r)
-	return &numberedList{Replacement: list, before: t.Snapshot()}, err
+// sameName takes a listed object for the store's own object of that name.
+func sameName(current, listed keepwatch.Object) keepwatch.Object {
+	same := *plain(listed)
+	same.uid = current.UID()
+	return &same
 }
 
-type numberedList struct {
-	keepwatch.Replacement
-	before *store.Snapshot
-}
-
-func (l *numberedList) Put(ctx context.Context, objects []keepwatch.Object) error {
-	for i, o := range objects {
-		if current, ok := l.before.Get(o.Key()); ok && current.UID() == o.UID() && current.Revision() == o.Revision() {
-			objects[i] = current
-		}
+// sameNumbers takes a listed object for the store's own one of the same UID and revision.
+func sameNumbers(current, listed keepwatch.Object) keepwatch.Object {
+	if current.UID() == listed.UID() && current.Revision() == listed.Revision() {
+		return current
 	}
-	return l.Replacement.Put(ctx, objects)
+	return listed
 }
 
 // carelessTarget advances its revision after a batch that it could not apply.

@@ -7,7 +7,7 @@ import (
 )
 
 // The definition of the objects' type says what they look like. It changes without a write of theirs: an object has another
-// content at its revision then. The server ends the watches and tells nothing; a source finds it out when a watch is opened again.
+// content at its revision then. The server ends the watches without a reason; a source asks for the definition when a watch is opened again.
 
 // Redefine changes the definition by a write of another resource. It reports false if nothing can be written now.
 func (w *World) Redefine() bool {
@@ -22,7 +22,7 @@ func (w *World) Redefine() bool {
 	return true
 }
 
-// definitionAt returns the number of the definition that a server has which has reached a revision. w.mu is held.
+// definitionAt returns the number of the definition of a server that has reached a revision. w.mu is held.
 func (w *World) definitionAt(r keepwatch.Revision) int {
 	return len(w.redefined) - len(slices.DeleteFunc(slices.Clone(w.redefined), func(at keepwatch.Revision) bool { return at <= r }))
 }

@@ -199,12 +199,12 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "same-name", Seen: "any difference by name alone: a delete and a create are seen as an update",
-		Target: func(t keepwatch.Target) keepwatch.Target { return &sameNameTarget{t.(*store.Store)} },
+		Target: func(t keepwatch.Target) keepwatch.Target { return &editedTarget{t.(*store.Store), sameName} },
 	},
 	{
 		Name: "equal-revision", Seen: "kubernetes #71138, #74105, #123074, and our own: an equal revision is taken for equal content",
 		Near:   []string{"redefine", "replica", "expired"},
-		Target: func(t keepwatch.Target) keepwatch.Target { return &numberedTarget{t.(*store.Store)} },
+		Target: func(t keepwatch.Target) keepwatch.Target { return &editedTarget{t.(*store.Store), sameNumbers} },
 	},
 	{
 		Name: "error-and-continue", Seen: "client-go's reflector: an error of the store is logged and the revision advances",
