@@ -16,7 +16,7 @@ import (
 // have another one: all versions have the same objects and revisions.
 type typeSource struct {
 	target  *resourceTarget
-	options kube.Options // but for the version
+	options kube.Options // except the version
 	groups  rest.Interface
 	current atomic.Pointer[kube.Source]
 	version string // of current; it belongs to the goroutine of the reflector

@@ -29,7 +29,7 @@ func whileRead(ctx context.Context, out io.Writer, write func(context.Context) e
 }
 
 // awaitReaderEnd calls end when the reader of a pipe or socket has closed it: a process whose parent was killed would otherwise live
-// until its next write. It returns when ctx is done. It does nothing for other outputs: nothing shows who reads a file.
+// until its next write. It returns when ctx is done. It does nothing for other outputs: a file does not show its readers.
 func awaitReaderEnd(ctx context.Context, out io.Writer, end func()) {
 	file, ok := out.(*os.File)
 	if !ok {

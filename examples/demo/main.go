@@ -82,7 +82,7 @@ func story(s *shell) error {
 	s.kill(server)
 	s.start("keepwatch serve --data-dir data --listen %s --controllers=false --kubeconfig-out kubeconfig", address).waitFor(`(ready) in`)
 
-	s.say("The stream starts again. The server says 410: it cannot tell what happened. The stream prints exactly the difference:")
+	s.say("The stream starts again. The server says 410: it no longer has what happened. The stream prints exactly the difference:")
 	s.run("keepwatch watch configmaps --state state --until-synced")
 	s.say("The same in SQL, where a deleted object keeps its last state:")
 	s.run("keepwatch sync configmaps --to sqlite:fruit.db --until-synced")
