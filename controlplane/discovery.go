@@ -49,14 +49,15 @@ func (d mergedDiscovery) WithSource(source aggregated.Source) aggregated.Resourc
 	return mergedDiscovery{d.ResourceManager.WithSource(source), d.groups}
 }
 
+// AddGroupVersion changes the aggregated document last, so who finds a version there finds it in the other documents, too.
 func (d mergedDiscovery) AddGroupVersion(group string, value apidiscoveryv2.APIVersionDiscovery) {
-	d.ResourceManager.AddGroupVersion(group, value)
 	d.groups.change(group, func(versions []string) []string {
 		if slices.Contains(versions, value.Version) {
 			return versions
 		}
 		return append(versions, value.Version)
 	})
+	d.ResourceManager.AddGroupVersion(group, value)
 }
 
 func (d mergedDiscovery) RemoveGroupVersion(gv metav1.GroupVersion) {

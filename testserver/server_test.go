@@ -1,6 +1,7 @@
 package testserver_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -133,6 +135,41 @@ func TestDefinitionByPath(t *testing.T) {
 	t.Parallel()
 	srv := testserver.New(t, testserver.CRDs("testdata/crds/widgets.yaml"))
 	must(connectDynamic(t, srv.Config()).Resource(widgets).List(t.Context(), metav1.ListOptions{}))(t)
+}
+
+// Each discovery document has the definitions before New returns: a client that makes its mapper now finds their kinds.
+// There are many of them, since the document of the last one is the latest.
+func TestDefinitionsAreDiscovered(t *testing.T) {
+	t.Parallel()
+	const groups = 100
+	files := fstest.MapFS{}
+	for i := range groups {
+		group := fmt.Sprintf("g%d.example.com", i)
+		files[group+".yaml"] = &fstest.MapFile{Data: fmt.Appendf(nil, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.%[1]s}
+spec:
+  group: %[1]s
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`, group)}
+	}
+	srv := testserver.New(t, testserver.CRDs(files))
+	client := connect(t, srv.Config()).Discovery().RESTClient()
+	groupsOf := must(client.Get().AbsPath("/apis").SetHeader("Accept", "application/json").DoRaw(t.Context()))(t)
+	for i := range groups {
+		group := fmt.Sprintf("g%d.example.com", i)
+		if !bytes.Contains(groupsOf, []byte(`"`+group+`"`)) {
+			t.Errorf("/apis is without %s", group)
+		}
+		for _, path := range []string{"/apis/" + group, "/apis/" + group + "/v1"} {
+			if err := client.Get().AbsPath(path).Do(t.Context()).Error(); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
 }
 
 // A user has the name and the groups that the test gave.

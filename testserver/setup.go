@@ -66,9 +66,6 @@ func setUp(ctx context.Context, config *rest.Config, o options) error {
 			return err
 		}
 	}
-	if len(o.objects) == 0 {
-		return nil
-	}
 	mapper, err := discover(ctx, discovery.NewDiscoveryClient(crds.ApiextensionsV1().RESTClient()), definitions)
 	if err != nil {
 		return err
@@ -105,8 +102,8 @@ func waitServed(ctx context.Context, client dynamic.Interface, d *apiextensionsv
 	return nil
 }
 
-// discover returns the kinds that the server has, when those of the definitions are among them: discovery can be later
-// than the first list.
+// discover returns the kinds that the server has, when those of the definitions are among them: discovery is later than
+// the first list by some moments, in which a client's mapper may find a group without its version.
 func discover(ctx context.Context, client *discovery.DiscoveryClient, definitions []*apiextensionsv1.CustomResourceDefinition) (meta.RESTMapper, error) {
 	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
 	defer cancel()
