@@ -3,8 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 // TestResume verifies a small repository: a part that passed runs again only when a source changes.
@@ -61,6 +64,29 @@ func TestParts(t *testing.T) {
 	}
 	if _, err := selectParts("no-area"); err == nil || !strings.Contains(err.Error(), "proxy, ") {
 		t.Errorf("selectParts of an unknown area: %v", err)
+	}
+}
+
+// The workflow that verifies on a schedule runs each area.
+func TestWorkflowRunsEachArea(t *testing.T) {
+	text, err := os.ReadFile("../../.github/workflows/verify.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Strategy struct{ Matrix struct{ Area []string } }
+		}
+	}
+	if err := yaml.Unmarshal(text, &workflow); err != nil {
+		t.Fatal(err)
+	}
+	var areas []string
+	for _, p := range parts {
+		areas = append(areas, p.area)
+	}
+	if areas = slices.Compact(areas); !slices.Equal(workflow.Jobs["area"].Strategy.Matrix.Area, areas) {
+		t.Errorf("the workflow runs %v, want %v", workflow.Jobs["area"].Strategy.Matrix.Area, areas)
 	}
 }
 
