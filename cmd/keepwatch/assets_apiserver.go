@@ -63,6 +63,7 @@ func runAPIServer(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		_, err := fmt.Fprintln(stdout, "Kubernetes "+controlplane.Release())
 		return err
 	}
+	stderr = &sharedWriter{out: stderr} // with the server's log
 	report := func(format string, a ...any) { fmt.Fprintf(stderr, apiServerName+" (keepwatch): "+format+"\n", a...) }
 	for _, name := range undefined(flags, args) {
 		report("--%s has no effect here", name)
@@ -79,7 +80,7 @@ func runAPIServer(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if err != nil {
 		return err
 	}
-	return runServer(ctx, options, func(server *controlplane.Server) {
+	return runServer(ctx, options, stderr, func(server *controlplane.Server) {
 		report("ready in %.1fs at %s, %s", time.Since(start).Seconds(), server.RESTConfig().Host, whereData(options, server))
 	})
 }

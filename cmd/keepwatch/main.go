@@ -34,6 +34,7 @@
 //	sync_metrics.go    metrics and readiness of sync
 //	sync_status.go     keepwatch sync status
 //	metrics_endpoint.go  --metrics-bind-address of proxy and sync
+//	log_format.go      messages on stderr as text or JSON
 //	audit.go           keepwatch audit
 //	conform.go         keepwatch conform
 //	faults.go          keepwatch faults
@@ -43,7 +44,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -108,15 +108,17 @@ const keepwatchName = "keepwatch"
 
 // runAs runs the program of a name, which is keepwatch unless it is one of programs, and returns the exit code.
 func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Writer) int {
-	errorsOnly := slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
+	log := newMessageLog(stderr)
 	running, ended := context.WithCancel(ctx)
 	defer ended()
-	klog.SetSlogLogger(slog.New(libraryLog{errorsOnly, running}))
-	run, ok := programs[name]
-	if !ok {
-		name, run = keepwatchName, runKeepwatch
+	logLibraries(running, log)
+	var err error
+	if run, ok := programs[name]; ok {
+		err = run(running, args, stdout, stderr)
+	} else {
+		name = keepwatchName
+		err = runKeepwatch(running, args, stdout, log)
 	}
-	err := run(ctx, args, stdout, stderr)
 	ended() // the reason is the last line
 	if err == nil {
 		return 0
@@ -129,10 +131,7 @@ func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Wr
 	if message == "" {
 		return code
 	}
-	fmt.Fprintln(stderr, name+": "+plain(message))
-	if code == codeUsage {
-		fmt.Fprintf(stderr, "See '%s --help'.\n", name)
-	}
+	log.fail(name, plain(message), code)
 	return code
 }
 
@@ -147,12 +146,17 @@ func plain(message string) string {
 }
 
 // runKeepwatch runs a subcommand.
-func runKeepwatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	root := newRootCommand()
+func runKeepwatch(ctx context.Context, args []string, stdout io.Writer, log *messageLog) error {
+	root := newRootCommand(log)
 	root.SetArgs(args)
 	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetErr(log.stderr)
 	return root.ExecuteContext(ctx)
+}
+
+// logLibraries logs the errors of the Kubernetes libraries until ctx is done.
+func logLibraries(ctx context.Context, log *messageLog) {
+	klog.SetSlogLogger(slog.New(libraryLog{log.handler(slog.LevelWarn), ctx}))
 }
 
 // libraryLog logs the errors of the Kubernetes libraries until ctx is done. It drops reports about
@@ -180,7 +184,7 @@ func (l libraryLog) WithGroup(name string) slog.Handler {
 }
 
 // newRootCommand returns the command with all subcommands.
-func newRootCommand() *cobra.Command {
+func newRootCommand(log *messageLog) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "keepwatch",
 		Short:         "Serve the Kubernetes API, stream the changes of a resource without losing any, and test API servers and clients",
@@ -190,6 +194,12 @@ func newRootCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
 		},
+	}
+	root.PersistentFlags().Var(log, "log-format", "messages and errors on stderr: text, or json with an object for each, which has time, level and msg")
+	_ = root.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{textFormat, jsonFormat}, cobra.ShellCompDirectiveNoFileComp))
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		root.SetErr(log.writer())
+		logLibraries(cmd.Context(), log)
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
 	root.AddCommand(newServeCommand(), newAssetsCommand(), newWatchCommand(), newSyncCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newTopCommand(), newVersionCommand())

@@ -128,7 +128,8 @@ func describeData(options controlplane.Options, dir string) string {
 // serve runs a server until ctx is done, and reports on stderr when it is ready.
 func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) error {
 	start := time.Now()
-	return runServer(ctx, options, func(server *controlplane.Server) {
+	stderr = &sharedWriter{out: stderr} // with the server's log
+	return runServer(ctx, options, stderr, func(server *controlplane.Server) {
 		fmt.Fprintf(stderr, "keepwatch: ready in %.1fs at %s, kubeconfig %s, %s\n",
 			time.Since(start).Seconds(), server.RESTConfig().Host, options.Kubeconfig, describeData(options, server.DataDir()))
 		if options.Verify {
@@ -142,15 +143,15 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 	})
 }
 
-// runServer runs a server until ctx is done. It calls ready once, when the server answers all requests.
-func runServer(ctx context.Context, options controlplane.Options, ready func(*controlplane.Server)) error {
+// runServer runs a server until ctx is done. It calls ready once, when the server answers all requests. The server's log goes to log.
+func runServer(ctx context.Context, options controlplane.Options, log io.Writer, ready func(*controlplane.Server)) error {
 	setGCPercent()
 	var floor []byte // takes no memory, since it is never accessed; but a memory limit would count it
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		floor = make([]byte, startFloor)
 	}
 	hideClientDisconnects()
-	restore, err := filterStderr()
+	restore, err := filterStderr(log)
 	if err != nil {
 		return err
 	}

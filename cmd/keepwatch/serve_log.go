@@ -41,14 +41,14 @@ func isClientMistake(line string) bool {
 	return slices.ContainsFunc(clientMistakes, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 }
 
-// filterStderr removes reports about invalid requests from os.Stderr, until restore is called. The HTTP
+// filterStderr makes os.Stderr write to out, without reports about invalid requests, until restore is called. The HTTP
 // server of k8s.io/apiserver logs to os.Stderr; its log cannot be configured.
-func filterStderr() (restore func(), err error) {
+func filterStderr(out io.Writer) (restore func(), err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	out := os.Stderr
+	original := os.Stderr
 	os.Stderr = w
 	done := make(chan struct{})
 	go func() {
@@ -65,7 +65,7 @@ func filterStderr() (restore func(), err error) {
 		}
 	}()
 	return func() {
-		os.Stderr = out
+		os.Stderr = original
 		w.Close()
 		<-done
 		r.Close()

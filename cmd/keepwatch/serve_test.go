@@ -175,7 +175,7 @@ func (p *process) exit(t *testing.T) int {
 func (p *process) waitReady(t *testing.T) string {
 	t.Helper()
 	for end := time.Now().Add(deadline); time.Now().Before(end); {
-		if text := p.stderr.String(); strings.Contains(text, "keepwatch: ready") && strings.HasSuffix(text, "\n") {
+		if text := p.stderr.String(); strings.Contains(text, "ready in ") && strings.HasSuffix(text, "\n") {
 			return text
 		}
 		select {

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// record is a message of --log-format=json.
+type record struct {
+	Time  time.Time
+	Level string
+	Msg   string
+	Exit  int
+}
+
+// records reads a log. Each line is a message.
+func records(t *testing.T, log string) (all []record) {
+	t.Helper()
+	for line := range strings.Lines(log) {
+		var r record
+		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Time.IsZero() || r.Msg == "" || !strings.HasSuffix(line, "\n") {
+			t.Errorf("the line %q is no message: %v", line, err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// With --log-format=json every line on stderr is a message: those of the command, of the server's HTTP, and the error that ends it.
+func TestLogsAsJSON(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	p := startProcess(t, "serve", "--log-format", "json", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
+	p.waitReady(t)
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := startProcess(t, "serve", "--log-format=json", "--listen", strings.TrimPrefix(config.Host, "https://"), "--kubeconfig-out", file+"2")
+	if code := second.exit(t); code != codeError {
+		t.Errorf("a second server at the same address: exit %d", code)
+	}
+	last := records(t, second.stderr.String())
+	if r := last[len(last)-1]; r.Level != "ERROR" || r.Exit != codeError || !strings.Contains(r.Msg, "another process does") {
+		t.Errorf("the last message is %+v", r)
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(t); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	if first := records(t, p.stderr.String())[0]; first.Level != "INFO" || !strings.HasPrefix(first.Msg, "ready in ") {
+		t.Errorf("the first message is %+v", first)
+	}
+}
+
+func TestLogFormats(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"version --log-format yaml", `keepwatch: invalid argument "yaml" for "--log-format" flag: want text or json` + "\nSee 'keepwatch --help'.\n"},
+		{"sync --log-format text", "keepwatch: "},
+		{"sync --log-format json", "{"},
+	} {
+		if code, stdout, stderr := execute(t, strings.Fields(test.args)...); code != codeUsage || stdout != "" || !strings.HasPrefix(stderr, test.want) {
+			t.Errorf("keepwatch %s: exit %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
+		}
+	}
+	_, _, stderr := execute(t, "sync", "--log-format", "json")
+	if all := records(t, stderr); len(all) != 1 || all[0].Level != "ERROR" || all[0].Exit != codeUsage {
+		t.Errorf("the messages are %+v", all)
+	}
+}
