@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man demo lint test test-race test-real stress verify test-sinks peers clients debian javascript python java rust matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures storms storm-sinks broker kafka always
+.PHONY: all build man demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -137,6 +137,16 @@ PKG ?= ./...
 stress: N ?= 20
 stress:
 	internal/stress.sh $(N) $(PKG)
+
+# What the tests of PKG do not notice: each package's own tests on N mutants of it, drawn with SEED, and on the mistakes of
+# internal/mutants/planted.txt. It fails if a mutant survives that is not in internal/mutants/equivalent.txt.
+MUTATED = ./store ./reflector/... ./source/... ./informer/... ./operator/... ./stream/... ./watchcache ./readpath ./storage ./proxy ./conform \
+  ./audit ./controlplane/internal/...
+mutants: N ?= 50
+mutants: PKG = $(MUTATED)
+mutants:
+	go run ./internal/mutants -planted
+	go run ./internal/mutants -n $(N) -seed $(SEED) $(PKG)
 
 # Everything at its full size, part by part: hours. A part that passed on these sources does not run again. The results are
 # in test/results, and their table in docs/verification.md. AREA is one of library, sinks, proxy, serve, testserver, kubernetes,

@@ -386,6 +386,10 @@ var rules = map[string]rule{
 		},
 		why: "a proxy that judges clients must not share code with them",
 	},
+	"internal/mutants": {
+		others: []string{"golang.org/x/tools/txtar"},
+		why:    "it runs go and changes sources, whichever they are",
+	},
 	"internal/sim": {
 		ours:   []string{"*"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
