@@ -82,7 +82,7 @@ func (r *Report) Broken() []Result {
 // Run judges a server. It returns an error instead of a report if it cannot create its objects, if a
 // request fails that no rule is about, or if ctx is done. It deletes what it created in all cases, for
 // which it takes at most half a minute after ctx is done. The objects are labelled
-// conform.keepwatch.github.io/run.
+// conform.keepwatch.io/run.
 func Run(ctx context.Context, cfg *rest.Config, o Options) (*Report, error) {
 	o = o.withDefaults()
 	began := time.Now()

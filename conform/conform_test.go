@@ -71,7 +71,7 @@ func leavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	labelled := metav1.ListOptions{LabelSelector: "conform.keepwatch.github.io/run"}
+	labelled := metav1.ListOptions{LabelSelector: "conform.keepwatch.io/run"}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		namespaces, err := client.CoreV1().Namespaces().List(t.Context(), labelled)
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 
 const (
 	// group is the API group of the custom resource.
-	group = "conform.keepwatch.github.io"
+	group = "conform.keepwatch.io"
 	// runLabel labels everything that a run creates, with the run's name.
 	runLabel = group + "/run"
 	// removal bounds the deletion at the end.

@@ -31,7 +31,7 @@ import (
 )
 
 // prefix is the default Prefix. It is stored on objects, so it must not change.
-const prefix = "keepwatch.github.io"
+const prefix = "keepwatch.io"
 
 // deadline bounds every wait for something that happens soon on an idle machine.
 const deadline = 5 * time.Minute

@@ -51,7 +51,7 @@ type settings struct {
 }
 
 // defaultPrefix is the default Prefix of an operator.
-const defaultPrefix = "keepwatch.github.io"
+const defaultPrefix = "keepwatch.io"
 
 // Option configures an Operator.
 type Option func(*settings)
@@ -60,7 +60,7 @@ type Option func(*settings)
 func Namespaces(names ...string) Option { return func(s *settings) { s.namespaces = names } }
 
 // Prefix sets the prefix of the annotations that store progress, and of the finalizer: a
-// DNS name. The default is keepwatch.github.io.
+// DNS name. The default is keepwatch.io.
 func Prefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
 // Finalizer sets the name of the finalizer. The default is the prefix and "/finalizer".

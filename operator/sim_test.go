@@ -415,7 +415,7 @@ func TestConflictsAreResolvedOnANewerState(t *testing.T) {
 		w.create("one", spec(1))
 		r := startIn(t, w, op)
 		time.Sleep(10 * time.Millisecond)
-		j.want(t, "0 create [keepwatch.github.io/finalizer]")
+		j.want(t, "0 create [keepwatch.io/finalizer]")
 		codes := []int{}
 		for _, p := range w.patchesOf("one") {
 			codes = append(codes, p.code)
@@ -563,8 +563,8 @@ func TestDaemons(t *testing.T) {
 		w.delete("one")
 		time.Sleep(time.Minute)
 		j.want(t,
-			"0 start [keepwatch.github.io/finalizer]", "1 warned", "6 cancelled: the object is deleted or no longer passes the filter",
-			"6 start [keepwatch.github.io/finalizer]", "10 warned", "15 cancelled: the object is deleted or no longer passes the filter")
+			"0 start [keepwatch.io/finalizer]", "1 warned", "6 cancelled: the object is deleted or no longer passes the filter",
+			"6 start [keepwatch.io/finalizer]", "10 warned", "15 cancelled: the object is deleted or no longer passes the filter")
 		if w.at("one") != nil || len(r.engine.objects) != 0 {
 			t.Error("the object is still there, or remembered")
 		}

@@ -75,7 +75,7 @@ func TestConformInterrupted(t *testing.T) {
 		if code := p.exit(t); code != 130 || strings.Contains(p.stderr.String(), "not deleted") {
 			t.Errorf("exit %d: %s", code, p.stderr)
 		}
-		labelled := metav1.ListOptions{LabelSelector: "conform.keepwatch.github.io/run"}
+		labelled := metav1.ListOptions{LabelSelector: "conform.keepwatch.io/run"}
 		eventually(t, "nothing is left", func() error { // namespaces are finalized later
 			namespaces, err := client.CoreV1().Namespaces().List(t.Context(), labelled)
 			if err != nil {

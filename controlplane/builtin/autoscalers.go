@@ -14,7 +14,7 @@ import (
 
 // remainderAnnotation has, on an autoscaling/v1 object, the fields that only autoscaling/v2 has, so
 // that reading and writing v1 loses nothing. kube-apiserver uses several annotations of another form.
-const remainderAnnotation = "keepwatch.github.io/autoscaling-v2"
+const remainderAnnotation = "keepwatch.io/autoscaling-v2"
 
 // remainder is the content of remainderAnnotation.
 type remainder struct {

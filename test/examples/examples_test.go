@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-const lastHandled = "keepwatch.github.io/last-handled-configuration"
+const lastHandled = "keepwatch.io/last-handled-configuration"
 
 // handled reports whether all handlers of a widget's creation have succeeded.
 func handled(w *unstructured.Unstructured) bool {
 	var notes []string
 	for name := range w.GetAnnotations() {
-		if strings.HasPrefix(name, "keepwatch.github.io/") {
+		if strings.HasPrefix(name, "keepwatch.io/") {
 			notes = append(notes, name)
 		}
 	}
