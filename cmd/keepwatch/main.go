@@ -59,7 +59,7 @@ import (
 )
 
 func main() {
-	name := filepath.Base(os.Args[0])
+	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 	if name == kubectlName {
 		runKubectl() // it handles signals itself
 		return
@@ -104,7 +104,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return runAs(ctx, keepwatchName, args, stdout, stderr)
 }
 
-const keepwatchName = "keepwatch"
+const (
+	keepwatchName = "keepwatch"
+	pluginName    = "kubectl-keepwatch" // kubectl runs it as the plugin keepwatch
+)
 
 // runAs runs the program of a name, which is keepwatch unless it is one of programs, and returns the exit code.
 func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Writer) int {
@@ -116,8 +119,8 @@ func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Wr
 	if run, ok := programs[name]; ok {
 		err = run(running, args, stdout, stderr)
 	} else {
-		name = keepwatchName
-		err = runKeepwatch(running, args, stdout, log)
+		name = typedName(name)
+		err = runKeepwatch(running, name, args, stdout, log)
 	}
 	ended() // the reason is the last line
 	if err == nil {
@@ -135,6 +138,14 @@ func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Wr
 	return code
 }
 
+// typedName returns what the user of keepwatch has typed to start a program of that name.
+func typedName(name string) string {
+	if name == pluginName {
+		return "kubectl keepwatch"
+	}
+	return keepwatchName
+}
+
 // plain replaces what could control a terminal: servers word many errors.
 func plain(message string) string {
 	return strings.Map(func(r rune) rune {
@@ -145,9 +156,10 @@ func plain(message string) string {
 	}, message)
 }
 
-// runKeepwatch runs a subcommand.
-func runKeepwatch(ctx context.Context, args []string, stdout io.Writer, log *messageLog) error {
+// runKeepwatch runs a subcommand. Its help calls the program by the name.
+func runKeepwatch(ctx context.Context, name string, args []string, stdout io.Writer, log *messageLog) error {
 	root := newRootCommand(log)
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(log.stderr)
@@ -186,7 +198,7 @@ func (l libraryLog) WithGroup(name string) slog.Handler {
 // newRootCommand returns the command with all subcommands.
 func newRootCommand(log *messageLog) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "keepwatch",
+		Use:           keepwatchName,
 		Short:         "Serve the Kubernetes API, stream the changes of a resource without losing any, and test API servers and clients",
 		Args:          usage(cobra.NoArgs),
 		SilenceErrors: true,
@@ -201,6 +213,9 @@ func newRootCommand(log *messageLog) *cobra.Command {
 		root.SetErr(log.writer())
 		logLibraries(cmd.Context(), log)
 	}
+	current := currentVersion()
+	root.Version = current.Version
+	root.SetVersionTemplate(current.line())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
 	root.AddCommand(newServeCommand(), newAssetsCommand(), newWatchCommand(), newSyncCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newTopCommand(), newVersionCommand())
 	return root

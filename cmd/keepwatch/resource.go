@@ -45,7 +45,7 @@ func newResourceFlags() resourceFlags {
 }
 
 // clientName is the User-Agent of all requests.
-func clientName() string { return "keepwatch/" + strings.Trim(versionString(), "()") }
+func clientName() string { return "keepwatch/" + strings.Trim(currentVersion().Version, "()") }
 
 func (o *resourceFlags) addTo(flags *pflag.FlagSet) {
 	o.config.AddFlags(flags)

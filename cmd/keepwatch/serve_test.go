@@ -72,13 +72,6 @@ func TestServeHelp(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
-	code, stdout, _ := execute(t, "version")
-	if code != 0 || !regexp.MustCompile(`^keepwatch \S+ \(go\S+, \w+/\w+\)\n$`).MatchString(stdout) {
-		t.Errorf("exit %d, %q", code, stdout)
-	}
-}
-
 func TestCompletion(t *testing.T) {
 	if code, stdout, _ := execute(t, "completion", "bash"); code != 0 || !strings.Contains(stdout, "__start_keepwatch") {
 		t.Errorf("exit %d, %d bytes", code, len(stdout))
