@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -26,11 +27,15 @@ func DeletableResources(client kubernetes.Interface, custom []schema.GroupVersio
 }
 
 // ViolateInvariant makes the next change of a resource violate an invariant of its watch cache, which
-// no request can: history without a list.
+// no request can: history without a list. It returns an error while the resource has no reader: that of a custom resource
+// can be later than the first list, which is answered without it.
 func (s *Server) ViolateInvariant(resource schema.GroupVersionResource) error {
 	reader := s.readers.builtin[resource]
 	if reader == nil {
 		reader = s.readers.custom.Lookup(resource)
+	}
+	if reader == nil {
+		return fmt.Errorf("%s has no reader", resource)
 	}
 	field := reflect.ValueOf(reader.Cache()).Elem().FieldByName("store")
 	return (*store.Store)(field.UnsafePointer()).Invalidate(context.Background(), keepwatch.GapRewind)

@@ -66,9 +66,10 @@ func TestInvariantViolationStopsTheServer(t *testing.T) {
 			_, err := objects.List(t.Context(), metav1.ListOptions{})
 			return err == nil, fmt.Sprint(err)
 		})
-		if err := server.ViolateInvariant(resource); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, "the invariant is violated", func() (bool, string) {
+			err := server.ViolateInvariant(resource)
+			return err == nil, fmt.Sprint(err)
+		})
 		if _, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
 			t.Logf("the write was answered: %v", err) // the server may have ended
 		}
