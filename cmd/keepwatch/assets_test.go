@@ -366,3 +366,24 @@ func TestAssetsEndWithTheirParent(t *testing.T) {
 		return nil
 	})
 }
+
+// So does keepwatch serve, if it is asked to.
+func TestServeEndsWithItsParent(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	parent := startLine(t, []string{"/bin/sh", "-c", `"$@" & wait`, "sh",
+		self, "serve", "--end-with-parent", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig})
+	parent.waitReady(t)
+	host := configOf(t, kubeconfig).Host
+	parent.Process.Kill()
+	eventually(t, "the server ends", func() error {
+		if conn, err := net.Dial("tcp", strings.TrimPrefix(host, "https://")); err == nil {
+			conn.Close()
+			return errors.New("it still accepts connections")
+		}
+		return nil
+	})
+}

@@ -24,6 +24,8 @@
 //	watch_several.go   several types: the transfer of sync, with the output as its sink
 //	watch_startup.go   retries requests before the stream begins
 //	watch_output.go    output formats
+//	watch_acknowledge.go  --acknowledge: the cursor moves when the consumer has handled the lines
+//	watch_reader.go    ends a stream whose output has no reader any more
 //	watch_status.go    messages on stderr
 //	sync.go            keepwatch sync
 //	sync_config.go     the resources and the sink of sync: flags and file

@@ -56,7 +56,7 @@ checks the values in it.`
 
 func newServeCommand() *cobra.Command {
 	var options controlplane.Options
-	var simulate bool
+	var simulate, endWithParent bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the Kubernetes API from this process, with its data in memory or in an embedded etcd",
@@ -69,7 +69,13 @@ func newServeCommand() *cobra.Command {
 			if simulate {
 				options.Simulation = controlplane.NewSimulation()
 			}
-			return serve(cmd.Context(), options, cmd.ErrOrStderr())
+			ctx := cmd.Context()
+			if endWithParent {
+				var cancel context.CancelFunc
+				ctx, cancel = withParent(ctx)
+				defer cancel()
+			}
+			return serve(ctx, options, cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
@@ -80,6 +86,7 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Token, "token", "", "bearer token of the administrator (default the token in the data folder, or a new one)")
 	flags.BoolVar(&options.Controllers, "controllers", true, "run the controllers that make no pods; false is kube-apiserver without kube-controller-manager")
 	flags.BoolVar(&simulate, "simulate", false, "let pods run, without containers: schedule them to simulated nodes, report them as ready, and run the controllers of workloads")
+	flags.BoolVar(&endWithParent, "end-with-parent", false, "end also when the process that started this one ends, as a test that is killed")
 	flags.StringVar((*string)(&options.Authorization), "authorization-mode", string(controlplane.AlwaysAllow), "what users may do: \"AlwaysAllow\", or \"RBAC\" for what roles and bindings allow")
 	flags.StringSliceVar(&options.Etcd.Servers, "etcd-servers", nil, "use this etcd (scheme://host:port, comma separated) instead of the embedded one; read-only if another server has written to it")
 	flags.BoolVar(&options.Adopt, "adopt", false, "make --etcd-servers this server's own, permanently, although another server has written to it: write without validation, compact, and delete namespaces with only the kinds that this server serves (default: serve it read-only)")

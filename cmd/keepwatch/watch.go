@@ -61,7 +61,12 @@ start: until then the watches are short, because servers send a bookmark before 
 After a crash the last events may be printed again, with the same ids; an incomplete last line in a
 file is completed with a line end before the stream resumes.
 
-Exit codes: 0 ended on request (SIGTERM, or --until-synced has stored its state), 1 error (also one
+With --acknowledge the consumer writes a line to stdin for each line that it has handled, in the order
+of stdout; its content does not matter. The cursor moves only then: whatever is killed, the events that
+were not acknowledged are printed again by the next run, with the same ids, and after a kill of the
+consumer nothing is lost in a pipe. The end of stdin ends the command, with exit code 0.
+
+Exit codes: 0 ended on request (SIGTERM, the end of stdin with --acknowledge, or --until-synced has stored its state), 1 error (also one
 that occurs while a signal ends the stream), 2 wrong usage, 130 interrupted (SIGINT). If the reader of
 stdout closes it, also by its own end, SIGPIPE ends the process at once, which shells show as 141. Nothing shows who
 reads a file: a process that appends to one needs a supervisor that ends it.`
@@ -87,8 +92,11 @@ type watchOptions struct {
 	output      outputFlags
 	idleTimeout time.Duration
 	bookmarks   bool
+	acknowledge bool
 	stateDir    string
 	untilSynced bool
+
+	acknowledgments *acknowledgments // nil without acknowledge
 }
 
 // newWatchCommand returns `keepwatch watch`.
@@ -108,6 +116,7 @@ func newWatchCommand() *cobra.Command {
 	o.output.addTo(cmd)
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open the watch again after this time without an event, more than 0; servers send a bookmark about once a minute")
 	flags.BoolVar(&o.bookmarks, "bookmarks", false, "print BOOKMARK lines, about one a minute")
+	flags.BoolVar(&o.acknowledge, "acknowledge", false, "move the cursor when stdin has a line for each line that was printed, and end with stdin")
 	flags.StringVar(&o.stateDir, "state", "", "store the cursor in this folder, and resume from there")
 	flags.BoolVar(&o.untilSynced, "until-synced", false, "end after SYNCED, when the state is written")
 	flags.Lookup("request-timeout").Usage = "The length of time to wait for discovery and for one page of a list (for example 30s). The stream itself never times out. Zero means no limit."
@@ -138,12 +147,20 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return &exitError{codeUsage, err}
 	}
+	if o.acknowledge && !output.data {
+		return &exitError{codeUsage, errors.New("--acknowledge needs the output ndjson: other outputs have no line for each event")}
+	}
 	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
 	if err := checkOpen(stdout); err != nil {
 		return err
 	}
 	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: their errors are returned
 	return ending(ctx, whileRead(ctx, stdout, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		if o.acknowledge {
+			o.acknowledgments = readAcknowledgments(cmd.InOrStdin(), cancel)
+		}
 		if several {
 			return o.runSeveral(ctx, args, output, stdout, cmd.ErrOrStderr())
 		}
@@ -194,7 +211,9 @@ func (o *watchOptions) follow(ctx context.Context, target *resourceTarget, outpu
 }
 
 // requested reports whether the user requested the end.
-func requested(end error) bool { return errors.Is(end, errSynced) || errors.Is(end, context.Canceled) }
+func requested(end error) bool {
+	return errors.Is(end, errSynced) || errors.Is(end, errConsumerEnded) || errors.Is(end, context.Canceled)
+}
 
 // stream writes the changes of source since state. It returns the reason why it ended, never
 // nil.
@@ -203,7 +222,10 @@ func (o *watchOptions) stream(ctx context.Context, source keepwatch.Source, stat
 	defer cancel(nil)
 	status.resource = target.name()
 	sink := &statusWriter{
-		Sink:   output.sink(&cancelableWriter{ctx: ctx, out: stdout}, target),
+		Sink: &acknowledgedSink{
+			Sink: output.sink(o.acknowledgments.counting(&cancelableWriter{ctx: ctx, out: stdout}), target),
+			ctx:  ctx, acknowledgments: o.acknowledgments,
+		},
 		status: status, printEvents: !output.data,
 	}
 	options := stream.Options{Bookmarks: o.bookmarks, Kind: target.kind}
@@ -224,7 +246,7 @@ func (o *watchOptions) stream(ctx context.Context, source keepwatch.Source, stat
 // even if the user requested the end before it.
 func ending(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, errSynced):
+	case errors.Is(err, errSynced), errors.Is(err, errConsumerEnded):
 		return nil
 	case ctx.Err() == nil || !errors.Is(err, context.Canceled):
 		return err

@@ -34,7 +34,8 @@ func (o *watchOptions) runSeveral(ctx context.Context, args []string, output out
 	report.quiet = output.data
 	open := func(r *syncRun) (sink.Sink, error) {
 		p := &printed{
-			run: r, output: output, stdout: stdout, out: &cancelableWriter{ctx: ctx, out: stdout},
+			run: r, output: output, stdout: stdout, acknowledgments: o.acknowledgments,
+			out:      o.acknowledgments.counting(&cancelableWriter{ctx: ctx, out: stdout}),
 			complete: o.stateDir != "" && output.lines, bookmarks: o.bookmarks, sinks: map[stream.Identity]stream.Sink{},
 		}
 		if output.data {
@@ -110,6 +111,8 @@ type printed struct {
 	bookmarks bool
 	sinks     map[stream.Identity]stream.Sink
 	streams   []sink.Stream
+
+	acknowledgments *acknowledgments
 }
 
 var _ sink.Receiver = (*printed)(nil)
@@ -136,8 +139,8 @@ func (p *printed) sink(id stream.Identity) stream.Sink {
 	return p.output.sink(p.out, p.run.report.target(id).resourceTarget)
 }
 
-// Write prints the messages of a batch. The types' own Synced are left out: [printed.cut] prints that of all.
-func (p *printed) Write(_ context.Context, batch sink.Batch) error {
+// Write prints the messages of a batch, and waits for their acknowledgement. The types' own Synced are left out: [printed.cut] prints that of all.
+func (p *printed) Write(ctx context.Context, batch sink.Batch) error {
 	for _, piece := range batch.Pieces {
 		out := p.sinks[p.streams[piece.Stream].ID]
 		for _, m := range piece.Messages {
@@ -152,7 +155,7 @@ func (p *printed) Write(_ context.Context, batch sink.Batch) error {
 			return err
 		}
 	}
-	return nil
+	return p.acknowledgments.wait(ctx)
 }
 
 // Close does nothing: the output stays open for the next Open.

@@ -74,6 +74,7 @@ func TestWatch(t *testing.T) {
 	t.Run("without a reader", func(t *testing.T) { testWatchWithoutReader(t, client) })
 	t.Run("reader closed", testWatchReaderClosed)
 	t.Run("full disk", testWatchFullDisk)
+	t.Run("acknowledge", func(t *testing.T) { testWatchAcknowledge(t, client) })
 }
 
 func TestWatchUsage(t *testing.T) {
@@ -106,6 +107,7 @@ func TestWatchUsage(t *testing.T) {
 		{[]string{"pods", "--request-timeout=abc"}, `--request-timeout must be a time like 30s or 2m, or a number of seconds, not "abc"`},
 		{[]string{"pods", "--request-timeout=-1s"}, "--request-timeout"},
 		{[]string{"pods", "--nonsense"}, "unknown flag"},
+		{[]string{"pods", "--acknowledge", "-o", "name"}, "--acknowledge needs the output ndjson"},
 		{[]string{"pods", "-o", "nonsense"}, `output format "nonsense" is unknown: give one of ndjson, table, wide`},
 		{[]string{"pods", "-o", "jsonpath={"}, "jsonpath"},
 		{[]string{"pods", "-o", "jsonpath"}, "template"},
@@ -129,7 +131,7 @@ func TestWatchHelp(t *testing.T) {
 	}
 	for _, text := range []string{
 		"--kubeconfig", "--context", "-n, --namespace", "--as ", "-A, --all-namespaces", "-l, --selector", "--field-selector",
-		"-o, --output", "--bookmarks", "--state", "--until-synced", "--chunk-size", "The stream itself never times out", "also waits for a server",
+		"-o, --output", "--bookmarks", "--state", "--until-synced", "--acknowledge", "--chunk-size", "The stream itself never times out", "also waits for a server",
 		`{"type":"SYNCED"`, `{"type":"GAP"`, "Exit codes: 0", "141",
 	} {
 		if !strings.Contains(stdout, text) {
