@@ -262,6 +262,9 @@ func TestMemoryLimitWithWatchers(t *testing.T) {
 
 // The watches of a resource that is left to the server end, although their clients read nothing: they would keep its objects in memory.
 func TestGivenUpWatchesThatNeverRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a minute, which a client may take to read the end of a watch")
+	}
 	t.Parallel() // it waits
 	r := newCrowdRig(t, func(*Config) {})
 	for i := range 10 {

@@ -14,6 +14,7 @@ import (
 // of the undone history is answered from memory any more, and no undone revision is waited for. It takes half a minute: for so long a server
 // below the proxy's revision counts as one that is behind.
 func TestRewind(t *testing.T) {
+	t.Parallel() // it waits
 	const crowd = 20
 	r := newCrowdRig(t, func(c *Config) { c.SmallCollection = -1 })
 	for i := range 10 {

@@ -3,6 +3,7 @@ package readpath
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -15,6 +16,7 @@ type Budget struct {
 	readers        atomic.Uint64 // the number of readers
 	counts         *counts
 	delegateBusy   bool
+	writeGrace     time.Duration // see the constant, which it is except in tests
 
 	mu sync.Mutex
 	// itemEncodings bounds item encodings and the blocks of segments. eventEncodings bounds those of
@@ -34,7 +36,7 @@ const (
 // NewBudget returns a budget for limit bytes of encodings. The buffers have a bound of their own.
 func NewBudget(limit int64) *Budget {
 	c := newCounts()
-	b := &Budget{lists: newAdmission(listCapacity), watches: newAdmission(watchCapacity), encoderSlots: newEncoderSlots(), counts: c}
+	b := &Budget{lists: newAdmission(listCapacity), watches: newAdmission(watchCapacity), encoderSlots: newEncoderSlots(), counts: c, writeGrace: writeGrace}
 	b.itemEncodings.counts, b.eventEncodings.counts = c, c
 	b.eventEncodings.limit = min(limit/eventShare, maxEventBytes)
 	b.itemEncodings.limit = limit - b.eventEncodings.limit

@@ -235,6 +235,7 @@ func TestStalledWatchesEndWithTheCache(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s := newStalledClients(t)
+			s.budget.writeGrace = time.Second
 			for _, protocol := range protocols {
 				s.start(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 3)
 			}

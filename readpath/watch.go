@@ -93,7 +93,7 @@ func (s *watchResponse) serve(w http.ResponseWriter, q *http.Request) {
 	s.run()
 }
 
-// boundWrites sets the write deadline of the response when ctx or the cache has ended, to writeGrace later. Otherwise a client that reads
+// boundWrites sets the write deadline of the response when ctx or the cache has ended, to the budget's writeGrace later. Otherwise a client that reads
 // nothing would keep the watch, and all objects of its cache, for ever. release removes the deadline.
 func (s *watchResponse) boundWrites(ctx context.Context) (release func()) {
 	var mu sync.Mutex
@@ -102,7 +102,7 @@ func (s *watchResponse) boundWrites(ctx context.Context) (release func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !done { // the second end does not extend the deadline: a write that fails at it ends ctx
-			_ = s.http.SetWriteDeadline(time.Now().Add(writeGrace)) // HTTP/1 and HTTP/2 support it
+			_ = s.http.SetWriteDeadline(time.Now().Add(s.budget.writeGrace)) // HTTP/1 and HTTP/2 support it
 		}
 		done = true
 	}

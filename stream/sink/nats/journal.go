@@ -24,10 +24,11 @@ type journal struct {
 	closed <-chan struct{} // the connection is gone
 	last   uint64          // sequence of the last message
 	most   int             // messages of a batch
+	answer time.Duration   // answerTimeout
 }
 
 func newJournal(conn *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, closed <-chan struct{}) *journal {
-	return &journal{conn: conn, js: js, stream: stream, name: stream.CachedInfo().Config.Name, closed: closed, most: batchMessages}
+	return &journal{conn: conn, js: js, stream: stream, name: stream.CachedInfo().Config.Name, closed: closed, most: batchMessages, answer: answerTimeout}
 }
 
 const (
@@ -119,7 +120,7 @@ func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
 		}
 		sent = 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.answer)
 	defer cancel()
 	ack, err := j.js.PublishMsg(ctx, last)
 	var reported *jetstream.APIError
@@ -140,14 +141,14 @@ func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
 // publishPart publishes a message of a batch, which is not the last one, and waits until the server has what was sent of the batch.
 // It acknowledges with an empty message, or reports why it has given up the batch (ADR-50 of NATS).
 func (j *journal) publishPart(ctx context.Context, m *nats.Msg) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.answer)
 	defer cancel()
 	reply, err := j.conn.RequestMsgWithContext(ctx, m)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return j.noStream(m)
 	case errors.Is(err, context.DeadlineExceeded):
-		return sink.Unavailablef("%s has not acknowledged a part of a batch within %v; if this repeats, the connection is too slow, or the user may not publish to %s: %w", j.name, answerTimeout, m.Subject, err)
+		return sink.Unavailablef("%s has not acknowledged a part of a batch within %v; if this repeats, the connection is too slow, or the user may not publish to %s: %w", j.name, j.answer, m.Subject, err)
 	case err != nil || len(reply.Data) == 0:
 		return err
 	}

@@ -30,6 +30,10 @@ var (
 
 func TestMain(m *testing.M) {
 	natstest.Main()
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("16") // tests wait for servers, and not for processors
+	}
 	os.Exit(m.Run())
 }
 
@@ -79,11 +83,13 @@ func TestMutants(t *testing.T) {
 		return s
 	}
 	t.Run("stream", func(t *testing.T) {
+		t.Parallel()
 		sinktest.TestMutants(t, nil, func(t *testing.T, name string) sinktest.Config {
 			return sinktest.Config{Sink: create(t, "/"+name), Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), name))}
 		})
 	})
 	t.Run("bucket", func(t *testing.T) {
+		t.Parallel()
 		sinktest.TestMutants(t, nil, func(t *testing.T, name string) sinktest.Config {
 			return sinktest.Config{Sink: create(t, "/?kv="+name), Tables: bucket{server.JetStream(), name}, CurrentOnly: true}
 		})
@@ -549,6 +555,9 @@ func testCut(t *testing.T, server *natstest.Server) {
 // TestSlow writes over a connection that needs longer for a batch than the sink waits for an answer, and then has an object for
 // which the server would give up a batch.
 func TestSlow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for longer than the sink waits for an answer: a minute")
+	}
 	t.Parallel() // it mostly waits
 	server := natstest.Start(t, "")
 	cutter := sinktest.NewCutter(t, server.Addr())
@@ -648,6 +657,7 @@ func testRevoked(t *testing.T, server *natstest.Server) {
 		if len(stored[0].Entries) != 1 {
 			t.Errorf("stored: %+v", stored[0].Entries)
 		}
+		s.SetTimeout(time.Second) // the server does not answer
 		if err := s.Write(t.Context(), next); !errors.As(err, new(*sink.Unavailable)) {
 			t.Errorf("without permission: %v", err)
 		}

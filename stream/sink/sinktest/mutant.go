@@ -15,17 +15,20 @@ import (
 
 // TestMutants runs the sink of config with each of four planted faults, with one seed after the other until a run notices it. A run
 // of the sink without a fault must have no problems, so that it is the fault which is noticed. config returns a run of an empty sink with a name
-// of its own, of lower-case letters and digits. Its steps are 60, its patience is 10 s. Each run is within bubble, such as [synctest.Test],
+// of its own, of lower-case letters and digits. Its steps are 60, its patience is 10 s, and minutes without a fault. Each run is within bubble, such as [synctest.Test],
 // if that is not nil.
 func TestMutants(t *testing.T, bubble func(*testing.T, func(*testing.T)), config func(t *testing.T, name string) Config) {
-	if bubble == nil {
+	parallel := (*testing.T).Parallel // they wait
+	if bubble != nil {
+		parallel = func(*testing.T) {}
+	} else {
 		bubble = func(t *testing.T, run func(*testing.T)) { run(t) }
 	}
-	run := func(t *testing.T, name string, seed uint64, mutant func(sink.Sink) sink.Sink) (problems []string) {
+	run := func(t *testing.T, name string, seed uint64, patience time.Duration, mutant func(sink.Sink) sink.Sink) (problems []string) {
 		t.Helper()
 		bubble(t, func(t *testing.T) {
 			c := config(t, fmt.Sprint(strings.ReplaceAll(name, " ", ""), seed))
-			c.Sink, c.Seed, c.Steps, c.Patience = mutant(c.Sink), seed, 60, 10*time.Second
+			c.Sink, c.Seed, c.Steps, c.Patience = mutant(c.Sink), seed, 60, patience
 			report, err := Run(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
@@ -35,14 +38,16 @@ func TestMutants(t *testing.T, bubble func(*testing.T, func(*testing.T)), config
 		return problems
 	}
 	t.Run("no fault", func(t *testing.T) {
-		for _, p := range run(t, "no fault", 0, func(s sink.Sink) sink.Sink { return s }) {
+		parallel(t)
+		for _, p := range run(t, "no fault", 0, 5*time.Minute, func(s sink.Sink) sink.Sink { return s }) {
 			t.Error(p)
 		}
 	})
 	for name, mutant := range mutants {
 		t.Run(name, func(t *testing.T) {
+			parallel(t)
 			for seed := range uint64(5) {
-				if problems := run(t, name, seed, mutant); len(problems) > 0 {
+				if problems := run(t, name, seed, 10*time.Second, mutant); len(problems) > 0 {
 					t.Logf("seed %d: %s", seed, strings.TrimSpace(problems[0]))
 					return
 				}
