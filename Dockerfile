@@ -6,24 +6,25 @@
 #	docker buildx build --platform linux/amd64,linux/arm64 --target root .  # for kubeadm
 #	make image                                                              # both, without Docker
 #
-# make image and make dist evaluate the stages from scratch themselves (folder image), with the files that make
-# has built here. So these may only copy from the build stages, and set the configuration.
+# make evaluates the stages from scratch itself (folder image), with the files that it has
+# built here. So these may only copy from the build stages, and set the configuration.
 
 # keepwatch itself, for the charts in deploy/helm, is a stage of its own:
 #
 #	docker buildx build --platform linux/amd64,linux/arm64 --target keepwatch .    # with Docker
-#	make dist                                                                      # without, beside the binaries
+#	make bin/keepwatch-image.tar                                                   # without
 
 FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build-keepwatch
 ARG TARGETARCH
 ARG VERSION=devel
+ARG COMMIT
 WORKDIR /src
 COPY . .
-RUN make bin/dist/keepwatch-linux-$TARGETARCH VERSION=$VERSION
+RUN make bin/linux-$TARGETARCH/keepwatch VERSION=$VERSION COMMIT=$COMMIT
 
 FROM scratch AS keepwatch
 ARG TARGETARCH
-COPY --from=build-keepwatch --chmod=755 /src/bin/dist/keepwatch-linux-$TARGETARCH /usr/local/bin/keepwatch
+COPY --from=build-keepwatch --chmod=755 /src/bin/linux-$TARGETARCH/keepwatch /usr/local/bin/keepwatch
 ENV PATH=/usr/local/bin
 LABEL org.opencontainers.image.title=keepwatch
 LABEL org.opencontainers.image.source=https://github.com/keepwatch/keepwatch

@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures storms storm-sinks broker kafka always
+.PHONY: all build man demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -42,7 +42,8 @@ always:
 
 # An OCI archive with keepwatch-apiserver's image, which runs as an ordinary user, and the same with the
 # tag -root, which runs as root as Kubernetes' own image. Needs no Docker. Two builds have the same digests.
-IMAGE ?= localhost/keepwatch-apiserver
+REGISTRY ?= localhost
+IMAGE ?= $(REGISTRY)/keepwatch-apiserver
 ARCHS ?= amd64 arm64
 comma = ,
 space = $(subst ,, )
@@ -50,19 +51,36 @@ image: $(ARCHS:%=bin/linux-%)
 	cd image && go run . -context .. -arch $(subst $(space),$(comma),$(strip $(ARCHS))) -o ../bin/keepwatch-apiserver-image.tar \
 	  nonroot=$(IMAGE):$(KUBERNETES_VERSION) root=$(IMAGE):$(KUBERNETES_VERSION)-root
 
-# What a release of keepwatch has, in bin/dist: static binaries for Linux and macOS, for each of them the modules that it is
-# made of (CycloneDX), the image for Linux as an OCI archive, and the checksums. VERSION is what the binaries
-# print. The same sources, VERSION and Go give the same bytes. Needs no Docker.
+# keepwatch for a platform, as bin/linux-amd64/keepwatch: static, with VERSION and COMMIT, which it prints. The same
+# sources, these and Go give the same bytes.
 VERSION ?= $(shell git describe --tags --always --dirty)
-DIST = $(foreach os,linux darwin,$(foreach arch,amd64 arm64,bin/dist/keepwatch-$(os)-$(arch)))
-dist: $(DIST)
-	for binary in $(DIST); do (cd image && go run ./sbom -version $(VERSION) -o ../$$binary.cdx.json ../$$binary) || exit 1; done
-	cd image && go run . -context .. -arch amd64,arm64 -o ../bin/dist/keepwatch-image.tar keepwatch=localhost/keepwatch:$(VERSION)
-	cd bin/dist && rm -f SHA256SUMS && sha256sum * > ../SHA256SUMS && mv ../SHA256SUMS .
+COMMIT ?= $(shell git rev-parse HEAD)
+bin/%/keepwatch: always
+	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) go build -trimpath -buildvcs=false \
+	  -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o $@ ./cmd/keepwatch
 
-bin/dist/keepwatch-%: always
-	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) \
-	  go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/keepwatch
+# An OCI archive with keepwatch's image, for the charts. Needs no Docker.
+bin/keepwatch-image.tar: $(ARCHS:%=bin/linux-%/keepwatch)
+	cd image && go run . -context .. -arch $(subst $(space),$(comma),$(strip $(ARCHS))) -o ../$@ keepwatch=$(REGISTRY)/keepwatch:$(VERSION)
+
+# All files of a release, in bin/release/VERSION: `make release VERSION=v0.1.0-rc.1`. They are made of a commit; two
+# runs give the same bytes. SIGN_KEY names a secret key of minisign, and SIGN_PASSWORD in the environment decrypts it.
+# docs/releases.md has the files, and how to check them. The first run compiles for each platform.
+PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64
+SIGN_KEY ?=
+BUILDER ?=
+RELEASE = cd image && go run ./release -repo .. -version '$(VERSION)' -platforms '$(PLATFORMS)' -arch '$(ARCHS)' -registry '$(REGISTRY)' \
+  $(if $(SIGN_KEY),-sign-key '$(abspath $(SIGN_KEY))') $(if $(BUILDER),-builder '$(BUILDER)')
+# What else a machine could choose, and would change the bytes.
+release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+release: export GOTOOLCHAIN = go$(word 2,$(shell grep '^go ' image/go.mod))
+release: export GOAMD64 := v1
+release: export GOARM64 := v8.0
+release: export GOEXPERIMENT :=
+release:
+	$(RELEASE) -check
+	$(MAKE) always $(PLATFORMS:%=bin/%/keepwatch) $(if $(strip $(ARCHS)),bin/keepwatch-image.tar image)
+	$(RELEASE) -o '../bin/release/$(VERSION)'
 
 # The module's own tests, and 20,000 requests to it and to kube-apiserver of the same version. SEED=0
 # draws other ones.
@@ -219,7 +237,7 @@ clients: broker
 # Programs that tests use, of Debian's packages. Needs root.
 debian:
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium elixir pgbouncer tmux
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium elixir minisign pgbouncer ruby tmux
 
 javascript:
 	cd test/matrix/clients/javascript && npm ci --ignore-scripts --no-audit --no-fund

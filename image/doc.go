@@ -11,7 +11,7 @@
 // read from the context, at the same path below that stage's WORKDIR.
 //
 // It is a module of its own, because no other part of Keepwatch needs its libraries: Docker's own
-// parser of Dockerfiles, Google's library of images, and in the command sbom that of CycloneDX.
+// parser of Dockerfiles, Google's library of images, and in the command release those of CycloneDX and minisign.
 //
 // # Files
 //
@@ -19,5 +19,5 @@
 //	stage.go    what a stage of the Dockerfile has
 //	layer.go    the files as a layer, and an image of it
 //	archive.go  the OCI archive
-//	sbom/       a command: what a binary is made of
+//	release/    a command: the files of a release
 package main

@@ -31,10 +31,9 @@ func folder(t *testing.T) string {
 	}
 	files := map[string]string{"Dockerfile": string(text)}
 	for _, arch := range archs {
-		for _, program := range []string{"keepwatch-apiserver", "kube-log-runner"} {
+		for _, program := range []string{"keepwatch", "keepwatch-apiserver", "kube-log-runner"} {
 			files[filepath.Join("bin", "linux-"+arch, program)] = program + " for " + arch
 		}
-		files[filepath.Join("bin", "dist", "keepwatch-linux-"+arch)] = "keepwatch for " + arch
 	}
 	for name, text := range files {
 		file := filepath.Join(dir, name)

@@ -14,8 +14,8 @@ func TestVersion(t *testing.T) {
 	version, commit = "v0.1.0-rc.1", "0123456789abcdef0123456789abcdef01234567"
 	t.Cleanup(func() { version, commit = "", "" })
 	const first = `^keepwatch v0\.1\.0-rc\.1 \(go\S+, \w+/\w+\)\n`
-	code, stdout, _ := execute(t, "version")
-	if code != 0 || !regexp.MustCompile(first+`commit `+commit+`, clean\nKubernetes libraries v0\.\d+\.\d+\n$`).MatchString(stdout) {
+	all := regexp.MustCompile(first + `commit ` + commit + `, clean\nKubernetes libraries v0\.\d+\.\d+\n$`)
+	if code, stdout, _ := execute(t, "version"); code != 0 || !all.MatchString(stdout) {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
 	if code, stdout, _ := execute(t, "--version"); code != 0 || !regexp.MustCompile(first+`$`).MatchString(stdout) {
@@ -26,29 +26,34 @@ func TestVersion(t *testing.T) {
 	} {
 		var got versions
 		code, stdout, _ := execute(t, "version", "-o", format)
-		if err := unmarshal([]byte(stdout), &got); code != 0 || err != nil || got != currentVersion() || got.Kubernetes == "" {
+		err := unmarshal([]byte(stdout), &got)
+		if code != 0 || err != nil || got != currentVersion() || got.Kubernetes == "" {
 			t.Errorf("-o %s: exit %d, %v, %q", format, code, err, stdout)
 		}
 	}
-	if code, stdout, stderr := execute(t, "version", "-o", "wide"); code != codeUsage || stdout != "" || !strings.Contains(stderr, `--output is json or yaml, and not "wide"`) {
+	code, stdout, stderr := execute(t, "version", "-o", "wide")
+	if code != codeUsage || stdout != "" || !strings.Contains(stderr, `--output is json or yaml, and not "wide"`) {
 		t.Errorf("-o wide: exit %d, %q, %q", code, stdout, stderr)
 	}
 }
 
 // A program without stamps says what the build information does.
 func TestVersionWithoutStamps(t *testing.T) {
-	if code, stdout, _ := execute(t, "version"); code != 0 || !regexp.MustCompile(`^keepwatch \S+ \(go\S+, \w+/\w+\)\n(commit [0-9a-f]{40}, (clean|dirty)\n)?Kubernetes`).MatchString(stdout) {
+	form := regexp.MustCompile(`^keepwatch \S+ \(go\S+, \w+/\w+\)\n(commit [0-9a-f]{40}, (clean|dirty)\n)?Kubernetes`)
+	if code, stdout, _ := execute(t, "version"); code != 0 || !form.MatchString(stdout) {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
 }
 
 // As kubectl-keepwatch, as krew installs it, the program is keepwatch, and its help is for kubectl's users.
 func TestPlugin(t *testing.T) {
-	if code, stdout, _ := executeAs(t, "kubectl-keepwatch", "watch", "--help"); code != 0 || !strings.Contains(stdout, "  kubectl keepwatch watch ") {
+	code, stdout, _ := executeAs(t, "kubectl-keepwatch", "watch", "--help")
+	if code != 0 || !strings.Contains(stdout, "  kubectl keepwatch watch ") {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
 	code, _, stderr := executeAs(t, "kubectl-keepwatch", "nonsense")
-	if code != codeUsage || !strings.HasPrefix(stderr, "kubectl keepwatch: ") || !strings.HasSuffix(stderr, "See 'kubectl keepwatch --help'.\n") {
+	if code != codeUsage || !strings.HasPrefix(stderr, "kubectl keepwatch: ") ||
+		!strings.HasSuffix(stderr, "See 'kubectl keepwatch --help'.\n") {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,6 +35,10 @@ func render(name string, v values) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return renderChart(chart, name, v)
+}
+
+func renderChart(chart *chartv2.Chart, name string, v values) (map[string]string, error) {
 	release := common.ReleaseOptions{Name: name, Namespace: installed, Revision: 1, IsInstall: true}
 	all, err := util.ToRenderValues(chart, v, release, common.DefaultCapabilities)
 	if err != nil {

@@ -54,7 +54,8 @@ var parts = []part{
 	{"judges", "matrix-keepwatch-apiserver", "make matrix UPSTREAM=keepwatch-apiserver SEED=$SEED"},
 
 	{"deploy", "charts", "cd test && $GOTEST ./deploy"},
-	{"deploy", "binaries", "make dist"},
+	{"deploy", "release", "rm -rf bin/verify/clone && git clone -q . bin/verify/clone && cd bin/verify/clone && for run in 1 2; do " +
+		"make release VERSION=v0.1.0-rc.1 && cp bin/release/v0.1.0-rc.1/SHA256SUMS ../sums.$run || exit 1; done && cmp ../sums.1 ../sums.2"},
 }
 
 // selectParts returns the parts of an area, or all of them if area is "".

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,13 +22,11 @@ func TestDescribe(t *testing.T) {
 	}
 	var texts [2][]byte
 	for i := range texts {
-		out := filepath.Join(t.TempDir(), "bom.json")
-		if err := run(self, "v1.2.3", out); err != nil {
+		var text bytes.Buffer
+		if err := writeBill(&text, self, "program-linux-amd64", "v1.2.3"); err != nil {
 			t.Fatal(err)
 		}
-		if texts[i], err = os.ReadFile(out); err != nil {
-			t.Fatal(err)
-		}
+		texts[i] = text.Bytes()
 	}
 	if !bytes.Equal(texts[0], texts[1]) {
 		t.Error("the bills of one binary differ")
@@ -37,11 +36,13 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	subject := bom.Metadata.Component
-	if subject.Version != "v1.2.3" || subject.Name != filepath.Base(self) || len((*subject.Hashes)[0].Value) != 64 {
+	if subject.Version != "v1.2.3" || subject.Name != "program-linux-amd64" || len((*subject.Hashes)[0].Value) != 64 {
 		t.Errorf("the subject: %+v", subject)
 	}
-	for _, want := range []string{"pkg:golang/std@" + strings.TrimPrefix(runtime.Version(), "go"), "pkg:golang/github.com/CycloneDX/cyclonedx-go@v"} {
-		if !slices.ContainsFunc(*bom.Components, func(c cdx.Component) bool { return strings.HasPrefix(c.PackageURL, want) }) {
+	std := "pkg:golang/std@" + strings.TrimPrefix(runtime.Version(), "go")
+	for _, want := range []string{std, "pkg:golang/github.com/CycloneDX/cyclonedx-go@v"} {
+		isWanted := func(c cdx.Component) bool { return strings.HasPrefix(c.PackageURL, want) }
+		if !slices.ContainsFunc(*bom.Components, isWanted) {
 			t.Errorf("%s is missing: %s", want, texts[0])
 		}
 	}
@@ -60,7 +61,7 @@ func TestDescribeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, binary := range []string{file, file + ".missing"} {
-		if err := run(binary, "", filepath.Join(t.TempDir(), "out")); err == nil {
+		if err := writeBill(io.Discard, binary, "", ""); err == nil {
 			t.Errorf("%s: no error", binary)
 		}
 	}

@@ -1,0 +1,29 @@
+class Keepwatch < Formula
+  desc "Follow Kubernetes without losing deletions"
+  homepage "https://github.com/keepwatch/keepwatch"
+  version "0.1.0-rc.1"
+  license "Apache-2.0"
+
+  on_macos do
+    on_arm do
+      url "https://github.com/keepwatch/keepwatch/releases/download/v0.1.0-rc.1/keepwatch-darwin-arm64.tar.gz"
+      sha256 "SHA256"
+    end
+  end
+
+  on_linux do
+    on_intel do
+      url "https://github.com/keepwatch/keepwatch/releases/download/v0.1.0-rc.1/keepwatch-linux-amd64.tar.gz"
+      sha256 "SHA256"
+    end
+  end
+
+  def install
+    bin.install "keepwatch"
+    generate_completions_from_executable(bin/"keepwatch", "completion")
+  end
+
+  test do
+    assert_match version.to_s, shell_output("#{bin}/keepwatch version")
+  end
+end
