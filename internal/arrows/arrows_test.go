@@ -126,8 +126,8 @@ var rules = map[string]rule{
 		why:  "the rows of a piece are a pure function of it, for every database",
 	},
 	"stream/sink/sqlite": {
-		ours:   []string{"", "stream", "stream/sink", "stream/sink/internal/history"},
-		others: []string{"modernc.org/sqlite", "go.etcd.io/etcd/client/pkg/v3/fileutil$"},
+		ours:   []string{"", "internal/filelock", "stream", "stream/sink", "stream/sink/internal/history"},
+		others: []string{"modernc.org/sqlite"},
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},
 	"stream/sink/postgres": {
@@ -141,13 +141,12 @@ var rules = map[string]rule{
 	},
 	"stream/sink/internal/durable": {why: "replacing a file does not depend on what is in it"},
 	"stream/sink/statedir": {
-		ours:   []string{"", "stream", "stream/sink", "stream/sink/internal/durable"},
-		others: []string{"go.etcd.io/etcd/client/pkg/v3/fileutil$"},
-		why:    "positions on the local disk serve any receiver",
+		ours: []string{"", "internal/filelock", "stream", "stream/sink", "stream/sink/internal/durable"},
+		why:  "positions on the local disk serve any receiver",
 	},
 	"stream/sink/files": {
-		ours:   []string{"", "stream", "stream/shape", "stream/sink", "stream/sink/internal/durable"},
-		others: []string{"go.etcd.io/etcd/client/pkg/v3/fileutil$", "github.com/klauspost/compress/gzip$", "github.com/klauspost/compress/zstd$"},
+		ours:   []string{"", "internal/filelock", "stream", "stream/shape", "stream/sink", "stream/sink/internal/durable"},
+		others: []string{"github.com/klauspost/compress/gzip$", "github.com/klauspost/compress/zstd$"},
 		why:    "a receiver depends on no other sink, and not on where its messages come from",
 	},
 	"stream/sink/http": {
@@ -217,8 +216,8 @@ var rules = map[string]rule{
 		why: "a controller is a client of the server that runs it; the authority is the server's",
 	},
 	"controlplane/internal/datadir": {
-		ours:   []string{"internal/privatefile"},
-		others: []string{"go.etcd.io/etcd/client/pkg/v3/fileutil", "k8s.io/klog/v2"},
+		ours:   []string{"internal/filelock", "internal/privatefile"},
+		others: []string{"k8s.io/klog/v2"},
 		why:    "the data folder does not depend on the files of other packages in it",
 	},
 	"controlplane/internal/embeddedetcd": {
@@ -439,6 +438,10 @@ var rules = map[string]rule{
 		ours:   []string{"internal/child", "internal/localhost"},
 		others: []string{"github.com/nats-io/"},
 		why:    "a server for tests is run as its module has it, and a test reads it as any client does",
+	},
+	"internal/filelock": {
+		others: []string{"go.etcd.io/etcd/client/pkg/v3/fileutil$", "golang.org/x/sys/windows$"},
+		why:    "a lock does not depend on what it protects",
 	},
 	"internal/privatefile": {why: "a file with a secret does not depend on what the secret is"},
 	"internal/localhost":   {why: "a listener and a certificate do not depend on what is served"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -64,6 +65,12 @@ func OrCreate(path string) (*bolt.DB, error) {
 		return nil, err
 	}
 	if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if runtime.GOOS == "windows" { // where an open file cannot be renamed
+			if err = errors.Join(db.Close(), os.Rename(path+".new", path)); err != nil {
+				return nil, err
+			}
+			return lock(path, openExisting, false)
+		}
 		if err = os.Rename(path+".new", path); err == nil {
 			return db, nil
 		}

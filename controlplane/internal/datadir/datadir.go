@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"sync"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/internal/filelock"
 	"github.com/keepwatch/keepwatch/internal/privatefile"
 )
 
@@ -25,7 +25,7 @@ type Dir struct {
 	Path string
 	// Temporary reports whether Close removes the folder. Its files need no flush to the disk.
 	Temporary bool
-	lock      *fileutil.LockedFile
+	lock      *os.File
 	memory    *sync.Map // the contents of files by name, instead of a folder
 }
 
@@ -72,8 +72,8 @@ func (d *Dir) acquireLock() error {
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
 		return fmt.Errorf("cannot use the data folder %s: %w", d.Path, Cause(err))
 	}
-	d.lock, err = fileutil.TryLockFile(d.File("lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if errors.Is(err, fileutil.ErrLocked) {
+	d.lock, err = filelock.TryLock(d.File("lock"))
+	if errors.Is(err, filelock.ErrLocked) {
 		return fmt.Errorf("the data folder %s is in use by another server: stop that server, or give another folder", d.Path)
 	}
 	if err != nil {

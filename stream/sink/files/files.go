@@ -12,8 +12,7 @@ import (
 	"regexp"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-
+	"github.com/keepwatch/keepwatch/internal/filelock"
 	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
@@ -42,7 +41,7 @@ type Directory struct {
 	dir     string
 	options Options
 
-	lock     *fileutil.LockedFile
+	lock     *os.File
 	streams  []sink.Stream
 	manifest *manifest
 	out      *os.File // the current file, nil if there is none
@@ -87,9 +86,9 @@ func (d *Directory) open(delivered sink.Delivered) (err error) {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return err
 	}
-	d.lock, err = fileutil.TryLockFile(filepath.Join(d.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	d.lock, err = filelock.TryLock(filepath.Join(d.dir, "lock"))
 	switch {
-	case errors.Is(err, fileutil.ErrLocked):
+	case errors.Is(err, filelock.ErrLocked):
 		return fmt.Errorf("directory %s is in use by another keepwatch sync", d.dir)
 	case err != nil:
 		return err

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	driver "modernc.org/sqlite"
 	code "modernc.org/sqlite/lib"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/filelock"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/history"
@@ -40,7 +40,7 @@ type Sink struct {
 	path    string
 	options Options
 
-	lock    *fileutil.LockedFile
+	lock    *os.File
 	db      *sql.DB
 	conn    *sql.Conn
 	file    os.FileInfo // of path, when it was opened
@@ -72,9 +72,9 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	if err != nil {
 		return nil, err
 	}
-	s.lock, err = fileutil.TryLockFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	s.lock, err = filelock.TryLock(path + ".lock")
 	switch {
-	case errors.Is(err, fileutil.ErrLocked):
+	case errors.Is(err, filelock.ErrLocked):
 		return nil, errors.New("it is in use by another keepwatch sync")
 	case err != nil:
 		return nil, err

@@ -9,8 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-
+	"github.com/keepwatch/keepwatch/internal/filelock"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
@@ -25,7 +24,7 @@ type Sink struct {
 	dir      string
 	receiver sink.Receiver
 
-	lock   *fileutil.LockedFile
+	lock   *os.File
 	states []stream.State
 	record *record
 	active []int     // the index in record.Streams of each stream
@@ -53,9 +52,9 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
-	s.lock, err = fileutil.TryLockFile(filepath.Join(s.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	s.lock, err = filelock.TryLock(filepath.Join(s.dir, "lock"))
 	switch {
-	case errors.Is(err, fileutil.ErrLocked):
+	case errors.Is(err, filelock.ErrLocked):
 		return nil, fmt.Errorf("state directory %s is in use by another keepwatch sync", s.dir)
 	case err != nil:
 		return nil, err
