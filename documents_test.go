@@ -32,6 +32,64 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+// fileName matches a file, or files by a pattern, in a package's table of files.
+var fileName = regexp.MustCompile(`[\w*]+\.go\b`)
+
+// TestFileTables checks that a package's table of files, in the lines of its comment that begin with a tab, has each file, and no
+// other one.
+func TestFileTables(t *testing.T) {
+	root := os.DirFS(".")
+	err := fs.WalkDir(root, ".", func(dir string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		if base := entry.Name(); dir != "." && base[0] == '.' || slices.Contains(notSources, base) {
+			return fs.SkipDir
+		}
+		files, err := fs.Glob(root, path.Join(dir, "*.go"))
+		if err != nil {
+			return err
+		}
+		files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+		var table, untitled []string
+		for _, name := range files {
+			source, err := fs.ReadFile(root, name)
+			if err != nil {
+				return err
+			}
+			comment, _, _ := strings.Cut(string(source), "\npackage ")
+			var named []string
+			for line := range strings.Lines(comment) {
+				if row, ok := strings.CutPrefix(line, "//\t"); ok {
+					named = append(named, fileName.FindAllString(row, -1)...)
+				}
+			}
+			if len(named) > 1 {
+				table = named
+			} else if base := path.Base(name); base != "doc.go" && !strings.HasPrefix(base, "zz_generated") {
+				untitled = append(untitled, base)
+			}
+		}
+		if table == nil {
+			return nil
+		}
+		for _, pattern := range table {
+			if found, err := fs.Glob(root, path.Join(dir, pattern)); err != nil || len(found) == 0 {
+				t.Errorf("%s: there is no file %s, which the table has", dir, pattern)
+			}
+		}
+		for _, name := range untitled {
+			if !slices.ContainsFunc(table, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok }) {
+				t.Errorf("%s: the table is without %s", dir, name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestFaultsOfDocuments checks that each broken rule is found, and nothing else.
 func TestFaultsOfDocuments(t *testing.T) {
 	long := strings.Repeat("word ", 144) // 719 characters that are seen
@@ -80,6 +138,9 @@ func TestPictures(t *testing.T) {
 	}
 }
 
+// notSources are folders without sources of ours.
+var notSources = []string{"bin", "node_modules", "target", "testdata"}
+
 // documents returns the names of all Markdown files, except those of others.
 func documents(t *testing.T, root fs.FS) (names []string) {
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -87,7 +148,7 @@ func documents(t *testing.T, root fs.FS) (names []string) {
 			return err
 		}
 		switch base := entry.Name(); {
-		case entry.IsDir() && (name != "." && base[0] == '.' || slices.Contains([]string{"bin", "node_modules", "target", "testdata"}, base)):
+		case entry.IsDir() && (name != "." && base[0] == '.' || slices.Contains(notSources, base)):
 			return fs.SkipDir
 		case path.Ext(base) == ".md":
 			names = append(names, name)

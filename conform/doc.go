@@ -29,6 +29,7 @@
 //	write.go     the rules of resource versions in writes
 //	storm.go     the rules that package check judges: writers, watchers, judgement
 //	history.go   the acknowledged writes, and the revisions of deletions
+//	writer.go    a writer of the storm, and what it knows
 //	watcher.go   a watcher of the storm, and its transcript
 //	lost.go      the judgement of a server that has lost acknowledged writes
 //	frames.go    the events of a watch, as JSON or protobuf

@@ -126,5 +126,5 @@
 //	status.go       what they show                    activity.go     the use of a resource
 //	forwarding.go   why a request is forwarded        clients.go      the use by a client
 //	resourcemetrics.go  metrics of resources          websocket.go    watches over WebSockets
-//	representation.go   what each follower has
+//	representation.go   what each follower has        unread.go       responses that clients do not read
 package proxy

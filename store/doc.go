@@ -18,6 +18,8 @@
 //	txn.go           the next state while it is built, from a batch or from a list
 //	validate.go      the checks that every batch and change must pass
 //	replacement.go   a list, and its difference to the current state
+//	options.go       what is retained
+//	filter.go        the view of a consumer
 //	watcher.go       a cursor and a filter; batches, gaps and bookmarks
 //	notifier.go      waking the watchers that a change concerns
 //	window.go        the recent history

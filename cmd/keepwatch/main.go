@@ -17,6 +17,7 @@
 //	proxy_serving.go   its certificate
 //	proxy_credentials.go  its authority and its token
 //	kubeconfig.go      writes the kubeconfigs of proxy and faults
+//	proxy_audit.go     its audit log: kube-apiserver's flags
 //	proxy_rights.go    the ClusterRole that it needs
 //	top.go             keepwatch top
 //	resource.go        the flags that select objects; resolves the resource, and identifies the cluster
@@ -27,11 +28,17 @@
 //	watch_acknowledge.go  --acknowledge: the cursor moves when the consumer has handled the lines
 //	watch_reader.go    ends a stream whose output has no reader any more
 //	watch_status.go    messages on stderr
+//	watch_reader.go    ends with the reader of its output: watch_reader_unix.go, watch_reader_other.go
 //	sync.go            keepwatch sync
 //	sync_config.go     the resources and the sink of sync: flags and file
+//	sync_sinks.go      the sinks of a configuration
+//	sync_sink.go       one of them: its settings, and how it is opened
 //	sync_elect.go      elects one of several processes by a Lease
 //	sync_run.go        runs the transfer of sync
 //	sync_types.go      types that join and leave: *.example.com
+//	group_types.go     the types of a group that the server shows
+//	definitions.go     what is known of their definitions
+//	type_source.go     the source of a type, whose version may change
 //	sync_report.go     messages of sync on stderr
 //	sync_metrics.go    metrics and readiness of sync
 //	sync_status.go     keepwatch sync status

@@ -13,5 +13,5 @@
 //	view.go        the table of resources, and declarations of columns
 //	convertor.go   renders objects, lists and events by an entry of the table
 //	cells.go       cells that several resources share
-//	core*.go, apps.go, batch.go, …   the entries of one API group
+//	*.go           the entries of one API group, after which the file is named
 package columns

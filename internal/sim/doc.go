@@ -3,6 +3,7 @@
 // each consumer received. It is for tests only.
 //
 //	world.go      the source's history: commits, compactions, restores
+//	object.go     one state of an object
 //	fault.go      the faults that can be decided at each point
 //	script.go     decisions as text
 //	director.go   takes the decisions, by drawing or from a script, and records them

@@ -52,5 +52,6 @@
 //	classify.go          the tables from Status and transport error to failure kind
 //	status.go            failures of a Status and of an interrupted exchange
 //	clienterror.go       failures of client-go's errors
+//	definition.go        whether the definition of the type has changed
 //	useragent.go         the default User-Agent
 package kube

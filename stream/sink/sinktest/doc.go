@@ -23,5 +23,6 @@
 //	cutter.go      a proxy whose connections break
 //	atomic.go      a database that refuses one change of a batch
 //	asof.go        objects that are added again, as of each revision
+//	disk_linux.go  a small disk, which can become full or read-only
 //	bench.go       Benchmark: pods of a large cluster
 package sinktest
