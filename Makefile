@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures storms storm-sinks broker kafka always
+.PHONY: all build man demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -289,6 +289,13 @@ bin/rust/tests-built: $(addprefix examples/testing/rust/,Cargo.toml Cargo.lock t
 bin/rust/debug/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.lock src/main.rs)
 	$(CARGO) build --quiet --locked --manifest-path $< --target-dir bin/rust
 	touch $@
+
+# The packages for other languages, of packages/: a wheel and its sources, an npm package and a jar, into bin/packages. The
+# tests install each into a new project of its language, with the official client for Kubernetes, and run the step of action.yml.
+packages:
+	packages/build.sh bin/packages
+test-packages: build packages
+	packages/test.sh bin/packages bin/keepwatch
 
 # What clients see under each plan of faults, alone on the machine: hours. CLIENT and PLAN select a row,
 # a column or a cell, SEED draws it, UPSTREAM is kube-apiserver, serve, keepwatch-apiserver or proxy. The results

@@ -40,6 +40,7 @@ var parts = []part{
 	{"serve", "speed", "make bench-real"},
 
 	{"testserver", "suites", "make envtest-suites"},
+	{"testserver", "packages", "make test-packages SEED=$SEED"},
 	{"testserver", "speed", "make bench-testserver"},
 
 	{"kubernetes", "tests", "make test-kubernetes SEED=$SEED"},
