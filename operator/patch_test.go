@@ -14,7 +14,7 @@ func TestPatchRejectsReservedFields(t *testing.T) {
 		"spec..size":     "want names with dots between them",
 		"status.op":      "status.op is the operator's",
 		"status.op.make": "status.op is the operator's",
-		`metadata.annotations.keepwatch\.github\.io/make`: "are the operator's",
+		`metadata.annotations.keepwatch\.io/make`: "are the operator's",
 		"spec.size":                  "",
 		"status.operation":           "",
 		"metadata.annotations.color": "",
