@@ -26,7 +26,6 @@
 //	watch_startup.go   retries requests before the stream begins
 //	watch_output.go    output formats
 //	watch_acknowledge.go  --acknowledge: the cursor moves when the consumer has handled the lines
-//	watch_reader.go    ends a stream whose output has no reader any more
 //	watch_status.go    messages on stderr
 //	watch_reader.go    ends with the reader of its output: watch_reader_unix.go, watch_reader_other.go
 //	sync.go            keepwatch sync
