@@ -1,0 +1,93 @@
+package arrows
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the rules into the table of ARCHITECTURE.md")
+
+const (
+	document  = "../../ARCHITECTURE.md"
+	tableHead = "| package | its one job | allowed imports from this repository |\n|---|---|---|\n"
+)
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// TestTable checks that the table of ARCHITECTURE.md has each rule's package, and what it may import. With -update it
+// writes the imports.
+func TestTable(t *testing.T) {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), tableHead)
+	table, after, ok2 := strings.Cut(rest, "\n\n")
+	if !ok || !ok2 {
+		t.Fatalf("%s has no table of packages", document)
+	}
+	rows := strings.Split(table, "\n")
+	described := map[string]bool{}
+	for i, row := range rows {
+		cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(row, "| "), " |"), " | ")
+		name := quoted.FindStringSubmatch(cells[0])
+		if name != nil && strings.HasSuffix(name[1], "/") {
+			continue // not a package of this module
+		}
+		if len(cells) != 3 || name == nil {
+			t.Errorf("the row %q is not a package, its job and its imports", row)
+			continue
+		}
+		path := name[1]
+		if path == "keepwatch" {
+			path = ""
+		}
+		r, ok := rules[path]
+		if tree := path + "/..."; !ok {
+			r, ok = rules[tree]
+			path = tree
+		}
+		if !ok {
+			t.Errorf("there is no rule for the package of the row %q", row)
+			continue
+		}
+		described[path] = true
+		if want := r.cell(); cells[2] != want && *update {
+			rows[i] = "| " + cells[0] + " | " + cells[1] + " | " + want + " |"
+		} else if cells[2] != want {
+			t.Errorf("%s: the table has %s, and the rule %s: go test ./internal/arrows -update writes it", name[1], cells[2], want)
+		}
+	}
+	for path := range rules {
+		if !described[path] && !strings.HasPrefix(path, "examples/") {
+			t.Errorf("the table is without %q", path)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(document, []byte(before+tableHead+strings.Join(rows, "\n")+"\n\n"+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// cell returns the imports of a rule as the table has them.
+func (r rule) cell() string {
+	if len(r.ours) == 0 {
+		return "nothing"
+	}
+	var names []string
+	for _, path := range r.ours {
+		switch path {
+		case "":
+			names = append(names, "root")
+		case "*":
+			names = append(names, "all")
+		default:
+			names = append(names, "`"+path+"`")
+		}
+	}
+	return strings.Join(names, ", ")
+}
