@@ -17,6 +17,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/boltfile"
+	"github.com/keepwatch/keepwatch/internal/durable"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -51,7 +52,7 @@ var (
 // that is damaged or of another version is replaced: a proxy can do without it. OpenState returns an error for an index
 // that is in use, and for a directory that can't be written.
 func OpenState(dir string) (*State, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := durable.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	s := &State{path: filepath.Join(dir, stateFile)}

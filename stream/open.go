@@ -11,6 +11,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/keepwatch/keepwatch/internal/boltfile"
+	"github.com/keepwatch/keepwatch/internal/durable"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // stream, one that is in use, one of another format, and a damaged one, and does not
 // change it. It reads the whole state once, to verify it.
 func Open(dir string, id Identity) (State, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := durable.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	path := filepath.Join(dir, fileName)

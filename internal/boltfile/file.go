@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	boltErrors "go.etcd.io/bbolt/errors"
+
+	"github.com/keepwatch/keepwatch/internal/durable"
 )
 
 // ErrDamaged is the error for a file that can't be read, or is shorter than any.
@@ -56,7 +59,19 @@ func InUse(err error) bool { return errors.Is(err, boltErrors.ErrTimeout) }
 // OrCreate opens a file, or creates one. A new file gets its name only after bbolt has
 // initialized it: a shorter file under the name is then always a damaged one, and never
 // one whose process was killed while it created the file.
+// Its name is durable, so that a loss of power does not take what was committed.
 func OrCreate(path string) (*bolt.DB, error) {
+	db, err := orCreate(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := durable.SyncDir(filepath.Dir(path)); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+func orCreate(path string) (*bolt.DB, error) {
 	db, err := lock(path, openExisting, false)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return db, err

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/keepwatch/keepwatch/internal/durable"
 )
 
 var errNotRegular = errors.New("not a regular file")
@@ -28,5 +30,5 @@ func Write(path string, content []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return durable.SyncDir(filepath.Dir(path))
 }

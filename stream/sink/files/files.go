@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/durable"
 	"github.com/keepwatch/keepwatch/internal/filelock"
 	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -83,7 +84,7 @@ func (d *Directory) Open(_ context.Context, streams []sink.Stream, delivered sin
 }
 
 func (d *Directory) open(delivered sink.Delivered) (err error) {
-	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+	if err := durable.MkdirAll(d.dir); err != nil {
 		return err
 	}
 	d.lock, err = filelock.TryLock(filepath.Join(d.dir, "lock"))

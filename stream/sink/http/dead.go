@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/keepwatch/keepwatch/internal/durable"
 )
 
 // maxDead is how many events may become dead letters one after the other.
@@ -57,7 +60,7 @@ func appendLine(path string, line []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeLine(f, line), f.Close())
+	return errors.Join(writeLine(f, line), f.Close(), durable.SyncDir(filepath.Dir(path)))
 }
 
 func writeLine(f *os.File, line []byte) error {

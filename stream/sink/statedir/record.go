@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/keepwatch/keepwatch/internal/durable"
 	"github.com/keepwatch/keepwatch/stream/sink"
-	"github.com/keepwatch/keepwatch/stream/sink/internal/durable"
 )
 
 const (

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/durable"
 	"github.com/keepwatch/keepwatch/internal/filelock"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -49,7 +50,7 @@ func (s *Sink) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 }
 
 func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.Stored, err error) {
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := durable.MkdirAll(s.dir); err != nil {
 		return nil, err
 	}
 	s.lock, err = filelock.TryLock(filepath.Join(s.dir, "lock"))

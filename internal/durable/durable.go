@@ -1,0 +1,72 @@
+// Package durable writes files and folders that survive a loss of power. POSIX makes a file's content durable by fsync of the
+// file, and its name by fsync of its folder.
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// WriteFile replaces a file in one step: after a loss of power it has the old or the new content, and
+// after WriteFile has returned nil the new one. Only its owner can read it. One process at a time may write a
+// file: a temporary file beside it, with the suffix ".new", may remain.
+func WriteFile(path string, content []byte) error {
+	temporary := path + ".new"
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// MkdirAll makes a folder that only its owner can use, and the folders above it, unless they exist. When it returns nil their names
+// are durable, also that of a folder which another process made and did not sync.
+func MkdirAll(dir string) error {
+	above := filepath.Dir(filepath.Clean(dir))
+	missing := []string{above}
+	for d := above; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); err == nil || d == filepath.Dir(d) {
+			break
+		}
+		missing = append(missing, filepath.Dir(d))
+	}
+	_, err := os.Stat(dir)
+	existed := err == nil
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, d := range missing {
+		if err := SyncDir(d); err != nil && !(existed && errors.Is(err, fs.ErrPermission)) { // it may not be ours
+			return err
+		}
+	}
+	return nil
+}
+
+// SyncDir makes the names in a folder durable. It does nothing where a folder cannot be flushed: on Windows, and on file
+// systems that refuse it.
+func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}
