@@ -112,6 +112,8 @@ def test_errors(objects, tmp_path):
     with pytest.raises(keepwatch.KeepwatchError, match="unknown flag: --nonsense") as error:
         next(keepwatch.watch("pods", "--nonsense"))
     assert error.value.code == 2
+    with pytest.raises(keepwatch.KeepwatchError, match="^{.*doesn't have a resource type"):
+        next(keepwatch.watch("nonsense", "--log-format", "json"))
     with objects.watch(state=tmp_path / "state") as events:
         next(events)
         with pytest.raises(keepwatch.KeepwatchError, match="is in use by another keepwatch"):

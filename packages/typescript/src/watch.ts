@@ -178,7 +178,7 @@ export class Watch<T = KubernetesObject> implements AsyncIterableIterator<Event<
     try {
       for await (const line of lines(stderr)) {
         const text = line.toString();
-        if (text.startsWith('keepwatch: ')) this.#lastMessage = text.slice('keepwatch: '.length);
+        if (!text.startsWith("See 'keepwatch ")) this.#lastMessage = text.replace(/^keepwatch: /, ''); // not of usage
         log(text);
       }
     } catch (error) {

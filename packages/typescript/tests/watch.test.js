@@ -86,6 +86,8 @@ test('errors', async () => {
     message: expect.stringContaining(`doesn't have a resource type "nonsense"`),
   });
   expect(await failure('pods', ['--nonsense'])).toMatchObject({ code: 2, message: 'unknown flag: --nonsense' });
+  const json = await failure('nonsense', ['--log-format', 'json']);
+  expect(json.message).toMatch(/^{.*doesn't have a resource type/);
   const events = watch('configmaps', ['-l', 'app=errors'], { state });
   await events.next();
   const second = await failure('configmaps', ['-l', 'app=errors'], { state });

@@ -164,8 +164,8 @@ def _read_messages(stderr: IO[bytes], last: list[str]) -> None:
     """Logs the program's messages, and keeps the last. It does not refer to the Watch, which is closed when unused."""
     for line in stderr:
         text = line.decode(errors="replace").rstrip()
-        if text.startswith("keepwatch: "):
-            last[:] = [text[len("keepwatch: ") :]]
+        if not text.startswith("See 'keepwatch "):  # which follows a wrong flag
+            last[:] = [text[len("keepwatch: ") :] if text.startswith("keepwatch: ") else text]
         _log.info("%s", text)
 
 

@@ -186,8 +186,8 @@ public final class Watch implements Iterable<Event>, Iterator<Event>, AutoClosea
   private void readMessages() {
     try (var in = new BufferedReader(new InputStreamReader(process.getErrorStream(), StandardCharsets.UTF_8))) {
       for (String line = in.readLine(); line != null; line = in.readLine()) {
-        if (line.startsWith("keepwatch: ")) {
-          lastMessage = line.substring("keepwatch: ".length());
+        if (!line.startsWith("See 'keepwatch ")) { // which follows a wrong flag
+          lastMessage = line.replaceFirst("^keepwatch: ", "");
         }
         log.log(System.Logger.Level.DEBUG, line);
       }
