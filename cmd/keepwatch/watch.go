@@ -224,7 +224,7 @@ func (o *watchOptions) stream(ctx context.Context, source keepwatch.Source, stat
 	sink := &statusWriter{
 		Sink: &acknowledgedSink{
 			Sink: output.sink(o.acknowledgments.counting(&cancelableWriter{ctx: ctx, out: stdout}), target),
-			ctx:  ctx, acknowledgments: o.acknowledgments,
+			ctx:  ctx, file: outputFileOf(stdout, o.stateDir), acknowledgments: o.acknowledgments,
 		},
 		status: status, printEvents: !output.data,
 	}

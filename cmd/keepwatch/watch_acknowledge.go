@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"sync"
 
 	"github.com/keepwatch/keepwatch/stream"
@@ -94,16 +95,41 @@ func (c *countedLines) Write(text []byte) (int, error) {
 	return c.Writer.Write(text)
 }
 
-// acknowledgedSink is a sink whose data are with the consumer when Flush returns, not only in a pipe.
+// acknowledgedSink is a sink whose data are with the consumer when Flush returns, not only in a pipe, or on the disk if the output
+// is a file.
 type acknowledgedSink struct {
 	stream.Sink
 	ctx             context.Context
+	file            *outputFile
 	acknowledgments *acknowledgments
 }
 
 func (s *acknowledgedSink) Flush() error {
-	if err := s.Sink.Flush(); err != nil {
+	if err := errors.Join(s.Sink.Flush(), s.file.sync()); err != nil {
 		return err
 	}
 	return s.acknowledgments.wait(s.ctx)
+}
+
+// outputFile is an output that is a file. The cursor is on the disk as soon as it moves, so the lines before it must be, too. A nil
+// value is no file.
+type outputFile os.File
+
+// outputFileOf returns the file of an output, if a state follows it.
+func outputFileOf(stdout io.Writer, stateDir string) *outputFile {
+	file, ok := stdout.(*os.File)
+	if !ok || stateDir == "" {
+		return nil
+	}
+	if about, err := file.Stat(); err != nil || !about.Mode().IsRegular() {
+		return nil
+	}
+	return (*outputFile)(file)
+}
+
+func (f *outputFile) sync() error {
+	if f == nil {
+		return nil
+	}
+	return (*os.File)(f).Sync()
 }

@@ -34,7 +34,7 @@ func (o *watchOptions) runSeveral(ctx context.Context, args []string, output out
 	report.quiet = output.data
 	open := func(r *syncRun) (sink.Sink, error) {
 		p := &printed{
-			run: r, output: output, stdout: stdout, acknowledgments: o.acknowledgments,
+			run: r, output: output, stdout: stdout, file: outputFileOf(stdout, o.stateDir), acknowledgments: o.acknowledgments,
 			out:      o.acknowledgments.counting(&cancelableWriter{ctx: ctx, out: stdout}),
 			complete: o.stateDir != "" && output.lines, bookmarks: o.bookmarks, sinks: map[stream.Identity]stream.Sink{},
 		}
@@ -112,6 +112,7 @@ type printed struct {
 	sinks     map[stream.Identity]stream.Sink
 	streams   []sink.Stream
 
+	file            *outputFile
 	acknowledgments *acknowledgments
 }
 
@@ -154,6 +155,9 @@ func (p *printed) Write(ctx context.Context, batch sink.Batch) error {
 		if err := out.Flush(); err != nil {
 			return err
 		}
+	}
+	if err := p.file.sync(); err != nil {
+		return err
 	}
 	return p.acknowledgments.wait(ctx)
 }

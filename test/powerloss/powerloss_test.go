@@ -3,6 +3,7 @@ package powerloss
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -46,6 +47,27 @@ func TestWatch(t *testing.T) {
 	})
 }
 
+// The same if stdout is a file on that disk: the cursor is never ahead of the lines.
+func TestWatchIntoFile(t *testing.T) {
+	lose(t, func(disk string) ([]string, func() ([]byte, error)) {
+		out := filepath.Join(disk, "out.ndjson")
+		return []string{"watch", "configmaps", "-o", "ndjson", "--state", filepath.Join(disk, "state"), ">>" + out}, func() ([]byte, error) {
+			text, err := os.ReadFile(out)
+			return written(text), err
+		}
+	})
+}
+
+// written returns the lines of a file that the loss has left whole: a consumer skips the others, whose events come again.
+func written(text []byte) (whole []byte) {
+	for line := range bytes.Lines(text) {
+		if json.Valid(line) {
+			whole = append(whole, line...)
+		}
+	}
+	return whole
+}
+
 // The same with the files of keepwatch sync, which are on the disk that loses its power.
 func TestFiles(t *testing.T) {
 	lose(t, func(disk string) ([]string, func() ([]byte, error)) {
@@ -65,8 +87,8 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// lose runs a command whose disk loses its power, and then again until it is synced. command returns its arguments, and what
-// reads its lines, if they are not on stdout.
+// lose runs a command whose disk loses its power, and then again until it is synced. command returns its arguments, of which >>FILE
+// is a file for stdout, and what reads its lines, if they are not on stdout.
 func lose(t *testing.T, command func(disk string) ([]string, func() ([]byte, error))) {
 	seed := *seedFlag
 	if seed == 0 {
@@ -78,7 +100,7 @@ func lose(t *testing.T, command func(disk string) ([]string, func() ([]byte, err
 	for run := range *runsFlag {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(run)))
-			namespace := fmt.Sprintf("powerloss-%d-%s", run, strings.ToLower(t.Name()[4:9]))
+			namespace := fmt.Sprintf("powerloss-%d-%s", run, strings.ToLower(strings.TrimPrefix(strings.Split(t.Name(), "/")[0], "Test")))
 			if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -186,8 +208,22 @@ func start(t *testing.T, args []string) *process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	t.Cleanup(cancel)
-	p := &process{exec.CommandContext(ctx, peer.Keepwatch(t), args...), &output{}, &output{}, make(chan error, 1)}
+	p := &process{nil, &output{}, &output{}, make(chan error, 1)}
+	p.Cmd = exec.CommandContext(ctx, peer.Keepwatch(t))
 	p.Stdout, p.Stderr = p.stdout, p.stderr
+	for _, arg := range args {
+		path, ok := strings.CutPrefix(arg, ">>")
+		if !ok {
+			p.Args = append(p.Args, arg)
+			continue
+		}
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close() // the process has its own
+		p.Stdout = file
+	}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
