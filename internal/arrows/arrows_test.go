@@ -217,7 +217,7 @@ var rules = map[string]rule{
 		why: "a controller is a client of the server that runs it; the authority is the server's",
 	},
 	"controlplane/internal/datadir": {
-		ours:   []string{"internal/filelock", "internal/privatefile"},
+		ours:   []string{"internal/durable", "internal/filelock", "internal/privatefile"},
 		others: []string{"k8s.io/klog/v2"},
 		why:    "the data folder does not depend on the files of other packages in it",
 	},

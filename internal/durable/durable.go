@@ -33,34 +33,35 @@ func WriteFile(path string, content []byte) error {
 // MkdirAll makes a folder that only its owner can use, and the folders above it, unless they exist. When it returns nil their names
 // are durable, also that of a folder which another process made and did not sync.
 func MkdirAll(dir string) error {
-	above := filepath.Dir(filepath.Clean(dir))
-	missing := []string{above}
-	for d := above; ; d = filepath.Dir(d) {
-		if _, err := os.Stat(d); err == nil || d == filepath.Dir(d) {
+	dir = filepath.Clean(dir)
+	parents := []string{filepath.Dir(dir)}
+	for above := parents[0]; above != filepath.Dir(above); above = filepath.Dir(above) {
+		if _, err := os.Stat(above); err == nil {
 			break
 		}
-		missing = append(missing, filepath.Dir(d))
+		parents = append(parents, filepath.Dir(above))
 	}
-	_, err := os.Stat(dir)
-	existed := err == nil
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, d := range missing {
-		if err := SyncDir(d); err != nil && !(existed && errors.Is(err, fs.ErrPermission)) { // it may not be ours
+	for _, parent := range parents {
+		if err := SyncDir(parent); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// SyncDir makes the names in a folder durable. It does nothing where a folder cannot be flushed: on Windows, and on file
-// systems that refuse it.
+// SyncDir makes the names in a folder durable. It does nothing where this process cannot: on Windows, on file systems that refuse
+// it, and in a folder that the user may write and not read.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
 	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/internal/durable"
 	"github.com/keepwatch/keepwatch/internal/filelock"
 	"github.com/keepwatch/keepwatch/internal/privatefile"
 )
@@ -69,7 +70,7 @@ func (d *Dir) acquireLock() error {
 		return fmt.Errorf("cannot use the data folder %s: %w", d.Path, err)
 	}
 	d.Path = abs
-	if err := os.MkdirAll(d.Path, 0o700); err != nil {
+	if err := durable.MkdirAll(d.Path); err != nil {
 		return fmt.Errorf("cannot use the data folder %s: %w", d.Path, Cause(err))
 	}
 	d.lock, err = filelock.TryLock(d.File("lock"))
