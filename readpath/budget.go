@@ -36,7 +36,10 @@ const (
 // NewBudget returns a budget for limit bytes of encodings. The buffers have a bound of their own.
 func NewBudget(limit int64) *Budget {
 	c := newCounts()
-	b := &Budget{lists: newAdmission(listCapacity), watches: newAdmission(watchCapacity), encoderSlots: newEncoderSlots(), counts: c, writeGrace: writeGrace}
+	b := &Budget{
+		lists: newAdmission(listCapacity), watches: newAdmission(watchCapacity), encoderSlots: newEncoderSlots(),
+		counts: c, writeGrace: writeGrace,
+	}
 	b.itemEncodings.counts, b.eventEncodings.counts = c, c
 	b.eventEncodings.limit = min(limit/eventShare, maxEventBytes)
 	b.itemEncodings.limit = limit - b.eventEncodings.limit

@@ -93,8 +93,9 @@ func (s *watchResponse) serve(w http.ResponseWriter, q *http.Request) {
 	s.run()
 }
 
-// boundWrites sets the write deadline of the response when ctx or the cache has ended, to the budget's writeGrace later. Otherwise a client that reads
-// nothing would keep the watch, and all objects of its cache, for ever. release removes the deadline.
+// boundWrites sets the write deadline of the response when ctx or the cache has ended, to the budget's writeGrace later.
+// Otherwise a client that reads nothing would keep the watch, and all objects of its cache, for ever. release removes the
+// deadline.
 func (s *watchResponse) boundWrites(ctx context.Context) (release func()) {
 	var mu sync.Mutex
 	done := false // the deadline is set, or release was called

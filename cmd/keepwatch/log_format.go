@@ -33,7 +33,8 @@ func (l *messageLog) Set(format string) error {
 	return nil
 }
 
-// writer returns where the command writes its messages: stderr itself as text, since a command looks whether that is a terminal.
+// writer returns where the command writes its messages: stderr itself as text, since a command looks whether that is a
+// terminal.
 func (l *messageLog) writer() io.Writer {
 	if l.format == jsonFormat {
 		return jsonMessages{slog.New(l.handler(slog.LevelInfo))}

@@ -24,7 +24,8 @@ func records(t *testing.T, log string) (all []record) {
 	t.Helper()
 	for line := range strings.Lines(log) {
 		var r record
-		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Time.IsZero() || r.Msg == "" || !strings.HasSuffix(line, "\n") {
+		err := json.Unmarshal([]byte(line), &r)
+		if err != nil || r.Time.IsZero() || r.Msg == "" || !strings.HasSuffix(line, "\n") {
 			t.Errorf("the line %q is no message: %v", line, err)
 		}
 		all = append(all, r)
@@ -32,16 +33,18 @@ func records(t *testing.T, log string) (all []record) {
 	return all
 }
 
-// With --log-format=json every line on stderr is a message: those of the command, of the server's HTTP, and the error that ends it.
+// With --log-format=json every line on stderr is a message: those of the command, and the error that ends it.
 func TestLogsAsJSON(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	p := startProcess(t, "serve", "--log-format", "json", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
+	p := startProcess(t, "serve", "--log-format", "json", "--controllers=false",
+		"--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	p.waitReady(t)
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := startProcess(t, "serve", "--log-format=json", "--listen", strings.TrimPrefix(config.Host, "https://"), "--kubeconfig-out", file+"2")
+	second := startProcess(t, "serve", "--log-format=json",
+		"--listen", strings.TrimPrefix(config.Host, "https://"), "--kubeconfig-out", file+"2")
 	if code := second.exit(t); code != codeError {
 		t.Errorf("a second server at the same address: exit %d", code)
 	}
@@ -60,11 +63,13 @@ func TestLogsAsJSON(t *testing.T) {
 
 func TestLogFormats(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"version --log-format yaml", `keepwatch: invalid argument "yaml" for "--log-format" flag: want text or json` + "\nSee 'keepwatch --help'.\n"},
+		{"version --log-format yaml",
+			`keepwatch: invalid argument "yaml" for "--log-format" flag: want text or json` + "\nSee 'keepwatch --help'.\n"},
 		{"sync --log-format text", "keepwatch: "},
 		{"sync --log-format json", "{"},
 	} {
-		if code, stdout, stderr := execute(t, strings.Fields(test.args)...); code != codeUsage || stdout != "" || !strings.HasPrefix(stderr, test.want) {
+		code, stdout, stderr := execute(t, strings.Fields(test.args)...)
+		if code != codeUsage || stdout != "" || !strings.HasPrefix(stderr, test.want) {
 			t.Errorf("keepwatch %s: exit %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
 		}
 	}

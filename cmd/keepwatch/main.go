@@ -215,8 +215,10 @@ func newRootCommand(log *messageLog) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	root.PersistentFlags().Var(log, "log-format", "messages and errors on stderr: text, or json with an object for each, which has time, level and msg")
-	_ = root.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{textFormat, jsonFormat}, cobra.ShellCompDirectiveNoFileComp))
+	root.PersistentFlags().Var(log, "log-format",
+		"messages and errors on stderr: text, or json with an object for each, which has time, level and msg")
+	_ = root.RegisterFlagCompletionFunc("log-format",
+		cobra.FixedCompletions([]string{textFormat, jsonFormat}, cobra.ShellCompDirectiveNoFileComp))
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		root.SetErr(log.writer())
 		logLibraries(cmd.Context(), log)

@@ -86,7 +86,8 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Token, "token", "", "bearer token of the administrator (default the token in the data folder, or a new one)")
 	flags.BoolVar(&options.Controllers, "controllers", true, "run the controllers that make no pods; false is kube-apiserver without kube-controller-manager")
 	flags.BoolVar(&simulate, "simulate", false, "let pods run, without containers: schedule them to simulated nodes, report them as ready, and run the controllers of workloads")
-	flags.BoolVar(&endWithParent, "end-with-parent", false, "end also when the process that started this one ends, as a test that is killed")
+	flags.BoolVar(&endWithParent, "end-with-parent", false,
+		"end also when the process that started this one ends, as a test that is killed")
 	flags.StringVar((*string)(&options.Authorization), "authorization-mode", string(controlplane.AlwaysAllow), "what users may do: \"AlwaysAllow\", or \"RBAC\" for what roles and bindings allow")
 	flags.StringSliceVar(&options.Etcd.Servers, "etcd-servers", nil, "use this etcd (scheme://host:port, comma separated) instead of the embedded one; read-only if another server has written to it")
 	flags.BoolVar(&options.Adopt, "adopt", false, "make --etcd-servers this server's own, permanently, although another server has written to it: write without validation, compact, and delete namespaces with only the kinds that this server serves (default: serve it read-only)")
@@ -150,7 +151,8 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 	})
 }
 
-// runServer runs a server until ctx is done. It calls ready once, when the server answers all requests. The server's log goes to log.
+// runServer runs a server until ctx is done, whose log goes to log. It calls ready once, when the server answers all
+// requests.
 func runServer(ctx context.Context, options controlplane.Options, log io.Writer, ready func(*controlplane.Server)) error {
 	setGCPercent()
 	var floor []byte // takes no memory, since it is never accessed; but a memory limit would count it

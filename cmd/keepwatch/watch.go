@@ -66,10 +66,11 @@ of stdout; its content does not matter. The cursor moves only then: whatever is 
 were not acknowledged are printed again by the next run, with the same ids, and after a kill of the
 consumer nothing is lost in a pipe. The end of stdin ends the command, with exit code 0.
 
-Exit codes: 0 ended on request (SIGTERM, the end of stdin with --acknowledge, or --until-synced has stored its state), 1 error (also one
-that occurs while a signal ends the stream), 2 wrong usage, 130 interrupted (SIGINT). If the reader of
-stdout closes it, also by its own end, SIGPIPE ends the process at once, which shells show as 141. Nothing shows who
-reads a file: a process that appends to one needs a supervisor that ends it.`
+Exit codes: 0 ended on request (SIGTERM, the end of stdin with --acknowledge, or --until-synced has
+stored its state), 1 error (also one that occurs while a signal ends the stream), 2 wrong usage,
+130 interrupted (SIGINT). If the reader of stdout closes it, also by its own end, SIGPIPE ends the
+process at once, which shells show as 141. Nothing shows who reads a file: a process that appends to
+one needs a supervisor that ends it.`
 
 const watchExample = `  # All changes of pods, in all namespaces
   keepwatch watch pods -A
@@ -116,7 +117,8 @@ func newWatchCommand() *cobra.Command {
 	o.output.addTo(cmd)
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open the watch again after this time without an event, more than 0; servers send a bookmark about once a minute")
 	flags.BoolVar(&o.bookmarks, "bookmarks", false, "print BOOKMARK lines, about one a minute")
-	flags.BoolVar(&o.acknowledge, "acknowledge", false, "move the cursor when stdin has a line for each line that was printed, and end with stdin")
+	flags.BoolVar(&o.acknowledge, "acknowledge", false,
+		"move the cursor when stdin has a line for each line that was printed, and end with stdin")
 	flags.StringVar(&o.stateDir, "state", "", "store the cursor in this folder, and resume from there")
 	flags.BoolVar(&o.untilSynced, "until-synced", false, "end after SYNCED, when the state is written")
 	flags.Lookup("request-timeout").Usage = "The length of time to wait for discovery and for one page of a list (for example 30s). The stream itself never times out. Zero means no limit."

@@ -95,8 +95,8 @@ func (c *countedLines) Write(text []byte) (int, error) {
 	return c.Writer.Write(text)
 }
 
-// acknowledgedSink is a sink whose data are with the consumer when Flush returns, not only in a pipe, or on the disk if the output
-// is a file.
+// acknowledgedSink is a sink whose data are with the consumer when Flush returns, not only in a pipe, or on the disk if
+// the output is a file.
 type acknowledgedSink struct {
 	stream.Sink
 	ctx             context.Context
@@ -111,8 +111,8 @@ func (s *acknowledgedSink) Flush() error {
 	return s.acknowledgments.wait(s.ctx)
 }
 
-// outputFile is an output that is a file. The cursor is on the disk as soon as it moves, so the lines before it must be, too. A nil
-// value is no file.
+// outputFile is an output that is a file. The cursor is on the disk as soon as it moves, so the lines before it must be,
+// too. A nil value is no file.
 type outputFile os.File
 
 // outputFileOf returns the file of an output, if a state follows it.

@@ -34,7 +34,8 @@ func (o *watchOptions) runSeveral(ctx context.Context, args []string, output out
 	report.quiet = output.data
 	open := func(r *syncRun) (sink.Sink, error) {
 		p := &printed{
-			run: r, output: output, stdout: stdout, file: outputFileOf(stdout, o.stateDir), acknowledgments: o.acknowledgments,
+			run: r, output: output, stdout: stdout,
+			file: outputFileOf(stdout, o.stateDir), acknowledgments: o.acknowledgments,
 			out:      o.acknowledgments.counting(&cancelableWriter{ctx: ctx, out: stdout}),
 			complete: o.stateDir != "" && output.lines, bookmarks: o.bookmarks, sinks: map[stream.Identity]stream.Sink{},
 		}
@@ -140,7 +141,8 @@ func (p *printed) sink(id stream.Identity) stream.Sink {
 	return p.output.sink(p.out, p.run.report.target(id).resourceTarget)
 }
 
-// Write prints the messages of a batch, and waits for their acknowledgement. The types' own Synced are left out: [printed.cut] prints that of all.
+// Write prints the messages of a batch, and waits for their acknowledgement. It skips the Synced of single types:
+// [printed.cut] prints that of all.
 func (p *printed) Write(ctx context.Context, batch sink.Batch) error {
 	for _, piece := range batch.Pieces {
 		out := p.sinks[p.streams[piece.Stream].ID]

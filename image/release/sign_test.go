@@ -27,7 +27,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// newKey writes a throw-away secret key without a password.
+// newKey writes a secret key for this test without a password.
 func newKey(t *testing.T) string {
 	t.Helper()
 	_, secret, err := minisign.GenerateKey(nil)
@@ -35,7 +35,7 @@ func newKey(t *testing.T) string {
 		t.Fatal(err)
 	}
 	text, err := secret.MarshalText()
-	name := filepath.Join(t.TempDir(), "throw-away.key")
+	name := filepath.Join(t.TempDir(), "test.key")
 	if err := errors.Join(err, os.WriteFile(name, text, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestMinisign(t *testing.T) {
 		t.Skip("no minisign (make debian): signatures are NOT verified by minisign itself")
 	}
 	keys := t.TempDir()
-	key := filepath.Join(keys, "throw-away.key")
+	key := filepath.Join(keys, "test.key")
 	generate(t, filepath.Join(keys, "key.pub"), key)
 	dir, _, _ := signed(t, key)
 	verify := func(public string) (string, error) {

@@ -70,7 +70,6 @@ func mutantsOf(path string) ([]mutant, error) {
 			old: old, new: replacement(old), source: strings.TrimSpace(lines[from.Line-1]),
 		})
 	}
-	nothing := func(string) string { return "" }
 	negated := func(old string) string { return "!(" + old + ")" }
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -83,11 +82,11 @@ func mutantsOf(path string) ([]mutant, error) {
 				add(n.Cond.Pos(), n.Cond.End(), negated)
 			}
 		case *ast.BlockStmt:
-			statements(n.List, add, nothing)
+			statements(n.List, add)
 		case *ast.CaseClause:
-			statements(n.Body, add, nothing)
+			statements(n.Body, add)
 		case *ast.CommClause:
-			statements(n.Body, add, nothing)
+			statements(n.Body, add)
 		}
 		return true
 	})
@@ -101,17 +100,19 @@ func isText(e ast.Expr) bool {
 }
 
 // statements adds mutants of a list of statements.
-func statements(list []ast.Stmt, add func(begin, end token.Pos, replacement func(string) string), nothing func(string) string) {
+func statements(list []ast.Stmt, add func(begin, end token.Pos, replacement func(string) string)) {
 	for i, s := range list {
 		if !hasEffect(s) {
 			continue
 		}
-		add(s.Pos(), s.End(), nothing)
+		add(s.Pos(), s.End(), func(string) string { return "" })
 		if i+1 < len(list) && hasEffect(list[i+1]) {
 			next := list[i+1]
 			between := int(next.Pos() - s.End())
 			first := int(s.End() - s.Pos())
-			add(s.Pos(), next.End(), func(old string) string { return old[first+between:] + old[first:first+between] + old[:first] })
+			add(s.Pos(), next.End(), func(old string) string {
+				return old[first+between:] + old[first:first+between] + old[:first]
+			})
 		}
 	}
 }

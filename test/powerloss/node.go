@@ -35,19 +35,20 @@ var (
 
 // child returns the inode of a file in this folder.
 func (n *node) child(ctx context.Context, f *file) *fs.Inode {
-	mode := uint32(fuse.S_IFREG)
+	return n.NewInode(ctx, &node{disk: n.disk, file: f}, fs.StableAttr{Mode: f.mode(), Ino: f.id})
+}
+
+// mode returns whether it is a file or a folder, as a mode has it.
+func (f *file) mode() uint32 {
 	if f.folder {
-		mode = fuse.S_IFDIR
+		return fuse.S_IFDIR
 	}
-	return n.NewInode(ctx, &node{disk: n.disk, file: f}, fs.StableAttr{Mode: mode, Ino: f.id})
+	return fuse.S_IFREG
 }
 
 // attributes writes the attributes of a file. The caller holds the lock.
 func (f *file) attributes(out *fuse.Attr) {
-	out.Ino, out.Size, out.Mode, out.Nlink = f.id, uint64(len(f.data)), fuse.S_IFREG|0o600, 1
-	if f.folder {
-		out.Mode = fuse.S_IFDIR | 0o700
-	}
+	out.Ino, out.Size, out.Mode, out.Nlink = f.id, uint64(len(f.data)), f.mode()|0o700, 1
 }
 
 func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (found *fs.Inode, errno syscall.Errno) {
@@ -68,7 +69,7 @@ func (n *node) Readdir(context.Context) (stream fs.DirStream, errno syscall.Errn
 		var all []fuse.DirEntry
 		for _, name := range slices.Sorted(maps.Keys(n.file.names)) {
 			f := n.file.names[name]
-			all = append(all, fuse.DirEntry{Name: name, Ino: f.id, Mode: map[bool]uint32{true: fuse.S_IFDIR, false: fuse.S_IFREG}[f.folder]})
+			all = append(all, fuse.DirEntry{Name: name, Ino: f.id, Mode: f.mode()})
 		}
 		stream = fs.NewListDirStream(all)
 		return 0

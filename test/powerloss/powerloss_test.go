@@ -100,8 +100,10 @@ func lose(t *testing.T, command func(disk string) ([]string, func() ([]byte, err
 	for run := range *runsFlag {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(run)))
-			namespace := fmt.Sprintf("powerloss-%d-%s", run, strings.ToLower(strings.TrimPrefix(strings.Split(t.Name(), "/")[0], "Test")))
-			if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+			test, _, _ := strings.Cut(t.Name(), "/")
+			namespace := fmt.Sprintf("powerloss-%d-%s", run, strings.ToLower(strings.TrimPrefix(test, "Test")))
+			created := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+			if _, err := client.CoreV1().Namespaces().Create(t.Context(), created, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			w := &writer{maps: client.CoreV1().ConfigMaps(namespace), random: random}
@@ -153,7 +155,10 @@ func (w *writer) change(t *testing.T) {
 	t.Helper()
 	w.n++
 	name := fmt.Sprint("map-", w.random.IntN(10))
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"n": fmt.Sprint(w.n), "pad": strings.Repeat("x", w.random.IntN(2000))}}
+	m := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data:       map[string]string{"n": fmt.Sprint(w.n), "pad": strings.Repeat("x", w.random.IntN(2000))},
+	}
 	var err error
 	switch _, found := w.maps.Get(t.Context(), name, metav1.GetOptions{}); {
 	case found != nil:

@@ -28,7 +28,10 @@ type journal struct {
 }
 
 func newJournal(conn *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, closed <-chan struct{}) *journal {
-	return &journal{conn: conn, js: js, stream: stream, name: stream.CachedInfo().Config.Name, closed: closed, most: batchMessages, answer: answerTimeout}
+	return &journal{
+		conn: conn, js: js, stream: stream, name: stream.CachedInfo().Config.Name, closed: closed,
+		most: batchMessages, answer: answerTimeout,
+	}
 }
 
 const (

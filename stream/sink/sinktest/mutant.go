@@ -15,8 +15,8 @@ import (
 
 // TestMutants runs the sink of config with each of four planted faults, with one seed after the other until a run notices it. A run
 // of the sink without a fault must have no problems, so that it is the fault which is noticed. config returns a run of an empty sink with a name
-// of its own, of lower-case letters and digits. Its steps are 60, its patience is 10 s, and minutes without a fault. Each run is within bubble, such as [synctest.Test],
-// if that is not nil.
+// of its own, of lower-case letters and digits. Its steps are 60, its patience is 10 s, and minutes without a fault. Each run
+// is within bubble, such as [synctest.Test], if that is not nil.
 func TestMutants(t *testing.T, bubble func(*testing.T, func(*testing.T)), config func(t *testing.T, name string) Config) {
 	parallel := (*testing.T).Parallel // they wait
 	if bubble != nil {
@@ -24,7 +24,8 @@ func TestMutants(t *testing.T, bubble func(*testing.T, func(*testing.T)), config
 	} else {
 		bubble = func(t *testing.T, run func(*testing.T)) { run(t) }
 	}
-	run := func(t *testing.T, name string, seed uint64, patience time.Duration, mutant func(sink.Sink) sink.Sink) (problems []string) {
+	type change = func(sink.Sink) sink.Sink
+	run := func(t *testing.T, name string, seed uint64, patience time.Duration, mutant change) (problems []string) {
 		t.Helper()
 		bubble(t, func(t *testing.T) {
 			c := config(t, fmt.Sprint(strings.ReplaceAll(name, " ", ""), seed))
