@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -20,6 +20,11 @@ build:
 # Man pages of all commands, in bin/man.
 man:
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go test ./cmd/keepwatch -count 1 -run '^TestManPages$$' -args -man $(CURDIR)/bin/man
+
+# The documentation as a site, in bin/site: open bin/site/index.html. A release's version has a folder of its own, and those that
+# are there stay.
+site:
+	cd image && go run ./site -repo .. -version '$(VERSION)' -o ../bin/site
 
 # What Keepwatch is for, in half a minute, on a server of its own. Leaves nothing behind.
 demo: build

@@ -11,7 +11,8 @@
 // read from the context, at the same path below that stage's WORKDIR.
 //
 // It is a module of its own, because no other part of Keepwatch needs its libraries: Docker's own
-// parser of Dockerfiles, Google's library of images, and in the command release those of CycloneDX and minisign.
+// parser of Dockerfiles, Google's library of images, in the command release those of CycloneDX and minisign, and in the
+// command site a parser of Markdown.
 //
 // # Files
 //
@@ -20,4 +21,5 @@
 //	layer.go    the files as a layer, and an image of it
 //	archive.go  the OCI archive
 //	release/    a command: the files of a release
+//	site/       a command: the documentation's site
 package main

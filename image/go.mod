@@ -9,6 +9,8 @@ require (
 	github.com/in-toto/attestation v1.2.0
 	github.com/moby/buildkit v0.34.2
 	github.com/secure-systems-lab/go-securesystemslib v0.11.1
+	github.com/yuin/goldmark v1.8.7
+	golang.org/x/net v0.62.0
 	google.golang.org/protobuf v1.36.12
 	sigs.k8s.io/yaml v1.6.0
 )
