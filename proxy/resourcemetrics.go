@@ -1,10 +1,13 @@
 package proxy
 
 import (
+	"maps"
 	"strings"
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"github.com/keepwatch/keepwatch"
 )
 
 // resourceMetrics shows the resources that are followed, at the time of each scrape.
@@ -26,6 +29,10 @@ var (
 	watchersMetric  = describeMetric("resource_watchers", "Open watches that are answered from the cache.")
 	listsMetric     = describeMetric("resource_lists_total", "Lists from the API server since the resource is followed: the first, by the reason start, and the others by the failure that led to them.", "reason")
 )
+
+// relisting are the failures with a count of 0 from the beginning: Prometheus does not see the first increase of a counter
+// that appears with it.
+var relisting = []keepwatch.FailureKind{keepwatch.Expired, keepwatch.Silent, keepwatch.Redefined, keepwatch.Rewound}
 
 func registerResources(registry metrics.KubeRegistry, c *caches) {
 	registry.CustomMustRegister(&resourceMetrics{caches: c})
@@ -52,7 +59,12 @@ func (m *resourceMetrics) CollectWithStability(to chan<- metrics.Metric) {
 		gauge(objectsMetric, float64(s.Objects))
 		gauge(bytesMetric, float64(s.Bytes))
 		gauge(watchersMetric, float64(s.Watchers))
-		for reason, n := range s.Lists {
+		lists := map[string]uint64{}
+		for _, reason := range relisting {
+			lists[strings.ToLower(reason.String())] = 0
+		}
+		maps.Copy(lists, s.Lists)
+		for reason, n := range lists {
 			to <- metrics.NewLazyConstMetric(listsMetric, metrics.CounterValue, float64(n), append(labels[:4:4], reason)...)
 		}
 	}

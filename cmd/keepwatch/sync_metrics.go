@@ -147,10 +147,10 @@ func collectStatus(s transfer.Status, ch chan<- prometheus.Metric) {
 		for _, reason := range []keepwatch.GapReason{keepwatch.GapExpired, keepwatch.GapDowntime, keepwatch.GapRewind} {
 			send(syncGaps, prometheus.CounterValue, float64(r.Gaps[reason]), string(reason))
 		}
-		for reason, n := range withZero(keepwatch.Ended, r.Reflector.Reconnects) {
+		for reason, n := range withZeros(r.Reflector.Reconnects, reconnecting) {
 			send(syncReconnects, prometheus.CounterValue, float64(n), reason.String())
 		}
-		for reason, n := range withZero(keepwatch.Expired, r.Reflector.Relists) {
+		for reason, n := range withZeros(r.Reflector.Relists, relisting) {
 			send(syncRelists, prometheus.CounterValue, float64(n), reason.String())
 		}
 		send(syncBytes, prometheus.CounterValue, float64(r.Bytes))
@@ -174,10 +174,21 @@ func collectStatus(s transfer.Status, ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(syncDead, prometheus.CounterValue, float64(s.DeadLetters))
 }
 
-// withZero returns counts with an entry for a kind, 0 if it has none: Prometheus does not see the first increase of a counter that
-// appears with it.
-func withZero(kind keepwatch.FailureKind, counts map[keepwatch.FailureKind]uint64) map[keepwatch.FailureKind]uint64 {
-	all := map[keepwatch.FailureKind]uint64{kind: 0}
+// The failures that outages and restarts of a server cause.
+var (
+	reconnecting = []keepwatch.FailureKind{
+		keepwatch.Ended, keepwatch.Idle, keepwatch.Unreachable, keepwatch.Throttled, keepwatch.ServerError,
+	}
+	relisting = []keepwatch.FailureKind{keepwatch.Expired, keepwatch.Silent, keepwatch.Redefined, keepwatch.Rewound}
+)
+
+// withZeros returns counts with an entry for each of some kinds, 0 if it has none: Prometheus does not see the first
+// increase of a counter that appears with it.
+func withZeros(counts map[keepwatch.FailureKind]uint64, kinds []keepwatch.FailureKind) map[keepwatch.FailureKind]uint64 {
+	all := map[keepwatch.FailureKind]uint64{}
+	for _, kind := range kinds {
+		all[kind] = 0
+	}
 	maps.Copy(all, counts)
 	return all
 }
