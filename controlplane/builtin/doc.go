@@ -13,6 +13,7 @@
 // in defaults*.go are set. Services get cluster IPs and node ports from package internal/services; nothing answers there.
 //
 //	kinds.go        the table                        kind.go         a row, and its rules
+//	describe.go     what discovery says of a row
 //	scheme.go       Go types, codecs, conversions    storage.go      REST storages of the kinds
 //	routes.go       discovery, and routes by group
 //	strategy.go     rules of creates and updates     prepare.go      fields of new objects

@@ -37,5 +37,6 @@
 //	receiver.go  the contract of receivers without transactions, from which package statedir makes sinks
 //	progress.go  the progress of one stream, and the cut of a line
 //	status.go    what a sink shows about itself
+//	history.go   what a database shows of the past
 //	failure.go   which errors of a sink are worth another attempt
 package sink

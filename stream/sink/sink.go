@@ -35,6 +35,8 @@ type Stream struct {
 	// Line is the number of the line of revisions, from 0 on: the resources that are stored in
 	// one etcd are on one line.
 	Line int
+	// Type is what the server says of the resource, nil if that is not known.
+	Type *Type
 }
 
 // Stored is what a sink has stored of one stream.

@@ -20,7 +20,13 @@ type Status struct {
 	Line     int
 	Active   bool // the last process that opened the sink follows it
 	Progress Progress
-	Count    uint64 // objects
+	// First is the point from which on every state is stored, except in gaps: that of the first list, or, if states
+	// were deleted that had ended longer ago than the retention, a later one. Zero: no list is complete, or it is not
+	// known.
+	First Point
+	// FirstSeen is when the state at First was complete.
+	FirstSeen time.Time
+	Count     uint64 // objects
 	// Time is that of the last batch with a piece of the stream.
 	Time time.Time
 }

@@ -206,10 +206,6 @@ const useLZ4 = `DO $$ BEGIN
 EXCEPTION WHEN feature_not_supported THEN NULL;
 END $$`
 
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // formatOf returns the format of the tables, 0 if there are none.
 func formatOf(ctx context.Context, q querier) (format int, err error) {
 	var exists bool
@@ -268,11 +264,29 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 	if _, err := tx.Exec(ctx, fmt.Sprintf(createView, view, literal)); err != nil {
 		return stored, err
 	}
+	if err := storeType(ctx, tx, wanted); err != nil {
+		return stored, err
+	}
 	stored.Progress, stored.Position, stored.Time = found.Progress, position, found.Time
 	if stored.Entries, err = entries(ctx, tx, id); err != nil {
 		return stored, err
 	}
 	return stored, history.CheckNew(isNew, stored.Entries)
+}
+
+// storeType stores the type of a stream if it is another one than the last one.
+func storeType(ctx context.Context, tx pgx.Tx, wanted sink.Stream) error {
+	if wanted.Type == nil {
+		return nil
+	}
+	text, err := json.Marshal(wanted.Type)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO types (resource, seen, type) SELECT $1, $2, $3::jsonb
+		WHERE $3::jsonb IS DISTINCT FROM (SELECT type FROM types WHERE resource = $1 ORDER BY id DESC LIMIT 1)`,
+		wanted.ID.Resource, time.Now().UTC(), string(text))
+	return err
 }
 
 // entries returns the current objects of a stream.

@@ -71,6 +71,8 @@ func TestPostgres(t *testing.T) {
 	t.Run("names", func(t *testing.T) { testNames(t, server) })
 	t.Run("changed by another program", func(t *testing.T) { testChanged(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
+	t.Run("history", func(t *testing.T) { testHistory(t, server) })
+	t.Run("no history", func(t *testing.T) { testNoHistory(t, server) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, server) })
 	t.Run("read-only", func(t *testing.T) { testReadOnly(t, server) })
 	t.Run("revoked", func(t *testing.T) { testRevoked(t, server) })
@@ -272,7 +274,8 @@ func testNames(t *testing.T, server *pgtest.Server) {
 	old := strings.Repeat("old☃", 100) // format 1 had room for it
 	write(4, keepwatch.Added, old)
 	s.Close()
-	server.SQL(`UPDATE names.resources SET name = full_name; ALTER TABLE names.resources DROP COLUMN full_name, DROP COLUMN sum; UPDATE names.keepwatch SET format = 1`)
+	server.SQL(`UPDATE names.resources SET name = full_name; ALTER TABLE names.resources DROP COLUMN full_name, DROP COLUMN sum; DROP TABLE names.types;
+		ALTER TABLE names.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen; UPDATE names.keepwatch SET format = 1`)
 	open(t, s)
 	write(5, keepwatch.Modified, old)
 	write(5, keepwatch.Added, names...)

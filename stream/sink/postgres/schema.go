@@ -68,6 +68,17 @@ UPDATE resources SET full_name = name, name = left(name, 40) || '~sha256:' || en
   WHERE octet_length(name) > 500;
 `, `
 ALTER TABLE resources ADD COLUMN sum bigint;
+`, `
+ALTER TABLE cursors ADD COLUMN first_epoch int NOT NULL DEFAULT 0, ADD COLUMN first_revision bigint NOT NULL DEFAULT 0,
+  ADD COLUMN first_seen timestamptz;
+UPDATE cursors SET first_epoch = epoch, first_revision = since, first_seen = written WHERE since > 0;
+
+CREATE TABLE types (
+  id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  resource text NOT NULL,
+  seen     timestamptz NOT NULL,
+  type     jsonb NOT NULL
+);
 `}
 
 const createView = `CREATE OR REPLACE VIEW %s AS

@@ -30,10 +30,22 @@ const (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 	insertGap = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)`
-	updateCursor = `UPDATE cursors SET epoch = $3, cursor = $4, since = $5, gap = $6, objects = $7, written = $8, position = $9
+	updateCursor = `UPDATE cursors SET epoch = $3, cursor = $4, since = $5, gap = $6, objects = $7, written = $8, position = $9,
+			first_epoch = CASE WHEN first_revision = 0 THEN $3 ELSE first_epoch END,
+			first_seen = CASE WHEN first_revision = 0 AND $5::bigint > 0 THEN $8 ELSE first_seen END,
+			first_revision = CASE WHEN first_revision = 0 THEN $5 ELSE first_revision END
 		WHERE resource = $1 AND namespace = $2`
-	expireRows = `DELETE FROM resources WHERE (resource, namespace, name, id) IN
-		(SELECT resource, namespace, name, id FROM resources WHERE seen_to < $1 LIMIT $2)`
+	// The cursors' first point moves to the last end of the rows that are deleted.
+	expireRows = `WITH expired AS (DELETE FROM resources WHERE (resource, namespace, name, id) IN
+			(SELECT resource, namespace, name, id FROM resources WHERE seen_to < $1 LIMIT $2)
+			RETURNING resource, namespace, to_epoch, valid_to, seen_to),
+		last AS (SELECT DISTINCT ON (resource, namespace) * FROM expired ORDER BY resource, namespace, to_epoch DESC, valid_to DESC),
+		moved AS (UPDATE cursors c SET first_epoch = l.to_epoch, first_revision = l.valid_to, first_seen = l.seen_to
+			FROM (SELECT DISTINCT ON (c.resource, c.namespace) c.resource, c.namespace, to_epoch, valid_to, seen_to FROM last
+				JOIN cursors c ON c.resource = last.resource AND c.namespace IN ('', last.namespace)
+				ORDER BY c.resource, c.namespace, to_epoch DESC, valid_to DESC) l
+			WHERE c.resource = l.resource AND c.namespace = l.namespace AND (c.first_epoch, c.first_revision) < (l.to_epoch, l.valid_to))
+		SELECT count(*) FROM expired`
 )
 
 var rowColumns = []string{
@@ -174,8 +186,9 @@ func (s *Sink) expire(ctx context.Context, tx pgx.Tx, now time.Time) error {
 	if s.options.Retention == 0 || now.Sub(s.swept) < sweepEvery {
 		return nil
 	}
-	tag, err := tx.Exec(ctx, expireRows, now.Add(-s.options.Retention), sweepRows)
-	if err != nil || tag.RowsAffected() == sweepRows {
+	var deleted int
+	err := tx.QueryRow(ctx, expireRows, now.Add(-s.options.Retention), sweepRows).Scan(&deleted)
+	if err != nil || deleted == sweepRows {
 		return err // the next batch continues
 	}
 	s.swept = now

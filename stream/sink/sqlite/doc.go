@@ -2,11 +2,13 @@
 // revisions and times between which it was valid, and the cursors, each batch in one
 // transaction.
 //
-// Other processes may read the file at any time, with any SQLite 3.37 or newer and a busy timeout: it is in WAL
-// mode, and locked for moments at Open and Close. A lock on the file PATH.lock shuts out other writers. docs/sync.md describes the tables.
+// Other processes may read the file at any time, with any SQLite 3.37 or newer and a busy timeout: it is in WAL mode,
+// and locked for moments at Open and Close. A lock on the file PATH.lock shuts out other writers. docs/sync.md
+// describes the tables.
 //
 //	sqlite.go   Open, Close, and errors
 //	schema.go   the tables
 //	write.go    one batch; retention
 //	status.go   the status, while another process may write
+//	history.go  the past, while another process may write
 package sqlite

@@ -63,6 +63,18 @@ CREATE VIEW synced AS
   FROM cursors WHERE active GROUP BY line;
 `, `
 ALTER TABLE resources ADD COLUMN sum INTEGER;
+`, `
+ALTER TABLE cursors ADD COLUMN first_epoch INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cursors ADD COLUMN first_revision INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cursors ADD COLUMN first_seen TEXT NOT NULL DEFAULT '';
+UPDATE cursors SET first_epoch = epoch, first_revision = since, first_seen = written WHERE since > 0;
+
+CREATE TABLE types (
+  id       INTEGER PRIMARY KEY,
+  resource TEXT NOT NULL,
+  seen     TEXT NOT NULL,
+  type     TEXT NOT NULL
+) STRICT;
 `}
 
 const createView = `DROP VIEW IF EXISTS "%[1]s"; CREATE VIEW "%[1]s" AS

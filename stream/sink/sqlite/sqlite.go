@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,12 +113,7 @@ func (s *Sink) createPrivate() error {
 }
 
 func (s *Sink) connect(ctx context.Context, query string) (err error) {
-	path, err := filepath.Abs(s.path)
-	if err != nil {
-		return err
-	}
-	name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query}
-	if s.db, err = sql.Open("sqlite", name.String()); err != nil {
+	if s.db, err = sql.Open("sqlite", dataSource(s.path, query)); err != nil {
 		return err
 	}
 	s.db.SetMaxOpenConns(1)
@@ -130,7 +124,7 @@ func (s *Sink) connect(ctx context.Context, query string) (err error) {
 // migrate makes the newest format of the tables.
 func (s *Sink) migrate(ctx context.Context) error {
 	return s.transaction(ctx, func() error {
-		format, err := s.format(ctx)
+		format, err := formatOf(ctx, s.conn)
 		if err != nil {
 			return err
 		}
@@ -147,13 +141,18 @@ func (s *Sink) migrate(ctx context.Context) error {
 	})
 }
 
-// format returns the format of the tables, 0 if there are none.
-func (s *Sink) format(ctx context.Context) (format int, err error) {
+// querier is a connection, or several.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// formatOf returns the format of the tables, 0 if there are none.
+func formatOf(ctx context.Context, db querier) (format int, err error) {
 	var tables int
-	if err := s.conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'keepwatch'`).Scan(&tables); err != nil || tables == 0 {
+	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'keepwatch'`).Scan(&tables); err != nil || tables == 0 {
 		return 0, err
 	}
-	err = s.conn.QueryRowContext(ctx, `SELECT format FROM keepwatch`).Scan(&format)
+	err = db.QueryRowContext(ctx, `SELECT format FROM keepwatch`).Scan(&format)
 	return format, err
 }
 
@@ -219,11 +218,29 @@ func (s *Sink) loadStream(ctx context.Context, wanted sink.Stream) (stored sink.
 	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf(createView, history.ViewName(id.Resource), strings.ReplaceAll(id.Resource, "'", "''"))); err != nil {
 		return stored, err
 	}
+	if err := s.storeType(ctx, wanted); err != nil {
+		return stored, err
+	}
 	stored.Progress, stored.Position, stored.Time = found.Progress, position, found.Time
 	if stored.Entries, err = s.entries(ctx, id); err != nil {
 		return stored, err
 	}
 	return stored, history.CheckNew(isNew, stored.Entries)
+}
+
+// storeType stores the type of a stream if it is another one than the last one.
+func (s *Sink) storeType(ctx context.Context, wanted sink.Stream) error {
+	if wanted.Type == nil {
+		return nil
+	}
+	text, err := json.Marshal(wanted.Type)
+	if err != nil {
+		return err
+	}
+	_, err = s.conn.ExecContext(ctx, `INSERT INTO types (resource, seen, type) SELECT ?1, ?2, ?3
+		WHERE ?3 IS NOT (SELECT type FROM types WHERE resource = ?1 ORDER BY id DESC LIMIT 1)`,
+		wanted.ID.Resource, time.Now().UTC().Format(timeFormat), string(text))
+	return err
 }
 
 // entries returns the current objects of a stream.
@@ -274,18 +291,26 @@ func (s *Sink) checkFile() error {
 	return nil
 }
 
+// cannotOpen is the code of a file that SQLite needs and that cannot be opened.
+const cannotOpen = code.SQLITE_CANTOPEN
+
+// reportedCode returns SQLite's code of an error, 0 if it has none.
+func reportedCode(err error) int {
+	if reported, ok := errors.AsType[*driver.Error](err); ok {
+		return reported.Code() & 0xff
+	}
+	return 0
+}
+
 // failure adds the path to an error, and makes one that another attempt may not meet a [sink.Unavailable].
 func (s *Sink) failure(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {
 		return fmt.Errorf("SQLite file: %w", path)
 	}
-	var reported *driver.Error
-	if errors.As(err, &reported) {
-		switch reported.Code() & 0xff {
-		case code.SQLITE_BUSY, code.SQLITE_LOCKED, code.SQLITE_FULL, code.SQLITE_IOERR, code.SQLITE_NOMEM:
-			return sink.Unavailablef("SQLite file %s: %w", s.path, err)
-		}
+	switch reportedCode(err) {
+	case code.SQLITE_BUSY, code.SQLITE_LOCKED, code.SQLITE_FULL, code.SQLITE_IOERR, code.SQLITE_NOMEM:
+		return sink.Unavailablef("SQLite file %s: %w", s.path, err)
 	}
 	return fmt.Errorf("SQLite file %s: %w", s.path, err)
 }

@@ -135,11 +135,16 @@ func TestRedefined(t *testing.T) {
 	if err := db.QueryRow(all).Scan(&rows); err != nil || rows != "5-5, 5-" {
 		t.Errorf("rows %s, %v", rows, err)
 	}
-	if _, err := db.Exec("ALTER TABLE resources DROP COLUMN sum; UPDATE keepwatch SET format = 1"); err != nil {
+	const makeFirst = `ALTER TABLE resources DROP COLUMN sum; UPDATE keepwatch SET format = 1;` + undoThird
+	if _, err := db.Exec(makeFirst); err != nil {
 		t.Fatal(err)
 	}
 	wantSum(0)
 }
+
+// undoThird removes what format 3 has added.
+const undoThird = `DROP TABLE types; ALTER TABLE cursors DROP COLUMN first_epoch; ALTER TABLE cursors DROP COLUMN first_revision;
+	ALTER TABLE cursors DROP COLUMN first_seen`
 
 // TestRetention checks that ended rows are deleted after the retention, and current ones never.
 func TestRetention(t *testing.T) {
@@ -195,7 +200,7 @@ func TestRefused(t *testing.T) {
 		streams []sink.Stream
 		want    string
 	}{
-		"a newer format":   {newer, sinktest.Streams(), "the tables have format 99, and this keepwatch knows formats up to 2: use a newer keepwatch"},
+		"a newer format":   {newer, sinktest.Streams(), "the tables have format 99, and this keepwatch knows formats up to 3: use a newer keepwatch"},
 		"other tables":     {foreign, sinktest.Streams(), "table resources already exists"},
 		"other namespaces": {sound, narrower, "pods: it has these objects already, of another choice of namespaces"},
 		"another cluster":  {sound, other, "widgets.example.com: it has the objects of widgets.example.com in all namespaces of cluster"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/history"
@@ -28,8 +29,15 @@ const (
 			WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND (to_epoch, valid_to) <= (?4, ?5) ORDER BY id DESC LIMIT 1), 0)`
 	endRowsBefore = endRows + ` AND valid_to IS NOT NULL`
 	insertGap     = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen) VALUES (?, ?, ?, ?, ?, ?, ?)`
-	updateCursor  = `UPDATE cursors SET epoch = ?, cursor = ?, since = ?, gap = ?, objects = ?, written = ?, position = ? WHERE resource = ? AND namespace = ?`
-	expireRows    = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to < ? LIMIT ?)`
+	updateCursor  = `UPDATE cursors SET epoch = ?1, cursor = ?2, since = ?3, gap = ?4, objects = ?5, written = ?6, position = ?7,
+			first_epoch = CASE WHEN first_revision = 0 THEN ?1 ELSE first_epoch END,
+			first_seen = CASE WHEN first_revision = 0 AND ?3 > 0 THEN ?6 ELSE first_seen END,
+			first_revision = CASE WHEN first_revision = 0 THEN ?3 ELSE first_revision END
+		WHERE resource = ?8 AND namespace = ?9`
+	expireRows = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to < ? LIMIT ?)
+		RETURNING resource, namespace, to_epoch, valid_to, seen_to`
+	moveFirst = `UPDATE cursors SET first_epoch = ?3, first_revision = ?4, first_seen = ?5
+		WHERE resource = ?1 AND namespace IN ('', ?2) AND (first_epoch, first_revision) < (?3, ?4)`
 )
 
 func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
@@ -137,13 +145,50 @@ func (s *Sink) expire(ctx context.Context, now time.Time) error {
 	if s.options.Retention == 0 || now.Sub(s.writer.swept) < sweepEvery {
 		return nil
 	}
-	result, err := s.writer.expire.ExecContext(ctx, now.Add(-s.options.Retention).Format(timeFormat), sweepRows)
+	deleted, last, err := s.expireRows(ctx, now.Add(-s.options.Retention).Format(timeFormat))
 	if err != nil {
 		return err
 	}
-	if n, err := result.RowsAffected(); err != nil || n == sweepRows {
-		return err // the next batch continues
+	for in, end := range last {
+		if _, err := s.conn.ExecContext(ctx, moveFirst, in.resource, in.namespace, end.Epoch, int64(end.Revision), end.seen); err != nil {
+			return err
+		}
 	}
-	s.writer.swept = now
+	if deleted < sweepRows { // otherwise the next batch continues
+		s.writer.swept = now
+	}
 	return nil
+}
+
+// place is a namespace of a resource.
+type place struct{ resource, namespace string }
+
+// expired is the end of a row that was deleted.
+type expired struct {
+	sink.Point
+	seen string
+}
+
+// expireRows deletes rows that ended before a time, and returns how many, and the last end of those of each place.
+func (s *Sink) expireRows(ctx context.Context, before string) (deleted int, last map[place]expired, err error) {
+	rows, err := s.writer.expire.QueryContext(ctx, before, sweepRows)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer rows.Close()
+	last = map[place]expired{}
+	for rows.Next() {
+		var in place
+		var end expired
+		var revision int64
+		if err := rows.Scan(&in.resource, &in.namespace, &end.Epoch, &revision, &end.seen); err != nil {
+			return 0, nil, err
+		}
+		end.Revision = keepwatch.Revision(revision)
+		if last[in].Before(end.Point) {
+			last[in] = end
+		}
+		deleted++
+	}
+	return deleted, last, rows.Err()
 }

@@ -11,15 +11,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// Point is a revision in an epoch. Points are ordered by epoch, then by revision.
-type Point struct {
-	Epoch    int
-	Revision keepwatch.Revision
-}
-
-func (p Point) before(o Point) bool {
-	return p.Epoch < o.Epoch || p.Epoch == o.Epoch && p.Revision < o.Revision
-}
+// Point is a revision in an epoch.
+type Point = sink.Point
 
 // End is the end of a row: the revision that replaced its state or deleted its object.
 type End struct {
@@ -104,9 +97,9 @@ func (f *folder) event(e stream.Event, epoch int) error {
 		return fmt.Errorf("a database cannot store the revision %d", max(e.Revision, e.Object.Revision()))
 	}
 	if e.Type == keepwatch.Deleted {
-		return f.end(key, uid, End{Point{epoch, e.Revision}, true})
+		return f.end(key, uid, End{Point{Epoch: epoch, Revision: e.Revision}, true})
 	}
-	row := Row{Key: key, UID: uid, JSON: e.Object.JSON(), Sum: e.Rendition.Sum, From: Point{epoch, e.Object.Revision()}}
+	row := Row{Key: key, UID: uid, JSON: e.Object.JSON(), Sum: e.Rendition.Sum, From: Point{Epoch: epoch, Revision: e.Object.Revision()}}
 	if len(row.JSON) == 0 {
 		return errors.New("the object has no body")
 	}
@@ -172,7 +165,7 @@ func (f *folder) isLast(p Point) bool {
 // until returns the end of a state of the object uid, at the latest the beginning of a later row of the key. If it moves to a row of the same
 // object, that was not deleted.
 func (e End) until(next Row, uid keepwatch.UID) End {
-	if next.From.before(e.Point) {
+	if next.From.Before(e.Point) {
 		return End{next.From, e.Deleted && uid != next.UID}
 	}
 	return e
@@ -180,7 +173,7 @@ func (e End) until(next Row, uid keepwatch.UID) End {
 
 // setEnd sets the end of a row, which is not before its beginning.
 func (r *Row) setEnd(end End) {
-	if end.before(r.From) {
+	if end.Before(r.From) {
 		end.Point = r.From
 	}
 	r.End = &end

@@ -2,11 +2,13 @@ package history
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 // maxName is the longest name of a view in Postgres.
@@ -58,4 +60,12 @@ func CheckNew(isNew bool, entries []stream.Entry) error {
 		return errors.New("it has these objects already, of another choice of namespaces; use another database or schema, or delete these tables to begin anew")
 	}
 	return nil
+}
+
+// ParseType parses the type of a resource.
+func ParseType(text []byte) (found sink.Type, err error) {
+	if err := json.Unmarshal(text, &found); err != nil {
+		return found, fmt.Errorf("the table types: %w", err)
+	}
+	return found, nil
 }

@@ -1,0 +1,27 @@
+// Package history reads the past of a cluster from a database that keepwatch sync has written: every state of every
+// object, with the revisions and times between which it was valid.
+//
+//	sync ─▶ SQLite, Postgres ─▶ Database ─▶ History ─▶ View: types, moments, states, events
+//
+// It only reads, also while a sync writes. It says what it does not know: a moment in a declared gap, before the
+// first list or after the last transaction is an [Unknown], which names the nearest known moments.
+//
+// # Moments
+//
+// A [Moment] is a time, a revision, or the newest known state. Types whose objects are in one etcd share its
+// revisions, and are read at one revision: for a time that is the greatest one that was stored until then. Types of
+// another etcd are read at the time of the moment. A revision belongs to the newest epoch, since the source was
+// restored last.
+//
+// # Limits
+//
+// A state that a list revealed at the revision of the state before, because a CustomResourceDefinition has changed,
+// is shown for the whole time of that revision. Times are those of the transactions, which follow the changes by some
+// milliseconds, and by more after an outage.
+//
+// # Files
+//
+//	history.go  History, View       moment.go  what a moment is, as text
+//	types.go    types and names     known.go   which points are known
+//	events.go   what has happened   points.go  the points of a moment
+package history

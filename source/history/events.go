@@ -1,0 +1,111 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// EventType is what has happened at a point. The set is closed.
+type EventType string
+
+const (
+	Existed  EventType = "EXISTED" // the first list had the object: when it was created or changed is not known
+	Added    EventType = "ADDED"
+	Modified EventType = "MODIFIED"
+	Deleted  EventType = "DELETED"
+	Missing  EventType = "GAP" // a part of the history is missing
+)
+
+// Event is what has happened to an object at a point.
+type Event struct {
+	Type EventType
+	// Point is that of the change. A deletion within a gap has the gap's end, a Missing its beginning.
+	Point sink.Point
+	// Time is when the change was stored.
+	Time time.Time
+	// State is the state since the change; for Deleted the last one, for Missing nil.
+	State *sink.State
+	// Prior is the state before it, nil if there is none.
+	Prior *sink.State
+	// Gap is set for Missing, and for a change within a gap: other changes before it may be missing.
+	Gap *sink.StoredGap
+}
+
+// Events returns what has happened to objects, in the order of revisions, as far as it was stored: changes, and the
+// gaps between them.
+func (v *View) Events(ctx context.Context, of Objects) ([]Event, error) {
+	stream, err := v.StreamOf(of.Resource, of.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	states, err := v.States(ctx, of)
+	if err != nil || len(states) == 0 {
+		return nil, err
+	}
+	var all []Event
+	last := map[keepwatch.Key]*sink.State{}
+	for i := range states {
+		s := &states[i]
+		e := Event{Type: Added, Point: s.From, Time: s.SeenFrom, State: s, Gap: v.gapOf(stream, s.From)}
+		if p := last[s.Key]; p != nil && p.UID == s.UID && !p.Deleted {
+			e.Type, e.Prior = Modified, p
+		} else if !stream.First.Before(s.From) {
+			e.Type = Existed
+		}
+		last[s.Key] = s
+		all = append(all, e)
+		if s.Deleted {
+			all = append(all, Event{Type: Deleted, Point: *s.To, Time: s.SeenTo, State: s, Prior: s, Gap: v.gapOf(stream, *s.To)})
+		}
+	}
+	began := slices.MinFunc(all, func(a, b Event) int { return compare(a.Point, b.Point) }).Point
+	for _, g := range v.merged(stream) {
+		if begin, end := pointsOf(g, v.Gaps(stream)); began.Before(end) {
+			all = append(all, Event{Type: Missing, Point: begin, Time: g.Seen, Gap: &g})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Event) int {
+		return cmp.Or(compare(a.Point, b.Point), cmp.Compare(order(a), order(b)))
+	})
+	return all, nil
+}
+
+// order orders what has happened at one point: what the gap's beginning has, then the gap.
+func order(e Event) int {
+	if e.Type == Missing {
+		return 1
+	}
+	return 0
+}
+
+func compare(a, b sink.Point) int {
+	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Revision, b.Revision))
+}
+
+// gapOf returns the gap that a change belongs to, nil if it was received when it happened.
+func (v *View) gapOf(of sink.Status, at sink.Point) *sink.StoredGap {
+	for _, g := range v.merged(of) {
+		if begin, end := pointsOf(g, v.Gaps(of)); begin.Before(at) && !end.Before(at) {
+			return &g
+		}
+	}
+	return nil
+}
+
+// merged returns the gaps of a stream, of those with one beginning the last one: a list that was started over is
+// declared again.
+func (v *View) merged(of sink.Status) (all []sink.StoredGap) {
+	for _, g := range v.Gaps(of) {
+		if n := len(all); n > 0 && all[n-1].From == g.From && all[n-1].Epoch == g.Epoch && all[n-1].Reason == g.Reason {
+			all[n-1] = g
+			continue
+		}
+		all = append(all, g)
+	}
+	return all
+}

@@ -1,0 +1,100 @@
+package field_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keepwatch/keepwatch/source/history/field"
+)
+
+const first = `{"metadata":{"name":"web","resourceVersion":"5","labels":{"a.b/c":"1"},"managedFields":[
+	{"manager":"helm","operation":"Update","apiVersion":"apps/v1","time":"2026-11-28T10:00:00Z","fieldsType":"FieldsV1",
+	 "fieldsV1":{"f:metadata":{"f:labels":{".":{},"f:a.b/c":{}}},"f:spec":{"f:replicas":{},"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:image":{},"f:name":{}}}}}}]},
+	"spec":{"replicas":1,"containers":[{"name":"web","image":"nginx:1.27"}],"args":["x","y"]}}`
+
+const second = `{"metadata":{"name":"web","resourceVersion":"7","labels":{"a.b/c":"1"},"managedFields":[
+	{"manager":"helm","operation":"Update","apiVersion":"apps/v1","time":"2026-11-28T10:00:00Z","fieldsType":"FieldsV1",
+	 "fieldsV1":{"f:metadata":{"f:labels":{".":{},"f:a.b/c":{}}},"f:spec":{"f:replicas":{}}}},
+	{"manager":"kubectl-set","operation":"Update","apiVersion":"apps/v1","time":"2026-11-28T10:42:00Z","fieldsType":"FieldsV1",
+	 "fieldsV1":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{"f:image":{}}}}}}]},
+	"spec":{"replicas":1,"containers":[{"name":"side","image":"envoy"},{"name":"web","image":"nginx:1.28"}]}}`
+
+func TestChanges(t *testing.T) {
+	changes, err := field.Changes([]byte(first), []byte(second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, c := range changes {
+		lines = append(lines, fmt.Sprintf("%s: %s > %s by %v", c.Path, c.Old, c.New, field.WritersOf(c, []byte(first), []byte(second))))
+	}
+	const want = `spec.args: ["x","y"] >  by []
+spec.containers[name=side].image:  > "envoy" by []
+spec.containers[name=side].name:  > "side" by []
+spec.containers[name=web].image: "nginx:1.27" > "nginx:1.28" by [kubectl-set]`
+	if got := strings.Join(lines, "\n"); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	if got := fmt.Sprint(field.Writers([]byte(first), []byte(second))); got != "[kubectl-set]" { // helm has lost a field
+		t.Errorf("writers %s", got)
+	}
+	if got := fmt.Sprint(field.Owners(changes, []byte(first))); got != "[helm]" {
+		t.Errorf("owners %s", got)
+	}
+	if changes, err := field.Changes([]byte(first), []byte(first)); err != nil || len(changes) > 0 {
+		t.Errorf("no difference: %v, %v", changes, err)
+	}
+}
+
+// TestBlame names the state since which each field has its value.
+func TestBlame(t *testing.T) {
+	all, err := field.Blame([][]byte{[]byte(first), []byte(second), []byte(second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, s := range all {
+		lines = append(lines, fmt.Sprintf("%d %s: %s, before %s by %v", s.State, s.Path, s.Value, s.From, s.Managers))
+	}
+	const want = `0 metadata.labels['a.b/c']: "1", before  by [helm]
+0 metadata.name: "web", before  by []
+1 spec.containers[name=side].image: "envoy", before  by []
+1 spec.containers[name=side].name: "side", before  by []
+1 spec.containers[name=web].image: "nginx:1.28", before "nginx:1.27" by [kubectl-set]
+0 spec.containers[name=web].name: "web", before  by [helm]
+0 spec.replicas: 1, before  by [helm]`
+	if got := strings.Join(lines, "\n"); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestOddObjects compares objects whose fields are not those of the API, and refuses what is no JSON.
+func TestOddObjects(t *testing.T) {
+	for _, row := range []struct{ older, newer, want string }{
+		{`{"a":[1,{"name":"x"}]}`, `{"a":[2,{"name":"x"}]}`, "[0]"},
+		{`{"a":[{"name":"x","v":1},{"name":"x","v":2}]}`, `{"a":[{"name":"x","v":1},{"name":"x","v":3}]}`, "a[1].v"},
+		{`{"a":{}}`, `{"a":{"b":1}}`, "a"},
+		{`{"a":1e2}`, `{"a":100}`, "a"},
+		{`{"a":12345678901234567890}`, `{"a":12345678901234567891}`, "a"},
+		{`{"it's":null}`, `{"it's":false}`, `['it\'s']`},
+		{`{"metadata":null}`, `{"metadata":[]}`, "metadata"},
+		{`{"metadata":{"managedFields":"REDACTED"}}`, `{"metadata":{"managedFields":"REDACTED"},"x":1}`, "x"},
+	} {
+		changes, err := field.Changes([]byte(row.older), []byte(row.newer))
+		if err != nil || len(changes) == 0 || !strings.Contains(changes[0].Path.String(), row.want) {
+			t.Errorf("%s, %s: %v, %v", row.older, row.newer, changes, err)
+		}
+		for _, c := range changes {
+			field.WritersOf(c, []byte(row.older), []byte(row.newer))
+		}
+	}
+	for _, text := range []string{"", "{", `{"a":1}}`, "nothing"} {
+		if _, err := field.Changes([]byte(`{}`), []byte(text)); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+		if _, err := field.Blame([][]byte{[]byte(text)}); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}

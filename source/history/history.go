@@ -1,0 +1,132 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// Database is what a history is read from.
+type Database interface {
+	// Snapshot calls read with one state of the tables, which is valid until read returns. It returns the error of
+	// read. It holds up no writer of the database, and is safe for concurrent use.
+	Snapshot(ctx context.Context, read func(sink.Snapshot) error) error
+	Close() error
+}
+
+// Options configure a History. The zero value is ready for use.
+type Options struct {
+	// Known returns the type of a resource of which the database has none, nil if it is not known. It may be nil.
+	Known func(resource string) *sink.Type
+}
+
+// History is the past in a database. It is safe for concurrent use.
+type History struct {
+	database Database
+	options  Options
+}
+
+// New returns the history in a database, which it does not close.
+func New(database Database, options Options) *History { return &History{database, options} }
+
+// View calls read with one state of the database. It is valid until read returns.
+func (h *History) View(ctx context.Context, read func(*View) error) error {
+	return h.database.Snapshot(ctx, func(tables sink.Snapshot) error {
+		v := &View{tables: tables, known: h.options.Known}
+		if err := v.load(ctx); err != nil {
+			return err
+		}
+		return read(v)
+	})
+}
+
+// View is one state of a history.
+type View struct {
+	tables  sink.Snapshot
+	known   func(resource string) *sink.Type
+	streams []sink.Status
+	gaps    []sink.StoredGap
+	types   []sink.StoredType
+}
+
+func (v *View) load(ctx context.Context) (err error) {
+	if v.streams, err = v.tables.Status(ctx); err != nil {
+		return err
+	}
+	if v.gaps, err = v.tables.Gaps(ctx); err != nil {
+		return err
+	}
+	v.types, err = v.tables.Types(ctx)
+	return err
+}
+
+// Streams returns the streams that were ever stored, by resource and namespace.
+func (v *View) Streams() []sink.Status { return v.streams }
+
+// Gaps returns the declared gaps of a stream, in the order in which they were stored.
+func (v *View) Gaps(of sink.Status) []sink.StoredGap {
+	return slices.DeleteFunc(slices.Clone(v.gaps), func(g sink.StoredGap) bool {
+		return g.Resource != of.ID.Resource || g.Namespace != of.ID.Namespace
+	})
+}
+
+// StreamOf returns the stream that has the objects of a resource in a namespace, or, if that is empty, in all. It
+// returns an error if the database does not have them.
+func (v *View) StreamOf(resource, namespace string) (sink.Status, error) {
+	var namespaces []string
+	for _, s := range v.streams {
+		if s.ID.Resource != resource {
+			continue
+		}
+		if s.ID.Namespace == "" || s.ID.Namespace == namespace {
+			return s, nil
+		}
+		namespaces = append(namespaces, s.ID.Namespace)
+	}
+	if namespaces == nil {
+		return sink.Status{}, fmt.Errorf("the history has no %s", resource)
+	}
+	if namespace == "" {
+		return sink.Status{}, fmt.Errorf("the history has %s of the namespace %s only", resource, orList(namespaces))
+	}
+	return sink.Status{}, fmt.Errorf("the history has no %s of namespace %s, only of %s", resource, namespace, orList(namespaces))
+}
+
+// Objects selects objects of one resource. Empty fields select all.
+type Objects struct{ Resource, Namespace, Name string }
+
+// At returns the states that are valid at a point, in the order of a LIST. The point must be known.
+func (v *View) At(ctx context.Context, of Objects, at sink.Point) (all []sink.State, err error) {
+	err = v.tables.States(ctx, sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, At: &at}, collect(&all))
+	slices.SortFunc(all, func(a, b sink.State) int { return a.Key.Compare(b.Key) })
+	return all, err
+}
+
+// States returns all states of objects, in the order in which they were stored.
+func (v *View) States(ctx context.Context, of Objects) (all []sink.State, err error) {
+	err = v.tables.States(ctx, sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name}, collect(&all))
+	slices.SortFunc(all, func(a, b sink.State) int { return cmp.Compare(a.ID, b.ID) })
+	return all, err
+}
+
+func collect(all *[]sink.State) func(sink.State) error {
+	return func(s sink.State) error {
+		*all = append(*all, s)
+		return nil
+	}
+}
+
+// Between returns the states of objects that begin or end after a point and not after another one.
+func (v *View) Between(ctx context.Context, of Objects, after, upTo sink.Point) (all []sink.State, err error) {
+	if !after.Before(upTo) {
+		return nil, nil
+	}
+	err = v.tables.States(ctx, sink.StateQuery{
+		Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, After: &after, UpTo: &upTo,
+	}, collect(&all))
+	slices.SortFunc(all, func(a, b sink.State) int { return cmp.Compare(a.ID, b.ID) })
+	return all, err
+}

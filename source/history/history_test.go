@@ -1,0 +1,368 @@
+package history_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// began is the minute 0 of the tables.
+var began = time.Date(2026, 11, 28, 10, 0, 0, 0, time.UTC)
+
+func minute(m int) time.Time { return began.Add(time.Duration(m) * time.Minute) }
+
+// tables are a database in memory. Only rows of pods have states.
+type tables struct {
+	status []sink.Status
+	gaps   []sink.StoredGap
+	types  []sink.StoredType
+	states []sink.State
+}
+
+func (t *tables) Close() error { return nil }
+
+func (t *tables) Snapshot(_ context.Context, read func(sink.Snapshot) error) error { return read(t) }
+
+func (t *tables) Status(context.Context) ([]sink.Status, error)    { return t.status, nil }
+func (t *tables) Gaps(context.Context) ([]sink.StoredGap, error)   { return t.gaps, nil }
+func (t *tables) Types(context.Context) ([]sink.StoredType, error) { return t.types, nil }
+
+func (t *tables) States(_ context.Context, q sink.StateQuery, yield func(sink.State) error) error {
+	within := func(p *sink.Point) bool { return p != nil && q.After.Before(*p) && !q.UpTo.Before(*p) }
+	for _, s := range t.states {
+		switch {
+		case s.Resource != q.Resource, q.Namespace != "" && q.Namespace != s.Key.Namespace, q.Name != "" && q.Name != s.Key.Name:
+		case q.At != nil && (q.At.Before(s.From) || s.To != nil && !q.At.Before(*s.To)):
+		case q.After != nil && !within(&s.From) && !within(s.To):
+		default:
+			if err := yield(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tables) Example(_ context.Context, resource string) (*sink.State, error) {
+	for _, s := range slices.Backward(t.states) {
+		if s.Resource == resource {
+			return &s, nil
+		}
+	}
+	return nil, nil
+}
+
+func (t *tables) PointAt(_ context.Context, resources []string, at time.Time) (last sink.Point, err error) {
+	for _, s := range t.states {
+		if !slices.Contains(resources, s.Resource) {
+			continue
+		}
+		if !s.SeenFrom.After(at) && last.Before(s.From) {
+			last = s.From
+		}
+		if s.To != nil && !s.SeenTo.After(at) && last.Before(*s.To) {
+			last = *s.To
+		}
+	}
+	return last, nil
+}
+
+func (t *tables) SeenAt(_ context.Context, resources []string, at sink.Point) (last time.Time, err error) {
+	for _, s := range t.states {
+		if slices.Contains(resources, s.Resource) && !at.Before(s.From) && s.SeenFrom.After(last) {
+			last = s.SeenFrom
+		}
+		if slices.Contains(resources, s.Resource) && s.To != nil && !at.Before(*s.To) && s.SeenTo.After(last) {
+			last = s.SeenTo
+		}
+	}
+	return last, nil
+}
+
+// state returns a state of a pod whose UID is its name's first letter. to 0 is the current state, a negative one a
+// deletion.
+func state(name string, from, to int, seenFrom, seenTo int) sink.State {
+	s := sink.State{
+		Resource: "pods", Key: keepwatch.Key{Namespace: "ns", Name: name}, UID: keepwatch.UID(name), From: at(from), SeenFrom: minute(seenFrom),
+		Object: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"resourceVersion":"%d"}}`, name, from),
+	}
+	if to != 0 {
+		end := at(max(to, -to))
+		s.To, s.SeenTo, s.Deleted = &end, minute(seenTo), to < 0
+	}
+	return s
+}
+
+func at(revision int) sink.Point { return sink.Point{Revision: keepwatch.Revision(revision)} }
+
+// past is a history with a gap from 20 to 30: the first list at 10 has a and b; a changes at 12 and 25, b is deleted
+// at 15, and c at 30, after it was added at 18. d is added at 40.
+func past() *tables {
+	states := []sink.State{
+		state("a", 5, 12, 0, 1), state("b", 7, -15, 0, 2), state("a", 12, 25, 1, 5), state("c", 18, -30, 3, 5), state("a", 25, 0, 5, 0),
+		state("d", 40, 0, 6, 0),
+	}
+	for i := range states {
+		states[i].ID = int64(i) + 1
+	}
+	return &tables{
+		states: states,
+		gaps: []sink.StoredGap{
+			{Resource: "pods", From: 20, To: 28, Reason: keepwatch.GapExpired, Seen: minute(4)},
+			{Resource: "pods", From: 20, To: 30, Reason: keepwatch.GapExpired, Seen: minute(5)}, // started over
+		},
+		status: []sink.Status{
+			{
+				ID: stream.Identity{Resource: "configmaps", Namespace: "shop"}, Active: true, First: at(10), FirstSeen: minute(0),
+				Progress: sink.Progress{Cursor: 41, Since: 10}, Time: minute(7),
+			},
+			{
+				ID: stream.Identity{Resource: "pods"}, Active: true, First: at(10), FirstSeen: minute(0),
+				Progress: sink.Progress{Cursor: 45, Since: 30}, Time: minute(8),
+			},
+		},
+	}
+}
+
+// view reads a history.
+func view(t *testing.T, database history.Database, read func(v *history.View)) {
+	t.Helper()
+	err := history.New(database, history.Options{}).View(t.Context(), func(v *history.View) error {
+		read(v)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func streamOf(t *testing.T, v *history.View, resource string) sink.Status {
+	t.Helper()
+	s, err := v.StreamOf(resource, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestPoints finds the point of a moment, or says why there is none, with the nearest ones.
+func TestPoints(t *testing.T) {
+	view(t, past(), func(v *history.View) {
+		pods, maps := streamOf(t, v, "pods"), streamOf(t, v, "configmaps")
+		for name, row := range map[string]struct {
+			moment  history.Moment
+			streams []sink.Status
+			want    string
+		}{
+			"the first list":       {history.Moment{Time: minute(0)}, []sink.Status{pods}, "10"},
+			"an event":             {history.Moment{Time: minute(1)}, []sink.Status{pods}, "12"},
+			"between events":       {history.Moment{Time: minute(2).Add(time.Second)}, []sink.Status{pods}, "15"},
+			"after the gap":        {history.Moment{Time: minute(5)}, []sink.Status{pods}, "30"},
+			"the last transaction": {history.Moment{Time: minute(8)}, []sink.Status{pods}, "45"},
+			"a revision":           {history.Moment{Revision: 17}, []sink.Status{pods}, "17"},
+			"the ends of the gap":  {history.Moment{Revision: 20}, []sink.Status{pods}, "20"},
+			"its other end":        {history.Moment{Revision: 30}, []sink.Status{pods}, "30"},
+			"now":                  {history.Moment{}, []sink.Status{pods}, "45"},
+			"two types now":        {history.Moment{}, []sink.Status{pods, maps}, "41"},
+			"two types":            {history.Moment{Time: minute(6)}, []sink.Status{pods, maps}, "40"},
+			"in the gap": {history.Moment{Revision: 21}, []sink.Status{pods},
+				"pods: the history between revisions 20 and 30 is missing (expired); the nearest known moments are " +
+					"revision 20 at 2026-11-28T10:03:00Z and revision 30 at 2026-11-28T10:05:00Z"},
+			"before the first list": {history.Moment{Time: minute(-1)}, []sink.Status{pods},
+				"pods: the history begins after revision 0; the first known moment is revision 10 at 2026-11-28T10:00:00Z"},
+			"after the end": {history.Moment{Time: minute(9)}, []sink.Status{pods},
+				"pods: the history ends before 2026-11-28T10:09:00Z; the last known moment is revision 45 at 2026-11-28T10:08:00Z"},
+			"a later revision": {history.Moment{Revision: 46}, []sink.Status{pods},
+				"pods: the history ends before revision 46; the last known moment is revision 45 at 2026-11-28T10:08:00Z"},
+			"one is behind": {history.Moment{Revision: 45}, []sink.Status{pods, maps}, "configmaps: the history ends before revision 45; " +
+				"the last known moment is revision 41 at 2026-11-28T10:07:00Z"},
+		} {
+			points, err := v.Points(t.Context(), row.moment, false, row.streams...)
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = points.Of(row.streams[0]).Revision.String()
+			} else if !errors.As(err, new(*history.Unknown)) {
+				t.Errorf("%s: a %T", name, err)
+			}
+			if got != row.want {
+				t.Errorf("%s: %s, want %s", name, got, row.want)
+			}
+		}
+		if points, err := v.Points(t.Context(), history.Moment{Revision: 21}, true, pods); err != nil || points.Of(pods) != at(21) {
+			t.Errorf("leniently: %v", err)
+		}
+	})
+}
+
+// TestRewound tells the epochs before and after a restore apart, while its list is not complete, too.
+func TestRewound(t *testing.T) {
+	database := past()
+	database.gaps = []sink.StoredGap{{Resource: "pods", Epoch: 1, From: 45, To: 33, Reason: keepwatch.GapRewind, Seen: minute(9)}}
+	pods := &database.status[1]
+	pods.Progress = sink.Progress{Cursor: 45, Since: 10, Epoch: 1, Gap: keepwatch.GapRewind}
+	check := func(at sink.Point) string {
+		var err error
+		view(t, database, func(v *history.View) { err = v.Check(t.Context(), streamOf(t, v, "pods"), at) })
+		if unknown, ok := errors.AsType[*history.Unknown](err); ok {
+			return fmt.Sprintf("%v %v", unknown.Earlier, unknown.Later)
+		}
+		return fmt.Sprint(err)
+	}
+	before := "revision 45 at 2026-11-28T10:06:00Z"
+	for _, row := range []struct {
+		at           sink.Point
+		during, done string
+	}{
+		{at(45), "<nil>", "<nil>"},
+		{at(46), before + " <nil>", before + " revision 33 at 2026-11-28T10:06:00Z"},
+		{sink.Point{Epoch: 1, Revision: 32}, before + " <nil>", before + " revision 33 at 2026-11-28T10:06:00Z"},
+		{sink.Point{Epoch: 1, Revision: 33}, before + " <nil>", "<nil>"},
+	} {
+		pods.Progress = sink.Progress{Cursor: 45, Since: 10, Epoch: 1, Gap: keepwatch.GapRewind}
+		if got := check(row.at); got != row.during {
+			t.Errorf("during the list, %v: %s, want %s", row.at, got, row.during)
+		}
+		pods.Progress = sink.Progress{Cursor: 50, Since: 33, Epoch: 1}
+		if got := check(row.at); got != row.done {
+			t.Errorf("after the list, %v: %s, want %s", row.at, got, row.done)
+		}
+	}
+	pods.First, pods.Progress = sink.Point{}, sink.Progress{}
+	if got := check(at(5)); got != "<nil> <nil>" {
+		t.Errorf("before the first list: %s", got)
+	}
+}
+
+// TestEvents orders what has happened, with the gaps.
+func TestEvents(t *testing.T) {
+	view(t, past(), func(v *history.View) {
+		for name, want := range map[string]string{
+			"": "5 EXISTED a, 7 EXISTED b, 12 MODIFIED a, 15 DELETED b, 18 ADDED c, 20 GAP, 25 MODIFIED a (gap), " +
+				"30 DELETED c (gap), 40 ADDED d",
+			"a": "5 EXISTED a, 12 MODIFIED a, 20 GAP, 25 MODIFIED a (gap)",
+			"d": "40 ADDED d",
+			"x": "",
+		} {
+			events, err := v.Events(t.Context(), history.Objects{Resource: "pods", Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var short []string
+			for _, e := range events {
+				text := fmt.Sprintf("%d %s", e.Point.Revision, e.Type)
+				if e.State != nil {
+					text += " " + e.State.Key.Name
+				}
+				if e.State != nil && e.Gap != nil {
+					text += " (gap)"
+				}
+				if (e.Type == history.Modified) != (e.Prior != nil && e.Type != history.Deleted) {
+					t.Errorf("%s: the state before is %v", text, e.Prior)
+				}
+				short = append(short, text)
+			}
+			if got := strings.Join(short, ", "); got != want {
+				t.Errorf("%q: %s, want %s", name, got, want)
+			}
+		}
+	})
+}
+
+// TestStates reads states in the order of a list, and what is between two points.
+func TestStates(t *testing.T) {
+	view(t, past(), func(v *history.View) {
+		states, err := v.At(t.Context(), history.Objects{Resource: "pods"}, at(18))
+		if err != nil || len(states) != 2 || states[0].Key.Name != "a" || states[0].From != at(12) || states[1].Key.Name != "c" {
+			t.Errorf("%+v, %v", states, err)
+		}
+		states, err = v.Between(t.Context(), history.Objects{Resource: "pods"}, at(15), at(40))
+		if err != nil || len(states) != 4 {
+			t.Errorf("%+v, %v", states, err)
+		}
+		if states, err = v.Between(t.Context(), history.Objects{Resource: "pods"}, at(15), at(15)); err != nil || len(states) > 0 {
+			t.Errorf("%+v, %v", states, err)
+		}
+		for _, row := range [][3]string{
+			{"secrets", "", "the history has no secrets"},
+			{"configmaps", "", "the history has configmaps of the namespace shop only"},
+			{"configmaps", "bank", "the history has no configmaps of namespace bank, only of shop"},
+		} {
+			if _, err := v.StreamOf(row[0], row[1]); err == nil || err.Error() != row[2] {
+				t.Errorf("%v, want %s", err, row[2])
+			}
+		}
+	})
+}
+
+// TestFind finds types as kubectl does, also those that the database does not have.
+func TestFind(t *testing.T) {
+	database := past()
+	stored := func(resource string, of sink.Type) {
+		database.types = append(database.types, sink.StoredType{Resource: resource, Type: of})
+		database.status = append(database.status, sink.Status{ID: stream.Identity{Resource: resource}})
+	}
+	stored("deployments.apps", sink.Type{Version: "v1beta1", Kind: "Deployment"})
+	stored("deployments.apps", sink.Type{Version: "v1", Kind: "Deployment", Singular: "deployment", ShortNames: []string{"deploy"}, Namespaced: true})
+	stored("events", sink.Type{Version: "v1", Kind: "Event", Singular: "event", Namespaced: true})
+	stored("events.events.k8s.io", sink.Type{Version: "v1", Kind: "Event", Singular: "event", Namespaced: true})
+	stored("things.a.example", sink.Type{Version: "v1", Kind: "Thing", Singular: "thing"})
+	stored("things.b.example", sink.Type{Version: "v1", Kind: "Thing", Singular: "thing"})
+	view(t, database, func(v *history.View) {
+		for text, want := range map[string]string{
+			"pods": "pods", "pod": "pods", "Pod": "pods", // of an object
+			"deploy": "deployments.apps", "Deployment": "deployments.apps", "deployments.v1.apps": "deployments.apps", "deploy.apps": "deployments.apps",
+			"events": "events", "events.events.k8s.io": "events.events.k8s.io",
+			"things.b.example": "things.b.example",
+		} {
+			if found, err := v.Find(t.Context(), text); err != nil || found.Resource != want {
+				t.Errorf("%s: %+v, %v", text, found, err)
+			}
+		}
+		for text, want := range map[string]string{
+			"configmaps": "has no resource type", // nothing is known of them
+			"deploy.x":   "has no resource type", "": "has no resource type", "deployments.v2.apps": "has no resource type",
+			"things": `"things" is ambiguous: give things.a.example or things.b.example`,
+		} {
+			if found, err := v.Find(t.Context(), text); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %+v, %v", text, found, err)
+			}
+		}
+	})
+}
+
+// TestParseMoment parses moments, and refuses all others.
+func TestParseMoment(t *testing.T) {
+	zone := time.FixedZone("", 3600)
+	now := time.Date(2026, 11, 28, 11, 30, 0, 0, zone)
+	for text, want := range map[string]string{
+		"now": "now", "revision/4711": "revision/4711", "2026-11-28T10:00:00Z": "2026-11-28T10:00:00Z", "2026-11-28T10:00:00.25+02:00": "2026-11-28T08:00:00.25Z",
+		"10:42": "2026-11-28T09:42:00Z", "11:30:00": "2026-11-28T10:30:00Z", "11:31": "2026-11-27T10:31:00Z", "-15m": "2026-11-28T10:15:00Z",
+		"-1d": "2026-11-27T10:30:00Z", "-1d12h": "2026-11-26T22:30:00Z", "2026-11-28": "2026-11-27T23:00:00Z", "2026-11-28 11:00": "2026-11-28T10:00:00Z",
+		"2026-11-28T11:00:05": "2026-11-28T10:00:05Z", "-0s": "2026-11-28T10:30:00Z",
+	} {
+		m, err := history.ParseMoment(text, now)
+		if err != nil || m.String() != want {
+			t.Errorf("%s: %v, %v, want %s", text, m, err, want)
+		}
+		if again, err := history.ParseMoment(m.String(), now); err != nil || !again.Time.Equal(m.Time) || again.Revision != m.Revision {
+			t.Errorf("%s again: %v, %v", m, again, err)
+		}
+	}
+	for _, text := range []string{
+		"", "yesterday", "25:00", "10:42:61", "-", "--1m", "-1x", "15m", "+15m", "revision/", "revision/0", "revision/-1", "revision/04", "revision/x", "4711",
+		"2026-11-28T13:00:00Z", "0000-01-01", "-999999d", "-1e9h", "-x d", "-d", "revision/99999999999999999999", "2026-13-01",
+	} {
+		if m, err := history.ParseMoment(text, now); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q is %v, %v", text, m, err)
+		}
+	}
+}

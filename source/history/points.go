@@ -1,0 +1,125 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// Points are the points of several streams at one moment.
+type Points struct {
+	Moment Moment
+	// Time is that of the moment: when the newest change before it was stored, if the moment is a revision.
+	Time  time.Time
+	lines map[int]sink.Point // by Status.Line
+}
+
+// Of returns the point of a stream.
+func (p *Points) Of(s sink.Status) sink.Point { return p.lines[s.Line] }
+
+// Lines returns the number of lines of revisions: if there are several, the states belong together by their time
+// only.
+func (p *Points) Lines() int { return len(p.lines) }
+
+// Points returns the points of streams at a moment. With lenient false it returns an [Unknown] if the state of one of
+// them is not known.
+func (v *View) Points(ctx context.Context, m Moment, lenient bool, streams ...sink.Status) (*Points, error) {
+	if len(streams) == 0 {
+		return nil, fmt.Errorf("the history is empty")
+	}
+	p := &Points{Moment: m, Time: m.Time, lines: map[int]sink.Point{}}
+	lines := map[int][]sink.Status{}
+	for _, s := range streams {
+		lines[s.Line] = append(lines[s.Line], s)
+	}
+	if m.Revision > 0 { // it belongs to the line of the first stream; its time is the moment of the others
+		first := lines[streams[0].Line]
+		point := sink.Point{Revision: m.Revision}
+		for _, s := range first {
+			point.Epoch = max(point.Epoch, s.Progress.Epoch)
+		}
+		p.lines[streams[0].Line] = point
+		var err error
+		if p.Time, err = v.tables.SeenAt(ctx, names(first), point); err != nil {
+			return nil, err
+		}
+	}
+	for line, of := range lines {
+		if _, ok := p.lines[line]; ok {
+			continue
+		}
+		var err error
+		if m.IsNow() {
+			p.lines[line] = newest(of)
+		} else if p.lines[line], err = v.pointAt(ctx, p.Time, of); err != nil {
+			return nil, err
+		}
+	}
+	if m.IsNow() {
+		for _, s := range streams {
+			if p.Time.IsZero() || s.Time.Before(p.Time) {
+				p.Time = s.Time
+			}
+		}
+	}
+	if lenient {
+		return p, nil
+	}
+	for _, s := range streams {
+		if err := v.Check(ctx, s, p.lines[s.Line]); err != nil {
+			return nil, err
+		}
+		if err := v.checkTime(m, s, lines[s.Line]); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// newest returns the newest point that all streams of a line have reached.
+func newest(of []sink.Status) sink.Point {
+	last := slices.MinFunc(of, func(a, b sink.Status) int {
+		if a.Progress.Before(b.Progress) {
+			return -1
+		}
+		return 1
+	})
+	return sink.Point{Epoch: last.Progress.Epoch, Revision: last.Progress.Cursor}
+}
+
+// pointAt returns the greatest point of streams of one line that was stored at a time or before.
+func (v *View) pointAt(ctx context.Context, at time.Time, of []sink.Status) (sink.Point, error) {
+	point, err := v.tables.PointAt(ctx, names(of), at)
+	for _, s := range of { // without a change, a list and a bookmark are progress, too
+		if !s.FirstSeen.IsZero() && !s.FirstSeen.After(at) && point.Before(s.First) {
+			point = s.First
+		}
+		if cursor := (sink.Point{Epoch: s.Progress.Epoch, Revision: s.Progress.Cursor}); !s.Time.After(at) && point.Before(cursor) {
+			point = cursor
+		}
+	}
+	return point, err
+}
+
+// checkTime returns an [Unknown] for a time after the last transaction of a line.
+func (v *View) checkTime(m Moment, s sink.Status, line []sink.Status) error {
+	if m.Time.IsZero() {
+		return nil
+	}
+	var last time.Time
+	for _, other := range line {
+		if other.Time.After(last) {
+			last = other.Time
+		}
+	}
+	if !m.Time.After(last) {
+		return nil
+	}
+	return &Unknown{
+		Resource: s.ID.Resource, Reason: fmt.Sprintf("the history ends before %s", m),
+		Earlier: &Known{sink.Point{Epoch: s.Progress.Epoch, Revision: s.Progress.Cursor}, s.Time},
+	}
+}

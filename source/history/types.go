@@ -1,0 +1,121 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// Type is a type of the history.
+type Type struct {
+	Resource string // with its group: "deployments.apps"
+	sink.Type
+	// Assumed is true if the database does not have the type: it was derived from an object, or is that of a built-in
+	// kind.
+	Assumed bool
+}
+
+// Name and Group return the two parts of Resource.
+func (t Type) Name() string  { name, _, _ := strings.Cut(t.Resource, "."); return name }
+func (t Type) Group() string { _, group, _ := strings.Cut(t.Resource, "."); return group }
+
+// APIVersion returns the group and version, as objects have it.
+func (t Type) APIVersion() string {
+	if group := t.Group(); group != "" {
+		return group + "/" + t.Version
+	}
+	return t.Version
+}
+
+// Types returns the types of the history, by resource, each as it was known last. A type without objects of which
+// nothing else is known is not among them.
+func (v *View) Types(ctx context.Context) (all []Type, err error) {
+	for _, s := range v.streams {
+		if len(all) > 0 && all[len(all)-1].Resource == s.ID.Resource {
+			continue
+		}
+		t, err := v.TypeOf(ctx, s.ID.Resource)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			all = append(all, *t)
+		}
+	}
+	return all, nil
+}
+
+// TypeOf returns the type of a resource as it was known last, nil if it is not known.
+func (v *View) TypeOf(ctx context.Context, resource string) (*Type, error) {
+	for _, t := range slices.Backward(v.types) {
+		if t.Resource == resource {
+			return &Type{Resource: resource, Type: t.Type}, nil
+		}
+	}
+	if v.known != nil {
+		if t := v.known(resource); t != nil {
+			return &Type{Resource: resource, Type: *t, Assumed: true}, nil
+		}
+	}
+	example, err := v.tables.Example(ctx, resource)
+	if err != nil || example == nil {
+		return nil, err
+	}
+	var o struct{ APIVersion, Kind string }
+	if err := json.Unmarshal(example.Object, &o); err != nil || o.APIVersion == "" || o.Kind == "" {
+		return nil, fmt.Errorf("%s %s: the history has no object with an apiVersion and a kind", resource, example.Key)
+	}
+	version := o.APIVersion[strings.LastIndex(o.APIVersion, "/")+1:]
+	return &Type{Resource: resource, Assumed: true, Type: sink.Type{
+		Version: version, Kind: o.Kind, Singular: strings.ToLower(o.Kind), Namespaced: example.Key.Namespace != "",
+	}}, nil
+}
+
+// Find returns the type that a text names as kubectl's arguments do: pods, po, pod, Pod, deploy.apps,
+// widgets.v1.example.com.
+func (v *View) Find(ctx context.Context, text string) (*Type, error) {
+	all, err := v.Types(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name, group, grouped := strings.Cut(strings.ToLower(text), ".")
+	var found []Type
+	for _, t := range all {
+		switch {
+		case t.Name() != name && t.Singular != name && !strings.EqualFold(t.Kind, name) && !slices.Contains(t.ShortNames, name):
+		case grouped && group != t.Group() && group != t.Version && group != t.Version+"."+t.Group():
+		case t.Group() == "": // as kubectl, which looks in the core group first
+			return &t, nil
+		default:
+			found = append(found, t)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("the history has no resource type %q, only %s", text, orList(names(v.streams)))
+	case 1:
+		return &found[0], nil
+	}
+	return nil, fmt.Errorf("%q is ambiguous: give %s or %s", text, found[0].Resource, found[1].Resource)
+}
+
+// names returns the resources of streams.
+func names(streams []sink.Status) (all []string) {
+	for _, s := range streams {
+		all = append(all, s.ID.Resource)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// orList joins texts for people.
+func orList(texts []string) string {
+	if len(texts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,96 @@
+package sink
+
+import (
+	"context"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// Point is a revision in an epoch. Points are ordered by epoch, then by revision.
+type Point struct {
+	Epoch    int
+	Revision keepwatch.Revision
+}
+
+// Before reports whether p is before o.
+func (p Point) Before(o Point) bool {
+	return p.Epoch < o.Epoch || p.Epoch == o.Epoch && p.Revision < o.Revision
+}
+
+// Type is what a server's discovery says of a resource's type. A database that follows the resource stores it, and
+// each change of it.
+type Type struct {
+	Version    string   `json:"version"`
+	Kind       string   `json:"kind"`
+	Singular   string   `json:"singular,omitempty"`
+	ShortNames []string `json:"shortNames,omitempty"`
+	Categories []string `json:"categories,omitempty"`
+	Namespaced bool     `json:"namespaced"`
+}
+
+// StoredType is a Type of a resource, from a time on.
+type StoredType struct {
+	Resource string
+	Seen     time.Time // of the start of the sync that stored it
+	Type     Type
+}
+
+// State is one state of an object, and how long it was valid: for the points in [From, To).
+type State struct {
+	ID       int64 // the order in which states were stored
+	Resource string
+	Key      keepwatch.Key
+	UID      keepwatch.UID
+	From     Point // its revision is the object's resourceVersion
+	// SeenFrom and SeenTo are the times of the transactions, in UTC.
+	SeenFrom time.Time
+	To       *Point // nil while the state is current
+	SeenTo   time.Time
+	Deleted  bool   // the object was deleted at To
+	Object   []byte // as JSON, with apiVersion and kind
+}
+
+// StoredGap is a declared gap of a stream: the history after From and before To is missing.
+type StoredGap struct {
+	Resource, Namespace string
+	Epoch               int // of To; of From too, unless Reason is GapRewind
+	From, To            keepwatch.Revision
+	Reason              keepwatch.GapReason
+	Seen                time.Time
+}
+
+// StateQuery selects states of one resource. Empty fields select all.
+type StateQuery struct {
+	Resource  string // required
+	Namespace string
+	Name      string
+	// At selects the states that are valid at a point.
+	At *Point
+	// After and UpTo, both or neither, select the states that begin or end after After and not after UpTo.
+	After, UpTo *Point
+	// Since selects the states that were stored, or ended, at a time or later.
+	Since time.Time
+}
+
+// Snapshot reads one state of a database's tables.
+type Snapshot interface {
+	// Status returns the status of every stream that was ever stored, by resource and namespace.
+	Status(ctx context.Context) ([]Status, error)
+	// Gaps returns all declared gaps in the order in which they were stored.
+	Gaps(ctx context.Context) ([]StoredGap, error)
+	// Types returns the types in the order in which they were stored. It has none of a resource that was last
+	// followed before databases stored them.
+	Types(ctx context.Context) ([]StoredType, error)
+	// States calls yield with each selected state, in no particular order, until it returns an error, which States
+	// returns.
+	States(ctx context.Context, q StateQuery, yield func(State) error) error
+	// Example returns the state of a resource that was stored last, nil if there is none.
+	Example(ctx context.Context, resource string) (*State, error)
+	// PointAt returns the greatest point at which a state of the resources begins or ends that was stored at a time
+	// or before, the zero Point if there is none.
+	PointAt(ctx context.Context, resources []string, at time.Time) (Point, error)
+	// SeenAt returns the time at which the last change of the resources up to a point was stored, zero if there is
+	// none.
+	SeenAt(ctx context.Context, resources []string, at Point) (time.Time, error)
+}

@@ -1,0 +1,186 @@
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// pastWriter writes batches of pieces of the stream of pods, the first one.
+type pastWriter struct {
+	sink.Sink
+	progress sink.Progress
+}
+
+// write commits a piece.
+func (w *pastWriter) write(t *testing.T, count uint64, cursor keepwatch.Revision, now time.Time, messages ...stream.Message) {
+	t.Helper()
+	p := stream.Piece{Messages: messages, Cursor: cursor, Count: count, Position: []byte(`{}`)}
+	piece := sink.Piece{Piece: p, Before: w.progress, After: w.progress.After(p)}
+	w.progress = piece.After
+	if err := w.Write(t.Context(), sink.Batch{Time: now, Pieces: []sink.Piece{piece}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pastEvent(kind keepwatch.ChangeType, name string, at keepwatch.Revision) stream.Event {
+	return stream.Event{Type: kind, Revision: at, Object: &thing{name, at, fmt.Sprintf(`{"revision":%d}`, at)}}
+}
+
+// statesOf returns the selected states of pods in short, "a 3-5" for example, in the order of their ids.
+func statesOf(t *testing.T, tables sink.Snapshot, q sink.StateQuery) string {
+	t.Helper()
+	q.Resource = "pods"
+	var all []sink.State
+	err := tables.States(t.Context(), q, func(s sink.State) error {
+		all = append(all, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(all, func(a, b sink.State) int { return int(a.ID - b.ID) })
+	var short []string
+	for _, s := range all {
+		text := fmt.Sprintf("%s %d-", s.Key.Name, s.From.Revision)
+		if s.To != nil {
+			text += s.To.Revision.String()
+		}
+		if s.Deleted {
+			text += " deleted"
+		}
+		short = append(short, text)
+	}
+	return strings.Join(short, ", ")
+}
+
+// statusOfPods returns the status of the stream of pods.
+func statusOfPods(t *testing.T, tables sink.Snapshot) sink.Status {
+	t.Helper()
+	status, err := tables.Status(t.Context())
+	i := slices.IndexFunc(status, func(s sink.Status) bool { return s.ID.Resource == "pods" })
+	if err != nil || i < 0 {
+		t.Fatalf("status %+v, %v", status, err)
+	}
+	return status[i]
+}
+
+// TestHistory checks what a database shows of the past, while the sink is open for writing. The sink is new.
+func TestHistory(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
+	t.Helper()
+	streams := Streams()
+	streams[0].Type = &sink.Type{Version: "v1", Kind: "Pod", ShortNames: []string{"po"}, Namespaced: true}
+	open := func() {
+		t.Helper()
+		if _, err := s.Open(t.Context(), streams); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the type is stored once
+		open()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open()
+	t.Cleanup(func() { s.Close() })
+	began := time.Now().UTC().Truncate(time.Millisecond)
+	at := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
+	w := &pastWriter{Sink: s}
+	w.write(t, 2, 6, at(0), pastEvent(keepwatch.Added, "a", 3), pastEvent(keepwatch.Added, "b", 5), stream.Synced{Revision: 6, Count: 2})
+	w.write(t, 1, 8, at(1), pastEvent(keepwatch.Modified, "a", 7), pastEvent(keepwatch.Deleted, "b", 8))
+	w.write(t, 2, 20, at(2), stream.Gap{From: 8, To: 20, Reason: keepwatch.GapExpired}, pastEvent(keepwatch.Added, "c", 15),
+		stream.Synced{Revision: 20, Count: 2})
+	snapshot(func(tables sink.Snapshot) error {
+		if of := statusOfPods(t, tables); of.First != (sink.Point{Revision: 6}) || !of.FirstSeen.Equal(at(0)) {
+			t.Errorf("status %+v", of)
+		}
+		gaps, err := tables.Gaps(t.Context())
+		if want := (sink.StoredGap{Resource: "pods", From: 8, To: 20, Reason: keepwatch.GapExpired, Seen: at(2)}); err != nil ||
+			len(gaps) != 1 || gaps[0] != want {
+			t.Errorf("gaps %+v, %v", gaps, err)
+		}
+		types, err := tables.Types(t.Context())
+		if err != nil || len(types) != 1 || types[0].Resource != "pods" || types[0].Type.Kind != "Pod" {
+			t.Errorf("types %+v, %v", types, err)
+		}
+		testStates(t, tables, at(2))
+		if o, err := tables.Example(t.Context(), "pods"); err != nil || o == nil || o.Key.Name != "c" || len(o.Object) == 0 {
+			t.Errorf("an example: %+v, %v", o, err)
+		}
+		if o, err := tables.Example(t.Context(), "nothing"); err != nil || o != nil {
+			t.Errorf("an example of nothing: %+v, %v", o, err)
+		}
+		for minutes, want := range []keepwatch.Revision{5, 8, 15} {
+			if p, err := tables.PointAt(t.Context(), []string{"pods", "others"}, at(minutes)); err != nil || p.Revision != want {
+				t.Errorf("after %d minutes: %v, %v, want %d", minutes, p, err, want)
+			}
+		}
+		if p, err := tables.PointAt(t.Context(), []string{"pods"}, at(-1)); err != nil || p != (sink.Point{}) {
+			t.Errorf("before the beginning: %v, %v", p, err)
+		}
+		if seen, err := tables.SeenAt(t.Context(), []string{"pods"}, sink.Point{Revision: 9}); err != nil || !seen.Equal(at(1)) {
+			t.Errorf("the time of revision 9: %v, %v", seen, err)
+		}
+		failed := errors.New("enough")
+		if err := tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(sink.State) error { return failed }); err != failed {
+			t.Errorf("an error of the reader: %v", err)
+		}
+		return nil
+	})
+}
+
+func testStates(t *testing.T, tables sink.Snapshot, gap time.Time) {
+	t.Helper()
+	point := func(at keepwatch.Revision) *sink.Point { return &sink.Point{Revision: at} }
+	for _, row := range []struct {
+		name, want string
+		q          sink.StateQuery
+	}{
+		{"all", "a 3-7, b 5-8 deleted, a 7-, c 15-", sink.StateQuery{}},
+		{"one", "a 3-7, a 7-", sink.StateQuery{Namespace: "ns", Name: "a"}},
+		{"another namespace", "", sink.StateQuery{Namespace: "n"}},
+		{"before the first state", "", sink.StateQuery{At: point(2)}},
+		{"the first state", "a 3-7, b 5-8 deleted", sink.StateQuery{At: point(6)}},
+		{"before the deletion", "b 5-8 deleted, a 7-", sink.StateQuery{At: point(7)}},
+		{"after it", "a 7-", sink.StateQuery{At: point(8)}},
+		{"the newest", "a 7-, c 15-", sink.StateQuery{At: point(20)}},
+		{"changes", "b 5-8 deleted, c 15-", sink.StateQuery{After: point(7), UpTo: point(20)}},
+		{"changes since a time", "c 15-", sink.StateQuery{After: point(7), UpTo: point(20), Since: gap}},
+	} {
+		if got := statesOf(t, tables, row.q); got != row.want {
+			t.Errorf("%s: %q, want %q", row.name, got, row.want)
+		}
+	}
+}
+
+// TestHistoryBeginsLater checks that the beginning of the history moves when states are deleted that ended more than
+// an hour ago, which is the retention of the sink.
+func TestHistoryBeginsLater(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
+	t.Helper()
+	if _, err := s.Open(t.Context(), Streams()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	w := &pastWriter{Sink: s}
+	w.write(t, 1, 2, now.Add(-3*time.Hour), pastEvent(keepwatch.Added, "a", 1), stream.Synced{Revision: 2, Count: 1})
+	w.write(t, 1, 5, now.Add(-2*time.Hour), pastEvent(keepwatch.Modified, "a", 5))
+	w.write(t, 1, 7, now)
+	snapshot(func(tables sink.Snapshot) error {
+		if of := statusOfPods(t, tables); of.First != (sink.Point{Revision: 5}) || !of.FirstSeen.Equal(now.Add(-2*time.Hour)) {
+			t.Errorf("status %+v", of)
+		}
+		if got := statesOf(t, tables, sink.StateQuery{}); got != "a 5-" {
+			t.Errorf("states %s", got)
+		}
+		return nil
+	})
+}
