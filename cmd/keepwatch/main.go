@@ -41,6 +41,10 @@
 //	sync_report.go     messages of sync on stderr
 //	sync_metrics.go    metrics and readiness of sync
 //	sync_status.go     keepwatch sync status
+//	history.go         keepwatch history: the database, the flags
+//	history_log.go     keepwatch history log
+//	history_diff.go    keepwatch history diff
+//	history_blame.go   keepwatch history blame
 //	metrics_endpoint.go  --metrics-bind-address of proxy and sync
 //	log_format.go      messages on stderr as text or JSON
 //	audit.go           keepwatch audit
@@ -227,7 +231,7 @@ func newRootCommand(log *messageLog) *cobra.Command {
 	root.Version = current.Version
 	root.SetVersionTemplate(current.line())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
-	root.AddCommand(newServeCommand(), newAssetsCommand(), newWatchCommand(), newSyncCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newTopCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newAssetsCommand(), newWatchCommand(), newSyncCommand(), newHistoryCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newTopCommand(), newVersionCommand())
 	return root
 }
 

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 // resourceFlags are the flags that select objects of a server.
@@ -128,6 +129,8 @@ type resourceTarget struct {
 	namespace  string
 	namespaced bool
 	pinned     bool // the arguments name the version
+	// shown is what discovery says of the resource, nil if it does not show it.
+	shown *metav1.APIResource
 	selection
 }
 
@@ -152,6 +155,7 @@ func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndN
 		return nil, err
 	}
 	var mapping *meta.RESTMapping
+	var shown *metav1.APIResource
 	err = repeat(ctx, func(ctx context.Context) (err error) {
 		mapping, err = mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind)
 		if errors.As(err, new(unknownType)) {
@@ -164,7 +168,7 @@ func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndN
 		if err != nil {
 			err = checkGroup(ctx, types.RESTClient(), arg.kind, err)
 		} else {
-			err = checkVerbs(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource, verbs)
+			shown, err = checkVerbs(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource, verbs)
 		}
 		if err != nil && !final(err) {
 			err = fmt.Errorf("can't read the resource types of the server: %w", withoutAddress(err))
@@ -176,7 +180,7 @@ func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndN
 	}
 	t := &resourceTarget{
 		config: config, resource: mapping.Resource, kind: mapping.GroupVersionKind,
-		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, selection: selection,
+		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, selection: selection, shown: shown,
 	}
 	if versioned, _ := schema.ParseResourceArg(arg.kind); versioned != nil {
 		t.pinned = versioned.GroupVersion() == mapping.Resource.GroupVersion()
@@ -272,20 +276,36 @@ func checkReady(ctx context.Context, client rest.Interface) error {
 	return nil
 }
 
-// checkVerbs returns an error for a resource for which the server does not support the verbs.
-func checkVerbs(ctx context.Context, types discovery.DiscoveryInterfaceWithContext, resource schema.GroupVersionResource, verbs []string) error {
+// checkVerbs returns what discovery says of a resource, and an error if the server does not support the verbs for it.
+func checkVerbs(ctx context.Context, types discovery.DiscoveryInterfaceWithContext, resource schema.GroupVersionResource,
+	verbs []string) (*metav1.APIResource, error) {
 	found, err := types.ServerResourcesForGroupVersionWithContext(ctx, resource.GroupVersion().String())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, r := range found.APIResources {
 		lacks := func(verb string) bool { return !slices.Contains(r.Verbs, verb) }
-		if r.Name == resource.Resource && slices.ContainsFunc(verbs, lacks) {
-			return refusal{fmt.Errorf("the server doesn't support %s for %s, only %s",
+		switch {
+		case r.Name != resource.Resource:
+		case slices.ContainsFunc(verbs, lacks):
+			return nil, refusal{fmt.Errorf("the server doesn't support %s for %s, only %s",
 				strings.Join(verbs, " and "), resource.GroupResource(), strings.Join(r.Verbs, ", "))}
+		default:
+			return &r, nil
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// storedType returns the type of a target as databases store it, nil if discovery does not show it.
+func (t *resourceTarget) storedType() *sink.Type {
+	if t.shown == nil {
+		return nil
+	}
+	return &sink.Type{
+		Version: t.resource.Version, Kind: t.kind.Kind, Singular: t.shown.SingularName, ShortNames: t.shown.ShortNames,
+		Categories: t.shown.Categories, Namespaced: t.namespaced,
+	}
 }
 
 // identityTimeout bounds one request for the identity of the cluster.

@@ -182,7 +182,7 @@ func (r *syncRun) resource(t *syncTarget) (*transfer.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	resource := &transfer.Resource{Stream: sink.Stream{ID: id}, Source: source}
+	resource := &transfer.Resource{Stream: sink.Stream{ID: id, Type: t.storedType()}, Source: source}
 	projection, err := t.projection(t.isSecret())
 	if projection != nil {
 		resource.Project = projection.Apply

@@ -307,7 +307,7 @@ func (w *syncTypes) left(ctx context.Context, m *typeMember) (bool, error) {
 func (w *syncTypes) target(p *syncResource, of groupType) *syncTarget {
 	t := &resourceTarget{
 		config: w.run.config, resource: of.resource, kind: of.resource.GroupVersion().WithKind(of.Kind),
-		namespaced: of.Namespaced, pinned: true, selection: p.selection,
+		namespaced: of.Namespaced, pinned: true, selection: p.selection, shown: &of.APIResource,
 	}
 	if of.Namespaced {
 		t.namespace = cmp.Or(p.Namespace, w.run.namespace)

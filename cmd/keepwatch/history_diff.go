@@ -1,0 +1,333 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"github.com/spf13/cobra"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/source/history/field"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// newHistoryDiffCommand returns `keepwatch history diff`.
+func newHistoryDiffCommand() *cobra.Command {
+	o := newHistoryFlags()
+	at, and := "", "now"
+	cmd := &cobra.Command{
+		Use:                   "diff [TYPE | TYPE/NAME] --at MOMENT [--and MOMENT] --from DATABASE",
+		DisableFlagsInUseLine: true,
+		Short:                 "Show the difference between two moments",
+		Long: `Show the difference between the states at two moments, of an object, a type, or everything in a namespace. With -A that is everything,
+cluster-scoped objects included.
+
+The text is a unified diff of YAML without status and managedFields, which --status and --managed-fields add. With -o fields it has a line for
+each field.`,
+		Example: "  keepwatch history diff -n shop --at 10:40 --and 10:45 --from sqlite:state.db",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check("text", "fields", "json", "yaml"); err != nil {
+				return err
+			}
+			if at == "" {
+				return &exitError{codeUsage, errors.New("give the moment to compare with: --at 10:40")}
+			}
+			first, err := moment("at", at)
+			if err != nil {
+				return err
+			}
+			second, err := moment("and", and)
+			if err != nil {
+				return err
+			}
+			return o.view(cmd.Context(), func(v *history.View) error {
+				d := differ{historyFlags: o, view: v, out: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
+				return d.run(cmd.Context(), args, first, second)
+			})
+		},
+	}
+	o.addTo(cmd.Flags(), "text, fields, json or yaml")
+	cmd.Flags().StringVar(&at, "at", at, "the first moment: 2026-11-28T10:42:00Z, 10:42, -15m, revision/4711 or now")
+	cmd.Flags().StringVar(&and, "and", and, "the second moment")
+	return cmd
+}
+
+// differ compares two moments.
+type differ struct {
+	*historyFlags
+	view        *history.View
+	out, stderr io.Writer
+}
+
+// difference is an object that differs between two moments.
+type difference struct {
+	key           keepwatch.Key
+	resource      string
+	before, after *sink.State // nil if there was none; not both
+}
+
+// comparedObject is a difference as JSON and YAML show it.
+type comparedObject struct {
+	Type      history.EventType  `json:"type"`
+	Resource  string             `json:"resource"`
+	Namespace string             `json:"namespace,omitempty"`
+	Name      string             `json:"name"`
+	Before    keepwatch.Revision `json:"before,omitempty"`
+	After     keepwatch.Revision `json:"after,omitempty"`
+	Fields    []loggedField      `json:"fields,omitempty"`
+}
+
+func (d *differ) run(ctx context.Context, args []string, first, second history.Moment) error {
+	objects, err := d.selected(ctx, args)
+	if err != nil {
+		return err
+	}
+	var streams []sink.Status
+	for _, of := range objects {
+		stream, err := d.view.StreamOf(of.Resource, of.Namespace)
+		if err != nil {
+			return err
+		}
+		streams = append(streams, stream)
+	}
+	from, err := d.view.Points(ctx, first, false, streams...)
+	if err != nil {
+		return err
+	}
+	to, err := d.view.Points(ctx, second, false, streams...)
+	if err != nil {
+		return err
+	}
+	if from.Lines() > 1 {
+		fmt.Fprintf(d.stderr, "keepwatch: the types are in %d etcds: they are compared at the times of the moments\n", from.Lines())
+	}
+	var all []difference
+	for i, of := range objects {
+		found, err := d.between(ctx, of, from.Of(streams[i]), to.Of(streams[i]))
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+	}
+	if d.output == "text" {
+		return d.printUnified(all)
+	}
+	return d.printFields(all)
+}
+
+// selected returns what is compared: the objects of the arguments, or of all types.
+func (d *differ) selected(ctx context.Context, args []string) ([]history.Objects, error) {
+	if len(args) > 0 {
+		of, _, err := d.objects(ctx, d.view, args)
+		return []history.Objects{of}, err
+	}
+	namespace, err := d.namespace()
+	if err != nil {
+		return nil, err
+	}
+	types, err := d.view.Types(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []history.Objects
+	for _, t := range types {
+		if !t.Namespaced && namespace != "" {
+			continue
+		}
+		if _, err := d.view.StreamOf(t.Resource, namespace); err == nil {
+			all = append(all, history.Objects{Resource: t.Resource, Namespace: namespace})
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the history has no types of namespace %q", namespace)
+	}
+	return all, nil
+}
+
+// between returns the objects that differ between two points, in the order of a LIST.
+func (d *differ) between(ctx context.Context, of history.Objects, from, to sink.Point) (all []difference, err error) {
+	backward := to.Before(from)
+	if backward {
+		from, to = to, from
+	}
+	byKey := map[keepwatch.Key]*difference{}
+	states, err := d.view.Between(ctx, of, from, to)
+	if err != nil {
+		return nil, err
+	}
+	valid := func(s *sink.State, at sink.Point) bool {
+		return !at.Before(s.From) && (s.To == nil || at.Before(*s.To))
+	}
+	for i := range states {
+		s := &states[i]
+		c := byKey[s.Key]
+		if c == nil {
+			c = &difference{key: s.Key, resource: s.Resource}
+			byKey[s.Key] = c
+		}
+		if valid(s, from) {
+			c.before = s
+		}
+		if valid(s, to) {
+			c.after = s
+		}
+	}
+	for _, c := range byKey {
+		if backward {
+			c.before, c.after = c.after, c.before
+		}
+		if c.before != nil || c.after != nil { // otherwise it was created and deleted in between
+			all = append(all, *c)
+		}
+	}
+	slices.SortFunc(all, func(a, b difference) int { return a.key.Compare(b.key) })
+	return all, nil
+}
+
+// printUnified prints a unified diff of each object.
+func (d *differ) printUnified(all []difference) error {
+	folded := 0
+	for _, c := range all {
+		before, err := d.text(c.before)
+		if err != nil {
+			return err
+		}
+		after, err := d.text(c.after)
+		if err != nil {
+			return err
+		}
+		if before == after {
+			folded++
+			continue
+		}
+		text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+			A: lines(before), B: lines(after), FromFile: c.title(c.before), ToFile: c.title(c.after), Context: 3,
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(d.out, text); err != nil {
+			return writeError(err)
+		}
+	}
+	if folded > 0 {
+		fmt.Fprintf(d.stderr, "keepwatch: %d objects differ in status and managedFields only: see --status and --managed-fields\n", folded)
+	}
+	return nil
+}
+
+// lines splits a text after its line breaks. No text has no line.
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return slices.Collect(strings.Lines(text))
+}
+
+// title returns the line of a state above a diff.
+func (c difference) title(s *sink.State) string {
+	if s == nil {
+		return "/dev/null"
+	}
+	return fmt.Sprintf("%s\trevision %d, %s", objectName(s), s.From.Revision, clock(s.SeenFrom))
+}
+
+// text returns a state as YAML without what is folded away, "" if there is none.
+func (d *differ) text(s *sink.State) (string, error) {
+	if s == nil {
+		return "", nil
+	}
+	var object map[string]any
+	if err := utiljson.Unmarshal(s.Object, &object); err != nil {
+		return "", fmt.Errorf("%s at revision %d: %w", objectName(s), s.From.Revision, err)
+	}
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		delete(metadata, "resourceVersion")
+		if !d.managedFields {
+			delete(metadata, "managedFields")
+		}
+	}
+	if !d.status {
+		delete(object, "status")
+	}
+	text, err := yaml.Marshal(object)
+	return string(text), err
+}
+
+// printFields prints the fields of each object that differ.
+func (d *differ) printFields(all []difference) error {
+	compared := []comparedObject{}
+	for _, c := range all {
+		one, err := d.compared(c)
+		if err != nil {
+			return err
+		}
+		if one.Type != history.Modified || len(one.Fields) > 0 {
+			compared = append(compared, one)
+		}
+	}
+	if d.output != "fields" {
+		return writeData(d.out, d.output, map[string]any{"objects": compared})
+	}
+	var text strings.Builder
+	for _, c := range compared {
+		fmt.Fprintf(&text, "%s %s/%s", c.Type, c.Resource, keepwatch.Key{Namespace: c.Namespace, Name: c.Name})
+		fmt.Fprintf(&text, " revision %s > %s\n", revisionOrNone(c.Before), revisionOrNone(c.After))
+		for _, f := range c.Fields {
+			if f.Path == "status" && f.Old == nil && f.New == nil {
+				fmt.Fprintln(&text, "  status (see --status)")
+				continue
+			}
+			fmt.Fprintf(&text, "  %s: %s > %s\n", f.Path, cmp.Or(string(f.Old), "<none>"), cmp.Or(string(f.New), "<none>"))
+		}
+	}
+	if _, err := io.WriteString(d.out, text.String()); err != nil {
+		return writeError(err)
+	}
+	return nil
+}
+
+func revisionOrNone(r keepwatch.Revision) string {
+	if r == 0 {
+		return "<none>"
+	}
+	return r.String()
+}
+
+// compared returns the fields of an object that differ. One that was added or deleted has none.
+func (d *differ) compared(c difference) (comparedObject, error) {
+	one := comparedObject{Type: history.Modified, Resource: c.resource, Namespace: c.key.Namespace, Name: c.key.Name}
+	if c.before != nil {
+		one.Before = c.before.From.Revision
+	} else {
+		one.Type = history.Added
+	}
+	if c.after != nil {
+		one.After = c.after.From.Revision
+	} else {
+		one.Type = history.Deleted
+	}
+	if c.before == nil || c.after == nil {
+		return one, nil
+	}
+	changes, err := field.Changes(c.before.Object, c.after.Object)
+	if err != nil {
+		return one, fmt.Errorf("%s: %w", objectName(c.after), err)
+	}
+	one.Fields = d.fields(changes, c.before.Object, c.after.Object)
+	if c.before.UID != c.after.UID { // what one manager has written is not the difference
+		for i := range one.Fields {
+			one.Fields[i].Managers = nil
+		}
+	}
+	return one, nil
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/sink/sqlite"
+)
+
+// TestHistory runs the tests that share one server.
+func TestHistory(t *testing.T) {
+	cluster(t)
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	client := kubernetes.NewForConfigOrDie(config)
+	t.Run("story", func(t *testing.T) { testHistoryStory(t, client) })
+	t.Run("recorded", func(t *testing.T) { testHistoryRecorded(t, client) })
+	t.Run("errors", func(t *testing.T) { testHistoryErrors(t, client) })
+}
+
+// patch changes the data of a ConfigMap in the name of a manager, and returns its revision.
+func patch(t *testing.T, client kubernetes.Interface, name, manager, key, value string) string {
+	t.Helper()
+	body := fmt.Sprintf(`{"data":{%q:%q}}`, key, value)
+	o, err := client.CoreV1().ConfigMaps("default").Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: manager})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.ResourceVersion
+}
+
+// look runs keepwatch history, which must succeed.
+func look(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	code, stdout, stderr := execute(t, append([]string{"history"}, args...)...)
+	if code != 0 {
+		t.Fatalf("%v: exit %d, %s", args, code, stderr)
+	}
+	return stdout, stderr
+}
+
+// mustMatch checks a text, in which times are replaced by T.
+func mustMatch(t *testing.T, text, pattern string) {
+	t.Helper()
+	text = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ?([+-]\d\d:\d\d)?`).ReplaceAllString(text, "T")
+	if !regexp.MustCompile(`^` + strings.TrimPrefix(pattern, "\n") + `$`).MatchString(text) {
+		t.Errorf("got:\n%s\nwant:%s", text, pattern)
+	}
+}
+
+// testHistoryStory looks back at an object of the first list that two managers change and nobody knows deletes, and
+// at one that changes while no process follows.
+func testHistoryStory(t *testing.T, client kubernetes.Interface) {
+	file := filepath.Join(t.TempDir(), "state.db")
+	to := "sqlite:" + file
+	configMap(t, client, "story", "x")
+	sync := startProcess(t, "sync", "configmaps,namespaces", "-A", "--to", to)
+	sync.waitStderr(t, "synced at")
+	first := patch(t, client, "story", "alice", "color", "green")
+	second := patch(t, client, "story", "bob", "color", "red")
+	patch(t, client, "story", "bob", "size", "7")
+	waitFor(t, func() bool {
+		out, _ := look(t, "log", "cm/story", "--from", to)
+		return strings.Count(out, "MODIFIED") == 3
+	})
+	out, _ := look(t, "blame", "configmap", "story", "--from", to)
+	mustMatch(t, out, `
+SINCE +TIME +MANAGERS +FIELD +VALUE +WAS *
+`+second+` +T +bob +data.color +"red" +"green" *
+\d+ +T +bob +data.size +"7" *
+<=\d+ +T +\S+ +metadata.labels.app +"x" *
+`)
+	out, stderr := look(t, "diff", "cm", "--at", "revision/"+first, "--and", "revision/"+second, "--from", to)
+	mustMatch(t, out, `
+--- configmaps/story -n default\trevision `+first+`, T
+\+\+\+ configmaps/story -n default\trevision `+second+`, T
+@@ -1,6 \+1,6 @@
+ apiVersion: v1
+ data:
+-  color: green
+\+  color: red
+ kind: ConfigMap
+ metadata:
+(   .*\n)*`)
+	if stderr != "" {
+		t.Error(stderr)
+	}
+	deleteConfigMap(t, client, "story")
+	waitFor(t, func() bool {
+		out, _ := look(t, "log", "cm/story", "--from", to)
+		return strings.Contains(out, "DELETED")
+	})
+	out, _ = look(t, "log", "cm/story", "--from", to)
+	mustMatch(t, out, `
+REVISION +TIME +EVENT +GENERATION +MANAGERS +FIELDS *
+\d+ +T +EXISTED *
+`+first+` +T +MODIFIED +alice +data.color *
+`+second+` +T +MODIFIED +bob +data.color *
+\d+ +T +MODIFIED +bob +data.size *
+\d+ +T +DELETED +<not recorded> *
+`)
+	if _, stderr := look(t, "blame", "cm/story", "--from", to); !strings.Contains(stderr, "configmaps/story -n default was deleted at revision ") {
+		t.Errorf("blame of a deleted object: %q", stderr)
+	}
+	out, _ = look(t, "diff", "cm/story", "--at", "revision/"+second, "--from", to, "-o", "fields")
+	mustMatch(t, out, "DELETED configmaps/default/story revision "+second+" > <none>\n")
+	out, _ = look(t, "diff", "cm/story", "--at", "now", "--and", "revision/"+second, "--from", to, "-o", "json")
+	var compared struct{ Objects []comparedObject }
+	if err := json.Unmarshal([]byte(out), &compared); err != nil || len(compared.Objects) != 1 || compared.Objects[0].Type != history.Added {
+		t.Errorf("backward: %s, %v", out, err)
+	}
+	out, _ = look(t, "log", "cm", "--from", to, "-o", "yaml")
+	if !strings.Contains(out, "- manager: bob") && !strings.Contains(out, "manager: bob") || !strings.Contains(out, `path: data.color`) {
+		t.Error(out)
+	}
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sync.end()
+	look(t, "log", "cm", "-A", "--from", to)
+	look(t, "diff", "cm", "-A", "--at", "revision/"+first, "--and", "revision/"+first, "--from", to)
+	after, err := os.ReadFile(file)
+	if err != nil || len(before) > len(after) {
+		t.Errorf("the file: %v", err)
+	}
+	look(t, "log", "cm", "-A", "--from", to)
+	if again, err := os.ReadFile(file); err != nil || !bytes.Equal(again, after) {
+		t.Errorf("reading has changed the file: %v", err)
+	}
+}
+
+// testHistoryRecorded compares the states of a history with lists of the server at the same revisions.
+func testHistoryRecorded(t *testing.T, client *kubernetes.Clientset) {
+	file := filepath.Join(t.TempDir(), "state.db")
+	for i := range 20 {
+		configMap(t, client, fmt.Sprintf("r%d", i), "x")
+	}
+	startProcess(t, "sync", "configmaps", "-A", "--to", "sqlite:"+file).waitStderr(t, "synced at")
+	list := func() (body []byte, revision keepwatch.Revision) {
+		body, err := client.CoreV1().RESTClient().Get().AbsPath("/api/v1/configmaps").DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var about metav1.PartialObjectMetadataList
+		if err = json.Unmarshal(body, &about); err == nil {
+			revision, err = keepwatch.ParseRevision(about.ResourceVersion)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return body, revision
+	}
+	recorded := map[keepwatch.Revision][]byte{}
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 60 {
+		name := fmt.Sprintf("r%d", random.IntN(20))
+		_, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{})
+		switch {
+		case err != nil:
+			configMap(t, client, name, "y")
+		case random.IntN(3) == 0:
+			deleteConfigMap(t, client, name)
+		default:
+			patch(t, client, name, "m", "i", fmt.Sprint(i))
+		}
+		body, revision := list()
+		recorded[revision] = body
+	}
+	configMap(t, client, "r-last", "x") // a deletion is stored with the next revision
+	last, err := keepwatch.ParseRevision(patch(t, client, "r-last", "m", "i", "last"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	database, err := sqlite.OpenHistory(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer database.Close()
+	past := history.New(database, history.Options{Known: knownType})
+	in := func(read func(*history.View, sink.Status) error) {
+		t.Helper()
+		err := past.View(t.Context(), func(v *history.View) error {
+			of, err := v.StreamOf("configmaps", "")
+			if err != nil {
+				return err
+			}
+			return read(v, of)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, func() (reached bool) {
+		in(func(_ *history.View, of sink.Status) error {
+			reached = of.Progress.Cursor >= last
+			return nil
+		})
+		return reached
+	})
+	in(func(v *history.View, of sink.Status) error {
+		for revision, body := range recorded {
+			points, err := v.Points(t.Context(), history.Moment{Revision: revision}, false, of)
+			if err != nil {
+				return err
+			}
+			states, err := v.At(t.Context(), history.Objects{Resource: "configmaps"}, points.Of(of))
+			if err != nil {
+				return err
+			}
+			var want struct{ Items []json.RawMessage }
+			if err := json.Unmarshal(body, &want); err != nil {
+				return err
+			}
+			if len(states) != len(want.Items) {
+				t.Errorf("revision %d: %d objects, want %d", revision, len(states), len(want.Items))
+				continue
+			}
+			for i, s := range states {
+				if !bytes.HasSuffix(s.Object, want.Items[i][1:]) { // which has no kind
+					t.Errorf("revision %d, %s:\n%s\nwant\n%s", revision, s.Key, s.Object, want.Items[i])
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// testHistoryErrors checks that each mistake is one line, and names what to do.
+func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
+	dir := t.TempDir()
+	to := "sqlite:" + filepath.Join(dir, "state.db")
+	_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "odd"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	syncOnce(t, "configmaps", "-A", "--to", to)
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("no database\n", 400)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		code int
+		args string
+		want string
+	}{
+		"no database":     {2, "log cm", "give the database with --from"},
+		"another sink":    {2, "log cm --from kafka://host/topic", "the database of a history must be sqlite:FILE or postgres://"},
+		"a relative URL":  {2, "log cm --from sqlite://state.db", "the database of a history must be"},
+		"no file":         {1, "log cm --from sqlite:" + dir + "/none", "no such file"},
+		"a directory":     {1, "log cm --from sqlite:" + dir, "it is a directory"},
+		"text":            {1, "log cm --from sqlite:" + text, "file is not a database"},
+		"no server":       {1, "log cm --from postgres://127.0.0.1:1/x", "connect"},
+		"no type":         {2, "log --from " + to, "give the type"},
+		"unknown type":    {1, "log pods --from " + to, `the history has no resource type "pods", only configmaps`},
+		"unknown object":  {1, "log cm/nothing --from " + to, "the history has no configmaps named nothing in namespace default, from revision"},
+		"no namespace":    {1, "log cm -n nowhere --from " + to, "the history has no configmaps in namespace nowhere"},
+		"a name and -A":   {2, "log cm/odd -A --from " + to, "a name can't be combined with all namespaces"},
+		"an output":       {2, "log cm -o wide --from " + to, "--output must be text, json, yaml"},
+		"no object":       {2, "blame cm --from " + to, "give an object: cm/NAME"},
+		"no moment":       {2, "diff cm --from " + to, "give the moment to compare with"},
+		"nonsense":        {2, "diff cm --at yesterday --from " + to, `--at: moment "yesterday": give`},
+		"the future":      {2, "diff cm --at 2999-01-01T00:00:00Z --from " + to, "is in the future"},
+		"before":          {1, "diff cm --at revision/1 --from " + to, "the first known moment is revision"},
+		"before, by time": {1, "diff cm --at -1d --from " + to, "the first known moment is revision"},
+		"after":           {1, "blame cm/odd --at revision/99999999 --from " + to, "the last known moment is revision"},
+		"several objects": {2, "log cm a b --from " + to, "a stream has one resource type"},
+	} {
+		code, stdout, stderr := execute(t, append([]string{"history"}, strings.Fields(row.args)...)...)
+		if code != row.code || stdout != "" || !strings.Contains(stderr, row.want) || strings.Count(stderr, "\n") != row.code { // wrong usage has a line about --help
+			t.Errorf("%s: exit %d, %q%q, want %q", name, code, stdout, stderr, row.want)
+		}
+	}
+}
