@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man site demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures tidy storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -28,7 +28,7 @@ site:
 
 # What Keepwatch is for, in half a minute, on a server of its own. Leaves nothing behind.
 demo: build
-	go run ./examples/demo
+	go run ./cmd/keepwatch/demo
 
 # Kubernetes' API server with Keepwatch's reads. The first build takes some minutes. Kubernetes'
 # own scripts stamp its version in the same way. The same sources and Go give the same bytes.
@@ -119,23 +119,23 @@ kubernetes-story: peers
 lint:
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; fi
-	go vet ./...
+	go vet work
 	cd test && go vet ./...
-	$(STATICCHECK) ./...
+	$(STATICCHECK) work
 	cd test && $(STATICCHECK) ./...
 	go test -count=1 ./internal/arrows
 
 # Every package of the library, the server and the command, with Go alone: -short leaves out what needs Postgres, Java, a
 # terminal or a long time.
 test:
-	$(GOTEST) -short -timeout 15m ./...
+	$(GOTEST) -short -timeout 15m work
 
 # The same with the race detector, except for what finds nothing with it: the simulation, of which more schedules run without it,
 # and the protocol's machine, which is a pure function. Four packages run at a time on two cores: the longest ones,
 # which begin, wait for timeouts and processes.
-RACED = $(shell go list ./controlplane ./cmd/keepwatch ./readpath ./conform ./... | grep -v -e /reflector/internal/machine$$ -e /internal/sim$$)
+RACED = $(shell go list ./server/controlplane ./cmd/keepwatch ./server/readpath ./server/judge/conform work | grep -v -e /reflector/internal/machine$$ -e /testonly/sim$$)
 test-race:
-	$(GOTEST) ./internal/sim -sim.n 3000
+	$(GOTEST) ./server/internal/testonly/sim -sim.n 3000
 	$(GOTEST) -race -short -vet=off -p 4 -timeout 40m $(RACED)
 
 # One short story a door, against real parts: each sink's server, kube-apiserver, etcd, kubectl, a client of each other language,
@@ -148,7 +148,7 @@ LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull E
   FirstWatchOfAShard FourShards KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \
   ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
 test-real: peers
-	$(GOTEST) -timeout 15m -run '^Test(Postgres|World|Kafka|TopInTerminal)$$' ./stream/sink/postgres ./stream/sink/kafka ./cmd/keepwatch
+	$(GOTEST) -timeout 15m -run '^Test(Postgres|World|Kafka|TopInTerminal)$$' ./sinks/postgres ./sinks/kafka ./cmd/keepwatch
 	cd image && go vet ./... && $(GOTEST) ./...
 	cd kubernetes && go vet ./... && $(GOTEST) ./...
 	cd test && $(GOTEST) -short -count 1 -vet=off -p 3 -timeout 40m -skip '^Test($(LONG))$$' $(STORIES)
@@ -156,20 +156,20 @@ test-real: peers
 
 # N runs of the tests of PKG with the race detector, on 1 and on 4 processors in turn, beside two busy loops a core. A test
 # that depends on time fails here.
-PKG ?= ./...
+PKG ?= work
 stress: N ?= 20
 stress:
 	internal/stress.sh $(N) $(PKG)
 
 # What the tests of PKG do not notice: each package's own tests on N mutants of it, drawn with SEED, and on the mistakes of
-# internal/mutants/planted.txt. It fails if a mutant survives that is not in internal/mutants/equivalent.txt.
-MUTATED = ./store ./reflector/... ./source/... ./informer/... ./operator/... ./stream/... ./watchcache ./readpath ./storage ./proxy ./conform \
-  ./audit ./controlplane/internal/...
+# server/internal/testonly/mutants/planted.txt. It fails if a mutant survives that is not in server/internal/testonly/mutants/equivalent.txt.
+MUTATED = ./store ./reflector/... ./source/... ./informer/... ./operator/... ./stream/... ./sinks/... ./server/source/... \
+  ./server/watchcache ./server/readpath ./server/storage ./server/proxy ./server/judge/conform ./server/judge/audit ./server/controlplane/internal/...
 mutants: N ?= 50
 mutants: PKG = $(MUTATED)
 mutants:
-	go run ./internal/mutants -planted
-	go run ./internal/mutants -n $(N) -seed $(SEED) $(PKG)
+	go run ./server/internal/testonly/mutants -planted
+	go run ./server/internal/testonly/mutants -n $(N) -seed $(SEED) $(PKG)
 
 # Everything at its full size, part by part: hours. A part that passed on these sources does not run again. The results are
 # in test/results, and their table in docs/verification.md. AREA is one of library, sinks, proxy, serve, testserver, kubernetes,
@@ -181,10 +181,10 @@ verify: clients peers
 # keepwatch sync at its full size: hours. Postgres is tested
 # if /usr/lib/postgresql exists, Kafka with mvn and java.
 test-sinks: peers broker
-	go test ./stream/sink/sqlite -count 1 -timeout 0 -v -args -sinks.steps 20000 -sinks.seed $(SEED)
-	go test ./stream/sink/postgres -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
-	go test ./stream/sink/kafka -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
-	go test ./stream/sink/nats ./stream/sink/files ./stream/sink/http -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
+	go test ./sinks/sqlite -count 1 -timeout 0 -v -args -sinks.steps 20000 -sinks.seed $(SEED)
+	go test ./sinks/postgres -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
+	go test ./sinks/kafka -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
+	go test ./sinks/nats ./sinks/files ./sinks/webhook -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
 	$(MAKE) storm-sinks SINKS='postgres|sqlite|files|http'
 	$(MAKE) storm-sinks SINKS='kafka|nats'
 
@@ -199,8 +199,8 @@ storm-sinks: peers broker
 SEED ?= 1
 sim: N ?= 1000000
 sim:
-	go test -c -o bin/sim/sim.test ./internal/sim
-	cd internal/sim && exec $(CURDIR)/bin/sim/sim.test -test.run '^TestSchedules$$' -test.timeout 0 \
+	go test -c -o bin/sim/sim.test ./server/internal/testonly/sim
+	cd server/internal/testonly/sim && exec $(CURDIR)/bin/sim/sim.test -test.run '^TestSchedules$$' -test.timeout 0 \
 	  -sim.n $(N) -sim.seed $(SEED) -sim.report $(CURDIR)/bin/sim/report.txt -sim.save $(CURDIR)/bin/sim
 
 # RBAC, validation, evictions, garbage collection, quotas, tokens, certificates, policies and LimitRanges of a test server beside those of Kubernetes, at their full
@@ -278,7 +278,7 @@ bin/java/4.13.3/watch: bin/java/4.13.3/lib $(JAVA)/Line.java $(JAVA)/Report.java
 broker:
 	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) kafka; else echo "no mvn and java: Kafka is NOT tested"; fi
 kafka: bin/kafka/lib
-bin/kafka/lib: internal/kafkatest/pom.xml
+bin/kafka/lib: sinks/testonly/kafkatest/pom.xml
 	cd $(<D) && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$@
 	touch $@
 
@@ -335,7 +335,7 @@ servers-page:
 # With the peers, on a real kube-apiserver. The figures are printed; none of them is a
 # failure.
 bench:
-	go test ./store -run '^$$' -bench . -benchtime 1x -timeout 2h -args -objects 10000,100000,1000000
+	go test ./server/internal/testonly/store -run '^$$' -bench . -benchtime 1x -timeout 2h -args -objects 10000,100000,1000000
 	cd test && go test ./bench -run '^$$' -bench . -benchtime 3x -timeout 2h -v
 
 # keepwatch serve and a real kube-apiserver on the contents of one etcd: about half an
@@ -369,8 +369,8 @@ bench-proxy:
 SERVERS ?= 200
 STARTS ?= 10
 bench-testserver: peers
-	go test ./testserver -run '^$$' -bench Servers -benchtime 1x -args -servers $(SERVERS)
-	go test ./testserver -run '^$$' -bench Fork -benchtime $(STARTS)x
+	go test ./server/testserver -run '^$$' -bench Servers -benchtime 1x -args -servers $(SERVERS)
+	go test ./server/testserver -run '^$$' -bench Fork -benchtime $(STARTS)x
 	cd test && go test ./real/envtest -run '^$$' -bench Start -benchtime $(STARTS)x
 
 # The pictures of the documentation. The first run takes some minutes. Needs chromium (make debian).
@@ -379,3 +379,13 @@ pictures: build
 	$(D2) --elk-nodeNodeBetweenLayers 30 --elk-padding '[top=48,left=14,bottom=14,right=14]' docs/pipeline.d2 docs/pipeline.svg
 	echo "<!-- pipeline.d2 $$(sha256sum < docs/pipeline.d2 | cut -d ' ' -f 1) -->" >> docs/pipeline.svg
 	cd test && go run ./pictures ../bin/keepwatch ../docs/proxy.png
+
+# go.mod and go.sum of all modules. Those that are released together require each other at the version of the next
+# release, which is only in the folders beside them.
+BESIDE = keepwatch keepwatch/sinks keepwatch/server
+tidy: export GOWORK = off
+tidy:
+	for module in . sinks server cmd/keepwatch; do (cd $$module && \
+	  go mod edit $(foreach m,$(BESIDE),-replace github.com/keepwatch/$m=$(CURDIR)$(m:keepwatch%=%)) && go mod tidy && \
+	  go mod edit $(foreach m,$(BESIDE),-dropreplace github.com/keepwatch/$m)) || exit 1; done
+	for module in kubernetes image test; do (cd $$module && go mod tidy) || exit 1; done

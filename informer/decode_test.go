@@ -9,7 +9,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 // A compact informer returns the same objects as others.

@@ -14,7 +14,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer"
 	"github.com/keepwatch/keepwatch/informer/health"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 // Run returns the failure of a typed informer to its caller, so that Check does not report it.

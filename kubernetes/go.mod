@@ -5,7 +5,8 @@ go 1.26.0
 godebug default=go1.26
 
 require (
-	github.com/keepwatch/keepwatch v0.0.0
+	github.com/keepwatch/keepwatch v0.1.0
+	github.com/keepwatch/keepwatch/server v0.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
@@ -184,3 +185,5 @@ replace (
 	k8s.io/sample-controller => k8s.io/sample-controller v0.37.2
 	k8s.io/streaming => k8s.io/streaming v0.37.2
 )
+
+replace github.com/keepwatch/keepwatch/server => ../server

@@ -11,7 +11,9 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/keepwatch/keepwatch v0.0.0-00010101000000-000000000000
+	github.com/keepwatch/keepwatch v0.1.0
+	github.com/keepwatch/keepwatch/server v0.1.0
+	github.com/keepwatch/keepwatch/sinks v0.1.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
@@ -119,6 +121,7 @@ require (
 	github.com/go-openapi/validate v0.25.1 // indirect
 	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
 	github.com/gobwas/glob v0.2.3 // indirect
+	github.com/gofrs/flock v0.13.2 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/golang/snappy v1.0.0 // indirect
@@ -236,3 +239,7 @@ require (
 )
 
 replace github.com/keepwatch/keepwatch => ../
+
+replace github.com/keepwatch/keepwatch/sinks => ../sinks
+
+replace github.com/keepwatch/keepwatch/server => ../server

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/keepwatch/keepwatch/controlplane"
+	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
 const apiServerHelp = `Keepwatch's API server in the place of kube-apiserver, for the tests of controllers: see keepwatch assets.

@@ -12,7 +12,7 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
 
-	_ "github.com/keepwatch/keepwatch/internal/untranslated"
+	_ "github.com/keepwatch/keepwatch/cmd/keepwatch/internal/untranslated"
 )
 
 // runKubectl runs kubectl with the process's arguments, as its own main function does. It exits on an error.

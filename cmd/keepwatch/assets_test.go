@@ -35,7 +35,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/keepwatch/keepwatch/controlplane"
+	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
 // executeAs runs a program of this binary until it ends.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"github.com/keepwatch/keepwatch/audit"
+	"github.com/keepwatch/keepwatch/server/judge/audit"
 	"github.com/keepwatch/keepwatch/stream"
 )
 

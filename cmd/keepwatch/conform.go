@@ -10,7 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/klog/v2"
 
-	"github.com/keepwatch/keepwatch/conform"
+	"github.com/keepwatch/keepwatch/server/judge/conform"
 )
 
 const conformHelp = `Judge whether an API server keeps the documented rules of lists and watches.

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/keepwatch/keepwatch/conform"
+	"github.com/keepwatch/keepwatch/server/judge/conform"
 )
 
 func TestConformCommand(t *testing.T) {

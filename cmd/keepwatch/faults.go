@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/keepwatch/keepwatch/faults"
+	"github.com/keepwatch/keepwatch/server/judge/faults"
 )
 
 const faultsHelp = `Serve the API of a cluster, with faults: a proxy that breaks connections, watches and lists by a plan.

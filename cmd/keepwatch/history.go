@@ -16,11 +16,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/yaml"
 
-	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/server/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/sinks/postgres"
+	"github.com/keepwatch/keepwatch/sinks/sqlite"
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/stream/sink"
-	"github.com/keepwatch/keepwatch/stream/sink/postgres"
-	"github.com/keepwatch/keepwatch/stream/sink/sqlite"
 )
 
 const historyHelp = `Look back in a database that keepwatch sync has written, or still writes: what has changed, when, and by which tool.

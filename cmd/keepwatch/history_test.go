@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/sinks/sqlite"
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/stream/sink"
-	"github.com/keepwatch/keepwatch/stream/sink/sqlite"
 )
 
 // TestHistory runs the tests that share one server.

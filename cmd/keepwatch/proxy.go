@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
-	"github.com/keepwatch/keepwatch/internal/servemetrics"
 	"github.com/keepwatch/keepwatch/internal/watchhistory"
-	"github.com/keepwatch/keepwatch/proxy"
+	"github.com/keepwatch/keepwatch/server/proxy"
+	"github.com/keepwatch/keepwatch/server/servemetrics"
 	"github.com/keepwatch/keepwatch/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/yaml"
 
-	"github.com/keepwatch/keepwatch/proxy"
+	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
 // printRights writes the ClusterRole that the proxy's identity needs. Unless the selection names everything that is to

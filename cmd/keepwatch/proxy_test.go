@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/keepwatch/keepwatch/proxy"
+	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
 // In front of a server, a client with the proxy's kubeconfig reads, watches and writes as the server's.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keepwatch/keepwatch/controlplane"
 	"github.com/keepwatch/keepwatch/internal/watchhistory"
+	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
 const serveHelp = `Serve the Kubernetes API from one process, with its data in memory or in an embedded etcd.

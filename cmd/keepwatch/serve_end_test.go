@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keepwatch/keepwatch/controlplane"
+	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
 // A server whose etcd stops answering during the start ends after SIGTERM, and does not wait for the

@@ -12,15 +12,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/keepwatch/keepwatch/sinks/files"
+	"github.com/keepwatch/keepwatch/sinks/kafka"
+	"github.com/keepwatch/keepwatch/sinks/nats"
+	"github.com/keepwatch/keepwatch/sinks/postgres"
+	"github.com/keepwatch/keepwatch/sinks/sqlite"
+	"github.com/keepwatch/keepwatch/sinks/statedir"
+	"github.com/keepwatch/keepwatch/sinks/webhook"
 	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink"
-	"github.com/keepwatch/keepwatch/stream/sink/files"
-	"github.com/keepwatch/keepwatch/stream/sink/http"
-	"github.com/keepwatch/keepwatch/stream/sink/kafka"
-	"github.com/keepwatch/keepwatch/stream/sink/nats"
-	"github.com/keepwatch/keepwatch/stream/sink/postgres"
-	"github.com/keepwatch/keepwatch/stream/sink/sqlite"
-	"github.com/keepwatch/keepwatch/stream/sink/statedir"
 )
 
 // sinkSettings are where changes are stored, and how.
@@ -120,11 +120,11 @@ func (s *sinkSettings) openHTTP(callbacks requestCallbacks) (_ database, err err
 	if s.State == "" {
 		return nil, errors.New("give the directory for the cursors with --state: an HTTP server does not store them")
 	}
-	options := http.Options{DeadLetters: filepath.Join(s.State, "dead-letters.ndjson"), Retrying: callbacks.retrying, Refused: callbacks.refused}
+	options := webhook.Options{DeadLetters: filepath.Join(s.State, "dead-letters.ndjson"), Retrying: callbacks.retrying, Refused: callbacks.refused}
 	if options.Shape, err = shape.Parse(s.Shape); err != nil {
 		return nil, err
 	}
-	if options.Mode, err = http.ParseMode(s.Mode); err != nil {
+	if options.Mode, err = webhook.ParseMode(s.Mode); err != nil {
 		return nil, err
 	}
 	if s.SigningKey != "" {
@@ -132,7 +132,7 @@ func (s *sinkSettings) openHTTP(callbacks requestCallbacks) (_ database, err err
 			return nil, err
 		}
 	}
-	receiver, err := http.New(s.To, options)
+	receiver, err := webhook.New(s.To, options)
 	if err != nil {
 		return nil, fmt.Errorf("--to: %w", err)
 	}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 
-	"github.com/keepwatch/keepwatch/proxy"
+	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
 const topHelp = `Show what a keepwatch proxy does: its server, the resources that it follows, and its heaviest clients.

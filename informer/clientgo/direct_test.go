@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch/informer/clientgo"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 // requests records the requests to a server: path, selectors and Accept.

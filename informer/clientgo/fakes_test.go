@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch/informer/clientgo"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 // podsOf returns a ListerWatcher like those of the generated informers.

@@ -22,7 +22,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/clientgo"
 	"github.com/keepwatch/keepwatch/informer/health"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 // The health check passes while the informers follow. A stopped informer is no longer a member.

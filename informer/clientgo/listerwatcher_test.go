@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch/informer/clientgo"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 // podsOn lists and watches the pods of a server as client-go's informers do.

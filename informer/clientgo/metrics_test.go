@@ -2,19 +2,15 @@ package clientgo_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo" // exports the metrics of client-go's informers
 
 	"github.com/keepwatch/keepwatch/informer/clientgo"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 // series is one gathered series. Gauges have a value, histograms the other fields.
@@ -71,38 +67,6 @@ func gathering(g *clientgo.Group) prometheus.Gatherer {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(g)
 	return registry
-}
-
-// The metrics can be gathered together with client-go's: they have the same names, labels,
-// buckets and help.
-func TestCompareMetrics(t *testing.T) {
-	s := podtest.NewServer(t, podtest.Pod("a"))
-	name, err := cache.NewInformerName("beside")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer name.Release()
-	clientGo := cache.NewSharedIndexInformerWithOptions(podsOn(s), &corev1.Pod{}, cache.SharedIndexInformerOptions{
-		Identifier: name.WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
-	})
-	group := clientgo.NewGroup()
-	keepwatch := group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil)
-	for _, inf := range []cache.SharedIndexInformer{clientGo, keepwatch} {
-		registration := handle(t, inf, &recorder{})
-		podtest.Run(t, inf)
-		podtest.WaitForSync(t, inf, registration)
-	}
-	both := prometheus.Gatherers{legacyregistry.DefaultGatherer, gathering(group)}
-	for _, name := range []string{"informer_queued_items", "informer_processing_latency_seconds", "informer_store_resource_version"} {
-		all := gathered(t, both, name)
-		if len(all) != 2 {
-			t.Errorf("%s: %v", name, all)
-			continue
-		}
-		if !slices.Equal(all[0].names, all[1].names) || !slices.Equal(all[0].bounds, all[1].bounds) {
-			t.Errorf("%s: %v and %v", name, all[0], all[1])
-		}
-	}
 }
 
 // Queued counts the changes that the handler that lags most has yet to receive, with the one

@@ -16,7 +16,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/informer"
 	"github.com/keepwatch/keepwatch/informer/clientgo"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 // Every new list is logged and counted by its reason, also one for an expired revision, for which

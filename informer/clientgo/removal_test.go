@@ -12,7 +12,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/informer"
 	"github.com/keepwatch/keepwatch/informer/clientgo"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 // gatedPod is a pod whose decoding the test can block.

@@ -23,7 +23,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/clientgo"
 	"github.com/keepwatch/keepwatch/informer/health"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 func newSource(t *testing.T, pods ...*corev1.Pod) *fcache.FakeControllerSource {

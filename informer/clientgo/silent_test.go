@@ -23,7 +23,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/clientgo"
 	"github.com/keepwatch/keepwatch/informer/health"
-	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
 // silentServer is a server of pods whose watches stay open and deliver nothing.

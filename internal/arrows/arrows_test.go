@@ -44,15 +44,15 @@ var rules = map[string]rule{
 		},
 		why: "a source reports failures; the reflector decides, and the target stores",
 	},
-	"source/etcd": {
-		ours: []string{"", "internal/freshread", "internal/readahead"},
+	"server/source/etcd": {
+		ours: []string{"", "server/internal/freshread", "internal/readahead"},
 		others: []string{
 			"go.etcd.io/etcd/api/v3/", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc",
 			"google.golang.org/protobuf/", // of etcd's own messages, not of values
 		},
 		why: "as source/kube; a source does not decode values",
 	},
-	"source/memory": {
+	"server/source/memory": {
 		ours: []string{"", "store"},
 		others: []string{
 			"go.etcd.io/etcd/api/v3/", "go.etcd.io/etcd/client/v3", // the interface that etcd3 writes through
@@ -94,8 +94,7 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "a source reports failures; the reflector decides, and the target stores",
 	},
-	"informer/internal/podtest": {
-		ours:   []string{"controlplane"},
+	"internal/testonly/podtest": {
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "a server for tests must not share code with the informers that read it",
 	},
@@ -128,17 +127,17 @@ var rules = map[string]rule{
 		ours: []string{"", "stream"},
 		why:  "the contract of databases depends on no database",
 	},
-	"stream/sink/internal/history": {
+	"sinks/internal/history": {
 		ours: []string{"", "stream", "stream/sink"},
 		why:  "the rows of a piece are a pure function of it, for every database",
 	},
-	"stream/sink/sqlite": {
-		ours:   []string{"", "internal/filelock", "stream", "stream/sink", "stream/sink/internal/history"},
+	"sinks/sqlite": {
+		ours:   []string{"", "internal/filelock", "stream", "stream/sink", "sinks/internal/history"},
 		others: []string{"modernc.org/sqlite"},
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},
-	"stream/sink/postgres": {
-		ours:   []string{"", "stream", "stream/sink", "stream/sink/internal/history"},
+	"sinks/postgres": {
+		ours:   []string{"", "stream", "stream/sink", "sinks/internal/history"},
 		others: []string{"github.com/jackc/pgx/v5"},
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},
@@ -146,36 +145,36 @@ var rules = map[string]rule{
 		ours: []string{"", "stream"},
 		why:  "the encoding of a message does not depend on its receiver",
 	},
-	"stream/sink/statedir": {
+	"sinks/statedir": {
 		ours: []string{"", "internal/durable", "internal/filelock", "stream", "stream/sink"},
 		why:  "positions on the local disk serve any receiver",
 	},
-	"stream/sink/files": {
+	"sinks/files": {
 		ours:   []string{"", "internal/durable", "internal/filelock", "stream", "stream/shape", "stream/sink"},
 		others: []string{"github.com/klauspost/compress/gzip$", "github.com/klauspost/compress/zstd$"},
 		why:    "a receiver depends on no other sink, and not on where its messages come from",
 	},
-	"stream/sink/http": {
+	"sinks/webhook": {
 		ours:   []string{"", "internal/backoff", "internal/durable", "internal/localhost", "stream", "stream/shape", "stream/sink"},
 		others: []string{"github.com/cloudevents/sdk-go/v2/", "github.com/standard-webhooks/standard-webhooks/libraries/go$"},
 		why:    "a receiver depends on no other sink, and not on where its messages come from",
 	},
-	"stream/sink/internal/broker": {
+	"sinks/internal/broker": {
 		ours: []string{"", "stream", "stream/shape", "stream/sink"},
 		why:  "addresses, messages and cursors are the same for every broker, and need no client of one",
 	},
-	"stream/sink/kafka": {
-		ours:   []string{"", "internal/localhost", "stream", "stream/shape", "stream/sink", "stream/sink/internal/broker"},
+	"sinks/kafka": {
+		ours:   []string{"", "internal/localhost", "stream", "stream/shape", "stream/sink", "sinks/internal/broker"},
 		others: []string{"github.com/twmb/franz-go/"},
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},
-	"stream/sink/nats": {
-		ours:   []string{"", "internal/localhost", "stream", "stream/shape", "stream/sink", "stream/sink/internal/broker"},
+	"sinks/nats": {
+		ours:   []string{"", "internal/localhost", "stream", "stream/shape", "stream/sink", "sinks/internal/broker"},
 		others: []string{"github.com/nats-io/nats.go"},
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},
 	"stream/sink/sinktest": {
-		ours: []string{"", "check", "internal/fleet", "stream", "stream/sink", "stream/transfer"},
+		ours: []string{"", "check", "internal/testonly/fleet", "stream", "stream/sink", "stream/transfer"},
 		why:  "the test of all sinks depends on none",
 	},
 	"stream/transfer": {
@@ -184,7 +183,7 @@ var rules = map[string]rule{
 		why:    "a transfer joins any sources to any sink",
 	},
 	"stream/project": {why: "a projection depends on an object's JSON only"},
-	"watchcache": {
+	"server/watchcache": {
 		ours: []string{"", "store", "reflector", "internal/intern"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/tools/cache", "k8s.io/component-base/metrics", "k8s.io/klog/",
@@ -194,137 +193,138 @@ var rules = map[string]rule{
 		},
 		why: "a watch cache serves any source: it depends neither on etcd nor on HTTP, and has no writes",
 	},
-	"storage": {
-		ours: []string{"", "store", "source/etcd", "source/memory", "watchcache", "internal/etcddial", "internal/recent"},
+	"server/storage": {
+		ours: []string{"", "store", "server/source/etcd", "server/source/memory", "server/watchcache", "server/internal/etcddial", "server/internal/recent"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/tools/cache", "k8s.io/component-base/metrics", "k8s.io/klog/",
 			"go.etcd.io/etcd/client/", "google.golang.org/grpc",
 		},
 		why: "a storage is a library's storage.Interface over a watch cache on etcd: it serves no HTTP itself",
 	},
-	"readpath": {
-		ours: []string{"", "store", "watchcache", "readpath/internal/objectjson"},
+	"server/readpath": {
+		ours: []string{"", "store", "server/watchcache", "server/readpath/internal/objectjson"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/component-base/metrics", "k8s.io/streaming/",
 			"github.com/klauspost/compress/", "google.golang.org/protobuf/encoding/protowire",
 		},
 		why: "a read path writes the results of a watch cache to HTTP, for any source of the cache",
 	},
-	"readpath/internal/objectjson": {
+	"server/readpath/internal/objectjson": {
 		others: []string{"k8s.io/apimachinery/", "google.golang.org/protobuf/encoding/protowire"},
 		why:    "an encoder depends on Go types only; the read path composes the answers",
 	},
-	"controlplane/internal/certificates": {
+	"server/controlplane/internal/certificates": {
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/apiserver/pkg/admission$", "k8s.io/apiserver/pkg/authentication/user$",
 			"k8s.io/apiserver/pkg/authorization/authorizer$", "k8s.io/client-go/",
 		},
 		why: "a controller is a client of the server that runs it; the authority is the server's",
 	},
-	"controlplane/internal/datadir": {
+	"server/controlplane/internal/datadir": {
 		ours:   []string{"internal/durable", "internal/filelock", "internal/privatefile"},
 		others: []string{"k8s.io/klog/v2"},
 		why:    "the data folder does not depend on the files of other packages in it",
 	},
-	"controlplane/internal/embeddedetcd": {
-		ours: []string{"controlplane/internal/datadir"},
+	"server/controlplane/internal/embeddedetcd": {
+		ours: []string{"server/controlplane/internal/datadir"},
 		others: []string{
 			"go.etcd.io/", "go.uber.org/zap", "google.golang.org/grpc", "google.golang.org/protobuf/proto",
 			"k8s.io/apimachinery/pkg/util/runtime", "k8s.io/klog/v2", // to log
 		},
 		why: "etcd runs without the API: this package depends on neither resources nor requests",
 	},
-	"controlplane/internal/apiservices": {
+	"server/controlplane/internal/apiservices": {
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/",
 			"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1$",
 		},
 		why: "which versions are registered depends on definitions, and not on the server that has the APIServices",
 	},
-	"controlplane/internal/flowcontrol": {
+	"server/controlplane/internal/flowcontrol": {
 		others: []string{
 			"k8s.io/api/flowcontrol/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap$",
 		},
 		why: "the objects that a server begins with do not depend on the server",
 	},
-	"controlplane/internal/garbage": {
+	"server/controlplane/internal/garbage": {
 		ours:   []string{"", "store"},
 		others: []string{"k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it; it reads stores, whoever fills them",
 	},
-	"controlplane/internal/limitranges": {
+	"server/controlplane/internal/limitranges": {
 		others: []string{
 			"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/component-helpers/resource$",
 			"k8s.io/utils/lru",
 		},
 		why: "an admission plugin depends on what the API has, and not on the server around it",
 	},
-	"controlplane/internal/nsdefaults": {
+	"server/controlplane/internal/nsdefaults": {
 		others: []string{"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it",
 	},
-	"controlplane/internal/policies": {
+	"server/controlplane/internal/policies": {
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/apiserver/pkg/cel",
 			"k8s.io/apiserver/pkg/authentication/user$", "k8s.io/apiserver/pkg/authorization/authorizer$",
 		},
 		why: "which policies are valid depends on the plugins that evaluate them, and not on where policies are stored",
 	},
-	"controlplane/internal/priorities": {
+	"server/controlplane/internal/priorities": {
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/api/errors$", "k8s.io/apiserver/pkg/admission$"},
 		why:    "an admission plugin depends on what the API has, and not on the server around it",
 	},
-	"controlplane/internal/resourcename": {
+	"server/controlplane/internal/resourcename": {
 		others: []string{"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/util/validation$"},
 		why:    "what a name means depends on nothing else",
 	},
-	"controlplane/internal/quotas": {
-		ours: []string{"controlplane/internal/resourcename"},
+	"server/controlplane/internal/quotas": {
+		ours: []string{"server/controlplane/internal/resourcename"},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/apiserver/pkg/quota/",
 			"k8s.io/component-helpers/",
 		},
 		why: "what counts depends on objects, and not on where they are stored",
 	},
-	"controlplane/internal/rbac": {
+	"server/controlplane/internal/rbac": {
 		others: []string{
 			"k8s.io/api/rbac/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/auth/rbac/", "sigs.k8s.io/yaml", "golang.org/x/sync/errgroup",
 			"k8s.io/apiserver/pkg/admission$", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/authorizer$", "k8s.io/apiserver/pkg/endpoints/request$",
 		},
 		why: "rights depend on roles and users, and not on where they are stored",
 	},
-	"controlplane/internal/serving": {
-		ours:   []string{"controlplane/internal/datadir", "internal/privatefile"},
+	"server/controlplane/internal/serving": {
+		ours:   []string{"server/controlplane/internal/datadir", "internal/privatefile"},
 		others: []string{"k8s.io/apiserver/pkg/", "k8s.io/client-go/", "k8s.io/component-base/metrics"},
 		why:    "connections and credentials do not depend on what a request reads or writes",
 	},
-	"controlplane/internal/simulation": {
+	"server/controlplane/internal/simulation": {
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/scheduling/", "k8s.io/klog/v2$"},
 		why:    "a simulated cluster is a client of the server that runs it",
 	},
-	"controlplane/internal/established": {
+	"server/controlplane/internal/established": {
 		others: []string{"k8s.io/apiextensions-apiserver/pkg/apihelpers$", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/apimachinery/pkg/apis/meta/v1$", "k8s.io/apiserver/pkg/admission$"},
 		why:    "what definitions have in a cache depends on the library that reads them there, and not on the server around it",
 	},
-	"controlplane/internal/tolerations": {
+	"server/controlplane/internal/tolerations": {
 		others: []string{"k8s.io/api/core/v1$", "k8s.io/apiserver/pkg/admission$"},
 		why:    "an admission plugin depends on what the API has, and not on the server around it",
 	},
-	"controlplane/internal/tokens": {
-		ours: []string{"controlplane/internal/datadir"},
+	"server/controlplane/internal/tokens": {
+		ours: []string{"server/controlplane/internal/datadir"},
 		others: []string{
 			"github.com/emicklei/go-restful/v3", "github.com/go-jose/go-jose/v4", "k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/",
 			"k8s.io/apiserver/pkg/authentication/", "k8s.io/client-go/util/keyutil",
 		},
 		why: "tokens depend on keys and on objects, and not on where these are stored",
 	},
-	"controlplane/...": {
-		ours:   []string{"", "store", "source/etcd", "source/memory", "watchcache", "storage", "readpath", "internal/customreaders", "internal/etcddial", "internal/privatefile", "internal/servemetrics", "controlplane/..."},
+	"server/controlplane/...": {
+		ours: []string{"", "store", "internal/privatefile", "server/source/...", "server/watchcache", "server/storage", "server/readpath",
+			"server/customreaders", "server/servemetrics", "server/internal/...", "server/controlplane/..."},
 		others: []string{"*"},
 		why:    "the embedded API server must not depend on the clients that are tested against it",
 	},
-	"testserver": {
-		ours:   []string{"", "controlplane"},
+	"server/testserver": {
+		ours:   []string{"", "server/controlplane"},
 		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/authentication/user$", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/routine$", "k8s.io/client-go/", "k8s.io/klog/v2$"},
 		why:    "a server in a test is the server with faults around it: it reads and writes as any client does, and klog, which it shares with the test, is silent",
 	},
@@ -354,7 +354,11 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "an example imports only what a user needs",
 	},
-	"examples/demo": {
+	"server/internal/testonly/informer": {why: "it has only tests"},
+	"server/internal/testonly/operator": {why: "it has only tests"},
+	"server/internal/testonly/manager":  {why: "it has only tests"},
+	"server/internal/testonly/store":    {why: "it has only tests"},
+	"cmd/keepwatch/demo": {
 		others: []string{"go.etcd.io/etcd/client/v3$", "modernc.org/sqlite$"},
 		why:    "a demonstration runs the program, and reads what it writes",
 	},
@@ -371,19 +375,19 @@ var rules = map[string]rule{
 		why:    "the decisions of an operator are a pure function without I/O",
 	},
 	"check": {ours: []string{""}, why: "the oracle must not share code with the packages that it judges"},
-	"audit": {
+	"server/judge/audit": {
 		ours: []string{"", "source/kube", "stream", "internal/backoff", "internal/paging"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/rest", "github.com/go-json-experiment/json", "golang.org/x/sync/errgroup",
 		},
 		why: "an audit reads servers as any client does, and the state of a stream; it depends on no server and no store",
 	},
-	"conform": {
+	"server/judge/conform": {
 		ours:   []string{"", "check", "internal/eventframes"},
 		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/streaming/pkg/httpstream$", "golang.org/x/sync/errgroup"},
 		why:    "a judge of servers must not share code with the servers and clients that it judges",
 	},
-	"faults": {
+	"server/judge/faults": {
 		ours: []string{"internal/localhost"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/", "google.golang.org/protobuf/encoding/protowire",
@@ -391,11 +395,11 @@ var rules = map[string]rule{
 		},
 		why: "a proxy that judges clients must not share code with them",
 	},
-	"internal/mutants": {
+	"server/internal/testonly/mutants": {
 		others: []string{"golang.org/x/tools/txtar"},
 		why:    "it runs go and changes sources, whichever they are",
 	},
-	"internal/sim": {
+	"server/internal/testonly/sim": {
 		ours:   []string{"*"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "the simulation runs all packages; an informer runs through a client",
@@ -406,8 +410,8 @@ var rules = map[string]rule{
 		why:  "whether a list makes progress depends on its pages only; the protocol and every other reader of pages ask it",
 	},
 	"internal/backoff": {why: "a wait is a function of the number of attempts and a random number"},
-	"proxy": {
-		ours: []string{"", "store", "reflector", "source/kube", "watchcache", "readpath", "internal/boltfile", "internal/durable", "internal/freshread", "internal/servemetrics"},
+	"server/proxy": {
+		ours: []string{"", "store", "reflector", "source/kube", "server/watchcache", "server/readpath", "internal/boltfile", "internal/durable", "server/internal/freshread", "server/servemetrics"},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
 			"github.com/go-json-experiment/json", "sigs.k8s.io/json", "google.golang.org/protobuf/encoding/protowire", "go.etcd.io/bbolt", "golang.org/x/sync/singleflight",
@@ -416,46 +420,46 @@ var rules = map[string]rule{
 		why: "a proxy reads through a Kubernetes API alone: neither etcd nor a server's storage",
 	},
 
-	"internal/customreaders": {
-		ours: []string{"readpath", "storage", "watchcache"},
+	"server/customreaders": {
+		ours: []string{"server/readpath", "server/storage", "server/watchcache"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/registry/", "k8s.io/apiserver/pkg/storage",
 			"k8s.io/apiserver/pkg/features", "k8s.io/apiserver/pkg/util/feature", "k8s.io/client-go/tools/cache", "k8s.io/client-go/util/jsonpath", "k8s.io/utils/ptr",
 		},
 		why: "the readers of custom resources depend on apiextensions-apiserver, and not on the server around it: there are two",
 	},
-	"internal/etcddial": {
-		ours:   []string{"source/etcd"},
+	"server/internal/etcddial": {
+		ours:   []string{"server/source/etcd"},
 		others: []string{"go.etcd.io/etcd/client/", "go.uber.org/zap", "google.golang.org/grpc"},
 		why:    "a connection to etcd does not depend on its reads and writes",
 	},
-	"internal/judgetest":   {others: []string{"k8s.io/client-go/rest"}, why: "a proxy in front of a server knows neither the judge nor the server"},
-	"internal/eventframes": {others: []string{"k8s.io/apimachinery/"}, why: "a judge's reader of watches shares no code with clients"},
-	"internal/fleet":       {others: []string{"k8s.io/api/core/", "k8s.io/apimachinery/"}, why: "tests make its objects and nothing else"},
-	"internal/intern":      {why: "a table of texts depends on nothing but the texts"},
-	"internal/child":       {why: "a process does not depend on which server it is"},
-	"internal/pgtest":      {ours: []string{"internal/child", "internal/localhost"}, why: "a server for tests depends on no client of it"},
-	"internal/kafkatest": {
-		ours:   []string{"internal/child", "internal/localhost"},
+	"internal/testonly/judgetest": {others: []string{"k8s.io/client-go/rest"}, why: "a proxy in front of a server knows neither the judge nor the server"},
+	"internal/eventframes":        {others: []string{"k8s.io/apimachinery/"}, why: "a judge's reader of watches shares no code with clients"},
+	"internal/testonly/fleet":     {others: []string{"k8s.io/api/core/", "k8s.io/apimachinery/"}, why: "tests make its objects and nothing else"},
+	"internal/intern":             {why: "a table of texts depends on nothing but the texts"},
+	"internal/testonly/child":     {why: "a process does not depend on which server it is"},
+	"sinks/testonly/pgtest":       {ours: []string{"internal/testonly/child", "internal/localhost"}, why: "a server for tests depends on no client of it"},
+	"sinks/testonly/kafkatest": {
+		ours:   []string{"internal/testonly/child", "internal/localhost"},
 		others: []string{"github.com/twmb/franz-go/"},
 		why:    "a server for tests depends on no sink, and a test reads it as any client does",
 	},
-	"internal/natstest": {
-		ours:   []string{"internal/child", "internal/localhost"},
+	"sinks/testonly/natstest": {
+		ours:   []string{"internal/testonly/child", "internal/localhost"},
 		others: []string{"github.com/nats-io/"},
 		why:    "a server for tests is run as its module has it, and a test reads it as any client does",
 	},
 	"internal/filelock": {
-		others: []string{"go.etcd.io/etcd/client/pkg/v3/fileutil$", "golang.org/x/sys/windows$"},
+		others: []string{"github.com/gofrs/flock$"},
 		why:    "a lock does not depend on what it protects",
 	},
 	"internal/privatefile": {ours: []string{"internal/durable"}, why: "a file with a secret does not depend on what the secret is"},
 	"internal/localhost":   {why: "a listener and a certificate do not depend on what is served"},
-	"internal/servemetrics": {
+	"server/servemetrics": {
 		others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/apiserver/pkg/server/", "k8s.io/component-base/metrics"},
 		why:    "an endpoint of registries does not depend on what is counted",
 	},
-	"internal/freshread": {
+	"server/internal/freshread": {
 		ours: []string{""},
 		why:  "a read that callers share returns a revision, of any source",
 	},
@@ -467,10 +471,10 @@ var rules = map[string]rule{
 		ours: []string{""},
 		why:  "a buffer joins changes into batches, from any stream",
 	},
-	"internal/recent":       {why: "a shared result depends on its key only"},
-	"internal/untranslated": {others: []string{"k8s.io/kubectl/pkg/util/i18n"}, why: "it has to be initialized before every other package that imports i18n"},
-	"internal/watchhistory": {others: []string{"k8s.io/apimachinery/pkg/api/resource"}, why: "a flag's value does not depend on its command: there are two"},
-	"cmd/keepwatch":         {ours: []string{"*"}, others: []string{"*"}, why: "the command wires everything"},
+	"server/internal/recent":              {why: "a shared result depends on its key only"},
+	"cmd/keepwatch/internal/untranslated": {others: []string{"k8s.io/kubectl/pkg/util/i18n"}, why: "it has to be initialized before every other package that imports i18n"},
+	"internal/watchhistory":               {others: []string{"k8s.io/apimachinery/pkg/api/resource"}, why: "a flag's value does not depend on its command: there are two"},
+	"cmd/keepwatch":                       {ours: []string{"*"}, others: []string{"*"}, why: "the command wires everything"},
 }
 
 // TestImportArrows fails if a package imports another one that its rule does not allow.
@@ -525,10 +529,10 @@ type pkg struct {
 	Imports    []string
 }
 
-// list returns the module's packages, from the go command.
+// list returns the packages of the workspace's modules, from the go command.
 func list(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"/...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "work").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}

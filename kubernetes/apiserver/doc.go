@@ -12,7 +12,7 @@
 // Built-in resources are read by storage and answered by readpath, in every served version, as JSON,
 // protobuf, metadata and Tables. A watch cache stores the protobuf that is served in the version of etcd,
 // as far as a kind's registry sets nothing on each read. Custom resources are
-// read and answered so, too (package internal/customreaders), except those whose schema allows a field
+// read and answered so, too (package server/customreaders), except those whose schema allows a field
 // items at the top. A request for an API version that an APIService sends to another server passes.
 //
 // The server has no folder of its own, and writes nothing into etcd that kube-apiserver does not write.

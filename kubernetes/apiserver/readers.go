@@ -14,8 +14,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
-	"github.com/keepwatch/keepwatch/internal/customreaders"
-	"github.com/keepwatch/keepwatch/readpath"
+	"github.com/keepwatch/keepwatch/server/customreaders"
+	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
 // readers finds the reader of a request that is answered from memory. It is safe for concurrent use.

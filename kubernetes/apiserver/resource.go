@@ -8,7 +8,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/component-base/version"
 
-	"github.com/keepwatch/keepwatch/readpath"
+	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
 // reads describes a built-in resource to the read path. Its storage has Kubernetes' internal types;

@@ -16,8 +16,8 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/events"
 
-	"github.com/keepwatch/keepwatch/internal/customreaders"
-	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/server/customreaders"
+	"github.com/keepwatch/keepwatch/server/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
 

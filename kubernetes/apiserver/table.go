@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/printers"
 	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
 
-	"github.com/keepwatch/keepwatch/readpath"
+	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
 // A printer of Kubernetes prints ages, such as "5d", so that its row is another one each second. A row

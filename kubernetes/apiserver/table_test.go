@@ -21,7 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/printers"
 	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
 
-	"github.com/keepwatch/keepwatch/readpath"
+	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
 var kubernetesTables = ageTable{printers.NewTableGenerator().With(printersinternal.AddHandlers)}

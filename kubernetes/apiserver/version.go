@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
-	"github.com/keepwatch/keepwatch/watchcache"
+	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 // completed are the resources whose registries set fields on each read (see defaultsOnRead): what is

@@ -25,7 +25,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/controlplane" // all API groups
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/watchcache"
+	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 // TestCachedVersionIsExact reads random objects of every built-in kind from a watch cache that stores the

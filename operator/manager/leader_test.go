@@ -6,12 +6,10 @@ import (
 	"net/http"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/rest"
 )
 
 func TestOneReplicaIsElected(t *testing.T) {
-	lease := Lease{Namespace: newNamespace(t), Name: "one"}
+	api, lease := newLeases(t), Lease{Namespace: "default", Name: "one"}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	first, second := make(chan struct{}), make(chan struct{})
@@ -47,11 +45,11 @@ func TestOneReplicaIsElected(t *testing.T) {
 
 func TestLostLeaseEndsTheRun(t *testing.T) {
 	down := make(chan struct{})
-	cfg := rest.CopyConfig(api)
+	cfg := newLeases(t)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return breaking{next, down} })
 	const duration = 3 * time.Second
 	times := electionTimes{duration, duration * 2 / 3, duration / 10}
-	err := elected(t.Context(), cfg, Lease{Namespace: newNamespace(t), Name: "one"}, times, func(ctx context.Context) error {
+	err := elected(t.Context(), cfg, Lease{Namespace: "default", Name: "one"}, times, func(ctx context.Context) error {
 		close(down)
 		<-ctx.Done()
 		return context.Cause(ctx)

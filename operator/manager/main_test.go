@@ -11,9 +11,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/keepwatch/keepwatch/operator"
 )
@@ -44,7 +41,7 @@ func TestCommandLine(t *testing.T) {
 		{append(quiet, "--kubeconfig=/does/not/exist"), codeError, "/does/not/exist"},
 		{append(quiet, "--log-format=xml"), codeError, `log format "xml"`},
 		{append(quiet, "--log-level=loud"), codeUsage, "loud"},
-		{[]string{"--kubeconfig=" + kubeconfig(t, &rest.Config{Host: "https://127.0.0.1:1"}), "--metrics-bind-address=0", "--health-probe-bind-address=" + taken.Addr().String()}, codeError, "address already in use"},
+		{[]string{"--kubeconfig=testdata/unreachable.kubeconfig", "--metrics-bind-address=0", "--health-probe-bind-address=" + taken.Addr().String()}, codeError, "address already in use"},
 	} {
 		c := exec.Command(os.Args[0], test.args...) // its log is the whole process's
 		c.Env = append(os.Environ(), asProgram+"=default")
@@ -58,21 +55,6 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%q: %d, %s; want %d, %q", test.args, code, stderr.String(), test.code, test.want)
 		}
 	}
-}
-
-// kubeconfig writes a kubeconfig file for a server.
-func kubeconfig(t *testing.T, cfg *rest.Config) string {
-	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
-	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "c"
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 func TestLeaseInThePodsNamespace(t *testing.T) {

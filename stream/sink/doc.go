@@ -6,7 +6,7 @@
 // each event is stored exactly once: after a crash of the process, the sink or the machine a
 // stream continues from what Open returns.
 //
-// Package stream/transfer runs the streams. Packages stream/sink/sqlite,
+// Package stream/transfer runs the streams. Packages sinks/sqlite,
 // stream/sink/postgres, stream/sink/kafka and stream/sink/nats implement the contract.
 //
 // # Receivers without transactions

@@ -21,7 +21,7 @@ var varying = regexp.MustCompile(`/tmp/keepwatch-demo-\d+|\d+(\.\d+)?(ms|s\b)|\d
 // TestDemo runs what make demo runs, without any program but keepwatch, and compares the output. README shows lines of it.
 func TestDemo(t *testing.T) {
 	demo := filepath.Join(t.TempDir(), "demo")
-	if err := build(demo, "./examples/demo"); err != nil {
+	if err := build(demo, "./cmd/keepwatch/demo"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)

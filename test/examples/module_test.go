@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/keepwatch/keepwatch/testserver"
+	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
 func TestNamespaces(t *testing.T) {
@@ -42,7 +42,7 @@ func TestEmptyModule(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"mod", "init", "example.com/try"},
-		{"mod", "edit", "-require", "github.com/keepwatch/keepwatch@v0.0.0", "-replace", "github.com/keepwatch/keepwatch=" + keepwatch},
+		{"mod", "edit", "-replace", "github.com/keepwatch/keepwatch=" + keepwatch, "-replace", "github.com/keepwatch/keepwatch/server=" + filepath.Join(keepwatch, "server")},
 		{"mod", "tidy"},
 		{"test", "./..."},
 	} {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keepwatch/keepwatch/faults"
+	"github.com/keepwatch/keepwatch/server/judge/faults"
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keepwatch/keepwatch/faults"
+	"github.com/keepwatch/keepwatch/server/judge/faults"
 )
 
 // configMaps is the resource that clients follow, as the proxy names it.

@@ -62,7 +62,7 @@ func buildCommand(name, module, pkg string, flags ...string) (string, error) {
 	}
 	defer unlock()
 	dir := filepath.Join(filepath.Dir(root), module)
-	ours := []string{"GOFLAGS=" + os.Getenv("GOFLAGS")} // so that make build and the tests have compiled most of it
+	ours := []string{"GOWORK=", "GOFLAGS=" + os.Getenv("GOFLAGS")} // as make build, so that it has compiled most of it
 	if err := goBuild(context.Background(), dir, latest, ours, append(args, "-buildvcs=false", pkg)); err != nil {
 		return "", err
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/keepwatch/keepwatch/internal/child"
+	"github.com/keepwatch/keepwatch/internal/testonly/child"
 )
 
 // Command describes how to start a process.

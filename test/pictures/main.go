@@ -15,8 +15,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/keepwatch/keepwatch/proxy"
 	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
 // deadline bounds the whole.

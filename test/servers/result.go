@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/keepwatch/keepwatch/conform"
+	"github.com/keepwatch/keepwatch/server/judge/conform"
 )
 
 // Result is the verdicts on one server.

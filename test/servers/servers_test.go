@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/keepwatch/keepwatch/conform"
+	"github.com/keepwatch/keepwatch/server/judge/conform"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 

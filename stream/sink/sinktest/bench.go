@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/internal/fleet"
+	"github.com/keepwatch/keepwatch/internal/testonly/fleet"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )

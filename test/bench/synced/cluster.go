@@ -16,7 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keepwatch/keepwatch/internal/fleet"
+	"github.com/keepwatch/keepwatch/internal/testonly/fleet"
 )
 
 // cluster is an API server with pods, whose answers are encoded before it starts. Its only list is at revision

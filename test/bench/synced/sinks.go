@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keepwatch/keepwatch/internal/kafkatest"
-	"github.com/keepwatch/keepwatch/internal/natstest"
-	"github.com/keepwatch/keepwatch/internal/pgtest"
+	"github.com/keepwatch/keepwatch/sinks/testonly/kafkatest"
+	"github.com/keepwatch/keepwatch/sinks/testonly/natstest"
+	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
 )
 
 // sinks are measured in this order. Each one's function starts its server, and returns what makes the arguments for an

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/keepwatch/keepwatch/internal/fleet"
-	"github.com/keepwatch/keepwatch/internal/natstest"
+	"github.com/keepwatch/keepwatch/internal/testonly/fleet"
+	"github.com/keepwatch/keepwatch/sinks/testonly/natstest"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 

@@ -24,7 +24,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/keepwatch/keepwatch/testserver"
+	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
 func TestMain(m *testing.M) {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/keepwatch/keepwatch/conform"
+	"github.com/keepwatch/keepwatch/server/judge/conform"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/keepwatch/keepwatch/controlplane"
+	"github.com/keepwatch/keepwatch/server/controlplane"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 

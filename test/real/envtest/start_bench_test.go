@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/keepwatch/keepwatch/server/testserver"
 	"github.com/keepwatch/keepwatch/test/peer"
-	"github.com/keepwatch/keepwatch/testserver"
 )
 
 // BenchmarkStart starts and stops envtest's environment with Kubernetes' programs and with those of keepwatch assets,

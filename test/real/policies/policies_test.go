@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/server/testserver"
 	"github.com/keepwatch/keepwatch/test/peer"
-	"github.com/keepwatch/keepwatch/testserver"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/keepwatch/keepwatch/proxy"
+	"github.com/keepwatch/keepwatch/server/proxy"
 	"github.com/keepwatch/keepwatch/test/differential"
 	"github.com/keepwatch/keepwatch/test/peer"
 )

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/keepwatch/keepwatch/proxy"
+	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
 // adminGets sends a request to the proxy as a user who may do everything.

@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/keepwatch/keepwatch/faults"
-	"github.com/keepwatch/keepwatch/proxy"
+	"github.com/keepwatch/keepwatch/server/judge/faults"
+	"github.com/keepwatch/keepwatch/server/proxy"
 	"github.com/keepwatch/keepwatch/test/peer"
 	"github.com/keepwatch/keepwatch/test/rawwatch"
 )

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
+	"github.com/keepwatch/keepwatch/server/testserver"
 	"github.com/keepwatch/keepwatch/test/peer"
-	"github.com/keepwatch/keepwatch/testserver"
 )
 
 var (

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/keepwatch/keepwatch/controlplane"
-	"github.com/keepwatch/keepwatch/internal/child"
+	"github.com/keepwatch/keepwatch/internal/testonly/child"
+	"github.com/keepwatch/keepwatch/server/controlplane"
+	"github.com/keepwatch/keepwatch/server/testserver"
 	"github.com/keepwatch/keepwatch/test/peer"
-	"github.com/keepwatch/keepwatch/testserver"
 )
 
 func must[T any](v T, err error) func(*testing.T) T {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/keepwatch/keepwatch/internal/kafkatest"
-	"github.com/keepwatch/keepwatch/internal/natstest"
+	"github.com/keepwatch/keepwatch/sinks/testonly/kafkatest"
+	"github.com/keepwatch/keepwatch/sinks/testonly/natstest"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 

@@ -34,7 +34,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/internal/natstest"
+	"github.com/keepwatch/keepwatch/sinks/testonly/natstest"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
 )

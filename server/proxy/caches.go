@@ -1,0 +1,329 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/server/readpath"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+const (
+	// maxCaches bounds the resources that are followed, and those whose caches have failed.
+	maxCaches = 1000
+	// failedFor is how long a resource is left to the server after its cache has failed.
+	failedFor = 30 * time.Second
+	// unansweredFor is the same when the server did not say what the resource is, as while it starts. Watches that are
+	// forwarded until then end with the server and its history.
+	unansweredFor = time.Second
+)
+
+// caches follows resources from their first use on. It is safe for concurrent use.
+type caches struct {
+	server *rest.Config
+	// definitions are asked for once for all resources.
+	definitions *kube.Definitions
+	describer   describer
+	probe       *probe
+	budget      *readpath.Budget
+	metrics     *watchcache.Metrics
+	store       store.Options
+	// memoryLimit is Config's.
+	memoryLimit int64
+	cached      Selection // Config's, too
+	slimming    slimming  // Config's DropManagedFields
+	index       *index    // nil without a State
+	freeMemory  func()    // returns garbage to the system
+
+	mu      sync.Mutex
+	running context.Context // of run; nil before
+	active  sync.WaitGroup
+	all     map[schema.GroupVersionResource]*entry
+}
+
+// entry is a resource that is followed, or has failed.
+type entry struct {
+	ctx       context.Context
+	gone      context.CancelCauseFunc      // ends ctx
+	about     *resource                    // nil until the server has described the resource
+	followers map[representation]*follower // each from its first use on
+	until     time.Time                    // when it may be followed again; zero while it is followed
+	needs     int64                        // the bytes of its objects, if it was given up for memory
+	described bool                         // about was known once
+	started   chan struct{}                // closed when about is set, or the resource is left to the server
+	recorded  sync.WaitGroup               // runs while the index on disk is written
+}
+
+// follower follows a resource in one representation.
+type follower struct {
+	resource schema.GroupVersionResource
+	reader   *readpath.Reader
+	source   *source
+	format   *format
+	gone     func(error) // leaves the resource to the server
+	activity
+}
+
+func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache.Metrics, history store.Options) (*caches, error) {
+	asking := rest.CopyConfig(server)
+	if asking.UserAgent == "" { // a client of client-go has it by default, a transport does not
+		asking.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	transport, err := rest.TransportFor(asking)
+	if err != nil {
+		return nil, err
+	}
+	location, _, err := rest.DefaultServerUrlFor(server)
+	if err != nil {
+		return nil, err
+	}
+	definitions, err := kube.NewDefinitions(server)
+	if err != nil {
+		return nil, err
+	}
+	return &caches{
+		server: server, definitions: definitions, describer: describer{&http.Client{Transport: transport}, location}, budget: budget, metrics: metrics, store: history,
+		freeMemory: debug.FreeOSMemory, all: map[schema.GroupVersionResource]*entry{},
+	}, nil
+}
+
+// run lets resources be followed until ctx ends, and waits until none is.
+func (c *caches) run(ctx context.Context) {
+	restored := c.index.load(ctx, c.describer) // nothing is followed before: its records must be known, and kept
+	c.mu.Lock()
+	c.running = ctx
+	c.restore(restored)
+	c.mu.Unlock()
+	<-ctx.Done()
+	c.mu.Lock()
+	c.running = nil
+	c.mu.Unlock()
+	c.active.Wait()
+}
+
+// ready returns the follower that answers a request, if it has caught up with the server, or nil. If there is none, it
+// begins to follow the resource as the response needs it. It does not if the server must answer, or has
+// failed to a short time ago. With nil it returns the reason to forward the request.
+func (c *caches) ready(q *http.Request, info *request.RequestInfo) (*follower, reason) {
+	of := resourceOf(info)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.all[of]
+	switch {
+	case e == nil && !c.hasRoom(), e != nil && !e.until.IsZero() && (time.Now().Before(e.until) || !c.hasMemory(e.needs)):
+		return nil, reasonNotReady
+	case e == nil, !e.until.IsZero():
+		c.beginFor(of, q, info)
+		return nil, reasonNotReady
+	case e.about == nil:
+		return nil, reasonNotReady
+	}
+	as, ok := c.representationOf(e.about, q, info)
+	if !ok {
+		return nil, reasonEncoding
+	}
+	f := e.followers[as]
+	switch {
+	case f == nil:
+		c.follow(e, as)
+		return nil, reasonNotReady
+	case f.reader.Cache().ReadinessCheck() != nil:
+		return nil, reasonNotReady
+	case f.format.unknownMetadata.Load() && wantsMetadata(q):
+		return nil, reasonEncoding
+	}
+	return f, ""
+}
+
+// readyWait is how long a read with a shard selector waits for the first list of its resource.
+const readyWait = 10 * time.Second
+
+// waitReady waits until ready returns a follower, for readyWait.
+func (c *caches) waitReady(q *http.Request, info *request.RequestInfo) {
+	ctx, cancel := context.WithTimeout(q.Context(), readyWait)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for c.follows(info) {
+		if f, _ := c.ready(q, info); f != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// follows reports whether a resource is followed, and has not failed.
+func (c *caches) follows(info *request.RequestInfo) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.all[resourceOf(info)]
+	return e != nil && e.until.IsZero()
+}
+
+func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+}
+
+// beginFor begins to follow a resource as the response to a request needs it, unless the server must answer that.
+// c.mu is locked.
+func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info *request.RequestInfo) {
+	if (&resource{protobuf: true}).encodingOf(q, info) == nil {
+		return
+	}
+	first := &http.Request{Method: q.Method, URL: q.URL, Header: q.Header.Clone()}
+	c.begin(of, func(about *resource) []representation {
+		if as, ok := c.representationOf(about, first, info); ok {
+			return []representation{as}
+		}
+		return nil
+	})
+}
+
+// begin begins to follow a resource, at first in some representations. c.mu is locked.
+func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []representation) {
+	if c.running == nil {
+		return
+	}
+	running := c.running
+	before := c.all[of]
+	e := &entry{followers: map[representation]*follower{}, described: before != nil && before.described, started: make(chan struct{})}
+	e.ctx, e.gone = context.WithCancelCause(running)
+	c.all[of] = e
+	c.active.Go(func() {
+		err := c.serve(e, of, first)
+		e.recorded.Wait()
+		if running.Err() != nil {
+			return
+		}
+		logLeft(e, of, err)
+		if e.answered(err) {
+			c.index.drop(of) // otherwise the next attempt continues it
+		}
+		c.fail(e, err)
+	})
+}
+
+// logLeft logs why a resource is left to the server: as an error if it was followed, or the server refuses it to the
+// proxy. Anybody can ask for resources that do not exist or cannot be watched.
+func logLeft(e *entry, of schema.GroupVersionResource, reason error) {
+	refused, ok := errors.AsType[refusal](reason)
+	if e.about != nil || ok && refused.code != http.StatusNotFound && e.answered(reason) {
+		klog.ErrorS(reason, "A resource is left to the server", "resource", of)
+		return
+	}
+	klog.V(2).InfoS("A resource is left to the server", "resource", of, "reason", reason)
+}
+
+// serve describes a resource and follows it, at first in some representations, until the server no longer has it, or run ends.
+func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*resource) []representation) error {
+	defer e.gone(nil)
+	about, err := c.describer.describe(e.ctx, of)
+	if err != nil {
+		if unready := c.probe.ready(e.ctx); unready != nil {
+			err = fmt.Errorf("%w, and answers: %v", unready, err) // not wrapped: the refusal does not count
+		}
+		close(e.started)
+		return err
+	}
+	c.mu.Lock()
+	e.about, e.described = about, true
+	for _, as := range first(about) {
+		c.follow(e, as)
+	}
+	c.mu.Unlock()
+	close(e.started)
+	<-e.ctx.Done()
+	return context.Cause(e.ctx)
+}
+
+// follow begins to follow a resource in a representation. c.mu is locked.
+func (c *caches) follow(e *entry, as representation) {
+	f, err := c.newFollower(e.about, as, e.gone)
+	if err != nil {
+		e.gone(err)
+		return
+	}
+	e.followers[as] = f
+	c.active.Go(func() { e.gone(f.reader.Cache().Run(e.ctx)) })
+	c.active.Go(func() { c.returnGarbage(e.ctx, f) })
+	if c.index.covers(f.resource) {
+		e.recorded.Go(func() { c.index.record(followedName(f.resource, as), f.reader.Cache()) })
+	}
+}
+
+// hasRoom reports whether another resource can be followed, and drops failed ones for that. c.mu is locked.
+func (c *caches) hasRoom() bool {
+	if len(c.all) < maxCaches {
+		return true
+	}
+	for of, e := range c.all {
+		if !e.until.IsZero() {
+			delete(c.all, of)
+		}
+	}
+	return len(c.all) < maxCaches
+}
+
+// answered reports whether the server has said what the resource is, or why it cannot be followed. reason is why the resource is
+// left to the server.
+func (e *entry) answered(reason error) bool { return e.about != nil || answers(reason) }
+
+// fail leaves a resource to the server for some time.
+func (c *caches) fail(e *entry, cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.followers, e.until = nil, time.Now().Add(failedFor)
+	if !e.answered(cause) {
+		e.until = time.Now().Add(unansweredFor)
+	}
+	if full, ok := errors.AsType[outOfMemory](cause); ok {
+		e.needs, e.until = full.bytes, time.Now().Add(forgottenFor)
+	}
+}
+
+// newFollower returns a follower of a resource in a representation. gone is called when the server no longer has the
+// resource.
+func (c *caches) newFollower(about *resource, as representation, gone func(error)) (*follower, error) {
+	f := newFormat(about, as)
+	history := c.store
+	history.Records = c.index.take(followedName(about.GroupVersionResource, as))
+	var from *source
+	cache, err := watchcache.New(watchcache.Config{
+		GroupResource: about.GroupResource(), ResourcePrefix: "/" + about.Resource, Namespaced: about.namespaced,
+		SourceName: "the API server", SourcePrefix: about.Resource + "/",
+		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Sharded: true, Metrics: c.metrics, Store: history, Deleted: f.deleted,
+	}, func(cache *watchcache.Cache) (_ watchcache.Source, err error) {
+		from, err = newSource(c.server, c.definitions, about.GroupVersionResource, f, cache, gone)
+		return from, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	reader, err := readpath.NewReader(readpath.Resource{
+		Cache: cache, Resource: about.GroupVersionResource, Kind: about.kind, ListKind: about.listKind, Namespaced: about.namespaced,
+		Dynamic: about.dynamic, Serializer: serializer, Warning: about.warning, FieldLabel: f.fieldLabel,
+		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
+			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.attributes}
+		},
+	}, c.budget)
+	return &follower{resource: about.GroupVersionResource, reader: reader, source: from, format: f, gone: gone}, err
+}

@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apimetrics "k8s.io/apiserver/pkg/endpoints/metrics"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/component-base/metrics"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/keepwatch/keepwatch/server/readpath"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+)
+
+// reason is why a request is forwarded. The set is closed.
+type reason string
+
+const (
+	reasonRequest     reason = "request"     // it is no read of a resource: a write, a subresource, discovery, an upgrade
+	reasonSelection   reason = "selection"   // the resource may not be cached
+	reasonCredentials reason = "credentials" // none, other ones than one bearer token or certificate, or an impersonation
+	reasonTimeout     reason = "timeout"     // its timeout is wrong or short: the server judges it
+	reasonIdentity    reason = "identity"    // the server does not know the token
+	reasonRefused     reason = "refused"     // the server refuses it to the caller
+	reasonUndecided   reason = "undecided"   // the server has not decided
+	reasonNotReady    reason = "not-ready"   // the cache has not caught up, or there is none
+	reasonEncoding    reason = "encoding"    // caches do not have it
+	reasonSmall       reason = "small"       // the server answers a consistent read of a small collection as fast
+	reasonRevision    reason = "revision"    // the cache does not reach back to it
+	reasonReadPath    reason = "read-path"   // the server answers it more exactly: an unusual selector, an error
+)
+
+// forwardings counts forwarded requests.
+type forwardings struct{ total *metrics.CounterVec }
+
+func newForwardings(registry watchcache.Registry) forwardings {
+	f := forwardings{metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "keepwatch_proxy_forwarded_total", StabilityLevel: metrics.ALPHA,
+		Help: "Requests that were forwarded to the API server, by resource and reason. Resources that were never cached have no name here.",
+	}, []string{"group", "version", "resource", "reason"})}
+	registry.MustRegister(f.total)
+	return f
+}
+
+// forward forwards a request, with the proxy's credentials if it has the proxy's token, or a certificate that the proxy
+// has authenticated. info may be nil.
+func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, why reason) {
+	of, verb := schema.GroupVersionResource{}, q.Method
+	if info != nil && info.IsResourceRequest {
+		of, verb = schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}, info.Verb
+	}
+	if !p.caches.knows(of) { // clients must not make up values of labels
+		of = schema.GroupVersionResource{}
+	}
+	if client, ok := q.Context().Value(clientKey{}).(*clientUse); ok {
+		client.forwarded.Add(1)
+	}
+	p.forwardings.total.WithLabelValues(of.Group, of.Version, of.Resource, string(why)).Inc()
+	send := p.forwarder.ServeHTTP
+	switch {
+	case certifiedUser(q.Context()) != nil:
+		send = p.impersonator.forward
+	case p.own.sent(q):
+		send = p.own.forward
+	}
+	if !httpstream.IsUpgradeRequest(q) { // whose connection ends here
+		asked, write := q, send
+		send = func(w http.ResponseWriter, q *http.Request) {
+			write(p.unread.writer(w, q, func() string { return p.flow(asked) }), q)
+		}
+	}
+	scope, subresource := "", ""
+	if info != nil {
+		q = q.WithContext(request.WithRequestInfo(q.Context(), info)) // the verb of streams is CONNECT
+		if of.Resource != "" {
+			scope = apimetrics.CleanScope(info)
+		}
+		if subresources.Has(info.Subresource) {
+			subresource = info.Subresource
+		}
+	}
+	apimetrics.InstrumentHandlerFunc(strings.ToUpper(verb), of.Group, of.Version, of.Resource, subresource, scope, apimetrics.APIServerComponent, false, "", send)(w, q)
+}
+
+// flow returns the flow of a request's user, or nothing if the proxy does not know the user.
+func (p *Proxy) flow(q *http.Request) string {
+	caller, err := p.caller(q)
+	if err != nil {
+		return ""
+	}
+	return readpath.Flow(caller)
+}
+
+// subresources are the values of the label subresource of kube-apiserver's metrics: Kubernetes' own. Their latencies are other
+// ones than those of the resource, without end in the case of streams.
+var subresources = sets.New("approval", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "finalize", "log", "portforward", "proxy", "resize", "scale", "status", "token")
+
+// why has the reason to forward a request, which lookup finds and delegated uses.
+type why struct {
+	reason
+	left func() // called when the request is forwarded: a forwarded watch does not use the cache
+}
+
+type whyKey struct{}
+
+func withWhy(ctx context.Context, left func()) context.Context {
+	return context.WithValue(ctx, whyKey{}, &why{reasonReadPath, left})
+}
+
+// setWhy records the reason to forward a request.
+func setWhy(q *http.Request, r reason) {
+	if w, ok := q.Context().Value(whyKey{}).(*why); ok {
+		w.reason = r
+	}
+}
+
+// delegated forwards a request that was to be answered from a cache.
+func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
+	if s, ok := w.(*socket); ok { // with the handshake
+		w, q = s.ResponseWriter, s.request.WithContext(q.Context())
+	}
+	w.Header().Del("Cache-Control") // the server sends its own
+	info, _ := request.RequestInfoFrom(q.Context())
+	found := reasonReadPath
+	if w, ok := q.Context().Value(whyKey{}).(*why); ok {
+		found = w.reason
+		w.left()
+	}
+	p.forward(w, q, info, found)
+}

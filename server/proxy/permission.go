@@ -1,0 +1,168 @@
+package proxy
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/keepwatch/keepwatch/server/readpath"
+)
+
+const (
+	// knownFor is how long a decision is used while nothing changes, if the proxy sees changes of roles and
+	// bindings; unobservedFor if it does not, and for a denial.
+	knownFor, unobservedFor = 2 * time.Minute, 10 * time.Second
+	// settling is how long after such a change API servers may still decide by what was before it: each follows
+	// the roles by itself. Until then a decision is used for settlingFor.
+	settling, settlingFor = 5 * time.Second, time.Second
+	// reviewFor bounds one question to the server, with its repetitions.
+	reviewFor = 10 * time.Second
+)
+
+// permissions decides as the server does, by SubjectAccessReviews. It remembers decisions, and forgets those
+// that a change of a role or a binding may change: those about a namespace, or all. Callers that need the same decision
+// at the same time share one review: after a change that is so for all open watches of a user. A user has few requests reviewed at a time that are not
+// known to be allowed: the names that a user without any rights can ask for have no end. It is safe for concurrent use.
+type permissions struct {
+	server authorizer.Authorizer // remembers nothing
+	probe  *probe
+	made   decisions
+	// repeated has the decisions about open watches that had been denied. They are used for settlingFor, so that the watches of a user
+	// share a review.
+	repeated decisions
+	asking   singleflight.Group // by the number of the last renewal, and the request
+	inFlight *inFlight          // by the flow of the user; not of open watches
+
+	mu       sync.Mutex
+	observed bool   // changes of roles and bindings are seen
+	number   uint64 // of changes and renewals
+	scopes
+	open map[string]map[*openRequest]struct{} // by namespace
+}
+
+func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *probe) (*permissions, error) {
+	p := &permissions{
+		probe: server, made: newDecisions(), repeated: newDecisions(), inFlight: newInFlight(),
+		scopes: newScopes(), open: map[string]map[*openRequest]struct{}{},
+	}
+	var err error
+	p.server, err = authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: authorizationclient.New(once{reviews.RESTClient()}), WebhookRetryBackoff: &reviewRetries,
+	}.New()
+	return p, err
+}
+
+// allowed reports whether the server allows a request, and the number for [permissions.guard]. It returns an error if the
+// server does not decide, and has not decided since the last change, and errBusy if the server is not asked.
+func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, uint64, error) {
+	return p.decided(ctx, attributes, p.inFlight)
+}
+
+// stillAllowed is allowed for an open watch, which the server has allowed.
+func (p *permissions) stillAllowed(ctx context.Context, attributes authorizer.Attributes) (bool, error) {
+	allowed, _, err := p.decided(ctx, attributes, nil)
+	return allowed, err
+}
+
+// decided is allowed. bound is nil for what is not bounded.
+func (p *permissions) decided(ctx context.Context, attributes authorizer.Attributes, bound *inFlight) (bool, uint64, error) {
+	about, namespace := describe(attributes), attributes.GetNamespace()
+	last := p.made.last(about)
+	p.mu.Lock()
+	number, changed, renewed := p.number, p.changed(namespace), p.renewed(namespace)
+	lifetime := unobservedFor
+	switch {
+	case p.settles(namespace):
+		lifetime = settlingFor
+	case p.observed && last.allowed:
+		lifetime = knownFor
+	}
+	p.mu.Unlock()
+	if last.number >= renewed && time.Since(last.at) < lifetime {
+		return last.allowed, last.number, nil
+	}
+	if last.allowed {
+		bound = nil
+	}
+	allowed, err := p.ask(ctx, attributes, fmt.Sprintf("%d %x", renewed, about), bound, func(allowed bool) {
+		p.made.add(about, decision{allowed, time.Now(), number})
+	})
+	if last.allowed && last.number >= changed && isOutage(err) { // it is not older than outageFor
+		return true, number, nil
+	}
+	return allowed, number, err
+}
+
+// confirmed is allowed for an open watch that is denied. The server is asked again, and must be ready and decide.
+func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attributes) (bool, error) {
+	if err := p.probe.ready(ctx); err != nil {
+		return false, err
+	}
+	about, namespace := describe(attributes), attributes.GetNamespace()
+	last := p.repeated.last(about)
+	p.mu.Lock()
+	number, renewed := p.number, p.renewed(namespace)
+	p.mu.Unlock()
+	if last.number >= renewed && time.Since(last.at) < settlingFor {
+		return last.allowed, nil
+	}
+	return p.ask(ctx, attributes, fmt.Sprintf("%d again %x", renewed, about), nil, func(allowed bool) {
+		made := decision{allowed, time.Now(), number}
+		p.made.add(about, made)
+		p.repeated.add(about, made)
+	})
+}
+
+// ask asks the server, and passes its decision to remember. Callers with the same key at the same time share the answer, which does not end with
+// the first of them.
+func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes, key string, bound *inFlight, remember func(allowed bool)) (bool, error) {
+	answer, err, _ := p.asking.Do(key, func() (any, error) {
+		if bound != nil {
+			release, err := bound.acquire(context.WithoutCancel(ctx), readpath.Flow(attributes.GetUser()))
+			if err != nil {
+				return false, err
+			}
+			defer release()
+		}
+		ctx, cancel, err := p.probe.reviewing(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer cancel()
+		decision, _, err := p.server.Authorize(ctx, attributes)
+		allowed := err == nil && decision == authorizer.DecisionAllow
+		if err == nil {
+			remember(allowed)
+		}
+		return allowed, err
+	})
+	return answer.(bool), err
+}
+
+// digest is a request's, as far as a decision may depend on it. Its size does not depend on the request: a caller with no
+// rights at all can send names and selectors of a megabyte.
+type digest [sha256.Size]byte
+
+// describe returns the digest of a request. Strings are quoted, so that no value of one field reads as another field.
+func describe(a authorizer.Attributes) digest {
+	h := sha256.New()
+	labels, labelError := a.GetLabelSelector()
+	fields, fieldError := a.GetFieldSelector()
+	fmt.Fprintf(h, "%#v %v %q %q %q %q %q %q %q %q", a.GetUser(), a.IsResourceRequest(), a.GetPath(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
+		a.GetSubresource(), a.GetNamespace(), a.GetName())
+	for _, r := range labels {
+		fmt.Fprintf(h, " label %q %q %q", r.Key(), r.Operator(), r.ValuesUnsorted())
+	}
+	for _, r := range fields {
+		fmt.Fprintf(h, " field %q %q %q", r.Field, r.Operator, r.Value)
+	}
+	fmt.Fprintf(h, " %q %q", fmt.Sprint(labelError), fmt.Sprint(fieldError))
+	return digest(h.Sum(nil))
+}

@@ -1,0 +1,351 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+
+	"github.com/keepwatch/keepwatch/server/readpath"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Config describes a proxy.
+type Config struct {
+	// Server is the API server behind the proxy, with the proxy's own identity: it lists and watches what is
+	// cached, and creates TokenReviews and SubjectAccessReviews. Forwarded requests have the credentials of
+	// their callers. Required.
+	Server *rest.Config
+	// OwnToken is a bearer token whose bearer acts as the proxy: its requests are forwarded with Server's
+	// credentials. There is none if it is empty.
+	OwnToken string
+	// Impersonate lets clients with a certificate of the cluster's authority act as the user of the certificate, and those
+	// behind a front proxy of the cluster as the user that it names. Server's identity then needs
+	// [ImpersonationRules]. Without it such clients are refused, unless they also have a token. Server must not itself
+	// impersonate.
+	Impersonate bool
+	// Cached is which resources may be cached. The others are forwarded.
+	Cached Selection
+	// DropManagedFields is which clients receive objects without metadata.managedFields in what is answered from memory: those
+	// whose user agents begin with one of these texts; the empty text is all clients. Forwarded answers have them. A write
+	// without managedFields leaves those of the server as they are.
+	DropManagedFields []string
+	// SmallCollection is the number of objects below which the server answers consistent reads: asking it for its
+	// newest revision costs as much. Zero means 500; a negative number means none.
+	SmallCollection int
+	// MemoryLimit is the memory in bytes that the process shall use at most, as Go's soft limit is. When it has
+	// no room left, whole resources are left to the server, the largest idle one first. Zero means no limit.
+	MemoryLimit int64
+	// State is the index on disk, which the caller closes after Run. It may be nil: then watches that resume after a
+	// restart of the proxy are forwarded.
+	State *State
+	// EncodingsBudget bounds the bytes of cached encodings. Zero means 1 GiB.
+	EncodingsBudget int64
+	// History bounds the history of each resource. The zero value has defaults.
+	History store.Options
+	// Audit is the log of what the proxy answers itself. It may be nil.
+	Audit *Audit
+	// Registry receives the metrics. It may be nil.
+	Registry metrics.KubeRegistry
+}
+
+const (
+	defaultEncodingsBudget = 1 << 30
+	defaultSmallCollection = 500
+)
+
+// Proxy answers reads of an API server from watch caches, and forwards all other requests. It is an
+// http.Handler, whose server must support HTTP/2 or HTTP/1.1 with upgrades. It answers from caches while Run
+// runs, and forwards everything at other times. It is safe for concurrent use.
+type Proxy struct {
+	forwarder    *forwarder    // with the caller's credentials
+	own          *ownIdentity  // nil without OwnToken
+	certificates *certificates // nil without Impersonate, as the next one
+	impersonator *impersonator
+	reads        http.Handler
+	infos        *request.RequestInfoFactory
+	tokens       *tokens
+	permissions  *permissions
+	probe        *probe
+	roles        *roles
+	caches       *caches
+	cached       Selection
+	forwardings  forwardings
+	unread       *unreadResponses
+	endpoints    *endpoints
+	clients      clients
+	registry     metrics.KubeRegistry
+	audit        *Audit
+	small        int // see Config.SmallCollection
+
+	requestTimeout time.Duration
+}
+
+// New returns a proxy. It sends no request; Run does. It returns an error for an invalid configuration.
+func New(config Config) (*Proxy, error) {
+	server := rest.CopyConfig(config.Server)
+	server.QPS = -1 // one watch a resource, and reviews that are remembered
+	if config.EncodingsBudget == 0 {
+		config.EncodingsBudget = defaultEncodingsBudget
+	}
+	if config.SmallCollection == 0 {
+		config.SmallCollection = defaultSmallCollection
+	}
+	if config.Registry == nil {
+		config.Registry = metrics.NewKubeRegistry()
+	}
+	client, err := kubernetes.NewForConfig(server)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{
+		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
+		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry), unread: newUnreadResponses(config.Registry),
+		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit, requestTimeout: defaultRequestTimeout,
+	}
+	p.probe = newProbe(client.Discovery().RESTClient())
+	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
+		return nil, err
+	}
+	if config.OwnToken != "" {
+		if p.own, err = newOwnIdentity(config.OwnToken, server, client.AuthenticationV1(), p.probe); err != nil {
+			return nil, err
+		}
+	}
+	p.tokens = newTokens(client.AuthenticationV1(), p.probe)
+	if p.permissions, err = newPermissions(client.AuthorizationV1(), p.probe); err != nil {
+		return nil, err
+	}
+	if config.Impersonate {
+		if err = p.acceptCertificates(server, client); err != nil {
+			return nil, err
+		}
+	}
+	if p.roles, err = newRoles(server, p.permissions); err != nil {
+		return nil, err
+	}
+	budget := readpath.NewBudget(config.EncodingsBudget)
+	budget.Register(config.Registry)
+	budget.DelegateBusy()
+	if p.caches, err = newCaches(server, budget, watchcache.NewMetrics(config.Registry), config.History); err != nil {
+		return nil, err
+	}
+	p.caches.memoryLimit, p.caches.cached, p.caches.index = config.MemoryLimit, config.Cached, newIndex(config.State)
+	p.caches.slimming, p.caches.probe = config.DropManagedFields, p.probe
+	registerResources(config.Registry, p.caches)
+	handler := readpath.NewHandler(http.HandlerFunc(p.delegated), p.lookup, budget, 0)
+	handler.Filter(p.audit.allowed)
+	p.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(handler))
+	p.endpoints = p.newEndpoints()
+	return p, nil
+}
+
+// acceptCertificates makes the proxy authenticate clients with certificates.
+func (p *Proxy) acceptCertificates(server *rest.Config, client kubernetes.Interface) (err error) {
+	if actsAsAnother(server) {
+		return errors.New("a proxy that itself impersonates a user cannot impersonate others")
+	}
+	if p.certificates, err = newCertificates(client); err != nil {
+		return err
+	}
+	p.impersonator, err = newImpersonator(server, p.certificates, p.permissions)
+	return err
+}
+
+// ClientAuthorities returns the authorities whose certificates clients present, for the TLS configuration of the
+// server around the proxy: as the API server, it must request a certificate and need not verify it. ClientAuthorities
+// returns nil without [Config].Impersonate.
+func (p *Proxy) ClientAuthorities() dynamiccertificates.CAContentProvider {
+	if p.certificates == nil {
+		return nil
+	}
+	return dynamiccertificates.NewUnionCAContentProvider(p.certificates.clients, p.certificates.frontProxies)
+}
+
+// Run follows the resources that clients read, and the roles, until ctx ends.
+func (p *Proxy) Run(ctx context.Context) {
+	defer p.permissions.close()
+	var running sync.WaitGroup
+	running.Go(func() { p.caches.run(ctx) })
+	running.Go(func() { p.roles.run(ctx) })
+	running.Go(func() { p.probe.run(ctx) })
+	running.Go(func() { p.caches.limitMemory(ctx) })
+	if p.certificates != nil {
+		running.Go(func() { p.certificates.run(ctx) })
+	}
+	running.Wait()
+}
+
+// ServeHTTP answers a read from a cache if the server allows it to the caller, answers the proxy's own endpoints, and
+// forwards any other request.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if open(q.URL.Path) {
+		p.endpoints.ServeHTTP(w, q)
+		return
+	}
+	if q = p.identifyCertificate(w, q); q == nil {
+		return
+	}
+	if p.endpoints.has(q.URL.Path) {
+		p.endpoints.ServeHTTP(w, q)
+		return
+	}
+	p.serveAPI(w, q)
+}
+
+// defaultRequestTimeout bounds a read from memory, as kube-apiserver's --request-timeout does by default: a client that
+// has stopped reading must not hold the state that it lists, and its share of the memory for responses, for ever.
+const defaultRequestTimeout = time.Minute
+
+// serveAPI answers or forwards a request for the server's API, and counts it for its client.
+func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
+	caller, info, why := p.identifyRead(q)
+	authenticated := caller != nil || certifiedUser(q.Context()) != nil || p.own.sent(q)
+	p.clients.of(q, authenticated).serve(func(w http.ResponseWriter, q *http.Request) {
+		if why != "" {
+			p.forward(w, q, info, why)
+			return
+		}
+		p.serveRead(w, q, info, caller)
+	}, w, q)
+}
+
+// identifyRead returns who sent a read that a cache could answer, or why the request is forwarded.
+func (p *Proxy) identifyRead(q *http.Request) (*caller, *request.RequestInfo, reason) {
+	info, err := p.infos.NewRequestInfo(q)
+	if err != nil {
+		return nil, nil, reasonRequest
+	}
+	if why := p.cacheable(q, info); why != "" {
+		return nil, info, why
+	}
+	caller, err := p.caller(q)
+	if err != nil {
+		return nil, info, reasonIdentity
+	}
+	return caller, info, ""
+}
+
+// serveRead answers a read from a cache, or forwards it.
+func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, caller *caller) {
+	ctx := request.WithRequestInfo(request.WithUser(q.Context(), caller), info)
+	attributes, err := genericapifilters.GetAuthorizerAttributes(ctx)
+	if err != nil {
+		p.forward(w, q, info, reasonUndecided)
+		return
+	}
+	allowed, number, err := p.permissions.allowed(ctx, attributes)
+	if errors.Is(err, errBusy) {
+		refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
+		return
+	}
+	if err != nil {
+		p.forward(w, q, info, reasonUndecided)
+		return
+	}
+	if !allowed {
+		p.forward(w, q, info, reasonRefused) // the server words the refusal
+		return
+	}
+	if err := checkShard(q, info); err != nil {
+		refuse(w, q, err)
+		return
+	}
+	f, why := p.caches.ready(q, info)
+	if why == reasonNotReady {
+		p.caches.awaitRestored(q, info)
+		if isSharded(q, info) {
+			p.caches.waitReady(q, info)
+		}
+		f, why = p.caches.ready(q, info)
+	}
+	if f == nil {
+		p.forwardUncached(w, q, info, why)
+		return
+	}
+	left := sync.OnceFunc(f.read(info.Verb == "watch"))
+	defer left()
+	var end func()
+	if info.Verb == "watch" {
+		ctx, end = p.permissions.guard(ctx, caller, attributes, number)
+	} else {
+		ctx, end = context.WithTimeout(ctx, p.requestTimeout)
+	}
+	defer end()
+	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
+	q = q.WithContext(withWhy(ctx, left))
+	if overSocket(q, info) {
+		serveSocket(p.reads, w, q)
+		return
+	}
+	p.reads.ServeHTTP(w, q)
+}
+
+// forwardUncached forwards a read of a resource whose cache has not caught up. It refuses a watch with a shard selector: a
+// server that ignores the selector would send the objects of all shards, and its client could not notice that.
+func (p *Proxy) forwardUncached(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, why reason) {
+	if info.Verb == "watch" && isSharded(q, info) && p.caches.follows(info) {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, q, apierrors.NewServiceUnavailable("the proxy has not listed the objects of this resource yet, which it needs for a watch of a shard"))
+		return
+	}
+	p.forward(w, q, info, why)
+}
+
+// cacheable returns why a request is not a read that a cache could answer, or nothing.
+func (p *Proxy) cacheable(q *http.Request, info *request.RequestInfo) reason {
+	switch {
+	case q.Method != http.MethodGet || !info.IsResourceRequest || info.Subresource != "",
+		info.Verb != "get" && info.Verb != "list" && info.Verb != "watch":
+		return reasonRequest
+	case !namesItself(q):
+		return reasonCredentials
+	case !p.cached.Allows(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}):
+		return reasonSelection
+	case hasTimeout(q):
+		return reasonTimeout
+	}
+	return ""
+}
+
+// lookup returns the reader of a request, unless the server answers it faster. While the server does not answer,
+// it adds a warning that says how old the state is.
+func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Reader {
+	f, why := p.caches.ready(q, info)
+	if f == nil {
+		setWhy(q, why)
+		return nil
+	}
+	cache := f.reader.Cache()
+	switch {
+	case isSharded(q, info): // the server need not know shards
+	case isConsistentRead(q, info) && cache.Snapshot().Len() < p.small:
+		setWhy(q, reasonSmall)
+		return nil
+	case resumesBefore(q, info, cache):
+		setWhy(q, reasonRevision)
+		return nil
+	}
+	since := f.source.failingSince()
+	if since.IsZero() {
+		since = p.probe.silentSince()
+	}
+	if !since.IsZero() {
+		warning.AddWarning(q.Context(), "keepwatch", fmt.Sprintf("the API server has not answered for %d s: this is its last known state", int(time.Since(since).Seconds())))
+	}
+	return f.reader
+}

@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/sharding"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/readpath"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+)
+
+// hasTimeout reports whether a request has a timeout that the server must judge: it is wrong or short.
+func hasTimeout(q *http.Request) bool {
+	value := q.URL.Query().Get("timeout")
+	timeout, err := time.ParseDuration(value)
+	return value != "" && (err != nil || timeout < time.Second)
+}
+
+// isSharded reports whether a list or watch has a shard selector. Most servers ignore it.
+func isSharded(q *http.Request, info *request.RequestInfo) bool {
+	return info.Verb != "get" && q.URL.Query().Get("shardSelector") != ""
+}
+
+// checkShard returns the error of a shard selector that cannot be understood: a server that ignores it would answer with
+// the objects of all shards.
+func checkShard(q *http.Request, info *request.RequestInfo) error {
+	if !isSharded(q, info) {
+		return nil
+	}
+	if _, err := sharding.Parse(q.URL.Query().Get("shardSelector")); err != nil {
+		return apierrors.NewBadRequest("invalid shard selector: " + err.Error())
+	}
+	return nil
+}
+
+// isConsistentRead reports whether a read must have everything that was written before it.
+func isConsistentRead(q *http.Request, info *request.RequestInfo) bool {
+	values := q.URL.Query()
+	return info.Verb != "watch" && values.Get("resourceVersion") == "" && values.Get("continue") == ""
+}
+
+// resumesBefore reports whether a watch resumes from a revision that the cache does not reach back to. The server
+// may.
+func resumesBefore(q *http.Request, info *request.RequestInfo, cache *watchcache.Cache) bool {
+	values := q.URL.Query()
+	from, err := keepwatch.ParseRevision(values.Get("resourceVersion"))
+	selective := values.Get("labelSelector") != "" || values.Get("fieldSelector") != ""
+	return info.Verb == "watch" && err == nil && from > 0 && !cache.CanResume(from, selective)
+}
+
+// serializer has the encodings that API servers answer in.
+var serializer = scheme.Codecs.WithoutConversion()
+
+// encodingOf returns the encoding of the objects that the response to a request is made of, nil if the server must
+// answer the request: it decides about encodings that are not known here, and makes Tables.
+func (r *resource) encodingOf(q *http.Request, info *request.RequestInfo) encoding {
+	protobuf, ok := readpath.Negotiate(q, info, serializer, r.dynamic)
+	switch {
+	case !ok || acceptsCBOR(q) || protobuf && !r.dynamic && !r.protobuf:
+		return nil
+	case r.dynamic:
+		return jsonEncoding{}
+	}
+	return encodingOf(protobuf)
+}
+
+// acceptsCBOR reports whether a client accepts CBOR, which servers have only behind a feature gate.
+func acceptsCBOR(q *http.Request) bool { return accepts(q, "cbor") }
+
+// wantsMetadata reports whether a client accepts PartialObjectMetadata, or a Table.
+func wantsMetadata(q *http.Request) bool { return accepts(q, "as=") }
+
+func accepts(q *http.Request, text string) bool {
+	return slices.ContainsFunc(q.Header.Values("Accept"), func(accept string) bool { return strings.Contains(accept, text) })
+}

@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/keepwatch/keepwatch/server/readpath"
+)
+
+// unreadRig is a server whose responses do not end, a forwarder in front of it, and clients that do not read.
+type unreadRig struct {
+	*unreadResponses
+	registry metrics.KubeRegistry
+	address  string
+
+	mu   sync.Mutex
+	sent map[string]int // by the server, by the client's name
+	gone []string       // clients whose responses have ended
+}
+
+func newUnreadRig(t *testing.T) *unreadRig {
+	registry := metrics.NewKubeRegistry()
+	r := &unreadRig{unreadResponses: newUnreadResponses(registry), registry: registry, sent: map[string]int{}}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	forward, err := newForwarder(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		info := &request.RequestInfo{IsResourceRequest: true, Verb: strings.TrimPrefix(q.URL.Path, "/")}
+		q = q.WithContext(request.WithRequestInfo(q.Context(), info))
+		forward.ServeHTTP(r.writer(w, q, func() string { return readpath.Flow(&user.DefaultInfo{Name: q.Header.Get("User")}) }), q)
+	}))
+	front.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		_ = c.(*net.TCPConn).SetWriteBuffer(4 << 10) // or else the system holds megabytes
+		return ctx
+	}
+	front.Start()
+	t.Cleanup(front.Close)
+	r.address = front.Listener.Addr().String()
+	return r
+}
+
+func (r *unreadRig) serve(w http.ResponseWriter, q *http.Request) {
+	name := q.Header.Get("Name")
+	for chunk := make([]byte, 16<<10); ; {
+		n, err := w.Write(chunk)
+		r.mu.Lock()
+		if r.sent[name] += n; err != nil {
+			r.gone = append(r.gone, name)
+			r.mu.Unlock()
+			return
+		}
+		r.mu.Unlock()
+	}
+}
+
+// request sends a request of a client that does not read.
+func (r *unreadRig) request(t *testing.T, verb, user, name string) {
+	t.Helper()
+	c, err := net.Dial("tcp", r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+	if _, err := fmt.Fprintf(c, "GET /%s HTTP/1.1\r\nHost: x\r\nUser: %s\r\nName: %s\r\n\r\n", verb, user, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// counted returns how many responses of a flow count as unread.
+func (r *unreadRig) counted(flow string) int {
+	r.unreadResponses.mu.Lock()
+	defer r.unreadResponses.mu.Unlock()
+	return len(r.flows[flow])
+}
+
+func (r *unreadRig) ended() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.gone)
+}
+
+// A response that nobody reads occupies little memory, and is cut off when the client has read nothing for long.
+func TestUnreadResponseEnds(t *testing.T) {
+	r := newUnreadRig(t)
+	r.after, r.timeout = 50*time.Millisecond, time.Second
+	r.request(t, "get", "ada", "one")
+	eventually(t, "the response ends", func() bool { return slices.Equal(r.ended(), []string{"one"}) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if got := r.sent["one"]; got > 1<<20 {
+		t.Errorf("the server could send %d bytes, which are in the proxy", got)
+	}
+	if r.all != 0 {
+		t.Errorf("%d responses count as unread", r.all)
+	}
+}
+
+// Of too many unread responses of one user, or of the service accounts of one namespace, the oldest are cut off. Those
+// of others, and streams that do not exceed the share, remain.
+func TestUnreadResponsesOfOneUser(t *testing.T) {
+	r := newUnreadRig(t)
+	r.after, r.timeout, r.most = 10*time.Millisecond, 20*time.Millisecond, 2
+	r.request(t, "watch", "ada", "other")
+	eventually(t, "a response counts as unread", func() bool { return r.counted("ada") == 1 })
+	const flow = "system:serviceaccounts:ns"
+	for i := range 5 {
+		r.request(t, "watch", fmt.Sprint("system:serviceaccount:ns:", i), fmt.Sprint(i))
+		eventually(t, "a response counts as unread", func() bool { return r.counted(flow) == min(i+1, 2) && len(r.ended()) == max(i-1, 0) })
+	}
+	r.request(t, "list", "eve", "short")
+	eventually(t, "a response that is no stream ends, and the others remain", func() bool {
+		return len(r.ended()) == 4 && r.counted("ada") == 1 && r.counted(flow) == 2
+	})
+	if got := r.ended(); got[3] != "short" || slices.Contains(got, "other") {
+		t.Errorf("%v ended", got)
+	}
+	want := `# HELP keepwatch_proxy_unread_responses_total [ALPHA] Forwarded responses that were cut off because their clients did not read them, by reason: timeout, or share if their user had too many.
+# TYPE keepwatch_proxy_unread_responses_total counter
+keepwatch_proxy_unread_responses_total{reason="share"} 3
+keepwatch_proxy_unread_responses_total{reason="timeout"} 1
+`
+	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), "keepwatch_proxy_unread_responses_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// eventually waits for a state.
+func eventually(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); !reached(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}

@@ -1,0 +1,339 @@
+package watchcache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/ptr"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// recorder records the events that it receives. Its Flush calls idle.
+type recorder struct {
+	events []string
+	idle   func() error
+	fail   error // of Send
+}
+
+func (r *recorder) Send(e watchcache.Event, initial bool) error {
+	text := string(e.Type)
+	if e.Object != nil {
+		text += " " + e.Object.Key().Name
+	}
+	if initial {
+		text += " initial"
+	}
+	if e.InitialEnd {
+		text += " end"
+	}
+	r.events = append(r.events, fmt.Sprint(text, " ", e.Revision))
+	return r.fail
+}
+
+func (r *recorder) Initialized() error {
+	r.events = append(r.events, "initialized")
+	return nil
+}
+
+func (r *recorder) Flush() error {
+	if r.idle != nil {
+		return r.idle()
+	}
+	return nil
+}
+
+var errIdle = errors.New("idle")
+
+// serve returns what a watch sends until there is nothing more to send.
+func (r *rig) serve(o apistorage.ListOptions) []string {
+	r.t.Helper()
+	o.Recursive = true
+	w, err := r.Watch(r.t.Context(), "/widgets/", o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	to := &recorder{idle: func() error { return errIdle }}
+	if err := w.Serve(r.t.Context(), nil, to); !errors.Is(err, errIdle) {
+		r.t.Errorf("the watch ended with: %v", err)
+	}
+	return to.events
+}
+
+func everythingBelow() apistorage.ListOptions {
+	o := everything
+	o.Recursive = true
+	return o
+}
+
+// A watch sends the initial state, the bookmark after it, and the following changes.
+func TestWatchesSendTheInitialState(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{})
+	a, b := r.source.put("a", "x"), r.source.put("b", "y")
+	if err := r.WaitForRevision(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	initial := everything
+	initial.SendInitialEvents = ptr.To(true)
+	initial.Predicate.AllowWatchBookmarks = true
+	for name, test := range map[string]struct {
+		options apistorage.ListOptions
+		want    []string
+	}{
+		"any":             {at(0, everything), []string{fmt.Sprint("ADDED a initial ", a), "ADDED b initial ", "initialized"}},
+		"with its end":    {initial, []string{fmt.Sprint("ADDED a initial ", a), "ADDED b initial ", "BOOKMARK initial end ", "initialized"}},
+		"with a selector": {at(0, withLabel("y")), []string{"ADDED b initial ", "initialized"}},
+		"none":            {at(a, everything), []string{"ADDED b ", "initialized"}},
+	} {
+		for i, event := range test.want {
+			if event[len(event)-1] == ' ' {
+				test.want[i] = fmt.Sprint(event, b)
+			}
+		}
+		if got := r.serve(test.options); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// A watch that resumes from before the history receives the difference, with the objects that left its
+// selection.
+func TestWatchesReceiveTheDifference(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{WindowBytes: 1})
+	r.source.put("stays", "x")
+	from := r.source.put("leaves", "x")
+	steps := []func(){
+		func() {}, func() { r.source.put("leaves", "y") }, func() { r.source.put("enters", "x") }, func() { r.source.put("other", "z") }, func() { r.source.put("other", "z") },
+	}
+	for _, step := range steps {
+		step()
+		if _, err := r.WaitForNewest(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := r.serve(at(from, withLabel("x"))), []string{fmt.Sprint("DELETED leaves ", from+1), fmt.Sprint("ADDED enters ", from+2), "initialized"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A watch that is canceled sends nothing more, not even the rest of a segment or of a difference.
+func TestCanceledWatchesSendNothingMore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{WindowBytes: 1})
+	from := r.source.put("first", "x")
+	for i := range 10 {
+		if err := r.WaitForRevision(t.Context(), r.source.put(fmt.Sprint("object-", i), "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, revision := range []keepwatch.Revision{0, from} {
+		o := at(revision, everything)
+		o.Recursive = true
+		w, err := r.Watch(t.Context(), "/widgets/", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		to := &canceler{cancel: cancel}
+		if err := w.Serve(ctx, nil, to); err != nil || len(to.events) != 1 {
+			t.Errorf("from %d: %q, %v", revision, to.events, err)
+		}
+	}
+}
+
+// canceler cancels its watch at the first event.
+type canceler struct {
+	recorder
+	cancel func()
+}
+
+func (c *canceler) Send(e watchcache.Event, initial bool) error {
+	c.cancel()
+	return c.recorder.Send(e, initial)
+}
+
+// A watch ends without an error with its context, its stop and its cache, and with the error of
+// its receiver.
+func TestWatchesEnd(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(r *rig, cancel func(), stop chan struct{}){
+		"context": func(_ *rig, cancel func(), _ chan struct{}) { cancel() },
+		"stop":    func(_ *rig, _ func(), stop chan struct{}) { close(stop) },
+		"cache":   func(r *rig, _ func(), _ chan struct{}) { r.cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, store.Options{})
+			w, err := r.Watch(t.Context(), "/widgets/", at(0, everythingBelow()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stop := make(chan struct{})
+			idle := func() error { end(r, cancel, stop); return nil }
+			if err := w.Serve(ctx, stop, &recorder{idle: idle}); err != nil {
+				t.Errorf("the watch ended with: %v", err)
+			}
+		})
+	}
+	r := newRig(t, store.Options{})
+	r.source.put("a", "x")
+	if _, err := r.WaitForNewest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w, err := r.Watch(t.Context(), "/widgets/", at(0, everythingBelow()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuse := errors.New("refused")
+	if err := w.Serve(t.Context(), nil, &recorder{fail: refuse}); !errors.Is(err, refuse) {
+		t.Errorf("the watch ended with: %v", err)
+	}
+}
+
+// A watch that selects nothing ends with its context, and not when it has decoded the whole initial state.
+func TestWatchesEndInTheInitialState(t *testing.T) {
+	t.Parallel()
+	const n = 2000
+	ctx, end := context.WithCancel(t.Context())
+	var decoded atomic.Int64
+	c := config()
+	c.GetAttrs = func(o runtime.Object) (labels.Set, fields.Set, error) {
+		decoded.Add(1)
+		end()
+		return apistorage.DefaultNamespaceScopedAttr(o)
+	}
+	r := cacheOf(t, c)
+	for i := range n {
+		r.source.put(fmt.Sprint("object-", i), "x")
+	}
+	r.start()
+	r.eventually("the cache is ready", func() bool { return r.ReadinessCheck() == nil })
+	o := at(0, withLabel("y"))
+	o.Recursive = true
+	w, err := r.Watch(t.Context(), "/widgets/", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Serve(ctx, nil, &recorder{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := decoded.Load(); got == 0 || got > n/2 {
+		t.Errorf("%d of %d objects were decoded", got, n)
+	}
+}
+
+// A watch that asked for bookmarks receives one at the end of a gap: no watch can resume from a revision within it.
+func TestBookmarkBehindAGap(t *testing.T) {
+	t.Parallel()
+	r := newCache(t, store.Options{})
+	start := r.source.put("a", "x")
+	r.start()
+	r.eventually("the cache is ready", func() bool { return r.ReadinessCheck() == nil })
+	r.source.lag(true)
+	changed := r.source.put("a", "x")
+	end := r.source.put("b", "y")
+	r.source.breakWatch(keepwatch.Failed(keepwatch.Expired, "the history is lost"))
+	r.eventually("the cache has listed", func() bool { return r.Snapshot().Revision() == end })
+	r.source.breakWatch(nil)
+	o := at(start, withLabel("x"))
+	if got, want := r.serve(o), []string{fmt.Sprint("MODIFIED a ", changed), "initialized"}; !slices.Equal(got, want) {
+		t.Errorf("without bookmarks: %q, want %q", got, want)
+	}
+	o.Predicate.AllowWatchBookmarks = true
+	if got, want := r.serve(o), []string{fmt.Sprint("MODIFIED a ", changed), fmt.Sprint("BOOKMARK ", end), "initialized"}; !slices.Equal(got, want) {
+		t.Errorf("with bookmarks: %q, want %q", got, want)
+	}
+	o.Recursive = true
+	within, err := r.Watch(t.Context(), "/widgets/", at(changed, o))
+	if err == nil {
+		_, _, err = within.TryNext()
+	}
+	if !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch from within the gap: %v", err)
+	}
+}
+
+// A list shows another content at an equal revision, because the definition has changed: reads have it, and a watch that
+// selects the object ends with 410, whether it is open or resumes. No event could show it: its revision is an old one.
+func TestRedefinedObjects(t *testing.T) {
+	t.Parallel()
+	r := newCache(t, store.Options{})
+	r.source.put("a", "x")
+	start := r.source.put("b", "y")
+	r.start()
+	r.eventually("the cache is ready", func() bool { return r.ReadinessCheck() == nil })
+	open := func(label string) *watchcache.Watch {
+		o := at(start, withLabel(label))
+		o.Recursive = true
+		w, err := r.Watch(t.Context(), "/widgets/", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := w.TryNext(); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	left, entered, other := open("x"), open("z"), open("y")
+	r.source.redefine("a", "z")
+	r.source.breakWatch(keepwatch.Failed(keepwatch.Expired, "the history is lost"))
+	r.eventually("the cache has listed", func() bool { return r.Snapshot().Revision() > start })
+	r.source.breakWatch(nil)
+	if names, _, err := r.list(withLabel("z")); err != nil || !slices.Equal(names, []string{"a"}) {
+		t.Errorf("the list has %q, %v", names, err)
+	}
+	if _, _, err := entered.TryNext(); !apierrors.IsResourceExpired(err) {
+		t.Errorf("the object enters a watch: %v", err)
+	}
+	if events, _, err := left.TryNext(); err != nil || len(events) != 1 || events[0].Type != watch.Deleted {
+		t.Errorf("the object leaves a watch: %v, %v", events, err)
+	}
+	if events, _, err := other.TryNext(); err != nil || len(events) != 0 {
+		t.Errorf("a watch of other objects: %v, %v", events, err)
+	}
+	o := at(start, everything)
+	o.Recursive = true
+	resumed, err := r.Watch(t.Context(), "/widgets/", o)
+	if err == nil {
+		_, _, err = resumed.TryNext()
+	}
+	if !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch from before the change: %v", err)
+	}
+}
+
+// A client that asked for bookmarks receives one when the source has reached a newer revision without changes of its objects.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{})
+	o := at(0, everythingBelow())
+	o.ProgressNotify = true
+	w, err := r.Watch(t.Context(), "/widgets/", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.source.advance(10)
+	if _, err := r.WaitForNewest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	events, _, err := w.TryNext()
+	if err != nil || len(events) != 1 || events[0].Type != watch.Bookmark || events[0].Revision != r.Revision() {
+		t.Errorf("got %v, %v", events, err)
+	}
+}

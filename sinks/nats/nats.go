@@ -1,0 +1,287 @@
+package nats
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/keepwatch/keepwatch/sinks/internal/broker"
+	"github.com/keepwatch/keepwatch/stream/shape"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+var (
+	_ sink.Sink   = (*Sink)(nil)
+	_ sink.Reader = (*Sink)(nil)
+)
+
+const (
+	connectTimeout = 5 * time.Second // for each server
+	// A connection is given up when the server has not answered maxPings pings: later than after answerTimeout, since a ping waits
+	// behind the messages before it.
+	pingInterval = 10 * time.Second
+	maxPings     = 3
+	closeTimeout = 5 * time.Second
+)
+
+// Sink is a stream of JetStream and a bucket beside it, or a bucket only.
+type Sink struct {
+	target target
+	token  string // of this writer
+
+	opened  bool // Open has succeeded before
+	claimed bool // see claim
+	conn    *nats.Conn
+	closed  chan struct{} // closed with the connection
+	js      jetstream.JetStream
+	log     *journal // nil: the bucket is the sink
+	bucket  *journal
+	streams []sink.Stream
+	cursors []*cursor // of each stream
+}
+
+// New returns the sink of an address: nats://[USER:PASSWORD@]HOST[:PORT][,...]/STREAM?subject=TEMPLATE, or
+// nats://HOST/?kv=BUCKET. It connects to nothing. No error has a password of the address.
+func New(address string) (*Sink, error) {
+	t, err := parse(address)
+	if err != nil {
+		return nil, err
+	}
+	return &Sink{target: t, token: rand.Text()}, nil
+}
+
+// Open connects, and makes the stream and the bucket if they do not exist. See [sink.Sink]. The newest writer
+// shuts out every other one, whose next Open fails.
+func (s *Sink) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {
+	if s.conn != nil {
+		return nil, errors.New("the sink is open")
+	}
+	stored, err := s.open(ctx, streams)
+	if err != nil {
+		_ = s.Close() // of a connection that is given up
+		return nil, s.failure(err)
+	}
+	s.opened = true
+	return stored, nil
+}
+
+func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {
+	if err := s.connect(); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.bucket, err = s.openBucket(ctx); err != nil {
+		return nil, err
+	}
+	if s.target.stream != "" {
+		if s.log, err = s.openLog(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.check(ctx, streams); err != nil {
+		return nil, err
+	}
+	if err := s.claim(ctx); err != nil {
+		return nil, err
+	}
+	f := newFold()
+	if err := s.read(ctx, f); err != nil {
+		return nil, err
+	}
+	return s.enter(ctx, f, streams)
+}
+
+func (s *Sink) connect() error {
+	closed := make(chan struct{})
+	options := append([]nats.Option{
+		nats.Name("keepwatch sync"), nats.Timeout(connectTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
+		nats.NoReconnect(), // the sink is opened again
+		nats.ClosedHandler(func(*nats.Conn) { close(closed) }),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what fails has no acknowledgement
+	}, s.target.options...)
+	if c := s.target.credentials; c != nil {
+		password, err := c.Password()
+		if err != nil {
+			return &sink.Unavailable{Err: err}
+		}
+		options = append(options, nats.UserInfo(c.User, password))
+	}
+	conn, err := nats.Connect(s.target.servers, options...)
+	if err != nil {
+		return err
+	}
+	s.conn, s.closed = conn, closed
+	s.js, err = jetstream.New(conn, jetstream.WithDefaultTimeout(answerTimeout))
+	return err
+}
+
+// read reads the bucket, and what the stream has more.
+func (s *Sink) read(ctx context.Context, f *fold) error {
+	if _, err := s.bucket.load(ctx); err != nil {
+		return err
+	}
+	if err := s.readCursors(ctx, f); err != nil {
+		return err
+	}
+	newest := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.prefix() + ">"}
+	if err := s.bucket.readAll(ctx, newest, func(h nats.Header, _ uint64) error { return f.add(h) }); err != nil {
+		return err
+	}
+	switch {
+	// Not after the stream is read: a writer that was replaced may have left a last piece there.
+	case f.writer != "" && f.writer != s.token: // empty: the bucket was deleted
+		return errTakenOver
+	case s.log == nil:
+		return nil
+	}
+	first, err := s.log.load(ctx)
+	if err != nil {
+		return err
+	}
+	complete := f.sequence()
+	switch {
+	case complete > s.log.last:
+		return fmt.Errorf("stream %s ends at message %d, although message %d was acknowledged: %w", s.log.name, s.log.last, complete, errLost)
+	case complete == s.log.last:
+		return nil
+	case first > complete+1:
+		return fmt.Errorf("stream %s begins at message %d, and bucket %s has the objects up to message %d: %w", s.log.name, first, s.target.bucket, complete, errLost)
+	}
+	return s.log.readAll(ctx, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: complete + 1}, func(h nats.Header, _ uint64) error { return f.addBehind(h) })
+}
+
+// check refuses streams that do not fit what the bucket has. It is asked before the claim, which would end the writer that
+// they do fit.
+func (s *Sink) check(ctx context.Context, streams []sink.Stream) error {
+	if _, err := s.bucket.load(ctx); err != nil {
+		return err
+	}
+	f := newFold()
+	if err := s.readCursors(ctx, f); err != nil {
+		return err
+	}
+	for _, wanted := range streams {
+		if c := f.cursors[broker.KeyOf(wanted.ID)]; c != nil {
+			if err := c.Enter(wanted, s.token); err != nil {
+				return fmt.Errorf("%s: %w", wanted.ID.Resource, err)
+			}
+		}
+	}
+	return nil
+}
+
+// claim makes this process the writer, once, before it reads: no other one can write to the bucket without opening the sink
+// again, and then it ends. A message that carries no expectation does so, however often the other one writes.
+func (s *Sink) claim(ctx context.Context) error {
+	if s.claimed {
+		return nil
+	}
+	m := nats.NewMsg(s.prefix() + cursorsKey + "_writer")
+	m.Header.Set(writerHeader, s.token)
+	_, err := s.js.PublishMsg(ctx, m)
+	s.claimed = err == nil
+	return err
+}
+
+// enter begins the streams, and writes what the bucket does not have.
+func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream) ([]sink.Stored, error) {
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	s.streams, s.cursors = streams, nil
+	followed := map[broker.StreamKey]bool{}
+	var stored []sink.Stored
+	for _, wanted := range streams {
+		key := broker.KeyOf(wanted.ID)
+		followed[key] = true
+		c := f.cursors[key]
+		if c == nil {
+			c = &cursor{}
+			f.cursors[key] = c
+		}
+		if err := c.Enter(wanted, s.token); err != nil {
+			return nil, fmt.Errorf("%s: %w", wanted.ID.Resource, err)
+		}
+		found, err := c.Stored(f.objects)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", wanted.ID.Resource, err)
+		}
+		s.cursors, stored = append(s.cursors, c), append(stored, found)
+	}
+	var messages []*nats.Msg
+	for _, x := range f.changed {
+		messages = append(messages, s.bucketMessage(x))
+	}
+	var last *cursor
+	for key, c := range f.cursors {
+		c.Active = followed[key]
+		if last != nil {
+			messages = append(messages, s.cursorMessage(last))
+		}
+		last = c
+	}
+	if last != nil {
+		// The bucket is complete with the last message.
+		if s.log != nil {
+			last.Sequence = s.log.last
+		}
+		messages = append(messages, s.cursorMessage(last))
+	}
+	return stored, s.bucket.append(ctx, messages)
+}
+
+// Write publishes the messages of a batch, and then their objects and cursors to the bucket. See [sink.Sink]: a piece is
+// stored when its last message is.
+func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
+	if s.conn == nil {
+		return sink.Unavailablef("nats: the sink is closed")
+	}
+	if err := s.write(ctx, batch); err != nil {
+		return s.failure(err)
+	}
+	return nil
+}
+
+func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
+	var log, bucket []*nats.Msg
+	for _, p := range batch.Pieces {
+		id, c := s.streams[p.Stream].ID, s.cursors[p.Stream]
+		items := s.items(p)
+		c.Advance(p, batch.Time)
+		c.passed()
+		if s.log != nil {
+			messages, err := s.logMessages(shape.Origin{ID: id, Snapshot: !p.Before.Started(), Time: batch.Time}, items)
+			if err != nil {
+				return fmt.Errorf("%s: %w", id.Resource, err)
+			}
+			setHeader(messages[len(messages)-1].Header, cursorHeader, c)
+			log = append(log, messages...)
+			c.Sequence = s.log.last + uint64(len(log))
+		}
+		messages, err := s.bucketMessages(items)
+		if err != nil {
+			return fmt.Errorf("%s: %w", id.Resource, err)
+		}
+		bucket = append(append(bucket, messages...), s.cursorMessage(c))
+	}
+	if s.log != nil {
+		if err := s.log.append(ctx, log); err != nil {
+			return err
+		}
+	}
+	return s.bucket.append(ctx, bucket)
+}
+
+// Close ends the connection.
+func (s *Sink) Close() error {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	s.conn, s.js, s.log, s.bucket = nil, nil, nil, nil
+	return nil
+}

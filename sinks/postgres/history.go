@@ -1,0 +1,251 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/sinks/internal/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// History reads the tables of one schema, which another process may write meanwhile. It changes nothing, and needs no
+// more than the right to select. Snapshots wait for each other: there is one connection. A connection that has ended
+// is opened anew.
+type History struct {
+	turn   chan struct{} // has one element while no snapshot is read
+	sink   *Sink         // has the connection
+	format int
+}
+
+// OpenHistory connects to an address. It returns an error if the schema has no tables of keepwatch sync, or those of
+// a newer one.
+func OpenHistory(ctx context.Context, address string) (*History, error) {
+	h := &History{turn: make(chan struct{}, 1), sink: New(address, Options{})}
+	h.turn <- struct{}{}
+	if err := h.connect(ctx); err != nil {
+		return nil, errors.Join(h.sink.failure(err), h.sink.Close())
+	}
+	return h, nil
+}
+
+func (h *History) connect(ctx context.Context) (err error) {
+	if err := h.sink.connect(ctx); err != nil {
+		return err
+	}
+	if _, err := h.sink.conn.Exec(ctx, `SET default_transaction_read_only = on`); err != nil {
+		return err
+	}
+	h.format, err = formatOf(ctx, h.sink.conn)
+	switch {
+	case err != nil:
+		return err
+	case h.format == 0:
+		return errors.New("the schema has no tables of keepwatch sync")
+	}
+	return history.CheckFormat(h.format, len(migrations))
+}
+
+// Close ends the connection.
+func (h *History) Close() error { return h.sink.Close() }
+
+// Snapshot calls read with one state of the tables. It is valid until read returns.
+func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) error {
+	select {
+	case <-h.turn:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { h.turn <- struct{}{} }()
+	if h.sink.conn == nil || h.sink.conn.IsClosed() {
+		_ = h.sink.Close() // of a connection that is lost
+		if err := h.connect(ctx); err != nil {
+			return h.sink.failure(err)
+		}
+	}
+	tx, err := h.sink.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return h.sink.failure(err)
+	}
+	err = read(&snapshot{tx: tx, history: h})
+	_ = tx.Rollback(context.WithoutCancel(ctx)) // it has changed nothing
+	return err
+}
+
+// snapshot is a transaction that reads.
+type snapshot struct {
+	tx      pgx.Tx
+	history *History
+}
+
+func (s *snapshot) Status(ctx context.Context) ([]sink.Status, error) {
+	all, err := statusIn(ctx, s.tx, s.history.format)
+	if err != nil {
+		return nil, s.history.sink.failure(err)
+	}
+	return all, nil
+}
+
+func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
+	return all, s.query(ctx, func(row pgx.Rows) error {
+		var g sink.StoredGap
+		err := row.Scan(&g.Resource, &g.Namespace, &g.Epoch, &g.From, &g.To, &g.Reason, &g.Seen)
+		g.Seen = g.Seen.UTC()
+		all = append(all, g)
+		return err
+	}, `SELECT resource, namespace, epoch, from_revision, to_revision, reason, seen FROM gaps ORDER BY id`)
+}
+
+func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error) {
+	if s.history.format < 4 {
+		return nil, nil
+	}
+	return all, s.query(ctx, func(row pgx.Rows) error {
+		var text []byte
+		var found sink.StoredType
+		if err := row.Scan(&found.Resource, &found.Seen, &text); err != nil {
+			return err
+		}
+		found.Seen = found.Seen.UTC()
+		found.Type, err = history.ParseType(text)
+		all = append(all, found)
+		return err
+	}, `SELECT resource, seen, type FROM types ORDER BY id`)
+}
+
+const stateColumns = `SELECT id, namespace, coalesce(full_name, name), uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object
+	FROM resources WHERE resource = $1`
+
+func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
+	query := strings.Builder{}
+	query.WriteString(stateColumns)
+	args := []any{q.Resource}
+	// where adds a condition in which %[1]d is the number of the first value.
+	where := func(condition string, values ...any) {
+		numbers := make([]any, len(values))
+		for i := range values {
+			numbers[i] = len(args) + i + 1
+		}
+		fmt.Fprintf(&query, ` AND `+condition, numbers...)
+		args = append(args, values...)
+	}
+	if q.Namespace != "" {
+		where(`namespace = $%d`, text(q.Namespace))
+	}
+	if q.Name != "" {
+		name, _ := indexed(q.Name)
+		where(`name = $%d`, name)
+	}
+	if at := q.At; at != nil {
+		where(`(epoch, valid_from) <= ($%[1]d, $%[2]d) AND (valid_to IS NULL OR (to_epoch, valid_to) > ($%[1]d, $%[2]d))`,
+			at.Epoch, int64(at.Revision))
+	}
+	if q.After != nil && q.UpTo != nil {
+		where(`((epoch, valid_from) > ($%[1]d, $%[2]d) AND (epoch, valid_from) <= ($%[3]d, $%[4]d)
+			OR (to_epoch, valid_to) > ($%[1]d, $%[2]d) AND (to_epoch, valid_to) <= ($%[3]d, $%[4]d))`,
+			q.After.Epoch, int64(q.After.Revision), q.UpTo.Epoch, int64(q.UpTo.Revision))
+	}
+	if !q.Since.IsZero() {
+		where(`(seen_from >= $%[1]d OR seen_to >= $%[1]d)`, q.Since.UTC())
+	}
+	var failed error // of yield
+	err := s.query(ctx, func(row pgx.Rows) error {
+		state, err := scanState(row, q.Resource)
+		if err == nil {
+			failed = yield(state)
+			err = failed
+		}
+		return err
+	}, query.String(), args...)
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+func scanState(row pgx.Rows, resource string) (sink.State, error) {
+	s := sink.State{Resource: resource}
+	var uid string
+	var toEpoch *int
+	var to *int64
+	var seenTo *time.Time
+	err := row.Scan(&s.ID, &s.Key.Namespace, &s.Key.Name, &uid, &s.From.Epoch, &s.From.Revision, &s.SeenFrom, &toEpoch, &to, &seenTo, &s.Deleted, &s.Object)
+	if err != nil {
+		return s, err
+	}
+	s.Key.Namespace, s.Key.Name, s.UID = original(s.Key.Namespace), original(s.Key.Name), keepwatch.UID(original(uid))
+	s.SeenFrom = s.SeenFrom.UTC()
+	if to != nil {
+		s.To, s.SeenTo = &sink.Point{Epoch: *toEpoch, Revision: keepwatch.Revision(*to)}, seenTo.UTC()
+	}
+	return s, nil
+}
+
+func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.State, err error) {
+	return found, s.query(ctx, func(row pgx.Rows) error {
+		state, err := scanState(row, resource)
+		found = &state
+		return err
+	}, stateColumns+` ORDER BY seen_from DESC, id DESC LIMIT 1`, resource)
+}
+
+// ends are the columns of the beginning and the end of a row.
+var ends = [][]any{{"epoch", "valid_from", "seen_from"}, {"to_epoch", "valid_to", "seen_to"}}
+
+func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time) (greatest sink.Point, err error) {
+	for _, columns := range ends {
+		text := fmt.Sprintf(`SELECT %[1]s, %[2]s FROM resources WHERE resource = ANY ($1) AND %[3]s <= $2 ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`,
+			columns...)
+		if err := s.query(ctx, func(row pgx.Rows) error {
+			var p sink.Point
+			err := row.Scan(&p.Epoch, &p.Revision)
+			if greatest.Before(p) {
+				greatest = p
+			}
+			return err
+		}, text, resources, at.UTC()); err != nil {
+			return greatest, err
+		}
+	}
+	return greatest, nil
+}
+
+func (s *snapshot) SeenAt(ctx context.Context, resources []string, at sink.Point) (last time.Time, err error) {
+	for _, columns := range ends {
+		text := fmt.Sprintf(`SELECT max(%[3]s) FROM resources WHERE resource = ANY ($1) AND (%[1]s, %[2]s) <= ($2, $3)`, columns...)
+		if err := s.query(ctx, func(row pgx.Rows) error {
+			var seen *time.Time
+			err := row.Scan(&seen)
+			if seen != nil && seen.After(last) {
+				last = seen.UTC()
+			}
+			return err
+		}, text, resources, at.Epoch, int64(at.Revision)); err != nil {
+			return last, err
+		}
+	}
+	return last, nil
+}
+
+// query calls scan with each row of a query.
+func (s *snapshot) query(ctx context.Context, scan func(pgx.Rows) error, text string, args ...any) error {
+	rows, err := s.tx.Query(ctx, text, args...)
+	if err != nil {
+		return s.history.sink.failure(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return s.history.sink.failure(err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return s.history.sink.failure(err)
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch/sinks/postgres"
+	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
+)
+
+// testHistory reads the past while the schema is open for writing, also after the connection has ended, and tables of
+// an older format.
+func testHistory(t *testing.T, server *pgtest.Server) {
+	snapshotOf := func(url string) func(func(sink.Snapshot) error) {
+		return func(read func(sink.Snapshot) error) {
+			t.Helper()
+			history, err := postgres.OpenHistory(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(history.Snapshot(t.Context(), read), history.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	url := server.URL("history")
+	sinktest.TestHistory(t, postgres.New(url, postgres.Options{}), snapshotOf(url))
+	later := server.URL("history_later")
+	sinktest.TestHistoryBeginsLater(t, postgres.New(later, postgres.Options{Retention: time.Hour}), snapshotOf(later))
+
+	history, err := postgres.OpenHistory(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer history.Close()
+	status := func() error {
+		return history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
+			_, err := tables.Status(t.Context())
+			return err
+		})
+	}
+	if err := status(); err != nil {
+		t.Fatal(err)
+	}
+	server.SQL(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE '%FROM cursors%'`)
+	if err := errors.Join(status(), status()); err != nil && status() != nil {
+		t.Errorf("after the connection has ended: %v", err)
+	}
+	server.SQL(`DROP TABLE history.types; UPDATE history.keepwatch SET format = 3;
+		ALTER TABLE history.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen`)
+	snapshotOf(url)(func(tables sink.Snapshot) error {
+		all, err := tables.Status(t.Context())
+		types, err2 := tables.Types(t.Context())
+		if err != nil || err2 != nil || len(types) != 0 || all[2].First != (sink.Point{Revision: 20}) {
+			t.Errorf("an older format: %+v, %+v, %v, %v", all, types, err, err2)
+		}
+		return nil
+	})
+}
+
+// testNoHistory refuses what is no history, with one line.
+func testNoHistory(t *testing.T, server *pgtest.Server) {
+	s := postgres.New(server.URL("future"), postgres.Options{})
+	open(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server.SQL(`UPDATE future.keepwatch SET format = 99; CREATE SCHEMA foreigner; CREATE TABLE foreigner.resources (x int)`)
+	for name, row := range map[string]struct{ url, want string }{
+		"a newer format": {server.URL("future"), "use a newer keepwatch"},
+		"other tables":   {server.URL("foreigner"), "the schema has no tables of keepwatch sync"},
+		"no schema":      {server.URL("nowhere"), "the schema has no tables of keepwatch sync"},
+		"no server":      {"postgres://127.0.0.1:1/none", "failed to connect"},
+		"no address":     {"postgres://%zz", "cannot parse"},
+	} {
+		history, err := postgres.OpenHistory(t.Context(), row.url)
+		if err == nil {
+			history.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %q", name, fmt.Sprint(err), row.want)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/sinks/internal/history"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+const (
+	// The row lock makes the newest writer wait for this transaction, or shuts this one out.
+	lockWriter = `SELECT FROM keepwatch WHERE writer = $1 FOR UPDATE`
+	// The rows of a key end in the order of their ids, the current one last: those behind the last one that ended before. One
+	// statement for each key always uses the primary key; for a join with all of them, the planner reads the whole table until it
+	// has statistics.
+	endRows = `UPDATE resources
+		SET to_epoch = $4, valid_to = CASE WHEN epoch = $4 THEN greatest(valid_from, $5) ELSE $5 END,
+			seen_to = coalesce(seen_to, $6), deleted = CASE WHEN valid_to IS NULL THEN $7 ELSE deleted AND uid <> $8 END
+		WHERE resource = $1 AND namespace = $2 AND name = $3 AND id > coalesce((SELECT id FROM resources
+			WHERE resource = $1 AND namespace = $2 AND name = $3 AND (to_epoch, valid_to) <= ($4, $5) ORDER BY id DESC LIMIT 1), 0)`
+	endRowsBefore = endRows + ` AND valid_to IS NOT NULL`
+	insertRow     = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, full_name, sum)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+	insertGap = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	updateCursor = `UPDATE cursors SET epoch = $3, cursor = $4, since = $5, gap = $6, objects = $7, written = $8, position = $9,
+			first_epoch = CASE WHEN first_revision = 0 THEN $3 ELSE first_epoch END,
+			first_seen = CASE WHEN first_revision = 0 AND $5::bigint > 0 THEN $8 ELSE first_seen END,
+			first_revision = CASE WHEN first_revision = 0 THEN $5 ELSE first_revision END
+		WHERE resource = $1 AND namespace = $2`
+	// The cursors' first point moves to the last end of the rows that are deleted.
+	expireRows = `WITH expired AS (DELETE FROM resources WHERE (resource, namespace, name, id) IN
+			(SELECT resource, namespace, name, id FROM resources WHERE seen_to < $1 LIMIT $2)
+			RETURNING resource, namespace, to_epoch, valid_to, seen_to),
+		last AS (SELECT DISTINCT ON (resource, namespace) * FROM expired ORDER BY resource, namespace, to_epoch DESC, valid_to DESC),
+		moved AS (UPDATE cursors c SET first_epoch = l.to_epoch, first_revision = l.valid_to, first_seen = l.seen_to
+			FROM (SELECT DISTINCT ON (c.resource, c.namespace) c.resource, c.namespace, to_epoch, valid_to, seen_to FROM last
+				JOIN cursors c ON c.resource = last.resource AND c.namespace IN ('', last.namespace)
+				ORDER BY c.resource, c.namespace, to_epoch DESC, valid_to DESC) l
+			WHERE c.resource = l.resource AND c.namespace = l.namespace AND (c.first_epoch, c.first_revision) < (l.to_epoch, l.valid_to))
+		SELECT count(*) FROM expired`
+)
+
+var rowColumns = []string{
+	"resource", "namespace", "name", "uid", "epoch", "valid_from", "seen_from", "to_epoch", "valid_to", "seen_to", "deleted", "object", "full_name", "sum",
+}
+
+// copyFrom is the number of rows from which on COPY is faster than statements in one round
+// trip.
+const copyFrom = 50
+
+// Write commits a batch. See [sink.Sink].
+func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout+time.Duration(bytesOf(batch))*time.Second/slowestRate)
+	defer cancel()
+	if err := s.write(ctx, batch); err != nil {
+		return s.failure(err)
+	}
+	return nil
+}
+
+// bytesOf returns the bytes of the objects of a batch.
+func bytesOf(batch sink.Batch) (n int) {
+	for _, p := range batch.Pieces {
+		for _, m := range p.Messages {
+			if e, ok := m.(stream.Event); ok {
+				n += len(e.Object.JSON())
+			}
+		}
+	}
+	return n
+}
+
+func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
+	var rows [][]any
+	first, last := &pgx.Batch{}, &pgx.Batch{}
+	first.Queue(lockWriter, s.token).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() != 1 {
+			return errTakenOver
+		}
+		return nil
+	})
+	for _, p := range batch.Pieces {
+		id := s.streams[p.Stream].ID
+		changes, err := history.Of(p, s.empty[p.Stream])
+		if err != nil {
+			return fmt.Errorf("%s: %w", id.Resource, err)
+		}
+		s.empty[p.Stream] = s.empty[p.Stream] && !changes.End()
+		queueEndings(first, id.Resource, changes.Endings, batch.Time)
+		for _, r := range changes.Rows {
+			rows = append(rows, valuesOf(id.Resource, r, batch.Time))
+		}
+		queueProgress(last, id, p, changes.Gaps, batch.Time)
+	}
+	return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+		if err := insert(ctx, tx, first, rows, last); err != nil {
+			return err
+		}
+		return s.expire(ctx, tx, batch.Time)
+	})
+}
+
+// insert sends the statements first, inserts rows, and sends the statements last: in one
+// round trip if there are few rows.
+func insert(ctx context.Context, tx pgx.Tx, first *pgx.Batch, rows [][]any, last *pgx.Batch) error {
+	if len(rows) >= copyFrom {
+		if err := tx.SendBatch(ctx, first).Close(); err != nil {
+			return err
+		}
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"resources"}, rowColumns, pgx.CopyFromRows(rows)); err != nil {
+			return err
+		}
+		return tx.SendBatch(ctx, last).Close()
+	}
+	for _, values := range rows {
+		first.Queue(insertRow, values...)
+	}
+	first.QueuedQueries = append(first.QueuedQueries, last.QueuedQueries...)
+	return tx.SendBatch(ctx, first).Close()
+}
+
+// queueEndings queues the ends of rows.
+func queueEndings(b *pgx.Batch, resource string, endings []history.Ending, now time.Time) {
+	for _, e := range endings {
+		name, _ := indexed(e.Key.Name)
+		args := []any{resource, text(e.Key.Namespace), name, e.Epoch, int64(e.Revision), now, e.Deleted, text(string(e.UID))}
+		if e.Added {
+			b.Queue(endRowsBefore, args...)
+			continue
+		}
+		b.Queue(endRows, args...).Exec(affectsSome(resource, e.Key))
+	}
+}
+
+// queueProgress queues the gaps and the cursor of a piece.
+func queueProgress(b *pgx.Batch, id stream.Identity, p sink.Piece, gaps []history.Gap, now time.Time) {
+	for _, g := range gaps {
+		b.Queue(insertGap, id.Resource, id.Namespace, g.Epoch, int64(g.From), int64(g.To), string(g.Reason), now)
+	}
+	a := p.After
+	b.Queue(updateCursor, id.Resource, id.Namespace, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap), int64(p.Count), now, p.Position).Exec(affectsSome(id.Resource, keepwatch.Key{Name: "the cursor"}))
+}
+
+// affectsSome checks that a statement has changed a row. If it has changed none, another
+// program has changed the tables.
+func affectsSome(resource string, key keepwatch.Key) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() == 0 {
+			return fmt.Errorf("%s: %s: the row to change is missing: another program has changed the tables", resource, key)
+		}
+		return nil
+	}
+}
+
+// valuesOf returns the values of rowColumns.
+func valuesOf(resource string, r history.Row, now time.Time) []any {
+	var epoch, revision, seen any
+	deleted := false
+	if r.End != nil {
+		epoch, revision, seen, deleted = r.End.Epoch, int64(r.End.Revision), now, r.End.Deleted
+	}
+	name, full := indexed(r.Key.Name)
+	return []any{
+		resource, text(r.Key.Namespace), name, text(string(r.UID)), r.From.Epoch, int64(r.From.Revision), now, epoch, revision, seen, deleted,
+		acceptable(r.JSON), full, int64(r.Sum),
+	}
+}
+
+const (
+	// sweepEvery is how often retention is applied, and sweepRows bounds the rows of one
+	// batch.
+	sweepEvery = time.Minute
+	sweepRows  = 2000
+)
+
+// expire deletes rows that ended before the retention.
+func (s *Sink) expire(ctx context.Context, tx pgx.Tx, now time.Time) error {
+	if s.options.Retention == 0 || now.Sub(s.swept) < sweepEvery {
+		return nil
+	}
+	var deleted int
+	err := tx.QueryRow(ctx, expireRows, now.Add(-s.options.Retention), sweepRows).Scan(&deleted)
+	if err != nil || deleted == sweepRows {
+		return err // the next batch continues
+	}
+	s.swept = now
+	return nil
+}

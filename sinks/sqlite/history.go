@@ -1,0 +1,293 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/sinks/internal/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// History reads the tables of a file, which another process may write meanwhile. It never changes the file, and holds
+// up no writer: a snapshot delays only that the write-ahead log becomes shorter. It is safe for concurrent use.
+type History struct {
+	path   string
+	db     *sql.DB
+	format int
+}
+
+// OpenHistory opens a file for reading. It returns an error for a file that does not exist, is damaged, or has no
+// tables of keepwatch sync or those of a newer one.
+func OpenHistory(ctx context.Context, path string) (*History, error) {
+	h := &History{path: path}
+	if err := h.open(ctx); err != nil {
+		return nil, errors.Join(h.failure(err), h.Close())
+	}
+	return h, nil
+}
+
+func (h *History) open(ctx context.Context) error {
+	file, err := os.Stat(h.path)
+	if err != nil {
+		return err
+	}
+	if file.IsDir() {
+		return errors.New("it is a directory")
+	}
+	if h.db, err = sql.Open("sqlite", dataSource(h.path, "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)")); err != nil {
+		return err
+	}
+	h.format, err = formatOf(ctx, h.db)
+	if _, walErr := os.Stat(h.path + "-wal"); reportedCode(err) == cannotOpen && errors.Is(walErr, os.ErrNotExist) {
+		// SQLite needs a file beside this one, which a read-only file system refuses. Nobody writes there.
+		_ = h.db.Close() // nothing was read
+		if h.db, err = sql.Open("sqlite", dataSource(h.path, "mode=ro&immutable=1&_pragma=query_only(1)")); err != nil {
+			return err
+		}
+		h.format, err = formatOf(ctx, h.db)
+	}
+	switch {
+	case err != nil:
+		return err
+	case h.format == 0:
+		return errors.New("it has no tables of keepwatch sync")
+	}
+	return history.CheckFormat(h.format, len(migrations))
+}
+
+// dataSource returns the name of a file with parameters of the driver.
+func dataSource(path, query string) string {
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
+	name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query}
+	return name.String()
+}
+
+// failure adds the path to an error.
+func (h *History) failure(err error) error { return (&Sink{path: h.path}).failure(err) }
+
+// Close closes the file.
+func (h *History) Close() error {
+	if h.db == nil {
+		return nil
+	}
+	return h.db.Close()
+}
+
+// Snapshot calls read with one state of the tables. It is valid until read returns.
+func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) error {
+	tx, err := h.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return h.failure(err)
+	}
+	err = read(&snapshot{tx: tx, history: h})
+	_ = tx.Rollback() // it has changed nothing
+	return err
+}
+
+// snapshot is a transaction that reads.
+type snapshot struct {
+	tx      *sql.Tx
+	history *History
+}
+
+func (s *snapshot) Status(ctx context.Context) (all []sink.Status, err error) {
+	columns := cursorColumns
+	if s.history.format < 3 {
+		columns = oldCursorColumns
+	}
+	rows, err := s.tx.QueryContext(ctx, `SELECT `+columns+` FROM cursors ORDER BY resource, namespace`)
+	if err != nil {
+		return nil, s.history.failure(err)
+	}
+	defer rows.Close()
+	if all, err = scanCursors(rows); err != nil {
+		return nil, s.history.failure(err)
+	}
+	return all, nil
+}
+
+func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
+	return all, s.query(ctx, func(row *sql.Rows) error {
+		var g sink.StoredGap
+		var from, to int64
+		var seen string
+		err := row.Scan(&g.Resource, &g.Namespace, &g.Epoch, &from, &to, &g.Reason, &seen)
+		if err == nil {
+			g.From, g.To = keepwatch.Revision(from), keepwatch.Revision(to)
+			g.Seen, err = parseTime(seen)
+		}
+		all = append(all, g)
+		return err
+	}, `SELECT resource, namespace, epoch, from_revision, to_revision, reason, seen FROM gaps ORDER BY rowid`)
+}
+
+func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error) {
+	if s.history.format < 3 {
+		return nil, nil
+	}
+	return all, s.query(ctx, func(row *sql.Rows) error {
+		var seen, text string
+		var found sink.StoredType
+		if err := row.Scan(&found.Resource, &seen, &text); err != nil {
+			return err
+		}
+		if found.Seen, err = parseTime(seen); err == nil {
+			found.Type, err = history.ParseType([]byte(text))
+		}
+		all = append(all, found)
+		return err
+	}, `SELECT resource, seen, type FROM types ORDER BY id`)
+}
+
+const stateColumns = `SELECT id, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object
+	FROM resources WHERE resource = ?`
+
+func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
+	text := strings.Builder{}
+	text.WriteString(stateColumns)
+	args := []any{q.Resource}
+	where := func(condition string, values ...any) {
+		text.WriteString(` AND ` + condition)
+		args = append(args, values...)
+	}
+	if q.Namespace != "" {
+		where(`namespace = ?`, q.Namespace)
+	}
+	if q.Name != "" {
+		where(`name = ?`, q.Name)
+	}
+	if at := q.At; at != nil {
+		where(`(epoch, valid_from) <= (?, ?) AND (valid_to IS NULL OR (to_epoch, valid_to) > (?, ?))`,
+			at.Epoch, int64(at.Revision), at.Epoch, int64(at.Revision))
+	}
+	if q.After != nil && q.UpTo != nil {
+		bounds := []any{q.After.Epoch, int64(q.After.Revision), q.UpTo.Epoch, int64(q.UpTo.Revision)}
+		where(`((epoch, valid_from) > (?, ?) AND (epoch, valid_from) <= (?, ?)
+			OR (to_epoch, valid_to) > (?, ?) AND (to_epoch, valid_to) <= (?, ?))`, append(bounds, bounds...)...)
+	}
+	if !q.Since.IsZero() {
+		since := q.Since.UTC().Format(timeFormat)
+		where(`(seen_from >= ? OR seen_to >= ?)`, since, since)
+	}
+	var failed error // of yield
+	err := s.query(ctx, func(row *sql.Rows) error {
+		state, err := scanState(row, q.Resource)
+		if err == nil {
+			failed = yield(state)
+			err = failed
+		}
+		return err
+	}, text.String(), args...)
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+func scanState(row *sql.Rows, resource string) (sink.State, error) {
+	s := sink.State{Resource: resource}
+	var from int64
+	var seenFrom string
+	var toEpoch, to sql.NullInt64
+	var seenTo sql.NullString
+	err := row.Scan(&s.ID, &s.Key.Namespace, &s.Key.Name, &s.UID, &s.From.Epoch, &from, &seenFrom, &toEpoch, &to, &seenTo, &s.Deleted, &s.Object)
+	if err != nil {
+		return s, err
+	}
+	s.From.Revision = keepwatch.Revision(from)
+	if to.Valid {
+		s.To = &sink.Point{Epoch: int(toEpoch.Int64), Revision: keepwatch.Revision(to.Int64)}
+	}
+	if s.SeenFrom, err = parseTime(seenFrom); err == nil {
+		s.SeenTo, err = parseTime(seenTo.String)
+	}
+	return s, err
+}
+
+func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.State, err error) {
+	return found, s.query(ctx, func(row *sql.Rows) error {
+		state, err := scanState(row, resource)
+		found = &state
+		return err
+	}, stateColumns+` ORDER BY id DESC LIMIT 1`, resource)
+}
+
+func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time) (greatest sink.Point, err error) {
+	in, args := among(resources)
+	args = append(args, at.UTC().Format(timeFormat))
+	for _, columns := range [][3]string{{"epoch", "valid_from", "seen_from"}, {"to_epoch", "valid_to", "seen_to"}} {
+		text := fmt.Sprintf(`SELECT %[1]s, %[2]s FROM resources WHERE resource IN (%[4]s) AND %[3]s <= ? ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`,
+			columns[0], columns[1], columns[2], in)
+		if err := s.query(ctx, func(row *sql.Rows) error {
+			var p sink.Point
+			var revision int64
+			err := row.Scan(&p.Epoch, &revision)
+			if p.Revision = keepwatch.Revision(revision); greatest.Before(p) {
+				greatest = p
+			}
+			return err
+		}, text, args...); err != nil {
+			return greatest, err
+		}
+	}
+	return greatest, nil
+}
+
+func (s *snapshot) SeenAt(ctx context.Context, resources []string, at sink.Point) (last time.Time, err error) {
+	in, args := among(resources)
+	args = append(args, at.Epoch, int64(at.Revision))
+	for _, columns := range [][3]string{{"epoch", "valid_from", "seen_from"}, {"to_epoch", "valid_to", "seen_to"}} {
+		text := fmt.Sprintf(`SELECT max(%[3]s) FROM resources WHERE resource IN (%[4]s) AND (%[1]s, %[2]s) <= (?, ?)`,
+			columns[0], columns[1], columns[2], in)
+		if err := s.query(ctx, func(row *sql.Rows) error {
+			var seen sql.NullString
+			if err := row.Scan(&seen); err != nil {
+				return err
+			}
+			found, err := parseTime(seen.String)
+			if found.After(last) {
+				last = found
+			}
+			return err
+		}, text, args...); err != nil {
+			return last, err
+		}
+	}
+	return last, nil
+}
+
+// among returns the placeholders of texts, and their values.
+func among(texts []string) (placeholders string, values []any) {
+	for _, text := range texts {
+		values = append(values, text)
+	}
+	return strings.TrimSuffix(strings.Repeat("?, ", len(texts)), ", "), values
+}
+
+// query calls scan with each row of a query.
+func (s *snapshot) query(ctx context.Context, scan func(*sql.Rows) error, text string, args ...any) error {
+	rows, err := s.tx.QueryContext(ctx, text, args...)
+	if err != nil {
+		return s.history.failure(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return s.history.failure(err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return s.history.failure(err)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/sinks/sqlite"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
+)
+
+// snapshot reads one state of the tables.
+func snapshot(t *testing.T, path string, read func(sink.Snapshot) error) {
+	t.Helper()
+	history, err := sqlite.OpenHistory(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(history.Snapshot(t.Context(), read), history.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHistory reads the past while the file is open for writing.
+func TestHistory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	sinktest.TestHistory(t, sqlite.New(path, sqlite.Options{}), func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
+}
+
+// TestHistoryBeginsLater moves the beginning of the history when retention deletes states.
+func TestHistoryBeginsLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	sinktest.TestHistoryBeginsLater(t, sqlite.New(path, sqlite.Options{Retention: time.Hour}),
+		func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
+}
+
+// TestOlderHistory reads tables of a format that had no types, and whose history begins at the last gap.
+func TestOlderHistory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := sqlite.New(path, sqlite.Options{})
+	open(t, s)
+	if err := errors.Join(write(t, s, 1, 5, time.Now(), event(keepwatch.Added, "a", 5), stream.Synced{Revision: 5, Count: 1}), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(t, path).Exec(`UPDATE keepwatch SET format = 2;` + undoThird); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot(t, path, func(tables sink.Snapshot) error {
+		status, err := tables.Status(t.Context())
+		types, err2 := tables.Types(t.Context())
+		if err != nil || err2 != nil || len(types) != 0 || status[2].First.Revision != 5 {
+			t.Errorf("%+v, %+v, %v, %v", status, types, err, err2)
+		}
+		return nil
+	})
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("reading has changed the file: %v", err)
+	}
+}
+
+// TestNoHistory refuses what is no history, with one line.
+func TestNoHistory(t *testing.T) {
+	dir := t.TempDir()
+	sound := filepath.Join(dir, "sound")
+	s := sqlite.New(sound, sqlite.Options{})
+	open(t, s)
+	for i := range keepwatch.Revision(100) {
+		if err := write(t, s, uint64(i)+1, i+1, time.Now(), event(keepwatch.Added, fmt.Sprint(i), i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(sound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	newer, foreign := file("newer", content), filepath.Join(dir, "foreign")
+	for path, statement := range map[string]string{newer: `UPDATE keepwatch SET format = 99`, foreign: `CREATE TABLE resources (x)`} {
+		if _, err := read(t, path).Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damaged := bytes.Clone(content)
+	for i := 100; i < len(damaged); i++ {
+		damaged[i] ^= 0x55
+	}
+	for name, row := range map[string]struct{ path, want string }{
+		"a newer format": {newer, "use a newer keepwatch"},
+		"other tables":   {foreign, "it has no tables of keepwatch sync"},
+		"nothing":        {file("empty", nil), "it has no tables of keepwatch sync"},
+		"text":           {file("text", []byte(strings.Repeat("no database\n", 500))), "file is not a database"},
+		"damaged pages":  {file("damaged", damaged), "malformed"},
+		"half of a file": {file("half", content[:len(content)/2]), "malformed"},
+		"a directory":    {dir, "it is a directory"},
+		"no file":        {filepath.Join(dir, "missing"), "no such file"},
+	} {
+		history, err := sqlite.OpenHistory(t.Context(), row.path)
+		if err == nil {
+			err = history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
+				_, err := tables.Status(t.Context())
+				return errors.Join(err, tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(sink.State) error { return nil }))
+			})
+			err = errors.Join(err, history.Close())
+		}
+		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("%s: %v, want %q", name, err, row.want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("reading has created a file: %v", err)
+	}
+}

@@ -1,0 +1,190 @@
+package statedir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/keepwatch/keepwatch/internal/durable"
+	"github.com/keepwatch/keepwatch/internal/filelock"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+var (
+	_ sink.Sink   = (*Sink)(nil)
+	_ sink.Reader = (*Sink)(nil)
+)
+
+// Sink delivers to a receiver, and stores the positions of the streams in a directory.
+type Sink struct {
+	dir      string
+	receiver sink.Receiver
+
+	lock   io.Closer
+	states []stream.State
+	record *record
+	active []int     // the index in record.Streams of each stream
+	saved  time.Time // when record was written
+}
+
+// New returns the sink of a receiver, with its state in dir. It opens nothing.
+func New(dir string, receiver sink.Receiver) *Sink { return &Sink{dir: dir, receiver: receiver} }
+
+// Open opens or creates the directory, and then the receiver. It returns an error for a directory that
+// belongs to another receiver or to other streams, that another process has opened, and that is damaged. See
+// [sink.Sink].
+func (s *Sink) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {
+	if s.lock != nil {
+		return nil, errors.New("the sink is open")
+	}
+	stored, err := s.open(ctx, streams)
+	if err != nil {
+		return nil, errors.Join(s.failure(err), s.Close())
+	}
+	return stored, nil
+}
+
+func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.Stored, err error) {
+	if err := durable.MkdirAll(s.dir); err != nil {
+		return nil, err
+	}
+	s.lock, err = filelock.TryLock(filepath.Join(s.dir, "lock"))
+	switch {
+	case errors.Is(err, filelock.ErrLocked):
+		return nil, fmt.Errorf("state directory %s is in use by another keepwatch sync", s.dir)
+	case err != nil:
+		return nil, err
+	}
+	if s.record, err = s.enter(streams); err != nil {
+		return nil, err
+	}
+	delivered := sink.Delivered{State: s.record.State}
+	for i, wanted := range streams {
+		found, err := s.openState(wanted.ID)
+		if err != nil {
+			return nil, err
+		}
+		found.Time = s.record.Streams[s.active[i]].Time
+		stored = append(stored, found)
+		delivered.Progress = append(delivered.Progress, found.Progress)
+		delivered.Objects += found.Count()
+	}
+	s.update(stored)
+	if err := s.save(); err != nil {
+		return nil, err
+	}
+	return stored, s.receiver.Open(ctx, streams, delivered)
+}
+
+// enter reads the record and enters the streams. The record is on disk before the first state.
+func (s *Sink) enter(streams []sink.Stream) (*record, error) {
+	r, err := readRecord(s.dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		r = newRecord(s.receiver)
+	case err != nil:
+		return nil, err
+	}
+	if r.Receiver != s.receiver.String() {
+		return nil, fmt.Errorf("state directory %s belongs to %s, not to %s; use another directory, or delete this one to deliver everything anew", s.dir, r.Receiver, s.receiver)
+	}
+	if s.active, err = r.enter(streams); err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", s.dir, err)
+	}
+	return r, r.write(s.dir)
+}
+
+func (s *Sink) openState(id stream.Identity) (stored sink.Stored, err error) {
+	state, err := stream.Open(filepath.Join(s.dir, stateName(id)), id)
+	if err != nil {
+		return stored, err
+	}
+	s.states = append(s.states, state)
+	stored.State = state
+	if note, _ := stream.Committed(state); note != "" {
+		err = json.Unmarshal([]byte(note), &stored.Progress)
+	}
+	return stored, err
+}
+
+// stateName returns the name of a stream's directory. Neither a resource nor a namespace has an underscore.
+func stateName(id stream.Identity) string {
+	if id.Namespace == "" {
+		return id.Resource
+	}
+	return id.Resource + "_" + id.Namespace
+}
+
+// update sets the status of the streams to what is stored.
+func (s *Sink) update(stored []sink.Stored) {
+	for i := range stored {
+		status := &s.record.Streams[s.active[i]]
+		status.Progress, status.Count = stored[i].Progress, stored[i].Count()
+	}
+}
+
+// saveEvery is how often the status is written while batches are.
+const saveEvery = time.Second
+
+// Write delivers a batch to the receiver. The streams commit it afterwards. See [sink.Sink].
+func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
+	if err := s.receiver.Write(ctx, batch); err != nil {
+		return err
+	}
+	for _, p := range batch.Pieces {
+		status := &s.record.Streams[s.active[p.Stream]]
+		status.Progress, status.Count, status.Time = p.After, p.Count, batch.Time
+	}
+	if time.Since(s.saved) < saveEvery {
+		return nil
+	}
+	return s.failure(s.save())
+}
+
+func (s *Sink) save() error {
+	s.saved = time.Now()
+	return s.record.write(s.dir)
+}
+
+// Close closes the receiver and the states.
+func (s *Sink) Close() error {
+	errs := []error{s.receiver.Close()}
+	for _, state := range s.states {
+		errs = append(errs, state.Close())
+	}
+	if s.record != nil {
+		errs = append(errs, s.save())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	s.lock, s.states, s.record = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// Status reads the status that the last process has written, at most a second after its batches. See
+// [sink.Reader].
+func (s *Sink) Status(context.Context) ([]sink.Status, error) {
+	r, err := readRecord(s.dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("state directory %s: no sync has written to it", s.dir)
+	case err != nil:
+		return nil, err
+	}
+	return r.Streams, nil
+}
+
+// failure makes an error that another attempt may not meet a [sink.Unavailable].
+func (s *Sink) failure(err error) error {
+	if sink.DiskFull(err) {
+		return sink.Unavailablef("state directory %s: %w", s.dir, err)
+	}
+	return err
+}

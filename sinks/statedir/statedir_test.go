@@ -1,0 +1,112 @@
+package statedir_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/keepwatch/keepwatch/sinks/statedir"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// receiver receives everything.
+type receiver struct {
+	name    string
+	fail    error
+	batches []sink.Batch
+}
+
+func (r *receiver) Open(context.Context, []sink.Stream, sink.Delivered) error { return r.fail }
+
+func (r *receiver) Write(_ context.Context, batch sink.Batch) error {
+	r.batches = append(r.batches, batch)
+	return r.fail
+}
+
+func (r *receiver) Close() error   { return nil }
+func (r *receiver) String() string { return r.name }
+
+func streams(ids ...string) (all []sink.Stream) {
+	for _, id := range ids {
+		resource, namespace, _ := strings.Cut(id, "/")
+		all = append(all, sink.Stream{ID: stream.Identity{Resource: resource, Namespace: namespace, Cluster: stream.Cluster{UID: "c"}}})
+	}
+	return all
+}
+
+// TestOpenErrors opens a directory that others have written to.
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	first := statedir.New(dir, &receiver{name: "files:/a"})
+	if _, err := first.Open(t.Context(), streams("pods", "services/shop")); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(want, name string, ids ...string) {
+		t.Helper()
+		s := statedir.New(dir, &receiver{name: name})
+		_, err := s.Open(t.Context(), streams(ids...))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) || errors.As(err, new(*sink.Unavailable)) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	refused("is in use by another keepwatch sync", "files:/a", "pods")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused("belongs to files:/a, not to files:/b", "files:/b", "pods")
+	refused("services: it has these objects already, of another choice of namespaces", "files:/a", "services")
+	refused("pods: it has these objects already, of another choice of namespaces", "files:/a", "pods/shop")
+	all, err := first.Status(t.Context())
+	if err != nil || len(all) != 2 || all[0].ID.Resource != "pods" || !all[0].Active || !all[1].Active {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "pods", "stream.db"), []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("is damaged", "files:/a", "pods")
+	if err := os.WriteFile(filepath.Join(dir, "sync.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("sync.json is damaged", "files:/a", "pods")
+	if _, err := first.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "sync.json is damaged") {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sync.json"), []byte(`{"format":2}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("has format 2, and this keepwatch reads format 1", "files:/a", "pods")
+}
+
+// TestReceiverFails checks that an error of the receiver passes, and that the directory can be opened again.
+func TestReceiverFails(t *testing.T) {
+	r := &receiver{name: "r", fail: sink.Unavailablef("down")}
+	s := statedir.New(t.TempDir(), r)
+	if _, err := s.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "no sync has written to it") {
+		t.Error(err)
+	}
+	for range 2 {
+		if _, err := s.Open(t.Context(), streams("pods")); !errors.As(err, new(*sink.Unavailable)) {
+			t.Fatal(err)
+		}
+	}
+	r.fail = nil
+	stored, err := s.Open(t.Context(), streams("pods"))
+	if err != nil || len(stored) != 1 || stored[0].Progress != (sink.Progress{}) || stored[0].Count() != 0 {
+		t.Fatalf("%+v, %v", stored, err)
+	}
+	r.fail = syscall.ENOSPC
+	if err := s.Write(t.Context(), sink.Batch{}); !errors.Is(err, syscall.ENOSPC) {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
