@@ -17,9 +17,12 @@ all: lint test
 build:
 	go build -o bin/keepwatch ./cmd/keepwatch
 
-# Man pages of all commands, in bin/man.
+# Man pages of all commands, in bin/man, and what shells complete, in bin/completion.
+man: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 man:
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go test ./cmd/keepwatch -count 1 -run '^TestManPages$$' -args -man $(CURDIR)/bin/man
+	rm -rf bin/man bin/completion
+	go test ./cmd/keepwatch -count 1 -run '^(TestManPages|TestCompletions)$$' \
+	  -args -man $(CURDIR)/bin/man -completion $(CURDIR)/bin/completion
 
 # The documentation as a site, in bin/site: open bin/site/index.html. A release's version has a folder of its own, and those that
 # are there stay.
@@ -84,7 +87,7 @@ release: export GOARM64 := v8.0
 release: export GOEXPERIMENT :=
 release:
 	$(RELEASE) -check
-	$(MAKE) always $(PLATFORMS:%=bin/%/keepwatch) $(if $(strip $(ARCHS)),bin/keepwatch-image.tar image)
+	$(MAKE) always $(PLATFORMS:%=bin/%/keepwatch) $(if $(strip $(PLATFORMS)),man) $(if $(strip $(ARCHS)),bin/keepwatch-image.tar image)
 	$(RELEASE) -o '../bin/release/$(VERSION)'
 
 # The module's own tests, and 20,000 requests to it and to kube-apiserver of the same version. SEED=0

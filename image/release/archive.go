@@ -17,6 +17,12 @@ type file struct {
 	text []byte
 }
 
+// The folders of an archive.
+const (
+	manFolder        = "man/man1"
+	completionFolder = "completion"
+)
+
 func isZip(platform string) bool { return strings.HasPrefix(platform, "windows-") }
 
 // archiveName is the name of a platform's archive.

@@ -36,7 +36,10 @@ const formula = `class Keepwatch < Formula
 %s
   def install
     bin.install "keepwatch"
-    generate_completions_from_executable(bin/"keepwatch", "completion")
+    man1.install Dir["man/man1/*.1"]
+    bash_completion.install "completion/keepwatch.bash" => "keepwatch"
+    zsh_completion.install "completion/_keepwatch"
+    fish_completion.install "completion/keepwatch.fish"
   end
 
   test do

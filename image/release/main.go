@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -112,7 +113,10 @@ func (r *release) check() (err error) {
 
 // programs writes an archive and a bill of materials for each platform.
 func (r *release) programs() error {
-	license, err := os.ReadFile(filepath.Join(r.repo, "LICENSE"))
+	if len(r.platforms) == 0 {
+		return nil
+	}
+	beside, err := r.beside()
 	if err != nil {
 		return err
 	}
@@ -122,7 +126,7 @@ func (r *release) programs() error {
 		if err != nil {
 			return fmt.Errorf("%w: make release builds it", err)
 		}
-		files := []file{{program(platform), 0o755, text}, {"LICENSE", 0o644, license}}
+		files := append([]file{{program(platform), 0o755, text}}, beside...)
 		if err := r.out.write(archiveName(platform), func(w io.Writer) error {
 			if isZip(platform) {
 				return writeZip(w, files, r.source.date)
@@ -136,6 +140,30 @@ func (r *release) programs() error {
 		}
 	}
 	return nil
+}
+
+// beside returns what each archive has beside the program: the license, man pages, and scripts for shells.
+func (r *release) beside() ([]file, error) {
+	license, err := os.ReadFile(filepath.Join(r.repo, "LICENSE"))
+	if err != nil {
+		return nil, err
+	}
+	files := []file{{"LICENSE", 0o644, license}}
+	for _, folder := range []struct{ built, archived string }{{"man", manFolder}, {"completion", completionFolder}} {
+		built := filepath.Join(r.repo, "bin", folder.built)
+		entries, err := os.ReadDir(built) // sorted
+		if err != nil {
+			return nil, fmt.Errorf("%w: make man writes it", err)
+		}
+		for _, entry := range entries {
+			text, err := os.ReadFile(filepath.Join(built, entry.Name()))
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, file{path.Join(folder.archived, entry.Name()), 0o644, text})
+		}
+	}
+	return files, nil
 }
 
 // images copies the archives with the images, and writes the bills of materials of the programs that only they have.

@@ -47,9 +47,11 @@ func newRepository(t *testing.T) string {
 	dir, root := t.TempDir(), filepath.Join("..", "..")
 	for name, text := range map[string]string{
 		"LICENSE": "none\n", ".gitignore": "/bin/\n",
+		"bin/man/keepwatch.1": ".TH\n", "bin/man/keepwatch-sync.1": ".TH\n", "bin/completion/_keepwatch": "#compdef\n",
 		"CHANGELOG.md": "# Changelog\n\n## v0.1.0, not released yet\n\n- News.\n\n## v0.0.1, 2026-01-01\n\n- Olds.\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -224,7 +226,10 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix := untar(t, files["keepwatch-darwin-arm64.tar.gz"])
-	if names := slices.Sorted(maps.Keys(unix)); !slices.Equal(names, []string{"LICENSE", "keepwatch"}) {
+	inside := []string{
+		"LICENSE", "completion/_keepwatch", "keepwatch", "man/man1/keepwatch-sync.1", "man/man1/keepwatch.1",
+	}
+	if names := slices.Sorted(maps.Keys(unix)); !slices.Equal(names, inside) {
 		t.Errorf("the archive for macOS has %q", names)
 	}
 	if p := unix["keepwatch"]; p.mode != 0o755 || unix["LICENSE"].mode != 0o644 || !bytes.Equal(p.text, program) {

@@ -23,11 +23,13 @@ func newRelease(t *testing.T) string {
 	t.Helper()
 	repo, platform := t.TempDir(), runtime.GOOS+"-"+runtime.GOARCH
 	for name, text := range map[string]string{
-		".gitignore":      "/bin/\n",
-		"LICENSE":         "none\n",
-		"CHANGELOG.md":    "## v1.2.3, not released yet\n\nNothing.\n",
-		"bin/src/go.mod":  "module example.com/program\n",
-		"bin/src/main.go": "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() { fmt.Println(os.Args[1:]) }\n",
+		".gitignore":        "/bin/\n",
+		"LICENSE":           "none\n",
+		"bin/man/k.1":       "none\n",
+		"bin/completion/_k": "none\n",
+		"CHANGELOG.md":      "## v1.2.3, not released yet\n\nNothing.\n",
+		"bin/src/go.mod":    "module example.com/program\n",
+		"bin/src/main.go":   "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() { fmt.Println(os.Args[1:]) }\n",
 	} {
 		file := filepath.Join(repo, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {

@@ -20,7 +20,10 @@ class Keepwatch < Formula
 
   def install
     bin.install "keepwatch"
-    generate_completions_from_executable(bin/"keepwatch", "completion")
+    man1.install Dir["man/man1/*.1"]
+    bash_completion.install "completion/keepwatch.bash" => "keepwatch"
+    zsh_completion.install "completion/_keepwatch"
+    fish_completion.install "completion/keepwatch.fish"
   end
 
   test do
