@@ -35,6 +35,8 @@ func TestHistory(t *testing.T) {
 	t.Run("story", func(t *testing.T) { testHistoryStory(t, client) })
 	t.Run("recorded", func(t *testing.T) { testHistoryRecorded(t, client) })
 	t.Run("errors", func(t *testing.T) { testHistoryErrors(t, client) })
+	t.Run("restore", func(t *testing.T) { testHistoryRestore(t, client) })
+	t.Run("restore many", func(t *testing.T) { testHistoryRestoreMany(t, client) })
 }
 
 // patch changes the data of a ConfigMap in the name of a manager, and returns its revision.

@@ -8,4 +8,5 @@
 //
 //	path.go      paths, and the fields of an object    manager.go  who has written a field
 //	change.go    what differs between two states       blame.go    since when each field has its value
+//	owned.go     what managers have written
 package field

@@ -1,6 +1,7 @@
 package field_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -96,5 +97,40 @@ func TestOddObjects(t *testing.T) {
 		if _, err := field.Blame([][]byte{[]byte(text)}); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
+	}
+}
+
+// TestOwned returns what managers have written: not what the server has set, and not status.
+func TestOwned(t *testing.T) {
+	const service = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop","uid":"u","resourceVersion":"5","labels":{"a":"1","b":"2"},
+		"ownerReferences":[{"uid":"o"}],"managedFields":[
+		{"manager":"helm","operation":"Apply","fieldsV1":{"f:metadata":{"f:labels":{".":{},"f:a":{}},"f:ownerReferences":{"k:{\"uid\":\"o\"}":{}}},
+			"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{},"f:name":{}}},"f:selector":{},"f:empty":{".":{}},
+			"f:set":{"v:\"x\"":{}}}}},
+		{"manager":"lb","operation":"Update","subresource":"status","fieldsV1":{"f:status":{"f:loadBalancer":{}},"f:metadata":{"f:labels":{"f:b":{}}}}}]},
+		"spec":{"clusterIP":"10.0.0.7","ports":[{"name":"http","port":80,"protocol":"TCP","nodePort":30000},{"port":81,"protocol":"TCP"}],
+			"selector":{"app":"web"},"empty":{"x":1},"set":["x","y"]},"status":{"loadBalancer":{}}}`
+	owned, err := field.Owned([]byte(service))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(owned)
+	const want = `{"apiVersion":"v1","kind":"Service","metadata":{"labels":{"a":"1"},"name":"web","namespace":"shop"},` +
+		`"spec":{"empty":{},"ports":[{"name":"http","port":80,"protocol":"TCP"}],"selector":{"app":"web"},"set":["x"]}}`
+	if err != nil || string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s, %v", got, want, err)
+	}
+	owned, err = field.Owned([]byte(`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"x","uid":"u","labels":{"a":"1"}},"spec":{"n":1.0},"status":1}`))
+	if got, _ := json.Marshal(owned); err != nil ||
+		string(got) != `{"apiVersion":"v1","kind":"Thing","metadata":{"labels":{"a":"1"},"name":"x"},"spec":{"n":1.0}}` {
+		t.Errorf("without managers: %s, %v", got, err)
+	}
+	for _, text := range []string{"", "[]", "1", "{"} {
+		if owned, err := field.Owned([]byte(text)); err == nil {
+			t.Errorf("%q: %v", text, owned)
+		}
+	}
+	if owned, err := field.Owned([]byte(`{"metadata":1}`)); err != nil || len(owned) != 3 {
+		t.Errorf("%v, %v", owned, err)
 	}
 }
