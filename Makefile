@@ -142,7 +142,8 @@ test-race:
 	$(GOTEST) -race -short -vet=off -p 4 -timeout 40m $(RACED)
 
 # One short story a door, against real parts: each sink's server, kube-apiserver, etcd, kubectl, a client of each other language,
-# the browser. Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1.
+# the browser. Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1. It knows
+# nothing either of the documents that image's tests read.
 # Three packages run at a time: most of them wait for the faults that they cause. Without -short, where Postgres and Kafka take part.
 STORIES = ./deploy ./embedded/kubectl ./embedded/smoke ./envtest ./examples/... ./matrix ./real/apiserver ./real/conformance ./real/managed ./real/outage \
   ./real/proxy ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers ./suites ./verify
@@ -152,7 +153,7 @@ LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull E
   ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
 test-real: peers
 	$(GOTEST) -timeout 15m -run '^Test(Postgres|World|Kafka|TopInTerminal)$$' ./sinks/postgres ./sinks/kafka ./cmd/keepwatch
-	cd image && go vet ./... && $(GOTEST) ./...
+	cd image && go vet ./... && $(GOTEST) -count 1 ./...
 	cd kubernetes && go vet ./... && $(GOTEST) ./...
 	cd test && $(GOTEST) -short -count 1 -vet=off -p 3 -timeout 40m -skip '^Test($(LONG))$$' $(STORIES)
 	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8
