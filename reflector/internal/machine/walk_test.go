@@ -180,6 +180,7 @@ func retriesBefore(kind keepwatch.FailureKind) []Retries {
 func TestEveryReachablePosition(t *testing.T) {
 	for _, c := range []Config{{StartupDeadline: -1}, {Paged: true}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			t.Parallel()
 			seen := map[position]bool{}
 			queue := []position{start(c, 0), start(c, 50)}
 			steps := 0
