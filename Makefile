@@ -129,14 +129,16 @@ lint:
 	go test -count=1 ./internal/arrows
 
 # Every package of the library, the server and the command, with Go alone: -short leaves out what needs Postgres, Java, a
-# terminal or a long time.
+# terminal or a long time. The longest packages begin first. Tests wait for servers more than they compute: eight of a package run
+# at a time.
+LONGEST = ./server/controlplane ./cmd/keepwatch ./server/testserver ./server/readpath ./server/judge/conform ./server/proxy
 test:
-	$(GOTEST) -short -timeout 15m work
+	$(GOTEST) -short -parallel 8 -timeout 15m $(LONGEST) work
 
 # The same with the race detector, except for what finds nothing with it: the simulation, of which more schedules run without it,
 # and the protocol's machine, which is a pure function. Four packages run at a time on two cores: the longest ones,
 # which begin, wait for timeouts and processes.
-RACED = $(shell go list ./server/controlplane ./cmd/keepwatch ./server/readpath ./server/judge/conform work | grep -v -e /reflector/internal/machine$$ -e /testonly/sim$$)
+RACED = $(shell go list $(LONGEST) work | grep -v -e /reflector/internal/machine$$ -e /testonly/sim$$)
 test-race:
 	$(GOTEST) ./server/internal/testonly/sim -sim.n 3000
 	$(GOTEST) -race -short -vet=off -p 4 -timeout 40m $(RACED)
