@@ -79,6 +79,7 @@ SIGN_KEY ?=
 BUILDER ?=
 RELEASE = cd image && go run ./release -repo .. -version '$(VERSION)' -platforms '$(PLATFORMS)' -arch '$(ARCHS)' -registry '$(REGISTRY)' \
   $(if $(SIGN_KEY),-sign-key '$(abspath $(SIGN_KEY))') $(if $(BUILDER),-builder '$(BUILDER)')
+# Man pages are made with the packages that the programs have compiled.
 # What else a machine could choose, and would change the bytes.
 release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 release: export GOTOOLCHAIN = go$(word 2,$(shell grep '^go ' image/go.mod))
@@ -87,7 +88,8 @@ release: export GOARM64 := v8.0
 release: export GOEXPERIMENT :=
 release:
 	$(RELEASE) -check
-	$(MAKE) always $(PLATFORMS:%=bin/%/keepwatch) $(if $(strip $(PLATFORMS)),man) $(if $(strip $(ARCHS)),bin/keepwatch-image.tar image)
+	$(MAKE) always $(PLATFORMS:%=bin/%/keepwatch) $(if $(strip $(ARCHS)),bin/keepwatch-image.tar image)
+	$(if $(strip $(PLATFORMS)),CGO_ENABLED=0 GOFLAGS='$(GOFLAGS) -trimpath' $(MAKE) man)
 	$(RELEASE) -o '../bin/release/$(VERSION)'
 
 # The module's own tests, and 20,000 requests to it and to kube-apiserver of the same version. SEED=0
