@@ -51,7 +51,7 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	if err := errors.Join(status(), status()); err != nil && status() != nil {
 		t.Errorf("after the connection has ended: %v", err)
 	}
-	server.SQL(`DROP TABLE history.types; UPDATE history.keepwatch SET format = 3;
+	server.SQL(`DROP TABLE history.types; DROP INDEX history.resources_from, history.resources_to; UPDATE history.keepwatch SET format = 3;
 		ALTER TABLE history.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen`)
 	snapshotOf(url)(func(tables sink.Snapshot) error {
 		all, err := tables.Status(t.Context())

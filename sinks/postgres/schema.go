@@ -79,6 +79,9 @@ CREATE TABLE types (
   seen     timestamptz NOT NULL,
   type     jsonb NOT NULL
 );
+
+CREATE INDEX resources_from ON resources (resource, epoch, valid_from);
+CREATE INDEX resources_to ON resources (resource, to_epoch, valid_to) WHERE valid_to IS NOT NULL;
 `}
 
 const createView = `CREATE OR REPLACE VIEW %s AS

@@ -243,6 +243,24 @@ func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time
 	return greatest, nil
 }
 
+func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, after sink.Point, limit int) (all []sink.Point, err error) {
+	for _, columns := range [][2]string{{"epoch", "valid_from"}, {"to_epoch", "valid_to"}} {
+		text := fmt.Sprintf(`SELECT DISTINCT %[1]s, %[2]s FROM resources WHERE resource = ?1 AND (?2 = '' OR namespace = ?2)
+			AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) > (?3, ?4) ORDER BY %[1]s, %[2]s LIMIT ?5`, columns[0], columns[1])
+		if err := s.query(ctx, func(row *sql.Rows) error {
+			var p sink.Point
+			var revision int64
+			err := row.Scan(&p.Epoch, &revision)
+			p.Revision = keepwatch.Revision(revision)
+			all = append(all, p)
+			return err
+		}, text, resource, namespace, after.Epoch, int64(after.Revision), limit); err != nil {
+			return nil, err
+		}
+	}
+	return history.FirstPoints(all, limit), nil
+}
+
 func (s *snapshot) SeenAt(ctx context.Context, resources []string, at sink.Point) (last time.Time, err error) {
 	in, args := among(resources)
 	args = append(args, at.Epoch, int64(at.Revision))

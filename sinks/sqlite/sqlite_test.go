@@ -143,7 +143,7 @@ func TestRedefined(t *testing.T) {
 }
 
 // undoThird removes what format 3 has added.
-const undoThird = `DROP TABLE types; ALTER TABLE cursors DROP COLUMN first_epoch; ALTER TABLE cursors DROP COLUMN first_revision;
+const undoThird = `DROP TABLE types; DROP INDEX resources_from; DROP INDEX resources_to; ALTER TABLE cursors DROP COLUMN first_epoch; ALTER TABLE cursors DROP COLUMN first_revision;
 	ALTER TABLE cursors DROP COLUMN first_seen`
 
 // TestRetention checks that ended rows are deleted after the retention, and current ones never.

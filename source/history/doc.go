@@ -1,7 +1,8 @@
 // Package history reads the past of a cluster from a database that keepwatch sync has written: every state of every
 // object, with the revisions and times between which it was valid.
 //
-//	sync ─▶ SQLite, Postgres ─▶ Database ─▶ History ─▶ View: types, moments, states, events
+//	sync ─▶ SQLite, Postgres ─▶ Database ─▶ History ─┬─▶ View: types, moments, states, events
+//	                                                 └─▶ Source: a resource at a moment, and onward
 //
 // It only reads, also while a sync writes. It says what it does not know: a moment in a declared gap, before the
 // first list or after the last transaction is an [Unknown], which names the nearest known moments.
@@ -24,4 +25,5 @@
 //	history.go  History, View       moment.go  what a moment is, as text
 //	types.go    types and names     known.go   which points are known
 //	events.go   what has happened   points.go  the points of a moment
+//	source.go   a resource at a moment and onward, as a keepwatch.Source
 package history

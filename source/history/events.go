@@ -109,3 +109,46 @@ func (v *View) merged(of sink.Status) (all []sink.StoredGap) {
 	}
 	return all
 }
+
+// changes returns the changes of states after a point and not after another one, in the order of revisions; at one
+// revision, deletions first.
+func (s *Source) changes(states []sink.State, after, upTo sink.Point) (all []recorded) {
+	within := func(p sink.Point) bool { return after.Before(p) && !upTo.Before(p) }
+	replaced := map[int64]bool{} // the ids of states that another one replaces
+	last := map[keepwatch.Key]*sink.State{}
+	kinds := make([]keepwatch.ChangeType, len(states))
+	for i := range states {
+		state := &states[i]
+		kinds[i] = keepwatch.Added
+		if p := last[state.Key]; p != nil && p.UID == state.UID && p.To != nil && *p.To == state.From && !p.Deleted {
+			kinds[i] = keepwatch.Modified
+			replaced[p.ID] = true
+		}
+		last[state.Key] = state
+	}
+	for i := range states {
+		state := &states[i]
+		if within(state.From) {
+			all = append(all, recorded{
+				keepwatch.Change{Type: kinds[i], Revision: state.From.Revision, Object: s.object(state, state.From.Revision)}, state.SeenFrom,
+			})
+		}
+		if state.To != nil && within(*state.To) && !replaced[state.ID] {
+			all = append(all, recorded{
+				keepwatch.Change{Type: keepwatch.Deleted, Revision: state.To.Revision, Object: s.object(state, state.To.Revision)}, state.SeenTo,
+			})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b recorded) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(rank(a), rank(b)))
+	})
+	return all
+}
+
+// rank orders the changes at one revision.
+func rank(r recorded) int {
+	if r.Type == keepwatch.Deleted {
+		return 0
+	}
+	return 1
+}

@@ -76,6 +76,20 @@ func (t *tables) PointAt(_ context.Context, resources []string, at time.Time) (l
 	return last, nil
 }
 
+func (t *tables) PointsAfter(_ context.Context, resource, _ string, after sink.Point, limit int) (all []sink.Point, err error) {
+	for _, s := range t.states {
+		if s.Resource == resource && after.Before(s.From) {
+			all = append(all, s.From)
+		}
+		if s.Resource == resource && s.To != nil && after.Before(*s.To) {
+			all = append(all, *s.To)
+		}
+	}
+	slices.SortFunc(all, func(a, b sink.Point) int { return int(a.Revision) - int(b.Revision) + 1000*(a.Epoch-b.Epoch) })
+	all = slices.Compact(all)
+	return all[:min(limit, len(all))], nil
+}
+
 func (t *tables) SeenAt(_ context.Context, resources []string, at sink.Point) (last time.Time, err error) {
 	for _, s := range t.states {
 		if slices.Contains(resources, s.Resource) && !at.Before(s.From) && s.SeenFrom.After(last) {

@@ -1,10 +1,12 @@
 package history
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keepwatch/keepwatch/stream"
@@ -68,4 +70,13 @@ func ParseType(text []byte) (found sink.Type, err error) {
 		return found, fmt.Errorf("the table types: %w", err)
 	}
 	return found, nil
+}
+
+// FirstPoints sorts points, and returns the first ones without repetition.
+func FirstPoints(all []sink.Point, limit int) []sink.Point {
+	slices.SortFunc(all, func(a, b sink.Point) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Revision, b.Revision))
+	})
+	all = slices.Compact(all)
+	return all[:min(limit, len(all))]
 }

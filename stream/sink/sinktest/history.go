@@ -129,6 +129,12 @@ func TestHistory(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapsho
 		if seen, err := tables.SeenAt(t.Context(), []string{"pods"}, sink.Point{Revision: 9}); err != nil || !seen.Equal(at(1)) {
 			t.Errorf("the time of revision 9: %v, %v", seen, err)
 		}
+		for limit, want := range map[int]string{2: "[{0 7} {0 8}]", 100: "[{0 7} {0 8} {0 15}]"} {
+			points, err := tables.PointsAfter(t.Context(), "pods", "ns", sink.Point{Revision: 5}, limit)
+			if err != nil || fmt.Sprint(points) != want {
+				t.Errorf("points: %v, %v, want %s", points, err, want)
+			}
+		}
 		failed := errors.New("enough")
 		if err := tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(sink.State) error { return failed }); err != failed {
 			t.Errorf("an error of the reader: %v", err)

@@ -1,0 +1,161 @@
+package history_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// short returns a delivery in short: "10-12: MODIFIED a@12", or "gap 20-30: …".
+func short(d keepwatch.Delivery) string {
+	var changes []keepwatch.Change
+	var text string
+	switch d := d.(type) {
+	case keepwatch.Batch:
+		text, changes = fmt.Sprintf("%d-%d:", d.From, d.To), d.Changes
+	case keepwatch.Gap:
+		text, changes = fmt.Sprintf("gap %d-%d %s:", d.From, d.To, d.Reason), d.Changes
+	}
+	for _, c := range changes {
+		text += fmt.Sprintf(" %s %s@%d", c.Type, c.Object.Key().Name, c.Revision)
+	}
+	return text
+}
+
+// TestSource replays a history through a reflector into a store: its batches, its gap, and what is stored while it runs.
+func TestSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		database := past()
+		source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10), Onward: true})
+		target := store.New(store.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		first := make(chan store.Cursor, 1)
+		go func() {
+			page, err := source.List(ctx, keepwatch.ListRequest{})
+			if err != nil || page.Revision != 10 || len(page.Objects) != 2 {
+				t.Errorf("the list: %+v, %v", page, err)
+			}
+			replacement, err := target.Replace(ctx, keepwatch.Relist{To: 10})
+			if err == nil {
+				err = errors.Join(replacement.Put(ctx, page.Objects), replacement.Commit(ctx, 10))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			first <- target.Snapshot().Cursor()
+			ended <- reflector.New(source, target, reflector.Options{}).Run(ctx)
+		}()
+		watcher := target.Watch(<-first, store.Filter{})
+		var got []string
+		for watcher.Cursor().Revision < 45 {
+			d, err := watcher.Next(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, short(d))
+		}
+		const want = `10-20: MODIFIED a@12 DELETED b@15 ADDED c@18
+gap 20-30 expired: MODIFIED a@25 DELETED c@30
+30-45: ADDED d@40`
+		if text := strings.Join(got, "\n"); text != want {
+			t.Errorf("got:\n%s\nwant:\n%s", text, want)
+		}
+		// What is stored later arrives, too.
+		later := *database
+		later.states = append(append([]sink.State{}, later.states...), state("e", 47, 0, 9, 0))
+		later.status = append([]sink.Status{}, later.status...)
+		later.status[1].Progress.Cursor = 50
+		synctest.Wait()
+		*database = later
+		if d, err := watcher.Next(ctx); err != nil || short(d) != "45-50: ADDED e@47" {
+			t.Errorf("later: %v, %v", d, err)
+		}
+		if newest, err := source.Newest(ctx); err != nil || newest != 50 {
+			t.Errorf("newest %d, %v", newest, err)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// TestSpeed delivers events at the pace at which they were recorded, and as many times faster as asked for.
+func TestSpeed(t *testing.T) {
+	for speed, want := range map[float64]string{1: "1m0s 2m0s 3m0s", 60: "1s 2s 3s", 0: "0s"} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			source := history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10), Onward: true, Speed: speed})
+			watch, err := source.Watch(t.Context(), 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer watch.Close()
+			var times []string
+			for {
+				batch, err := watch.Next()
+				if err != nil {
+					failure, ok := errors.AsType[*keepwatch.Failure](err)
+					if !ok || failure.Kind != keepwatch.Expired {
+						t.Errorf("the end: %v", err)
+					}
+					break
+				}
+				if len(batch.Changes) > 0 {
+					times = append(times, time.Since(began).String())
+				}
+			}
+			if got := strings.Join(times, " "); got != want {
+				t.Errorf("speed %v: %s, want %s", speed, got, want)
+			}
+		})
+	}
+}
+
+// TestStill stays at its moment, and refuses what a source of one moment cannot show.
+func TestStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(12)})
+		kind := func(err error) keepwatch.FailureKind {
+			failure, _ := errors.AsType[*keepwatch.Failure](err)
+			if failure == nil {
+				t.Fatalf("%v", err)
+			}
+			return failure.Kind
+		}
+		_, err := source.List(t.Context(), keepwatch.ListRequest{Continue: "x"})
+		if kind(err) != keepwatch.Rejected {
+			t.Error(err)
+		}
+		if _, err = source.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 13}); kind(err) != keepwatch.Rewound {
+			t.Error(err)
+		}
+		if _, err = source.Watch(t.Context(), 13); kind(err) != keepwatch.Rewound {
+			t.Error(err)
+		}
+		if _, _, err = source.StreamList(t.Context(), 0, nil); kind(err) != keepwatch.StreamingListUnsupported {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		defer cancel()
+		watch, err := source.Watch(ctx, 12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = watch.Next(); kind(err) != keepwatch.Ended {
+			t.Error(err)
+		}
+		if newest, err := source.Newest(t.Context()); err != nil || newest != 12 {
+			t.Errorf("%d, %v", newest, err)
+		}
+	})
+}
