@@ -43,7 +43,7 @@ func newHistoryCommand() *cobra.Command {
 		Args:  usage(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newHistoryLogCommand(), newHistoryDiffCommand(), newHistoryBlameCommand(), newHistoryRestoreCommand())
+	cmd.AddCommand(newHistoryLogCommand(), newHistoryDiffCommand(), newHistoryBlameCommand(), newHistoryRestoreCommand(), newHistoryContextCommand())
 	return cmd
 }
 

@@ -36,6 +36,8 @@ func TestHistory(t *testing.T) {
 	t.Run("recorded", func(t *testing.T) { testHistoryRecorded(t, client) })
 	t.Run("errors", func(t *testing.T) { testHistoryErrors(t, client) })
 	t.Run("restore", func(t *testing.T) { testHistoryRestore(t, client) })
+	t.Run("serve", func(t *testing.T) { testServeHistory(t, config, client) })
+	t.Run("quick start", testHistoryQuickStart)
 	t.Run("restore many", func(t *testing.T) { testHistoryRestoreMany(t, client) })
 }
 
@@ -290,6 +292,53 @@ func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
 		code, stdout, stderr := execute(t, append([]string{"history"}, strings.Fields(row.args)...)...)
 		if code != row.code || stdout != "" || !strings.Contains(stderr, row.want) || strings.Count(stderr, "\n") != row.code { // wrong usage has a line about --help
 			t.Errorf("%s: exit %d, %q%q, want %q", name, code, stdout, stderr, row.want)
+		}
+	}
+}
+
+// testHistoryQuickStart runs the commands of the quick start in docs/history.md.
+func testHistoryQuickStart(t *testing.T) {
+	page, err := os.ReadFile("../../docs/history.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ = bytes.Cut(page, []byte("\n## Quick start\n"))
+	page, _, _ = bytes.Cut(page, []byte("\n## "))
+	pastKubectl(t, "create", "deployment", "web", "--image=nginx:1.27")
+	t.Chdir(t.TempDir())
+	out := "" // of all commands
+	revision := ""
+	for _, found := range regexp.MustCompile(`(?m)^    \$ (\S+) (.*)$`).FindAllSubmatch(page, -1) {
+		program, line := string(found[1]), strings.ReplaceAll(string(found[2]), "revision/74", "revision/"+revision)
+		line, background := strings.CutSuffix(line, " &")
+		args := strings.Fields(line)
+		switch {
+		case program == "kubectl":
+			out += pastKubectl(t, args...)
+		case background && args[0] == "serve":
+			startProcess(t, append(args, "--listen", "127.0.0.1:0")...).waitStderr(t, "at/MOMENT")
+		case background:
+			startProcess(t, args...).waitStderr(t, "synced at")
+			_, log, _ := execute(t, "history", "log", "deployment/web", "--from", "sqlite:state.db", "-o", "json")
+			revision = regexp.MustCompile(`"revision": (\d+)`).FindStringSubmatch(log)[1]
+			pastKubectl(t, "get", "deployments") // of the cluster
+		default:
+			waitFor(t, func() bool {
+				_, log, _ := execute(t, "history", "log", "deployment/web", "--from", "sqlite:state.db")
+				return strings.Contains(log, "containers[name=nginx].image")
+			})
+			code, stdout, stderr := execute(t, args...)
+			if code != 0 {
+				t.Fatalf("%s: exit %d, %s", line, code, stderr)
+			}
+			out += stdout
+		}
+	}
+	for _, want := range []string{
+		`kubectl-set`, `-      - image: nginx:1\.27`, `\+      - image: nginx:1\.28`, `"nginx:1\.28" +"nginx:1\.27"`, `web .* nginx +nginx:1\.27 +app=web`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
 		}
 	}
 }

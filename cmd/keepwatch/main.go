@@ -7,6 +7,7 @@
 //
 //	main.go            runs a subcommand, and returns its exit code
 //	serve.go           keepwatch serve
+//	serve_history.go   keepwatch serve --history, keepwatch history context
 //	assets.go          keepwatch assets, which gives this program the names of the three below
 //	assets_apiserver.go  kube-apiserver
 //	assets_etcd.go     etcd

@@ -51,19 +51,24 @@ Not enforced: admission beyond namespaces, LimitRanges, ResourceQuotas, Priority
 policies and webhooks. Built-in kinds are checked for their structure,
 names and metadata, and for their values only where the documentation says so. Only common defaults are set.
 
+With --history, the server is the past of a cluster: the Kubernetes API of every moment that 'keepwatch sync' has stored, at the
+path /at/MOMENT, for reading. 'keepwatch history context' adds moments to its kubeconfig. Everybody with its token can read everything.
+
 A data folder that is in use or damaged is refused, and its files are not changed. Only --verify
 checks the values in it.`
 
 func newServeCommand() *cobra.Command {
 	var options controlplane.Options
 	var simulate, endWithParent bool
+	var past historyServing
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the Kubernetes API from this process, with its data in memory or in an embedded etcd",
 		Long:  serveHelp,
 		Example: `  keepwatch serve
   keepwatch serve --data-dir ./data --listen 127.0.0.1:0
-  kubectl --kubeconfig ./keepwatch.kubeconfig get namespaces`,
+  kubectl --kubeconfig ./keepwatch.kubeconfig get namespaces
+  keepwatch serve --history sqlite:state.db`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if simulate {
@@ -74,6 +79,12 @@ func newServeCommand() *cobra.Command {
 				var cancel context.CancelFunc
 				ctx, cancel = withParent(ctx)
 				defer cancel()
+			}
+			if past.address != "" {
+				if err := past.check(cmd); err != nil {
+					return err
+				}
+				return past.serve(ctx, options, cmd.ErrOrStderr())
 			}
 			return serve(ctx, options, cmd.ErrOrStderr())
 		},
@@ -86,6 +97,10 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Token, "token", "", "bearer token of the administrator (default the token in the data folder, or a new one)")
 	flags.BoolVar(&options.Controllers, "controllers", true, "run the controllers that make no pods; false is kube-apiserver without kube-controller-manager")
 	flags.BoolVar(&simulate, "simulate", false, "let pods run, without containers: schedule them to simulated nodes, report them as ready, and run the controllers of workloads")
+	flags.StringVar(&past.address, "history", "",
+		"serve the past, read-only, from the database that keepwatch sync writes: "+historyAddresses)
+	flags.BoolVar(&past.allowGaps, "allow-gaps", false,
+		"with --history: answer moments in a gap with what is known of them, and a Warning header")
 	flags.BoolVar(&endWithParent, "end-with-parent", false,
 		"end also when the process that started this one ends, as a test that is killed")
 	flags.StringVar((*string)(&options.Authorization), "authorization-mode", string(controlplane.AlwaysAllow), "what users may do: \"AlwaysAllow\", or \"RBAC\" for what roles and bindings allow")

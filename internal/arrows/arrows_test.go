@@ -410,6 +410,15 @@ var rules = map[string]rule{
 		why:  "whether a list makes progress depends on its pages only; the protocol and every other reader of pages ask it",
 	},
 	"internal/backoff": {why: "a wait is a function of the number of attempts and a random number"},
+	"server/past": {
+		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns", "server/customreaders",
+			"server/readpath", "server/watchcache"},
+		others: []string{
+			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/storage$",
+			"k8s.io/apiserver/pkg/warning$", "k8s.io/component-base/metrics", "k8s.io/klog/v2",
+		},
+		why: "the past is read through a history: neither a cluster, nor the driver of a database",
+	},
 	"server/proxy": {
 		ours: []string{"", "store", "reflector", "source/kube", "server/watchcache", "server/readpath", "internal/boltfile", "internal/durable", "server/internal/freshread", "server/servemetrics"},
 		others: []string{

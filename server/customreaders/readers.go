@@ -208,7 +208,7 @@ func tableOf(definition *apiextensionsv1.CustomResourceDefinition, version strin
 	if v == nil {
 		return nil
 	}
-	t, err := newTable(v.AdditionalPrinterColumns)
+	t, err := NewTable(v.AdditionalPrinterColumns)
 	if err != nil {
 		return nil
 	}

@@ -18,11 +18,11 @@ import (
 // dateColumn is the type of columns that show an age.
 const dateColumn = "date"
 
-// newTable returns the table of a custom resource, by the columns of a version in its definition, or with
+// NewTable returns the table of a custom resource, by the columns of a version in its definition, or with
 // its age if there are none. The library renders the cells, except dates, for which it would render
-// the age at once. newTable returns an error for a column that can't be parsed, where the library shows
+// the age at once. NewTable returns an error for a column that can't be parsed, where the library shows
 // the columns before it.
-func newTable(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath.Table, error) {
+func NewTable(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath.Table, error) {
 	if len(defined) == 0 {
 		defined = []apiextensionsv1.CustomResourceColumnDefinition{{
 			Name: "Age", Type: dateColumn, Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], JSONPath: ".metadata.creationTimestamp",

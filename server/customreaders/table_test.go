@@ -29,7 +29,7 @@ func TestCustomColumnsAreTheLibrarys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	custom, err := newTable(columns)
+	custom, err := NewTable(columns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestCustomColumnsAreTheLibrarys(t *testing.T) {
 }
 
 func TestCustomResourcesWithoutColumnsShowTheirAge(t *testing.T) {
-	custom, err := newTable(nil)
+	custom, err := NewTable(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestCustomResourcesWithoutColumnsShowTheirAge(t *testing.T) {
 
 // The library treats an object with items as a list.
 func TestObjectsThatAreListsHaveNoRow(t *testing.T) {
-	custom, err := newTable(nil)
+	custom, err := NewTable(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestObjectsThatAreListsHaveNoRow(t *testing.T) {
 }
 
 func TestColumnsThatCannotBeRead(t *testing.T) {
-	if table, err := newTable([]apiextensionsv1.CustomResourceColumnDefinition{{Name: "Bad", Type: "string", JSONPath: ".spec["}}); err == nil {
+	if table, err := NewTable([]apiextensionsv1.CustomResourceColumnDefinition{{Name: "Bad", Type: "string", JSONPath: ".spec["}}); err == nil {
 		t.Errorf("columns %v", table.Columns)
 	}
 }

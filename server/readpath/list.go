@@ -2,7 +2,6 @@ package readpath
 
 import (
 	"net/http"
-	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/features"
@@ -20,7 +19,7 @@ func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason)
 		return s.answerError(err, r)
 	}
 	gzip := responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip"
-	l := &listResponse{Reader: s, result: result, body: listBody{r.encoding, time.Now()}, use: listRead}
+	l := &listResponse{Reader: s, result: result, body: listBody{r.encoding, s.resource.Table.now()}, use: listRead}
 	if gzip {
 		l.use = blockInput
 	}

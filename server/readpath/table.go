@@ -19,6 +19,16 @@ type Table struct {
 	// Row returns an object's row: its cells, and its conditions if it has some. A cell is a value that
 	// JSON can represent, or a [Since]. Row need not set the row's object: that is the metadata.
 	Row func(runtime.Object) (metav1.TableRow, error)
+	// Now returns the time at which ages are shown. Nil means time.Now.
+	Now func() time.Time
+}
+
+// now returns the time at which the ages of rows are shown.
+func (t *Table) now() time.Time {
+	if t == nil || t.Now == nil {
+		return time.Now()
+	}
+	return t.Now()
 }
 
 // Since is a cell with the time since an event, such as an object's age. It differs in each response,
@@ -129,5 +139,5 @@ func (t *Table) appendTable(b, row []byte, revision string, columns bool) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	return append(appendRow(b, row, time.Now()), "]}"...), nil
+	return append(appendRow(b, row, t.now()), "]}"...), nil
 }

@@ -26,4 +26,5 @@
 //	types.go    types and names     known.go   which points are known
 //	events.go   what has happened   points.go  the points of a moment
 //	source.go   a resource at a moment and onward, as a keepwatch.Source
+//	revision.go  the last state of a deleted object
 package history

@@ -99,6 +99,9 @@ func (s *Source) point() sink.Point {
 // object returns the object to deliver of a state.
 func (s *Source) object(state *sink.State, revision keepwatch.Revision) keepwatch.Object {
 	o := &Object{state.Key, state.UID, revision, state.Object}
+	if revision != state.From.Revision {
+		o.text = WithRevision(o.text, revision.String())
+	}
 	if s.options.Decode == nil {
 		return o
 	}

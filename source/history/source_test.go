@@ -32,7 +32,8 @@ func short(d keepwatch.Delivery) string {
 	return text
 }
 
-// TestSource replays a history through a reflector into a store: its batches, its gap, and what is stored while it runs.
+// TestSource replays a history through a reflector into a store: its batches, its gap, and what is stored while it
+// runs.
 func TestSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		database := past()

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/keepwatch/keepwatch/internal/localhost"
+	"github.com/keepwatch/keepwatch/internal/privatefile"
+	"github.com/keepwatch/keepwatch/server/controlplane"
+	"github.com/keepwatch/keepwatch/server/past"
+	"github.com/keepwatch/keepwatch/source/history"
+)
+
+// historyServing is serve --history.
+type historyServing struct {
+	address   string // of the database
+	allowGaps bool
+}
+
+// others are the flags of serve that --history does not have.
+func (h *historyServing) check(cmd *cobra.Command) error {
+	for _, name := range []string{"data-dir", "etcd", "etcd-servers", "adopt", "verify", "simulate", "authorization-mode", "storage", "event-ttl"} {
+		if cmd.Flags().Changed(name) {
+			return &exitError{codeUsage, fmt.Errorf("--history serves the past, read-only: remove --%s", name)}
+		}
+	}
+	return nil
+}
+
+// nowContext is the name of the context, the cluster and the user that serve --history writes.
+const nowContext = "now"
+
+// serve serves the history until ctx is done.
+func (h *historyServing) serve(ctx context.Context, options controlplane.Options, stderr io.Writer) (err error) {
+	hideClientDisconnects()
+	database, err := openHistory(ctx, h.address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, database.Close()) }()
+	token := cmp.Or(options.Token, rand.Text())
+	server, err := past.New(past.Config{
+		History: history.New(database, history.Options{Known: knownType}), Token: token, AllowGaps: h.allowGaps,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", options.Listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	authority, err := localhost.NewAuthority()
+	if err != nil {
+		return err
+	}
+	serving, err := (&proxyOptions{}).newServing(listener.Addr(), &proxyCredentials{token, authority}, nil)
+	if err != nil {
+		return err
+	}
+	address := "https://" + listener.Addr().String()
+	if err := writeHistoryKubeconfig(options.Kubeconfig, address, serving.trusted(), token); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "keepwatch: the history of %s at %s/at/MOMENT, kubeconfig %s\n", databaseName(h.address), address, options.Kubeconfig)
+	return h.run(ctx, server, serving, listener, stderr)
+}
+
+// databaseName returns the address of a database without what may be a password.
+func databaseName(address string) string {
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		return u.Scheme + "://" + u.Host + u.Path
+	}
+	return address
+}
+
+func (h *historyServing) run(ctx context.Context, server *past.Server, serving *proxyServing, listener net.Listener, stderr io.Writer) error {
+	running, stop := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	following.Go(func() { server.Run(running) })
+	following.Go(func() { serving.run(running) })
+	defer following.Wait()
+	defer stop()
+	s := &http.Server{
+		Handler: server, ReadHeaderTimeout: 32 * time.Second, IdleTimeout: 90 * time.Second,
+		HTTP2:    &http.HTTP2Config{WriteByteTimeout: time.Minute},
+		ErrorLog: log.New(panicWriter{stderr}, "", 0), BaseContext: func(net.Listener) context.Context { return running },
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(serving.listen(listener)) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	stop() // watches end
+	closing, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	if s.Shutdown(closing) != nil {
+		_ = s.Close()
+	}
+	<-ended
+	return nil
+}
+
+// writeHistoryKubeconfig writes the address, the authority and the token of a history's server. Contexts that
+// `keepwatch history context` has added stay, with the new ones. A kubeconfig of other clusters is not changed.
+func writeHistoryKubeconfig(file, address string, authority []byte, token string) error {
+	k, err := clientcmd.LoadFromFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		k = clientcmdapi.NewConfig()
+	case err != nil || !historiesOnly(k):
+		return fmt.Errorf("%s exists and is not a kubeconfig of a history: it was not changed, give another file with --kubeconfig-out", file)
+	}
+	moments := map[string]string{nowContext: "/at/now"}
+	for name, cluster := range k.Clusters {
+		moments[name] = momentOf(cluster)
+	}
+	for name, moment := range moments {
+		k.Clusters[name] = &clientcmdapi.Cluster{Server: address + moment, CertificateAuthorityData: authority}
+		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: nowContext}
+	}
+	k.AuthInfos[nowContext] = &clientcmdapi.AuthInfo{Token: token}
+	k.CurrentContext = cmp.Or(k.CurrentContext, nowContext)
+	return writeContexts(file, k, "--kubeconfig-out")
+}
+
+func writeContexts(file string, k *clientcmdapi.Config, flag string) error {
+	content, err := clientcmd.Write(*k)
+	if err == nil {
+		err = privatefile.Write(file, content)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return nil
+}
+
+// momentOf returns the path of the moment in a cluster's address, "" if it has none.
+func momentOf(cluster *clientcmdapi.Cluster) string {
+	u, err := url.Parse(cluster.Server)
+	if err != nil || !strings.HasPrefix(u.Path, "/at/") {
+		return ""
+	}
+	return u.Path
+}
+
+// historiesOnly reports whether all clusters of a kubeconfig are moments.
+func historiesOnly(k *clientcmdapi.Config) bool {
+	for _, cluster := range k.Clusters {
+		if momentOf(cluster) == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// newHistoryContextCommand returns `keepwatch history context`.
+func newHistoryContextCommand() *cobra.Command {
+	var file, name string
+	speed := 1.0
+	cmd := &cobra.Command{
+		Use:                   "context MOMENT",
+		DisableFlagsInUseLine: true,
+		Short:                 "Add a moment to the kubeconfig of serve --history, as a context",
+		Long: `Add a context to the kubeconfig that serve --history has written: kubectl --context reads the cluster as it was at the moment.
+
+The context has the name of the moment. A time of a day, and one before now, is the time that it is when the command runs.`,
+		Example: `  keepwatch history context 10:42
+  kubectl --kubeconfig keepwatch.kubeconfig --context 10:42 get pods -A`,
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := history.ParseMoment(args[0], time.Now())
+			if err != nil {
+				return &exitError{codeUsage, err}
+			}
+			return addContext(file, cmp.Or(name, args[0]), m, speed, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&file, "kubeconfig", "./keepwatch.kubeconfig", "the kubeconfig that serve --history has written")
+	cmd.Flags().StringVar(&name, "name", "", "the name of the context (default: the moment)")
+	cmd.Flags().Float64Var(&speed, "speed", speed, "how many times faster than it was recorded watches continue from the moment; 0 is as fast as they read")
+	return cmd
+}
+
+// addContext adds the context of a moment to a kubeconfig.
+func addContext(file, name string, m history.Moment, speed float64, out io.Writer) error {
+	k, err := clientcmd.LoadFromFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--kubeconfig: the file %s does not exist: keepwatch serve --history writes it", file)
+	}
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	now := k.Clusters[nowContext]
+	if now == nil || !historiesOnly(k) {
+		return fmt.Errorf("--kubeconfig: %s is not of keepwatch serve --history", file)
+	}
+	if name == nowContext && !m.IsNow() {
+		return &exitError{codeUsage, fmt.Errorf("the context %s is the newest state: give another --name", name)}
+	}
+	path := "/at/" + m.String()
+	if speed != 1 {
+		path += fmt.Sprintf("/speed/%v", speed)
+	}
+	cluster := *now
+	cluster.Server = strings.TrimSuffix(cluster.Server, "/at/now") + path
+	k.Clusters[name], k.Contexts[name] = &cluster, &clientcmdapi.Context{Cluster: name, AuthInfo: nowContext}
+	if err := writeContexts(file, k, "--kubeconfig"); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "context %q is %s: kubectl --kubeconfig %s --context %s get pods -A\n", name, m, file, name)
+	if err != nil {
+		return writeError(err)
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+// Package past serves the Kubernetes API of every moment in a history, for reading: GET, LIST and WATCH, with pages,
+// selectors, metadata and Tables, and discovery.
+//
+//	https://HOST/at/2026-11-28T10:42:00Z/api/v1/pods
+//	             └─ the moment ─────────┘
+//
+//	request ─▶ Server: which moment? ─▶ caches: one for a resource at a point ─▶ readpath ◀─ watchcache ◀─ source/history
+//
+// Nothing behind the server knows that it is the past: a watch cache reads a history as it reads any source. The
+// caches of the moments that were read last stay; they show one state, and follow nothing.
+//
+// # Moments
+//
+// A moment is what [history.ParseMoment] reads: a time, revision/4711, or now. A list in pages stays at the revision
+// of its first page, and a request for an exact resourceVersion is answered from that one. A moment that is not known
+// is refused with 410 and the nearest known ones; with [Config].AllowGaps, one in a gap is answered with a Warning
+// header. The header Keepwatch-Moment has the revision and the time.
+//
+// # Watches
+//
+// A watch continues after its resourceVersion, or after the moment if it has none: with the events of the past at the
+// pace at which they were recorded, and at the end with what a sync stores now. /speed/60 behind the moment, or
+// ?speed=60, makes it 60 times as fast, and 0 as fast as the client reads. Each watch has a replay of its own. A gap
+// becomes the difference between its ends.
+//
+// # What is not served
+//
+// Writes, subresources, protobuf and OpenAPI. Custom resources have the columns of their definition at the moment, if
+// the history has customresourcedefinitions.
+//
+// # Files
+//
+//	server.go    the way of a request              document.go  an object as the history has it
+//	moment.go    the moment of a request           fields.go    fields that selectors can name
+//	caches.go    watch caches of resources         table.go     columns
+//	discovery.go  groups, versions, resources      refuse.go    what is not answered, and why
+package past

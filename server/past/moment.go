@@ -1,0 +1,187 @@
+package past
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// momentPath is a path that begins with a moment.
+type momentPath struct {
+	moment history.Moment
+	speed  float64 // of a watch
+	path   string  // behind the moment
+	query  string  // without speed
+}
+
+// parsePath parses the address of a request.
+func (s *Server) parsePath(address *url.URL) (*momentPath, error) {
+	rest, ok := strings.CutPrefix(address.Path, "/at/")
+	if !ok {
+		return nil, notFound("the paths of this server begin with a moment: /at/2026-11-28T10:42:00Z, /at/10:42, /at/-15m, /at/revision/4711 or /at/now")
+	}
+	text, rest, _ := strings.Cut(rest, "/")
+	if text == "revision" {
+		var number string
+		number, rest, _ = strings.Cut(rest, "/")
+		text += "/" + number
+	}
+	p := &momentPath{speed: 1}
+	var err error
+	if p.moment, err = history.ParseMoment(text, s.now()); err != nil {
+		return nil, badRequest(err)
+	}
+	query := address.Query()
+	speed := query.Get("speed")
+	if number, ok := strings.CutPrefix(rest, "speed/"); ok {
+		speed, rest, _ = strings.Cut(number, "/")
+	}
+	if speed != "" {
+		if p.speed, err = strconv.ParseFloat(speed, 64); err != nil || p.speed < 0 || p.speed > maxSpeed {
+			return nil, badRequest(fmt.Errorf("speed %q: give a number from 0, which is as fast as possible, to %d", speed, int(maxSpeed)))
+		}
+	}
+	query.Del("speed")
+	p.path, p.query = "/"+rest, query.Encode()
+	return p, nil
+}
+
+// maxSpeed bounds how many times faster the past is replayed.
+const maxSpeed = 1e9
+
+// resolved is the resource and the point that a request is for.
+type resolved struct {
+	resource schema.GroupVersionResource
+	typ      history.Type
+	format   *format
+	stream   sink.Status
+	point    sink.Point
+	time     time.Time
+	warning  string
+	watch    bool
+	newest   bool // the moment is now
+	speed    float64
+	table    tableSource
+	tables   *tables
+}
+
+// tableTime returns the time that the ages of Tables are relative to, zero for now: also in a watch, which goes on.
+func (r *resolved) tableTime() time.Time {
+	if r.newest || r.watch {
+		return time.Time{}
+	}
+	return r.time.Truncate(time.Second)
+}
+
+// header returns what the header Keepwatch-Moment says.
+func (r *resolved) header() string {
+	text := "revision=" + r.point.Revision.String()
+	if r.point.Epoch > 0 {
+		text += fmt.Sprintf(", epoch=%d", r.point.Epoch)
+	}
+	if !r.time.IsZero() {
+		text += ", time=" + r.time.UTC().Format(time.RFC3339Nano)
+	}
+	return text
+}
+
+// resolve finds the resource and the point of a request.
+func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPath) (found *resolved, err error) {
+	moment, err := momentOf(q, info, p.moment)
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	group := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
+	found = &resolved{
+		resource: group.WithVersion(info.APIVersion), watch: info.Verb == "watch", speed: p.speed,
+		tables: s.tables,
+	}
+	err = s.config.History.View(q.Context(), func(v *history.View) error {
+		t, err := v.TypeOf(q.Context(), group.String())
+		if err != nil {
+			return err
+		}
+		if t == nil || t.Version != info.APIVersion || t.Kind == "" {
+			return notFound(fmt.Sprintf("the history has no %s of version %s", group, info.APIVersion))
+		}
+		if found.stream, err = v.StreamOf(group.String(), info.Namespace); err != nil {
+			return notFound(err.Error())
+		}
+		found.typ, found.format = *t, s.tables.format(*t)
+		if err := found.locate(q.Context(), v, moment, s.config.AllowGaps); err != nil {
+			return err
+		}
+		found.table, err = s.tables.source(q.Context(), v, found)
+		return err
+	})
+	if unknown, ok := errors.AsType[*history.Unknown](err); ok {
+		err = gone(unknown)
+	}
+	return found, err
+}
+
+// locate finds the point of a moment.
+func (r *resolved) locate(ctx context.Context, v *history.View, m history.Moment, allowGaps bool) error {
+	points, err := v.Points(ctx, m, false, r.stream)
+	unknown, ok := errors.AsType[*history.Unknown](err)
+	if ok && unknown.Gap != nil && allowGaps {
+		r.warning = unknown.Error()
+		points, err = v.Points(ctx, m, true, r.stream)
+	}
+	if err != nil {
+		return err
+	}
+	r.newest = m.IsNow()
+	r.point, r.time = points.Of(r.stream), points.Time
+	if s := r.stream.ID; s.LabelSelector != "" || s.FieldSelector != "" {
+		r.warning = strings.TrimSpace(fmt.Sprintf("%s the history has only the %s", r.warning, s))
+	}
+	return nil
+}
+
+// momentOf returns the moment that a request asks for: the revision of the page before or of an exact read, that
+// after which a watch continues, or else the moment of the address.
+func momentOf(q *http.Request, info *request.RequestInfo, m history.Moment) (history.Moment, error) {
+	query := q.URL.Query()
+	if token := query.Get("continue"); token != "" && info.Verb == "list" {
+		_, revision, err := apistorage.DecodeContinue(token, "/")
+		if err != nil || revision <= 0 {
+			return m, errors.New("the continue token is not valid")
+		}
+		return history.Moment{Revision: keepwatch.Revision(revision)}, nil
+	}
+	exact := info.Verb == "list" && query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact)
+	if version := query.Get("resourceVersion"); version != "" && version != "0" && (exact || info.Verb == "watch") {
+		revision, err := keepwatch.ParseRevision(version)
+		if err != nil {
+			return m, err
+		}
+		return history.Moment{Revision: revision}, nil
+	}
+	return m, nil
+}
+
+// simplify removes from a request what asks for the form of the answer, and is no part of what is answered: pretty
+// printing, and Tables with more than metadata.
+func simplify(q *http.Request, _ schema.GroupVersionResource) {
+	query := q.URL.Query()
+	query.Set("pretty", "false") // curl asks for it by its name
+	if include := query.Get("includeObject"); include != "" {
+		query.Set("includeObject", string(metav1.IncludeMetadata))
+	}
+	q.URL.RawQuery = query.Encode()
+}

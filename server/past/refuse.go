@@ -1,0 +1,81 @@
+package past
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/keepwatch/keepwatch/source/history"
+)
+
+func statusError(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+}
+
+func unauthorized() error {
+	return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "this server needs its bearer token, which the kubeconfig has")
+}
+
+func badRequest(err error) error { return apierrors.NewBadRequest(err.Error()) }
+
+func notFound(message string) error {
+	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, message)
+}
+
+// gone is the error of a moment that is not known. Its reason is the API's for a resourceVersion that is too old.
+func gone(u *history.Unknown) error { return apierrors.NewResourceExpired(u.Error()) }
+
+func readOnly(info *request.RequestInfo) error {
+	return statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		fmt.Sprintf("the past is read-only: there is no %s of %s", info.Verb, info.Resource))
+}
+
+func noSubresource(info *request.RequestInfo) error {
+	return notFound(fmt.Sprintf("the history has objects, and no %s/%s", info.Resource, info.Subresource))
+}
+
+// checkSelector returns the API's error for a selector that is not valid, or names a field that the resource cannot
+// be selected by.
+func checkSelector(q *http.Request, f *format) error {
+	query := q.URL.Query()
+	if _, err := labels.Parse(query.Get("labelSelector")); err != nil {
+		return badRequest(fmt.Errorf("unable to parse labelSelector: %w", err))
+	}
+	selector, err := fields.ParseSelector(query.Get("fieldSelector"))
+	if err != nil {
+		return badRequest(fmt.Errorf("unable to parse fieldSelector: %w", err))
+	}
+	if _, err := selector.Transform(f.fieldLabel); err != nil {
+		return badRequest(err)
+	}
+	return nil
+}
+
+// refuse answers what the read path does not.
+func refuse(w http.ResponseWriter, q *http.Request) {
+	accept := q.Header.Get("Accept")
+	switch {
+	case accept != "" && !strings.Contains(accept, "json") && !strings.Contains(accept, "*/*"):
+		writeStatus(w, statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "the history is served as JSON, as Tables, and as metadata"))
+	default:
+		writeStatus(w, badRequest(errors.New("the parameters are not valid, or ask for what a history does not have: "+q.URL.RawQuery)))
+	}
+}
+
+// writeStatus answers with an error.
+func writeStatus(w http.ResponseWriter, err error) {
+	status := apierrors.NewInternalError(err).ErrStatus
+	if known, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		status = known.ErrStatus
+	}
+	status.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Status"})
+	writeJSON(w, int(status.Code), status)
+}
