@@ -115,6 +115,7 @@ func TestLargePages(t *testing.T) {
 // Limits grow with small objects. Large objects follow, of which one page of 10,000 would
 // have 84 MB.
 func TestLargeObjectsAfterSmall(t *testing.T) {
+	t.Parallel()
 	const small, large = 10_000, 60
 	w := newFixture(t, etcd.Options{})
 	for begin := 0; begin < small; begin += 100 { // etcd accepts 128 operations in a transaction

@@ -71,6 +71,7 @@ func (f *followed) next(t *testing.T) keepwatch.Delivery {
 
 // When a member restarts with its data, the reflector resumes without a relist.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	f := follow(t, nil)
 	for i := range 3 {
 		f.stop()
@@ -92,8 +93,10 @@ func TestRestart(t *testing.T) {
 // An etcd that was restored from a backup has another history. Consumers receive a gap,
 // whether its revision is below the store's or above.
 func TestRestore(t *testing.T) {
+	t.Parallel()
 	for name, overtakes := range map[string]bool{"behind": false, "ahead": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			token := "before"
 			f := follow(t, func(c *embed.Config) { c.InitialClusterToken = token })
 			f.stop()
@@ -144,6 +147,7 @@ func TestRestore(t *testing.T) {
 // the same. A source whose resource had no writes since the backup detects it if it shares its
 // LastWrite with a source that has seen one.
 func TestRestoreAheadOfSource(t *testing.T) {
+	t.Parallel()
 	f := &followed{member: startMember(t, nil), cache: store.New(store.Options{})}
 	client := dial(t, clientv3.Config{Endpoints: f.endpoints()})
 	lastWrite := &etcd.LastWrite{}
@@ -209,6 +213,7 @@ func TestWatchAhead(t *testing.T) {
 // In a cluster of three, a reflector resumes at another member when its own is killed, and
 // a watch ends when its member has no leader.
 func TestMembers(t *testing.T) {
+	t.Parallel()
 	members := startCluster(t)
 	var all []string
 	for _, m := range members {
