@@ -143,6 +143,7 @@ func TestCompareLostConnections(t *testing.T) {
 			}},
 		} {
 			t.Run(scenario.name+"/"+by.name, func(t *testing.T) {
+				t.Parallel()
 				s := podtest.NewSecureServer(t, podtest.Pod("a"), podtest.Pod("b"))
 				l := newProxy(t, s.Listener.Addr().String())
 				cfg := s.Config()
