@@ -37,6 +37,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// steps returns how many things happen to the sources of a run: with -short fewer, because NATS is killed, and clients come back after
+// seconds.
+func steps() int {
+	if f := flag.Lookup("sinks.steps"); testing.Short() && f.Value.String() == f.DefValue {
+		return 20
+	}
+	return *stepsFlag
+}
+
 func newSink(t testing.TB, address string) *nats.Sink {
 	t.Helper()
 	s, err := nats.New(address)
@@ -68,7 +77,7 @@ func TestWorld(t *testing.T) {
 	open(t, s)
 	s.Close()
 	sinktest.RunBroker(t, sinktest.Config{
-		Sink: s, Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), "CLUSTER")), Seed: *seedFlag, Steps: *stepsFlag,
+		Sink: s, Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), "CLUSTER")), Seed: *seedFlag, Steps: steps(),
 	}, cutter, restart(server))
 }
 
@@ -136,7 +145,7 @@ func TestBucket(t *testing.T) {
 	open(t, s)
 	s.Close()
 	sinktest.RunBroker(t, sinktest.Config{
-		Sink: s, Tables: bucket{server.JetStream(), "objects"}, CurrentOnly: true, Seed: *seedFlag, Steps: *stepsFlag,
+		Sink: s, Tables: bucket{server.JetStream(), "objects"}, CurrentOnly: true, Seed: *seedFlag, Steps: steps(),
 	}, cutter, restart(server))
 }
 
