@@ -16,8 +16,13 @@ import (
 	"github.com/keepwatch/keepwatch/operator"
 )
 
-// good is the number of objects that can be handled, beside bad ones or alone.
-const good = 490
+// goodObjects returns the number of objects that can be handled, beside bad ones or alone.
+func goodObjects() int {
+	if testing.Short() {
+		return 90
+	}
+	return 490
+}
 
 // faultRun is an operator with good objects and some bad ones. The server rejects half of
 // the bad ones, and the handler panics for the others.
@@ -51,6 +56,7 @@ func handleBeside(t testing.TB, bad int) *faultRun {
 		f.create(f.rejected[i], "{color: rejected}")
 		f.create(f.panicking[i], "{color: panicking}")
 	}
+	good := goodObjects()
 	created := make([]time.Time, good)
 	var creating sync.WaitGroup
 	for part := range 10 {
@@ -81,10 +87,12 @@ func (f *faultRun) p50() time.Duration { return f.latencies[len(f.latencies)/2] 
 func (f *faultRun) p99() time.Duration { return f.latencies[len(f.latencies)*99/100] }
 
 // TestBadObjectsDelayNoOther has 5 objects that the server rejects and 5 whose handler
-// panics, among 490 good ones. The good ones are handled, and the patches of the bad ones
+// panics, among many good ones. The good ones are handled, and the patches of the bad ones
 // are throttled.
 func TestBadObjectsDelayNoOther(t *testing.T) {
+	t.Parallel()
 	beside := handleBeside(t, 5)
+	good := goodObjects()
 	t.Logf("p99 of %d good objects beside 10 bad ones: %v", good, beside.p99())
 	for _, name := range beside.rejected {
 		beside.waitUntil("the throttle was met", func() (bool, string) {

@@ -16,10 +16,15 @@ import (
 // patch arrives, or between a patch and its answer. Each handler is called at least once,
 // and not again after its success was written. No finalizer remains.
 func TestKilledAtRandomPoints(t *testing.T) {
+	t.Parallel()
+	rounds := 12
+	if testing.Short() {
+		rounds = 4
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	k := &killRun{T: t, testNamespace: newNamespace(t), gateway: newGateway(t), random: rand.New(rand.NewPCG(seed, 0)), called: map[string]int{}, deleted: map[string]bool{}}
-	for range 12 {
+	for range rounds {
 		k.round()
 	}
 	k.finish()
