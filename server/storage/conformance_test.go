@@ -196,9 +196,15 @@ func TestConformance(t *testing.T) { testConformance(t, false) }
 // A database in memory passes the same tests.
 func TestConformanceInMemory(t *testing.T) { testConformance(t, true) }
 
+// quiet has the tests that wait for seconds, in which no bookmark must come.
+var quiet = []string{"RunTestWatchDispatchBookmarkEvents", "RunTestOptionalWatchBookmarksWithCorrectResourceVersion"}
+
 func testConformance(t *testing.T, memory bool) {
 	for name, c := range conformance {
 		t.Run(name, func(t *testing.T) {
+			if memory && testing.Short() && slices.Contains(quiet, name) {
+				t.Skip("it waits for seconds; the same watch cache on etcd is tested")
+			}
 			if !slices.Contains(alone, name) {
 				t.Parallel()
 			}
