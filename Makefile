@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man site demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures tidy storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures compat tidy storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -387,6 +387,12 @@ pictures: build
 	$(D2) --elk-nodeNodeBetweenLayers 30 --elk-padding '[top=48,left=14,bottom=14,right=14]' docs/pipeline.d2 docs/pipeline.svg
 	echo "<!-- pipeline.d2 $$(sha256sum < docs/pipeline.d2 | cut -d ' ' -f 1) -->" >> docs/pipeline.svg
 	cd test && go run ./pictures ../bin/keepwatch ../docs/proxy.png
+
+# The library with other versions of Kubernetes' libraries than those of go.work: the oldest that it works with, up to the
+# newest that there is. CI takes the ends and the middle: COMPAT='v0.33.13 v0.37.2 v0.38.0-beta.0'.
+COMPAT ?= v0.33.13 v0.34.13 v0.35.10 v0.36.6 v0.37.2 v0.38.0-beta.0
+compat:
+	internal/compat.sh $(COMPAT)
 
 # go.mod and go.sum of all modules. Those that are released together require each other at the version of the next
 # release, which is only in the folders beside them.

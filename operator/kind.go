@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 
 	"github.com/keepwatch/keepwatch/internal/backoff"
 	"github.com/keepwatch/keepwatch/reflector"
@@ -24,13 +23,19 @@ type kind struct {
 	subresource bool
 }
 
+// apiServer says what an API server has: apiresources.Server.
+type apiServer interface {
+	Versions(ctx context.Context, group string) ([]string, error)
+	Resources(ctx context.Context, gv schema.GroupVersion) ([]metav1.APIResource, error)
+}
+
 // discoveryWaits are the waits between two requests for the operator's resource.
 var discoveryWaits = backoff.Exponential{First: 500 * time.Millisecond, Max: 30 * time.Second}
 
 // find asks the server for the operator's resource until the server returns it. After the
 // startup deadline, find returns the failures that reflector.EndsStartup reports. It retries
 // other failures without limit, like a server that cannot be reached.
-func (op *Operator) find(ctx context.Context, server discovery.DiscoveryInterfaceWithContext) (kind, error) {
+func (op *Operator) find(ctx context.Context, server apiServer) (kind, error) {
 	deadline := time.Now().Add(op.set.startupDeadline)
 	for attempt := 0; ; attempt++ {
 		k, err := op.look(ctx, server)
@@ -55,39 +60,33 @@ func (op *Operator) find(ctx context.Context, server discovery.DiscoveryInterfac
 }
 
 // look sends the discovery requests once. Like kubectl it takes "a.b.c" for the resource a of version b first.
-func (op *Operator) look(ctx context.Context, server discovery.DiscoveryInterfaceWithContext) (kind, error) {
+func (op *Operator) look(ctx context.Context, server apiServer) (kind, error) {
 	if op.gvr != nil {
 		k, err := lookIn(ctx, server, op.gvr.GroupVersion(), op.gvr.Resource)
 		if !apierrors.IsNotFound(err) {
 			return k, err
 		}
 	}
-	groups, err := server.ServerGroupsWithContext(ctx)
+	versions, err := server.Versions(ctx, op.resource.Group)
 	if err != nil {
 		return kind{}, err
 	}
-	for _, g := range groups.Groups {
-		if g.Name != op.resource.Group {
-			continue
-		}
-		versions := append([]metav1.GroupVersionForDiscovery{g.PreferredVersion}, g.Versions...)
-		for _, v := range versions {
-			gv := schema.GroupVersion{Group: g.Name, Version: v.Version}
-			if k, err := lookIn(ctx, server, gv, op.resource.Resource); !apierrors.IsNotFound(err) {
-				return k, err
-			}
+	for _, v := range versions {
+		gv := schema.GroupVersion{Group: op.resource.Group, Version: v}
+		if k, err := lookIn(ctx, server, gv, op.resource.Resource); !apierrors.IsNotFound(err) {
+			return k, err
 		}
 	}
 	return kind{}, notFound(op.resource)
 }
 
-func lookIn(ctx context.Context, server discovery.DiscoveryInterfaceWithContext, gv schema.GroupVersion, name string) (kind, error) {
-	served, err := server.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+func lookIn(ctx context.Context, server apiServer, gv schema.GroupVersion, name string) (kind, error) {
+	served, err := server.Resources(ctx, gv)
 	if err != nil {
 		return kind{}, err
 	}
 	var k kind
-	for _, r := range served.APIResources {
+	for _, r := range served {
 		switch r.Name {
 		case name:
 			k.resource, k.kind, k.namespaced = gv.WithResource(name), gv.WithKind(r.Kind), r.Namespaced

@@ -8,19 +8,26 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/discovery"
-	fakediscovery "k8s.io/client-go/discovery/fake"
-	clienttesting "k8s.io/client-go/testing"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// without is a server that does not have the group.
+type without struct{}
+
+func (without) Versions(context.Context, string) ([]string, error) { return nil, nil }
+func (without) Resources(context.Context, schema.GroupVersion) ([]metav1.APIResource, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
+}
 
 // Run ends at the deadline if the resource is absent, neither earlier nor later.
 func TestStartupDeadlineIsExact(t *testing.T) {
 	for _, deadline := range []time.Duration{0, time.Second, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			op := New("widgets.example.com", StartupDeadline(deadline))
-			server := discovery.ToDiscoveryInterfaceWithContext(&fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}})
 			began := time.Now()
-			_, err := op.find(t.Context(), server)
+			_, err := op.find(t.Context(), without{})
 			if err == nil || !strings.Contains(err.Error(), "no resource widgets.example.com") {
 				t.Errorf("%v: it ends with %v", deadline, err)
 			}
@@ -35,10 +42,9 @@ func TestStartupDeadlineIsExact(t *testing.T) {
 func TestNegativeStartupDeadlineWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		op := New("widgets.example.com", StartupDeadline(-1))
-		server := discovery.ToDiscoveryInterfaceWithContext(&fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}})
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 24*time.Hour, errors.New("a day is over"))
 		defer cancel()
-		if _, err := op.find(ctx, server); err == nil || err.Error() != "a day is over" {
+		if _, err := op.find(ctx, without{}); err == nil || err.Error() != "a day is over" {
 			t.Errorf("find returns %v", err)
 		}
 	})

@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/apiresources"
 )
 
 // Run runs the operator by itself; see the function [Run].
@@ -135,7 +136,7 @@ func (p *process) callStarts(ops []*Operator) error {
 
 // newEngines discovers the resources concurrently, and returns their engines.
 func (p *process) newEngines(ops []*Operator, recorder *eventRecorder) ([]*engine, error) {
-	server := discovery.ToDiscoveryInterfaceWithContext(p.api.Discovery())
+	server := apiresources.On(p.api.Discovery())
 	engines := make([]*engine, len(ops))
 	errs := make([]error, len(ops))
 	var discoveries sync.WaitGroup

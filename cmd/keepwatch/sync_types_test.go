@@ -135,6 +135,9 @@ func (s *typesServer) waitCurrent(p *process, file string, want ...string) {
 		}
 	}()
 	waitFor(s.T, func() bool {
+		if len(query(s.T, db, `SELECT name FROM sqlite_schema WHERE name = 'resources'`)) == 0 {
+			return false // no type has joined yet
+		}
 		got = query(s.T, db, currentObjects)
 		return slices.Equal(got, want)
 	})

@@ -44,6 +44,11 @@
 //     first statement; cache.ShutDownEventHandler waits, and client-go delivers what it has
 //     queued.
 //
+// # Versions
+//
+// The package works with client-go v0.36 and newer, whose version it leaves to the program. With client-go v0.33 to v0.35,
+// whose interfaces have fewer methods, build with -tags k8s_v0.35.
+//
 // # Servers and fakes
 //
 // The resource versions of a Kubernetes API are one order, and an event that contradicts it
@@ -55,6 +60,7 @@
 //	shared.go, indexer.go       SharedIndexInformer and Indexer
 //	group.go, options.go        informers with common options
 //	dynamic.go, factory.go      informers for client-go's factories
+//	checker.go                  what client-go's interfaces have from v0.36 on
 //	direct.go                   the request of a ListerWatcher, to read the server directly
 //	capture.go                  captures that request, and compares its identity
 //	source.go                   a ListerWatcher or the server as a source

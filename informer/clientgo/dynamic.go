@@ -61,7 +61,7 @@ type dynamicFactory struct {
 
 type dynamicInformer struct {
 	resource schema.GroupVersionResource
-	shared   cache.SharedIndexInformer
+	shared   *Shared
 	started  bool // guarded by the factory's mu
 }
 
@@ -77,9 +77,9 @@ func (f *dynamicFactory) ForResource(resource schema.GroupVersionResource) infor
 	defer f.mu.Unlock()
 	i, ok := f.informers[resource]
 	if !ok {
-		i = &dynamicInformer{resource: resource, shared: f.group.NewSharedIndexInformer(
+		i = &dynamicInformer{resource: resource, shared: newShared(
 			dynamicListerWatcher(f.client, resource, f.namespace, f.tweak), &unstructured.Unstructured{}, f.resync,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, f.group,
 		)}
 		f.informers[resource] = i
 	}
@@ -92,7 +92,7 @@ func dynamicListerWatcher(client dynamic.Interface, resource schema.GroupVersion
 		tweak = func(*metav1.ListOptions) {}
 	}
 	objects := client.Resource(resource).Namespace(namespace)
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	return &dynamicListWatch{client: client, ListWatch: cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			tweak(&options)
 			return objects.List(ctx, options)
@@ -101,7 +101,19 @@ func dynamicListerWatcher(client dynamic.Interface, resource schema.GroupVersion
 			tweak(&options)
 			return objects.Watch(ctx, options)
 		},
-	}, client)
+	}}
+}
+
+// dynamicListWatch passes on that a client has no streaming lists, as the fake ones do.
+type dynamicListWatch struct {
+	cache.ListWatch
+	client any
+}
+
+// IsWatchListSemanticsUnSupported is the method that client-go's reflector asks for, from v0.35 on.
+func (l *dynamicListWatch) IsWatchListSemanticsUnSupported() bool {
+	c, ok := l.client.(interface{ IsWatchListSemanticsUnSupported() bool })
+	return ok && c.IsWatchListSemanticsUnSupported()
 }
 
 // Start starts the informers that ForResource has returned and that were not started.
@@ -123,7 +135,7 @@ func (f *dynamicFactory) Start(stop <-chan struct{}) {
 // returns which have.
 func (f *dynamicFactory) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersionResource]bool {
 	f.mu.Lock()
-	started := map[schema.GroupVersionResource]cache.SharedIndexInformer{}
+	started := map[schema.GroupVersionResource]*Shared{}
 	for resource, i := range f.informers {
 		if i.started {
 			started[resource] = i.shared
@@ -133,7 +145,7 @@ func (f *dynamicFactory) WaitForCacheSync(stop <-chan struct{}) map[schema.Group
 	synced := make(map[schema.GroupVersionResource]bool, len(started))
 	for resource, i := range started {
 		select {
-		case <-i.HasSyncedChecker().Done():
+		case <-i.follower.Synced():
 		case <-stop:
 		}
 		synced[resource] = i.HasSynced()

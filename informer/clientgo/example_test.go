@@ -36,7 +36,7 @@ func ExampleNewSharedIndexInformer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); pods.RunWithContext(ctx) }()
-	<-registration.HasSyncedChecker().Done()
+	cache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
 	cancel()
 	<-ended
 	// Output: added a

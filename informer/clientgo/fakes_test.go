@@ -81,10 +81,10 @@ func TestFactory(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(client, time.Hour)
 	inf := factory.InformerFor(&corev1.Pod{}, clientgo.For(podsOf))
 	ctx, cancel := context.WithCancel(context.Background())
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	defer cancel()
-	factory.WaitForCacheSyncWithContext(ctx)
+	factory.WaitForCacheSync(ctx.Done())
 	if _, ok := inf.(*clientgo.Shared); !ok {
 		t.Errorf("the factory has a %T", inf)
 	}
@@ -104,10 +104,10 @@ func TestFactoryOfAGroup(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(cfg), 0)
 	factory.InformerFor(&corev1.Pod{}, group.For(&corev1.Pod{}, podsOf))
 	ctx, cancel := context.WithCancel(context.Background())
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	defer cancel()
-	factory.WaitForCacheSyncWithContext(ctx)
+	factory.WaitForCacheSync(ctx.Done())
 	received.want(t, "keepwatch /api/v1/pods")
 	if found, err := factory.Core().V1().Pods().Lister().Pods("ns").Get("a"); err != nil || found.Name != "a" {
 		t.Errorf("%v, %v", found, err)

@@ -219,10 +219,18 @@ func (x *indexer) ListIndexFuncValues(name string) []string {
 	return values
 }
 
+// versionedStore is what cache.Store has from client-go v0.36 on.
+type versionedStore interface {
+	LastStoreSyncResourceVersion() string
+	Bookmark(resourceVersion string)
+}
+
 // LastStoreSyncResourceVersion returns the resource version of the cache.
 func (x *indexer) LastStoreSyncResourceVersion() string {
 	if _, ok := x.listed(); !ok {
-		return x.seeds.LastStoreSyncResourceVersion()
+		if s, ok := x.seeds.(versionedStore); ok {
+			return s.LastStoreSyncResourceVersion()
+		}
 	}
 	return x.follower.ResourceVersion()
 }
@@ -260,7 +268,9 @@ func refuse(err error) error {
 // Bookmark sets the resource version of the seeds. After the first list it has no effect.
 func (x *indexer) Bookmark(resourceVersion string) {
 	if _, ok := x.listed(); !ok {
-		x.seeds.Bookmark(resourceVersion)
+		if s, ok := x.seeds.(versionedStore); ok {
+			s.Bookmark(resourceVersion)
+		}
 	}
 }
 

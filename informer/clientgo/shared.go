@@ -143,25 +143,19 @@ type registration struct {
 }
 
 // HasSynced reports whether the handler has received its initial list.
-func (r *registration) HasSynced() bool { return cache.IsDone(r.HasSyncedChecker()) }
-
-// HasSyncedChecker returns a checker that is done once HasSynced is true.
-func (r *registration) HasSyncedChecker() cache.DoneChecker {
-	return doneChecker{r.name, r.handler.Synced()}
+func (r *registration) HasSynced() bool {
+	select {
+	case <-r.handler.Synced():
+		return true
+	default:
+		return false
+	}
 }
 
 // ShutdownChan returns a channel that is closed once the handler was removed, or the
 // informer has stopped, and its last call has returned. cache.ShutDownEventHandler waits
 // for it.
 func (r *registration) ShutdownChan() <-chan struct{} { return r.handler.Done() }
-
-type doneChecker struct {
-	name string
-	done <-chan struct{}
-}
-
-func (d doneChecker) Name() string          { return d.name }
-func (d doneChecker) Done() <-chan struct{} { return d.done }
 
 // RemoveEventHandler removes a handler: once it has returned, no further callback begins.
 // It does not wait for a callback that has begun, so that a handler can remove itself;
@@ -211,11 +205,6 @@ func (controller) RunWithContext(context.Context) {}
 
 // HasSynced reports whether the first list is in the cache.
 func (s *Shared) HasSynced() bool { return s.follower.IsSynced() }
-
-// HasSyncedChecker returns a checker that is done once HasSynced is true.
-func (s *Shared) HasSyncedChecker() cache.DoneChecker {
-	return doneChecker{s.checkerName(), s.follower.Synced()}
-}
 
 func (s *Shared) checkerName() string { return fmt.Sprintf("SharedIndexInformer %T", s.example) }
 

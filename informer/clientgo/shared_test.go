@@ -497,48 +497,6 @@ func TestHandlersCanBeRemoved(t *testing.T) {
 	}
 }
 
-// No callback runs once the shutdown has returned. A handler can remove itself. The shutdown of
-// a handler that was removed before the start returns at once.
-func TestRemovalEndsHandlers(t *testing.T) {
-	source := newSource(t, podtest.Pod("a"), podtest.Pod("b"))
-	inf := shared(source, 0)
-	unstarted := handle(t, inf, &recorder{})
-	if err := cache.ShutDownEventHandler(inf, unstarted); err != nil {
-		t.Fatal(err)
-	}
-	podtest.Run(t, inf)
-	podtest.WaitForSync(t, inf)
-
-	entered, released := make(chan struct{}), make(chan struct{})
-	slow := &recorder{react: func(string) { entered <- struct{}{}; <-released }}
-	registration := handle(t, inf, slow)
-	<-entered
-	if err := inf.RemoveEventHandler(registration); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-registration.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan():
-		t.Fatal("the shutdown is complete while the callback runs")
-	case released <- struct{}{}:
-	}
-	if err := cache.ShutDownEventHandler(inf, registration); err != nil {
-		t.Fatal(err)
-	}
-	if got := slow.all(); len(got) != 1 || registration.HasSynced() {
-		t.Errorf("events %q, synced: %v", got, registration.HasSynced())
-	}
-
-	var self cache.ResourceEventHandlerRegistration
-	known := make(chan struct{})
-	own := &recorder{react: func(string) { <-known; _ = inf.RemoveEventHandler(self) }}
-	self = handle(t, inf, own)
-	close(known)
-	<-self.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan()
-	if got := own.all(); len(got) != 1 {
-		t.Errorf("events %q", got)
-	}
-}
-
 func TestLateHandlers(t *testing.T) {
 	source := newSource(t, podtest.Pod("a"))
 	inf := shared(source, 0)
@@ -550,9 +508,6 @@ func TestLateHandlers(t *testing.T) {
 	registration := handle(t, inf, &events)
 	podtest.WaitForSync(t, registration)
 	events.want(t, "add! a@1", "add! b@2")
-	if name := registration.HasSyncedChecker().Name(); !strings.Contains(name, "recorder") || !strings.Contains(name, "*v1.Pod") {
-		t.Errorf("the checker's name is %q", name)
-	}
 	source.Add(podtest.Pod("c"))
 	events.want(t, "add! a@1", "add! b@2", "add c@3")
 	stop()
@@ -647,35 +602,6 @@ func TestCrashOnPanic(t *testing.T) {
 	inf := clientgo.NewGroup(clientgo.CrashOnPanic()).NewSharedIndexInformer(newSource(t, podtest.Pod("a")), &corev1.Pod{}, 0, nil)
 	handle(t, inf, &recorder{react: func(line string) { panic(line) }})
 	inf.RunWithContext(t.Context())
-}
-
-// client-go's typed view works on a Shared.
-func TestTypedView(t *testing.T) {
-	source := newSource(t, podtest.Pod("a", podtest.Mark("1")))
-	inf := cache.NewTypedSharedIndexInformer[*corev1.Pod](shared(source, 0))
-	events := make(chan string, 10)
-	registration, err := inf.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*corev1.Pod]{
-		AddFunc:    func(p *corev1.Pod) { events <- "add " + p.Name },
-		DeleteFunc: func(o cache.DeletedObject[*corev1.Pod]) { events <- "delete " + o.OptionalObj.Name },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := inf.AddTypedIndexers(cache.TypedIndexers[*corev1.Pod]{"mark": func(p *corev1.Pod) ([]string, error) { return []string{p.Labels["mark"]}, nil }}); err != nil {
-		t.Fatal(err)
-	}
-	podtest.Run(t, inf)
-	podtest.WaitForSync(t, registration)
-	pods, err := inf.GetTypedIndexer().ByTypedIndex("mark", "1")
-	if err != nil || len(pods) != 1 || pods[0].Name != "a" {
-		t.Errorf("%v, %v", pods, err)
-	}
-	source.Delete(podtest.Pod("a"))
-	for _, want := range []string{"add a", "delete a"} {
-		if got := <-events; got != want {
-			t.Errorf("events %q, want %q", got, want)
-		}
-	}
 }
 
 // Handlers are added and removed concurrently while objects change and the informer stops.

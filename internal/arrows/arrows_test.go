@@ -90,7 +90,7 @@ var rules = map[string]rule{
 		why:    "the engine of informers joins any source, a store and handlers: it depends on neither of the two APIs above it",
 	},
 	"informer/internal/direct": {
-		ours:   []string{"", "source/kube", "informer/internal/follow", "informer/internal/item", "informer/internal/listwatch", "informer/internal/object"},
+		ours:   []string{"", "source/kube", "informer/internal/follow", "informer/internal/item", "informer/internal/listwatch", "informer/internal/object", "internal/apiresources"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "a source reports failures; the reflector decides, and the target stores",
 	},
@@ -108,6 +108,10 @@ var rules = map[string]rule{
 			"informer/internal/item", "informer/internal/listwatch"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/"},
 		why:    "client-go's interfaces over the engine; only users import it, so the typed informer does not depend on it",
+	},
+	"internal/apiresources": {
+		others: []string{"k8s.io/apimachinery/pkg/", "k8s.io/client-go/discovery$", "k8s.io/client-go/rest$"},
+		why:    "what a server has does not depend on who asks",
 	},
 	"internal/durable": {why: "replacing a file does not depend on what is in it"},
 	"internal/boltfile": {
@@ -329,7 +333,7 @@ var rules = map[string]rule{
 		why:    "a server in a test is the server with faults around it: it reads and writes as any client does, and klog, which it shares with the test, is silent",
 	},
 	"operator": {
-		ours: []string{"", "informer", "informer/health", "internal/backoff", "operator/internal/...",
+		ours: []string{"", "informer", "informer/health", "internal/apiresources", "internal/backoff", "operator/internal/...",
 			"reflector", "source/kube"}, // which failures of discovery end the start
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/utils/clock",

@@ -52,8 +52,8 @@ func podOf(name string, revision int) corev1.Pod {
 			Name: name, Namespace: "ns", UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(revision),
 			Annotations: map[string]string{"color": "blue"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
-				{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)},
+				{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
+				{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
 			},
 		},
 		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},

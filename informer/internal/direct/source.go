@@ -23,6 +23,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/item"
 	"github.com/keepwatch/keepwatch/informer/internal/listwatch"
 	"github.com/keepwatch/keepwatch/informer/internal/object"
+	"github.com/keepwatch/keepwatch/internal/apiresources"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -121,11 +122,11 @@ func (d *Source) discover(ctx context.Context) (schema.GroupVersionResource, err
 	if err != nil {
 		return schema.GroupVersionResource{}, err
 	}
-	served, err := client.ServerResourcesForGroupVersionWithContext(ctx, d.options.Kind.GroupVersion().String())
+	served, err := apiresources.On(client).Resources(ctx, d.options.Kind.GroupVersion())
 	if err != nil {
 		return schema.GroupVersionResource{}, err
 	}
-	for _, r := range served.APIResources {
+	for _, r := range served {
 		if r.Kind == d.options.Kind.Kind && !strings.Contains(r.Name, "/") {
 			return d.options.Kind.GroupVersion().WithResource(r.Name), nil
 		}

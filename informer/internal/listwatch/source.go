@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/watchlist"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/source/kube"
@@ -51,11 +50,18 @@ func New(lw cache.ListerWatcher, name string) *Source {
 		idleTimeout: kube.DefaultIdleTimeout,
 		endTimeout:  endTimeout,
 	}
-	if watchlist.DoesClientNotSupportWatchListSemantics(lw) {
+	if withoutStreaming(lw) {
 		s.streaming = false
 		s.assignVersions()
 	}
 	return s
+}
+
+// withoutStreaming reports whether a client says that it has no streaming lists, as client-go's fakes do. The method has the name
+// that k8s.io/client-go/util/watchlist asks for, from v0.35 on.
+func withoutStreaming(client any) bool {
+	c, ok := client.(interface{ IsWatchListSemanticsUnSupported() bool })
+	return ok && c.IsWatchListSemanticsUnSupported()
 }
 
 // publishToken makes the assigner's token visible to ResourceVersion.

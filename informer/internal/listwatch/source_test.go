@@ -30,7 +30,7 @@ type server struct {
 }
 
 func (s *server) source() *Source {
-	return New(&cache.ListWatch{
+	source := New(&cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			s.requests = append(s.requests, options)
 			if s.err != nil {
@@ -45,6 +45,8 @@ func (s *server) source() *Source {
 			return s.stream, s.err
 		},
 	}, "pods")
+	source.streaming = true // whatever this client-go has as its default
+	return source
 }
 
 func list(revision, next string, pods ...corev1.Pod) *corev1.PodList {

@@ -40,7 +40,7 @@ func Pod(i int) *corev1.Pod {
 		}
 		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:containers":{` + fields.String() + `".":{}}}}`),
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{` + fields.String() + `".":{}}}}`)},
 		})
 	}
 	for _, name := range []string{"web", "proxy", "logs"} {
