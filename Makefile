@@ -79,13 +79,13 @@ SIGN_KEY ?=
 BUILDER ?=
 RELEASE = cd image && go run ./release -repo .. -version '$(VERSION)' -platforms '$(PLATFORMS)' -arch '$(ARCHS)' -registry '$(REGISTRY)' \
   $(if $(SIGN_KEY),-sign-key '$(abspath $(SIGN_KEY))') $(if $(BUILDER),-builder '$(BUILDER)')
-# Man pages are made with the packages that the programs have compiled.
 # What else a machine could choose, and would change the bytes.
 release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 release: export GOTOOLCHAIN = go$(word 2,$(shell grep '^go ' image/go.mod))
 release: export GOAMD64 := v1
 release: export GOARM64 := v8.0
 release: export GOEXPERIMENT :=
+# Man pages come after the programs, with whose packages their test is built.
 release:
 	$(RELEASE) -check
 	$(MAKE) always $(PLATFORMS:%=bin/%/keepwatch) $(if $(strip $(ARCHS)),bin/keepwatch-image.tar image)
