@@ -24,7 +24,10 @@ var (
 	restartsFlag = flag.Int("compared.restarts", 0, "how often the tools are killed; 0 skips the run")
 	changesFlag  = flag.Int("compared.changes", 400, "how many changes there are for each restart")
 	exporterFlag = flag.String("compared.exporter", "", "compare kubernetes-event-exporter, too: the path of this program, which the module proxy does not serve")
-	seedFlag     = flag.Uint64("compared.seed", 1, "draws the changes")
+	otelFlag     = flag.String("compared.otelcol", "", "compare a newer collector, without and with checkpoints: the path of a program "+
+		"with k8sobjects, file_storage and the file exporter; the module proxy serves k8sobjects until v0.111.0 only")
+	expiredFlag = flag.Int("compared.expired", 0, "after how many restarts of the tools the server has lost its history; 0 is never")
+	seedFlag    = flag.Uint64("compared.seed", 1, "draws the changes")
 )
 
 const (
@@ -43,7 +46,12 @@ func TestCompared(t *testing.T) {
 		t.Skip("the comparison with other tools is NOT run: it needs -compared.restarts, as make compared has it")
 	}
 	r := newRun(t)
-	tools := []*tool{keepwatch(t, r.server.Kubeconfig()), otel(t, r.server.Kubeconfig())}
+	tools := []*tool{keepwatch(t, r.server.Kubeconfig())}
+	if *otelFlag == "" {
+		tools = append(tools, otel(t, peer.Build(t, peer.OpenTelemetry), r.server.Kubeconfig(), false))
+	} else {
+		tools = append(tools, otel(t, *otelFlag, r.server.Kubeconfig(), false), otel(t, *otelFlag, r.server.Kubeconfig(), true))
+	}
 	if *exporterFlag != "" {
 		tools = append(tools, eventExporter(t, *exporterFlag, r.server.Kubeconfig()))
 	}
@@ -67,6 +75,11 @@ func TestCompared(t *testing.T) {
 		}
 		if err := <-burst; err != nil {
 			t.Fatal(err)
+		}
+		if *expiredFlag > 0 && n%*expiredFlag == *expiredFlag-1 {
+			if _, err := r.server.Compact(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if n%serverEvery == serverEvery-1 {
 			r.server.Kill()
@@ -244,6 +257,9 @@ func (r *run) judge(tool *tool, arrived bool) string {
 				deletions++
 			}
 		}
+	}
+	if len(w.gaps) > 0 {
+		r.t.Logf("%s has declared the gaps %v", tool.name, w.gaps)
 	}
 	if strings.HasPrefix(tool.name, "keepwatch") && (lost > 0 || deletions > 0 || !arrived) {
 		r.t.Errorf("%s has lost %d states and %d deletions; the last change has arrived: %v", tool.name, lost, deletions, arrived)

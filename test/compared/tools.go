@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,28 +154,36 @@ func readKeepwatch(dir string) (*written, error) {
 	return w, nil
 }
 
-// otel returns OpenTelemetry's receiver k8sobjects, in the mode watch, with a file that it continues after a restart.
-func otel(tb testing.TB, kubeconfig string) *tool {
+// otel returns OpenTelemetry's receiver k8sobjects, in the mode watch, with a file that it continues after a restart. With
+// checkpoints, it stores the revision that it has reached.
+func otel(tb testing.TB, program, kubeconfig string, checkpoints bool) *tool {
 	dir := tb.TempDir()
 	out, config := filepath.Join(dir, "out"), filepath.Join(dir, "config.yaml")
+	name, storage, extension := "OpenTelemetry k8sobjects, file exporter", "", ""
+	if checkpoints {
+		name = "… with checkpoints in file_storage"
+		storage = "\n    storage: file_storage"
+		extension = fmt.Sprintf("\nextensions:\n  file_storage: {directory: %q, fsync: true}", dir)
+	}
 	text := fmt.Sprintf(`
 receivers:
   k8sobjects:
-    auth_type: kubeConfig
+    auth_type: kubeConfig%s
     objects: [{name: events, mode: watch, namespaces: [%s]}]
 exporters:
-  file: {path: %q, append: true}
+  file: {path: %q, append: true}%s
 service:
   telemetry: {metrics: {level: none}}
+  extensions: [%s]
   pipelines:
     logs: {receivers: [k8sobjects], exporters: [file]}
-`, namespace, out)
+`, storage, namespace, out, extension, strings.TrimPrefix(strings.TrimSpace(storage), "storage: "))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	return &tool{
-		name: "OpenTelemetry k8sobjects, file exporter",
-		command: peer.Command{Path: peer.Build(tb, peer.OpenTelemetry), Log: filepath.Join(dir, "log"), Args: []string{"--config", "file:" + config},
+		name: name,
+		command: peer.Command{Path: program, Log: filepath.Join(dir, "log"), Args: []string{"--config", "file:" + config},
 			Env: []string{"KUBECONFIG=" + kubeconfig}},
 		read: func() (*written, error) { return readOTel(out) },
 	}
