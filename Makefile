@@ -21,7 +21,7 @@ build:
 man: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 man:
 	rm -rf bin/man bin/completion
-	go test ./cmd/keepwatch -count 1 -run '^(TestManPages|TestCompletions)$$' \
+	go test ./cmd/keepwatch -count 1 -vet=off -run '^(TestManPages|TestCompletions)$$' \
 	  -args -man $(CURDIR)/bin/man -completion $(CURDIR)/bin/completion
 
 # The documentation as a site, in bin/site: open bin/site/index.html. A release's version has a folder of its own, and those that
