@@ -477,6 +477,7 @@ func TestSimulatedDaemonSet(t *testing.T) {
 	eventually(t, "a pod on the third node", on("i:1", "node-1", "second", "third"))
 	must(m.AppsV1().DaemonSets("default").Patch(t.Context(), "agent", types.MergePatchType, []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i:2"}]}}}}`), metav1.PatchOptions{}))(t)
 	eventually(t, "all are replaced", on("i:2", "node-1", "second", "third"))
+	m.srv.Advance(time.Minute) // the time after which a pod is deleted whose node is gone
 	if err := m.CoreV1().Nodes().Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
