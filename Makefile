@@ -150,7 +150,7 @@ test-race:
 # nothing either of the documents that image's tests read.
 # Three packages run at a time: most of them wait for the faults that they cause. Without -short, where Postgres and Kafka take part.
 STORIES = ./deploy ./embedded/kubectl ./embedded/smoke ./envtest ./examples/... ./matrix ./real/apiserver ./real/conformance ./real/managed ./real/outage \
-  ./real/proxy ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers ./suites ./verify
+  ./real/past ./real/proxy ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers ./suites ./verify
 # Tests of these packages that only make verify runs.
 LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers ExpiredTokens FieldsOfNewerServers \
   FirstWatchOfAShard FourShards KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \

@@ -125,10 +125,10 @@ func (c *caches) still(of *resolved) (*entry, error) {
 			return nil, err
 		}
 		c.all[key] = e
-		c.shrink()
 	}
 	c.uses++
 	e.inUse, e.last = e.inUse+1, c.uses
+	c.shrink()
 	return e, nil
 }
 

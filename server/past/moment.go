@@ -51,7 +51,7 @@ func (s *Server) parsePath(address *url.URL) (*momentPath, error) {
 		speed, rest, _ = strings.Cut(number, "/")
 	}
 	if speed != "" {
-		if p.speed, err = strconv.ParseFloat(speed, 64); err != nil || p.speed < 0 || p.speed > maxSpeed {
+		if p.speed, err = strconv.ParseFloat(speed, 64); err != nil || !(p.speed >= 0 && p.speed <= maxSpeed) { // NaN is neither
 			return nil, badRequest(fmt.Errorf("speed %q: give a number from 0, which is as fast as possible, to %d", speed, int(maxSpeed)))
 		}
 	}
