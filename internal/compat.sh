@@ -3,7 +3,7 @@
 # v0.35.10. go.mod stays as it is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export GOWORK=off
+export GOWORK=off GOTOOLCHAIN=auto # the newest k8s.io needs a newer Go than this module
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=()
@@ -14,7 +14,7 @@ for version in "$@"; do
   sed -e '/\/\/ indirect/d' -e '/k8s.io\/\(klog\|utils\)/d' \
     -e "s#^\(\tk8s.io/[a-z-]* \)v0.*#\1$version#" go.mod >"$module"
   cp go.sum "$work/go.sum"
-  go mod tidy -modfile="$module" 2>/dev/null
+  go mod tidy -modfile="$module" 2>"$work/output" || { cat "$work/output"; exit 1; }
   tests=(. ./store ./reflector/... ./source/... ./informer ./informer/health ./informer/internal/... ./operator/... ./stream/... ./check)
   case $version in
   v0.33.* | v0.34.*) tag=k8s_v0.35 ;; # whose users replace no informer of client-go: it only has to compile

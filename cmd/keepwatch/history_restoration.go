@@ -63,7 +63,7 @@ func newRestored(s *sink.State) (*restored, error) {
 	var about struct {
 		Metadata struct{ OwnerReferences []metav1.OwnerReference }
 	}
-	if err := utiljson.Unmarshal(text, &one.object.Object); err == nil {
+	if err = utiljson.Unmarshal(text, &one.object.Object); err == nil {
 		err = json.Unmarshal(s.Object, &about)
 	}
 	if err != nil {

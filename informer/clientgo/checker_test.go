@@ -12,7 +12,9 @@ import (
 )
 
 // syncedOf returns a channel that is closed once an informer has synced.
-func syncedOf(inf cache.SharedIndexInformer) <-chan struct{} { return inf.HasSyncedChecker().Done() }
+func syncedOf(_ *testing.T, inf cache.SharedIndexInformer) <-chan struct{} {
+	return inf.HasSyncedChecker().Done()
+}
 
 // Checkers say what they wait for, since cache.WaitFor logs it.
 func TestCheckersHaveNames(t *testing.T) {

@@ -3,19 +3,20 @@
 package clientgo_test
 
 import (
+	"testing"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 )
 
 // syncedOf returns a channel that is closed once an informer has synced.
-func syncedOf(inf cache.SharedIndexInformer) <-chan struct{} {
+func syncedOf(t *testing.T, inf cache.SharedIndexInformer) <-chan struct{} {
 	synced := make(chan struct{})
 	go func() {
-		for !inf.HasSynced() {
+		defer close(synced)
+		for !inf.HasSynced() && t.Context().Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
-		close(synced)
 	}()
 	return synced
 }

@@ -85,7 +85,7 @@ func TestCompareEndlessStreamingLists(t *testing.T) {
 		stop := podtest.Run(t, inf)
 		defer stop()
 		(<-lw.(scripted).watches).Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
-		return within(syncedOf(inf))
+		return within(syncedOf(t, inf))
 	})
 	if took > 10*time.Second {
 		t.Errorf("keepwatch has synced after %v", took)

@@ -57,7 +57,7 @@ func TestEndlessStreamingList(t *testing.T) {
 		begin := time.Now()
 		stop := podtest.Run(t, inf)
 		(<-s.watches).Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5))) // without an end
-		<-syncedOf(inf)
+		<-syncedOf(t, inf)
 		if took := time.Since(begin); took.Truncate(time.Second) != 10*time.Second {
 			t.Errorf("synced after %v", took)
 		}

@@ -52,8 +52,8 @@ func podOf(name string, revision int) corev1.Pod {
 			Name: name, Namespace: "ns", UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(revision),
 			Annotations: map[string]string{"color": "blue"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
-				{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
+				{Manager: "kubelet", FieldsV1: fieldsV1(`{"f:status":{}}`)},
+				{Manager: "kubectl", FieldsV1: fieldsV1(`{"f:spec":{}}`)},
 			},
 		},
 		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
@@ -387,4 +387,13 @@ func TestOptionsOfDecoding(t *testing.T) {
 			t.Errorf("%+v was accepted", opts)
 		}
 	}
+}
+
+// fieldsV1 returns fields from their JSON. metav1.NewFieldsV1 is not in older versions.
+func fieldsV1(text string) *metav1.FieldsV1 {
+	f := &metav1.FieldsV1{}
+	if err := f.UnmarshalJSON([]byte(text)); err != nil {
+		panic(err)
+	}
+	return f
 }

@@ -7,12 +7,12 @@
 // stream continues from what Open returns.
 //
 // Package stream/transfer runs the streams. Packages sinks/sqlite,
-// stream/sink/postgres, stream/sink/kafka and stream/sink/nats implement the contract.
+// sinks/postgres, sinks/kafka and sinks/nats implement the contract.
 //
 // # Receivers without transactions
 //
 // A [Receiver] (files, an HTTP server, a broker) does not store the position. Package
-// stream/sink/statedir stores it on the local disk, with the index of the objects that were
+// sinks/statedir stores it on the local disk, with the index of the objects that were
 // delivered, and makes a Sink of both. Each event is then delivered at least once: what the
 // receiver may have received before a crash comes again, with the same ids and in the same order.
 //

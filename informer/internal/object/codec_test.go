@@ -217,6 +217,7 @@ func copied(t *testing.T, encoding kube.Encoding, pods, most int) (worst string)
 		note("image", pod.Spec.Containers[0].Image)
 		note("label", pod.Labels["app"])
 		note("manager", pod.ManagedFields[2].Manager)
+		//lint:ignore SA1019 what replaces it is not in older versions
 		note("fields", unsafe.String(unsafe.SliceData(pod.ManagedFields[2].FieldsV1.Raw), 1))
 		if unsafe.StringData(i.Key().Name) != unsafe.StringData(pod.Name) {
 			t.Error("the key does not share the name of the object")

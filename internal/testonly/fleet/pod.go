@@ -40,7 +40,7 @@ func Pod(i int) *corev1.Pod {
 		}
 		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{` + fields.String() + `".":{}}}}`)},
+			FieldsV1: fieldsV1(`{"f:spec":{"f:containers":{` + fields.String() + `".":{}}}}`),
 		})
 	}
 	for _, name := range []string{"web", "proxy", "logs"} {
@@ -67,4 +67,13 @@ func Pod(i int) *corev1.Pod {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
 	return pod
+}
+
+// fieldsV1 returns fields from their JSON. metav1.NewFieldsV1 is not in older versions.
+func fieldsV1(text string) *metav1.FieldsV1 {
+	f := &metav1.FieldsV1{}
+	if err := f.UnmarshalJSON([]byte(text)); err != nil {
+		panic(err)
+	}
+	return f
 }
