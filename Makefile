@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man site demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures compat tidy storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -387,6 +387,11 @@ pictures: build
 	$(D2) --elk-nodeNodeBetweenLayers 30 --elk-padding '[top=48,left=14,bottom=14,right=14]' docs/pipeline.d2 docs/pipeline.svg
 	echo "<!-- pipeline.d2 $$(sha256sum < docs/pipeline.d2 | cut -d ' ' -f 1) -->" >> docs/pipeline.svg
 	cd test && go run ./pictures ../bin/keepwatch ../docs/proxy.png
+
+# The version of the next release, at which the modules require each other.
+require:
+	sed -i -E 's#(github.com/keepwatch/keepwatch(/sinks|/server)?) v[0-9][^ ]*#\1 $(VERSION)#' \
+	  go.work sinks/go.mod server/go.mod cmd/keepwatch/go.mod kubernetes/go.mod test/go.mod
 
 # The library with other versions of Kubernetes' libraries than those of go.work: the oldest that it works with, up to the
 # newest that there is. CI takes the ends and the middle: COMPAT='v0.33.13 v0.37.2 v0.38.0-beta.0'.
