@@ -39,6 +39,7 @@ func TestWritesAreBoundedBehindTheEnd(t *testing.T) {
 
 // A watch whose context has a deadline ends at it, as one that has reached its timeout.
 func TestWatchesEndAtTheirDeadline(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, pods, options{})
 	server := httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		ctx, cancel := context.WithTimeout(q.Context(), time.Second)

@@ -97,6 +97,7 @@ func (s *stalledClients) request(ctx context.Context, user, query string) *http.
 
 // Lists that one user does not read do not block other users, with either protocol.
 func TestStalledListsDoNotBlockOtherUsers(t *testing.T) {
+	t.Parallel()
 	s := newStalledClients(t)
 	for _, protocol := range protocols {
 		s.budget.lists = newAdmission(4 * listBufferSize)
@@ -120,6 +121,7 @@ func TestStalledListsDoNotBlockOtherUsers(t *testing.T) {
 
 // Lists that the service accounts of one namespace do not read do not block other users.
 func TestServiceAccountsOfANamespaceShare(t *testing.T) {
+	t.Parallel()
 	s := newStalledClients(t)
 	s.budget.lists = newAdmission(4 * listBufferSize)
 	for i := range 6 {
@@ -161,6 +163,7 @@ func TestStalledListsEndForOthers(t *testing.T) {
 
 // A budget can leave lists to the API server in place of refusing them.
 func TestBusyIsDelegated(t *testing.T) {
+	t.Parallel()
 	s := newStalledClients(t)
 	s.budget.lists.waiting = queueLength
 	release := must(s.budget.lists.acquire(t.Context(), "ada", listCapacity))(t)
@@ -176,6 +179,7 @@ func TestBusyIsDelegated(t *testing.T) {
 
 // A response that its client does not read ends at the deadline of its request, and releases its buffers.
 func TestStalledResponsesEnd(t *testing.T) {
+	t.Parallel()
 	s := newStalledClients(t)
 	s.timeout = time.Second
 	for _, protocol := range protocols {
@@ -191,6 +195,7 @@ func TestStalledResponsesEnd(t *testing.T) {
 
 // A connection of HTTP/1.1 serves requests after the deadline of an earlier request that has ended.
 func TestDeadlinesEndWithTheirRequests(t *testing.T) {
+	t.Parallel()
 	s := newStalledClients(t)
 	client := s.client("HTTP/1.1")
 	s.timeout = time.Minute

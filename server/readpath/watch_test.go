@@ -273,6 +273,7 @@ func (r *receiver) Write(b []byte) (int, error) {
 // A watch whose client stops reading does not end, and delays no other watch. When the client reads
 // again, it receives every event, or the difference if the history is gone.
 func TestSlowWatchesAreNotEnded(t *testing.T) {
+	t.Parallel()
 	large := string(bytes.Repeat([]byte("0123456789abcdef"), 25<<10)) // 400 KiB
 	for name, test := range map[string]struct {
 		window int64
