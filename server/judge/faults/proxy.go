@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -59,9 +58,20 @@ type Options struct {
 	Record string
 }
 
+// TB is what [New] needs of a test. A [testing.TB] is one; with that type, package testing would be linked into every program
+// that has a proxy.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Failed() bool
+	Logf(format string, args ...any)
+	Error(args ...any)
+	Fatal(args ...any)
+}
+
 // New starts a proxy in front of the server that upstream reaches, for the
 // duration of the test. If the test fails, it prints the seed and the transcript.
-func New(tb testing.TB, upstream *rest.Config, plan Plan) *Proxy {
+func New(tb TB, upstream *rest.Config, plan Plan) *Proxy {
 	tb.Helper()
 	p, err := Start(upstream, plan, Options{})
 	if err != nil {
