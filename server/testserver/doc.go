@@ -2,7 +2,7 @@
 // memory, ready in a fraction of a second, and gone without a trace when the test ends.
 //
 //	func TestController(t *testing.T) {
-//		srv := testserver.New(t, testserver.CRDs(os.DirFS("config/crd")))
+//		srv := testserver.New(t, testserver.CRDs("config/crd"))
 //		client, err := client.New(srv.Config(), client.Options{})
 //
 // It is an API server, not a fake: admission, validation by schemas, server-side apply, conflicts, status

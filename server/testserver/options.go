@@ -23,28 +23,24 @@ type options struct {
 }
 
 // CRDs creates the CustomResourceDefinitions in YAML or JSON files before New returns, and waits until their
-// resources are served. Each source is an fs.FS, of which every file that ends in .yaml, .yml or .json is read, or a
-// string with the path of such a file or of a folder. Documents of other kinds are ignored, so that a folder may have
-// a kustomization.
-func CRDs(sources ...any) Option {
+// resources are served. Each path is such a file, or a folder, of which every file that ends in .yaml, .yml or .json is
+// read. Documents of other kinds are ignored, so that a folder may have a kustomization.
+func CRDs(paths ...string) Option {
 	return func(o *options) {
-		for _, source := range sources {
-			switch source := source.(type) {
-			case fs.FS:
-				o.crds = append(o.crds, source)
-			case string:
-				files, err := filesAt(source)
-				if err != nil {
-					o.invalid = fmt.Errorf("CRDs: %w", err)
-					return
-				}
-				o.crds = append(o.crds, files)
-			default:
-				o.invalid = fmt.Errorf("CRDs: a %T is neither an fs.FS nor a path", source)
+		for _, path := range paths {
+			files, err := filesAt(path)
+			if err != nil {
+				o.invalid = fmt.Errorf("CRDs: %w", err)
 				return
 			}
+			o.crds = append(o.crds, files)
 		}
 	}
+}
+
+// CRDFiles is [CRDs] with the files of a file system, such as an embedded one.
+func CRDFiles(files fs.FS) Option {
+	return func(o *options) { o.crds = append(o.crds, files) }
 }
 
 // filesAt returns a folder, or a folder with nothing but one file.

@@ -105,7 +105,7 @@ func TestOptions(t *testing.T) {
 		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}, "spec": map[string]any{},
 		"status": map[string]any{"ready": true},
 	}}
-	srv := testserver.New(t, testserver.CRDs(os.DirFS("testdata/crds")), testserver.Version("1.34"), testserver.Objects(
+	srv := testserver.New(t, testserver.CRDFiles(os.DirFS("testdata/crds")), testserver.Version("1.34"), testserver.Objects(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
 		&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"},
@@ -156,7 +156,7 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `, group)}
 	}
-	srv := testserver.New(t, testserver.CRDs(files))
+	srv := testserver.New(t, testserver.CRDFiles(files))
 	client := connect(t, srv.Config()).Discovery().RESTClient()
 	groupsOf := must(client.Get().AbsPath("/apis").SetHeader("Accept", "application/json").DoRaw(t.Context()))(t)
 	for i := range groups {
