@@ -61,7 +61,7 @@ image: $(ARCHS:%=bin/linux-%)
 
 # keepwatch for a platform, as bin/linux-amd64/keepwatch: static, with VERSION and COMMIT, which it prints. The same
 # sources, these and Go give the same bytes.
-VERSION ?= $(shell git describe --tags --always --dirty)
+VERSION ?= $(shell git describe --tags --match 'v*' --always --dirty)
 COMMIT ?= $(shell git rev-parse HEAD)
 bin/%/keepwatch: always
 	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) go build -trimpath -buildvcs=false \

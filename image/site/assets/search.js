@@ -2,7 +2,7 @@
 const most = 50;
 
 function index(sections) {
-  const input = document.getElementById("query");
+  const input = document.getElementById("site-query");
   input.value = new URLSearchParams(location.search).get("q") ?? "";
   const all = sections.map((section) => ({
     ...section,
@@ -12,11 +12,11 @@ function index(sections) {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = words.length ? all.map((s) => [rank(s, words), s]).filter(([points]) => points > 0) : [];
     found.sort(([a], [b]) => b - a);
-    document.getElementById("found").textContent = words.length
+    document.getElementById("site-found").textContent = words.length
       ? `${found.length} ${found.length === 1 ? "section" : "sections"}` +
         (found.length > most ? `, of which the best ${most} are shown` : "")
       : "Type what you look for.";
-    document.getElementById("results").replaceChildren(...found.slice(0, most).map(([, s]) => result(s, words)));
+    document.getElementById("site-results").replaceChildren(...found.slice(0, most).map(([, s]) => result(s, words)));
   };
   show();
   input.addEventListener("input", show);

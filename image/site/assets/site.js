@@ -2,7 +2,7 @@
 // its first page.
 function versions(all) {
   const { root, folder, page } = document.body.dataset;
-  const select = document.getElementById("versions");
+  const select = document.getElementById("site-versions");
   const shown = select.options[0].text;
   select.replaceChildren(
     ...all.map(({ name }) => new Option(name === folder ? shown : name, name, false, name === folder)),
@@ -16,6 +16,6 @@ function versions(all) {
 document.addEventListener("keydown", (event) => {
   if (event.key === "/" && !event.target.closest("input, select, textarea")) {
     event.preventDefault();
-    document.getElementById("query").focus();
+    document.getElementById("site-query").focus();
   }
 });
