@@ -153,7 +153,7 @@ STORIES = ./deploy ./embedded/kubectl ./embedded/smoke ./envtest ./examples/... 
   ./real/past ./real/proxy ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers ./suites ./verify
 # Tests of these packages that only make verify runs.
 LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers ExpiredTokens FieldsOfNewerServers \
-  FirstWatchOfAShard FourShards KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \
+  FirstWatchOfAShard FourShards InstallFromAProxy KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \
   ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
 test-real: peers
 	$(GOTEST) -timeout 15m -run '^Test(Postgres|World|Kafka|TopInTerminal)$$' ./sinks/postgres ./sinks/kafka ./cmd/keepwatch
