@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -66,7 +67,7 @@ func newRuntimeWorkspace(root, dir string) (workspace, error) {
 	if err := mod.AddModuleStmt(workspaceModule); err != nil {
 		return w, err
 	}
-	if err := mod.AddReplace("github.com/keepwatch/keepwatch", "", root, ""); err != nil {
+	if err := replaceAbsolutely(mod, filepath.Join(root, "test")); err != nil {
 		return w, err
 	}
 	text, err := mod.Format()
@@ -100,7 +101,6 @@ func (w workspace) module(root string) ([]byte, error) {
 		return nil, err
 	}
 	ours := mod.Module.Mod.Path
-	parent := strings.TrimSuffix(ours, "/kubernetes")
 	if err := mod.AddModuleStmt(workspaceModule); err != nil {
 		return nil, err
 	}
@@ -118,12 +118,27 @@ func (w workspace) module(root string) ([]byte, error) {
 	if err := mod.AddRequire(ours, "v0.0.0"); err != nil {
 		return nil, err
 	}
-	for path, folder := range map[string]string{ours: filepath.Join(root, "kubernetes"), parent: root} {
-		if err := mod.AddReplace(path, "", folder, ""); err != nil {
-			return nil, err
-		}
+	kubernetes := filepath.Join(root, "kubernetes")
+	if err := mod.AddReplace(ours, "", kubernetes, ""); err != nil {
+		return nil, err
+	}
+	if err := replaceAbsolutely(mod, kubernetes); err != nil {
+		return nil, err
 	}
 	return mod.Format()
+}
+
+// replaceAbsolutely makes the folders of the replacements of a module independent of where its go.mod is.
+func replaceAbsolutely(mod *modfile.File, dir string) error {
+	for _, r := range slices.Clone(mod.Replace) {
+		if r.New.Version != "" || filepath.IsAbs(r.New.Path) {
+			continue
+		}
+		if err := mod.AddReplace(r.Old.Path, r.Old.Version, filepath.Join(dir, r.New.Path), ""); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func parseModule(file string) (*modfile.File, error) {
@@ -220,7 +235,7 @@ func (w workspace) compile(ctx context.Context, t target, binary string) (dir st
 
 func (w workspace) goCommand(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", args...)
-	command.Dir = w.dir
+	command.Dir, command.Env = w.dir, append(os.Environ(), "GOWORK=off")
 	var errors strings.Builder
 	command.Stderr = &errors
 	out, err := command.Output()
