@@ -44,6 +44,7 @@ func startSimulation(t *testing.T) rbacServer {
 
 // A client advances the time: a Job that runs for days completes.
 func TestAdvanceByPath(t *testing.T) {
+	t.Parallel()
 	s := startSimulation(t)
 	jobs := s.admin.typed.BatchV1().Jobs("default")
 	must(jobs.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "long"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
@@ -71,6 +72,7 @@ func TestAdvanceByPath(t *testing.T) {
 
 // Requests that cannot be done get a Status that says what to do, and move nothing.
 func TestRefusedAdvances(t *testing.T) {
+	t.Parallel()
 	s := startSimulation(t)
 	const once = "give the duration by which to advance the time once"
 	for _, c := range []struct {
@@ -131,6 +133,7 @@ func send(t *testing.T, config *rest.Config, method, path string) (*http.Respons
 
 // A cluster at the end of its time refuses to go further, and still runs pods.
 func TestAdvanceAsFarAsPossible(t *testing.T) {
+	t.Parallel()
 	s := startSimulation(t)
 	end := must(advance(t, s.RESTConfig(), "2562047h"))(t)
 	_, err := advance(t, s.RESTConfig(), "1h")
@@ -150,6 +153,7 @@ func TestAdvanceAsFarAsPossible(t *testing.T) {
 
 // Concurrent advances add up.
 func TestConcurrentAdvances(t *testing.T) {
+	t.Parallel()
 	s := startSimulation(t)
 	const clients = 30
 	before := time.Now()
@@ -168,6 +172,7 @@ func TestConcurrentAdvances(t *testing.T) {
 
 // The path needs a credential and, with RBAC, the right to post to it.
 func TestWhoMayAdvance(t *testing.T) {
+	t.Parallel()
 	s := startSimulation(t)
 	if _, err := advance(t, rest.AnonymousClientConfig(s.RESTConfig()), "1h"); !apierrors.IsUnauthorized(err) {
 		t.Errorf("without a credential: %v", err)
@@ -188,6 +193,7 @@ func TestWhoMayAdvance(t *testing.T) {
 
 // A server that simulates nothing says so, and does not list the path.
 func TestAdvanceWithoutSimulation(t *testing.T) {
+	t.Parallel()
 	cluster, _ := plainEtcd(t, foreignKeys)
 	readOnly := start(t, controlplane.Options{Etcd: cluster, Controllers: true, Simulation: controlplane.NewSimulation()})
 	for _, config := range []*rest.Config{shared.RESTConfig(), readOnly.RESTConfig()} {

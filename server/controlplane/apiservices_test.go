@@ -27,6 +27,7 @@ func apiServices(t *testing.T, config *rest.Config) registration.APIServiceInter
 
 // A server that is ready has an available APIService for each version in discovery, except that of APIServices itself.
 func TestEveryVersionHasAnAPIService(t *testing.T) {
+	t.Parallel()
 	server := start(t, controlplane.Options{})
 	c := connect(t, server.RESTConfig())
 	registered := map[string]bool{}
@@ -134,6 +135,7 @@ func TestAPIServicesOfDefinitions(t *testing.T) {
 
 // A start restores the APIServices of built-in versions and deletes those of versions that are gone. It writes no others.
 func TestAPIServicesAfterRestart(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	options := controlplane.Options{DataDir: t.TempDir()}
 	first := start(t, options)

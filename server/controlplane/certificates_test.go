@@ -53,6 +53,7 @@ func decide(t *testing.T, client kubernetes.Interface, name string, kind certifi
 // With controllers, an approved request of a client gets a certificate, and its owner is the user that it names. One with
 // other usages fails. Without controllers, and for other signers, nothing signs.
 func TestSignedCertificates(t *testing.T) {
+	t.Parallel()
 	server := start(t, controlplane.Options{Controllers: true})
 	admin := connect(t, server.RESTConfig()).typed
 	requests := admin.CertificatesV1().CertificateSigningRequests()
@@ -159,6 +160,7 @@ func TestDecisionsAboutCertificates(t *testing.T) {
 
 // With RBAC, the verbs approve and sign on the signer are required.
 func TestRBACOfSigners(t *testing.T) {
+	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	write := rbacv1.PolicyRule{Verbs: []string{"get", "update"}, APIGroups: []string{certificatesv1.GroupName},
 		Resources: []string{"certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status"}}

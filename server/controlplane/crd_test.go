@@ -191,6 +191,7 @@ func TestDeletedDefinitionDeletesItsObjects(t *testing.T) {
 // not delay any. Clients read the true one, also after a controller has written the status of what it has from the cache. A server
 // on an etcd of others delays creates, as kube-apiserver does.
 func TestCreatesAreNotDelayed(t *testing.T) {
+	t.Parallel()
 	onEtcd := start(t, controlplane.Options{TemporaryEtcd: true})
 	for _, test := range []struct {
 		name   string
@@ -204,6 +205,7 @@ func TestCreatesAreNotDelayed(t *testing.T) {
 		}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			server := test.server()
 			c := connect(t, server.RESTConfig())
 			gvr := newCRD(t, c, "widgets")
@@ -250,6 +252,7 @@ func TestCreatesAreNotDelayed(t *testing.T) {
 // A definition is served from the moment when its names are accepted, before it is established. Creates are not delayed then,
 // either.
 func TestCreatesBeforeEstablished(t *testing.T) {
+	t.Parallel()
 	for name, options := range map[string]controlplane.Options{"memory": {}, "embedded etcd": {TemporaryEtcd: true}} {
 		t.Run(name, func(t *testing.T) {
 			const definition = "widgets.before.example.com"

@@ -73,6 +73,7 @@ func redefine(t *testing.T, c clients, name string, change func(*apiextensionsv1
 // The read path answers by the same definition as apiextensions-apiserver: while the definition
 // changes, a client whose requests alternate between both never sees an older definition again.
 func TestReadPathUsesTheLibrarysDefinition(t *testing.T) {
+	t.Parallel()
 	const rounds = 6
 	server := start(t, controlplane.Options{})
 	c := connect(t, server.RESTConfig())
@@ -156,6 +157,7 @@ func TestReadPathUsesTheLibrarysDefinition(t *testing.T) {
 // A change of a definition ends the watches of its resource, as in kube-apiserver. A watch that resumes
 // receives each later event once, in the new definition.
 func TestDefinitionChangesDuringWatches(t *testing.T) {
+	t.Parallel()
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
 	gvr := newCRD(t, c, "widgets")

@@ -20,6 +20,7 @@ import (
 // An object whose name or namespace differs from that of its key is not served under any name. Reads of
 // it fail until it is written again or deleted.
 func TestObjectNameDiffersFromKey(t *testing.T) {
+	t.Parallel()
 	server := start(t, controlplane.Options{TemporaryEtcd: true})
 	c := connect(t, server.RESTConfig())
 	etcd := etcdClient(t, clientv3.Config{Endpoints: server.EtcdCluster().Servers})
@@ -75,6 +76,7 @@ func TestObjectNameDiffersFromKey(t *testing.T) {
 // A list that is too large to be measured before it is sent is refused because of a damaged object, too, with the
 // error that names the object's key. It is complete again once the object was restored.
 func TestLargeListsWithADamagedObject(t *testing.T) {
+	t.Parallel()
 	server := start(t, controlplane.Options{TemporaryEtcd: true})
 	c := connect(t, server.RESTConfig())
 	etcd := etcdClient(t, clientv3.Config{Endpoints: server.EtcdCluster().Servers})

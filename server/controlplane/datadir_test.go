@@ -26,6 +26,7 @@ import (
 // A restart preserves data, token and certificate authority. The folder's path is too long for etcd's
 // socket, which is in a temporary folder then.
 func TestRestartPreservesData(t *testing.T) {
+	t.Parallel()
 	dir, file := filepath.Join(t.TempDir(), strings.Repeat("long", 30)), filepath.Join(t.TempDir(), "kubeconfig")
 	first := start(t, controlplane.Options{DataDir: dir, Kubeconfig: file})
 	c := connect(t, first.RESTConfig())
@@ -61,6 +62,7 @@ func TestRestartPreservesData(t *testing.T) {
 }
 
 func TestKubeconfigAndTemporaryData(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	server := start(t, controlplane.Options{Kubeconfig: file, Token: "s3cret", TemporaryEtcd: true})
 	if info := must(os.Stat(file))(t); info.Mode().Perm() != 0o600 {
@@ -92,6 +94,7 @@ func TestKubeconfigAndTemporaryData(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	used := t.TempDir()
 	start(t, controlplane.Options{DataDir: used})
 	address := strings.TrimPrefix(shared.RESTConfig().Host, "https://")
@@ -148,6 +151,7 @@ func TestRefusals(t *testing.T) {
 
 // A start on damaged data fails with an error of one line, and changes nothing.
 func TestDamagedData(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	server := start(t, controlplane.Options{DataDir: dir})
 	c := connect(t, server.RESTConfig())

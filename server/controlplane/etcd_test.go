@@ -36,6 +36,7 @@ func etcdClient(t *testing.T, config clientv3.Config) *clientv3.Client {
 
 // Keys and values have the format of kube-apiserver, which could continue with the data.
 func TestKeysAndValuesAreKubernetes(t *testing.T) {
+	t.Parallel()
 	server := start(t, controlplane.Options{TemporaryEtcd: true})
 	c := connect(t, server.RESTConfig())
 	ns := newNamespace(t, c)
@@ -79,6 +80,7 @@ func TestKeysAndValuesAreKubernetes(t *testing.T) {
 }
 
 func TestExternalEtcdWithTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cluster := controlplane.EtcdCluster{CAFile: filepath.Join(dir, "ca"), CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
 	writeCertificate(t, cluster)

@@ -16,6 +16,7 @@ import (
 
 // Events are deleted after their time, not before, and a write begins it anew. Watches see the deletion, with the last state.
 func TestEventsExpire(t *testing.T) {
+	t.Parallel()
 	for name, options := range map[string]controlplane.Options{"memory": {}, "etcd": {TemporaryEtcd: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

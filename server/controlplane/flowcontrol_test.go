@@ -18,6 +18,7 @@ import (
 // A mandatory object keeps its spec. A start restores what was deleted, and suggested objects that nobody has claimed by their
 // annotation; the others it does not write.
 func TestFlowControlAfterRestart(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	options := controlplane.Options{DataDir: t.TempDir()}
 	first := start(t, options)

@@ -86,6 +86,7 @@ func (f family) hold(name, finalizers string) {
 }
 
 func TestGarbage(t *testing.T) {
+	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
 	t.Run("background", func(t *testing.T) {
 		f := newFamily(t, c)
@@ -192,6 +193,7 @@ func TestGarbage(t *testing.T) {
 
 // Custom resources are owners and dependents, also those that nobody requested after a start.
 func TestGarbageOfCustomResources(t *testing.T) {
+	t.Parallel()
 	options := controlplane.Options{Controllers: true, DataDir: t.TempDir()}
 	server := start(t, options)
 	c := connect(t, server.RESTConfig())
@@ -241,6 +243,7 @@ func TestGarbageOfCustomResources(t *testing.T) {
 // An owner of a version that is served no longer may exist. One whose deletion was observed does not, whether its kind is
 // served or not.
 func TestGarbageOfKindsThatAreNotServed(t *testing.T) {
+	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
 	gvr := newCRD(t, c, "owners")
 	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
@@ -282,6 +285,7 @@ func TestGarbageOfKindsThatAreNotServed(t *testing.T) {
 
 // The objects of a definition are read as they are stored: in a version that is not served, and that nothing converts.
 func TestGarbageOfVersionsThatAreNotServed(t *testing.T) {
+	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
 	gvr := newCRD(t, c, "owners")
 	f := newFamily(t, c)

@@ -14,6 +14,7 @@ import (
 
 // A server that is ready has what a cluster has after its start.
 func TestInitialObjects(t *testing.T) {
+	t.Parallel()
 	for name, options := range map[string]controlplane.Options{"memory": {Controllers: true}, "etcd": {Controllers: true, TemporaryEtcd: true}} {
 		t.Run(name, func(t *testing.T) {
 			server := start(t, options)
@@ -48,6 +49,7 @@ func checkDefaults(t *testing.T, c clients, namespace, authorities string) {
 // Of the initial namespaces only kube-node-lease can be deleted, as in kube-apiserver. The next start creates it again, and
 // leaves the service as it is.
 func TestInitialObjectsAfterRestart(t *testing.T) {
+	t.Parallel()
 	options := controlplane.Options{Controllers: true, DataDir: t.TempDir()}
 	first := start(t, options)
 	c := connect(t, first.RESTConfig())
@@ -74,6 +76,7 @@ func TestInitialObjectsAfterRestart(t *testing.T) {
 
 // A new namespace gets the default objects, and gets them again when they are deleted or changed.
 func TestDefaultsOfNewNamespace(t *testing.T) {
+	t.Parallel()
 	server := start(t, controlplane.Options{Controllers: true})
 	c := connect(t, server.RESTConfig())
 	ctx, name, authorities := t.Context(), newNamespace(t, c), string(server.RESTConfig().CAData)
@@ -118,6 +121,7 @@ func TestDefaultsOfNewNamespace(t *testing.T) {
 
 // A namespace with contents that hold its deletion keeps what is deleted from it deleted.
 func TestTerminatingNamespaceGetsNoDefaults(t *testing.T) {
+	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
 	ctx, name := t.Context(), newNamespace(t, c)
 	accounts := c.typed.CoreV1().ServiceAccounts(name)

@@ -10,6 +10,7 @@ import (
 
 // The connection to a foreign etcd refuses all writes.
 func TestInterceptorRefusesWrites(t *testing.T) {
+	t.Parallel()
 	b := openTestBackend(t).etcd()
 	b.writes.allowed.Store(false)
 	for name, write := range map[string]func() error{

@@ -17,6 +17,7 @@ import (
 
 // An object that is too large for etcd is refused in memory, too, with the same error: kube-apiserver's.
 func TestObjectsTooLargeForEtcd(t *testing.T) {
+	t.Parallel()
 	size := regexp.MustCompile(`\d+ vs`) // of the request, in which names differ
 	answers := func(t *testing.T, options controlplane.Options) []metav1.Status {
 		templates := connect(t, start(t, options).RESTConfig()).typed.CoreV1().PodTemplates("default")

@@ -13,6 +13,7 @@ import (
 // The documents of all built-in groups are complete, also if the first requests come at the same time.
 // Each names only the kinds of its own group and of v1, as kube-apiserver's.
 func TestOpenAPIDocuments(t *testing.T) {
+	t.Parallel()
 	rest := connect(t, start(t, controlplane.Options{}).RESTConfig()).typed.CoreV1().RESTClient()
 	get := func(path string, into any) error {
 		raw, err := rest.Get().AbsPath(path).SetHeader("Accept", asJSON).DoRaw(t.Context())
@@ -69,6 +70,7 @@ func TestOpenAPIDocuments(t *testing.T) {
 
 // Servers of a process share schemas. Each builds its documents of them, at the same time as others, and they are equal.
 func TestOpenAPIDocumentsOfSeveralServers(t *testing.T) {
+	t.Parallel()
 	var documents [3]map[string]string
 	var all errgroup.Group
 	for i := range documents {

@@ -51,6 +51,7 @@ func etcdRevision(t *testing.T, client *clientv3.Client) int64 {
 // The server serves reads of an etcd that another server has written to, and writes nothing to it: it
 // refuses write requests with a message, and none of its own loops writes.
 func TestForeignEtcdIsReadOnly(t *testing.T) {
+	t.Parallel()
 	for _, storage := range []controlplane.Storage{controlplane.StoreStorage, controlplane.UpstreamStorage} {
 		t.Run(string(storage), func(t *testing.T) {
 			cluster, etcd := plainEtcd(t, foreignKeys)
@@ -133,6 +134,7 @@ func notAllowed(t *testing.T, config *rest.Config, method, path, contentType, bo
 
 // An empty etcd belongs to the first server that uses it, also after it has keys.
 func TestEmptyEtcdIsOwn(t *testing.T) {
+	t.Parallel()
 	cluster, etcd := plainEtcd(t, nil)
 	for _, name := range []string{"first", "second"} {
 		server := start(t, controlplane.Options{Etcd: cluster})
@@ -149,6 +151,7 @@ func TestEmptyEtcdIsOwn(t *testing.T) {
 
 // Adopt makes a foreign etcd the server's own, permanently.
 func TestAdopt(t *testing.T) {
+	t.Parallel()
 	cluster, _ := plainEtcd(t, foreignKeys)
 	for _, adopt := range []bool{true, false} {
 		server := start(t, controlplane.Options{Etcd: cluster, Adopt: adopt})
@@ -166,6 +169,7 @@ func TestAdopt(t *testing.T) {
 
 // An external etcd with any key is foreign.
 func TestForeignKeys(t *testing.T) {
+	t.Parallel()
 	for _, key := range []string{"/registry/ranges/serviceips", "/kubernetes.io/pods/ns/a", "/bootstrap/0123", "patroni"} {
 		t.Run(strings.Trim(strings.ReplaceAll(key, "/", "-"), "-"), func(t *testing.T) {
 			cluster, etcd := plainEtcd(t, map[string]string{key: "x"})

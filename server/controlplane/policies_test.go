@@ -70,6 +70,7 @@ func configMapOf(name string, data map[string]string) *corev1.ConfigMap {
 
 // A ValidatingAdmissionPolicy refuses writes of built-in and custom kinds, in a dry run, too, with its message and reason.
 func TestValidatingAdmissionPolicy(t *testing.T) {
+	t.Parallel()
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
 	gvr := newCRD(t, c, "policed")
@@ -131,6 +132,7 @@ func (w *warningList) last() string {
 
 // With the action Warn, a write is accepted with a warning.
 func TestPolicyWarns(t *testing.T) {
+	t.Parallel()
 	warnings := &warningList{}
 	config := shared.RESTConfig()
 	config.WarningHandler = warnings
@@ -151,11 +153,13 @@ func TestPolicyWarns(t *testing.T) {
 
 // Parameters are a custom resource or a config map. A missing one is an error, or allows, as the binding says.
 func TestPolicyParameters(t *testing.T) {
+	t.Parallel()
 	c := connect(t, shared.RESTConfig())
 	gvr := newCRD(t, c, "limits")
 	deny, allow := admissionregistrationv1.DenyAction, admissionregistrationv1.AllowAction
 	for _, kind := range []string{"ConfigMap", "Limits"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			ns := newNamespace(t, c)
 			version := "v1"
 			if kind != "ConfigMap" {
@@ -200,6 +204,7 @@ func TestPolicyParameters(t *testing.T) {
 
 // A MutatingAdmissionPolicy changes objects, by a patch or by an apply configuration, before validating policies see them.
 func TestMutatingAdmissionPolicy(t *testing.T) {
+	t.Parallel()
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
 	gvr := newCRD(t, c, "mutated")
@@ -345,6 +350,7 @@ func TestPolicyFailures(t *testing.T) {
 
 // A policy that refuses everything does not refuse policies, nor reviews: it can be deleted.
 func TestPolicyOfEverything(t *testing.T) {
+	t.Parallel()
 	server := start(t, controlplane.Options{})
 	c := connect(t, server.RESTConfig())
 	all := policyRules("*/*")
@@ -384,6 +390,7 @@ func TestPolicyOfEverything(t *testing.T) {
 
 // With RBAC, nobody uses parameters that they may not read. With controllers, the status has the warnings of types.
 func TestPolicyRightsAndStatus(t *testing.T) {
+	t.Parallel()
 	server := start(t, controlplane.Options{Authorization: controlplane.RBAC, Controllers: true})
 	c := connect(t, server.RESTConfig())
 	must(c.typed.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{

@@ -21,6 +21,7 @@ func newClass(name string, value int32, isDefault bool) *schedulingv1.PriorityCl
 
 // A new pod has the priority and preemption policy of its class, or of the default class, and keeps them.
 func TestPriorities(t *testing.T) {
+	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{}).RESTConfig())
 	ctx, classes := t.Context(), c.typed.SchedulingV1().PriorityClasses()
 	pods := c.typed.CoreV1().Pods(newNamespace(t, c))
@@ -76,6 +77,7 @@ func TestPriorities(t *testing.T) {
 
 // A start creates the system's classes, and keeps them as they are. Nobody creates others with their prefix or above them.
 func TestSystemPriorityClasses(t *testing.T) {
+	t.Parallel()
 	options := controlplane.Options{DataDir: t.TempDir()}
 	first := start(t, options)
 	classes := connect(t, first.RESTConfig()).typed.SchedulingV1().PriorityClasses()

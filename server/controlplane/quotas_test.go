@@ -59,6 +59,7 @@ func configMap(name string) *corev1.ConfigMap {
 
 // A quota counts what its namespace has, refuses what exceeds it, and follows deletions, pods that end, and changes of its limits.
 func TestQuotas(t *testing.T) {
+	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
 	ctx := t.Context()
 	ns, other := newNamespace(t, c), newNamespace(t, c)
@@ -108,6 +109,7 @@ func TestQuotas(t *testing.T) {
 
 // A quota of a custom resource counts from the definition on, also after it was deleted and created again.
 func TestQuotaOfCustomResources(t *testing.T) {
+	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
 	ns := newNamespace(t, c)
 	limits(t, c, ns, "q", "count/gears.quota.example.com", "1", "configmaps", "10")
@@ -158,6 +160,7 @@ func gearDefinition() *apiextensionsv1.CustomResourceDefinition {
 
 // Without controllers nothing computes a status, and admission enforces the one that a client has written, with both storages.
 func TestQuotaWithoutControllers(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []controlplane.Storage{controlplane.StoreStorage, controlplane.UpstreamStorage} {
 		t.Run(string(kind), func(t *testing.T) {
 			c := connect(t, start(t, controlplane.Options{Storage: kind}).RESTConfig())

@@ -103,6 +103,7 @@ func rule(verbs, resources string) rbacv1.PolicyRule {
 
 // A user may do what roles allow, and nothing else; the administrator may do everything.
 func TestRBACDecidesAboutRequests(t *testing.T) {
+	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	ctx := t.Context()
 	s.grantTo(t, "default", "reader", user("jane"), rule("get,list,watch", "configmaps"))
@@ -143,6 +144,7 @@ func (s rbacServer) impersonating(t *testing.T, name, other string) kubernetes.I
 
 // A user with the right to impersonate one user acts as this user, and as no other.
 func TestRBACImpersonation(t *testing.T) {
+	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	s.grantTo(t, "", "impersonator", user("jane"), rbacv1.PolicyRule{
 		Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{"bob"},
@@ -159,6 +161,7 @@ func TestRBACImpersonation(t *testing.T) {
 
 // Nobody grants rights that they don't have, except with the verbs escalate and bind.
 func TestRBACEscalation(t *testing.T) {
+	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	ctx := t.Context()
 	s.grantTo(t, "default", "author", user("jane"), rule("*", "roles,rolebindings"), rule("get,list", "pods"))
@@ -212,6 +215,7 @@ func TestRBACEscalation(t *testing.T) {
 
 // An aggregated ClusterRole has the rules of those that it selects, also of later ones, and needs all rights to be made.
 func TestRBACAggregation(t *testing.T) {
+	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	ctx, roles := t.Context(), s.admin.typed.RbacV1().ClusterRoles()
 	edit := must(roles.Get(ctx, "edit", metav1.GetOptions{}))(t)
@@ -251,6 +255,7 @@ func TestRBACAggregation(t *testing.T) {
 // A ClusterRole that is deleted or changed between the server's read of it and the write of its aggregated rules stays as the
 // user left it. helm uninstall deletes an aggregated role and those that it selects at the same time.
 func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
+	t.Parallel()
 	type write struct {
 		role   string
 		before func()
@@ -351,6 +356,7 @@ func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 
 // The reviews of kubectl auth: can-i, can-i --list, and those of one namespace.
 func TestRBACReviews(t *testing.T) {
+	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	ctx := t.Context()
 	s.grantTo(t, "default", "reader", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "robot"}, rule("get", "pods/log"))
@@ -390,6 +396,7 @@ func TestRBACReviews(t *testing.T) {
 
 // Without a client certificate or a token, the public paths are those of the default roles.
 func TestRBACAnonymous(t *testing.T) {
+	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	client := must(rest.HTTPClientFor(rest.AnonymousClientConfig(s.RESTConfig())))(t)
 	defer client.CloseIdleConnections()
@@ -404,6 +411,7 @@ func TestRBACAnonymous(t *testing.T) {
 
 // Default roles outlive a restart. What they lack is restored at the next start, unless an annotation protects them.
 func TestRBACDefaultsAfterRestart(t *testing.T) {
+	t.Parallel()
 	options := controlplane.Options{DataDir: t.TempDir()}
 	s := startRBAC(t, options)
 	ctx, rbac := t.Context(), s.admin.typed.RbacV1()

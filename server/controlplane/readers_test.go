@@ -35,6 +35,7 @@ const (
 // The read path's responses equal the library's byte by byte. The test compares two servers on one
 // etcd, of which one has the read path.
 func TestReadPathIsExact(t *testing.T) {
+	t.Parallel()
 	own := start(t, controlplane.Options{TemporaryEtcd: true})
 	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
 	c := connect(t, own.RESTConfig())
@@ -45,14 +46,17 @@ func TestReadPathIsExact(t *testing.T) {
 	newest := lastRevision(t, c)
 	custom := "/apis/" + widgets.Group + "/v1/namespaces/default/widgets"
 
+	var all errgroup.Group
+	all.SetLimit(requestsAtATime)
+	paths := []string{"/api/v1/namespaces/web/pods", "/api/v1/configmaps", "/api/v1/nodes", "/apis/" + widgets.Group + "/v1/widgets"}
+	if !testing.Short() {
+		paths = append(paths, "/api/v1/pods", "/api/v1/namespaces/we/pods", "/api/v1/namespaces", "/api/v1/secrets", "/api/v1/endpoints",
+			"/apis/apps/v1/deployments", custom)
+	}
+	readUpTo(t, newest, paths, own, library)
 	answered := counted(t, own.RESTConfig(), "keepwatch_readpath_answered_total")
 	requested := 0.0
-	var all errgroup.Group
-	all.SetLimit(50) // watches last for a second
-	for _, path := range []string{
-		"/api/v1/pods", "/api/v1/namespaces/web/pods", "/api/v1/namespaces/we/pods", "/api/v1/namespaces", "/api/v1/configmaps", "/api/v1/secrets",
-		"/api/v1/nodes", "/api/v1/endpoints", "/apis/apps/v1/deployments", custom, "/apis/" + widgets.Group + "/v1/widgets",
-	} {
+	for _, path := range paths {
 		isCustom := strings.HasPrefix(path, "/apis/"+widgets.Group)
 		for _, query := range []string{
 			"", "resourceVersion=" + newest, "resourceVersion=" + newest + "&resourceVersionMatch=Exact", "limit=1", "limit=2", "limit=500",
@@ -111,6 +115,7 @@ func TestReadPathIsExact(t *testing.T) {
 // apiextensions-apiserver treats an object with a field items as a list. It answers the requests of
 // such kinds itself.
 func TestObjectsThatLookLikeLists(t *testing.T) {
+	t.Parallel()
 	own := start(t, controlplane.Options{TemporaryEtcd: true})
 	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
 	c := connect(t, own.RESTConfig())
@@ -200,6 +205,20 @@ func lastRevision(t *testing.T, c clients) string {
 	return last.ResourceVersion
 }
 
+// readUpTo waits until servers have read lists up to a revision. A server refuses a revision that it has not read within 3 s, and
+// answers a request for any state with an older one.
+func readUpTo(t *testing.T, newest string, paths []string, servers ...*running) {
+	t.Helper()
+	for _, server := range servers {
+		for _, path := range paths {
+			eventually(t, path+" is read up to "+newest, func() (bool, string) {
+				answer, err := request(t.Context(), server.RESTConfig(), path+"?resourceVersion="+newest, asJSON, "identity")
+				return err == nil && answer.status == http.StatusOK, fmt.Sprint(answer, err)
+			})
+		}
+	}
+}
+
 // otherToken is a continue token of pods, after one in the namespace "kube-public":
 // {"v":"meta.k8s.io/v1","rv":-1,"start":"/kube-public/p1\u0000"}.
 const otherToken = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiL2t1YmUtcHVibGljL3AxXHUwMDAwIn0"
@@ -210,34 +229,42 @@ var token = regexp.MustCompile(`"continue":"[^"]+"`)
 // age matches an age in a table.
 var age = regexp.MustCompile(`"(\d+[smhdy])+"|\((\d+[smhdy])+ ago\)`)
 
+// requestsAtATime limits the requests of a test. Most wait: a watch lasts for a second.
+const requestsAtATime = 100
+
 // same sends a request to both servers, with and without compression, and compares the responses.
 func same(t *testing.T, own, library *rest.Config, path, accept string) error {
-	for _, encoding := range []string{"identity", "gzip"} {
-		watch := strings.Contains(path, "watch")
-		if encoding == "gzip" && (watch && !strings.Contains(path, "sendInitialEvents") || accept != asJSON && accept != asTable && accept != asProtobuf) {
-			continue // it is not compressed, or what is compressed was compared
-		}
-		a, b, err := requestBoth(t.Context(), own, library, path, accept, encoding)
-		// On a busy machine a watch's second may end before the watch has read everything from etcd.
-		for seconds := 4; err == nil && watch && a != b && seconds < 100; seconds *= 4 {
-			longer := strings.Replace(path, "timeoutSeconds=1", fmt.Sprint("timeoutSeconds=", seconds), 1)
-			a, b, err = requestBoth(t.Context(), own, library, longer, accept, encoding)
-		}
-		if err != nil {
-			return fmt.Errorf("GET %s as %s, %s: %w", path, accept, encoding, err)
-		}
-		if a != b {
-			t.Errorf("GET %s as %s, %s:\nread path: %s\nlibrary:   %s", path, accept, encoding, a.difference(b), b.difference(a))
-		}
+	var all errgroup.Group
+	all.Go(func() error { return sameAs(t, own, library, path, accept, "identity") })
+	watch := strings.Contains(path, "watch")
+	if (!watch || strings.Contains(path, "sendInitialEvents")) && (accept == asJSON || accept == asTable || accept == asProtobuf) {
+		all.Go(func() error { return sameAs(t, own, library, path, accept, "gzip") })
+	} // else it is not compressed, or what is compressed was compared
+	return all.Wait()
+}
+
+func sameAs(t *testing.T, own, library *rest.Config, path, accept, encoding string) error {
+	watch := strings.Contains(path, "watch")
+	a, b, err := requestBoth(t.Context(), own, library, path, accept, encoding)
+	// On a busy machine a watch's second may end before the watch has read everything from etcd.
+	for seconds := 4; err == nil && watch && a != b && seconds < 100; seconds *= 4 {
+		longer := strings.Replace(path, "timeoutSeconds=1", fmt.Sprint("timeoutSeconds=", seconds), 1)
+		a, b, err = requestBoth(t.Context(), own, library, longer, accept, encoding)
+	}
+	if err != nil {
+		return fmt.Errorf("GET %s as %s, %s: %w", path, accept, encoding, err)
+	}
+	if a != b {
+		t.Errorf("GET %s as %s, %s:\nread path: %s\nlibrary:   %s", path, accept, encoding, a.difference(b), b.difference(a))
 	}
 	return nil
 }
 
 func requestBoth(ctx context.Context, own, library *rest.Config, path, accept, encoding string) (a, b response, err error) {
-	if a, err = request(ctx, own, path, accept, encoding); err != nil {
-		return a, b, err
-	}
-	if b, err = request(ctx, library, path, accept, encoding); err != nil {
+	var both errgroup.Group
+	both.Go(func() (err error) { a, err = request(ctx, own, path, accept, encoding); return err })
+	both.Go(func() (err error) { b, err = request(ctx, library, path, accept, encoding); return err })
+	if err := both.Wait(); err != nil {
 		return a, b, err
 	}
 	if strings.Contains(path, "watch") { // the time may end before everything is sent, bookmarks too

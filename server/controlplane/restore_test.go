@@ -16,6 +16,7 @@ import (
 // A watch from a revision that etcd lost by a restore ends with an event 410, from the read path and
 // from k8s.io/apiserver: every client lists then.
 func TestWatchFromARevisionLostByRestore(t *testing.T) {
+	t.Parallel()
 	dir, copied := t.TempDir(), t.TempDir()
 	server := start(t, controlplane.Options{DataDir: dir})
 	newNamespace(t, connect(t, server.RESTConfig()))

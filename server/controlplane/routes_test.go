@@ -17,6 +17,7 @@ import (
 // The read path answers only paths that the routes of k8s.io/apiserver have, although RequestInfo
 // parses others too. The test compares two servers on one etcd, of which one has the read path.
 func TestRoutesAreTheLibrarys(t *testing.T) {
+	t.Parallel()
 	own := start(t, controlplane.Options{TemporaryEtcd: true})
 	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
 	c := connect(t, own.RESTConfig())
@@ -25,12 +26,12 @@ func TestRoutesAreTheLibrarys(t *testing.T) {
 	must(c.typed.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}))(t)
 	open(t, c, widgets)
 	open(t, connect(t, library.RESTConfig()), widgets)
-	lastRevision(t, c)
 
 	const maps, all = "/api/v1/namespaces/default/configmaps", "/api/v1/configmaps"
 	custom := "/apis/" + widgets.Group + "/v1/namespaces/default/" + widgets.Resource
+	readUpTo(t, lastRevision(t, c), []string{all, "/api/v1/nodes", "/api/v1/namespaces", "/apis/apps/v1/deployments", custom}, own, library)
 	var requests errgroup.Group
-	requests.SetLimit(50) // watches last for a second
+	requests.SetLimit(requestsAtATime)
 	for _, path := range []string{
 		maps, maps + "/", maps + "//", maps + "///c1", maps + "//c1", maps + "/c1", maps + "/c1/", maps + "/c1//", maps + "/c1//x", maps + "/c1/x", maps + "/c1///x/y",
 		maps + "/c1/status", maps + "/c1%2Fstatus", maps + "/%63%31", maps + "/.", maps + "/..", maps + "/c%25", maps + "/%F0%9F%98%80", maps + "/%2F", maps + "%2Fc1",

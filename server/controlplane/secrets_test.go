@@ -13,6 +13,7 @@ import (
 
 // A folder with credentials and without etcd's data is refused: the data was lost.
 func TestLostData(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	start(t, controlplane.Options{DataDir: dir}).stop()
 	if err := os.RemoveAll(filepath.Join(dir, "etcd")); err != nil {
@@ -36,6 +37,7 @@ func TestLostData(t *testing.T) {
 
 // A user may put a token into a new folder.
 func TestGivenToken(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("given\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -94,6 +94,7 @@ func TestApplyServiceAgain(t *testing.T) {
 
 // What is stored says which addresses are taken: after a restart, too.
 func TestServiceAddressesAfterRestart(t *testing.T) {
+	t.Parallel()
 	options := controlplane.Options{DataDir: t.TempDir(), ServiceClusterIPRange: "10.7.0.0/28,fd00::/112"}
 	r := start(t, options)
 	c := connect(t, r.RESTConfig())
@@ -122,6 +123,7 @@ func TestServiceAddressesAfterRestart(t *testing.T) {
 
 // A server starts whose own Service was deleted, and whose address another Service has, and also when no address is left.
 func TestTakenAddressOfServer(t *testing.T) {
+	t.Parallel()
 	options := controlplane.Options{DataDir: t.TempDir(), ServiceClusterIPRange: "10.7.0.0/29"}
 	r := start(t, options)
 	services := connect(t, r.RESTConfig()).typed.CoreV1().Services("default")

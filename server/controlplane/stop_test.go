@@ -16,6 +16,7 @@ import (
 
 // Open watches, read or not, end with the server and do not delay its end.
 func TestStopsWithOpenWatches(t *testing.T) {
+	t.Parallel()
 	server := start(t, controlplane.Options{})
 	c := connect(t, server.RESTConfig())
 	read := must(c.typed.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{}))(t)
@@ -35,6 +36,7 @@ func TestStopsWithOpenWatches(t *testing.T) {
 
 // Run returns nil when its context is done during the start.
 func TestStopsDuringStart(t *testing.T) {
+	t.Parallel()
 	server := must(controlplane.New(controlplane.Options{}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -52,6 +54,7 @@ func TestStopsDuringStart(t *testing.T) {
 // A violated invariant of a storage, also of a custom resource, stops the server with the cause: it can
 // no longer answer reads of the resource.
 func TestInvariantViolationStopsTheServer(t *testing.T) {
+	t.Parallel()
 	for _, custom := range []bool{false, true} {
 		server := start(t, controlplane.Options{})
 		c := connect(t, server.RESTConfig())

@@ -255,6 +255,7 @@ func sign(t *testing.T, algorithm jose.SignatureAlgorithm, key any, id string, c
 
 // TokenReviews, and requests, judge the signature, the time, the audience and the issuer of a token.
 func TestTokenReviews(t *testing.T) {
+	t.Parallel()
 	key := must(rsa.GenerateKey(rand.Reader, 2048))(t)
 	const issuer = "https://issuer.example"
 	server := start(t, controlplane.Options{ServiceAccounts: controlplane.ServiceAccounts{
@@ -331,6 +332,7 @@ func TestTokenReviews(t *testing.T) {
 
 // A role of a service account is that of its token.
 func TestRBACOfServiceAccounts(t *testing.T) {
+	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	accountIn(t, s.admin, "default", "robot")
 	s.grantTo(t, "default", "reader", rbacv1.Subject{Kind: "ServiceAccount", Namespace: "default", Name: "robot"}, rule("list", "pods"))
@@ -388,6 +390,7 @@ func TestOpenIDDiscovery(t *testing.T) {
 
 // An issuer that is no https URL has no discovery documents, as in kube-apiserver.
 func TestOpenIDDiscoveryNeedsAURL(t *testing.T) {
+	t.Parallel()
 	server := start(t, controlplane.Options{ServiceAccounts: controlplane.ServiceAccounts{Issuers: []string{"kubernetes"}}})
 	rest := connect(t, server.RESTConfig()).typed.Discovery().RESTClient()
 	for _, path := range []string{"/.well-known/openid-configuration", "/openid/v1/jwks"} {
@@ -399,6 +402,7 @@ func TestOpenIDDiscoveryNeedsAURL(t *testing.T) {
 
 // A data folder has the key: tokens outlive a restart. The file is private.
 func TestTokensOutliveARestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	server := start(t, controlplane.Options{DataDir: dir})
 	c := connect(t, server.RESTConfig())
@@ -416,6 +420,7 @@ func TestTokensOutliveARestart(t *testing.T) {
 
 // The token of a server in memory is valid for a fork, which has the same accounts.
 func TestTokensAreValidForForks(t *testing.T) {
+	t.Parallel()
 	memory := controlplane.NewMemory()
 	defer memory.Close()
 	server := start(t, controlplane.Options{Memory: memory})

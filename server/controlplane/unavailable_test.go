@@ -17,6 +17,7 @@ import (
 // While etcd is unavailable, the server answers reads and watches of cached revisions. Other requests
 // are answered with an error with Retry-After, for which clients retry without a new list.
 func TestEtcdUnavailable(t *testing.T) {
+	t.Parallel()
 	owner := start(t, controlplane.Options{TemporaryEtcd: true})
 	server := start(t, controlplane.Options{Etcd: owner.EtcdCluster()})
 	c := connect(t, server.RESTConfig())

@@ -16,6 +16,7 @@ import (
 // A key that does not have the form of its resource's keys is ignored: lists and watches of each scope
 // contain the objects of that scope only, before and after a restart.
 func TestUnknownKeysAreIgnored(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	server := start(t, controlplane.Options{DataDir: dir})
 	c := connect(t, server.RESTConfig())

@@ -11,6 +11,7 @@ import (
 
 // UpstreamStorage serves.
 func TestUpstreamStorage(t *testing.T) {
+	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{Storage: controlplane.UpstreamStorage}).RESTConfig())
 	maps := c.typed.CoreV1().ConfigMaps("default")
 	made := must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)

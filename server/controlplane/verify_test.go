@@ -15,6 +15,7 @@ import (
 
 // Verify finds each detectable damage of an object, and nothing else.
 func TestVerify(t *testing.T) {
+	t.Parallel()
 	owner := start(t, controlplane.Options{TemporaryEtcd: true})
 	c := connect(t, owner.RESTConfig())
 	gvr := newCRD(t, c, "verified")
