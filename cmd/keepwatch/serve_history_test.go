@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +26,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
 )
 
 // pastServer is a server of a history.
@@ -506,4 +510,44 @@ func otherKubeconfig(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// TestHistoryPostgres serves a history in Postgres: the values of the server, in another order of members.
+func TestHistoryPostgres(t *testing.T) {
+	database := pgtest.Start(t)
+	client := cluster(t)
+	to := database.URL("past")
+	startProcess(t, "sync", "configmaps,services", "-A", "--to", to).waitStderr(t, "synced at")
+	first := createMap(t, client, "default", "p-first").ResourceVersion
+	patch(t, client, "p-first", "m", "text", "<&>\u2028 ünï")
+	last := patch(t, client, "p-first", "m", "i", "2")
+	stored(t, to, "cm/p-first", "default", last)
+	past := servePast(t, to)
+	body, err := client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/default/configmaps").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, got, _ := past.get(t, "/at/revision/"+last+"/api/v1/namespaces/default/configmaps", acceptJSON)
+	var want, have map[string]any
+	err = errors.Join(json.Unmarshal(body, &want), json.Unmarshal(got, &have))
+	if err != nil || code != http.StatusOK || !reflect.DeepEqual(want, have) {
+		t.Errorf("%d, %v\n%s\nwant\n%s", code, err, got, body)
+	}
+	next := watchPast(t, past, "/at/revision/"+first+"/speed/0/api/v1/configmaps?watch=1&resourceVersion="+first)
+	for range 2 {
+		if e := next(); e.Type != "MODIFIED" || e.Object.Data["text"] != "<&>\u2028 ünï" {
+			t.Errorf("%+v", e)
+		}
+	}
+	now := patch(t, client, "p-first", "m", "i", "3")
+	if e := next(); e.Object.ResourceVersion != now {
+		t.Errorf("live: %+v, want %s", e, now)
+	}
+	out, _ := look(t, "blame", "cm/p-first", "--from", to)
+	if !regexp.MustCompile(now + ` +\S+ +m +data.i +"3" +"2"`).MatchString(out) {
+		t.Error(out)
+	}
+	if out, _ = look(t, "diff", "cm/p-first", "--at", "revision/"+first, "--from", to, "-o", "fields"); !strings.Contains(out, `data.i: <none> > "3"`) {
+		t.Error(out)
+	}
 }
