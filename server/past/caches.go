@@ -136,7 +136,7 @@ func (c *caches) still(of *resolved) (*entry, error) {
 func (c *caches) replay(ctx context.Context, of *resolved) (*entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.begin(ctx, of, history.SourceOptions{Onward: true, Speed: of.speed})
+	return c.begin(ctx, of, history.SourceOptions{Onward: true, Speed: of.speed, Start: of.started})
 }
 
 func (c *caches) release(e *entry) {

@@ -73,7 +73,8 @@ type resolved struct {
 	time     time.Time
 	warning  string
 	watch    bool
-	newest   bool // the moment is now
+	started  chan struct{} // closed when the watch has begun: before that, the past stands still
+	newest   bool          // the moment is now
 	speed    float64
 	table    tableSource
 	tables   *tables
@@ -108,7 +109,7 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 	group := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
 	found = &resolved{
 		resource: group.WithVersion(info.APIVersion), watch: info.Verb == "watch", speed: p.speed,
-		tables: s.tables,
+		tables: s.tables, started: make(chan struct{}),
 	}
 	err = s.config.History.View(q.Context(), func(v *history.View) error {
 		t, err := v.TypeOf(q.Context(), group.String())

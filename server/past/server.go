@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -128,8 +129,25 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 	}
 	defer release()
 	w.Header().Set("Keepwatch-Moment", found.header())
+	if found.watch {
+		w = &startingWriter{ResponseWriter: w, started: sync.OnceFunc(func() { close(found.started) })}
+	}
 	s.reads.ServeHTTP(w, q.WithContext(context.WithValue(q.Context(), readKey{}, &read{reader, found.warning})))
 }
+
+// startingWriter calls started when the response begins: the watch then has its place in the cache.
+type startingWriter struct {
+	http.ResponseWriter
+	started func()
+}
+
+func (w *startingWriter) WriteHeader(code int) {
+	w.ResponseWriter.WriteHeader(code)
+	w.started()
+}
+
+// Unwrap is for http.ResponseController.
+func (w *startingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // read is what answers a request. It is in its context.
 type read struct {

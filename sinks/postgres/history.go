@@ -198,18 +198,20 @@ func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.St
 var ends = [][]any{{"epoch", "valid_from", "seen_from"}, {"to_epoch", "valid_to", "seen_to"}}
 
 func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time) (greatest sink.Point, err error) {
-	for _, columns := range ends {
-		text := fmt.Sprintf(`SELECT %[1]s, %[2]s FROM resources WHERE resource = ANY ($1) AND %[3]s <= $2 ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`,
-			columns...)
-		if err := s.query(ctx, func(row pgx.Rows) error {
-			var p sink.Point
-			err := row.Scan(&p.Epoch, &p.Revision)
-			if greatest.Before(p) {
-				greatest = p
+	for _, resource := range resources {
+		for _, columns := range ends {
+			query := fmt.Sprintf(`SELECT %[1]s, %[2]s FROM resources WHERE resource = $1 AND %[2]s IS NOT NULL AND %[3]s <= $2
+				ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`, columns...)
+			if err := s.query(ctx, func(row pgx.Rows) error {
+				var p sink.Point
+				err := row.Scan(&p.Epoch, &p.Revision)
+				if greatest.Before(p) {
+					greatest = p
+				}
+				return err
+			}, query, resource, at.UTC()); err != nil {
+				return greatest, err
 			}
-			return err
-		}, text, resources, at.UTC()); err != nil {
-			return greatest, err
 		}
 	}
 	return greatest, nil
@@ -232,17 +234,20 @@ func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, 
 }
 
 func (s *snapshot) SeenAt(ctx context.Context, resources []string, at sink.Point) (last time.Time, err error) {
-	for _, columns := range ends {
-		text := fmt.Sprintf(`SELECT max(%[3]s) FROM resources WHERE resource = ANY ($1) AND (%[1]s, %[2]s) <= ($2, $3)`, columns...)
-		if err := s.query(ctx, func(row pgx.Rows) error {
-			var seen *time.Time
-			err := row.Scan(&seen)
-			if seen != nil && seen.After(last) {
-				last = seen.UTC()
+	for _, resource := range resources {
+		for _, columns := range ends {
+			query := fmt.Sprintf(`SELECT %[3]s FROM resources WHERE resource = $1 AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) <= ($2, $3)
+				ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`, columns...)
+			if err := s.query(ctx, func(row pgx.Rows) error {
+				var seen time.Time
+				err := row.Scan(&seen)
+				if seen.After(last) {
+					last = seen.UTC()
+				}
+				return err
+			}, query, resource, at.Epoch, int64(at.Revision)); err != nil {
+				return last, err
 			}
-			return err
-		}, text, resources, at.Epoch, int64(at.Revision)); err != nil {
-			return last, err
 		}
 	}
 	return last, nil

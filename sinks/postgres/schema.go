@@ -80,8 +80,8 @@ CREATE TABLE types (
   type     jsonb NOT NULL
 );
 
-CREATE INDEX resources_from ON resources (resource, epoch, valid_from);
-CREATE INDEX resources_to ON resources (resource, to_epoch, valid_to) WHERE valid_to IS NOT NULL;
+CREATE INDEX resources_from ON resources (resource, epoch, valid_from, seen_from);
+CREATE INDEX resources_to ON resources (resource, to_epoch, valid_to, seen_to) WHERE valid_to IS NOT NULL;
 `}
 
 const createView = `CREATE OR REPLACE VIEW %s AS

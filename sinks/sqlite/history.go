@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -166,28 +167,38 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 	if q.Name != "" {
 		where(`name = ?`, q.Name)
 	}
-	if at := q.At; at != nil {
-		where(`(epoch, valid_from) <= (?, ?) AND (valid_to IS NULL OR (to_epoch, valid_to) > (?, ?))`,
-			at.Epoch, int64(at.Revision), at.Epoch, int64(at.Revision))
-	}
 	if q.After != nil && q.UpTo != nil {
 		bounds := []any{q.After.Epoch, int64(q.After.Revision), q.UpTo.Epoch, int64(q.UpTo.Revision)}
 		where(`((epoch, valid_from) > (?, ?) AND (epoch, valid_from) <= (?, ?)
-			OR (to_epoch, valid_to) > (?, ?) AND (to_epoch, valid_to) <= (?, ?))`, append(bounds, bounds...)...)
+			OR valid_to IS NOT NULL AND (to_epoch, valid_to) > (?, ?) AND (to_epoch, valid_to) <= (?, ?))`, append(bounds, bounds...)...)
 	}
 	if !q.Since.IsZero() {
 		since := q.Since.UTC().Format(timeFormat)
 		where(`(seen_from >= ? OR seen_to >= ?)`, since, since)
 	}
+	if q.At == nil {
+		return s.states(ctx, q.Resource, yield, text.String(), args...)
+	}
+	// The states that have ended since, which an index has with their beginnings, and the current ones: the pluses
+	// leave these to the index of current rows.
+	at := []any{q.At.Epoch, int64(q.At.Revision)}
+	began := text.String() + ` AND (+epoch, +valid_from) <= (?, ?)`
+	args = append(args, at...)
+	all := began + ` AND valid_to IS NULL UNION ALL ` + began + ` AND valid_to IS NOT NULL AND (to_epoch, valid_to) > (?, ?)`
+	return s.states(ctx, q.Resource, yield, all, append(append(slices.Clone(args), args...), at...)...)
+}
+
+// states calls yield with each state of a query.
+func (s *snapshot) states(ctx context.Context, resource string, yield func(sink.State) error, text string, args ...any) error {
 	var failed error // of yield
 	err := s.query(ctx, func(row *sql.Rows) error {
-		state, err := scanState(row, q.Resource)
+		state, err := scanState(row, resource)
 		if err == nil {
 			failed = yield(state)
 			err = failed
 		}
 		return err
-	}, text.String(), args...)
+	}, text, args...)
 	if failed != nil {
 		return failed
 	}
@@ -222,31 +233,34 @@ func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.St
 	}, stateColumns+` ORDER BY id DESC LIMIT 1`, resource)
 }
 
+// ends are the columns of the beginning and the end of a row, each with an index.
+var ends = [][]any{{"epoch", "valid_from", "seen_from"}, {"to_epoch", "valid_to", "seen_to"}}
+
 func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time) (greatest sink.Point, err error) {
-	in, args := among(resources)
-	args = append(args, at.UTC().Format(timeFormat))
-	for _, columns := range [][3]string{{"epoch", "valid_from", "seen_from"}, {"to_epoch", "valid_to", "seen_to"}} {
-		text := fmt.Sprintf(`SELECT %[1]s, %[2]s FROM resources WHERE resource IN (%[4]s) AND %[3]s <= ? ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`,
-			columns[0], columns[1], columns[2], in)
-		if err := s.query(ctx, func(row *sql.Rows) error {
-			var p sink.Point
-			var revision int64
-			err := row.Scan(&p.Epoch, &revision)
-			if p.Revision = keepwatch.Revision(revision); greatest.Before(p) {
-				greatest = p
+	for _, resource := range resources {
+		for _, columns := range ends {
+			text := fmt.Sprintf(`SELECT %[1]s, %[2]s FROM resources WHERE resource = ? AND %[2]s IS NOT NULL AND %[3]s <= ?
+				ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`, columns...)
+			if err := s.query(ctx, func(row *sql.Rows) error {
+				var p sink.Point
+				var revision int64
+				err := row.Scan(&p.Epoch, &revision)
+				if p.Revision = keepwatch.Revision(revision); greatest.Before(p) {
+					greatest = p
+				}
+				return err
+			}, text, resource, at.UTC().Format(timeFormat)); err != nil {
+				return greatest, err
 			}
-			return err
-		}, text, args...); err != nil {
-			return greatest, err
 		}
 	}
 	return greatest, nil
 }
 
 func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, after sink.Point, limit int) (all []sink.Point, err error) {
-	for _, columns := range [][2]string{{"epoch", "valid_from"}, {"to_epoch", "valid_to"}} {
+	for _, columns := range ends {
 		text := fmt.Sprintf(`SELECT DISTINCT %[1]s, %[2]s FROM resources WHERE resource = ?1 AND (?2 = '' OR namespace = ?2)
-			AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) > (?3, ?4) ORDER BY %[1]s, %[2]s LIMIT ?5`, columns[0], columns[1])
+			AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) > (?3, ?4) ORDER BY %[1]s, %[2]s LIMIT ?5`, columns[:2]...)
 		if err := s.query(ctx, func(row *sql.Rows) error {
 			var p sink.Point
 			var revision int64
@@ -262,34 +276,26 @@ func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, 
 }
 
 func (s *snapshot) SeenAt(ctx context.Context, resources []string, at sink.Point) (last time.Time, err error) {
-	in, args := among(resources)
-	args = append(args, at.Epoch, int64(at.Revision))
-	for _, columns := range [][3]string{{"epoch", "valid_from", "seen_from"}, {"to_epoch", "valid_to", "seen_to"}} {
-		text := fmt.Sprintf(`SELECT max(%[3]s) FROM resources WHERE resource IN (%[4]s) AND (%[1]s, %[2]s) <= (?, ?)`,
-			columns[0], columns[1], columns[2], in)
-		if err := s.query(ctx, func(row *sql.Rows) error {
-			var seen sql.NullString
-			if err := row.Scan(&seen); err != nil {
+	for _, resource := range resources {
+		for _, columns := range ends {
+			text := fmt.Sprintf(`SELECT %[3]s FROM resources WHERE resource = ? AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) <= (?, ?)
+				ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`, columns...)
+			if err := s.query(ctx, func(row *sql.Rows) error {
+				var seen string
+				if err := row.Scan(&seen); err != nil {
+					return err
+				}
+				found, err := parseTime(seen)
+				if found.After(last) {
+					last = found
+				}
 				return err
+			}, text, resource, at.Epoch, int64(at.Revision)); err != nil {
+				return last, err
 			}
-			found, err := parseTime(seen.String)
-			if found.After(last) {
-				last = found
-			}
-			return err
-		}, text, args...); err != nil {
-			return last, err
 		}
 	}
 	return last, nil
-}
-
-// among returns the placeholders of texts, and their values.
-func among(texts []string) (placeholders string, values []any) {
-	for _, text := range texts {
-		values = append(values, text)
-	}
-	return strings.TrimSuffix(strings.Repeat("?, ", len(texts)), ", "), values
 }
 
 // query calls scan with each row of a query.

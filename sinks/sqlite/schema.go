@@ -76,8 +76,8 @@ CREATE TABLE types (
   type     TEXT NOT NULL
 ) STRICT;
 
-CREATE INDEX resources_from ON resources (resource, epoch, valid_from);
-CREATE INDEX resources_to ON resources (resource, to_epoch, valid_to) WHERE valid_to IS NOT NULL;
+CREATE INDEX resources_from ON resources (resource, epoch, valid_from, seen_from);
+CREATE INDEX resources_to ON resources (resource, to_epoch, valid_to, seen_to, epoch, valid_from) WHERE valid_to IS NOT NULL;
 `}
 
 const createView = `DROP VIEW IF EXISTS "%[1]s"; CREATE VIEW "%[1]s" AS

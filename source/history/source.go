@@ -40,6 +40,8 @@ type SourceOptions struct {
 	Onward bool
 	// Speed is how many times faster than it was recorded the past is delivered. Zero delivers it without a pause.
 	Speed float64
+	// Start is when the past begins to go on: watches deliver nothing before it is closed. Nil is at once.
+	Start <-chan struct{}
 	// Decode returns the object to be delivered. It must have o's key, UID and revision. Nil delivers each *[Object].
 	Decode func(o *Object) keepwatch.Object
 }
@@ -56,17 +58,17 @@ const (
 type Source struct {
 	history *History
 	options SourceOptions
-	begun   time.Time // when At was now, if the past had the speed of the replay
 
 	mu      sync.Mutex
 	at      sink.Point // what List shows
 	reached keepwatch.Revision
 	start   time.Time // the recorded time of At; zero until it was read
+	begun   time.Time // when the replay of At began; zero before
 }
 
 // Source returns a source of one resource. It reads nothing.
 func (h *History) Source(options SourceOptions) *Source {
-	return &Source{history: h, options: options, begun: time.Now(), at: options.At, reached: options.At.Revision}
+	return &Source{history: h, options: options, at: options.At, reached: options.At.Revision}
 }
 
 // List returns the state at the source's point as one page.
@@ -163,6 +165,7 @@ func (w *replay) Close() { w.cancel() }
 
 // Next returns the next batch; see keepwatch.Watch.
 func (w *replay) Next() (keepwatch.Batch, error) {
+	w.source.begin(w.ctx)
 	for w.end == nil {
 		batch, due, err := w.next()
 		switch {
@@ -180,6 +183,21 @@ func (w *replay) Next() (keepwatch.Batch, error) {
 		}
 	}
 	return keepwatch.Batch{}, w.end
+}
+
+// begin waits until the past begins to go on, or ctx is done.
+func (s *Source) begin(ctx context.Context) {
+	if s.options.Start != nil {
+		select {
+		case <-s.options.Start:
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun.IsZero() {
+		s.begun = time.Now()
+	}
 }
 
 // wait waits until a time, and reports whether it has come.

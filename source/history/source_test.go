@@ -122,6 +122,35 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
+// TestStart stands still until it may go on.
+func TestStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := make(chan struct{})
+		source := history.New(past(), history.Options{}).Source(history.SourceOptions{
+			Resource: "pods", At: at(10), Onward: true, Speed: 60, Start: start,
+		})
+		watch, err := source.Watch(t.Context(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer watch.Close()
+		began := time.Now()
+		time.AfterFunc(time.Hour, func() { close(start) })
+		if batch, err := watch.Next(); err != nil || len(batch.Changes) != 1 || time.Since(began) != time.Hour+time.Second {
+			t.Errorf("%+v after %v, %v", batch, time.Since(began), err)
+		}
+		other, cancel := context.WithCancel(t.Context())
+		cancel()
+		source = history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10), Start: make(chan struct{})})
+		if watch, err = source.Watch(other, 10); err == nil {
+			_, err = watch.Next()
+		}
+		if err == nil {
+			t.Error("a watch that has ended delivers something")
+		}
+	})
+}
+
 // TestStill stays at its moment, and refuses what a source of one moment cannot show.
 func TestStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
