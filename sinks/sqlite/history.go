@@ -46,6 +46,7 @@ func (h *History) open(ctx context.Context) error {
 	if h.db, err = sql.Open("sqlite", dataSource(h.path, "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)")); err != nil {
 		return err
 	}
+	h.db.SetMaxOpenConns(maxSnapshots)
 	h.format, err = formatOf(ctx, h.db)
 	if _, walErr := os.Stat(h.path + "-wal"); reportedCode(err) == cannotOpen && errors.Is(walErr, os.ErrNotExist) {
 		// SQLite needs a file beside this one, which a read-only file system refuses. Nobody writes there.
@@ -63,6 +64,9 @@ func (h *History) open(ctx context.Context) error {
 	}
 	return history.CheckFormat(h.format, len(migrations))
 }
+
+// maxSnapshots bounds the snapshots that are read at a time, each on a connection of its own.
+const maxSnapshots = 8
 
 // dataSource returns the name of a file with parameters of the driver.
 func dataSource(path, query string) string {
