@@ -229,7 +229,7 @@ func (s *story) labels(metric string) map[string]bool {
 	querier, err := s.storage.Querier(epoch.UnixMilli(), s.now.UnixMilli())
 	s.must(err)
 	defer querier.Close()
-	set := querier.Select(s.Context(), false, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric))
+	set := querier.Select(s.Context(), false, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, metric))
 	for set.Next() {
 		set.At().Labels().Range(func(l labels.Label) { found[l.Name] = true })
 	}
