@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -146,6 +147,13 @@ func (c *caches) release(e *entry) {
 	c.shrink()
 }
 
+// forget removes an entry whose cache has ended: the next request begins another one.
+func (c *caches) forget(ended *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.all, func(_ cacheKey, e *entry) bool { return e == ended })
+}
+
 // shrink ends the caches that were not used for the longest time. c.mu is locked.
 func (c *caches) shrink() {
 	for len(c.all) > maxCaches {
@@ -182,6 +190,7 @@ func (c *caches) begin(ctx context.Context, of *resolved, options history.Source
 		if err := cache.Run(ctx); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "The past of a resource cannot be read", "resource", of.resource, "revision", of.point.Revision)
 		}
+		c.forget(e)
 	})
 	return e, nil
 }

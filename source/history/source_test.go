@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,11 +33,21 @@ func short(d keepwatch.Delivery) string {
 	return text
 }
 
+// changing is a database whose tables change.
+type changing struct{ current atomic.Pointer[tables] }
+
+func (c *changing) Close() error { return nil }
+
+func (c *changing) Snapshot(ctx context.Context, read func(sink.Snapshot) error) error {
+	return c.current.Load().Snapshot(ctx, read)
+}
+
 // TestSource replays a history through a reflector into a store: its batches, its gap, and what is stored while it
 // runs.
 func TestSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		database := past()
+		database := &changing{}
+		database.current.Store(past())
 		source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10), Onward: true})
 		target := store.New(store.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -73,12 +84,10 @@ gap 20-30 expired: MODIFIED a@25 DELETED c@30
 			t.Errorf("got:\n%s\nwant:\n%s", text, want)
 		}
 		// What is stored later arrives, too.
-		later := *database
-		later.states = append(append([]sink.State{}, later.states...), state("e", 47, 0, 9, 0))
-		later.status = append([]sink.Status{}, later.status...)
+		later := past()
+		later.states = append(later.states, state("e", 47, 0, 9, 0))
 		later.status[1].Progress.Cursor = 50
-		synctest.Wait()
-		*database = later
+		database.current.Store(later)
 		if d, err := watcher.Next(ctx); err != nil || short(d) != "45-50: ADDED e@47" {
 			t.Errorf("later: %v, %v", d, err)
 		}
