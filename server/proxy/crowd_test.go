@@ -331,6 +331,7 @@ func (u *unread) Write(b []byte) (int, error) {
 
 // Large lists that the proxy has no buffers for are the server's to answer: no list is refused.
 func TestBusyIsForwarded(t *testing.T) {
+	t.Parallel()
 	r := newCrowdRig(t, func(*Config) {})
 	for i := range 3 {
 		r.write(fmt.Sprint("large-", i), strings.Repeat("x", 200_000))

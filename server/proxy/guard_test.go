@@ -167,6 +167,7 @@ func TestExpiry(t *testing.T) {
 
 // A change in a namespace concerns that namespace alone, and a change of the cluster all.
 func TestChangesOfANamespace(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &pipedJudge{}
 		server.allows.Store(true)

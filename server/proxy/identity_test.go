@@ -81,6 +81,7 @@ func TestRememberedIdentityOfTheProxy(t *testing.T) {
 
 // The last review of a token counts while the server does not answer. A refusal is an answer.
 func TestRememberedTokens(t *testing.T) {
+	t.Parallel()
 	answers := &reviewing{}
 	server := httptest.NewServer(answers)
 	defer server.Close()
@@ -191,6 +192,7 @@ func TestNewestBelowDelivered(t *testing.T) {
 
 // Clients that are not authenticated cannot use up the user agents that are counted each by itself.
 func TestClientsAreAuthenticated(t *testing.T) {
+	t.Parallel()
 	reviewed := &reviewing{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/tokenreviews") {

@@ -52,6 +52,7 @@ func TestOrderOfGivingUp(t *testing.T) {
 // The garbage of a large first list is returned to the system, and that of reading its objects, too. That of a small one is
 // left to Go.
 func TestGarbageIsReturned(t *testing.T) {
+	t.Parallel()
 	srv := testserver.New(t)
 	client, err := kubernetes.NewForConfig(srv.Config())
 	if err != nil {

@@ -80,6 +80,7 @@ func (p *permissions) expect(t *testing.T, a authorizer.Attributes, want bool, f
 // Decisions are remembered until a role changes. While the server does not answer, the last decision since
 // that change counts, and no other one.
 func TestPermissions(t *testing.T) {
+	t.Parallel()
 	j, p := newJudge(t)
 	j.allows.Store(true)
 	p.expect(t, asks("ada", "pods"), true, false)
@@ -148,6 +149,7 @@ func guarded(t *testing.T, p *permissions) context.Context {
 
 // A change of a role ends a guarded request that is no longer allowed, and no other one.
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	j, p := newJudge(t)
 	j.allows.Store(true)
 	ctx := guarded(t, p)
@@ -300,6 +302,7 @@ func (h *holding) decide(ctx context.Context, a authorizer.Attributes) (authoriz
 // A user who asks for a great many names has few of them reviewed at a time, and keeps out neither other users nor its own requests that are
 // known to be allowed. A denial is not reviewed again for a while.
 func TestReviewsPerUser(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, err := newPermissions((&pipedJudge{}).client(t).AuthorizationV1(), nil)
 		if err != nil {

@@ -154,6 +154,7 @@ func TestProbesDoNotWaitInQueues(t *testing.T) {
 
 // A server that has restarted denies what it will allow until it is ready. Open watches wait for that, for undecidedFor.
 func TestUnreadyServerEndsNoWatch(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		hidden  bool          // whether it is ready
 		unready time.Duration // how long

@@ -63,6 +63,7 @@ func TestChangesThatGrant(t *testing.T) {
 
 // The roles of a server are followed: a write that grants nothing else makes permissions forget nothing.
 func TestAnnotatedBindings(t *testing.T) {
+	t.Parallel()
 	r := newCrowdRig(t, func(*Config) {})
 	client, err := kubernetes.NewForConfig(r.server.Config())
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 
 // A list whose client does not read ends with its request's deadline; a watch has none.
 func TestStalledListsEnd(t *testing.T) {
+	t.Parallel()
 	srv := testserver.New(t)
 	client, err := kubernetes.NewForConfig(srv.Config())
 	if err != nil {

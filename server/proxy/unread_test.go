@@ -101,6 +101,7 @@ func (r *unreadRig) ended() []string {
 
 // A response that nobody reads occupies little memory, and is cut off when the client has read nothing for long.
 func TestUnreadResponseEnds(t *testing.T) {
+	t.Parallel()
 	r := newUnreadRig(t)
 	r.after, r.timeout = 50*time.Millisecond, time.Second
 	r.request(t, "get", "ada", "one")

@@ -67,6 +67,7 @@ func TestMessagesAreNotCompressed(t *testing.T) {
 
 // A watch over a WebSocket that the proxy ends is over, also if its client reads nothing while something is sent to it.
 func TestSocketsOfClientsThatDoNotReadEnd(t *testing.T) {
+	t.Parallel()
 	client, served := net.Pipe() // which buffers nothing
 	begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	proxy := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
