@@ -14,8 +14,12 @@ func syncedOf(t *testing.T, inf cache.SharedIndexInformer) <-chan struct{} {
 	synced := make(chan struct{})
 	go func() {
 		defer close(synced)
-		for !inf.HasSynced() && t.Context().Err() == nil {
-			time.Sleep(time.Millisecond)
+		for !inf.HasSynced() {
+			select {
+			case <-time.After(time.Millisecond):
+			case <-t.Context().Done(): // in a synctest bubble, which must not have it at its end
+				return
+			}
 		}
 	}()
 	return synced
