@@ -59,7 +59,6 @@ func assetsIn(t *testing.T, dir string) {
 // The links lead to this program, also when several processes make them at the same time. A file of somebody else is
 // not replaced.
 func TestAssetsAreLinks(t *testing.T) {
-	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "assets")
 	var makers []*process
 	for range 4 {
@@ -253,7 +252,6 @@ func javaCertificate(t *testing.T, certFile, keyFile string) {
 // The command line of jenvtest and kube-api-test: flags with separate values, repeated ones, one without a value,
 // and one that has no effect; and one with an underscore, which kube-apiserver also takes. The user of a client certificate has its names. The server starts before its etcd.
 func TestAPIServerOfJava(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	assetsIn(t, dir)
 	cert, key, port := filepath.Join(dir, "client.crt"), filepath.Join(dir, "client.key"), freePort(t)
@@ -344,7 +342,6 @@ func TestAssetsKubectlVersion(t *testing.T) {
 
 // A server ends when the process that started it is killed.
 func TestAssetsEndWithTheirParent(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	assetsIn(t, dir)
 	port := freePort(t)
@@ -372,7 +369,6 @@ func TestAssetsEndWithTheirParent(t *testing.T) {
 
 // So does keepwatch serve, if it is asked to.
 func TestServeEndsWithItsParent(t *testing.T) {
-	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

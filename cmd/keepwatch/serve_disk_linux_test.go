@@ -116,7 +116,6 @@ func (d disk) checkEnd(t *testing.T, p *process) (kubeconfig string, again *proc
 
 // A new folder on a disk that is too small for the files of a start, of which the first is a log of 62,500 KiB.
 func TestServeStartsOnAFullDisk(t *testing.T) {
-	t.Parallel()
 	for _, extra := range []int{4, 20, 28, 32} {
 		t.Run(fmt.Sprint(extra), func(t *testing.T) {
 			disk := newDisk(t, 62500+extra)
@@ -130,7 +129,6 @@ func TestServeStartsOnAFullDisk(t *testing.T) {
 
 // The disk becomes full while the layers above etcd start. Their writes may fit; later ones do not.
 func TestServeDiskFillsDuringStart(t *testing.T) {
-	t.Parallel()
 	disk := newDisk(t, 80<<10)
 	p, kubeconfig := disk.serve(t)
 	eventually(t, "etcd starts", func() error {
@@ -145,7 +143,6 @@ func TestServeDiskFillsDuringStart(t *testing.T) {
 
 // The disk becomes full during writes. Acknowledged writes are present after space was freed.
 func TestServeDiskFillsWhileServing(t *testing.T) {
-	t.Parallel()
 	// etcd reserves 62,500 KiB for its log, and as much for the next part of it in the background. If that did
 	// not fit, the attempt would fill the disk for a moment, in which a start fails.
 	disk := newDisk(t, 160<<10)

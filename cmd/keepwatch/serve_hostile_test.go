@@ -23,7 +23,6 @@ import (
 
 // Invalid requests are answered with errors, and are not logged.
 func TestServeLogsNoInvalidRequests(t *testing.T) {
-	t.Parallel()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	line := p.waitReady(t)
@@ -124,7 +123,6 @@ func sendGarbage(t *testing.T, config *rest.Config) {
 // Silent connections without a token use neither the descriptors that etcd needs nor those of clients
 // with a token.
 func TestServeWithFewDescriptors(t *testing.T) {
-	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no limit of descriptors")
 	}

@@ -9,7 +9,6 @@ import (
 // kubectl sees a Deployment roll out, a pod become ready and a Job complete. It advances the time through keepwatch proxy until a pod
 // ends.
 func TestServeSimulate(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	assetsIn(t, dir)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

@@ -33,7 +33,6 @@ const quota = 6 << 20
 // At etcd's quota writes are refused with a message, while reads, watches and deletes work. A server that
 // starts in that state serves. After objects were deleted, writes succeed again without an action.
 func TestServeAtItsQuota(t *testing.T) {
-	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir, "--quota-backend-bytes", fmt.Sprint(quota)}
 	p := startProcess(t, args...)

@@ -185,7 +185,6 @@ func (p *process) waitReady(t *testing.T) string {
 // A session: the line on stderr when the server is ready, a client with the kubeconfig, an open watch,
 // and the end by a signal. Stderr has no other line.
 func TestServeUntilSignal(t *testing.T) {
-	t.Parallel()
 	for _, c := range []struct {
 		sig  os.Signal
 		args []string
@@ -237,7 +236,6 @@ func TestServeUntilSignal(t *testing.T) {
 
 // kill -9 loses no acknowledged write, and the same kubeconfig works after a restart.
 func TestServeAfterKill(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}
