@@ -92,20 +92,21 @@ func (s *snapshot) Status(ctx context.Context) ([]sink.Status, error) {
 }
 
 func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
-	return all, s.query(ctx, func(row pgx.Rows) error {
+	err = s.query(ctx, func(row pgx.Rows) error {
 		var g sink.StoredGap
 		err := row.Scan(&g.Resource, &g.Namespace, &g.Epoch, &g.From, &g.To, &g.Reason, &g.Seen)
 		g.Seen = g.Seen.UTC()
 		all = append(all, g)
 		return err
 	}, `SELECT resource, namespace, epoch, from_revision, to_revision, reason, seen FROM gaps ORDER BY id`)
+	return all, err
 }
 
 func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error) {
 	if s.history.format < 4 {
 		return nil, nil
 	}
-	return all, s.query(ctx, func(row pgx.Rows) error {
+	err = s.query(ctx, func(row pgx.Rows) error {
 		var text []byte
 		var found sink.StoredType
 		if err := row.Scan(&found.Resource, &found.Seen, &text); err != nil {
@@ -116,6 +117,7 @@ func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error)
 		all = append(all, found)
 		return err
 	}, `SELECT resource, seen, type FROM types ORDER BY id`)
+	return all, err
 }
 
 const stateColumns = `SELECT id, namespace, coalesce(full_name, name), uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object
@@ -187,11 +189,12 @@ func scanState(row pgx.Rows, resource string) (sink.State, error) {
 }
 
 func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.State, err error) {
-	return found, s.query(ctx, func(row pgx.Rows) error {
+	err = s.query(ctx, func(row pgx.Rows) error {
 		state, err := scanState(row, resource)
 		found = &state
 		return err
 	}, stateColumns+` ORDER BY seen_from DESC, id DESC LIMIT 1`, resource)
+	return found, err
 }
 
 // ends are the columns of the beginning and the end of a row.

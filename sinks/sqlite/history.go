@@ -122,7 +122,7 @@ func (s *snapshot) Status(ctx context.Context) (all []sink.Status, err error) {
 }
 
 func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
-	return all, s.query(ctx, func(row *sql.Rows) error {
+	err = s.query(ctx, func(row *sql.Rows) error {
 		var g sink.StoredGap
 		var from, to int64
 		var seen string
@@ -134,13 +134,14 @@ func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
 		all = append(all, g)
 		return err
 	}, `SELECT resource, namespace, epoch, from_revision, to_revision, reason, seen FROM gaps ORDER BY rowid`)
+	return all, err
 }
 
 func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error) {
 	if s.history.format < 3 {
 		return nil, nil
 	}
-	return all, s.query(ctx, func(row *sql.Rows) error {
+	err = s.query(ctx, func(row *sql.Rows) error {
 		var seen, text string
 		var found sink.StoredType
 		if err := row.Scan(&found.Resource, &seen, &text); err != nil {
@@ -152,6 +153,7 @@ func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error)
 		all = append(all, found)
 		return err
 	}, `SELECT resource, seen, type FROM types ORDER BY id`)
+	return all, err
 }
 
 const stateColumns = `SELECT id, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object
@@ -230,11 +232,12 @@ func scanState(row *sql.Rows, resource string) (sink.State, error) {
 }
 
 func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.State, err error) {
-	return found, s.query(ctx, func(row *sql.Rows) error {
+	err = s.query(ctx, func(row *sql.Rows) error {
 		state, err := scanState(row, resource)
 		found = &state
 		return err
 	}, stateColumns+` ORDER BY id DESC LIMIT 1`, resource)
+	return found, err
 }
 
 // ends are the columns of the beginning and the end of a row, each with an index.
