@@ -208,7 +208,7 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 	if o.kubeconfigOut == "" && o.certFile == "" { // clients have it nowhere else
 		fmt.Fprintf(stderr, "keepwatch: clients trust the certificate by this authority\n%s", serving.authority)
 	}
-	return serveProxy(ctx, p, serving, listener, stderr)
+	return serveReads(ctx, p, serving, listener, stderr)
 }
 
 // metricsOnly serves the metrics to everybody, and lets nobody reset them.
@@ -255,15 +255,21 @@ func (b *byteSize) Set(text string) error {
 // endTimeout bounds the wait for the requests that are open at the end.
 const endTimeout = 5 * time.Second
 
-// serveProxy serves until ctx is done or the listener fails.
-func serveProxy(ctx context.Context, p *proxy.Proxy, serving *proxyServing, listener net.Listener, stderr io.Writer) error {
+// readServer answers requests while Run runs; its watches end with that.
+type readServer interface {
+	http.Handler
+	Run(ctx context.Context)
+}
+
+// serveReads serves until ctx is done or the listener fails.
+func serveReads(ctx context.Context, reads readServer, serving *proxyServing, listener net.Listener, stderr io.Writer) error {
 	running, stop := context.WithCancel(ctx)
 	var following sync.WaitGroup
-	following.Go(func() { p.Run(running) })
+	following.Go(func() { reads.Run(running) })
 	following.Go(func() { serving.run(running) })
 	defer following.Wait()
 	defer stop()
-	s := newProxyServer(p, stderr)
+	s := newReadServer(reads, stderr)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(serving.listen(listener)) }()
 	select {
@@ -281,8 +287,8 @@ func serveProxy(ctx context.Context, p *proxy.Proxy, serving *proxyServing, list
 	return nil
 }
 
-// newProxyServer returns a server that reports panics of its handler.
-func newProxyServer(handler http.Handler, stderr io.Writer) *http.Server {
+// newReadServer returns a server that reports panics of its handler.
+func newReadServer(handler http.Handler, stderr io.Writer) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 32 * time.Second, IdleTimeout: 90 * time.Second, // as k8s.io/apiserver
 		// The write deadline of a stream of HTTP/2 ends the stream, which waits for the connection: a client that is frozen, and takes

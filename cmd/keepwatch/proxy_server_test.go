@@ -27,7 +27,7 @@ func TestProxyLogsPanics(t *testing.T) {
 	for protocol, prefix := range map[string]string{"HTTP/1.1": "http: panic serving ", "HTTP/2.0": "http2: panic serving "} {
 		logged := make(written, 10)
 		served := httptest.NewUnstartedServer(nil)
-		served.Config = newProxyServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault of the proxy") }), logged)
+		served.Config = newReadServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault of the proxy") }), logged)
 		served.EnableHTTP2 = protocol == "HTTP/2.0"
 		served.StartTLS()
 		if c, err := tls.Dial("tcp", served.Listener.Addr().String(), &tls.Config{MinVersion: tls.VersionTLS12}); err == nil {
@@ -52,7 +52,7 @@ func TestProxyLogsPanics(t *testing.T) {
 func TestProxyCutsOffFrozenClients(t *testing.T) {
 	ended := make(chan error, 1)
 	served := httptest.NewUnstartedServer(nil)
-	served.Config = newProxyServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	served.Config = newReadServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second))
 		for err := error(nil); ; _, err = w.Write(make([]byte, 64<<10)) {
 			if err != nil {

@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
 	"net"
-	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +30,7 @@ type historyServing struct {
 	allowGaps bool
 }
 
-// others are the flags of serve that --history does not have.
+// check fails for flags of serve that --history does not have.
 func (h *historyServing) check(cmd *cobra.Command) error {
 	for _, name := range []string{"data-dir", "etcd", "etcd-servers", "adopt", "verify", "simulate", "authorization-mode", "storage", "event-ttl"} {
 		if cmd.Flags().Changed(name) {
@@ -79,7 +76,7 @@ func (h *historyServing) serve(ctx context.Context, options controlplane.Options
 		return err
 	}
 	fmt.Fprintf(stderr, "keepwatch: the history of %s at %s/at/MOMENT, kubeconfig %s\n", databaseName(h.address), address, options.Kubeconfig)
-	return h.run(ctx, server, serving, listener, stderr)
+	return serveReads(ctx, server, serving, listener, stderr)
 }
 
 // databaseName returns the address of a database without what may be a password.
@@ -88,35 +85,6 @@ func databaseName(address string) string {
 		return u.Scheme + "://" + u.Host + u.Path
 	}
 	return address
-}
-
-func (h *historyServing) run(ctx context.Context, server *past.Server, serving *proxyServing, listener net.Listener, stderr io.Writer) error {
-	running, stop := context.WithCancel(ctx)
-	var following sync.WaitGroup
-	following.Go(func() { server.Run(running) })
-	following.Go(func() { serving.run(running) })
-	defer following.Wait()
-	defer stop()
-	s := &http.Server{
-		Handler: server, ReadHeaderTimeout: 32 * time.Second, IdleTimeout: 90 * time.Second,
-		HTTP2:    &http.HTTP2Config{WriteByteTimeout: time.Minute},
-		ErrorLog: log.New(panicWriter{stderr}, "", 0), BaseContext: func(net.Listener) context.Context { return running },
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(serving.listen(listener)) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	stop() // watches end
-	closing, cancel := context.WithTimeout(context.Background(), endTimeout)
-	defer cancel()
-	if s.Shutdown(closing) != nil {
-		_ = s.Close()
-	}
-	<-ended
-	return nil
 }
 
 // writeHistoryKubeconfig writes the address, the authority and the token of a history's server. Contexts that
