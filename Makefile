@@ -394,7 +394,7 @@ require:
 	  go.work sinks/go.mod server/go.mod cmd/keepwatch/go.mod kubernetes/go.mod test/go.mod
 
 # The library with other versions of Kubernetes' libraries than those of go.work: the oldest that it works with, up to the
-# newest that there is. CI takes the ends and the middle: COMPAT='v0.33.13 v0.37.2 v0.38.0-beta.0'.
+# newest that there is. For two of them: make compat COMPAT='v0.33.13 v0.37.2'.
 COMPAT ?= v0.33.13 v0.34.13 v0.35.10 v0.36.6 v0.37.2 v0.38.0-beta.0
 compat:
 	internal/compat.sh $(COMPAT)

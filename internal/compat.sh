@@ -22,6 +22,7 @@ for version in "$@"; do
   v0.36.*) tag=k8s_v0.36 tests+=(./informer/clientgo) ;;
   *) tag=k8s_newest tests+=(./informer/clientgo) ;;
   esac
+  : >"$work/output"
   go build -modfile="$module" -tags "$tag" ./informer/clientgo &&
     go test -modfile="$module" -tags "$tag" -short "${tests[@]}" >"$work/output" || failed+=("$version")
   grep -v 'no test files' "$work/output" || true
