@@ -16,9 +16,7 @@ func TestMain(m *testing.M) {
 	klog.SetOutput(io.Discard)
 	code := m.Run()
 	if code == 0 {
-		// A timer of the API server: each read at a revision leaves one for 3 seconds.
-		timer := goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")
-		if err := goleak.Find(timer); err != nil {
+		if err := goleak.Find(); err != nil {
 			_, _ = os.Stderr.WriteString(err.Error() + "\n")
 			code = 1
 		}
