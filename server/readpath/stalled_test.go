@@ -23,7 +23,8 @@ type stalledClients struct {
 	*rig
 	budget  *Budget
 	server  *httptest.Server
-	ended   atomic.Int64  // requests
+	begun   atomic.Int64  // requests that have reached the server
+	ended   atomic.Int64  // of these
 	timeout time.Duration // of requests; zero for none
 	cancel  func()        // ends the contexts of all requests
 }
@@ -42,6 +43,7 @@ func newStalledClients(t *testing.T) *stalledClients {
 	all, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel
 	s.server = httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		s.begun.Add(1)
 		defer s.ended.Add(1)
 		q = s.withInfo(q)
 		ctx, end := context.WithCancel(request.WithUser(q.Context(), &user.DefaultInfo{Name: q.Header.Get("User")}))
@@ -101,11 +103,12 @@ func TestStalledListsDoNotBlockOtherUsers(t *testing.T) {
 	s := newStalledClients(t)
 	for _, protocol := range protocols {
 		s.budget.lists = newAdmission(4 * listBufferSize)
+		before := s.ended.Load()
 		stop := s.start(protocol, "a", "", 10)
 		eventually(t, "one user's lists have reserved half and wait", func() bool {
 			s.budget.lists.mu.Lock()
 			defer s.budget.lists.mu.Unlock()
-			return s.budget.lists.free == 2*listBufferSize && s.budget.lists.waiting > 0
+			return s.budget.lists.free == 2*listBufferSize && s.budget.lists.waiting > 0 && s.begun.Load() == before+10
 		})
 		for range 3 {
 			answer := must(s.client(protocol).Do(s.request(t.Context(), "b", "")))(t)
@@ -115,7 +118,10 @@ func TestStalledListsDoNotBlockOtherUsers(t *testing.T) {
 			}
 		}
 		stop()
-		eventually(t, "all buffers are free", func() bool { return s.budget.lists.inUse() == 0 })
+		eventually(t, "all have ended", func() bool { return s.ended.Load() == before+13 })
+		if n := s.budget.lists.inUse(); n != 0 {
+			t.Errorf("%s: %d bytes are reserved", protocol, n)
+		}
 	}
 }
 
@@ -215,7 +221,9 @@ func TestStalledWatchesAreBounded(t *testing.T) {
 		s.budget.watches = newAdmission(4 * watchBufferSize)
 		before := s.ended.Load()
 		stop := s.start(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 10)
-		eventually(t, protocol+": one user's watches have reserved half", func() bool { return s.budget.watches.inUse() == 2*watchBufferSize })
+		eventually(t, protocol+": one user's watches have reserved half, and all have begun", func() bool {
+			return s.budget.watches.inUse() == 2*watchBufferSize && s.begun.Load() == before+10
+		})
 		other := must(s.client(protocol).Do(s.request(t.Context(), "b", "?watch=1&resourceVersion=0&timeoutSeconds=600")))(t)
 		must(io.ReadFull(other.Body, make([]byte, 16<<20)))(t)
 		other.Body.Close()
