@@ -26,6 +26,9 @@ func (s Segment) Len() int { return s.to - s.from }
 // At returns the i-th object.
 func (s Segment) At(i int) keepwatch.Object { return s.entries()[i].object }
 
+// Key returns the key of the i-th object, without reading the object.
+func (s Segment) Key(i int) keepwatch.Key { return s.keys()[i] }
+
 // All iterates over the objects in key order.
 func (s Segment) All() iter.Seq[keepwatch.Object] {
 	return objects(func(yield func(Segment) bool) { yield(s) })

@@ -66,6 +66,12 @@ func (s *Snapshot) SegmentsIn(namespace string) iter.Seq[Segment] {
 	return func(yield func(Segment) bool) { s.tree.namespace(namespace, yield) }
 }
 
+// CountFrom returns the number of objects from a key on for whose keys within is true, in O(log n). within must be true
+// for a prefix of these keys.
+func (s *Snapshot) CountFrom(key keepwatch.Key, within func(keepwatch.Key) bool) int {
+	return s.tree.count(key, within)
+}
+
 func objects(segments iter.Seq[Segment]) iter.Seq[keepwatch.Object] {
 	return func(yield func(keepwatch.Object) bool) {
 		segments(func(s Segment) bool {

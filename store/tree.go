@@ -174,6 +174,30 @@ func (t tree) rank(key keepwatch.Key) (rank int, ok bool) {
 	return rank + i, ok
 }
 
+// count returns the number of keys from one on for which within is true: a prefix of those keys. It visits two paths.
+func (t tree) count(from keepwatch.Key, within func(keepwatch.Key) bool) int {
+	lower, _ := t.rank(from)
+	return t.prefix(func(k keepwatch.Key) bool { return k.Compare(from) < 0 || within(k) }) - lower
+}
+
+// prefix returns the number of keys for which within is true: a prefix of all keys.
+func (t tree) prefix(within func(keepwatch.Key) bool) (n int) {
+	for at := t.root; at != nil; {
+		i := sort.Search(len(at.keys.list), func(i int) bool { return !within(at.keys.list[i]) })
+		if at.leaf() {
+			return n + i
+		}
+		if i == 0 {
+			return n // only at the root: its lowest key is not within
+		}
+		for _, c := range at.children[:i-1] {
+			n += c.count
+		}
+		at = at.children[i-1]
+	}
+	return n
+}
+
 // all calls yield for the segments in order, until it returns false.
 func (t tree) all(yield func(Segment) bool) {
 	if t.root != nil {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -178,6 +179,29 @@ func TestTreeIsAnOrderedMap(t *testing.T) {
 				}
 				if _, want := twin[k]; rank != lower || ok != want {
 					t.Fatalf("rank of %s is %d, %v; want %d, %v", k, rank, ok, lower, want)
+				}
+			},
+			"count": func(t *rapid.T) {
+				from, end := keysOf().Draw(t, "from"), keysOf().Draw(t, "end")
+				prefix := rapid.SampledFrom(namespaces).Draw(t, "prefix")
+				for name, within := range map[string]func(keepwatch.Key) bool{
+					"before":    func(k keepwatch.Key) bool { return k.Compare(end) < 0 },
+					"namespace": func(k keepwatch.Key) bool { return k.Namespace == from.Namespace },
+					"all":       func(keepwatch.Key) bool { return true },
+					"none":      func(keepwatch.Key) bool { return false },
+					"prefix": func(k keepwatch.Key) bool {
+						return strings.HasPrefix(from.String(), prefix) && strings.HasPrefix(k.String(), prefix)
+					},
+				} {
+					want := 0
+					for k := range twin {
+						if k.Compare(from) >= 0 && within(k) {
+							want++
+						}
+					}
+					if got := (tree{ed.root}).count(from, within); got != want {
+						t.Fatalf("count from %s, %s: %d, want %d", from, name, got, want)
+					}
 				}
 			},
 			"publish": func(*rapid.T) {

@@ -135,7 +135,7 @@ func (l *ListResult) add(c *Cache, r *ListRequest, o keepwatch.Object) error {
 func (l *ListResult) last() keepwatch.Key {
 	if n := len(l.Segments); n > 0 {
 		segment := l.Segments[n-1]
-		return segment.At(segment.Len() - 1).Key()
+		return segment.Key(segment.Len() - 1)
 	}
 	return l.Selected[len(l.Selected)-1].Key()
 }
@@ -170,16 +170,17 @@ func (l *ListResult) All() iter.Seq[keepwatch.Object] {
 
 // contains reports whether an object is listed, in this state.
 func (l *ListResult) contains(o *Object) bool {
-	reaches := func(other keepwatch.Object) bool { return other.Key().Compare(o.Key()) >= 0 }
-	if i := sort.Search(len(l.Selected), func(i int) bool { return reaches(l.Selected[i]) }); i < len(l.Selected) {
+	key := o.Key()
+	reaches := func(other keepwatch.Key) bool { return other.Compare(key) >= 0 }
+	if i := sort.Search(len(l.Selected), func(i int) bool { return reaches(l.Selected[i].Key()) }); i < len(l.Selected) {
 		return l.Selected[i] == o
 	}
-	i := sort.Search(len(l.Segments), func(i int) bool { return reaches(l.Segments[i].At(l.Segments[i].Len() - 1)) })
+	i := sort.Search(len(l.Segments), func(i int) bool { return reaches(l.Segments[i].Key(l.Segments[i].Len() - 1)) })
 	if i == len(l.Segments) {
 		return false
 	}
 	segment := l.Segments[i]
-	return segment.At(sort.Search(segment.Len()-1, func(j int) bool { return reaches(segment.At(j)) })) == keepwatch.Object(o)
+	return segment.At(sort.Search(segment.Len()-1, func(j int) bool { return reaches(segment.Key(j)) })) == keepwatch.Object(o)
 }
 
 // Len returns the number of listed objects.

@@ -82,13 +82,13 @@ func (s scope) segments(snapshot *store.Snapshot, start string) iter.Seq[store.S
 	return func(yield func(store.Segment) bool) {
 		for segment := range snapshot.SegmentsFrom(s.from(start)) {
 			n := segment.Len()
-			if s.covers(segment.At(n - 1).Key()) {
+			if s.covers(segment.Key(n - 1)) {
 				if !yield(segment) {
 					return
 				}
 				continue
 			}
-			covered := sort.Search(n, func(i int) bool { return !s.covers(segment.At(i).Key()) })
+			covered := sort.Search(n, func(i int) bool { return !s.covers(segment.Key(i)) })
 			if covered > 0 {
 				yield(segment.Part(0, covered))
 			}
@@ -118,10 +118,7 @@ func (s scope) objects(snapshot *store.Snapshot, start string) iter.Seq[keepwatc
 	}
 }
 
-// count returns how many objects of the scope a snapshot has from a path on.
-func (s scope) count(snapshot *store.Snapshot, start string) (n int64) {
-	for segment := range s.segments(snapshot, start) {
-		n += int64(segment.Len())
-	}
-	return n
+// count returns how many objects of the scope a snapshot has from a path on. It visits none of them.
+func (s scope) count(snapshot *store.Snapshot, start string) int64 {
+	return int64(snapshot.CountFrom(s.from(start), s.covers))
 }

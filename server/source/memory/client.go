@@ -101,15 +101,17 @@ func (c resourceClient) list(ctx context.Context, from, end string, revision, li
 		return page{}, err
 	}
 	p := page{newest: newest}
+	before := func(name string) bool { return c.prefix+name < end }
 	c.bucket.from(state, name, func(r *record) bool {
-		if c.prefix+r.name >= end {
+		if !before(r.name) || limit > 0 && int64(len(p.records)) == limit {
 			return false
 		}
-		if p.count++; limit == 0 || p.count <= limit {
-			p.records = append(p.records, r)
-		}
+		p.records = append(p.records, r)
 		return true
 	})
+	p.count = int64(state.CountFrom(c.bucket.key(name), func(k keepwatch.Key) bool {
+		return k.Namespace == string(c.bucket) && before(k.Name)
+	}))
 	return p, nil
 }
 

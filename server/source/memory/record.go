@@ -24,6 +24,7 @@ var (
 type record struct {
 	bucket   bucket
 	name     string // the key without the bucket's prefix: "/namespace/name"
+	slash    int32  // the index in name of the slash behind the namespace, 0 if there is no namespace
 	uid      keepwatch.UID
 	created  keepwatch.Revision
 	revision keepwatch.Revision
@@ -46,7 +47,7 @@ func (r *record) Version() int64 { return r.version }
 
 // next returns the state after a write at a revision; r is nil if the key does not exist.
 func (r *record) next(b bucket, name string, value []byte, lease clientv3.LeaseID, at keepwatch.Revision) *record {
-	next := &record{bucket: b, name: name, created: at, revision: at, version: 1, lease: lease, value: value}
+	next := &record{bucket: b, name: name, slash: slashOf(name), created: at, revision: at, version: 1, lease: lease, value: value}
 	if r != nil {
 		next.name, next.uid, next.created, next.version = r.name, r.uid, r.created, r.version+1
 		return next
@@ -89,12 +90,20 @@ type Object record
 
 // Key returns the key below the prefix: "namespace/name", or the name alone.
 func (o *Object) Key() keepwatch.Key {
-	path := o.name[1:]
-	namespace, name, ok := strings.Cut(path, "/")
-	if !ok || namespace == "" || name == "" {
-		return keepwatch.Key{Name: path}
+	if o.slash == 0 {
+		return keepwatch.Key{Name: o.name[1:]}
 	}
-	return keepwatch.Key{Namespace: namespace, Name: name}
+	return keepwatch.Key{Namespace: o.name[1:o.slash], Name: o.name[o.slash+1:]}
+}
+
+// slashOf returns record.slash of a name. A name without both a namespace and a name below it has none: it is one
+// key's name as it is.
+func slashOf(name string) int32 {
+	namespace, below, _ := strings.Cut(name[1:], "/")
+	if namespace == "" || below == "" {
+		return 0
+	}
+	return int32(1 + len(namespace))
 }
 
 // UID returns the revision that created the key, in decimal, as source/etcd does. It is empty for a

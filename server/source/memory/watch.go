@@ -106,7 +106,7 @@ func (w *watch) changes(stored []keepwatch.Change) []keepwatch.Change {
 	for _, c := range stored {
 		r := c.Object.(*record)
 		if c.Type == keepwatch.Deleted {
-			r = &record{bucket: r.bucket, name: r.name, revision: c.Revision}
+			r = &record{bucket: r.bucket, name: r.name, slash: r.slash, revision: c.Revision}
 			if w.source.has(r) {
 				changes = append(changes, keepwatch.Change{Type: c.Type, Revision: c.Revision, Object: (*Object)(r)})
 			}

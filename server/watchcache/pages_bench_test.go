@@ -1,0 +1,38 @@
+package watchcache_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// BenchmarkPages lists everything in pages of 500, of collections of 5,000, 20,000 and 80,000 objects. A page
+// should cost the same in all.
+func BenchmarkPages(b *testing.B) {
+	for _, n := range []int{5_000, 20_000, 80_000} {
+		b.Run(fmt.Sprintf("objects=%d", n), func(b *testing.B) {
+			r := newRig(b, store.Options{})
+			for i := range n {
+				r.source.put(fmt.Sprintf("o%06d", i), "x")
+			}
+			r.eventually("the cache has all objects", func() bool { return r.Snapshot().Len() == n })
+			pages := 0
+			for b.Loop() {
+				page := everything
+				page.Predicate.Limit, page.Recursive = 500, true
+				for {
+					result, err := r.List(b.Context(), "/widgets/", page)
+					if err != nil {
+						b.Fatal(err)
+					}
+					pages++
+					if page.Predicate.Continue = result.Continue; page.Predicate.Continue == "" {
+						break
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(pages), "ns/page")
+		})
+	}
+}
