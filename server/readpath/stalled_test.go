@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -78,17 +80,34 @@ func (s *stalledClients) client(protocol string) *http.Client {
 func (s *stalledClients) start(protocol, user, query string, n int) (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	client := s.client(protocol)
+	var clients sync.WaitGroup
 	for range n {
-		go func() {
+		clients.Go(func() {
 			answer, err := client.Do(s.request(ctx, user, query))
-			if err == nil {
+			switch {
+			case err == nil:
 				<-ctx.Done()
 				answer.Body.Close()
+			case ctx.Err() == nil:
+				s.t.Errorf("%s: %v", protocol, err)
 			}
-		}()
+		})
 	}
-	s.t.Cleanup(cancel)
+	s.t.Cleanup(func() { cancel(); clients.Wait() })
 	return cancel
+}
+
+// waitForEnd waits until n requests have reached the server and all of them have ended.
+func (s *stalledClients) waitForEnd(n int64) {
+	s.t.Helper()
+	end := time.Now().Add(testTimeout)
+	for begun, ended := s.begun.Load(), s.ended.Load(); begun != n || ended != n; begun, ended = s.begun.Load(), s.ended.Load() {
+		if time.Now().After(end) {
+			stacks := make([]byte, 1<<20)
+			s.t.Fatalf("of %d requests %d have begun and %d have ended:\n%s", n, begun, ended, stacks[:runtime.Stack(stacks, true)])
+		}
+		<-time.After(time.Millisecond)
+	}
 }
 
 func (s *stalledClients) request(ctx context.Context, user, query string) *http.Request {
@@ -118,7 +137,7 @@ func TestStalledListsDoNotBlockOtherUsers(t *testing.T) {
 			}
 		}
 		stop()
-		eventually(t, "all have ended", func() bool { return s.ended.Load() == before+13 })
+		s.waitForEnd(before + 13)
 		if n := s.budget.lists.inUse(); n != 0 {
 			t.Errorf("%s: %d bytes are reserved", protocol, n)
 		}
@@ -191,7 +210,7 @@ func TestStalledResponsesEnd(t *testing.T) {
 	for _, protocol := range protocols {
 		before := s.ended.Load()
 		stop := s.start(protocol, "a", "", 5)
-		eventually(t, protocol+": all requests have ended", func() bool { return s.ended.Load() == before+5 })
+		s.waitForEnd(before + 5)
 		if n := s.budget.lists.inUse(); n != 0 {
 			t.Errorf("%s: %d bytes are reserved", protocol, n)
 		}
@@ -231,7 +250,7 @@ func TestStalledWatchesAreBounded(t *testing.T) {
 			t.Errorf("%s: %d watches have ended", protocol, ended)
 		}
 		stop()
-		eventually(t, "all have ended", func() bool { return s.ended.Load() == before+11 })
+		s.waitForEnd(before + 11)
 		if n := s.budget.watches.inUse(); n != 0 {
 			t.Errorf("%s: %d bytes are reserved", protocol, n)
 		}
@@ -254,7 +273,7 @@ func TestStalledWatchesEndWithTheCache(t *testing.T) {
 			}
 			eventually(t, "the watches wait for their clients", func() bool { return s.budget.watches.inUse() == 6*watchBufferSize })
 			end(s)
-			eventually(t, "all watches have ended", func() bool { return s.ended.Load() == 6 })
+			s.waitForEnd(6)
 			if n := s.budget.watches.inUse(); n != 0 {
 				t.Errorf("%d bytes are reserved", n)
 			}
