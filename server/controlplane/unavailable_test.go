@@ -31,7 +31,7 @@ func TestEtcdUnavailable(t *testing.T) {
 	})
 
 	pods := "/api/v1/namespaces/default/pods"
-	for _, accept := range []string{asJSON, "application/json;pretty=1"} { // the handlers of k8s.io/apiserver answer the second one
+	for _, accept := range []string{asJSON, asJSON + ";unknown=1"} { // the handlers of k8s.io/apiserver answer the second one
 		for path, want := range map[string]refusal{
 			pods:              {http.StatusInternalServerError, metav1.StatusReasonServerTimeout, "2"},
 			pods + "?limit=1": {http.StatusInternalServerError, metav1.StatusReasonServerTimeout, "2"},

@@ -17,7 +17,7 @@
 //
 // The handler answers requests that it can answer exactly as the API server would, byte by byte. It
 // delegates all others to the API server's handlers: writes, subresources, Tables without metadata, YAML,
-// pretty printing, WebSockets, versions other than the stored one. It also delegates requests that fail,
+// indented Tables and watches, WebSockets, versions other than the stored one. It also delegates requests that fail,
 // so that one place words the errors, except for requests that have already waited for a revision. A
 // metric counts delegated requests by reason.
 //
@@ -41,7 +41,8 @@
 // they belong to. The encodings of an object that is garbage are dropped. When the budget is used up,
 // the CLOCK algorithm drops encodings that were not used since its hand last passed them, as far as a new
 // encoding needs the room. If all of these were used, the new one is not cached. An eighth of the budget
-// is for encodings of events, of which the oldest are dropped.
+// is for encodings of events, of which the oldest are dropped. Indented JSON, for browsers and curl, is made of the
+// compact encodings while it is sent, and not cached.
 //
 // Large responses are admitted by the bytes of their buffers. A user, or the service accounts of a namespace, may hold at
 // most as many buffers as remain free for others. While a request waits, responses end whose clients have read nothing for 5 s. A request that
@@ -67,6 +68,7 @@
 //	listwrite.go     its parts, written in order        itemencoding.go   encodings of objects in lists
 //	listhead.go    bytes before and after the items     object.go         an object on its own
 //	listbody.go    bytes between the items              table.go          rows of a Table
+//	indent.go      indented JSON
 //	pipeline.go    encodes ahead of what is sent        planserializer.go JSON by internal/objectjson
 //	warm.go        encodes before the first request     encodinglist.go   cached encodings of an object
 //	segmentblock.go  compressed segments                budget.go         their bound

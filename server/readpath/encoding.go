@@ -38,17 +38,27 @@ var metadataVersion = metav1.SchemeGroupVersion
 
 // negotiate returns the encoding that a client accepts, or the reason to delegate the request. In a
 // LIST, list is true: the client then asks for metadata as PartialObjectMetadataList, otherwise as
-// PartialObjectMetadata.
-func (r *Resource) negotiate(q *http.Request, list bool) (encoding, reason) {
+// PartialObjectMetadata. pretty is true if the client receives the JSON indented: it asks for that, or is a browser or
+// curl.
+func (r *Resource) negotiate(q *http.Request, list bool) (as encoding, pretty bool, _ reason) {
 	if !r.Dynamic && !namesMediaType(q) {
-		return 0, reasonInvalid
+		return 0, false, reasonInvalid
 	}
 	options, info, err := negotiation.NegotiateOutputMediaType(q, r.Serializer, restrictions{r.Dynamic})
 	if err != nil {
-		return 0, reasonInvalid
+		return 0, false, reasonInvalid
 	}
-	pretty := info.PrettySerializer != nil && info.Serializer == info.PrettySerializer
-	if pretty || options.UseServerVersion != "" || options.Export || options.Profile != "" || len(options.Unrecognized) > 0 {
+	pretty = info.PrettySerializer != nil && info.Serializer == info.PrettySerializer
+	as, why := r.accepted(q, options, list)
+	if pretty && as != objectJSON && as != metadataJSON {
+		why = reasonEncoding
+	}
+	return as, pretty, why
+}
+
+// accepted returns the encoding that negotiated options name.
+func (r *Resource) accepted(q *http.Request, options negotiation.MediaTypeOptions, list bool) (encoding, reason) {
+	if options.UseServerVersion != "" || options.Export || options.Profile != "" || len(options.Unrecognized) > 0 {
 		return 0, reasonEncoding
 	}
 	var as encoding
@@ -78,11 +88,11 @@ func (r *Resource) negotiate(q *http.Request, list bool) (encoding, reason) {
 
 // Negotiate reports whether the response to a GET, LIST or WATCH has whole objects or their metadata in protobuf,
 // otherwise in JSON, of the encodings that a serializer has. dynamic is [Resource].Dynamic. ok is false if the
-// response has another encoding, or is a Table or an error.
+// response has another encoding, is indented, a Table or an error.
 func Negotiate(q *http.Request, info *request.RequestInfo, serializer runtime.NegotiatedSerializer, dynamic bool) (protobuf, ok bool) {
 	r := Resource{Serializer: serializer, Dynamic: dynamic}
-	as, why := r.negotiate(q, info.Verb == "list")
-	return isProtobuf(as), why == ""
+	as, pretty, why := r.negotiate(q, info.Verb == "list")
+	return isProtobuf(as), why == "" && !pretty
 }
 
 // wantsMetadata reports whether the rows of a requested Table contain the metadata of their objects.

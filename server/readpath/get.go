@@ -22,7 +22,7 @@ func (s *Reader) get(q *http.Request, r readRequest) (http.HandlerFunc, reason) 
 	}
 	var object []byte
 	for o := range result.All() {
-		if object, err = s.object(o, r.encoding); err != nil {
+		if object, err = s.object(o, r.encoding, r.pretty); err != nil {
 			return nil, reasonState
 		}
 	}
@@ -42,7 +42,7 @@ func (s *Reader) get(q *http.Request, r readRequest) (http.HandlerFunc, reason) 
 }
 
 // object returns the body of the response to a GET.
-func (s *Reader) object(o keepwatch.Object, as encoding) ([]byte, error) {
+func (s *Reader) object(o keepwatch.Object, as encoding, pretty bool) ([]byte, error) {
 	item, err := s.itemEncoding(o, as, singleRead)
 	if err != nil {
 		return nil, err
@@ -52,6 +52,9 @@ func (s *Reader) object(o keepwatch.Object, as encoding) ([]byte, error) {
 		return append(table, '\n'), err
 	}
 	object := s.resource.appendObject(make([]byte, 0, len(item)+128), item, as)
+	if pretty {
+		return appendIndented(nil, object, 0), nil
+	}
 	if !isProtobuf(as) {
 		object = append(object, '\n')
 	}

@@ -19,9 +19,9 @@ func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason)
 		return s.answerError(err, r)
 	}
 	gzip := responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip"
-	l := &listResponse{Reader: s, result: result, body: listBody{r.encoding, s.resource.Table.now()}, use: listRead}
-	if gzip {
-		l.use = blockInput
+	l := &listResponse{Reader: s, result: result, body: listBody{r.encoding, r.pretty, s.resource.Table.now()}, use: listRead}
+	if gzip || r.pretty {
+		l.use = blockInput // people read a list once
 	}
 	small, err := l.measureSmall()
 	if err != nil {
@@ -34,7 +34,9 @@ func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason)
 		if !l.encodable() {
 			return nil, reasonState
 		}
-		s.listEncodings.record(r.encoding, gzip, s.resource.ListEncodingUsed)
+		if !r.pretty {
+			s.listEncodings.record(r.encoding, gzip, s.resource.ListEncodingUsed)
+		}
 		if err := l.measureLarge(gzip); err != nil {
 			return nil, reasonState
 		}

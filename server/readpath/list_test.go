@@ -286,3 +286,65 @@ func TestListsAreCompressedFrom128KiB(t *testing.T) {
 		}
 	}
 }
+
+// Whoever receives indented JSON receives what an API server's serializer makes of the same list or object.
+func TestIndented(t *testing.T) {
+	for _, k := range []kind{pods, statefulSets, widgets} {
+		t.Run(k.resource.Resource, func(t *testing.T) {
+			r := newRig(t, k, options{})
+			testIndented(t, r)
+			note := strings.Repeat("<é>\"\\{", 20) + strings.Repeat("x", 850)
+			for i := range 200 {
+				r.create("large", fmt.Sprint("o", i), withLabel("tier", fmt.Sprint(i%2)), withNote(fmt.Sprint(i, note)))
+			}
+			testIndented(t, r)
+		})
+	}
+}
+
+func testIndented(t *testing.T, r *rig) {
+	indented := func(compact []byte) []byte {
+		var b bytes.Buffer
+		must(0, json.Indent(&b, bytes.TrimSuffix(compact, newline), "", "  "))(t)
+		return b.Bytes()
+	}
+	_, one := r.get(r.path("large")+"/o1?pretty=false", accept("application/json"))
+	for _, f := range []encoding{objectJSON, metadataJSON} {
+		for query, p := range map[string]apistorage.SelectionPredicate{
+			"?resourceVersion=0":      predicate(labels.Everything(), fields.Everything()),
+			"?labelSelector=tier%3D0": predicate(labels.SelectorFromSet(labels.Set{"tier": "0"}), fields.Everything()),
+		} {
+			want := indented(r.expected("", p, f))
+			for name, header := range map[string]http.Header{
+				"a parameter":         accept(accepted(f, asList)),
+				"a parameter, gzip":   accept(accepted(f, asList), "Accept-Encoding", "gzip"),
+				"a media type":        accept(accepted(f, asList) + ";pretty=1"),
+				"curl":                accept(accepted(f, asList), "User-Agent", "curl/8.5.0"),
+				"a browser with gzip": accept(accepted(f, asList), "User-Agent", "Mozilla/5.0 (X11)", "Accept-Encoding", "gzip"),
+			} {
+				path := r.path("") + query
+				if strings.HasPrefix(name, "a parameter") {
+					path += "&pretty=true"
+				}
+				for range 2 { // without and with cached encodings
+					answer, body := r.get(path, header)
+					what := fmt.Sprint(query, " in encoding ", f, ", ", name)
+					if length := answer.Header.Get("Content-Length"); length != "" && length != strconv.Itoa(len(body)) {
+						t.Errorf("%s: Content-Length is %s, and the body has %d bytes", what, length, len(body))
+					}
+					if packed := answer.Header.Get("Content-Encoding") == "gzip"; packed != (strings.Contains(name, "gzip") && len(want) > gzipFrom) {
+						t.Errorf("%s: %v", what, answer.Header)
+					}
+					expectBytes(t, what, unzipped(t, answer, body), want)
+				}
+			}
+		}
+	}
+	if len(one) > 0 && bytes.Contains(one, []byte(`"o1"`)) {
+		_, body := r.get(r.path("large")+"/o1?pretty=1", accept("application/json"))
+		expectBytes(t, "one object", body, indented(one))
+	}
+	if delegated := r.delegated.Load(); delegated > 0 {
+		t.Errorf("%d requests were delegated", delegated)
+	}
+}

@@ -21,7 +21,7 @@ func (l *listResponse) measureLarge(gzip bool) error {
 		}
 		return l.setHeadAndTail(true)
 	}
-	cacheable := !gzip && l.body.encoding != tableJSON
+	cacheable := !gzip && l.body.encoding != tableJSON && !l.body.pretty
 	measured, err := l.measure(func(cached []byte) bool { return cacheable && cached != nil })
 	if err != nil {
 		return err
@@ -66,6 +66,9 @@ func (l *listResponse) measure(more func(cached []byte) bool) (all bool, err err
 func (l *listResponse) setHeadAndTail(measured bool) (err error) {
 	if l.head, l.tail, err = l.resource.listHeadAndTail(l.result, l.body.encoding, l.bodySize); err != nil {
 		return err
+	}
+	if l.body.pretty {
+		l.head, l.tail = l.body.ends(l.head, l.tail, l.result.Len() == 0)
 	}
 	l.contentLength = 0
 	if measured {

@@ -29,7 +29,7 @@ const (
 	reasonVerb     reason = "verb"     // neither GET, LIST nor WATCH, or for no resource, or for a subresource
 	reasonResource reason = "resource" // without a watch cache
 	reasonPath     reason = "path"     // no route of the API server, or one below /watch/
-	reasonEncoding reason = "encoding" // YAML, CBOR, pretty printing, Tables with whole objects or none, other versions
+	reasonEncoding reason = "encoding" // YAML, CBOR, indented watches and Tables, Tables with whole objects or none, other versions
 	reasonInvalid  reason = "invalid"  // parameters that the API server rejects
 	reasonOption   reason = "option"   // rare parameters
 	reasonProtocol reason = "protocol" // WebSockets
@@ -41,6 +41,7 @@ const (
 type readRequest struct {
 	info     *request.RequestInfo
 	encoding encoding
+	pretty   bool // indented JSON
 	key      string
 	options  apistorage.ListOptions
 	timeout  time.Duration // of a watch; zero if the client named none, negative if the watch ends at once
@@ -62,7 +63,7 @@ func (r *Resource) parse(q *http.Request, info *request.RequestInfo) (readReques
 
 // parseGet parses a GET of one object.
 func (r *Resource) parseGet(q *http.Request, info *request.RequestInfo) (readRequest, reason) {
-	as, reason := r.negotiate(q, false)
+	as, pretty, reason := r.negotiate(q, false)
 	if reason != "" {
 		return readRequest{}, reason
 	}
@@ -78,16 +79,19 @@ func (r *Resource) parseGet(q *http.Request, info *request.RequestInfo) (readReq
 	if !ok {
 		return readRequest{}, reasonInvalid
 	}
-	return readRequest{info: info, encoding: as, key: key,
+	return readRequest{info: info, encoding: as, pretty: pretty, key: key,
 		options: apistorage.ListOptions{ResourceVersion: options.ResourceVersion, Predicate: apistorage.Everything}}, ""
 }
 
 // parseList parses a LIST or a WATCH.
 func (r *Resource) parseList(q *http.Request, info *request.RequestInfo) (readRequest, reason) {
 	watch := info.Verb == "watch"
-	as, reason := r.negotiate(q, !watch)
+	as, pretty, reason := r.negotiate(q, !watch)
 	if reason != "" {
 		return readRequest{}, reason
+	}
+	if watch && pretty {
+		return readRequest{}, reasonEncoding
 	}
 	options, reason := r.listOptions(q, info)
 	if reason != "" {
@@ -96,7 +100,7 @@ func (r *Resource) parseList(q *http.Request, info *request.RequestInfo) (readRe
 	if watch && wsstream.IsWebSocketRequest(q) {
 		return readRequest{}, reasonProtocol
 	}
-	parsed := readRequest{info: info, encoding: as}
+	parsed := readRequest{info: info, encoding: as, pretty: pretty}
 	if options.TimeoutSeconds != nil {
 		parsed.timeout = watchTimeout(*options.TimeoutSeconds)
 	}

@@ -20,9 +20,9 @@ func (s *Reader) newBlocks() *store.Memo[*segmentBlocks] {
 }
 
 // segmentBlock returns the block of a segment. It makes and caches the block if it is not cached;
-// other readers wait for that. The rows of a Table have other ages each time: their block is not cached.
+// other readers wait for that.
 func (s *Reader) segmentBlock(segment store.Segment, body listBody) (*block, error) {
-	if !segment.Whole() || body.encoding == tableJSON {
+	if !segment.Whole() || !body.cacheable() {
 		return s.deflate(segment.All(), body)
 	}
 	if b, ok := s.cachedBlock(segment, body); ok {
@@ -43,7 +43,7 @@ func (s *Reader) segmentBlock(segment store.Segment, body listBody) (*block, err
 
 // cachedBlock returns the block of a segment if it is cached.
 func (s *Reader) cachedBlock(segment store.Segment, body listBody) (*block, bool) {
-	if body.encoding == tableJSON {
+	if !body.cacheable() {
 		return nil, false
 	}
 	blocks, ok := s.blocks.Known(segment)
