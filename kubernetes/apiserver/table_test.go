@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/printers"
 	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/fleet"
 	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
@@ -168,5 +169,24 @@ func TestRowsAreInOrder(t *testing.T) {
 	}
 	if printed < 40 {
 		t.Errorf("only %d kinds have printers", printed)
+	}
+}
+
+// BenchmarkRow prints the row of a pod as clusters have it, with the times that its ages are counted from; print alone is what
+// Kubernetes does.
+func BenchmarkRow(b *testing.B) {
+	internal, err := legacyscheme.Scheme.ConvertToVersion(fleet.Pod(1), core.SchemeGroupVersion)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, row := range map[string]func(runtime.Object) (metav1.TableRow, error){"row": kubernetesTables.row, "print": kubernetesTables.print} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := row(internal); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

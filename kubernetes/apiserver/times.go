@@ -61,10 +61,8 @@ func timesOf(o runtime.Object) []timeField {
 				visit(v.Elem())
 			}
 		case reflect.Struct:
-			for i := range v.NumField() {
-				if f := v.Field(i); f.CanInterface() && holdsTimes(f.Type()) {
-					visit(f)
-				}
+			for _, i := range fieldsWithTimes(v.Type()) {
+				visit(v.Field(i))
 			}
 		case reflect.Slice:
 			for i := range v.Len() {
@@ -76,14 +74,26 @@ func timesOf(o runtime.Object) []timeField {
 	return found
 }
 
-// holding caches holdsTimes by type.
-var holding sync.Map
+// withTimes caches fieldsWithTimes by type.
+var withTimes sync.Map
+
+// fieldsWithTimes returns the indexes of a struct's exported fields that may contain times.
+func fieldsWithTimes(t reflect.Type) []int {
+	if known, ok := withTimes.Load(t); ok {
+		return known.([]int)
+	}
+	var found []int
+	for i := range t.NumField() {
+		if f := t.Field(i); f.IsExported() && holdsTimes(f.Type) {
+			found = append(found, i)
+		}
+	}
+	withTimes.Store(t, found)
+	return found
+}
 
 // holdsTimes reports whether values of a type may contain times.
 func holdsTimes(t reflect.Type) bool {
-	if known, ok := holding.Load(t); ok {
-		return known.(bool)
-	}
 	seen := map[reflect.Type]bool{}
 	var holds func(reflect.Type) bool
 	holds = func(t reflect.Type) bool {
@@ -106,7 +116,5 @@ func holdsTimes(t reflect.Type) bool {
 		}
 		return false
 	}
-	result := holds(t)
-	holding.Store(t, result)
-	return result
+	return holds(t)
 }

@@ -36,6 +36,7 @@ func BenchmarkFirstList(b *testing.B) {
 		{"json+gzip", runtime.ContentTypeJSON, "gzip", false},
 		{"json+gzip by upstream's serializer", runtime.ContentTypeJSON, "gzip", true},
 		{"protobuf", runtime.ContentTypeProtobuf, "", false},
+		{"table", asTable, "", false},
 	} {
 		b.Run(form.name, func(b *testing.B) {
 			var cpu time.Duration
