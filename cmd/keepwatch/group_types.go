@@ -26,10 +26,19 @@ func typesOf(ctx context.Context, client rest.Interface, name string) (types []g
 	if err != nil {
 		return nil, err
 	}
+	return typesIn(ctx, client, group)
+}
+
+// typesIn returns the types of a group that the server has.
+func typesIn(ctx context.Context, client rest.Interface, group *metav1.APIGroup) (types []groupType, incomplete error) {
 	have := map[string]bool{}
 	for _, v := range group.Versions {
 		list := &metav1.APIResourceList{}
-		if err := client.Get().AbsPath("/apis", name, v.Version).Do(ctx).Into(list); err != nil { // also 404: the group has the version
+		path := "/apis/" + v.GroupVersion
+		if group.Name == "" {
+			path = "/api/" + v.Version
+		}
+		if err := client.Get().AbsPath(path).Do(ctx).Into(list); err != nil { // also 404: the group has the version
 			incomplete = cmp.Or(incomplete, fmt.Errorf("can't read the types of %s: %w", v.GroupVersion, withoutAddress(err)))
 			continue
 		}
@@ -38,10 +47,29 @@ func typesOf(ctx context.Context, client rest.Interface, name string) (types []g
 				continue
 			}
 			have[r.Name] = true
-			types = append(types, groupType{schema.GroupVersionResource{Group: name, Version: v.Version, Resource: r.Name}, r})
+			types = append(types, groupType{schema.GroupVersionResource{Group: group.Name, Version: v.Version, Resource: r.Name}, r})
 		}
 	}
 	return types, incomplete
+}
+
+// allTypes returns the types of all groups, and the groups whose types the server did not show. With an error about all
+// groups, unknown is nil.
+func allTypes(ctx context.Context, client rest.Interface) (types []groupType, unknown map[string]bool, incomplete error) {
+	all := &metav1.APIGroupList{}
+	if err := client.Get().AbsPath("/apis").Do(ctx).Into(all); err != nil {
+		return nil, nil, withoutAddress(err)
+	}
+	core := metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: "v1", Version: "v1"}}}
+	unknown = map[string]bool{}
+	for _, group := range append([]metav1.APIGroup{core}, all.Groups...) {
+		found, err := typesIn(ctx, client, &group)
+		if err != nil {
+			incomplete, unknown[group.Name] = cmp.Or(incomplete, err), true
+		}
+		types = append(types, found...)
+	}
+	return types, unknown, incomplete
 }
 
 // groupOf returns a group, without versions if the server does not have it. A 404 of the group alone proves nothing: a load

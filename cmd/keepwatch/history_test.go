@@ -311,7 +311,7 @@ func testHistoryQuickStart(t *testing.T) {
 	for _, found := range regexp.MustCompile(`(?m)^    \$ (\S+) (.*)$`).FindAllSubmatch(page, -1) {
 		program, line := string(found[1]), strings.ReplaceAll(string(found[2]), "revision/74", "revision/"+revision)
 		line, background := strings.CutSuffix(line, " &")
-		args := strings.Fields(line)
+		args := strings.Fields(strings.ReplaceAll(line, "'", ""))
 		switch {
 		case program == "kubectl":
 			out += pastKubectl(t, args...)

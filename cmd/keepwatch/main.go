@@ -35,8 +35,8 @@
 //	sync_sink.go       one of them: its settings, and how it is opened
 //	sync_elect.go      elects one of several processes by a Lease
 //	sync_run.go        runs the transfer of sync
-//	sync_types.go      types that join and leave: *.example.com
-//	group_types.go     the types of a group that the server shows
+//	sync_types.go      types that join and leave: *.example.com, *
+//	group_types.go     the types of a group, or of all, that the server shows
 //	definitions.go     what is known of their definitions
 //	type_source.go     the source of a type, whose version may change
 //	sync_report.go     messages of sync on stderr

@@ -47,7 +47,7 @@ directory of --state, and after a crash the last changes may be repeated with th
 The resource types of one etcd share its revisions. SYNCED at a revision means that all of them are complete
 at it. A type in another etcd, often events, is recognized by its revisions and is complete on its own.
 
-*.example.com stands for every type of the API group example.com. Types join when their CustomResourceDefinitions
+*.example.com stands for every type of the API group example.com, and * for every type but Secrets. Types join when their CustomResourceDefinitions
 are established, and leave when these are deleted: their objects are then stored as deleted, within a gap. SYNCED
 follows again at a revision at which all types are complete.
 
@@ -61,7 +61,7 @@ The file of -f has the same in YAML:
   - to: sqlite:state.db                 # watches and cursors, and a name in messages and metrics
   - {name: archive, to: files:changes, compress: zstd}
   resources:
-  - resource: pods                      # TYPE[.VERSION][.GROUP], or *.GROUP
+  - resource: pods                      # TYPE[.VERSION][.GROUP], *.GROUP, or *
     namespace: shop                     # default: all
     selector: app=web
     fieldSelector: spec.nodeName=n1
@@ -88,6 +88,9 @@ const syncExample = `  # Pods and deployments of all namespaces, in a file
   # Nodes, and every type of a group, also those that are defined later
   keepwatch sync 'nodes,*.example.com' -A --to sqlite:state.db
 
+  # Every type of the cluster but Secrets
+  keepwatch sync '*' -A --to sqlite:state.db
+
   # What a database has
   keepwatch sync status --to sqlite:state.db`
 
@@ -111,7 +114,7 @@ type syncOptions struct {
 func newSyncCommand() *cobra.Command {
 	o := &syncOptions{resourceFlags: newResourceFlags()}
 	cmd := &cobra.Command{
-		Use:                   "sync TYPE[.VERSION][.GROUP][,TYPE...][,*.GROUP...] --to DATABASE [flags]",
+		Use:                   "sync TYPE[.VERSION][.GROUP][,TYPE...][,*.GROUP...][,*] --to DATABASE [flags]",
 		DisableFlagsInUseLine: true,
 		Short:                 "Store the objects of several resource types, and every change of them: SQLite, Postgres, files, HTTP, Kafka, NATS",
 		Long:                  syncHelp,

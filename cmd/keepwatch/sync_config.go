@@ -65,6 +65,7 @@ type syncResource struct {
 	OtherEtcd     bool     `json:"otherEtcd"` // its revisions are never compared with those of the types before it
 
 	group     string // of a pattern *.GROUP, otherwise empty
+	all       bool   // the pattern is *
 	place     string // in messages: "resources[1]", or the type in the arguments
 	selection selection
 }
@@ -191,14 +192,21 @@ func (r *syncResource) projection(secret bool) (*project.Projection, error) {
 	return project.New(project.Options{Fields: r.Fields, Redact: r.Redact, Metadata: r.MetadataOnly, Secret: secret})
 }
 
+// pattern reports whether a resource is a pattern, which stands for several types.
+func (r *syncResource) pattern() bool { return r.all || r.group != "" }
+
 // parsePattern sets the group of a pattern.
 func (r *syncResource) parsePattern() error {
+	if r.Resource == "*" {
+		r.all = true
+		return nil
+	}
 	group, ok := strings.CutPrefix(r.Resource, "*.")
 	if !strings.Contains(r.Resource, "*") {
 		return nil
 	}
 	if problems := validation.IsDNS1123Subdomain(group); !ok || len(problems) > 0 {
-		return fmt.Errorf("%q is no pattern: *.GROUP, for example *.example.com, is every type of one API group", r.Resource)
+		return fmt.Errorf("%q is no pattern: *.GROUP, for example *.example.com, is every type of one API group, and * every type", r.Resource)
 	}
 	r.group = group
 	return nil
@@ -225,7 +233,7 @@ func (o *syncOptions) resolveAll(ctx context.Context, resources []syncResource, 
 	all.allNamespaces = true
 	for i := range resources {
 		r := &resources[i]
-		if r.group != "" {
+		if r.pattern() {
 			continue
 		}
 		found, err := all.resolve(ctx, repeat, typeAndName{kind: r.Resource}, r.selection, "list", "watch")

@@ -32,6 +32,9 @@ type syncReport struct {
 	quiet bool // cuts and gaps are part of the output
 }
 
+// maxCounts bounds how many types are counted one by one.
+const maxCounts = 20
+
 // newSyncReport returns the report of a sink. The name is empty if it is the only one.
 func newSyncReport(out io.Writer, sink string) *syncReport {
 	r := &syncReport{out: out, sink: sink, synced: map[int]bool{}, targets: map[stream.Identity]*syncTarget{}}
@@ -155,13 +158,19 @@ func (r *syncReport) cut(status transfer.Status, line int, cut sink.Cut) {
 		return
 	}
 	var counts []string
+	objects := int64(0)
 	for i, s := range status.Resources {
 		if s.Line == line {
+			objects += int64(s.Objects)
 			counts = append(counts, fmt.Sprintf("%s %s", r.current[i].scope(), grouped(int64(s.Objects))))
 		}
 	}
+	text := strings.Join(counts, ", ")
+	if len(counts) > maxCounts {
+		text = fmt.Sprintf("%s objects of %d types", grouped(objects), len(counts))
+	}
 	r.clear()
-	r.start.printf("synced at %d: %s", cut.Revision, strings.Join(counts, ", "))
+	r.start.printf("synced at %d: %s", cut.Revision, text)
 }
 
 // end removes the progress lines.

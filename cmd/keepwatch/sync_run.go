@@ -150,7 +150,7 @@ func (r *syncRun) resources(ctx context.Context, targets []*syncTarget) (all []t
 func (r *syncRun) types(ctx context.Context, resources []syncResource) (w *syncTypes, joined []transfer.Resource, err error) {
 	var patterns []*syncResource
 	for i := range resources {
-		if resources[i].group != "" {
+		if resources[i].pattern() {
 			patterns = append(patterns, &resources[i])
 		}
 	}

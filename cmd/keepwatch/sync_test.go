@@ -305,7 +305,7 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"pods", "--to=kafka://u:secret@h"}, "the address needs the topics"},
 		{[]string{"pods", "--to=kafka://h/k8s.{resource}", "--shape=debezium"}, "--shape is not for kafka, which has its settings in the address"},
 		{[]string{"*.example.com/a", to}, "give types and not objects"},
-		{[]string{"*", to}, `"*" is no pattern: *.GROUP, for example *.example.com`},
+		{[]string{"pods*", to}, `"pods*" is no pattern: *.GROUP, for example *.example.com`},
 		{[]string{"w*.example.com", to}, "is no pattern"},
 		{[]string{"pods", "--to=nats://u:secret@h"}, "the address needs a stream"},
 		{[]string{"pods", "--to=nats://h/S", "--retention=1h"}, "--retention is not for nats, which has its settings in the address"},

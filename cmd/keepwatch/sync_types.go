@@ -33,7 +33,7 @@ var absentFor = 5 * time.Minute
 // a new type some time later.
 var typesWaits = backoff.Exponential{First: time.Second, Max: typesPeriod}
 
-// syncTypes keeps the resources of a transfer equal to the types that the server has in the groups of the patterns.
+// syncTypes keeps the resources of a transfer equal to the types that the server has in the groups of the patterns, or in all.
 // A type joins when the server shows it and lists its objects. It leaves when full answers do not show it and its definition was
 // deleted, or cannot be read for absentFor.
 type syncTypes struct {
@@ -152,10 +152,19 @@ func (s typeSignal) Write(m stream.Message) error {
 
 func (s typeSignal) Flush() error { return nil }
 
-// matches reports whether the group of a pattern is that of a resource, widgets.example.com for example.
+// matches reports whether a pattern stands for a resource, widgets.example.com for example. Secrets must be named, and
+// Events are stored once, although two groups have them.
 func (r *syncResource) matches(resource string) bool {
 	_, group, _ := strings.Cut(resource, ".")
-	return r.group != "" && group == r.group
+	return r.group != "" && group == r.group || r.all && resource != "secrets" && resource != "events.events.k8s.io"
+}
+
+// selects reports whether the types that a pattern stands for have a resource: it is not named, and the pattern * leaves
+// groups to the patterns that name them.
+func (w *syncTypes) selects(p *syncResource, resource string) bool {
+	return p.matches(resource) && !w.run.named[resource] && !(p.all && slices.ContainsFunc(w.patterns, func(other *syncResource) bool {
+		return !other.all && other.matches(resource)
+	}))
 }
 
 // addStored adds the types of the patterns that the sink has from an earlier process.
@@ -163,7 +172,7 @@ func (w *syncTypes) addStored(all []sink.Status) {
 	for _, s := range all {
 		for _, p := range w.patterns {
 			namespace := cmp.Or(p.Namespace, w.run.namespace)
-			if !p.matches(s.ID.Resource) || w.run.named[s.ID.Resource] || s.ID.Namespace != "" && s.ID.Namespace != namespace {
+			if !w.selects(p, s.ID.Resource) || s.ID.Namespace != "" && s.ID.Namespace != namespace {
 				continue
 			}
 			id := stream.Identity{
@@ -203,28 +212,40 @@ func (w *syncTypes) problem(ctx context.Context, about string, err error) {
 // says what the server did not show.
 func (w *syncTypes) request(ctx context.Context) (changes []transfer.Resource, incomplete error) {
 	shown := map[stream.Identity]*syncTarget{}
-	unknown := map[string]bool{} // groups of which the server did not show everything
+	var order []stream.Identity
+	var isUnknown []func(group string) bool // whether the server did not show everything of a group
 	for _, p := range w.patterns {
-		found, err := typesOf(ctx, w.groups, p.group)
-		if err != nil {
-			incomplete, unknown[p.group] = cmp.Or(incomplete, err), true
-		}
+		found, unknown, err := w.typesOf(ctx, p)
+		incomplete, isUnknown = cmp.Or(incomplete, err), append(isUnknown, unknown)
 		for _, of := range found {
 			t := w.target(p, of)
-			if id := t.identityIn(w.run.cluster); !w.run.named[id.Resource] && shown[id] == nil {
-				shown[id] = t
+			if id := t.identityIn(w.run.cluster); w.selects(p, id.Resource) && shown[id] == nil {
+				shown[id], order = t, append(order, id)
 			}
 		}
 	}
-	changes = w.leave(ctx, shown, unknown)
-	for id, t := range shown {
-		r, err := w.join(ctx, id, t)
+	changes = w.leave(ctx, shown, func(group string) bool {
+		return slices.ContainsFunc(isUnknown, func(is func(string) bool) bool { return is(group) })
+	})
+	for _, id := range order {
+		r, err := w.join(ctx, id, shown[id])
 		w.problem(ctx, id.Resource, err)
 		if r != nil {
 			changes = append(changes, *r)
 		}
 	}
 	return changes, incomplete
+}
+
+// typesOf returns the types of a pattern's groups, and of which groups the server did not show everything.
+func (w *syncTypes) typesOf(ctx context.Context, p *syncResource) (found []groupType, unknown func(group string) bool, err error) {
+	if p.all {
+		var groups map[string]bool
+		found, groups, err = allTypes(ctx, w.groups)
+		return found, func(group string) bool { return err != nil && (groups == nil || groups[group]) }, err
+	}
+	found, err = typesOf(ctx, w.groups, p.group)
+	return found, func(group string) bool { return err != nil && group == p.group }, err
 }
 
 // join returns the resource of a type that is shown, nil if the transfer has it already.
@@ -254,14 +275,14 @@ func (w *syncTypes) join(ctx context.Context, id stream.Identity, t *syncTarget)
 }
 
 // leave returns the resources of the members that have left: full answers do not show them.
-func (w *syncTypes) leave(ctx context.Context, shown map[stream.Identity]*syncTarget, unknown map[string]bool) (gone []transfer.Resource) {
+func (w *syncTypes) leave(ctx context.Context, shown map[stream.Identity]*syncTarget, unknown func(group string) bool) (gone []transfer.Resource) {
 	var leaving []*typeMember
 	for id, m := range w.members {
 		_, group, _ := strings.Cut(id.Resource, ".")
 		switch {
 		case shown[id] != nil:
 			continue
-		case unknown[group]:
+		case unknown(group):
 			m.absent = time.Time{} // the time begins with the next full answer
 			continue
 		}
@@ -294,13 +315,20 @@ func (w *syncTypes) left(ctx context.Context, m *typeMember) (bool, error) {
 	case state == hasDefinition:
 		m.absent = time.Time{}
 		return false, errors.New("its CustomResourceDefinition exists, and the server serves no version of it")
-	case state == noDefinition:
+	case state == noDefinition && !isBuiltin(m.ID.Resource):
 		return true, nil
 	case m.absent.IsZero():
 		m.absent = time.Now()
 		w.run.report.printf("the server does not show %s: if that lasts for %v, what was delivered of it is ended", m.ID.Resource, absentFor)
 	}
 	return time.Since(m.absent) >= absentFor, nil
+}
+
+// isBuiltin reports whether a resource may be the server's own: it has no definition, and another replica of the server, of
+// another version, may not have it.
+func isBuiltin(resource string) bool {
+	_, group, _ := strings.Cut(resource, ".")
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
 
 // target returns what a pattern selects of a type. Another version of it joins in its place.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,13 +15,16 @@ import (
 	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -202,6 +206,129 @@ func TestSyncTypes(t *testing.T) {
 	}
 }
 
+// TestSyncAllTypes follows every type of a server, also one that is defined later, and Secrets only if they are named.
+func TestSyncAllTypes(t *testing.T) {
+	s := newTypesServer(t)
+	client := kubernetes.NewForConfigOrDie(s.config)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, Data: map[string][]byte{"password": []byte("xyzzy")}}
+	if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	lists, err := client.Discovery().ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, l := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch"}}, lists) {
+		group := schema.FromAPIVersionAndKind(l.GroupVersion, "").Group
+		for _, r := range l.APIResources {
+			if name := (schema.GroupResource{Group: group, Resource: r.Name}).String(); name != "secrets" && name != "events.events.k8s.io" {
+				want = append(want, name)
+			}
+		}
+	}
+	if len(want) < 30 {
+		t.Fatalf("discovery shows %q", want)
+	}
+	file := filepath.Join(t.TempDir(), "state.db")
+	const followed = `SELECT resource FROM cursors WHERE active ORDER BY 1`
+	check := func(p *process, want ...string) {
+		t.Helper()
+		p.waitStderr(t, fmt.Sprintf("objects of %d types\n", len(want)))
+		slices.Sort(want)
+		waitFor(t, func() bool { return slices.Equal(query(t, openSQLite(t, file), followed), want) })
+	}
+	p := startProcess(t, "sync", "*", "-A", "--to", "sqlite:"+file)
+	check(p, want...)
+	s.define("widgets", "v1")
+	s.create("widgets", "v1", "one")
+	check(p, append(want, "widgets.example.com")...)
+	waitFor(t, func() bool {
+		return len(query(t, openSQLite(t, file), `SELECT name FROM resources WHERE resource = 'widgets.example.com'`)) == 1
+	})
+	s.undefine("widgets")
+	p.waitStderr(t, "the server has no widgets.example.com any more")
+	p.Process.Kill()
+	p.exit(t)
+	if text, err := os.ReadFile(file); err != nil || bytes.Contains(text, []byte("eHl6enk")) {
+		t.Errorf("a Secret was stored, %v", err)
+	}
+	syncOnce(t, "*,secrets", "-A", "--to", "sqlite:"+file, "--include-secrets", "--redact", "data.*")
+	if got := query(t, openSQLite(t, file), `SELECT object->>'$.data.password' FROM resources WHERE resource = 'secrets' AND name = 'hidden'`); !slices.Equal(got, []string{"REDACTED"}) {
+		t.Errorf("the Secret is %q", got)
+	}
+}
+
+// TestSyncAllTypesIncomplete shows the types of some groups only.
+func TestSyncAllTypesIncomplete(t *testing.T) {
+	s := newTypesServer(t)
+	var failing, hidden atomic.Bool
+	address := s.through(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case failing.Load() && r.URL.Path == "/apis/apps/v1":
+			return refuse(w, 503, "ServiceUnavailable")
+		case hidden.Load() && r.URL.Path == "/apis":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+			return true
+		}
+		return false
+	})
+	o := &syncOptions{resourceFlags: newResourceFlags(), idleTimeout: 1e9}
+	o.allNamespaces = true
+	*o.config.APIServer = address
+	r, err := o.newRun(t.Context(), newSyncReport(t.Output(), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.config.QPS = -1
+	r.named["pods"] = true
+	patterns := []*syncResource{{Resource: "*"}, {Resource: "*.batch", Namespace: "kube-system"}}
+	for _, p := range patterns {
+		if err := p.complete(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := newSyncTypes(r, patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := func() (joined, left []string, err error) {
+		changes, err := w.request(t.Context())
+		for _, c := range changes {
+			if name := c.ID.Resource + " " + c.ID.Namespace; c.Gone > 0 {
+				left = append(left, name)
+			} else {
+				joined = append(joined, name)
+			}
+		}
+		return joined, left, err
+	}
+	failing.Store(true)
+	joined, _, err := request()
+	has := func(name string) bool { return slices.Contains(joined, name) }
+	if err == nil || has("deployments.apps ") || !has("nodes ") || has("pods ") || !has("jobs.batch kube-system") || has("jobs.batch ") {
+		t.Errorf("%q joined, %v", joined, err)
+	}
+	failing.Store(false)
+	if joined, _, err = request(); err != nil || !has("deployments.apps ") || has("nodes ") {
+		t.Errorf("%q joined, %v", joined, err)
+	}
+	failing.Store(true)
+	if _, left, err := request(); err == nil || len(left) > 0 || w.pending() {
+		t.Errorf("%q left, %v", left, err)
+	}
+	failing.Store(false)
+	hidden.Store(true) // a replica of an older version
+	if _, left, err := request(); err != nil || len(left) > 0 || !w.pending() {
+		t.Errorf("%q left, %v", left, err)
+	}
+	hidden.Store(false)
+	if joined, left, err := request(); err != nil || len(left)+len(joined) > 0 || w.pending() {
+		t.Errorf("%q joined, %q left, %v", joined, left, err)
+	}
+}
+
 // TestSyncManyTypes follows a hundred types that are created at once.
 func TestSyncManyTypes(t *testing.T) {
 	const n = 100
@@ -218,11 +345,7 @@ func TestSyncManyTypes(t *testing.T) {
 		s.create(fmt.Sprintf("kind%03ds", i), "v1", "one")
 	}
 	s.waitCurrent(p, file, want...)
-	complete := regexp.MustCompile(`\.example\.com [01]\b`) // 0 if the object was created after its type had joined
-	waitFor(t, func() bool {
-		stderr := p.stderr.String()
-		return len(complete.FindAllString(stderr[strings.LastIndex(stderr, "synced at")+1:], -1)) == n
-	})
+	p.waitStderr(t, fmt.Sprintf(" objects of %d types\n", n))
 }
 
 // through returns the address of a proxy in front of the server. answer may answer a request, and then returns true.

@@ -87,7 +87,7 @@ func TestWatchUsage(t *testing.T) {
 		{[]string{"pods,services", "a"}, "a name can't be combined with several types"},
 		{[]string{"pods,services/a"}, "give types and not objects"},
 		{[]string{"pods,"}, "the resource type is missing"},
-		{[]string{"*"}, "is no pattern: *.GROUP"},
+		{[]string{"pods*"}, "is no pattern: *.GROUP"},
 		{[]string{"pods,w*.example.com"}, "is no pattern: *.GROUP"},
 		{[]string{"*.Example.com"}, "is no pattern: *.GROUP"},
 		{[]string{"pods", "a", "b"}, `not "pods a b"`},

@@ -35,11 +35,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if regexMatch "\"(sqlite|files|https?):" (include "keepwatch-sync.addresses" .) }}true{{ end }}
 {{- end }}
 
-{{- /* The right to follow a type: TYPE[.VERSION][.GROUP], or *.GROUP. */}}
+{{- /* The right to follow a type: TYPE[.VERSION][.GROUP], *.GROUP, or *, which has Secrets, too: RBAC cannot leave them out. */}}
 {{- define "keepwatch-sync.rule" }}
   {{- $name := regexReplaceAll "^([^.]+)[.]v[0-9]+((alpha|beta)[0-9]+)?[.]" . "${1}." }}
   {{- $parts := splitn "." 2 $name }}
-- apiGroups: [{{ $parts._1 | default "" | quote }}]
+- apiGroups: [{{ if eq . "*" }}"*"{{ else }}{{ $parts._1 | default "" | quote }}{{ end }}]
   resources: [{{ $parts._0 | quote }}]
   verbs: [get, list, watch]
 {{- end }}
