@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // TestForgottenObjectReturns delivers an object of the same UID again while it is being
@@ -46,7 +47,7 @@ func TestForgottenObjectReturns(t *testing.T) {
 			runtime.Gosched()
 		}
 		deliver(keepwatch.Added)
-		limit := time.After(5 * time.Minute)
+		limit := time.After(await.Deadline)
 		for want := "ADDED " + strconv.Itoa(revision); ; {
 			select {
 			case got := <-seen:

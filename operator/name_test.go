@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // TestNextObjectWaits deletes an object and creates the next one of its name while a handler of the first runs, as an
@@ -102,7 +103,7 @@ func TestNamesInOrder(t *testing.T) {
 		}
 	}
 	for name, revision := range last {
-		for limit, done := time.After(5*time.Minute), false; !done; {
+		for limit, done := time.After(await.Deadline), false; !done; {
 			mu.Lock()
 			done = handled[fmt.Sprint("name-", name)] == revision && !running[fmt.Sprint("name-", name)]
 			mu.Unlock()

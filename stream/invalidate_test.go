@@ -6,11 +6,11 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/stream"
 )
@@ -107,7 +107,7 @@ func (r *restored) Watch(ctx context.Context, from keepwatch.Revision) (keepwatc
 // lines.
 func follow(t *testing.T, dir string, source keepwatch.Source, until string) []string {
 	t.Helper()
-	deadline, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+	deadline, stop := context.WithTimeout(t.Context(), await.Deadline)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(deadline)
 	enough := errors.New("enough")

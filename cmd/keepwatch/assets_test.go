@@ -35,6 +35,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -42,7 +43,7 @@ import (
 func executeAs(t *testing.T, name string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 	defer cancel()
 	code = runAs(ctx, name, args, &out, &err)
 	return code, out.String(), err.String()
@@ -199,7 +200,7 @@ func TestEmptyEtcd(t *testing.T) {
 	dir := t.TempDir()
 	assetsIn(t, dir)
 	p, url := startEmptyEtcd(t, dir)
-	eventually(t, "etcd is healthy", func() error {
+	await.NoError(t, "etcd is healthy", func() error {
 		response, err := http.Get(url + "/health")
 		if err != nil {
 			return err
@@ -355,10 +356,10 @@ func TestAssetsEndWithTheirParent(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, "etcd answers", answers)
+	await.NoError(t, "etcd answers", answers)
 	parent.Process.Kill()
 	parent.exit(t)
-	eventually(t, "etcd ends", func() error {
+	await.NoError(t, "etcd ends", func() error {
 		http.DefaultClient.CloseIdleConnections()
 		if answers() == nil {
 			return errors.New("it still answers")
@@ -379,7 +380,7 @@ func TestServeEndsWithItsParent(t *testing.T) {
 	parent.waitReady(t)
 	host := configOf(t, kubeconfig).Host
 	parent.Process.Kill()
-	eventually(t, "the server ends", func() error {
+	await.NoError(t, "the server ends", func() error {
 		if conn, err := net.Dial("tcp", strings.TrimPrefix(host, "https://")); err == nil {
 			conn.Close()
 			return errors.New("it still accepts connections")

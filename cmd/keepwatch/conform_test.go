@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/conform"
 )
 
@@ -76,7 +77,7 @@ func TestConformInterrupted(t *testing.T) {
 			t.Errorf("exit %d: %s", code, p.stderr)
 		}
 		labelled := metav1.ListOptions{LabelSelector: "conform.keepwatch.io/run"}
-		eventually(t, "nothing is left", func() error { // namespaces are finalized later
+		await.NoError(t, "nothing is left", func() error { // namespaces are finalized later
 			namespaces, err := client.CoreV1().Namespaces().List(t.Context(), labelled)
 			if err != nil {
 				return err

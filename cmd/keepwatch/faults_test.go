@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/faults"
 )
 
@@ -88,7 +89,7 @@ func TestFaults(t *testing.T) {
 // waitForKubeconfig returns the configuration in a file once the command has written it.
 func waitForKubeconfig(t *testing.T, file string, ended <-chan int) *rest.Config {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if cfg, err := clientcmd.BuildConfigFromFlags("", file); err == nil && cfg.BearerToken != "" {
 			return cfg
 		}

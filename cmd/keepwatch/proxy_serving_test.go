@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 var proxyAddress = regexp.MustCompile(`at https://(127\.0\.0\.1:\d+)`)
@@ -36,7 +37,7 @@ func TestProxyReadsCertificateAgain(t *testing.T) {
 		t.Errorf("while the key is that of another certificate: %v", err)
 	}
 	replaceFile(t, keyFile, second.Key)
-	eventually(t, "the new certificate is served", func() error { return trusts(address, second) })
+	await.NoError(t, "the new certificate is served", func() error { return trusts(address, second) })
 	terminate(t, p)
 }
 
@@ -109,7 +110,7 @@ func TestProxyTrustsCertificateFile(t *testing.T) {
 	second := newTestCertificate(t)
 	replaceFile(t, certFile, append(second.Cert, second.Authority...))
 	replaceFile(t, keyFile, second.Key)
-	eventually(t, "a client with the kubeconfig trusts the new certificate", func() error {
+	await.NoError(t, "a client with the kubeconfig trusts the new certificate", func() error {
 		if config, err := clientcmd.BuildConfigFromFlags("", file); err != nil || string(config.CAData) != string(second.Authority) {
 			return fmt.Errorf("the kubeconfig has another authority, %w", err)
 		}

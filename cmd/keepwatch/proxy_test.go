@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
@@ -113,7 +113,7 @@ func TestProxyAudit(t *testing.T) {
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--audit-policy-file", policy, "--audit-log-path", log)
 	waitLine(t, p, "keepwatch: proxy of ")
 	maps := clientOf(t, file).CoreV1().ConfigMaps("default")
-	for deadline := time.Now().Add(time.Minute); ; {
+	await.State(t, "the log has a list", func() (bool, string) {
 		if _, err := maps.List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil { // the first ones are forwarded
 			t.Fatal(err)
 		}
@@ -121,13 +121,8 @@ func TestProxyAudit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(text), `"requestURI":"/api/v1/namespaces/default/configmaps?resourceVersion=0"`) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the log: %s", text)
-		}
-	}
+		return strings.Contains(string(text), `"requestURI":"/api/v1/namespaces/default/configmaps?resourceVersion=0"`), string(text)
+	})
 	terminate(t, p)
 	if code, _, stderr := execute(t, "proxy", "--audit-policy-file", log, "--audit-log-path", log); code != 1 || !strings.HasPrefix(stderr, "keepwatch: the audit log: ") {
 		t.Errorf("exit %d, stderr %q", code, stderr)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // exitTimeout bounds the end of a process that would otherwise hang for a minute.
@@ -81,7 +83,7 @@ func (p *process) exitInTime(t *testing.T) int {
 // writeUntilEnd creates objects after the process is ready, until it ends.
 func writeUntilEnd(t *testing.T, p *process, kubeconfig string) {
 	t.Helper()
-	eventually(t, "the server ends", func() error {
+	await.NoError(t, "the server ends", func() error {
 		select {
 		case err := <-p.ended:
 			p.ended <- err
@@ -131,7 +133,7 @@ func TestServeStartsOnAFullDisk(t *testing.T) {
 func TestServeDiskFillsDuringStart(t *testing.T) {
 	disk := newDisk(t, 80<<10)
 	p, kubeconfig := disk.serve(t)
-	eventually(t, "etcd starts", func() error {
+	await.NoError(t, "etcd starts", func() error {
 		_, err := os.Stat(filepath.Join(disk.path, "data", "run", "etcd.sock"))
 		return err
 	})
@@ -151,7 +153,7 @@ func TestServeDiskFillsWhileServing(t *testing.T) {
 	maps := clientOf(t, kubeconfig).CoreV1().ConfigMaps("default")
 	disk.fill(t)
 	written := map[string]bool{}
-	eventually(t, "writes fail", func() error {
+	await.NoError(t, "writes fail", func() error {
 		o, err := maps.Create(t.Context(), large(""), metav1.CreateOptions{})
 		if err != nil {
 			return nil

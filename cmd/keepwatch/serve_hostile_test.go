@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // Invalid requests are answered with errors, and are not logged.
@@ -51,7 +53,7 @@ func sendInvalidRequests(t *testing.T, client *http.Client, host string) {
 	defer client.CloseIdleConnections()
 	const maps = "/api/v1/namespaces/default/configmaps"
 	const apply = maps + "/a?fieldManager=test&fieldValidation=Strict"
-	client.Timeout = deadline
+	client.Timeout = await.Deadline
 	for _, m := range []struct{ method, path, media, body string }{
 		{"GET", maps + "?limit=a", "", ""}, {"GET", maps + "?watch=maybe&limit=a", "", ""}, {"GET", maps + "?labelSelector=%3D%3D", "", ""},
 		{"GET", maps + "?timeout=a", "", ""}, {"GET", maps + "?timeout=-5s", "", ""}, {"GET", maps + "?continue=a", "", ""},

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // Clients that send a wrong token, or disconnect during a response or a watch, are not logged.
@@ -172,7 +174,7 @@ func waitNoWatches(t *testing.T, config *rest.Config) {
 	}
 	defer client.CloseIdleConnections()
 	open := regexp.MustCompile(`^apiserver_longrunning_requests\{.*resource="configmaps".*\} [1-9]`)
-	for end := time.Now().Add(deadline); time.Now().Before(end); {
+	for end := time.Now().Add(await.Deadline); time.Now().Before(end); {
 		if !metricsMatch(t, client, config.Host, open) {
 			return
 		}

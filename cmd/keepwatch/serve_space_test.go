@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -25,6 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // quota is small, so that a test can fill it.
@@ -71,7 +72,7 @@ func TestServeAtItsQuota(t *testing.T) {
 			deleted++
 		}
 	}
-	eventually(t, "writes succeed", func() error {
+	await.NoError(t, "writes succeed", func() error {
 		_, err := maps.Create(t.Context(), large("again"), metav1.CreateOptions{})
 		return err
 	})
@@ -93,7 +94,7 @@ func fillEtcd(t *testing.T, client kubernetes.Interface, dir string) {
 		t.Fatal(err)
 	}
 	defer etcd.Close()
-	eventually(t, "etcd is full", func() error {
+	await.NoError(t, "etcd is full", func() error {
 		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), large(""), metav1.CreateOptions{})
 		if err == nil {
 			return errors.New("a write succeeds")
@@ -227,34 +228,16 @@ func next(t *testing.T, events watch.Interface) watch.Event {
 			t.Fatal("the watch ended")
 		}
 		return e
-	case <-time.After(deadline):
+	case <-time.After(await.Deadline):
 		t.Fatal("the watch is silent")
 	}
 	return watch.Event{}
 }
 
-// eventually retries until there is no error.
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within %v: %s: %v", deadline, what, err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-}
-
 // waitLine waits for a line on stderr.
 func waitLine(t *testing.T, p *process, text string) {
 	t.Helper()
-	eventually(t, text, func() error {
+	await.NoError(t, text, func() error {
 		if !strings.Contains(p.stderr.String(), text) {
 			return fmt.Errorf("stderr begins with %.2000q", p.stderr.String())
 		}

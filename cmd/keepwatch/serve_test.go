@@ -21,10 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-)
 
-// deadline bounds every wait. On an idle machine each wait ends at once; only a hang exceeds the deadline.
-const deadline = 5 * time.Minute
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+)
 
 // TestMain runs keepwatch in the test binary, for tests that need a process.
 func TestMain(m *testing.M) {
@@ -42,7 +41,7 @@ func TestMain(m *testing.M) {
 func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 	defer cancel()
 	code = run(ctx, append([]string{}, args...), &out, &err) // for cobra, nil would be the test's own arguments
 	return code, out.String(), err.String()
@@ -139,7 +138,7 @@ func (p *process) end() {
 	select {
 	case err := <-p.ended:
 		p.ended <- err
-	case <-time.After(deadline):
+	case <-time.After(await.Deadline):
 		p.Process.Kill()
 		p.ended <- <-p.ended
 	}
@@ -157,7 +156,7 @@ func (p *process) exit(t *testing.T) int {
 			t.Fatal(err)
 		}
 		return 0
-	case <-time.After(deadline):
+	case <-time.After(await.Deadline):
 		t.Fatalf("the process doesn't end: %s", p.stderr)
 		return -1
 	}
@@ -167,7 +166,7 @@ func (p *process) exit(t *testing.T) int {
 // not mistaken for that.
 func (p *process) waitReady(t *testing.T) string {
 	t.Helper()
-	for end := time.Now().Add(deadline); time.Now().Before(end); {
+	for end := time.Now().Add(await.Deadline); time.Now().Before(end); {
 		if text := p.stderr.String(); strings.Contains(text, "ready in ") && strings.HasSuffix(text, "\n") {
 			return text
 		}

@@ -16,12 +16,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
@@ -160,7 +160,7 @@ func testSyncFiles(t *testing.T, client kubernetes.Interface) {
 // openSQLite opens a file that a process may open or close meanwhile: SQLite locks it for these moments, and a reader waits.
 func openSQLite(t *testing.T, file string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)", file, deadline.Milliseconds()))
+	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)", file, await.Deadline.Milliseconds()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,11 +191,7 @@ func query(t *testing.T, db *sql.DB, text string) (values []string) {
 
 func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(deadline); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("timeout")
-		}
-	}
+	await.True(t, "the state that the test waits for", done)
 }
 
 // testSyncProjections checks that only the selected parts of objects reach the file, and no secret value.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
@@ -87,7 +88,7 @@ func TestTop(t *testing.T) {
 	last := ""
 	for begun := time.Now(); strings.HasPrefix(last, "https://") || last == ""; { // until an error is above the table
 		text, ok := <-shown
-		if !ok || time.Since(begun) > deadline {
+		if !ok || time.Since(begun) > await.Deadline {
 			t.Errorf("the terminal shows no error above\n%s", last)
 			break
 		}
@@ -140,7 +141,7 @@ func TestTopInTerminal(t *testing.T) {
 			if ok(strings.Split(strings.TrimRight(shown, "\n"), "\n")) {
 				break
 			}
-			if time.Since(begun) > deadline {
+			if time.Since(begun) > await.Deadline {
 				t.Fatalf("%s: the terminal shows\n%s", what, shown)
 			}
 		}
@@ -163,7 +164,7 @@ func TestTopInTerminal(t *testing.T) {
 	})
 	tmux("send-keys", "C-c")
 	for begun := time.Now(); strings.Contains(tmux("list-sessions"), "1 windows"); time.Sleep(50 * time.Millisecond) {
-		if time.Since(begun) > deadline {
+		if time.Since(begun) > await.Deadline {
 			t.Fatal("an interrupt does not end it")
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // consumer reads lines of a keepwatch watch --acknowledge, and acknowledges them.
@@ -83,7 +85,7 @@ func (c *consumer) next() string {
 		}
 		c.ids = append(c.ids, line.ID)
 		return strings.TrimSpace(line.Type + " " + line.Object.Metadata.Name)
-	case <-time.After(deadline):
+	case <-time.After(await.Deadline):
 		c.t.Fatalf("no line comes; stderr %s", c.stderr)
 	}
 	return ""

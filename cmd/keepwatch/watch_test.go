@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/stream"
 )
 
@@ -289,7 +290,7 @@ func eventsIn(t *testing.T, name string) []string {
 // waitEvents waits until a file has exactly the wanted events.
 func waitEvents(t *testing.T, p *process, name string, want ...string) {
 	t.Helper()
-	for end := time.Now().Add(deadline); time.Now().Before(end); {
+	for end := time.Now().Add(await.Deadline); time.Now().Before(end); {
 		if slices.Equal(eventsIn(t, name), want) {
 			return
 		}
@@ -567,7 +568,7 @@ func TestWatchWithoutAServer(t *testing.T) {
 // waitStderr waits until stderr of a process contains a text.
 func (p *process) waitStderr(t *testing.T, want string) {
 	t.Helper()
-	for end := time.Now().Add(deadline); time.Now().Before(end); {
+	for end := time.Now().Add(await.Deadline); time.Now().Before(end); {
 		if strings.Contains(p.stderr.String(), want) {
 			return
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch/internal/backoff"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // widgets is a server with three objects of the type widgets.example.com, in one version. Its CustomResourceDefinitions cannot be read.
@@ -277,7 +278,7 @@ func TestTypeIsNotGone(t *testing.T) {
 		for range 20 { // more than absentFor
 			select {
 			case <-requests:
-			case <-time.After(deadline):
+			case <-time.After(await.Deadline):
 				t.Fatalf("%s: no request", name)
 			}
 		}

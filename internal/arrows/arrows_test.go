@@ -95,6 +95,7 @@ var rules = map[string]rule{
 		why:    "a source reports failures; the reflector decides, and the target stores",
 	},
 	"internal/testonly/podtest": {
+		ours:   []string{"internal/testonly/await"},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "a server for tests must not share code with the informers that read it",
 	},
@@ -450,6 +451,7 @@ var rules = map[string]rule{
 	"internal/eventframes":        {others: []string{"k8s.io/apimachinery/"}, why: "a judge's reader of watches shares no code with clients"},
 	"internal/testonly/fleet":     {others: []string{"k8s.io/api/core/", "k8s.io/apimachinery/"}, why: "tests make its objects and nothing else"},
 	"internal/intern":             {why: "a table of texts depends on nothing but the texts"},
+	"internal/testonly/await":     {why: "a wait depends on nothing but the test"},
 	"internal/testonly/child":     {why: "a process does not depend on which server it is"},
 	"sinks/testonly/pgtest":       {ours: []string{"internal/testonly/child", "internal/localhost"}, why: "a server for tests depends on no client of it"},
 	"sinks/testonly/kafkatest": {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 func TestOneReplicaIsElected(t *testing.T) {
@@ -34,7 +36,7 @@ func TestOneReplicaIsElected(t *testing.T) {
 	}
 	select {
 	case <-second:
-	case <-time.After(deadline):
+	case <-time.After(await.Deadline):
 		t.Fatal("the second replica is not elected")
 	}
 	cancel()

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,9 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
-
-// deadline bounds every wait for something that happens soon on an idle machine.
-const deadline = 5 * time.Minute
 
 // asProgram makes the test binary a program with an idle operator.
 const asProgram = "MANAGER_TEST_PROGRAM"

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -52,7 +53,7 @@ func TestAdvanceByPath(t *testing.T) {
 		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}}}, metav1.CreateOptions{}))(t)
 	var job *batchv1.Job
-	eventually(t, "the Job runs", func() (bool, string) {
+	await.State(t, "the Job runs", func() (bool, string) {
 		job = must(jobs.Get(t.Context(), "long", metav1.GetOptions{}))(t)
 		return job.Status.Ready != nil && *job.Status.Ready == 1, job.Status.String()
 	})
@@ -61,7 +62,7 @@ func TestAdvanceByPath(t *testing.T) {
 	if now.Before(before.Add(48*time.Hour).Truncate(time.Microsecond)) || now.After(time.Now().Add(48*time.Hour)) {
 		t.Errorf("advanced from %v to %v", before, now)
 	}
-	eventually(t, "the Job completes", func() (bool, string) {
+	await.State(t, "the Job completes", func() (bool, string) {
 		job = must(jobs.Get(t.Context(), "long", metav1.GetOptions{}))(t)
 		return job.Status.CompletionTime != nil, job.Status.String()
 	})
@@ -144,7 +145,7 @@ func TestAdvanceAsFarAsPossible(t *testing.T) {
 	must(pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "c", Image: "i"}},
 	}}, metav1.CreateOptions{}))(t)
-	eventually(t, "the pod runs", func() (bool, string) {
+	await.State(t, "the pod runs", func() (bool, string) {
 		pod := must(pods.Get(t.Context(), "late", metav1.GetOptions{}))(t)
 		started := pod.Status.StartTime
 		return started != nil && !started.Time.Before(end.Truncate(time.Second)), pod.Status.String()

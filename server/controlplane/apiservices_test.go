@@ -15,6 +15,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	registration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -66,17 +67,17 @@ func TestAPIServicesOfDefinitions(t *testing.T) {
 		want := apiregistrationv1.APIServiceSpec{Group: resource.Group, Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 100}
 		return equality.Semantic.DeepEqual(service.Spec, want) && service.Labels[automanaged] == "true", "the spec or the label differs"
 	}
-	eventually(t, "a definition is registered", isRegistered)
+	await.State(t, "a definition is registered", isRegistered)
 	deleted := uid
 	if err := services.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a deleted APIService is restored", func() (bool, string) {
+	await.State(t, "a deleted APIService is restored", func() (bool, string) {
 		ok, problem := isRegistered()
 		return ok && uid != deleted, problem
 	})
 	must(services.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"versionPriority":7}}`), metav1.PatchOptions{}))(t)
-	eventually(t, "a changed APIService is restored", isRegistered)
+	await.State(t, "a changed APIService is restored", isRegistered)
 
 	own := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: "v2." + resource.Group},
@@ -90,7 +91,7 @@ func TestAPIServicesOfDefinitions(t *testing.T) {
 	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
 	served := func(v2 bool) {
 		t.Helper()
-		eventually(t, "the definition is updated", func() (bool, string) {
+		await.State(t, "the definition is updated", func() (bool, string) {
 			crd, err := definitions.Get(ctx, resource.Resource+"."+resource.Group, metav1.GetOptions{})
 			if err != nil {
 				return false, err.Error()
@@ -110,13 +111,13 @@ func TestAPIServicesOfDefinitions(t *testing.T) {
 		return err
 	}
 	served(true)
-	eventually(t, "a new version is registered", func() (bool, string) { return third() == nil, "it is not" })
+	await.State(t, "a new version is registered", func() (bool, string) { return third() == nil, "it is not" })
 	served(false)
-	eventually(t, "a version that is not served is not registered", func() (bool, string) { return apierrors.IsNotFound(third()), "it is" })
+	await.State(t, "a version that is not served is not registered", func() (bool, string) { return apierrors.IsNotFound(third()), "it is" })
 	if err := definitions.Delete(ctx, resource.Resource+"."+resource.Group, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the APIService of a deleted definition is gone", func() (bool, string) {
+	await.State(t, "the APIService of a deleted definition is gone", func() (bool, string) {
 		_, err := services.Get(ctx, name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), "it exists"
 	})
@@ -158,7 +159,7 @@ func TestAPIServicesAfterRestart(t *testing.T) {
 			return err == nil, "it does not exist"
 		}
 	}
-	eventually(t, "a definition is registered", exists("v1."+resource.Group))
+	await.State(t, "a definition is registered", exists("v1."+resource.Group))
 	before := versions(t, services)
 	if _, ok := before["v1.apps"]; ok {
 		t.Error("a deleted APIService of built-in kinds is restored without a restart")
@@ -167,7 +168,7 @@ func TestAPIServicesAfterRestart(t *testing.T) {
 
 	second := start(t, options)
 	services = apiServices(t, second.RESTConfig())
-	eventually(t, "the APIService of a forgotten definition is gone", func() (bool, string) {
+	await.State(t, "the APIService of a forgotten definition is gone", func() (bool, string) {
 		ok, _ := exists("v1.forgotten.example.com")()
 		return !ok, "it exists"
 	})

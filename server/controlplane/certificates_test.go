@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -69,7 +70,7 @@ func TestSignedCertificates(t *testing.T) {
 		must(0, decide(t, admin, r.Name, certificatesv1.CertificateApproved))(t)
 	}
 	finished := func(name string) (r *certificatesv1.CertificateSigningRequest) {
-		eventually(t, name+" is finished", func() (bool, string) {
+		await.State(t, name+" is finished", func() (bool, string) {
 			r = must(requests.Get(t.Context(), name, metav1.GetOptions{}))(t)
 			return len(r.Status.Certificate) > 0 || len(r.Status.Conditions) > 1, "not yet"
 		})

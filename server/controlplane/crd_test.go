@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -60,7 +61,7 @@ func newCRD(t *testing.T, c clients, plural string, more ...func(*apiextensionsv
 	}
 	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
 	must(definitions.Create(t.Context(), crd, metav1.CreateOptions{}))(t)
-	eventually(t, "the kind is established", func() (bool, string) {
+	await.State(t, "the kind is established", func() (bool, string) {
 		got, err := definitions.Get(t.Context(), crd.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -73,7 +74,7 @@ func newCRD(t *testing.T, c clients, plural string, more ...func(*apiextensionsv
 		return false, "no condition Established"
 	})
 	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}
-	eventually(t, "the kind is served", func() (bool, string) {
+	await.State(t, "the kind is served", func() (bool, string) {
 		_, err := c.dynamic.Resource(resource).List(t.Context(), metav1.ListOptions{})
 		return err == nil, "it isn't found"
 	})
@@ -148,12 +149,12 @@ func TestNewKindIsDiscovered(t *testing.T) {
 		{"/openapi/v3", "application/json", "apis/" + gvr.Group + "/v1"},
 	}
 	for _, d := range documents {
-		eventually(t, "the new kind is in "+d.path, shows(d.path, d.accept, d.text))
+		await.State(t, "the new kind is in "+d.path, shows(d.path, d.accept, d.text))
 		if ok, why := shows(d.path, d.accept, "apps")(); !ok {
 			t.Errorf("and the built-in kinds are not: %s", why)
 		}
 	}
-	eventually(t, "its fields are explained", shows("/openapi/v3/apis/"+gvr.Group+"/v1", "application/json", "How big."))
+	await.State(t, "its fields are explained", shows("/openapi/v3/apis/"+gvr.Group+"/v1", "application/json", "How big."))
 	if ok, why := shows("/openapi/v3", "application/json", "apis/apiextensions.k8s.io/v1")(); !ok {
 		t.Error("definitions themselves are not described:", why)
 	}
@@ -161,7 +162,7 @@ func TestNewKindIsDiscovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range documents {
-		eventually(t, "the removed kind is out of "+d.path, hides(d.path, d.accept, d.text))
+		await.State(t, "the removed kind is out of "+d.path, hides(d.path, d.accept, d.text))
 	}
 }
 
@@ -177,7 +178,7 @@ func TestDeletedDefinitionDeletesItsObjects(t *testing.T) {
 	if err := definitions.Delete(t.Context(), "things."+gvr.Group, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the definition is gone", func() (bool, string) {
+	await.State(t, "the definition is gone", func() (bool, string) {
 		_, err := definitions.Get(t.Context(), "things."+gvr.Group, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), "it is still there"
 	})
@@ -221,7 +222,7 @@ func TestCreatesAreNotDelayed(t *testing.T) {
 			if established(truth).Before(truth.CreationTimestamp.Time) {
 				t.Errorf("established at %v, created at %v", established(truth), truth.CreationTimestamp)
 			}
-			eventually(t, "the cache has the condition", func() (bool, string) {
+			await.State(t, "the cache has the condition", func() (bool, string) {
 				d, err := server.CachedDefinition(truth.Name)
 				return err == nil && !established(d).IsZero(), fmt.Sprint(err)
 			})
@@ -236,7 +237,7 @@ func TestCreatesAreNotDelayed(t *testing.T) {
 			if err := definitions.Delete(t.Context(), truth.Name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "a controller deletes the objects", func() (bool, string) {
+			await.State(t, "a controller deletes the objects", func() (bool, string) {
 				d := must(definitions.Get(t.Context(), truth.Name, metav1.GetOptions{}))(t)
 				if !established(d).Equal(established(truth)) {
 					t.Fatalf("the definition is established at %v, and was at %v", established(d), established(truth))
@@ -286,7 +287,7 @@ func TestCreatesBeforeEstablished(t *testing.T) {
 				},
 			}, metav1.CreateOptions{}))(t)
 			var cached *apiextensionsv1.CustomResourceDefinition
-			eventually(t, "the names are accepted", func() (bool, string) {
+			await.State(t, "the names are accepted", func() (bool, string) {
 				var err error
 				cached, err = server.CachedDefinition(definition)
 				return err == nil && installing(cached), fmt.Sprint(cached, err)

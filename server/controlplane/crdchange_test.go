@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -34,7 +35,7 @@ func nextEvent(t *testing.T, w watch.Interface) string {
 			return fmt.Sprint(e.Type, " ", e.Object)
 		}
 		return fmt.Sprint(e.Type, " ", sized(o))
-	case <-time.After(deadline):
+	case <-time.After(await.Deadline):
 		t.Fatal("the watch sends nothing")
 		return ""
 	}
@@ -59,7 +60,7 @@ func newSized(t *testing.T, in dynamic.ResourceInterface, gvr schema.GroupVersio
 func redefine(t *testing.T, c clients, name string, change func(*apiextensionsv1.CustomResourceDefinitionSpec)) {
 	t.Helper()
 	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
-	eventually(t, "the definition is changed", func() (bool, string) {
+	await.State(t, "the definition is changed", func() (bool, string) {
 		crd := must(definitions.Get(t.Context(), name, metav1.GetOptions{}))(t)
 		change(&crd.Spec)
 		_, err := definitions.Update(t.Context(), crd, metav1.UpdateOptions{})
@@ -138,12 +139,12 @@ func TestReadPathUsesTheLibrarysDefinition(t *testing.T) {
 		if i%3 == 0 {
 			continue // the next change follows at once
 		}
-		eventually(t, "the library uses the newest definition", func() (bool, string) {
+		await.State(t, "the library uses the newest definition", func() (bool, string) {
 			got, err := round(t.Context(), byLibrary)
 			return err == nil && got == i, fmt.Sprint(got, err)
 		})
 		before := answered()
-		eventually(t, "the read path answers", func() (bool, string) {
+		await.State(t, "the read path answers", func() (bool, string) {
 			got, err := round(t.Context(), byReadPath)
 			return err == nil && got == i && answered() > before, fmt.Sprint(got, err)
 		})
@@ -184,7 +185,7 @@ func TestDefinitionChangesDuringWatches(t *testing.T) {
 	}
 	shows := func(in dynamic.ResourceInterface, want ...string) {
 		t.Helper()
-		eventually(t, fmt.Sprint("the list has ", want), func() (bool, string) {
+		await.State(t, fmt.Sprint("the list has ", want), func() (bool, string) {
 			got := listed(in)
 			return slices.Equal(got, want), fmt.Sprint(got)
 		})
@@ -215,7 +216,7 @@ func TestDefinitionChangesDuringWatches(t *testing.T) {
 	is(nextEvent(t, w), "end")
 	gvr2 := gvr.GroupResource().WithVersion("v2")
 	widgets2 := c.dynamic.Resource(gvr2).Namespace(ns)
-	eventually(t, "the new version is served", func() (bool, string) {
+	await.State(t, "the new version is served", func() (bool, string) {
 		_, err := widgets2.List(t.Context(), metav1.ListOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -229,7 +230,7 @@ func TestDefinitionChangesDuringWatches(t *testing.T) {
 	redefine(t, c, name, func(crd *apiextensionsv1.CustomResourceDefinitionSpec) { crd.Versions[0].Served = false })
 	is(nextEvent(t, w), "end")
 	is(nextEvent(t, w2), "end")
-	eventually(t, "the old version is not served", func() (bool, string) {
+	await.State(t, "the old version is not served", func() (bool, string) {
 		_, err := widgets.List(t.Context(), metav1.ListOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -35,7 +36,7 @@ func TestEventsExpire(t *testing.T) {
 			defer w.Stop()
 			create("again")
 			counts := map[string]int32{"once": 1, "again": 1}
-			eventually(t, "the other Event is deleted", func() (bool, string) {
+			await.State(t, "the other Event is deleted", func() (bool, string) {
 				written["again"] = time.Now()
 				counts["again"]++
 				must(events.Patch(t.Context(), "again", types.MergePatchType, fmt.Appendf(nil, `{"count": %d}`, counts["again"]), metav1.PatchOptions{}))(t)

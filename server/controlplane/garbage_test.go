@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -73,7 +74,7 @@ func (f family) state() string {
 
 func (f family) becomes(want string) {
 	f.t.Helper()
-	eventually(f.t, "the objects are "+want, func() (bool, string) {
+	await.State(f.t, "the objects are "+want, func() (bool, string) {
 		got := f.state()
 		return got == want, got
 	})
@@ -237,7 +238,7 @@ func TestGarbageOfCustomResources(t *testing.T) {
 	if err := f.c.dynamic.Resource(gvr).Namespace(f.home).Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the custom resources are gone", func() (bool, string) { return left() == "", left() })
+	await.State(t, "the custom resources are gone", func() (bool, string) { return left() == "", left() })
 }
 
 // An owner of a version that is served no longer may exist. One whose deletion was observed does not, whether its kind is
@@ -254,7 +255,7 @@ func TestGarbageOfKindsThatAreNotServed(t *testing.T) {
 		old.Name, old.Served, old.Storage = "v0", served, false
 		definition.Spec.Versions = append(definition.Spec.Versions[:1], old)
 		must(definitions.Update(t.Context(), definition, metav1.UpdateOptions{}))(t)
-		eventually(t, fmt.Sprintf("v0 is served: %v", served), func() (bool, string) {
+		await.State(t, fmt.Sprintf("v0 is served: %v", served), func() (bool, string) {
 			_, err := c.dynamic.Resource(gvr.GroupResource().WithVersion("v0")).List(t.Context(), metav1.ListOptions{})
 			return (err == nil) == served, fmt.Sprint(err)
 		})
@@ -309,7 +310,7 @@ func TestGarbageOfVersionsThatAreNotServed(t *testing.T) {
 			ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &nobody}, ConversionReviewVersions: []string{"v1"},
 		}}
 	})
-	eventually(t, "v2 cannot be converted", func() (bool, string) {
+	await.State(t, "v2 cannot be converted", func() (bool, string) {
 		_, err := newer.Get(t.Context(), "child", metav1.GetOptions{})
 		return err != nil && !apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
@@ -324,7 +325,7 @@ func TestGarbageOfVersionsThatAreNotServed(t *testing.T) {
 	left := must(newer.Get(t.Context(), "child", metav1.GetOptions{}))(t)
 	left.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: owner.UID}})
 	must(newer.Update(t.Context(), left, metav1.UpdateOptions{}))(t)
-	eventually(t, "the dependent is gone", func() (bool, string) {
+	await.State(t, "the dependent is gone", func() (bool, string) {
 		_, err := newer.Get(t.Context(), "child", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -91,19 +92,19 @@ func TestDefaultsOfNewNamespace(t *testing.T) {
 		}
 		return roots.Data["ca.crt"] == authorities && len(roots.Data) == 1, "the config map differs"
 	}
-	eventually(t, "a new namespace has its default objects", hasDefaults)
+	await.State(t, "a new namespace has its default objects", hasDefaults)
 	if err := accounts.Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a deleted service account comes back", hasDefaults)
+	await.State(t, "a deleted service account comes back", hasDefaults)
 	if err := configMaps.Delete(ctx, "kube-root-ca.crt", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a deleted config map comes back", hasDefaults)
+	await.State(t, "a deleted config map comes back", hasDefaults)
 	changed := must(configMaps.Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}))(t)
 	changed.Data = map[string]string{"ca.crt": "other", "more": "x"}
 	must(configMaps.Update(ctx, changed, metav1.UpdateOptions{}))(t)
-	eventually(t, "a changed config map is restored", hasDefaults)
+	await.State(t, "a changed config map is restored", hasDefaults)
 
 	if err := c.typed.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -127,14 +128,14 @@ func TestTerminatingNamespaceGetsNoDefaults(t *testing.T) {
 	accounts := c.typed.CoreV1().ServiceAccounts(name)
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}}
 	must(c.typed.CoreV1().ConfigMaps(name).Create(ctx, held, metav1.CreateOptions{}))(t)
-	eventually(t, "the service account exists", func() (bool, string) {
+	await.State(t, "the service account exists", func() (bool, string) {
 		_, err := accounts.Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, "not yet"
 	})
 	if err := c.typed.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the service account is gone", func() (bool, string) {
+	await.State(t, "the service account is gone", func() (bool, string) {
 		_, err := accounts.Get(ctx, "default", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), "it exists"
 	})

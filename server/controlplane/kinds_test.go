@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // builtinKinds is the expected content of discovery, as in kube-apiserver: name, short names, kind,
@@ -234,7 +236,7 @@ func lifecycle(t *testing.T, resource dynamic.ResourceInterface, obj *unstructur
 	if err := resource.Delete(ctx, obj.GetName(), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the object is gone", func() (bool, string) {
+	await.State(t, "the object is gone", func() (bool, string) {
 		_, err := resource.Get(ctx, obj.GetName(), metav1.GetOptions{})
 		return apierrors.IsNotFound(err), "it is still there"
 	})

@@ -21,11 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
-
-// deadline bounds every wait. On an idle machine each wait ends at once; only a hang exceeds the deadline.
-const deadline = 5 * time.Minute
 
 // shared is the server of the tests that don't need their own: in memory, or with sharedEtcd on an embedded etcd.
 var (
@@ -67,7 +65,7 @@ func testMain(m *testing.M) int {
 	}
 	err = goleak.Find(ignore...)
 	// apiextensions-apiserver closes the storage of a definition a second after it was changed or deleted.
-	for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
+	for end := time.Now().Add(await.Deadline); err != nil && time.Now().Before(end); {
 		err = goleak.Find(ignore...)
 	}
 	if err != nil && code == 0 {
@@ -101,7 +99,7 @@ func start(t *testing.T, options controlplane.Options) *running {
 	case err := <-r.ended:
 		r.ended <- err
 		t.Fatalf("the server didn't start: %v", err)
-	case <-time.After(deadline):
+	case <-time.After(await.Deadline):
 		t.Fatal("the server isn't ready")
 	}
 	return r
@@ -117,7 +115,7 @@ func (r *running) stop() {
 		if err != nil {
 			r.t.Errorf("the server ended with: %v", err)
 		}
-	case <-time.After(deadline):
+	case <-time.After(await.Deadline):
 		r.t.Fatal("the server doesn't end")
 	}
 }
@@ -129,7 +127,7 @@ func runFails(t *testing.T, options controlplane.Options) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Deadline)
 	defer cancel()
 	err = server.Run(ctx)
 	if err == nil || errors.Is(err, context.DeadlineExceeded) {
@@ -179,22 +177,6 @@ func newNamespace(t *testing.T, c clients) string {
 		t.Fatal(err)
 	}
 	return ns.Name
-}
-
-// eventually polls until done returns true, the less often the longer it waits. Otherwise done returns the reason.
-func eventually(t *testing.T, what string, done func() (bool, string)) {
-	t.Helper()
-	for begin := time.Now(); ; {
-		ok, why := done()
-		if ok {
-			return
-		}
-		waited := time.Since(begin)
-		if waited > deadline {
-			t.Fatalf("not within %v: %s: %s", deadline, what, why)
-		}
-		<-time.After(max(10*time.Millisecond, waited/20))
-	}
 }
 
 func must[T any](value T, err error) func(*testing.T) T {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -60,7 +61,7 @@ func TestWatchesAreCountedWithTheirStatus(t *testing.T) {
 		const metric = `apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="replicationcontrollers",scope="cluster",subresource="",verb="WATCH",version="v1"}`
 		before := counted(t, config, metric)
 		must(request(t.Context(), config, "/api/v1/replicationcontrollers?watch=1&timeoutSeconds=1"+query, asJSON, "identity"))(t)
-		eventually(t, "the watch is counted", func() (bool, string) {
+		await.State(t, "the watch is counted", func() (bool, string) {
 			return counted(t, config, metric) > before, query
 		})
 	}

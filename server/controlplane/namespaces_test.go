@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -62,7 +63,7 @@ func TestFinalizersDelayNamespaceDeletion(t *testing.T) {
 	if err := c.typed.CoreV1().Namespaces().Delete(ctx, ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the contents are asked to go", func() (bool, string) {
+	await.State(t, "the contents are asked to go", func() (bool, string) {
 		got, err := c.typed.CoreV1().ConfigMaps(ns).Get(ctx, "finalized", metav1.GetOptions{})
 		return err == nil && got.DeletionTimestamp != nil, "the config map isn't marked"
 	})
@@ -81,7 +82,7 @@ func TestFinalizersDelayNamespaceDeletion(t *testing.T) {
 
 func waitNamespaceDeleted(t *testing.T, c clients, name string) {
 	t.Helper()
-	eventually(t, "the namespace is gone", func() (bool, string) {
+	await.State(t, "the namespace is gone", func() (bool, string) {
 		ns, err := c.typed.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
 		if err == nil {
 			return false, string(ns.Status.Phase)

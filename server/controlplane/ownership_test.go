@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -68,7 +69,7 @@ func TestForeignEtcdIsReadOnly(t *testing.T) {
 			watch := must(c.typed.CoreV1().ConfigMaps("going").Watch(t.Context(), metav1.ListOptions{}))(t)
 			select {
 			case <-watch.ResultChan():
-			case <-time.After(deadline):
+			case <-time.After(await.Deadline):
 				t.Error("a watch sends no initial events")
 			}
 			watch.Stop()
@@ -159,7 +160,7 @@ func TestAdopt(t *testing.T) {
 		if server.ReadOnly() {
 			t.Fatalf("the server is read-only, --adopt %v", adopt)
 		}
-		eventually(t, "the namespace is deleted", func() (bool, string) {
+		await.State(t, "the namespace is deleted", func() (bool, string) {
 			_, err := c.typed.CoreV1().Namespaces().Get(t.Context(), "going", metav1.GetOptions{})
 			return apierrors.IsNotFound(err), fmt.Sprint(err)
 		})

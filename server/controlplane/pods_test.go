@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // podPhase creates a pod with labels in a phase, ready or not.
@@ -218,7 +220,7 @@ func TestDeletionOfPods(t *testing.T) {
 	if err := c.typed.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace is gone", func() (bool, string) {
+	await.State(t, "the namespace is gone", func() (bool, string) {
 		got, err := c.typed.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(got.Status, err)
 	})

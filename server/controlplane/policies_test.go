@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -57,7 +58,7 @@ func createPolicy(t *testing.T, c clients, name string, spec admissionregistrati
 // denied polls until a config map is refused, and returns the error.
 func denied(t *testing.T, c clients, ns string, object *corev1.ConfigMap) (refusal error) {
 	t.Helper()
-	eventually(t, "a config map is refused", func() (bool, string) {
+	await.State(t, "a config map is refused", func() (bool, string) {
 		_, refusal = c.typed.CoreV1().ConfigMaps(ns).Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return refusal != nil, "it is accepted"
 	})
@@ -103,7 +104,7 @@ func TestValidatingAdmissionPolicy(t *testing.T) {
 	if err := c.typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a config map is accepted", func() (bool, string) {
+	await.State(t, "a config map is accepted", func() (bool, string) {
 		_, err := c.typed.CoreV1().ConfigMaps(ns).Create(t.Context(), configMapOf("bad", nil), metav1.CreateOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -145,7 +146,7 @@ func TestPolicyWarns(t *testing.T) {
 	})
 	bindPolicy(t, c, ns, nil, admissionregistrationv1.Warn, admissionregistrationv1.Audit)
 	want := fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': never", ns, ns)
-	eventually(t, "a write is warned of", func() (bool, string) {
+	await.State(t, "a write is warned of", func() (bool, string) {
 		must(c.typed.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}}, metav1.CreateOptions{}))(t)
 		return warnings.last() == want, warnings.last()
 	})
@@ -178,7 +179,7 @@ func TestPolicyParameters(t *testing.T) {
 			}
 			answered := func(name, want string) {
 				t.Helper()
-				eventually(t, "the answer is "+want, func() (bool, string) {
+				await.State(t, "the answer is "+want, func() (bool, string) {
 					err := fmt.Sprint(create(name))
 					return strings.Contains(err, want), err
 				})
@@ -241,7 +242,7 @@ func TestMutatingAdmissionPolicy(t *testing.T) {
 			object.SetAPIVersion(gvr.GroupVersion().String())
 			object.SetKind("Mutated")
 		}
-		eventually(t, "an object is mutated", func() (bool, string) {
+		await.State(t, "an object is mutated", func() (bool, string) {
 			got, err := c.dynamic.Resource(target).Namespace(ns).Create(t.Context(), object, metav1.CreateOptions{})
 			if err != nil {
 				return false, err.Error()
@@ -340,7 +341,7 @@ func TestPolicyFailures(t *testing.T) {
 			policy := must(c.typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), ns, metav1.GetOptions{}))(t)
 			policy.Spec.FailurePolicy = &ignore
 			must(c.typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Update(t.Context(), policy, metav1.UpdateOptions{}))(t)
-			eventually(t, "the failure is ignored", func() (bool, string) {
+			await.State(t, "the failure is ignored", func() (bool, string) {
 				_, err := c.typed.CoreV1().ConfigMaps(ns).Create(t.Context(), configMapOf("many", many), metav1.CreateOptions{})
 				return err == nil, fmt.Sprint(err)
 			})
@@ -382,7 +383,7 @@ func TestPolicyOfEverything(t *testing.T) {
 	if err := c.typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), "all", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a config map is accepted", func() (bool, string) {
+	await.State(t, "a config map is accepted", func() (bool, string) {
 		_, err := c.typed.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "b-"}}, metav1.CreateOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -412,11 +413,11 @@ func TestPolicyRightsAndStatus(t *testing.T) {
 	}
 	policy.Spec.MatchConstraints.ResourceRules[0].APIGroups = []string{""}
 	policy.Spec.MatchConstraints.ResourceRules[0].APIVersions = []string{"v1"}
-	eventually(t, "jane may create policies", func() (bool, string) {
+	await.State(t, "jane may create policies", func() (bool, string) {
 		_, err := jane.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
-	eventually(t, "the status has a warning", func() (bool, string) {
+	await.State(t, "the status has a warning", func() (bool, string) {
 		got := must(c.typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), "typed", metav1.GetOptions{}))(t)
 		checked := got.Status.TypeChecking
 		return checked != nil && len(checked.ExpressionWarnings) == 1 && strings.Contains(checked.ExpressionWarnings[0].Warning, "undefined field 'mispelt'") &&

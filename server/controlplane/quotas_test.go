@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -28,7 +29,7 @@ func limits(t *testing.T, c clients, ns, name string, pairs ...string) {
 func waitUsed(t *testing.T, c clients, ns, name string, pairs ...string) {
 	t.Helper()
 	want := quantities(pairs...)
-	eventually(t, "usage of the quota "+name, func() (bool, string) {
+	await.State(t, "usage of the quota "+name, func() (bool, string) {
 		q, err := c.typed.CoreV1().ResourceQuotas(ns).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -65,7 +66,7 @@ func TestQuotas(t *testing.T) {
 	ns, other := newNamespace(t, c), newNamespace(t, c)
 	maps, pods := c.typed.CoreV1().ConfigMaps(ns), c.typed.CoreV1().Pods(ns)
 	must(maps.Create(ctx, configMap("before"), metav1.CreateOptions{}))(t)
-	eventually(t, "the namespace's own config map", func() (bool, string) {
+	await.State(t, "the namespace's own config map", func() (bool, string) {
 		_, err := maps.Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -113,7 +114,7 @@ func TestQuotaOfCustomResources(t *testing.T) {
 	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
 	ns := newNamespace(t, c)
 	limits(t, c, ns, "q", "count/gears.quota.example.com", "1", "configmaps", "10")
-	eventually(t, "the known part of the status", func() (bool, string) {
+	await.State(t, "the known part of the status", func() (bool, string) {
 		q := must(c.typed.CoreV1().ResourceQuotas(ns).Get(t.Context(), "q", metav1.GetOptions{}))(t)
 		_, known := q.Status.Used["configmaps"]
 		_, unknown := q.Status.Used["count/gears.quota.example.com"]
@@ -127,7 +128,7 @@ func TestQuotaOfCustomResources(t *testing.T) {
 	for range 2 {
 		must(definitions.Create(t.Context(), gearDefinition(), metav1.CreateOptions{}))(t)
 		waitUsed(t, c, ns, "q", "count/gears.quota.example.com", "0", "configmaps", "1")
-		eventually(t, "the first gear", func() (bool, string) {
+		await.State(t, "the first gear", func() (bool, string) {
 			_, err := gears.Create(t.Context(), gear("one"), metav1.CreateOptions{})
 			return err == nil, fmt.Sprint(err)
 		})
@@ -136,7 +137,7 @@ func TestQuotaOfCustomResources(t *testing.T) {
 		if err := definitions.Delete(t.Context(), "gears.quota.example.com", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the end of the definition", func() (bool, string) {
+		await.State(t, "the end of the definition", func() (bool, string) {
 			_, err := definitions.Get(t.Context(), "gears.quota.example.com", metav1.GetOptions{})
 			return apierrors.IsNotFound(err), fmt.Sprint(err)
 		})

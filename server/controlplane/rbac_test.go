@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -74,7 +75,7 @@ func (s rbacServer) waitKnown(t *testing.T) {
 	role := must(rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: probe, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{}))(t)
 	known := func(kind, role, user string, bind func(rbacv1.RoleRef, []rbacv1.Subject)) {
 		bind(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role}, []rbacv1.Subject{{Kind: "User", Name: user, APIGroup: rbacv1.GroupName}})
-		eventually(t, "the roles are known", func() (bool, string) {
+		await.State(t, "the roles are known", func() (bool, string) {
 			return s.may(t, user, nil, authorizationv1.ResourceAttributes{Namespace: "default", Verb: "probe", Group: "probe", Resource: "probes"}), "not yet"
 		})
 	}
@@ -126,7 +127,7 @@ func TestRBACDecidesAboutRequests(t *testing.T) {
 	if err := s.admin.typed.RbacV1().RoleBindings("default").Delete(ctx, "reader", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a right ends with its binding", func() (bool, string) {
+	await.State(t, "a right ends with its binding", func() (bool, string) {
 		_, err := jane.CoreV1().ConfigMaps("default").Get(ctx, "m", metav1.GetOptions{})
 		return apierrors.IsForbidden(err), "jane reads"
 	})
@@ -230,7 +231,7 @@ func TestRBACAggregation(t *testing.T) {
 	has := func(want bool) {
 		t.Helper()
 		for _, name := range []string{"view", "edit", "admin"} { // view is a part of edit, and edit of admin
-			eventually(t, name+" follows", func() (bool, string) {
+			await.State(t, name+" follows", func() (bool, string) {
 				role, err := roles.Get(ctx, name, metav1.GetOptions{})
 				return err == nil && slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return r.String() == widgets.String() }) == want, "not yet"
 			})
@@ -341,7 +342,7 @@ func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 				if status != http.StatusConflict {
 					t.Errorf("the write of the rules is answered with %d", status)
 				}
-			case <-time.After(deadline):
+			case <-time.After(await.Deadline):
 				t.Fatal("no rules were written")
 			}
 			if ok, is := test.stays(name); !ok {
@@ -351,7 +352,7 @@ func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 	}
 	// A conflict is not the end: the next role of the name gets its rules.
 	must(roles.Create(ctx, aggregated("deleted", "nodes"), metav1.CreateOptions{}))(t)
-	eventually(t, "the rules are written", func() (bool, string) { return hasRules("deleted", rule("get", "nodes")) })
+	await.State(t, "the rules are written", func() (bool, string) { return hasRules("deleted", rule("get", "nodes")) })
 }
 
 // The reviews of kubectl auth: can-i, can-i --list, and those of one namespace.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -195,7 +196,7 @@ func fill(t *testing.T, c clients, widgets schema.GroupVersionResource) (first s
 // open makes a server open its storage of a custom resource.
 func open(t *testing.T, c clients, widgets schema.GroupVersionResource) {
 	t.Helper()
-	eventually(t, "the storage of custom resources is ready", func() (bool, string) {
+	await.State(t, "the storage of custom resources is ready", func() (bool, string) {
 		_, err := c.dynamic.Resource(widgets).Namespace("default").List(t.Context(), metav1.ListOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -214,7 +215,7 @@ func readUpTo(t *testing.T, newest string, paths []string, servers ...*running) 
 	t.Helper()
 	for _, server := range servers {
 		for _, path := range paths {
-			eventually(t, path+" is read up to "+newest, func() (bool, string) {
+			await.State(t, path+" is read up to "+newest, func() (bool, string) {
 				answer, err := request(t.Context(), server.RESTConfig(), path+"?resourceVersion="+newest, asJSON, "identity")
 				return err == nil && answer.status == http.StatusOK, fmt.Sprint(answer, err)
 			})

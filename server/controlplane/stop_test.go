@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -65,11 +66,11 @@ func TestInvariantViolationStopsTheServer(t *testing.T) {
 			object["apiVersion"], object["kind"] = resource.GroupVersion().String(), "Violated"
 		}
 		objects := c.dynamic.Resource(resource).Namespace("default")
-		eventually(t, "a list is answered", func() (bool, string) {
+		await.State(t, "a list is answered", func() (bool, string) {
 			_, err := objects.List(t.Context(), metav1.ListOptions{})
 			return err == nil, fmt.Sprint(err)
 		})
-		eventually(t, "the invariant is violated", func() (bool, string) {
+		await.State(t, "the invariant is violated", func() (bool, string) {
 			err := server.ViolateInvariant(resource)
 			return err == nil, fmt.Sprint(err)
 		})
@@ -82,7 +83,7 @@ func TestInvariantViolationStopsTheServer(t *testing.T) {
 			if err == nil || !strings.HasPrefix(err.Error(), "the storage of "+resource.GroupResource().String()+" stopped: ") {
 				t.Errorf("the server ended with: %v", err)
 			}
-		case <-time.After(deadline):
+		case <-time.After(await.Deadline):
 			t.Fatalf("the server continues without the storage of %s", resource.Resource)
 		}
 	}

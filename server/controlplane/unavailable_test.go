@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -25,7 +26,7 @@ func TestEtcdUnavailable(t *testing.T) {
 	list := must(c.typed.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}))(t)
 	revision := must(strconv.Atoi(list.ResourceVersion))(t)
 	owner.stop()
-	eventually(t, "reads fail", func() (bool, string) {
+	await.State(t, "reads fail", func() (bool, string) {
 		answer := refused(t, server.RESTConfig(), "/api/v1/pods", asJSON)
 		return answer.Code != 0, "they succeed"
 	})

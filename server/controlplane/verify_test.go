@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -23,7 +24,7 @@ func TestVerify(t *testing.T) {
 	must(c.dynamic.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": gvr.GroupVersion().String(), "kind": "Verified", "metadata": map[string]any{"name": "custom"},
 	}}, metav1.CreateOptions{}))(t)
-	eventually(t, "the definition is registered", func() (bool, string) {
+	await.State(t, "the definition is registered", func() (bool, string) {
 		_, err := apiServices(t, owner.RESTConfig()).Get(t.Context(), "v1."+gvr.Group, metav1.GetOptions{})
 		return err == nil, "it is not"
 	})

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -30,7 +31,7 @@ func TestRecentEncodingsAreWarmedAfterRestart(t *testing.T) {
 			SetHeader("Accept", "application/json").DoRaw(t.Context()))(t)
 	}
 	before := list(c)
-	eventually(t, "the encoding is recorded", func() (bool, string) {
+	await.State(t, "the encoding is recorded", func() (bool, string) {
 		recorded, err := os.ReadFile(filepath.Join(dir, "recent-encodings.json"))
 		return bytes.Contains(recorded, []byte(`"configmaps"`)), fmt.Sprintf("%s, %v", recorded, err)
 	})
@@ -44,7 +45,7 @@ func TestRecentEncodingsAreWarmedAfterRestart(t *testing.T) {
 		value, _, _ = strings.Cut(value, "\n")
 		return value
 	}
-	eventually(t, "the list is encoded", func() (bool, string) { return warmed() == "1", warmed() })
+	await.State(t, "the list is encoded", func() (bool, string) { return warmed() == "1", warmed() })
 	if got := list(c); !bytes.Equal(got, before) {
 		t.Errorf("the list is %.300q, was %.300q", got, before)
 	}

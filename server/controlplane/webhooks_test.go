@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // webhook serves one admission webhook and returns its client configuration.
@@ -76,7 +78,7 @@ func TestAdmissionWebhooks(t *testing.T) {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}
 		return c.typed.CoreV1().ConfigMaps(ns).Create(ctx, object, metav1.CreateOptions{})
 	}
-	eventually(t, "a config map is labelled", func() (bool, string) {
+	await.State(t, "a config map is labelled", func() (bool, string) {
 		object, err := configMap("good-")
 		if err != nil {
 			return false, err.Error()
@@ -84,7 +86,7 @@ func TestAdmissionWebhooks(t *testing.T) {
 		return object.Labels["hooked"] == "yes", "no label"
 	})
 	var refusal error
-	eventually(t, "a config map is refused", func() (bool, string) {
+	await.State(t, "a config map is refused", func() (bool, string) {
 		_, refusal = configMap("bad-")
 		return refusal != nil, "it is accepted"
 	})
@@ -135,7 +137,7 @@ func TestWebhookByService(t *testing.T) {
 	}, metav1.CreateOptions{}))(t)
 	answered := func(want string) {
 		t.Helper()
-		eventually(t, "the answer is "+want, func() (bool, string) {
+		await.State(t, "the answer is "+want, func() (bool, string) {
 			_, err := c.typed.CoreV1().ConfigMaps(ns).Create(ctx, configMapOf("a", nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
 		})

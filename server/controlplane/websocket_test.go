@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // A watch over a WebSocket sends one event a message. The library's handler serves it from the same
@@ -31,7 +33,7 @@ func TestWatchOverWebSocket(t *testing.T) {
 	dial.Header.Set("Authorization", "Bearer "+config.BearerToken)
 	socket := must(dial.DialContext(t.Context()))(t)
 	defer socket.Close()
-	must(0, socket.SetDeadline(time.Now().Add(deadline)))(t)
+	must(0, socket.SetDeadline(time.Now().Add(await.Deadline)))(t)
 	expect := func(kind, name string) {
 		t.Helper()
 		var message string
@@ -68,7 +70,7 @@ func TestTokenOfAWebSocket(t *testing.T) {
 			continue
 		}
 		defer socket.Close()
-		must(0, socket.SetDeadline(time.Now().Add(deadline)))(t)
+		must(0, socket.SetDeadline(time.Now().Add(await.Deadline)))(t)
 		var message string
 		must(0, websocket.Message.Receive(socket, &message))(t)
 		if !strings.Contains(message, `"ADDED"`) {

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // A watch that the server answers, because it resumes from before the first list, is no watcher of the cache.
@@ -36,7 +38,7 @@ func TestForwardedWatchesAreNotWatchers(t *testing.T) {
 		t.Cleanup(func() { answer.Body.Close() })
 		return answer
 	}
-	waitUntil(t, "the resource is followed", func() bool {
+	await.True(t, "the resource is followed", func() bool {
 		get("resourceVersion=0").Body.Close()
 		all := r.proxy.caches.followed()
 		return len(all) == 1 && all[0].reader.Cache().ReadinessCheck() == nil

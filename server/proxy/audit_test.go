@@ -12,6 +12,8 @@ import (
 
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // auditLog is an audit log in memory.
@@ -37,7 +39,7 @@ func (l *auditLog) ProcessEvents(events ...*auditinternal.Event) bool {
 // take returns the events since the last call, when there are enough.
 func (l *auditLog) take(t *testing.T, enough int) (events []string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(await.Deadline); ; time.Sleep(time.Millisecond) {
 		l.mu.Lock()
 		if events = l.events; len(events) >= enough || time.Now().After(deadline) {
 			l.events = nil
@@ -73,7 +75,7 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	const list = "/api/v1/configmaps?resourceVersion=0"
-	for deadline := time.Now().Add(time.Minute); !r.cached() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(await.Deadline); !r.cached() && time.Now().Before(deadline); {
 		get(list, http.StatusOK)
 	}
 	get("/version", http.StatusOK) // on the same connection: all before it is recorded

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
@@ -144,7 +145,7 @@ func TestWatchersThatNeverRead(t *testing.T) {
 	for i := range objects {
 		r.write(fmt.Sprint("large-", i), text)
 	}
-	waitUntil(t, "config maps are answered from memory", r.cached)
+	await.True(t, "config maps are answered from memory", r.cached)
 	reader := newWitness(r.get, "/api/v1/configmaps", "default")
 	defer reader.follow(t.Context())()
 	change := func(text string) {
@@ -153,7 +154,7 @@ func TestWatchersThatNeverRead(t *testing.T) {
 				r.write(fmt.Sprint("large-", i), fmt.Sprint(round, text))
 			}
 			want := statesOf(t, r.maps)
-			waitUntil(t, "a client that reads has the newest state", func() bool { return reader.has(want) })
+			await.True(t, "a client that reads has the newest state", func() bool { return reader.has(want) })
 		}
 	}
 	start := heap()
@@ -164,7 +165,7 @@ func TestWatchersThatNeverRead(t *testing.T) {
 	for range crowd - 1 {
 		conns = append(conns, r.silent(8<<10))
 	}
-	waitUntil(t, "all watches are open", func() bool { return r.watchers() == crowd+1 })
+	await.True(t, "all watches are open", func() bool { return r.watchers() == crowd+1 })
 	change(text + "with the crowd")
 	if n := r.watchers(); n != crowd+1 {
 		t.Errorf("%d watches are open, want %d", n, crowd+1)
@@ -177,7 +178,7 @@ func TestWatchersThatNeverRead(t *testing.T) {
 	defer func() {
 		t.Logf("the heap has grown by %d MB without the crowd, and by %d MB with it", history>>20, grown>>20)
 	}()
-	waitUntil(t, "the crowd has no more memory than its bounds", func() bool {
+	await.True(t, "the crowd has no more memory than its bounds", func() bool {
 		grown = int64(heap()) - int64(before)
 		return grown <= max(history, objects*size*rounds)+lent+int64(crowd)*each
 	})
@@ -198,7 +199,7 @@ func TestWatchersThatNeverRead(t *testing.T) {
 	go func() { defer close(reading); woken.watch(answer) }()
 	begun := time.Now()
 	want := statesOf(t, r.maps)
-	waitUntil(t, "a watch that is read at last has the newest state, or has ended", func() bool {
+	await.True(t, "a watch that is read at last has the newest state, or has ended", func() bool {
 		select {
 		case <-reading:
 			return true
@@ -213,7 +214,7 @@ func TestWatchersThatNeverRead(t *testing.T) {
 	for _, c := range append(conns, late) {
 		c.Close()
 	}
-	waitUntil(t, "the watches have ended with their clients", func() bool { return r.watchers() <= 1 })
+	await.True(t, "the watches have ended with their clients", func() bool { return r.watchers() <= 1 })
 	<-reading
 }
 
@@ -226,10 +227,10 @@ func TestMemoryLimitWithWatchers(t *testing.T) {
 	for i := range 10 {
 		r.write(fmt.Sprint("small-", i), "")
 	}
-	waitUntil(t, "config maps are answered from memory", r.cached)
+	await.True(t, "config maps are answered from memory", r.cached)
 	all := r.follow(crowd)
 	for _, w := range all {
-		waitUntil(t, "a watch is open", func() bool { return w.opened() > 0 })
+		await.True(t, "a watch is open", func() bool { return w.opened() > 0 })
 	}
 	if n := r.watchers(); n != crowd {
 		t.Fatalf("%d watches are answered from memory", n)
@@ -238,7 +239,7 @@ func TestMemoryLimitWithWatchers(t *testing.T) {
 	defer runtime.KeepAlive(used)
 	runtime.GC()
 	written := 0
-	waitUntil(t, "the resource is left to the server", func() bool {
+	await.True(t, "the resource is left to the server", func() bool {
 		r.write(fmt.Sprint("small-", written%10), fmt.Sprint(written))
 		written++
 		return !r.cached()
@@ -249,7 +250,7 @@ func TestMemoryLimitWithWatchers(t *testing.T) {
 	r.write("small-4", "last")
 	want := statesOf(t, r.maps)
 	for _, w := range all {
-		waitUntil(t, "a client has the newest state", func() bool { return w.has(want) })
+		await.True(t, "a client has the newest state", func() bool { return w.has(want) })
 		for _, wrong := range w.wrong {
 			t.Error(wrong)
 		}
@@ -274,16 +275,16 @@ func TestGivenUpWatchesThatNeverRead(t *testing.T) {
 	for i := range 10 {
 		r.write(fmt.Sprint("large-", i), strings.Repeat("x", 50_000))
 	}
-	waitUntil(t, "config maps are answered from memory", r.cached)
+	await.True(t, "config maps are answered from memory", r.cached)
 	for range *crowdFlag {
 		r.silent(8 << 10)
 	}
-	waitUntil(t, "all watches are open", func() bool { return r.watchers() == *crowdFlag })
+	await.True(t, "all watches are open", func() bool { return r.watchers() == *crowdFlag })
 	rest := r.proxy.caches.giveUpOne()
 	if rest.drop() || rest.bytes() < 500_000 {
 		t.Fatalf("%d bytes are left of the resource while its watches are open", rest.bytes())
 	}
-	waitUntil(t, "all watches have ended", func() bool { return r.open.Load() == 0 })
+	await.True(t, "all watches have ended", func() bool { return r.open.Load() == 0 })
 	if !rest.drop() || rest.bytes() != 0 {
 		t.Errorf("%d bytes are left of the resource", rest.bytes())
 	}
@@ -313,7 +314,7 @@ func (r *crowdRig) arrive(all []*witness) {
 	r.Helper()
 	want := statesOf(r.T, r.maps)
 	for _, w := range all {
-		waitUntil(r.T, "a client has the server's state", func() bool { return w.has(want) })
+		await.True(r.T, "a client has the server's state", func() bool { return w.has(want) })
 	}
 }
 
@@ -340,7 +341,7 @@ func TestBusyIsForwarded(t *testing.T) {
 	for i := range 3 {
 		r.write(fmt.Sprint("large-", i), strings.Repeat("x", 200_000))
 	}
-	waitUntil(t, "config maps are answered from memory", r.cached)
+	await.True(t, "config maps are answered from memory", r.cached)
 	const lists = 600 // 64 of one user are written at a time, and 500 wait
 	status, closed := make(chan int, lists), make(chan struct{})
 	var asking sync.WaitGroup
@@ -368,7 +369,7 @@ func TestBusyIsForwarded(t *testing.T) {
 		}
 		return 0
 	}
-	waitUntil(t, "lists are forwarded", func() bool {
+	await.True(t, "lists are forwarded", func() bool {
 		for {
 			select {
 			case code := <-status:

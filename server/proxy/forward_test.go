@@ -9,11 +9,12 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
-	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // The header Connection of a client that upgrades its connection ends at the proxy. Otherwise another proxy on the way
@@ -145,7 +146,7 @@ func TestStreamsAreForwardedAtOnce(t *testing.T) {
 		proxy := httptest.NewUnstartedServer(forward)
 		proxy.EnableHTTP2 = http2
 		proxy.StartTLS()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 		q, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.URL+"/api/v1/namespaces/default/pods/web/log?follow=true", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -29,6 +29,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
@@ -362,7 +363,7 @@ func (r *nonsenseRig) cached(resource string) {
 
 func (r *nonsenseRig) until(what string, is func() bool) {
 	r.Helper()
-	waitUntil(r.T, what, is)
+	await.True(r.T, what, is)
 }
 
 func (r *nonsenseRig) create(name string) {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // The server is restored from a backup while clients watch: each of them receives 410, lists, and has the server's state. Nothing
@@ -23,7 +24,7 @@ func TestRewind(t *testing.T) {
 	for i := range 10 {
 		r.write(fmt.Sprint("map-", i), "before")
 	}
-	waitUntil(t, "config maps are answered from memory", r.cached)
+	await.True(t, "config maps are answered from memory", r.cached)
 	all := r.follow(crowd)
 	backup, err := r.maps.List(t.Context(), metav1.ListOptions{})
 	if err != nil {

@@ -3,7 +3,6 @@ package proxy
 import (
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -78,13 +78,9 @@ func TestAnnotatedBindings(t *testing.T) {
 		}
 		return 0
 	}
-	await := func(namespace string) uint64 {
+	waitFor := func(namespace string) uint64 {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); changed(namespace) == 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("no change of a binding of %s is noticed", namespace)
-			}
-		}
+		await.True(t, "the roles of "+namespace+" have changed", func() bool { return changed(namespace) != 0 })
 		return changed(namespace)
 	}
 	create := func(namespace string) {
@@ -107,22 +103,18 @@ func TestAnnotatedBindings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); slices.ContainsFunc(r.proxy.roles.reflectors, notLive); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the roles are not followed")
-		}
-	}
+	await.True(t, "the roles are followed", func() bool { return !slices.ContainsFunc(r.proxy.roles.reflectors, notLive) })
 	create("shop")
-	before := await("shop")
+	before := waitFor("shop")
 	patch(`{"metadata":{"annotations":{"a":"b"}}}`)
 	create("after")
-	await("after")
+	waitFor("after")
 	if now := changed("shop"); now != before {
 		t.Error("an annotation makes permissions forget")
 	}
 	patch(`{"subjects":[]}`)
 	create("last")
-	await("last")
+	waitFor("last")
 	if now := changed("shop"); now == before {
 		t.Error("a binding without subjects makes permissions forget nothing")
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
@@ -77,11 +78,7 @@ func TestStalledListsEnd(t *testing.T) {
 
 	stalled := get("resourceVersion=0&stalled")
 	defer stalled.Close()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Fatal("the list of a client that does not read goes on")
-	}
+	await.Receive(t, "the list of a client that does not read ends", ended)
 	if n, err := io.Copy(io.Discard, stalled); n == 0 || n >= objects*size {
 		t.Errorf("the client has %d bytes of a list of %d, %v", n, objects*size, err)
 	}

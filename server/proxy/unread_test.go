@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
@@ -105,7 +106,7 @@ func TestUnreadResponseEnds(t *testing.T) {
 	r := newUnreadRig(t)
 	r.after, r.timeout = 50*time.Millisecond, time.Second
 	r.request(t, "get", "ada", "one")
-	eventually(t, "the response ends", func() bool { return slices.Equal(r.ended(), []string{"one"}) })
+	await.True(t, "the response ends", func() bool { return slices.Equal(r.ended(), []string{"one"}) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if got := r.sent["one"]; got > 1<<20 {
@@ -122,14 +123,14 @@ func TestUnreadResponsesOfOneUser(t *testing.T) {
 	r := newUnreadRig(t)
 	r.after, r.timeout, r.most = 10*time.Millisecond, 20*time.Millisecond, 2
 	r.request(t, "watch", "ada", "other")
-	eventually(t, "a response counts as unread", func() bool { return r.counted("ada") == 1 })
+	await.True(t, "a response counts as unread", func() bool { return r.counted("ada") == 1 })
 	const flow = "system:serviceaccounts:ns"
 	for i := range 5 {
 		r.request(t, "watch", fmt.Sprint("system:serviceaccount:ns:", i), fmt.Sprint(i))
-		eventually(t, "a response counts as unread", func() bool { return r.counted(flow) == min(i+1, 2) && len(r.ended()) == max(i-1, 0) })
+		await.True(t, "a response counts as unread", func() bool { return r.counted(flow) == min(i+1, 2) && len(r.ended()) == max(i-1, 0) })
 	}
 	r.request(t, "list", "eve", "short")
-	eventually(t, "a response that is no stream ends, and the others remain", func() bool {
+	await.True(t, "a response that is no stream ends, and the others remain", func() bool {
 		return len(r.ended()) == 4 && r.counted("ada") == 1 && r.counted(flow) == 2
 	})
 	if got := r.ended(); got[3] != "short" || slices.Contains(got, "other") {
@@ -142,15 +143,5 @@ keepwatch_proxy_unread_responses_total{reason="timeout"} 1
 `
 	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), "keepwatch_proxy_unread_responses_total"); err != nil {
 		t.Error(err)
-	}
-}
-
-// eventually waits for a state.
-func eventually(t *testing.T, what string, reached func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !reached(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/websocket"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
@@ -96,11 +97,7 @@ func TestSocketsOfClientsThatDoNotReadEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(end)
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Fatal("the watch goes on")
-	}
+	await.Receive(t, "the watch ends", ended)
 }
 
 // pipeListener accepts connections until it is closed.

@@ -183,16 +183,6 @@ func statesOf(t testing.TB, of corev1client.ConfigMapInterface) map[string]strin
 	return all
 }
 
-// waitUntil waits until something is true.
-func waitUntil(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for begun := time.Now(); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(begun) > 2*time.Minute {
-			t.Fatalf("it does not become true that %s", what)
-		}
-	}
-}
-
 // eventsOf returns a function that reads the events of a watch. An ERROR event is an error.
 func eventsOf(response *http.Response) func() (string, metav1.ObjectMeta, error) {
 	next := eventframes.Reader(response.Body, strings.HasPrefix(response.Header.Get("Content-Type"), "application/vnd"))

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // requests are requests for admission, each in a goroutine of a synctest bubble. Their names are the
@@ -237,10 +239,10 @@ func TestLargeRequests(t *testing.T) {
 		_, err := a.acquire(ctx, "b", 10)
 		refused <- err
 	}()
-	eventually(t, "the large request waits", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 1 })
+	await.True(t, "the large request waits", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 1 })
 	admitted := make(chan func())
 	go func() { admitted <- must(a.acquire(t.Context(), "b", 1))(t) }()
-	eventually(t, "the small request waits behind it", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 2 })
+	await.True(t, "the small request waits behind it", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 2 })
 	cancel()
 	if err := <-refused; !errors.Is(err, context.Canceled) {
 		t.Error(err)

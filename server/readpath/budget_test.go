@@ -17,6 +17,7 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -138,7 +139,7 @@ func TestEncodingsOfGarbageAreDropped(t *testing.T) {
 		must(r.reader.eventEncoding(r.eventOf("default", "o1"), objectJSON))(t)
 		must(r.reader.segmentBlock(r.segment(), listBody{encoding: objectJSON}))(t)
 	}
-	eventually(t, "only encodings of the store's objects are counted", func() bool {
+	await.True(t, "only encodings of the store's objects are counted", func() bool {
 		runtime.GC()
 		return budget.Bytes() < 30_000
 	})
@@ -313,7 +314,7 @@ func TestConcurrentUseOfABudget(t *testing.T) {
 		})
 	}
 	working.Wait()
-	eventually(t, "exactly the reachable encodings are counted", func() bool {
+	await.True(t, "exactly the reachable encodings are counted", func() bool {
 		runtime.GC()
 		n := int64(0)
 		for i := range all {

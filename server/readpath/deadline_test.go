@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // A handler that an API server has given up on, since its client has gone, may only begin then: the
@@ -25,7 +27,7 @@ func TestWritesAreBoundedBehindTheEnd(t *testing.T) {
 	if answer.ProtoMajor != 2 {
 		t.Fatalf("the answer came over %s", answer.Proto)
 	}
-	eventually(t, "the answer has ended", func() bool {
+	await.True(t, "the answer has ended", func() bool {
 		d := ctx.Value(writeDeadlineKey{}).(*writeDeadline)
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -24,6 +24,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 const asList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -193,7 +195,7 @@ func TestDisconnectedClients(t *testing.T) {
 			conn.Close()
 		}
 	}
-	eventually(t, "all buffers are free", func() bool { return budget.lists.inUse() == 0 })
+	await.True(t, "all buffers are free", func() bool { return budget.lists.inUse() == 0 })
 }
 
 // A large list that is not admitted is answered 429 with Retry-After.

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // FuzzRequest compares the read path's parser with the API server's director, routes, parsers and
@@ -52,7 +54,7 @@ func FuzzRequest(f *testing.F) {
 			t.Fatalf("GET %q, Accept %q: the read path answers with %s, the library with %s", target, accept, mediaType(parsed.encoding), media)
 		}
 		// Above longestWatch the library's numbers overflow.
-		if off := parsed.timeout - got.timeout; info.Verb == "watch" && parsed.timeout > 0 && parsed.timeout < longestWatch && (off < 0 || off > testTimeout) {
+		if off := parsed.timeout - got.timeout; info.Verb == "watch" && parsed.timeout > 0 && parsed.timeout < longestWatch && (off < 0 || off > await.Deadline) {
 			t.Fatalf("GET %q: the read path watches for %v, the library for %v", target, parsed.timeout, got.timeout)
 		}
 	})

@@ -37,12 +37,10 @@ import (
 	utilclock "k8s.io/utils/clock"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
-
-// testTimeout is the deadline of conditions that an idle machine meets at once. Only a hang reaches it.
-const testTimeout = 5 * time.Minute
 
 // kind describes the objects of a rig.
 type kind struct {
@@ -137,8 +135,8 @@ func runEtcd() (*backend, error) {
 	closeEtcd = b.close
 	select {
 	case <-server.Server.ReadyNotify():
-	case <-time.After(testTimeout):
-		return nil, fmt.Errorf("etcd does not start within %v", testTimeout)
+	case <-time.After(await.Deadline):
+		return nil, fmt.Errorf("etcd does not start within %v", await.Deadline)
 	}
 	b.client, err = kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop()})
 	if err != nil {
@@ -204,7 +202,7 @@ func newRig(t testing.TB, k kind, o options) *rig {
 	r := &rig{t: t, kind: k, prefix: prefix, storage: stored, context: func(ctx context.Context) context.Context { return ctx }}
 	r.stop = sync.OnceFunc(func() { stop(); writes.Close() })
 	t.Cleanup(r.stop)
-	eventually(t, "the storage is ready", func() bool { return stored.ReadinessCheck() == nil })
+	await.True(t, "the storage is ready", func() bool { return stored.ReadinessCheck() == nil })
 	r.reader = must(NewReader(Resource{
 		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Dynamic: k.dynamic, Predicate: predicate, Table: &testTable,
 	}, o.budget))(t)
@@ -347,16 +345,5 @@ func must[T any](v T, err error) func(testing.TB) T {
 			t.Fatal(err)
 		}
 		return v
-	}
-}
-
-// eventually polls until done.
-func eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(testTimeout); !done(); {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", testTimeout, what)
-		}
-		<-time.After(time.Millisecond)
 	}
 }

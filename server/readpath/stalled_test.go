@@ -18,6 +18,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // stalledClients is a TLS server in front of a rig, and clients that don't read.
@@ -100,7 +102,7 @@ func (s *stalledClients) start(protocol, user, query string, n int) (stop func()
 // waitForEnd waits until n requests have reached the server and all of them have ended.
 func (s *stalledClients) waitForEnd(n int64) {
 	s.t.Helper()
-	end := time.Now().Add(testTimeout)
+	end := time.Now().Add(await.Deadline)
 	for begun, ended := s.begun.Load(), s.ended.Load(); begun != n || ended != n; begun, ended = s.begun.Load(), s.ended.Load() {
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
@@ -124,7 +126,7 @@ func TestStalledListsDoNotBlockOtherUsers(t *testing.T) {
 		s.budget.lists = newAdmission(4 * listBufferSize)
 		before := s.ended.Load()
 		stop := s.start(protocol, "a", "", 10)
-		eventually(t, "one user's lists have reserved half and wait", func() bool {
+		await.True(t, "one user's lists have reserved half and wait", func() bool {
 			s.budget.lists.mu.Lock()
 			defer s.budget.lists.mu.Unlock()
 			return s.budget.lists.free == 2*listBufferSize && s.budget.lists.waiting > 0 && s.begun.Load() == before+10
@@ -152,7 +154,7 @@ func TestServiceAccountsOfANamespaceShare(t *testing.T) {
 	for i := range 6 {
 		s.start("HTTP/2.0", fmt.Sprint("system:serviceaccount:ns:", i), "", 2)
 	}
-	eventually(t, "they have reserved half and wait", func() bool {
+	await.True(t, "they have reserved half and wait", func() bool {
 		s.budget.lists.mu.Lock()
 		defer s.budget.lists.mu.Unlock()
 		return s.budget.lists.free == 2*listBufferSize && s.budget.lists.waiting == 10
@@ -176,13 +178,13 @@ func TestStalledListsEndForOthers(t *testing.T) {
 		for _, user := range []string{"a", "b"} {
 			defer s.start(protocol, user, "", 1)()
 		}
-		eventually(t, "all buffers are reserved", func() bool { return s.budget.lists.inUse() == 2*listBufferSize })
+		await.True(t, "all buffers are reserved", func() bool { return s.budget.lists.inUse() == 2*listBufferSize })
 		answer := must(s.client(protocol).Do(s.request(t.Context(), "c", "")))(t)
 		if body := must(io.ReadAll(answer.Body))(t); answer.StatusCode != http.StatusOK || len(body) < 16<<20 {
 			t.Errorf("%s: another user receives %s, %d bytes", protocol, answer.Status, len(body))
 		}
 		answer.Body.Close()
-		eventually(t, "a response of another has ended", func() bool { return s.ended.Load()-before >= 2 })
+		await.True(t, "a response of another has ended", func() bool { return s.ended.Load()-before >= 2 })
 	}
 }
 
@@ -240,7 +242,7 @@ func TestStalledWatchesAreBounded(t *testing.T) {
 		s.budget.watches = newAdmission(4 * watchBufferSize)
 		before := s.ended.Load()
 		stop := s.start(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 10)
-		eventually(t, protocol+": one user's watches have reserved half, and all have begun", func() bool {
+		await.True(t, protocol+": one user's watches have reserved half, and all have begun", func() bool {
 			return s.budget.watches.inUse() == 2*watchBufferSize && s.begun.Load() == before+10
 		})
 		other := must(s.client(protocol).Do(s.request(t.Context(), "b", "?watch=1&resourceVersion=0&timeoutSeconds=600")))(t)
@@ -271,7 +273,7 @@ func TestStalledWatchesEndWithTheCache(t *testing.T) {
 			for _, protocol := range protocols {
 				s.start(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 3)
 			}
-			eventually(t, "the watches wait for their clients", func() bool { return s.budget.watches.inUse() == 6*watchBufferSize })
+			await.True(t, "the watches wait for their clients", func() bool { return s.budget.watches.inUse() == 6*watchBufferSize })
 			end(s)
 			s.waitForEnd(6)
 			if n := s.budget.watches.inUse(); n != 0 {
@@ -365,7 +367,7 @@ func TestLargeListsAreMeasuredOnceAdmitted(t *testing.T) {
 		answer, body := r.get(r.path(""), accept("application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"))
 		got <- response{answer, body}
 	}()
-	eventually(t, "the list waits", func() bool {
+	await.True(t, "the list waits", func() bool {
 		budget.lists.mu.Lock()
 		defer budget.lists.mu.Unlock()
 		return budget.lists.waiting == 1

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -189,7 +190,7 @@ func testManyWatches(t *testing.T, encoding, query string) {
 		select {
 		case b := <-sent[i].writes:
 			return b
-		case <-time.After(testTimeout):
+		case <-time.After(await.Deadline):
 			t.Fatalf("watch %d sends nothing", i)
 			return nil
 		}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -87,7 +88,7 @@ func TestWatchesThatEndDuringAWriteSendTheirBookmark(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all watches wait", func() bool {
+	await.True(t, "all watches wait", func() bool {
 		for i := range seats {
 			if !seats[i].released.Load() {
 				return false
@@ -219,7 +220,7 @@ func TestWatchesAreInitialized(t *testing.T) {
 		occupied := &seat{}
 		r.context = func(ctx context.Context) context.Context { return flowcontrol.WithInitializationSignal(ctx, occupied) }
 		r.watch("timeoutSeconds=60&resourceVersion=" + r.create("default", "o0").GetResourceVersion())
-		eventually(t, "the seat is released", occupied.released.Load)
+		await.True(t, "the seat is released", occupied.released.Load)
 	})
 }
 

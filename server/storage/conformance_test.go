@@ -27,6 +27,7 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // conformance has k8s.io/apiserver's own tests of a storage.Interface. A compaction or a change of the
@@ -322,7 +323,7 @@ func (r *rig) compactOnly(ctx context.Context, t *testing.T, resourceVersion str
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the compaction is known", func() bool { return r.CompactRevision() == revision })
+	await.True(t, "the compaction is known", func() bool { return r.CompactRevision() == revision })
 }
 
 // transformable can change its transformer.

@@ -14,6 +14,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/storage"
 )
 
@@ -55,7 +56,7 @@ func TestLostEvents(t *testing.T) {
 			}
 			etcd.losing.Store(false)
 			checks(1, 1)
-			eventually(t, "the cache lists again", func() bool { return r.shown() == c.end })
+			await.True(t, "the cache lists again", func() bool { return r.shown() == c.end })
 			if n := metric(t, of, "keepwatch_storage_relists_total", "reason", "protocol violation"); n != 1 {
 				t.Errorf("the cache has listed %v times, want 1", n)
 			}
@@ -107,7 +108,7 @@ func TestConsistencyAtACompactedRevision(t *testing.T) {
 	r.create("a")
 	r.list(everything)
 	s := r.Interface.(*storage.Storage)
-	eventually(t, "a check of a compacted revision is an error", func() bool { // unless the cache has just reached a newer one
+	await.True(t, "a check of a compacted revision is an error", func() bool { // unless the cache has just reached a newer one
 		other := must(r.etcd.Client.Put(t.Context(), "/other", ""))(t)
 		must(r.etcd.Client.Compact(t.Context(), other.Header.Revision))(t)
 		s.CheckConsistency(t.Context())
@@ -142,6 +143,6 @@ func TestConsistencyIsCheckedRegularly(t *testing.T) {
 	consistency.CheckPeriod = time.Millisecond
 	of := uncounted()
 	r := newRig(t, options{resource: of})
-	eventually(t, "the cache is checked twice", func() bool { return metric(t, of, consistencyChecks, "status", "success") >= 2 })
+	await.True(t, "the cache is checked twice", func() bool { return metric(t, of, consistencyChecks, "status", "success") >= 2 })
 	r.stop()
 }

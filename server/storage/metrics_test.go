@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -108,12 +109,12 @@ func TestMetricsOfAWatchCache(t *testing.T) {
 	initial := "apiserver_init_events_total"
 	w := r.watch("/pods/", from("0"))
 	next(t, w)
-	eventually(t, "the initial state is counted", func() bool { return metric(t, of, initial) == 1 })
+	await.True(t, "the initial state is counted", func() bool { return metric(t, of, initial) == 1 })
 	w = r.watch("/pods/", from(first.ResourceVersion))
 	for range 3 {
 		next(t, w)
 	}
-	eventually(t, "what a watch has missed is counted", func() bool { return metric(t, of, initial) == 4 })
+	await.True(t, "what a watch has missed is counted", func() bool { return metric(t, of, initial) == 4 })
 }
 
 // Resumptions are counted by what the watch receives first: the history, the difference, or 410.
@@ -125,7 +126,7 @@ func TestMetricsOfResumptions(t *testing.T) {
 		t.Helper()
 		want := map[string]float64{"exact": exact, "difference": difference, "expired": expired}
 		has := map[string]float64{}
-		eventually(t, "the resumptions are counted", func() bool {
+		await.True(t, "the resumptions are counted", func() bool {
 			for answer := range want {
 				has[answer] = metric(t, of, "keepwatch_watch_resumptions_total", "answer", answer)
 			}

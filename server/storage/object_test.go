@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/internal/testonly/fleet"
 	"github.com/keepwatch/keepwatch/server/storage"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -31,7 +32,7 @@ func run(t testing.TB, client *kubernetes.Client, of stored, history store.Optio
 	t.Helper()
 	s := open(t, client, of, history)
 	t.Cleanup(s.Start(func(err error) { t.Error(err) }))
-	eventually(t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
+	await.True(t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
 	return s
 }
 
@@ -92,7 +93,7 @@ func TestMessagesAreMadeLater(t *testing.T) {
 	cold := open(t, client, corePods{}, store.Options{})
 	cold.WarmAfter(time.Hour)
 	t.Cleanup(cold.Start(func(err error) { t.Error(err) }))
-	eventually(t, "the storage is ready", func() bool { return cold.ReadinessCheck() == nil })
+	await.True(t, "the storage is ready", func() bool { return cold.ReadinessCheck() == nil })
 	o, _ := cold.Cache().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
 	known, decoded, err := cold.Cache().Decode(o)
 	if err != nil || known.Bytes() != nil || known.Protobuf() {
@@ -135,7 +136,7 @@ func TestMetadata(t *testing.T) {
 	s := open(t, client, corePods{}, store.Options{})
 	s.WarmAfter(time.Hour)
 	t.Cleanup(s.Start(func(err error) { t.Error(err) }))
-	eventually(t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
+	await.True(t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
 	for o := range s.Cache().Snapshot().All() {
 		pod.ResourceVersion = o.Revision().String()
 		for _, decoded := range []bool{false, true} {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/example"
 	apistorage "k8s.io/apiserver/pkg/storage"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -91,7 +92,7 @@ func next(t testing.TB, w watch.Interface) string {
 			return "end"
 		}
 		return show(e)
-	case <-time.After(testTimeout):
+	case <-time.After(await.Deadline):
 		t.Fatal("the watch sends nothing")
 		return ""
 	}

@@ -9,6 +9,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // logged has the lines about lists that this package's tests have logged.
@@ -76,8 +78,8 @@ func TestRelistIsLoggedAndCounted(t *testing.T) {
 	v.skew.Store(1) // an event seems to be missing
 	r.label("a", "x")
 	const name, reason = "keepwatch_storage_relists_total", "protocol violation"
-	eventually(t, "the list is counted", func() bool { return metric(t, of, name, "reason", reason) == 1 })
-	eventually(t, "a line reports it", func() bool { return logged.contains(of.String(), reason) }) // after the count
+	await.True(t, "the list is counted", func() bool { return metric(t, of, name, "reason", reason) == 1 })
+	await.True(t, "a line reports it", func() bool { return logged.contains(of.String(), reason) }) // after the count
 }
 
 // A server without versions, such as kine, is followed without further lists.

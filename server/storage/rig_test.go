@@ -38,6 +38,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/source/memory"
 	"github.com/keepwatch/keepwatch/server/storage"
 	"github.com/keepwatch/keepwatch/store"
@@ -100,9 +101,6 @@ var podIndexers = cache.Indexers{
 		return []string{o.(*example.Pod).Namespace}, nil
 	},
 }
-
-// testTimeout is the deadline of conditions that an idle machine meets at once. Only a hang reaches it.
-const testTimeout = 5 * time.Minute
 
 // options configure a rig.
 type options struct {
@@ -182,7 +180,7 @@ func runEtcd(t testing.TB, dial ...grpc.DialOption) *kubernetes.Client {
 	t.Cleanup(server.Close)
 	select {
 	case <-server.Server.ReadyNotify():
-	case <-time.After(testTimeout):
+	case <-time.After(await.Deadline):
 		t.Fatal("etcd does not start")
 	}
 	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop(), DialOptions: dial}))(t)
@@ -230,11 +228,11 @@ func (r *rig) start() {
 	}
 	stop := s.Start(failed)
 	r.Interface, r.stop = s, sync.OnceFunc(func() { stop(); raw.Close() })
-	eventually(r.t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
+	await.True(r.t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
 	if !r.options.notWarmed {
 		select {
 		case <-s.Cache().Warmed():
-		case <-time.After(testTimeout):
+		case <-time.After(await.Deadline):
 			r.t.Fatal("the storage does not get warm")
 		}
 	}
@@ -268,17 +266,6 @@ func must[T any](v T, err error) func(testing.TB) T {
 			t.Fatal(err)
 		}
 		return v
-	}
-}
-
-// eventually polls until done.
-func eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(testTimeout); !done(); {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", testTimeout, what)
-		}
-		<-time.After(time.Millisecond)
 	}
 }
 

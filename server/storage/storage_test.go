@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/storage"
 )
 
@@ -197,7 +198,7 @@ func TestInvariantViolationEndsTheStorage(t *testing.T) {
 		if failure := (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.InvariantViolation || !strings.HasPrefix(err.Error(), "the storage of pods stopped: ") {
 			t.Errorf("it ended with: %v", err)
 		}
-	case <-time.After(testTimeout):
+	case <-time.After(await.Deadline):
 		t.Fatal("the end was not reported")
 	}
 	if err := s.ReadinessCheck(); err == nil {

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
@@ -50,7 +51,7 @@ func TestFilesAreClosed(t *testing.T) { // no t.Parallel: it counts the files of
 		createMap(t, connect(t, srv.Config()), "b")
 		createMap(t, connect(t, fork.Config()), "c")
 	})
-	eventually(t, "all files are closed", func() bool {
+	await.True(t, "all files are closed", func() bool {
 		for file := range openFiles(t) {
 			if !before[file] {
 				return false

@@ -30,11 +30,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
-
-// deadline bounds every wait. On an idle machine each wait ends at once; only a hang exceeds the deadline.
-const deadline = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
@@ -48,16 +46,6 @@ func must[T any](v T, err error) func(testing.TB) T {
 			t.Fatal(err)
 		}
 		return v
-	}
-}
-
-// eventually polls until done.
-func eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(deadline); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", deadline, what)
-		}
 	}
 }
 
@@ -238,7 +226,7 @@ func next(t testing.TB, w watch.Interface) string {
 		default:
 			return fmt.Sprintf("%s %T", e.Type, o)
 		}
-	case <-time.After(deadline):
+	case <-time.After(await.Deadline):
 		t.Fatal("the watch delivers nothing")
 		return ""
 	}
@@ -416,7 +404,7 @@ func TestRequestFaults(t *testing.T) {
 		_, err := connect(t, srv.User("jane")).CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{})
 		late <- err
 	}()
-	eventually(t, "the request arrives", func() bool {
+	await.True(t, "the request arrives", func() bool {
 		return len(srv.Requests(testserver.By("jane", testserver.Verb("list", "namespaces")))) > 0
 	})
 	srv.Close() // does not wait for the delay
@@ -478,7 +466,7 @@ func TestDeletedDefinition(t *testing.T) {
 	defer w.Stop()
 	crds := c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	must(0, crds.Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}))(t)
-	eventually(t, "the definition is gone", func() bool {
+	await.True(t, "the definition is gone", func() bool {
 		_, err := crds.Get(t.Context(), "widgets.example.com", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})

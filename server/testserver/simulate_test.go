@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubectl/pkg/polymorphichelpers"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
@@ -79,7 +80,7 @@ func (m *moving) patchDeployment(name string, patch any) {
 func (m *moving) rolledOut(name string) *appsv1.Deployment {
 	m.Helper()
 	var d *appsv1.Deployment
-	eventually(m, "the rollout of "+name, func() bool {
+	await.True(m, "the rollout of "+name, func() bool {
 		d = must(m.AppsV1().Deployments("default").Get(m.Context(), name, metav1.GetOptions{}))(m)
 		content := must(toUnstructured(d))(m)
 		_, done, err := (&polymorphichelpers.DeploymentStatusViewer{}).Status(content, 0)
@@ -109,7 +110,7 @@ func (m *moving) quiet() {
 	m.Helper()
 	m.deploy(deployment("marker", 1))
 	m.rolledOut("marker")
-	eventually(m, "nothing is written", func() bool {
+	await.True(m, "nothing is written", func() bool {
 		before := m.versions()
 		m.patchDeployment("marker", map[string]any{"metadata": map[string]any{"labels": map[string]any{"at": fmt.Sprint(m.srv.Revision())}}})
 		m.rolledOut("marker")
@@ -182,7 +183,7 @@ func TestSimulatedDeployment(t *testing.T) {
 
 	m.patchDeployment("web", map[string]any{"spec": map[string]any{"replicas": 2}})
 	m.rolledOut("web")
-	eventually(m, "two pods", func() bool { return len(m.pods("web")) == 2 })
+	await.True(m, "two pods", func() bool { return len(m.pods("web")) == 2 })
 	m.quiet()
 }
 
@@ -204,29 +205,29 @@ func TestSimulatedOwnership(t *testing.T) {
 		}
 		return len(pods) == 2
 	}
-	eventually(t, "two pods of the set", all)
+	await.True(t, "two pods of the set", all)
 	if p, err := m.CoreV1().Pods("default").Get(t.Context(), "orphan", metav1.GetOptions{}); err != nil || metav1.GetControllerOf(p) == nil {
 		t.Errorf("the orphan is %v, %v", p, err)
 	}
 	if err := m.CoreV1().Pods("default").Delete(t.Context(), "orphan", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the deleted pod is replaced", all)
+	await.True(t, "the deleted pod is replaced", all)
 	released := m.pods("web")[0].Name
 	must(m.CoreV1().Pods("default").Patch(t.Context(), released, types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"other"}}}`), metav1.PatchOptions{}))(t)
-	eventually(t, "the released pod is replaced", all)
-	eventually(t, "the pod is released", func() bool {
+	await.True(t, "the released pod is replaced", all)
+	await.True(t, "the pod is released", func() bool {
 		return metav1.GetControllerOf(must(m.CoreV1().Pods("default").Get(t.Context(), released, metav1.GetOptions{}))(t)) == nil
 	})
 	if err := m.AppsV1().ReplicaSets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pods go with their owner", func() bool { return len(m.pods("web")) == 0 })
+	await.True(t, "the pods go with their owner", func() bool { return len(m.pods("web")) == 0 })
 	m.deploy(deployment("gone", 3))
 	if err := m.AppsV1().Deployments("default").Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "no pod of a deleted Deployment is left", func() bool {
+	await.True(t, "no pod of a deleted Deployment is left", func() bool {
 		sets := must(m.AppsV1().ReplicaSets("default").List(t.Context(), metav1.ListOptions{}))(t).Items
 		return len(m.pods("gone"))+len(sets) == 0
 	})
@@ -256,12 +257,12 @@ func TestSimulatedNodes(t *testing.T) {
 	get := func() *corev1.Pod {
 		return must(m.CoreV1().Pods("default").Get(t.Context(), "picky", metav1.GetOptions{}))(t)
 	}
-	eventually(t, "the pod is unschedulable", func() bool {
+	await.True(t, "the pod is unschedulable", func() bool {
 		conditions := get().Status.Conditions
 		return len(conditions) == 1 && conditions[0].Reason == corev1.PodReasonUnschedulable
 	})
 	m.addNode("second")
-	eventually(t, "the pod runs on the second node", func() bool { return get().Spec.NodeName == "second" && ready(*get()) })
+	await.True(t, "the pod runs on the second node", func() bool { return get().Spec.NodeName == "second" && ready(*get()) })
 	node := must(m.CoreV1().Nodes().Get(t.Context(), "second", metav1.GetOptions{}))(t)
 	if node.Status.Capacity.Cpu().IsZero() || node.Status.Allocatable.Pods().IsZero() {
 		t.Errorf("the node's status is %+v", node.Status)
@@ -273,14 +274,14 @@ func TestSimulatedNodes(t *testing.T) {
 		}
 		return lease.Spec.RenewTime.Time
 	}
-	eventually(t, "the lease exists", func() bool { return !lease().IsZero() })
+	await.True(t, "the lease exists", func() bool { return !lease().IsZero() })
 	before := lease()
 	m.srv.Advance(time.Hour)
-	eventually(t, "the lease is renewed", func() bool { return lease().Sub(before) >= time.Hour })
+	await.True(t, "the lease is renewed", func() bool { return lease().Sub(before) >= time.Hour })
 	if err := m.CoreV1().Nodes().Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod of the deleted node is deleted", func() bool {
+	await.True(t, "the pod of the deleted node is deleted", func() bool {
 		_, err := m.CoreV1().Pods("default").Get(t.Context(), "picky", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -295,7 +296,7 @@ func TestSimulatedTermination(t *testing.T) {
 	pod.Spec.NodeSelector = map[string]string{"zone": "second"}
 	must(pods.Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 	get := func() *corev1.Pod { return must(pods.Get(t.Context(), "p", metav1.GetOptions{}))(t) }
-	eventually(t, "the pod runs", func() bool { return ready(*get()) })
+	await.True(t, "the pod runs", func() bool { return ready(*get()) })
 	setReady := func(value corev1.ConditionStatus) {
 		body := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, value)
 		must(m.CoreV1().Nodes().Patch(t.Context(), "second", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "status"))(t)
@@ -312,7 +313,7 @@ func TestSimulatedTermination(t *testing.T) {
 		t.Error("a node that is not ready has ended the pod")
 	}
 	setReady(corev1.ConditionTrue)
-	eventually(t, "the node has ended the pod", func() bool { return *get().DeletionGracePeriodSeconds == 0 })
+	await.True(t, "the node has ended the pod", func() bool { return *get().DeletionGracePeriodSeconds == 0 })
 	must(pods.Patch(t.Context(), "p", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	if _, err := pods.Get(t.Context(), "p", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("without finalizers: %v", err)
@@ -337,10 +338,10 @@ func TestSimulatedDelays(t *testing.T) {
 			return len(pods) == 2
 		}
 	}
-	eventually(t, "the pods run", running(false))
+	await.True(t, "the pods run", running(false))
 	m.srv.Advance(2 * time.Hour)
-	eventually(t, "the pods are ready", running(true))
-	eventually(t, "the pods are counted as ready, and not as available", func() bool {
+	await.True(t, "the pods are ready", running(true))
+	await.True(t, "the pods are counted as ready, and not as available", func() bool {
 		s := must(m.AppsV1().Deployments("default").Get(t.Context(), "slow", metav1.GetOptions{}))(t).Status
 		return s.ReadyReplicas == 2 && s.AvailableReplicas == 0
 	})
@@ -363,11 +364,11 @@ func TestSimulatedDeadline(t *testing.T) {
 		}
 		return ""
 	}
-	eventually(t, "the new pods run and one old pod has gone", func() bool {
+	await.True(t, "the new pods run and one old pod has gone", func() bool {
 		s := must(m.AppsV1().Deployments("default").Get(t.Context(), "web", metav1.GetOptions{}))(t).Status
 		return s.Replicas == 5 && s.UpdatedReplicas == 2 && s.AvailableReplicas == 3
 	})
-	eventually(t, "the deadline is exceeded", func() bool {
+	await.True(t, "the deadline is exceeded", func() bool {
 		m.srv.Advance(10 * time.Minute)
 		return reason() == "False ProgressDeadlineExceeded"
 	})
@@ -402,13 +403,13 @@ func TestSimulatedStatefulSet(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, "the first pod runs", func() bool {
+	await.True(t, "the first pod runs", func() bool {
 		pods := m.pods("db")
 		return len(pods) == 1 && pods[0].Status.Phase == corev1.PodRunning && !ready(pods[0])
 	})
 	for _, want := range []string{"db-0 db-1 ", "db-0 db-1 db-2 "} {
 		m.srv.Advance(time.Hour)
-		eventually(t, want, func() bool {
+		await.True(t, want, func() bool {
 			pods := m.pods("db")
 			return names(pods) == want && pods[len(pods)-1].Status.Phase == corev1.PodRunning
 		})
@@ -418,7 +419,7 @@ func TestSimulatedStatefulSet(t *testing.T) {
 		_, done, err := (&polymorphichelpers.StatefulSetStatusViewer{}).Status(must(toUnstructured(m.statefulSet()))(t), 0)
 		return done && err == nil && m.statefulSet().Status.ReadyReplicas == *m.statefulSet().Spec.Replicas
 	}
-	eventually(t, "all are ready", rolledOut)
+	await.True(t, "all are ready", rolledOut)
 	claim := must(m.CoreV1().PersistentVolumeClaims("default").Get(t.Context(), "data-db-2", metav1.GetOptions{}))(t)
 	if claim.Status.Phase != corev1.ClaimBound {
 		t.Errorf("the claim is %s", claim.Status.Phase)
@@ -435,7 +436,7 @@ func TestSimulatedStatefulSet(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, "two are updated", func() bool { return images() == "i:1 i:2 i:2 " && rolledOut() })
+	await.True(t, "two are updated", func() bool { return images() == "i:1 i:2 i:2 " && rolledOut() })
 	if m.pods("db")[0].UID != first {
 		t.Error("the pod below the partition was replaced")
 	}
@@ -443,9 +444,9 @@ func TestSimulatedStatefulSet(t *testing.T) {
 		t.Errorf("the status is %+v", s)
 	}
 	patch(`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`)
-	eventually(t, "all are updated", func() bool { s := m.statefulSet().Status; return rolledOut() && s.CurrentRevision == s.UpdateRevision })
+	await.True(t, "all are updated", func() bool { s := m.statefulSet().Status; return rolledOut() && s.CurrentRevision == s.UpdateRevision })
 	patch(`{"spec":{"replicas":1}}`)
-	eventually(t, "the first is left", func() bool { return names(m.pods("db")) == "db-0 " })
+	await.True(t, "the first is left", func() bool { return names(m.pods("db")) == "db-0 " })
 	if claims := must(m.CoreV1().PersistentVolumeClaims("default").List(t.Context(), metav1.ListOptions{}))(t).Items; len(claims) != 3 {
 		t.Errorf("%d claims", len(claims))
 	}
@@ -472,16 +473,16 @@ func TestSimulatedDaemonSet(t *testing.T) {
 			return slices.Equal(nodes, want) && done && err == nil && int(set.Status.NumberAvailable) == len(want)
 		}
 	}
-	eventually(t, "a pod on each node", on("i:1", "node-1", "second"))
+	await.True(t, "a pod on each node", on("i:1", "node-1", "second"))
 	m.addNode("third")
-	eventually(t, "a pod on the third node", on("i:1", "node-1", "second", "third"))
+	await.True(t, "a pod on the third node", on("i:1", "node-1", "second", "third"))
 	must(m.AppsV1().DaemonSets("default").Patch(t.Context(), "agent", types.MergePatchType, []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i:2"}]}}}}`), metav1.PatchOptions{}))(t)
-	eventually(t, "all are replaced", on("i:2", "node-1", "second", "third"))
+	await.True(t, "all are replaced", on("i:2", "node-1", "second", "third"))
 	m.srv.Advance(time.Minute) // the time after which a pod is deleted whose node is gone
 	if err := m.CoreV1().Nodes().Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod of the deleted node is gone", on("i:2", "node-1", "third"))
+	await.True(t, "the pod of the deleted node is gone", on("i:2", "node-1", "third"))
 	m.quiet()
 }
 
@@ -508,7 +509,7 @@ func TestSimulatedJobs(t *testing.T) {
 	m := newMoving(t)
 	number := func(n int32) *int32 { return &n }
 	quick := m.job("quick", func(*batchv1.Job) {})
-	eventually(t, "a Job completes", func() bool { return jobHas(quick(), batchv1.JobComplete, "") && quick().Status.Succeeded == 1 })
+	await.True(t, "a Job completes", func() bool { return jobHas(quick(), batchv1.JobComplete, "") && quick().Status.Succeeded == 1 })
 
 	long := m.job("long", func(j *batchv1.Job) {
 		j.Spec.Completions, j.Spec.Parallelism = number(3), number(2)
@@ -517,16 +518,16 @@ func TestSimulatedJobs(t *testing.T) {
 		j.Spec.TTLSecondsAfterFinished = number(600)
 		j.Spec.Template.Annotations = map[string]string{controlplane.RunForAnnotation: "1h"}
 	})
-	eventually(t, "two pods run", func() bool { s := long().Status; return s.Active == 2 && s.Ready != nil && *s.Ready == 2 })
+	await.True(t, "two pods run", func() bool { s := long().Status; return s.Active == 2 && s.Ready != nil && *s.Ready == 2 })
 	m.srv.Advance(time.Hour)
-	eventually(t, "the third pod runs", func() bool { s := long().Status; return s.Succeeded == 2 && s.Active == 1 && *s.Ready == 1 })
+	await.True(t, "the third pod runs", func() bool { s := long().Status; return s.Succeeded == 2 && s.Active == 1 && *s.Ready == 1 })
 	m.srv.Advance(time.Hour)
-	eventually(t, "the Job completes", func() bool { return jobHas(long(), batchv1.JobComplete, "") })
+	await.True(t, "the Job completes", func() bool { return jobHas(long(), batchv1.JobComplete, "") })
 	if s := long().Status; s.CompletedIndexes != "0-2" || s.Succeeded != 3 || s.Active != 0 || s.CompletionTime == nil || s.StartTime == nil {
 		t.Errorf("the status is %+v", s)
 	}
 	m.srv.Advance(10 * time.Minute)
-	eventually(t, "the Job is deleted after its time, with its pods", func() bool {
+	await.True(t, "the Job is deleted after its time, with its pods", func() bool {
 		_, err := m.BatchV1().Jobs("default").Get(t.Context(), "long", metav1.GetOptions{})
 		return apierrors.IsNotFound(err) && len(m.pods("long")) == 0
 	})
@@ -535,9 +536,9 @@ func TestSimulatedJobs(t *testing.T) {
 		j.Spec.BackoffLimit = number(1)
 		j.Spec.Template.Annotations = map[string]string{controlplane.ExitCodeAnnotation: "3"}
 	})
-	eventually(t, "a pod fails", func() bool { return failing().Status.Failed >= 1 })
+	await.True(t, "a pod fails", func() bool { return failing().Status.Failed >= 1 })
 	m.srv.Advance(time.Minute)
-	eventually(t, "the Job fails", func() bool {
+	await.True(t, "the Job fails", func() bool {
 		return jobHas(failing(), batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded) && failing().Status.Failed == 2
 	})
 	if code := m.pods("failing")[0].Status.ContainerStatuses[0].State.Terminated.ExitCode; code != 3 {
@@ -549,9 +550,9 @@ func TestSimulatedJobs(t *testing.T) {
 		*j.Spec.ActiveDeadlineSeconds = 3600
 		j.Spec.Template.Annotations = map[string]string{controlplane.RunForAnnotation: "2h"}
 	})
-	eventually(t, "the pod runs", func() bool { return late().Status.Active == 1 })
+	await.True(t, "the pod runs", func() bool { return late().Status.Active == 1 })
 	m.srv.Advance(time.Hour)
-	eventually(t, "the Job exceeds its deadline", func() bool {
+	await.True(t, "the Job exceeds its deadline", func() bool {
 		return jobHas(late(), batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded) && len(m.pods("late")) == 0
 	})
 }
@@ -570,7 +571,7 @@ func TestSimulatedHostility(t *testing.T) {
 	must(m.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "busy"}}, metav1.CreateOptions{}))(t)
 	large := deployment("large", 10_000)
 	must(m.AppsV1().Deployments("busy").Create(t.Context(), large, metav1.CreateOptions{}))(t)
-	eventually(t, "many pods", func() bool {
+	await.True(t, "many pods", func() bool {
 		return len(must(m.CoreV1().Pods("busy").List(t.Context(), metav1.ListOptions{}))(t).Items) > 100
 	})
 	for i, selector := range []*metav1.LabelSelector{nil, {}, {MatchLabels: map[string]string{"app": "another"}},
@@ -589,7 +590,7 @@ func TestSimulatedHostility(t *testing.T) {
 	if err := m.CoreV1().Namespaces().Delete(t.Context(), "busy", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace is deleted", func() bool {
+	await.True(t, "the namespace is deleted", func() bool {
 		_, err := m.CoreV1().Namespaces().Get(t.Context(), "busy", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -633,7 +634,7 @@ func TestSimulatedRefusal(t *testing.T) {
 		}
 		return false
 	}
-	eventually(t, "the webhook is active", func() bool {
+	await.True(t, "the webhook is active", func() bool {
 		_, err := m.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "try", Labels: appLabels("web")}, Spec: template("").Spec},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil
@@ -641,15 +642,15 @@ func TestSimulatedRefusal(t *testing.T) {
 	asked.Store(0)
 	begun := time.Now()
 	m.deploy(deployment("web", 3))
-	eventually(t, "the refusal is reported", refused)
-	eventually(t, "it is tried again", func() bool { return asked.Load() >= 6 })
+	await.True(t, "the refusal is reported", refused)
+	await.True(t, "it is tried again", func() bool { return asked.Load() >= 6 })
 	// The delays are 20 ms and double; the changes of the status of the set and the Deployment cost some attempts more.
 	if most := 10 + int64(time.Since(begun)/(300*time.Millisecond)); asked.Load() > most {
 		t.Errorf("%d attempts in %v", asked.Load(), time.Since(begun))
 	}
 	open.Store(true)
 	m.rolledOut("web")
-	eventually(t, "the refusal is forgotten", func() bool { return !refused() })
+	await.True(t, "the refusal is forgotten", func() bool { return !refused() })
 }
 
 // A quota bounds the pods of a Deployment, and its status follows them.
@@ -666,17 +667,17 @@ func TestSimulatedQuota(t *testing.T) {
 			return status.Hard.Pods().Value() == hard && status.Used.Pods().Value() == used
 		}
 	}
-	eventually(t, "the quota has its status", used(2, 0))
+	await.True(t, "the quota has its status", used(2, 0))
 	m.deploy(deployment("web", 3))
-	eventually(t, "two pods are ready", func() bool {
+	await.True(t, "two pods are ready", func() bool {
 		pods := m.pods("web")
 		return len(pods) == 2 && ready(pods[0]) && ready(pods[1]) && used(2, 2)()
 	})
 	must(quotas.Patch(t.Context(), "pods", types.MergePatchType, []byte(`{"spec":{"hard":{"pods":"5"}}}`), metav1.PatchOptions{}))(t)
 	m.rolledOut("web")
-	eventually(t, "three pods are counted", used(5, 3))
+	await.True(t, "three pods are counted", used(5, 3))
 	m.patchDeployment("web", map[string]any{"spec": map[string]any{"replicas": 1}})
-	eventually(t, "one pod is counted", used(5, 1))
+	await.True(t, "one pod is counted", used(5, 1))
 }
 
 // A restarted server and a fork continue.
@@ -688,7 +689,7 @@ func TestSimulationContinues(t *testing.T) {
 	for _, srv := range []*testserver.Server{m.srv, fork} {
 		c := &moving{t, srv, connect(t, srv.Config())}
 		c.rolledOut("web")
-		eventually(t, "as many pods as wanted", func() bool { return len(c.pods("web")) == 30 })
+		await.True(t, "as many pods as wanted", func() bool { return len(c.pods("web")) == 30 })
 		ips := map[string]bool{}
 		for _, p := range c.pods("web") {
 			ips[p.Status.PodIP] = true

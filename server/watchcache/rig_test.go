@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +19,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -34,8 +34,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
-
-const testTimeout = 30 * time.Second
 
 // memory is a source in memory. Its history can lag behind its newest revision, and it can be
 // unavailable.
@@ -316,12 +314,7 @@ func (r *rig) list(o apistorage.ListOptions) ([]string, *watchcache.ListResult, 
 
 func (r *rig) eventually(what string, done func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(testTimeout); !done(); {
-		if time.Now().After(end) {
-			r.t.Fatalf("not within %v: %s", testTimeout, what)
-		}
-		<-time.After(time.Millisecond)
-	}
+	await.True(r.t, what, done)
 }
 
 // everything selects all objects; withLabel those with a label.

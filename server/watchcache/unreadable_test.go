@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 	"weak"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // The set of unreadable objects keeps none of them, once it is garbage.
@@ -19,7 +21,7 @@ func TestUnreadableObjectsAreForgotten(t *testing.T) {
 		defer u.mu.Unlock()
 		return len(u.all)
 	}
-	for end := time.Now().Add(time.Minute); size() != 1; runtime.GC() {
+	for end := time.Now().Add(await.Deadline); size() != 1; runtime.GC() {
 		if time.Now().After(end) {
 			t.Fatalf("the set has %d objects, want 1", size())
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/kafka"
 	"github.com/keepwatch/keepwatch/sinks/testonly/kafkatest"
 	"github.com/keepwatch/keepwatch/stream"
@@ -122,7 +123,7 @@ func testPartitions(t *testing.T, server *kafkatest.Server) {
 	if _, err := kadm.NewClient(server.Client()).UpdatePartitions(t.Context(), 8, "partitions"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		if listed, err := kadm.NewClient(server.Client()).ListTopics(t.Context(), "partitions"); err != nil || time.Now().After(end) {
 			t.Fatal("the topic has no more partitions: ", err)
 		} else if len(listed["partitions"].Partitions) == 8 {
@@ -289,7 +290,7 @@ func testLost(t *testing.T, server *kafkatest.Server) {
 	if _, err := admin.DeleteTopic(t.Context(), "lost.pods"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		if listed, err := admin.ListTopics(t.Context()); err != nil || time.Now().After(end) {
 			t.Fatal("the topic is not deleted: ", err)
 		} else if !listed.Has("lost.pods") {
@@ -405,7 +406,7 @@ func testRevoked(t *testing.T, server *kafkatest.Server) {
 	}
 	next := batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))
 	var err error
-	for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); { // the broker applies it a moment later
+	for end := time.Now().Add(await.Deadline); err == nil && time.Now().Before(end); { // the broker applies it a moment later
 		err = s.Write(t.Context(), batch(1, 5))
 		if err == nil {
 			err = s.Write(t.Context(), next)
@@ -420,7 +421,7 @@ func testRevoked(t *testing.T, server *kafkatest.Server) {
 		t.Fatal(err)
 	}
 	var stored []sink.Stored
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(100 * time.Millisecond) {
 		if stored, err = s.Open(t.Context(), sinktest.Streams()); err == nil {
 			break
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/kafka"
 	"github.com/keepwatch/keepwatch/sinks/testonly/kafkatest"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
@@ -43,7 +44,7 @@ func compacted(t *testing.T, server *kafkatest.Server, name string) {
 		config[key] = kadm.StringPtr(value)
 	}
 	admin := kadm.NewClient(server.Client())
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(100 * time.Millisecond) {
 		_, err := admin.CreateTopic(t.Context(), 1, 1, config, name)
 		if err == nil {
 			return

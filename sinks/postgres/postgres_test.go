@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/postgres"
 	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
 	"github.com/keepwatch/keepwatch/stream"
@@ -122,7 +123,7 @@ func testTakeOver(t *testing.T, server *pgtest.Server) {
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "a session that must not write to schema elected any more is ended") {
 		t.Fatalf("the elected one: %v", err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
 		if _, err = elected.Open(t.Context(), sinktest.Streams()); err == nil {
 			break
 		}
@@ -166,7 +167,7 @@ func testLostSession(t *testing.T, server *pgtest.Server) {
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "a session that must not write to schema lost any more is ended") {
 		t.Fatalf("the sink whose session is lost: %v", err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
 		if _, err = s.Open(t.Context(), sinktest.Streams()); err == nil {
 			break
 		}

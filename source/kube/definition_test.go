@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // definingServer has definitions, and watches that send nothing.
@@ -121,7 +122,7 @@ func TestRedefined(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for end := time.Now().Add(time.Minute); !s.asked().After(before); {
+				for end := time.Now().Add(await.Deadline); !s.asked().After(before); {
 					if time.Now().After(end) {
 						t.Fatal("the source has not asked for the definition")
 					}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -197,7 +198,7 @@ func (r *run) write(name string) int64 {
 // follows writes until a tool has written a state: from then on it follows.
 func (r *run) follows(tool *tool) {
 	r.t.Helper()
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(100 * time.Millisecond) {
 		r.write("begin")
 		if w, err := tool.read(); err == nil && len(w.states) > 0 {
 			return

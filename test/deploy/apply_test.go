@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -99,7 +100,7 @@ func (c *cluster) kubeconfig(account string) string {
 // eventually waits until something is true.
 func (c *cluster) eventually(what string, is func() bool) {
 	c.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Deadline); !is(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			c.Fatalf("it does not become true that %s", what)
 		}

@@ -7,15 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
-
-// deadline bounds every wait. Only a hang exceeds it.
-const deadline = 2 * time.Minute
 
 // assets makes a folder of the programs for a test, and checks that none of them runs when the test has ended.
 func assets(t *testing.T) string {
@@ -61,8 +58,8 @@ func environment(t *testing.T, dir string) *envtest.Environment {
 	t.Helper()
 	env := &envtest.Environment{
 		BinaryAssetsDirectory:    dir,
-		ControlPlaneStartTimeout: deadline,
-		ControlPlaneStopTimeout:  deadline,
+		ControlPlaneStartTimeout: await.Deadline,
+		ControlPlaneStopTimeout:  await.Deadline,
 	}
 	t.Cleanup(func() {
 		if err := env.Stop(); err != nil {
@@ -70,18 +67,4 @@ func environment(t *testing.T, dir string) *envtest.Environment {
 		}
 	})
 	return env
-}
-
-// eventually retries until there is no error.
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	for end := time.Now().Add(deadline); ; time.Sleep(10 * time.Millisecond) {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s: %v", deadline, what, err)
-		}
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // abandonVariable names the folder of assets for a process of abandon.
@@ -20,14 +22,14 @@ const abandonVariable = "KEEPWATCH_ENVTEST_ABANDON"
 
 // abandon starts an environment, reports that, and never stops it.
 func abandon(dir string) {
-	env := &envtest.Environment{BinaryAssetsDirectory: dir, ControlPlaneStartTimeout: deadline}
+	env := &envtest.Environment{BinaryAssetsDirectory: dir, ControlPlaneStartTimeout: await.Deadline}
 	config, err := env.Start()
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 	fmt.Println("started", config.Host)
-	time.Sleep(2 * deadline)
+	time.Sleep(2 * await.Deadline)
 	os.Exit(1)
 }
 
@@ -55,7 +57,7 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 		t.Error(err)
 	}
 	_ = test.Wait()
-	eventually(t, "both programs end", func() error {
+	await.NoError(t, "both programs end", func() error {
 		if lines := running(t, dir); len(lines) > 0 {
 			return fmt.Errorf("%v run", lines)
 		}
@@ -77,7 +79,7 @@ func TestKilledServer(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "only etcd runs", func() error {
+	await.NoError(t, "only etcd runs", func() error {
 		left := slices.Collect(maps.Values(running(t, dir)))
 		if len(left) != 1 || !strings.HasPrefix(left[0], dir+"/etcd ") {
 			return fmt.Errorf("%q run", left)
@@ -85,5 +87,5 @@ func TestKilledServer(t *testing.T) {
 		return nil
 	})
 	// Between the end of a process and envtest's note of it, Stop fails: there is no process to signal.
-	eventually(t, "envtest ends etcd", env.Stop)
+	await.NoError(t, "envtest ends etcd", env.Stop)
 }

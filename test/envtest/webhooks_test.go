@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // A mutating webhook that is registered by a service, which envtest replaces by the URL of the test's own server, and
@@ -58,7 +60,7 @@ func TestWebhooks(t *testing.T) {
 
 	refused := configMap("refused")
 	refused.Labels = ours.MatchLabels
-	eventually(t, "the validating webhook is called", func() error {
+	await.NoError(t, "the validating webhook is called", func() error {
 		dry := refused.DeepCopy()
 		if err := c.Create(t.Context(), dry, client.DryRunAll); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the create is answered: %v", err)
@@ -67,7 +69,7 @@ func TestWebhooks(t *testing.T) {
 	})
 	accepted := configMap("accepted")
 	accepted.Labels = ours.MatchLabels
-	eventually(t, "the mutating webhook is called", func() error {
+	await.NoError(t, "the mutating webhook is called", func() error {
 		dry := accepted.DeepCopy()
 		if err := c.Create(t.Context(), dry, client.DryRunAll); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -24,7 +25,7 @@ func TestDemo(t *testing.T) {
 	if err := build(demo, "./cmd/keepwatch/demo"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 	defer cancel()
 	temporary := t.TempDir()
 	cmd := exec.CommandContext(ctx, demo, peer.Keepwatch(t))

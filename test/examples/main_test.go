@@ -23,13 +23,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 func TestMain(m *testing.M) { peer.Main(m) }
-
-// deadline bounds every wait for something that happens soon on an idle machine.
-const deadline = 5 * time.Minute
 
 // root is the repository, seen from here.
 const root = "../.."
@@ -104,7 +102,7 @@ func (r *reader) widgets() dynamic.ResourceInterface {
 // fails if a program has ended too early.
 func (r *reader) eventually(what string, done func() (bool, string)) {
 	r.Helper()
-	for end := time.Now().Add(deadline); ; {
+	for end := time.Now().Add(await.Deadline); ; {
 		ok, why := done()
 		if ok {
 			return
@@ -113,7 +111,7 @@ func (r *reader) eventually(what string, done func() (bool, string)) {
 			r.Fatalf("a program has ended; not there yet: %s: %s", what, why)
 		}
 		if time.Now().After(end) {
-			r.Fatalf("not within %v: %s: %s", deadline, what, why)
+			r.Fatalf("not within %v: %s: %s", await.Deadline, what, why)
 		}
 		<-time.After(20 * time.Millisecond)
 	}

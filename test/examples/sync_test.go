@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -24,7 +25,7 @@ func TestSync(t *testing.T) {
 			if found, err := filepath.Glob(needs); err != nil || len(found) == 0 {
 				t.Skipf("no %s: the example of %s is NOT tested", needs, database)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "bash", filepath.Join(root, "examples/sync/local.sh"), database)
 			cmd.Env = append(os.Environ(), "KEEPWATCH="+peer.Keepwatch(t), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+t.TempDir())

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
 )
 
@@ -105,7 +106,7 @@ func (s *Server) awaitFollowed(t *testing.T) {
 		config.ContentType, config.AcceptContentTypes = media, media
 		client, err := kubernetes.NewForConfig(config)
 		must(err)
-		until(t, "the proxy has the newest config map as "+media, func() bool {
+		await.True(t, "the proxy has the newest config map as "+media, func() bool {
 			before := s.answered(t)
 			list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}) // it begins with a use
 			must(err)

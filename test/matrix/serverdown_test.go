@@ -9,12 +9,12 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/faults"
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -49,8 +49,8 @@ func testServerDown(t *testing.T, server *Server) {
 	must(w.prepare(t.Context()))
 	watching := startDownClients(t, server, w.namespace)
 	for _, c := range watching {
-		until(t, c.name+" has the initial state", func() bool { return c.state().hasUIDs(w.uids) })
-		until(t, c.name+" watches", func() bool { return c.watches() > 0 })
+		await.True(t, c.name+" has the initial state", func() bool { return c.state().hasUIDs(w.uids) })
+		await.True(t, c.name+" watches", func() bool { return c.watches() > 0 })
 	}
 	awaitCached(t, server, w, watching)
 	before := map[*downClient]int{}
@@ -63,11 +63,11 @@ func testServerDown(t *testing.T, server *Server) {
 		if c.proxy.Now(faults.Any, configMaps, faults.End) == 0 {
 			t.Errorf("%s has no watch that could end", c.name)
 		}
-		until(t, c.name+" watches again while the server is down", func() bool { return c.watches() > open })
+		await.True(t, c.name+" watches again while the server is down", func() bool { return c.watches() > open })
 	}
 	starting := startDownClients(t, server, w.namespace)
 	for _, c := range starting {
-		until(t, c.name+" is refused", func() bool { return c.refused() > 0 })
+		await.True(t, c.name+" is refused", func() bool { return c.refused() > 0 })
 	}
 	for range 20 {
 		must(w.one(t.Context()))
@@ -78,17 +78,17 @@ func testServerDown(t *testing.T, server *Server) {
 	must(err)
 	want := stateAt(writes, newest)
 	for _, c := range watching {
-		until(t, c.name+", which has watched, has the state", func() bool { return maps.Equal(c.state(), want) })
+		await.True(t, c.name+", which has watched, has the state", func() bool { return maps.Equal(c.state(), want) })
 		if n := c.lists(); n != before[c] {
 			t.Errorf("%s, which has watched, listed %d times more", c.name, n-before[c])
 		}
 	}
 	for _, c := range starting {
 		if slices.Contains(endsOf503, c.name) {
-			until(t, c.name+" has ended", func() bool { return c.process.Err() != nil })
+			await.True(t, c.name+" has ended", func() bool { return c.process.Err() != nil })
 			continue
 		}
-		until(t, c.name+", which has started while the server was down, has the state", func() bool { return maps.Equal(c.state(), want) })
+		await.True(t, c.name+", which has started while the server was down, has the state", func() bool { return maps.Equal(c.state(), want) })
 		t.Logf("%s was refused %d times", c.name, c.refused())
 	}
 }
@@ -109,9 +109,9 @@ func awaitCached(t *testing.T, server *Server, w *writer, watching []*downClient
 		t.Fatal(err)
 	}
 	for _, c := range watching {
-		until(t, c.name+" has a change", func() bool { return maps.Equal(c.state(), stateAt(writes, newest)) })
+		await.True(t, c.name+" has a change", func() bool { return maps.Equal(c.state(), stateAt(writes, newest)) })
 	}
-	until(t, "the proxy has the change", func() bool {
+	await.True(t, "the proxy has the change", func() bool {
 		cached, err := client.CoreV1().ConfigMaps(w.namespace).List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			t.Fatal(err)
@@ -185,14 +185,4 @@ func (c *downClient) refused() int {
 
 func (c *downClient) lists() int {
 	return c.proxy.Count(faults.List, configMaps) + c.proxy.Count(faults.StreamList, configMaps)
-}
-
-// until waits until something is true.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(startTimeout); !is(); time.Sleep(pollInterval) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not become true that %s", what)
-		}
-	}
 }

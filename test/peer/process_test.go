@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // asOwner, in the environment, has the test binary start a process, print its
@@ -46,17 +48,6 @@ func startShell(t *testing.T, script string) (p *Process, log string) {
 	return p, log
 }
 
-// eventually waits until ok, which something else makes true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		time.Sleep(time.Millisecond) // between two looks at the state
-	}
-}
-
 // gone reports whether process id has ended, also if its parent has not waited for it.
 func gone(id int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
@@ -68,7 +59,7 @@ func gone(id int) bool {
 
 func TestStop(t *testing.T) {
 	p, log := startShell(t, `trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done`)
-	eventually(t, "the trap is set", func() bool { return contains(log, "ready") })
+	await.True(t, "the trap is set", func() bool { return contains(log, "ready") })
 	if err := p.Stop(time.Minute); err != nil || p.ExitCode() != 7 {
 		t.Errorf("stopped with %v, exit code %d", err, p.ExitCode())
 	}
@@ -79,7 +70,7 @@ func TestStop(t *testing.T) {
 
 func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 	p, log := startShell(t, `trap '' TERM; echo ready; while :; do sleep 0.01; done`)
-	eventually(t, "the trap is set", func() bool { return contains(log, "ready") })
+	await.True(t, "the trap is set", func() bool { return contains(log, "ready") })
 	if err := p.Stop(10 * time.Millisecond); err == nil || !strings.Contains(err.Error(), log) {
 		t.Errorf("got %v, want an error that names the log", err)
 	}
@@ -90,7 +81,7 @@ func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 
 func TestKillEndsChildren(t *testing.T) {
 	p, log := startShell(t, `sleep 600 & echo $! child; wait`)
-	eventually(t, "the child runs", func() bool { return contains(log, "child") })
+	await.True(t, "the child runs", func() bool { return contains(log, "child") })
 	text, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +91,7 @@ func TestKillEndsChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Kill()
-	eventually(t, "the child ends", func() bool { return gone(child) })
+	await.True(t, "the child ends", func() bool { return gone(child) })
 }
 
 func TestProcessEndsWithItsOwner(t *testing.T) {
@@ -131,7 +122,7 @@ func TestProcessEndsWithItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = owner.Wait() // returns that it was killed
-	eventually(t, "the process ends", func() bool { return gone(child) })
+	await.True(t, "the process ends", func() bool { return gone(child) })
 }
 
 func contains(file, text string) bool {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/ndjson"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -32,9 +33,6 @@ var (
 )
 
 func TestMain(m *testing.M) { peer.Main(m) }
-
-// deadline bounds each wait.
-const deadline = 5 * time.Minute
 
 // mostChanges bounds after how many changes of the disk the power is lost. The start alone makes some dozens.
 const mostChanges = 300
@@ -112,7 +110,7 @@ func lose(t *testing.T, command func(disk string) ([]string, func() ([]byte, err
 			args = append(args, "--kubeconfig", server.Kubeconfig(), "-n", namespace)
 
 			first := start(t, args)
-			for end := time.Now().Add(deadline); !disk.Lost(); time.Sleep(2 * time.Millisecond) {
+			for end := time.Now().Add(await.Deadline); !disk.Lost(); time.Sleep(2 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("the power is not lost: %s", first.stderr.text())
 				}
@@ -211,7 +209,7 @@ type process struct {
 
 func start(t *testing.T, args []string) *process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 	t.Cleanup(cancel)
 	p := &process{nil, &output{}, &output{}, make(chan error, 1)}
 	p.Cmd = exec.CommandContext(ctx, peer.Keepwatch(t))

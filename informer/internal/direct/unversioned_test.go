@@ -17,6 +17,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/informer/internal/direct"
 	"github.com/keepwatch/keepwatch/informer/internal/follow"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // unversioned is a server of two ConfigMaps without revisions and UIDs, as some aggregated APIs
@@ -63,7 +64,7 @@ func TestServerWithoutRevisions(t *testing.T) {
 			}
 			f := follow.New("configmaps", source, example, follow.Options{Paged: true, StartupDeadline: -1})
 			source.Cached = f.Cached
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			ctx, stop := context.WithTimeout(t.Context(), await.Deadline)
 			done := make(chan error, 1)
 			go func() {
 				done <- f.Run(ctx, follow.Hooks{Begin: func(context.Context) {}, End: func(error) {}})
@@ -105,7 +106,7 @@ func (c notifications) want(t *testing.T, kind reflect.Type, want ...string) {
 			if got := sign + n.Key().String(); got != w || reflect.TypeOf(o.Value()) != kind {
 				t.Fatalf("got %s of %T, want %s", got, o.Value(), w)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(await.Deadline):
 			t.Fatalf("no %s", w)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -359,11 +359,7 @@ func TestCompactObjectsAreDecodedInParallel(t *testing.T) {
 		all.Wait()
 		close(done)
 	}()
-	select {
-	case <-done:
-	case <-time.After(5 * time.Minute):
-		t.Fatal("one goroutine waits for the other")
-	}
+	await.Receive(t, "no goroutine waits for another", done)
 }
 
 // Goroutines that read at the same time get values equal to the API machinery's.

@@ -4,20 +4,14 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-// Eventually waits until condition is true. Only a hang reaches its deadline; then the test
-// fails with message.
+// Eventually waits until condition is true. At the deadline the test fails with message.
 func Eventually(t *testing.T, condition func() bool, message func() string) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Minute)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatal(message())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "the informer is in the state that the test waits for", condition, message)
 }
 
 // Run runs a shared informer until the end of the test, or until stop is called. stop waits

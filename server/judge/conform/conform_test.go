@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/conform"
 )
 
@@ -72,7 +73,7 @@ func leavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	labelled := metav1.ListOptions{LabelSelector: "conform.keepwatch.io/run"}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		namespaces, err := client.CoreV1().Namespaces().List(t.Context(), labelled)
 		if err != nil {
 			t.Fatal(err)

@@ -15,9 +15,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 const (
@@ -129,11 +130,7 @@ func newClient(t *testing.T, p *Proxy, http1 bool) *client {
 // wantReset waits until a connection was reset.
 func (c *client) wantReset(t *testing.T) {
 	t.Helper()
-	select {
-	case <-c.reset:
-	case <-time.After(time.Minute):
-		t.Error("no connection was reset")
-	}
+	await.Receive(t, "a connection is reset", c.reset)
 }
 
 // get starts a request. The test closes its body.
@@ -168,20 +165,14 @@ func bothProtocols(t *testing.T, test func(t *testing.T, http1 bool)) {
 	}
 }
 
-// await returns the transcript once it is as the test wants it.
-func waitForEntries(t *testing.T, p *Proxy, ok func([]Entry) bool) []Entry {
+// waitForEntries returns the transcript once it is as the test wants it.
+func waitForEntries(t *testing.T, p *Proxy, ok func([]Entry) bool) (entries []Entry) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Minute)
-	for {
-		entries := p.Transcript()
-		if ok(entries) {
-			return entries
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the transcript did not get there:\n%v", entries)
-		}
-		time.Sleep(time.Millisecond) // between two looks at the state
-	}
+	await.State(t, "the transcript is as the test wants it", func() (bool, string) {
+		entries = p.Transcript()
+		return ok(entries), fmt.Sprint(entries)
+	})
+	return entries
 }
 
 func certificatePEM(c *x509.Certificate) []byte {

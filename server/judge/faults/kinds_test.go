@@ -16,6 +16,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // parsePlan returns a plan of YAML rules.
@@ -242,7 +244,7 @@ func TestOutageAndExpiredCertificate(t *testing.T) {
 				t.Errorf("%s: the request was answered", test.rule)
 			}
 			seen := false
-			for deadline := time.Now().Add(5 * time.Minute); ; {
+			for deadline := time.Now().Add(await.Deadline); ; {
 				code, _, err := c.read(t, pods)
 				if code == 200 {
 					break

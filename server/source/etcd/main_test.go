@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/source/etcd"
 )
 
@@ -59,9 +60,6 @@ func run(m *testing.M) int {
 	return code
 }
 
-// testTimeout bounds waits that take no time on an idle machine: only a hang reaches it.
-const testTimeout = 5 * time.Minute
-
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(tb testing.TB) T {
 		tb.Helper()
@@ -80,9 +78,9 @@ func prefixOf(tb testing.TB) string {
 func dial(tb testing.TB, config clientv3.Config) *clientv3.Client {
 	tb.Helper()
 	config.Logger = zap.NewNop()
-	config.DialTimeout = testTimeout
+	config.DialTimeout = await.Deadline
 	config.DialOptions = append(config.DialOptions, grpc.WithConnectParams(grpc.ConnectParams{
-		MinConnectTimeout: testTimeout,
+		MinConnectTimeout: await.Deadline,
 		Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
 	}))
 	client := must(clientv3.New(config))(tb)
@@ -125,7 +123,7 @@ func (w fixture) putThrough(tb testing.TB, key, value string) keepwatch.Revision
 	key = w.prefix + key
 	var revision int64
 	attempt := 250 * time.Millisecond
-	eventually(tb, "a put succeeds", func() bool {
+	await.True(tb, "a put succeeds", func() bool {
 		ctx, cancel := context.WithTimeout(tb.Context(), attempt)
 		defer cancel()
 		answer, err := w.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", value)).
@@ -198,14 +196,14 @@ func readTo(tb testing.TB, w keepwatch.Watch, from, to keepwatch.Revision) (chan
 // next is Next with a deadline.
 func next(tb testing.TB, w keepwatch.Watch) keepwatch.Batch {
 	tb.Helper()
-	defer time.AfterFunc(testTimeout, w.Close).Stop()
+	defer time.AfterFunc(await.Deadline, w.Close).Stop()
 	return must(w.Next())(tb)
 }
 
 // readToEnd reads a watch to its end, and returns its error.
 func readToEnd(tb testing.TB, w keepwatch.Watch) error {
 	tb.Helper()
-	defer time.AfterFunc(testTimeout, w.Close).Stop()
+	defer time.AfterFunc(await.Deadline, w.Close).Stop()
 	for {
 		if _, err := w.Next(); err != nil {
 			if _, again := w.Next(); again != err {
@@ -242,21 +240,6 @@ func describe(changes []keepwatch.Change) string {
 		}
 	}
 	return strings.Join(all, " ")
-}
-
-func eventually(tb testing.TB, what string, ok func() bool) {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), testTimeout)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			tb.Fatalf("deadline exceeded before %s", what)
-		}
-	}
 }
 
 func socketIn(dir string) string { return filepath.Join(dir, "s") }

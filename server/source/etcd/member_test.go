@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // member is an etcd of one member. It listens on a Unix socket, which no other process can
@@ -79,7 +81,7 @@ func (m *member) ready() error {
 	select {
 	case <-m.etcd.Server.ReadyNotify():
 		return nil
-	case <-time.After(testTimeout):
+	case <-time.After(await.Deadline):
 		m.stop()
 		return errors.New("etcd is not ready")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/server/source/etcd"
 	"github.com/keepwatch/keepwatch/store"
@@ -160,7 +161,7 @@ func TestLostChangeIsDetected(t *testing.T) {
 	waitForRevision(t, cache, from)
 	w.put(t, "a", "2")
 	end := w.put(t, "a", "3")
-	eventually(t, "a relist", func() bool { return r.Progress().Relists[keepwatch.ProtocolViolation] == 1 })
+	await.True(t, "a relist", func() bool { return r.Progress().Relists[keepwatch.ProtocolViolation] == 1 })
 	o, _ := waitForRevision(t, cache, end).Get(keepwatch.Key{Name: "a"})
 	if got := o.(*decoded); got.text != "3" || got.Revision() != end {
 		t.Errorf("the store has %s at %d", got.text, got.Revision())

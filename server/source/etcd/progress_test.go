@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/source/etcd"
 )
 
@@ -53,7 +54,7 @@ func TestProgressFromNewestRevision(t *testing.T) {
 	w := newFixture(t, etcd.Options{})
 	newest := w.put(t, "a", "1")
 	responses := w.Client.Watch(t.Context(), w.prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(newest)), clientv3.WithCreatedNotify())
-	timeout := time.NewTimer(testTimeout)
+	timeout := time.NewTimer(await.Deadline)
 	defer timeout.Stop()
 	for progress := false; !progress; {
 		select {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/server/source/etcd"
 	"github.com/keepwatch/keepwatch/store"
@@ -156,7 +157,7 @@ func judgeRun(t *rapid.T, w fixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.NewTimer(testTimeout)
+	timeout := time.NewTimer(await.Deadline)
 	defer timeout.Stop()
 	for consumer.read(t, cache); consumer.watcher.Cursor().Revision < newest; consumer.read(t, cache) {
 		select {

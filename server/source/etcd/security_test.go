@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/source/etcd"
 )
 
@@ -78,7 +79,7 @@ func TestTLS(t *testing.T) {
 	anonymous := config(ours)
 	anonymous.GetClientCertificate = nil
 	refused := source(anonymous)
-	eventually(t, "a client without certificate is Unauthorized", func() bool {
+	await.True(t, "a client without certificate is Unauthorized", func() bool {
 		_, err := refused.List(t.Context(), keepwatch.ListRequest{})
 		if kindOf(err) != keepwatch.Unauthorized {
 			wantKind(t, err, keepwatch.Unreachable)

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/server/source/etcd"
 	"github.com/keepwatch/keepwatch/store"
@@ -35,7 +36,7 @@ func startReflector(tb testing.TB, s keepwatch.Source, target keepwatch.Target, 
 // waitForRevision waits until a store has reached a revision.
 func waitForRevision(tb testing.TB, s *store.Store, r keepwatch.Revision) *store.Snapshot {
 	tb.Helper()
-	eventually(tb, fmt.Sprintf("the store has reached %d", r), func() bool { return s.Revision() >= r })
+	await.True(tb, fmt.Sprintf("the store has reached %d", r), func() bool { return s.Revision() >= r })
 	return s.Snapshot()
 }
 

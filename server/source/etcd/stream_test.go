@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/source/etcd"
 )
 
@@ -74,7 +75,7 @@ func testStream(t *testing.T, responses []*pb.WatchResponse, want string, end ke
 	server.script(append([]*pb.WatchResponse{created}, responses...)...)
 	watch := must(source.Watch(t.Context(), 100))(t)
 	defer watch.Close()
-	defer time.AfterFunc(testTimeout, watch.Close).Stop()
+	defer time.AfterFunc(await.Deadline, watch.Close).Stop()
 	var got strings.Builder
 	at := keepwatch.Revision(100)
 	for {

@@ -24,6 +24,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
@@ -113,7 +114,7 @@ func TestSimulation(t *testing.T) {
 	}
 	becomes := func(what string, is func(appsv1.DeploymentStatus) bool) {
 		t.Helper()
-		eventually(t, what, func() bool {
+		await.True(t, what, func() bool {
 			d, err := apps.Get(t.Context(), "web", metav1.GetOptions{})
 			return err == nil && is(d.Status)
 		})
@@ -139,7 +140,7 @@ func TestRights(t *testing.T) {
 	c := mgr.GetClient()
 	widgets := &unstructured.UnstructuredList{}
 	widgets.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "WidgetList"})
-	eventually(t, "the role applies", func() bool { return mgr.GetAPIReader().List(t.Context(), widgets) == nil })
+	await.True(t, "the role applies", func() bool { return mgr.GetAPIReader().List(t.Context(), widgets) == nil })
 	if err := c.Create(t.Context(), widget("one")); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot create resource "widgets"`) {
 		t.Errorf("a right that the role does not have: %v", err)
 	}
@@ -179,14 +180,5 @@ func TestNeedlessWrites(t *testing.T) {
 	}
 	if n := len(srv.Requests(testserver.Verb("patch", "widgets/status"))); n != before+1 {
 		t.Errorf("%d writes are counted, want 1", n-before)
-	}
-}
-
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not yet: %s", what)
-		}
 	}
 }

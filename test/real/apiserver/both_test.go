@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -151,7 +152,7 @@ func (s *both) answered() (sum int) {
 // eventually polls until nothing is wrong.
 func (s *both) eventually(what string, wrong func() string) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		now := wrong()
 		if now == "" {
 			return

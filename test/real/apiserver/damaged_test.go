@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -69,11 +69,10 @@ func TestLiveWithDamagedPod(t *testing.T) {
 // untilProbe waits until a probe has a status.
 func untilProbe(t *testing.T, client kubernetes.Interface, path string, code int) {
 	t.Helper()
-	for deadline := time.Now().Add(testTimeout); probe(t.Context(), client, path) != code; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is not %d: %d", path, code, probe(t.Context(), client, path))
-		}
-	}
+	await.State(t, fmt.Sprintf("%s answers %d", path, code), func() (bool, string) {
+		status := probe(t.Context(), client, path)
+		return status == code, fmt.Sprint(status)
+	})
 }
 
 // probe returns the status of a probe, zero without an answer.

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -154,20 +154,14 @@ func (n *node) waitForControllers(t *testing.T, client dynamic.Interface) {
 		{"networking.k8s.io", "servicecidrs", "Ready"},
 	} {
 		resource := client.Resource(schema.GroupVersionResource{Group: c.group, Version: "v1", Resource: c.resource})
-		for deadline := time.Now().Add(time.Minute); ; {
+		await.True(t, fmt.Sprintf("all %s have the condition %s", c.resource, c.condition), func() bool {
 			list, err := resource.List(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			waiting := slices.ContainsFunc(list.Items, func(o unstructured.Unstructured) bool { return !hasCondition(o, c.condition) })
-			if !waiting && len(list.Items) > 0 {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("not all %s have the condition %s", c.resource, c.condition)
-			}
-			time.Sleep(20 * time.Millisecond) // between two looks
-		}
+			return !waiting && len(list.Items) > 0
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -9,19 +8,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/differential"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
-
-// testTimeout is the deadline of conditions that an idle machine meets at once. Only a hang reaches it.
-const testTimeout = 2 * time.Minute
 
 // modes are keepwatch-apiserver in both modes on one etcd.
 type modes struct {
@@ -163,17 +159,7 @@ func (m *modes) startMemory() {
 // eventually polls until done.
 func (m *modes) eventually(what string, done func() bool) {
 	m.Helper()
-	ctx, cancel := context.WithTimeout(m.Context(), testTimeout)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			m.Fatalf("not within %v: %s", testTimeout, what)
-		}
-	}
+	await.True(m, what, done)
 }
 
 // clientOf returns an HTTP client of a server for a user; without one it has all permissions.

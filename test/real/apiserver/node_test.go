@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -198,7 +199,7 @@ func (n *node) start(t *testing.T, user string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(3 * time.Minute); ; {
+	for end := time.Now().Add(await.Deadline); ; {
 		response, err := client.Get(n.host + "/readyz")
 		if err == nil {
 			response.Body.Close()
@@ -211,7 +212,7 @@ func (n *node) start(t *testing.T, user string) {
 			t.Fatalf("%v ended with exit code %d", n.container.Command[0], process.ExitCode())
 		case <-time.After(50 * time.Millisecond):
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(end) {
 			t.Fatalf("not ready: %v, %v", response, err)
 		}
 	}

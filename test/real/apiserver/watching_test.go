@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	watchtools "k8s.io/client-go/tools/watch"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -21,9 +22,6 @@ var (
 	configMapResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	eventResource     = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 )
-
-// deadline bounds the wait for an event.
-const deadline = 30 * time.Second
 
 func client(t *testing.T, server *peer.Server, resource schema.GroupVersionResource) dynamic.ResourceInterface {
 	t.Helper()
@@ -112,7 +110,7 @@ func (w *watching) add(e watch.Event) {
 // events returns the first n events.
 func (w *watching) events(t *testing.T, n int) []watch.Event {
 	t.Helper()
-	timer := time.NewTimer(deadline)
+	timer := time.NewTimer(await.Deadline)
 	defer timer.Stop()
 	for {
 		w.mu.Lock()
@@ -127,7 +125,7 @@ func (w *watching) events(t *testing.T, n int) []watch.Event {
 		select {
 		case <-w.added:
 		case <-timer.C:
-			t.Fatalf("the watch has %d of %d events after %v", len(received), n, deadline)
+			t.Fatalf("the watch has %d of %d events after %v", len(received), n, await.Deadline)
 		}
 	}
 }

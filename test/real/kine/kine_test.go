@@ -20,13 +20,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 func TestMain(m *testing.M) { peer.Main(m) }
-
-// eventTimeout bounds each wait for something that a working server does soon.
-const eventTimeout = 5 * time.Minute
 
 func TestServeOnKine(t *testing.T) {
 	for _, backend := range []peer.KineBackend{peer.KineSQLite, peer.KineNATS} {
@@ -115,7 +113,7 @@ func named(name string) metav1.ListOptions {
 // wants reads the numbers from first to last off a watch, in order, and returns the last revision.
 func wants(t *testing.T, w watch.Interface, first, last int) (revision string) {
 	t.Helper()
-	timeout := time.After(eventTimeout)
+	timeout := time.After(await.Deadline)
 	for n := first; n <= last; n++ {
 		select {
 		case e, open := <-w.ResultChan():
@@ -215,7 +213,7 @@ func (r *rig) kinds(t *testing.T) {
 	if err := core.Namespaces().Delete(ctx, "passing", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace is gone", func() error {
+	await.NoError(t, "the namespace is gone", func() error {
 		if _, err := core.Namespaces().Get(ctx, "passing", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("get: %v", err)
 		}
@@ -291,22 +289,7 @@ func (r *rig) outage(t *testing.T) {
 		last = 10
 	}
 	for n := 2; n <= last; n++ {
-		eventually(t, "a write succeeds", func() error { return r.tryPatch(t.Context(), "outage", n) })
+		await.NoError(t, "a write succeeds", func() error { return r.tryPatch(t.Context(), "outage", n) })
 	}
 	wants(t, w, 2, last)
-}
-
-// eventually polls until it works.
-func eventually(t *testing.T, what string, do func() error) {
-	t.Helper()
-	for end := time.Now().Add(eventTimeout); ; {
-		err := do()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s: %v", eventTimeout, what, err)
-		}
-		<-time.After(50 * time.Millisecond)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -16,11 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
-
-// eventTimeout bounds each wait for something that a working server does soon.
-const eventTimeout = 5 * time.Minute
 
 // rig is a server, its etcd, and the wire between them.
 type rig struct {
@@ -134,7 +131,7 @@ func (r *rig) follow(t *testing.T, namespace, revision string, more ...func(*met
 // next is the next event.
 func (f follower) next(t *testing.T) watch.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 	defer cancel()
 	select {
 	case event, ok := <-f.ResultChan():

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/scripts"
 )
 
@@ -51,5 +52,5 @@ func testKubectlProxy(t *testing.T, c *cluster) {
 			t.Errorf("%s: %q", p, got)
 		}
 	}
-	eventually(t, "no command runs", func() bool { return container.busy() == 0 })
+	await.True(t, "no command runs", func() bool { return container.busy() == 0 })
 }

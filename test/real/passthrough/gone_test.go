@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -37,7 +38,7 @@ func (c *cluster) open(t *testing.T, name string, each int) (all []*started) {
 			all = append(all, attached, log, watch, forward, s.start("exec", "-i", name, "--", "cat"), s.start(append([]string{"exec", name, "--"}, ticking...)...))
 		}
 	}
-	eventually(t, "all streams are open", func() bool { return container.busy() == 3*each*len(protocols) })
+	await.True(t, "all streams are open", func() bool { return container.busy() == 3*each*len(protocols) })
 	return all
 }
 
@@ -84,7 +85,7 @@ func testGoneClients(t *testing.T, c *cluster) {
 	const each = 2
 	c.get(c.proxy, "/version") // connects
 	var before int
-	eventually(t, "nothing is left of earlier clients", func() bool {
+	await.True(t, "nothing is left of earlier clients", func() bool {
 		var quiet int
 		quiet, before = c.streams()
 		return quiet == 0
@@ -98,12 +99,12 @@ func testGoneClients(t *testing.T, c *cluster) {
 	}
 	// The kubelet ends commands with their streams.
 	container := c.kubelet.container("default/abandoned")
-	eventually(t, "no command runs", func() bool { return container.busy() == 0 })
+	await.True(t, "no command runs", func() bool { return container.busy() == 0 })
 	var goroutines, sockets int
 	defer func() {
 		t.Logf("%d streams: %d goroutines and %d sockets are left, %d sockets before", len(all), goroutines, sockets, before)
 	}()
-	eventually(t, "the proxy has no goroutine and no connection of theirs", func() bool {
+	await.True(t, "the proxy has no goroutine and no connection of theirs", func() bool {
 		goroutines, sockets = c.streams()
 		return goroutines == 0 && sockets <= before+2 // to the server, for other requests
 	})

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -177,18 +178,8 @@ func (r *started) end(tb testing.TB) int {
 	tb.Helper()
 	select {
 	case <-r.ended:
-	case <-time.After(time.Minute):
+	case <-time.After(await.Deadline):
 		tb.Fatalf("kubectl does not end: %q", r.Args)
 	}
 	return r.ProcessState.ExitCode()
-}
-
-// eventually waits until something is true.
-func eventually(tb testing.TB, what string, is func() bool) {
-	tb.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			tb.Fatalf("it does not become true that %s", what)
-		}
-	}
 }

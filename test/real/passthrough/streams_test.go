@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -55,7 +56,7 @@ func testStreams(t *testing.T, c *cluster) {
 					pod := through.name + "-" + stream.name
 					container := c.run(t, pod, map[int32]string{80: repeater(t)})
 					stream.talk(c.session(t, through.to.Kubeconfig(), through.by), pod, container)
-					eventually(t, "no command runs", func() bool { return container.busy() == 0 })
+					await.True(t, "no command runs", func() bool { return container.busy() == 0 })
 				})
 			}
 			// Without WebSockets kubectl falls back to SPDY, and says nothing.
@@ -110,10 +111,10 @@ func talkExec(s *session, pod string, c *container) {
 	// A command that is interrupted ends behind it, if it reads or writes.
 	for _, command := range [][]string{{"cat"}, ticking} {
 		r := s.start(append([]string{"exec", "-i", pod, "--"}, command...)...)
-		eventually(s, "the command runs", func() bool { return c.busy() == 1 })
+		await.True(s, "the command runs", func() bool { return c.busy() == 1 })
 		s.cluster.must(r.Process.Signal(os.Interrupt))
 		r.end(s)
-		eventually(s, "the command has ended", func() bool { return c.busy() == 0 })
+		await.True(s, "the command has ended", func() bool { return c.busy() == 0 })
 	}
 }
 
@@ -134,7 +135,7 @@ func talkTerminal(s *session, pod string, _ *container) {
 	}
 	// The size is sent beside the input, which can be there before it.
 	hasSize := func(size string) {
-		eventually(s, "the size "+size+" is known", func() bool {
+		await.True(s, "the size "+size+" is known", func() bool {
 			before := output.size()
 			enter("stty size; echo size-$((1+1))\n")
 			return strings.Contains(output.wait(s, before, "size-2"), size)

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 const (
@@ -151,7 +153,7 @@ func (r *rig) compareEncodings() {
 func (r *rig) sameBytes(path, accept string) answer {
 	r.Helper()
 	var got, want answer
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		before := r.answered()
 		got = r.proxy(path, "Accept", accept)
 		if r.answered() == before {
@@ -248,7 +250,7 @@ func (r *rig) next(frames <-chan string) string {
 			r.Fatal("the watch has ended")
 		}
 		return frame
-	case <-time.After(2 * time.Minute):
+	case <-time.After(await.Deadline):
 		r.Fatal("no event")
 		return ""
 	}

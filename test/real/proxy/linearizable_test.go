@@ -22,6 +22,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/faults"
 	"github.com/keepwatch/keepwatch/server/proxy"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -301,7 +302,7 @@ func TestLinearizable(t *testing.T) {
 		})
 	}
 	for _, f := range []*front{first, second} {
-		waitUntil(t, "config maps are answered from a cache", func() bool {
+		await.True(t, "config maps are answered from a cache", func() bool {
 			clients[1].listCached(t.Context(), "0")
 			clients[5].listCached(t.Context(), "0")
 			return f.answered() > 0

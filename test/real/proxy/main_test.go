@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/proxy"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -144,14 +144,5 @@ func (r *rig) waitCached(path string) {
 // eventually waits until something is true.
 func (r *rig) eventually(what string, is func() bool) {
 	r.Helper()
-	waitUntil(r.TB, what, is)
-}
-
-func waitUntil(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not become true that %s", what)
-		}
-	}
+	await.True(r.TB, what, is)
 }

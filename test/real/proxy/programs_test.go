@@ -14,6 +14,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/faults"
 	"github.com/keepwatch/keepwatch/test/matrix"
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
@@ -64,7 +65,7 @@ func programs(t *testing.T, config *rest.Config) (all []*program) {
 			same = append(same, startProgram(t, p, i, command, config))
 		}
 		for _, s := range same {
-			waitUntil(t, s.name()+" has synced", s.hasSynced)
+			await.True(t, s.name()+" has synced", s.hasSynced)
 		}
 		all = append(all, same...)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/history"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -269,7 +270,7 @@ func TestNothingRelists(t *testing.T) {
 		all = append(all, o)
 	}
 	for _, c := range all {
-		waitUntil(t, c.name()+" has synced", c.hasSynced)
+		await.True(t, c.name()+" has synced", c.hasSynced)
 	}
 	t.Logf("%d clients have synced after %v", len(all), time.Since(begun))
 	from, before := p.remember(), p.forwarded()
@@ -301,7 +302,7 @@ func (p *pair) cacheBoth() {
 			if err != nil {
 				p.Fatal(err)
 			}
-			waitUntil(p, "a proxy answers from memory", func() bool {
+			await.True(p, "a proxy answers from memory", func() bool {
 				if _, err := client.CoreV1().ConfigMaps("").List(p.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil {
 					p.Fatal(err)
 				}
@@ -367,7 +368,7 @@ func (p *pair) arrive(all []watchClient, client kubernetes.Interface) keepwatch.
 		ObjectMeta: metav1.ObjectMeta{Name: "marker", Labels: map[string]string{"color": "red"}}, Data: map[string]string{"at": time.Now().String()},
 	}
 	var written *corev1.ConfigMap
-	waitUntil(p, "the marker is written", func() (ok bool) {
+	await.True(p, "the marker is written", func() (ok bool) {
 		var err error
 		if written, err = maps.Update(p.Context(), marker, metav1.UpdateOptions{}); err != nil {
 			written, err = maps.Create(p.Context(), marker, metav1.CreateOptions{})
@@ -376,7 +377,7 @@ func (p *pair) arrive(all []watchClient, client kubernetes.Interface) keepwatch.
 	})
 	s := stateOf(written)
 	for _, c := range all {
-		waitUntil(p, c.name()+" has the marker", func() bool { return c.has(s.key, s.revision) })
+		await.True(p, c.name()+" has the marker", func() bool { return c.has(s.key, s.revision) })
 	}
 	return s.revision
 }

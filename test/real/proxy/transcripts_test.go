@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/faults"
 	"github.com/keepwatch/keepwatch/server/proxy"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -96,7 +97,7 @@ func (f *front) cache(path, accept string) {
 		f.Fatal(err)
 	}
 	defer client.CloseIdleConnections()
-	waitUntil(f, path+" is answered from memory as "+accept, func() bool {
+	await.True(f, path+" is answered from memory as "+accept, func() bool {
 		q, err := http.NewRequestWithContext(f.Context(), http.MethodGet, f.server.URL+path+"?resourceVersion=0", nil)
 		if err != nil {
 			f.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/internal/testonly/child"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 	"github.com/keepwatch/keepwatch/server/testserver"
@@ -25,15 +26,6 @@ func must[T any](v T, err error) func(*testing.T) T {
 			t.Fatal(err)
 		}
 		return v
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within two minutes: %s", what)
-		}
 	}
 }
 
@@ -100,8 +92,8 @@ func TestStages(t *testing.T) {
 	pods := func(name string) []corev1.Pod {
 		return must(c.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + name}))(t).Items
 	}
-	eventually(t, "KWOK's local pods and the simulation's are ready", func() bool { return ready("local") == 2 && ready("own") == 2 })
-	eventually(t, "pulls fail", func() bool {
+	await.True(t, "KWOK's local pods and the simulation's are ready", func() bool { return ready("local") == 2 && ready("own") == 2 })
+	await.True(t, "pulls fail", func() bool {
 		all := pods("pulled")
 		for _, pod := range all {
 			if len(pod.Status.ContainerStatuses) != 1 || pod.Status.ContainerStatuses[0].State.Waiting == nil || pod.Status.ContainerStatuses[0].State.Waiting.Reason != "ImagePullBackOff" {
@@ -122,11 +114,11 @@ func TestStages(t *testing.T) {
 	if node.Status.NodeInfo.KubeletVersion != "kwok" || len(node.Spec.Taints) != 0 {
 		t.Errorf("the node has the kubelet %q and the taints %v", node.Status.NodeInfo.KubeletVersion, node.Spec.Taints)
 	}
-	eventually(t, "KWOK has the node's lease", func() bool {
+	await.True(t, "KWOK has the node's lease", func() bool {
 		lease, err := c.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "kwok-node", metav1.GetOptions{})
 		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "kwok-node"
 	})
 
 	must(deployments.Patch(t.Context(), "pulled", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}))(t)
-	eventually(t, "KWOK deletes the pods", func() bool { return len(pods("pulled")) == 0 })
+	await.True(t, "KWOK deletes the pods", func() bool { return len(pods("pulled")) == 0 })
 }

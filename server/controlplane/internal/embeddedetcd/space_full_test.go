@@ -9,6 +9,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // After everything was deleted at once the alarm ends, although nothing is written any more: etcd reports
@@ -37,7 +39,7 @@ func TestAlarmEndsWithoutFurtherWrites(t *testing.T) {
 	if _, err := client.Delete(t.Context(), "/large/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(100 * time.Millisecond) {
 		check()
 		if !s.full {
 			break

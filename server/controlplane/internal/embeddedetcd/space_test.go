@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/datadir"
 )
 
@@ -61,7 +62,7 @@ func TestDefragmentsMostlyFreeFile(t *testing.T) {
 		}
 		return status
 	}
-	for end := time.Now().Add(time.Minute); status().DbSizeInUse > s.minDefrag; {
+	for end := time.Now().Add(await.Deadline); status().DbSizeInUse > s.minDefrag; {
 		// etcd reports the new size after its next commit.
 		if _, err := client.Put(t.Context(), "any", ""); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/datadir"
 )
 
@@ -113,7 +114,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 		})
 	}
 	for _, remaining := range []func() int{func() int { return len(tracking.conns) }, tracking.unauthenticated.Len} {
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(await.Deadline); ; time.Sleep(time.Millisecond) {
 			tracking.mu.Lock()
 			n := remaining()
 			tracking.mu.Unlock()

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 func TestMainServesAndEndsOnSIGTERM(t *testing.T) {
@@ -35,7 +37,7 @@ func TestMainServesAndEndsOnSIGTERM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(deadline); ; <-time.After(10 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; <-time.After(10 * time.Millisecond) {
 		one, err := clients.CoreV1().ConfigMaps(namespace).Get(t.Context(), "one", metav1.GetOptions{})
 		if err == nil && one.Data["answer"] == "42" {
 			break

@@ -21,9 +21,6 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
-// deadline bounds every wait for something that happens soon on an idle machine.
-const deadline = 5 * time.Minute
-
 // api is the server of all tests.
 var (
 	api     *rest.Config

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // TestKilledAtRandomPoints kills the program repeatedly: in the call of a handler, before a
@@ -98,7 +100,7 @@ func (k *killRun) round() {
 			}
 			continue
 		case <-died:
-		case <-time.After(deadline):
+		case <-time.After(await.Deadline):
 			k.Fatalf("the program does nothing:\n%s", k.log.logged())
 		}
 		break

@@ -26,15 +26,13 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/operator"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
 // prefix is the default Prefix. It is stored on objects, so it must not change.
 const prefix = "keepwatch.io"
-
-// deadline bounds every wait for something that happens soon on an idle machine.
-const deadline = 5 * time.Minute
 
 // api is the server of all tests.
 var (
@@ -135,7 +133,7 @@ func prepare(ctx context.Context, cfg *rest.Config) (err error) {
 	if _, err := objects.Resource(crds).Create(ctx, &crd, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	for end := time.Now().Add(deadline); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
 		if _, err = objects.Resource(widgets).List(ctx, metav1.ListOptions{}); err == nil {
 			return nil
 		}
@@ -239,7 +237,7 @@ func (p *testNamespace) startWith(cfg *rest.Config, ops ...*operator.Operator) (
 		select {
 		case err := <-ended:
 			return err
-		case <-time.After(deadline):
+		case <-time.After(await.Deadline):
 			return errors.New("the operator doesn't stop")
 		}
 	})
@@ -304,13 +302,13 @@ func (p *testNamespace) get(name string) *unstructured.Unstructured {
 // waitUntil polls until done returns true. Its string explains a failure.
 func (p *testNamespace) waitUntil(what string, done func() (bool, string)) {
 	p.t.Helper()
-	for end := time.Now().Add(deadline); ; {
+	for end := time.Now().Add(await.Deadline); ; {
 		ok, why := done()
 		if ok {
 			return
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("not within %v: %s: %s", deadline, what, why)
+			p.t.Fatalf("not within %v: %s: %s", await.Deadline, what, why)
 		}
 		<-time.After(10 * time.Millisecond)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/operator"
 )
 
@@ -267,7 +268,7 @@ func TestRunReturnsFatalErrors(t *testing.T) {
 			return op
 		}, "the interval must be positive"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 		err := operator.Run(ctx, api, test.op())
 		if err == nil || !strings.Contains(err.Error(), test.want) || ctx.Err() != nil {
 			t.Errorf("%s: %v; want %q", name, err, test.want)
