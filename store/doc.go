@@ -22,6 +22,7 @@
 //	filter.go        the view of a consumer
 //	watcher.go       a cursor and a filter; batches, gaps and bookmarks
 //	notifier.go      waking the watchers that a change concerns
+//	term.go          the same by an attribute of its object
 //	window.go        the recent history
 //	tombstone.go     the deletions behind it
 //	attributelog.go  the prior states behind it, as far as selectors need them

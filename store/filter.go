@@ -15,6 +15,9 @@ type Filter struct {
 	// Match selects by content; nil selects all. It must always return the same for the
 	// same object, and be safe for concurrent use.
 	Match func(keepwatch.Object) bool
+	// Term, if set, is an equality that Match implies: Options.Term returns its value for each object that Match selects.
+	// It has no influence on the view.
+	Term *Term
 	// Readable fails for an object that Match cannot judge; it is called before Match. Nil
 	// means that Match can judge every object. Once Readable succeeded for an object, Match
 	// must be able to judge it. A watcher fails with an *Unreadable at an object that it

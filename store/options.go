@@ -47,6 +47,9 @@ type Options struct {
 	// Deleted returns the object that watchers receive of a deletion of which only the record is known: metadata.
 	// Required with Records.
 	Deleted func(Record) keepwatch.Object
+	// Term returns the value of an object's attribute, for the terms of filters. It returns false if it cannot judge the
+	// object. Default: terms are ignored.
+	Term func(o keepwatch.Object, name string) (value string, known bool)
 	// Size estimates an object's bytes. Default: 1 KiB each.
 	Size func(keepwatch.Object) int
 }

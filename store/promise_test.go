@@ -202,6 +202,9 @@ func filters() *rapid.Generator[Filter] {
 		}
 		if rapid.Bool().Draw(t, "red") {
 			f.Match = red
+			if rapid.Bool().Draw(t, "by term") {
+				f.Term = &Term{"color", "red"}
+			}
 		}
 		return f
 	})
@@ -212,6 +215,7 @@ func filters() *rapid.Generator[Filter] {
 // to the true state of its view.
 func TestPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		unjudged := rapid.SampledFrom([]keepwatch.Revision{3, 1 << 40}).Draw(t, "unjudged") // the revisions of objects that have no term
 		w := newWorld(Options{
 			Size:           func(keepwatch.Object) int { return 100 },
 			WindowBytes:    int64(rapid.IntRange(1, 20).Draw(t, "window")) * (logEntryBytes + changeBytes + 100),
@@ -220,7 +224,11 @@ func TestPromises(t *testing.T) {
 			Slim: rapid.SampledFrom([]func(keepwatch.Object) keepwatch.Object{
 				nil, func(o keepwatch.Object) keepwatch.Object { return o.(*thing).painted("") },
 			}).Draw(t, "slim"),
-			Attributes:     rapid.SampledFrom([]func(_, _ keepwatch.Object) keepwatch.Object{nil, colors}).Draw(t, "attributes"),
+			Attributes: rapid.SampledFrom([]func(_, _ keepwatch.Object) keepwatch.Object{nil, colors}).Draw(t, "attributes"),
+			Term: func(o keepwatch.Object, _ string) (string, bool) {
+				t, ok := o.(*thing)
+				return t.color, ok && t.revision%unjudged != 0
+			},
 			AttributeBytes: int64(rapid.IntRange(1, 20).Draw(t, "attribute bytes")) * (replacedBytes + 100),
 		})
 		var consumers []*consumer

@@ -18,6 +18,7 @@ type Store struct {
 	begun     time.Time
 	view      atomic.Pointer[view]
 	notifiers notifiers
+	terms     terms
 	writing   sync.Mutex
 	records   *view // that the first list is compared with; nil after it, or if there is none
 	// lastBroadcast is the number of the newest view for which all notifiers broadcast.
@@ -185,6 +186,7 @@ func (s *Store) notify(next *view, e logEntry) {
 		next.bookmark = next.number
 	}
 	s.notifiers.inScopes(changes, gap, func(c *scope) { c.lastChanged.Store(next.number) })
+	touched, every := s.terms.mark(changes, gap, next.number, s.options)
 	s.view.Store(next)
 	all := gap || len(changes) == 0 || next.number-s.lastBroadcast > uint64(next.window.len()/2)
 	if all {
@@ -192,4 +194,5 @@ func (s *Store) notify(next *view, e logEntry) {
 	}
 	s.notifiers.all.broadcast()
 	s.notifiers.inScopes(changes, all, func(c *scope) { c.broadcast() })
+	s.terms.broadcast(touched, all || every)
 }

@@ -32,6 +32,8 @@ type Watcher struct {
 	delivered keepwatch.Revision
 	end       error  // of the watcher, which is permanent
 	scope     *scope // nil for a filter without a namespace and a name
+	// value is the scope of the filter's term; nil if the filter has none, or a name.
+	value *termScope
 	// seen is the number of the newest view whose changes were all delivered.
 	seen uint64
 }
@@ -39,7 +41,11 @@ type Watcher struct {
 // Watch returns a watcher of the changes after a cursor. From the zero cursor the first
 // delivery is the whole state, as a gap.
 func (s *Store) Watch(from Cursor, filter Filter) *Watcher {
-	return &Watcher{store: s, filter: filter, cursor: from, delivered: from.Revision, scope: s.notifiers.scopeOf(filter)}
+	w := &Watcher{store: s, filter: filter, cursor: from, delivered: from.Revision, scope: s.notifiers.scopeOf(filter)}
+	if filter.Name == "" {
+		w.value = s.valueOf(filter.Term)
+	}
+	return w
 }
 
 // Cursor returns the position up to which everything was delivered. It may be ahead of
@@ -68,10 +74,12 @@ func (w *Watcher) Next(ctx context.Context) (keepwatch.Delivery, error) {
 // TryNext returns the next delivery without blocking. While it returns a delivery there may be
 // more; when it returns nil, the store closes the channel once there may be a delivery.
 // Idle watchers share channels: one for all, and some for watchers whose filter has a
-// namespace or a name, which stay open while other objects change.
+// namespace, a name or a term, which stay open while other objects change.
 func (w *Watcher) TryNext() (keepwatch.Delivery, <-chan struct{}, error) {
 	changed := &w.store.notifiers.all
-	if w.scope != nil {
+	if w.value != nil {
+		changed = &w.value.notifier
+	} else if w.scope != nil {
 		changed = &w.scope.notifier
 	}
 	v := w.store.view.Load()
@@ -101,6 +109,10 @@ func (w *Watcher) advance(v *view) (keepwatch.Delivery, error) {
 	case w.scope != nil && w.scope.lastChanged.Load() <= w.seen:
 		w.cursor = now
 		return w.finish(v, v.bookmark > w.seen), nil
+	case w.value != nil:
+		if d, ok, err := w.advanceByTerm(v); ok {
+			return d, err
+		}
 	}
 	i, ok := v.window.since(w.cursor)
 	if !ok {

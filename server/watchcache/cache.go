@@ -94,6 +94,7 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 		c.verbatimProtobuf = v.Protobuf()
 	}
 	config.Store.Size, config.Store.Slim, config.Store.Attributes = size, c.slim, c.attributesOf
+	config.Store.Term = c.termOf
 	config.Store.Deleted = c.deleted
 	c.store = store.New(config.Store)
 	var err error

@@ -52,7 +52,7 @@ type Config struct {
 	// Metrics counts for all caches that share it. Nil counts for this cache alone.
 	Metrics *Metrics
 	// Store bounds the history, and has the records that the cache begins with. The zero value has defaults. New
-	// sets Size, Slim, Attributes and Deleted.
+	// sets Size, Slim, Attributes, Term and Deleted.
 	Store store.Options
 	// Compacted returns the newest revision that the source has compacted. The source answers a page of a list at an
 	// older revision, with its 410, although the cache may have the state: Kubernetes' conformance tests want continue

@@ -77,6 +77,7 @@
 //	watch.go         events from deliveries of a store  unavailable.go  errors while the source is unavailable
 //	watchstart.go    where a watch begins               metrics.go      counters, the watch cache's names
 //	scope.go         keys of a request                  index.go        objects by value
+//	term.go          an equality that a selector requires
 //	object.go        one state of an object             encoding.go     its bytes
 //	decode.go        decodes it                         version.go      the served version of internal types
 //	predicate.go     what a request selects             filter.go       selectors as a filter of the store

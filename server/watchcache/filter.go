@@ -41,6 +41,9 @@ func (c *Cache) filter(s scope, by *predicate) (f store.Filter, byKey bool) {
 func (c *Cache) selecting(f store.Filter, by *predicate) store.Filter {
 	f.Readable = func(o keepwatch.Object) error { _, err := c.Read(o); return err }
 	f.Match = func(o keepwatch.Object) bool { return c.watched(o.(*Object), by) }
+	if by.shard == nil { // the metrics count the objects of other shards
+		f.Term = by.term()
+	}
 	return f
 }
 

@@ -40,6 +40,7 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 			return err
 		}
 	}
+	due := false // a bookmark is to be sent, once the watch has passed the changes that it was not woken for
 	for ctx.Err() == nil {
 		initial := !w.stated
 		newer, err := w.step(ctx, to)
@@ -50,10 +51,10 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 			return err
 		}
 		if newer == nil {
-			if initial || !fired(bookmark) {
+			if initial || !due && !fired(bookmark) {
 				continue
 			}
-		} else {
+		} else if !due {
 			if err := to.Flush(); err != nil {
 				return err
 			}
@@ -61,6 +62,8 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 			case <-newer:
 				continue
 			case <-bookmark.C:
+				due = true
+				continue
 			case <-ctx.Done():
 				continue
 			case <-stop:
@@ -69,13 +72,14 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 				return nil
 			}
 		}
+		due = false
 		bookmark.Reset(untilBookmark(ctx))
 		if err := w.sendProgress(to); err != nil {
 			return err
 		}
 	}
 	// The watch's last seconds may have passed while events were written.
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && w.stated && fired(bookmark) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && w.stated && (due || fired(bookmark)) {
 		return w.sendProgress(to)
 	}
 	return nil

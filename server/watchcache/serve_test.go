@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -336,4 +338,37 @@ func TestProgress(t *testing.T) {
 	if err != nil || len(events) != 1 || events[0].Type != watch.Bookmark || events[0].Revision != r.Revision() {
 		t.Errorf("got %v, %v", events, err)
 	}
+}
+
+// A watch that is not woken for objects that its selector excludes passes them all the same: its bookmarks have the newest
+// revision, and its client resumes behind them.
+func TestBookmarksPassWhatOthersReceive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, store.Options{})
+		o := at(0, withLabel("x"))
+		o.Recursive, o.Predicate.AllowWatchBookmarks = true, true
+		w, err := r.Watch(t.Context(), "/widgets/", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		to := &recorder{}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Serve(ctx, nil, to) }()
+		synctest.Wait()
+		var newest keepwatch.Revision
+		for i := range 100 { // all watches are woken at some of them, for the window's sake
+			newest = r.source.put(fmt.Sprint("o", i), "other")
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"initialized", fmt.Sprint("BOOKMARK ", newest)}; !slices.Equal(to.events, want) {
+			t.Errorf("%q, want %q", to.events, want)
+		}
+	})
 }
