@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man site demo lint test test-race test-real stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -137,30 +137,35 @@ LONGEST = ./server/controlplane ./cmd/keepwatch ./server/testserver ./server/rea
 test:
 	$(GOTEST) -short -parallel 8 -timeout 15m $(LONGEST) work
 
-# The same with the race detector, except for what finds nothing with it: the simulation, of which more schedules run without it,
-# and the protocol's machine, which is a pure function. Four packages run at a time on two cores: the longest ones,
-# which begin, wait for timeouts and processes.
-RACED = $(shell go list $(LONGEST) work | grep -v -e /reflector/internal/machine$$ -e /testonly/sim$$)
+# The same with the race detector, where goroutines meet. Not the simulation, of which more schedules run without it, the protocol's
+# machine, which is a pure function, and the command, which starts what other packages are raced for: make verify races it, too.
+# Four packages run at a time on two cores: the longest ones, which begin, wait for timeouts and processes.
+RACED = $(shell go list $(LONGEST) work | grep -v -e /reflector/internal/machine$$ -e /testonly/sim$$ -e /cmd/keepwatch$$)
 test-race:
 	$(GOTEST) ./server/internal/testonly/sim -sim.n 3000
 	$(GOTEST) -race -short -vet=off -p 4 -timeout 40m $(RACED)
 
 # One short story a door, against real parts: each sink's server, kube-apiserver, etcd, kubectl, a client of each other language,
-# the browser. Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1. It knows
-# nothing either of the documents that image's tests read.
-# Three packages run at a time: most of them wait for the faults that they cause. Without -short, where Postgres and Kafka take part.
-STORIES = ./deploy ./embedded/kubectl ./embedded/smoke ./envtest ./examples/... ./matrix ./real/apiserver ./real/conformance ./real/managed ./real/outage \
-  ./real/past ./real/proxy ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers ./suites ./verify
+# the browser. Most of the stories wait for the faults that they cause: three of their packages run beside the other parts.
+# Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1. It knows
+# nothing either of the documents that image's tests read. The longest packages begin.
+STORIES = ./real/conformance ./matrix ./real/proxy ./examples/... ./real/apiserver ./deploy ./embedded/kubectl ./embedded/smoke ./envtest \
+  ./real/managed ./real/outage ./real/past ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers \
+  ./suites ./verify
 # Tests of these packages that only make verify runs.
 LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers ExpiredTokens FieldsOfNewerServers \
   FirstWatchOfAShard FourShards InstallFromAProxy KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \
   ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
 test-real: peers
+	$(MAKE) --jobs 2 --output-sync=target stories real-parts
+	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8
+stories:
+	cd test && $(GOTEST) -short -count 1 -vet=off -p 3 -timeout 40m -skip '^Test($(LONG))$$' $(STORIES)
+# Without -short, where Postgres and Kafka take part.
+real-parts:
 	$(GOTEST) -timeout 15m -run '^Test(Postgres|World|Kafka|TopInTerminal)$$' ./sinks/postgres ./sinks/kafka ./cmd/keepwatch
 	cd image && go vet ./... && $(GOTEST) -count 1 ./...
 	cd kubernetes && go vet ./... && $(GOTEST) ./...
-	cd test && $(GOTEST) -short -count 1 -vet=off -p 3 -timeout 40m -skip '^Test($(LONG))$$' $(STORIES)
-	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8
 
 # N runs of the tests of PKG with the race detector, on 1 and on 4 processors in turn, beside two busy loops a core. A test
 # that depends on time fails here.
