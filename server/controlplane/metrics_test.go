@@ -42,7 +42,7 @@ func TestMetricsAreServed(t *testing.T) {
 		`keepwatch_readpath_answered_total{verb="watch"}`,
 		`keepwatch_readpath_encodings_bytes `, `keepwatch_readpath_encodings_budget_bytes `,
 		`keepwatch_readpath_buffer_bytes `, `keepwatch_readpath_watch_buffers_refused_total `,
-		`keepwatch_readpath_encodings_evicted_total `, `keepwatch_readpath_encodings_refused_total `,
+		`keepwatch_readpath_encodings_evicted_total `, `keepwatch_readpath_encodings_refused_total `, `keepwatch_readpath_encodings_cold_total `,
 		`apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="LIST",version="v1"}`,
 		`apiserver_longrunning_requests{component="apiserver",group="",resource="configmaps",scope="namespace",subresource="",verb="WATCH",version="v1"}`,
 		`apiserver_watch_events_total{group="",resource="configmaps",version="v1"}`,

@@ -18,7 +18,10 @@ type Budget struct {
 	delegateBusy   bool
 	writeGrace     time.Duration // see the constant, which it is except in tests
 
-	mu sync.Mutex
+	coldAfter time.Duration // see the constant
+
+	mu       sync.Mutex
+	sweeping *time.Timer // of the next sweep, nil if nothing is cached
 	// itemEncodings bounds item encodings and the blocks of segments. eventEncodings bounds those of
 	// events, which watches share: they are never marked used, so that the oldest are dropped first
 	// and a new one always has room.
@@ -38,7 +41,7 @@ func NewBudget(limit int64) *Budget {
 	c := newCounts()
 	b := &Budget{
 		lists: newAdmission(listCapacity), watches: newAdmission(watchCapacity), encoderSlots: newEncoderSlots(),
-		counts: c, writeGrace: writeGrace,
+		counts: c, writeGrace: writeGrace, coldAfter: coldAfter,
 	}
 	b.itemEncodings.counts, b.eventEncodings.counts = c, c
 	b.eventEncodings.limit = min(limit/eventShare, maxEventBytes)

@@ -11,6 +11,7 @@ type clock struct {
 	limit  int64
 	bytes  atomic.Int64
 	hand   *cachedEncoding // the next to pass; nil in an empty circle
+	sweep  uint32          // the number of the sweep that runs or is next
 	counts *counts
 }
 
@@ -19,7 +20,7 @@ func (c *clock) add(e *cachedEncoding) bool {
 	if !c.makeRoom(e.size) {
 		return false
 	}
-	e.clock = c
+	e.clock, e.sweep = c, c.sweep
 	if c.hand == nil {
 		c.hand, e.before, e.after = e, e, e
 	} else {

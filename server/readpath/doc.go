@@ -40,7 +40,7 @@
 // All cached encodings count against a budget that all resources share, whichever state of an object
 // they belong to. The encodings of an object that is garbage are dropped. When the budget is used up,
 // the CLOCK algorithm drops encodings that were not used since its hand last passed them, as far as a new
-// encoding needs the room. If all of these were used, the new one is not cached. An eighth of the budget
+// encoding needs the room. Encodings that were not used for five to fifteen minutes are dropped, too. If all of these were used, the new one is not cached. An eighth of the budget
 // is for encodings of events, of which the oldest are dropped. Indented JSON, for browsers and curl, is made of the
 // compact encodings while it is sent, and not cached.
 //
@@ -68,7 +68,7 @@
 //	listwrite.go     its parts, written in order        itemencoding.go   encodings of objects in lists
 //	listhead.go    bytes before and after the items     object.go         an object on its own
 //	listbody.go    bytes between the items              table.go          rows of a Table
-//	indent.go      indented JSON
+//	indent.go      indented JSON                        cold.go           drops encodings that are not used
 //	pipeline.go    encodes ahead of what is sent        planserializer.go JSON by internal/objectjson
 //	warm.go        encodes before the first request     encodinglist.go   cached encodings of an object
 //	segmentblock.go  compressed segments                budget.go         their bound

@@ -56,6 +56,7 @@ type cachedEncoding struct {
 	value any   // []byte, or the *block of a segment; it never changes
 	size  int64 // in the budget
 	used  atomic.Bool
+	sweep uint32                         // the last one that passed the encoding, or the next one when it was added; budget.mu is held
 	next  atomic.Pointer[cachedEncoding] // of the same object
 
 	// These fields belong to clock. budget.mu is held to read or write them.
@@ -132,7 +133,9 @@ func (h *handle) add(to *clock, key encodingKey, value any, size int, u use) {
 	if h.lookup(key) == nil {
 		e := &cachedEncoding{key: key, value: value, size: int64(size) + encodingBytes, owner: h.encodingList}
 		e.used.Store(u == listRead)
-		to.add(e)
+		if to.add(e) {
+			h.budget.scheduleSweep()
+		}
 	}
 	runtime.KeepAlive(h) // otherwise drop could run before add
 }

@@ -10,7 +10,7 @@ import (
 type counts struct {
 	answered, delegated                         *metrics.CounterVec
 	busy, evicted, refused, watchBuffersRefused *metrics.Counter
-	warmed                                      *metrics.Counter
+	warmed, cold                                *metrics.Counter
 	budgetBytes, cachedBytes, bufferBytes       *metrics.Gauge
 }
 
@@ -29,6 +29,7 @@ func newCounts() *counts {
 		delegated:           counters("reason", "keepwatch_readpath_delegated_total", "Requests that the API server's handlers answered, by reason."),
 		busy:                counter("keepwatch_readpath_busy_total", "Large responses that were refused with 429, because too many others were being written."),
 		evicted:             counter("keepwatch_readpath_encodings_evicted_total", "Encodings that were dropped to make room for others."),
+		cold:                counter("keepwatch_readpath_encodings_cold_total", "Encodings that were dropped because they were not used for at least five minutes."),
 		refused:             counter("keepwatch_readpath_encodings_refused_total", "Encodings that were not cached, because others had been used more recently."),
 		warmed:              counter("keepwatch_readpath_encodings_warmed_total", "Resources that were encoded in the background, because clients had requested large lists of them before the start."),
 		watchBuffersRefused: counter("keepwatch_readpath_watch_buffers_refused_total", "Times that a watch sent events one by one, because other watches used all buffers."),
@@ -48,6 +49,6 @@ func (c *counts) countBuffer(bytes int64) (release func()) {
 // be called before their first use.
 func (b *Budget) Register(registry watchcache.Registry) {
 	c := b.counts
-	registry.MustRegister(c.answered, c.delegated, c.busy, c.evicted, c.refused, c.warmed, c.watchBuffersRefused, c.budgetBytes, c.cachedBytes, c.bufferBytes)
+	registry.MustRegister(c.answered, c.delegated, c.busy, c.evicted, c.refused, c.warmed, c.cold, c.watchBuffersRefused, c.budgetBytes, c.cachedBytes, c.bufferBytes)
 	c.budgetBytes.Set(float64(b.itemEncodings.limit + b.eventEncodings.limit))
 }
