@@ -12,11 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/yaml"
 
-	"github.com/keepwatch/keepwatch/server/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/server/past/fork"
 	"github.com/keepwatch/keepwatch/sinks/postgres"
 	"github.com/keepwatch/keepwatch/sinks/sqlite"
 	"github.com/keepwatch/keepwatch/source/history"
@@ -90,7 +89,7 @@ func (o *historyFlags) view(ctx context.Context, read func(*history.View) error)
 	if err != nil {
 		return err
 	}
-	err = history.New(database, history.Options{Known: knownType}).View(ctx, read)
+	err = history.New(database, history.Options{Known: fork.KnownType}).View(ctx, read)
 	return errors.Join(err, database.Close())
 }
 
@@ -115,24 +114,6 @@ func opened[D history.Database](database D, err error) (history.Database, error)
 		return nil, errors.New(strings.Join(strings.Fields(err.Error()), " "))
 	}
 	return database, nil
-}
-
-// knownType returns the type of a built-in kind, nil for any other.
-func knownType(resource string) *sink.Type {
-	of := schema.ParseGroupResource(resource)
-	if of == crdResource.GroupResource() {
-		return &sink.Type{
-			Version: crdResource.Version, Kind: "CustomResourceDefinition", Singular: "customresourcedefinition", ShortNames: []string{"crd", "crds"},
-			Categories: []string{"api-extensions"},
-		}
-	}
-	d, ok := builtin.Describe(of)
-	if !ok {
-		return nil
-	}
-	return &sink.Type{
-		Version: d.Kind.Version, Kind: d.Kind.Kind, Singular: d.Singular, ShortNames: d.ShortNames, Categories: d.Categories, Namespaced: d.Namespaced,
-	}
 }
 
 // namespace returns the namespace of the command line, empty for all.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/past/fork"
 	"github.com/keepwatch/keepwatch/sinks/sqlite"
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -200,7 +201,7 @@ func testHistoryRecorded(t *testing.T, client *kubernetes.Clientset) {
 		t.Fatal(err)
 	}
 	defer database.Close()
-	past := history.New(database, history.Options{Known: knownType})
+	past := history.New(database, history.Options{Known: fork.KnownType})
 	in := func(read func(*history.View, sink.Status) error) {
 		t.Helper()
 		err := past.View(t.Context(), func(v *history.View) error {

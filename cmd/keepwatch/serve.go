@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -68,7 +69,8 @@ func newServeCommand() *cobra.Command {
 		Example: `  keepwatch serve
   keepwatch serve --data-dir ./data --listen 127.0.0.1:0
   kubectl --kubeconfig ./keepwatch.kubeconfig get namespaces
-  keepwatch serve --history sqlite:state.db`,
+  keepwatch serve --history sqlite:state.db
+  keepwatch serve --history sqlite:state.db --at 10:42 --writable --simulate`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if simulate {
@@ -84,7 +86,13 @@ func newServeCommand() *cobra.Command {
 				if err := past.check(cmd); err != nil {
 					return err
 				}
+				if past.writable {
+					return past.fork(ctx, options, cmd.ErrOrStderr())
+				}
 				return past.serve(ctx, options, cmd.ErrOrStderr())
+			}
+			if past.writable || past.at != "now" {
+				return &exitError{codeUsage, errors.New("--writable and --at are for --history")}
 			}
 			return serve(ctx, options, cmd.ErrOrStderr())
 		},
@@ -101,6 +109,9 @@ func newServeCommand() *cobra.Command {
 		"serve the past, read-only, from the database that keepwatch sync writes: "+historyAddresses)
 	flags.BoolVar(&past.allowGaps, "allow-gaps", false,
 		"with --history: answer moments in a gap with what is known of them, and a Warning header")
+	flags.BoolVar(&past.writable, "writable", false,
+		"with --history: serve a server in memory that begins with the state of --at; what is written to it is gone at the end")
+	flags.StringVar(&past.at, "at", "now", "with --writable: the moment, such as 2026-11-28T10:42:00Z, 10:42, -15m or revision/4711")
 	flags.BoolVar(&endWithParent, "end-with-parent", false,
 		"end also when the process that started this one ends, as a test that is killed")
 	flags.StringVar((*string)(&options.Authorization), "authorization-mode", string(controlplane.AlwaysAllow), "what users may do: \"AlwaysAllow\", or \"RBAC\" for what roles and bindings allow")

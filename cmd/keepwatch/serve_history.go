@@ -21,6 +21,7 @@ import (
 	"github.com/keepwatch/keepwatch/internal/privatefile"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 	"github.com/keepwatch/keepwatch/server/past"
+	"github.com/keepwatch/keepwatch/server/past/fork"
 	"github.com/keepwatch/keepwatch/source/history"
 )
 
@@ -28,16 +29,47 @@ import (
 type historyServing struct {
 	address   string // of the database
 	allowGaps bool
+	at        string // the moment that a writable server begins with
+	writable  bool
 }
 
 // check fails for flags of serve that --history does not have.
 func (h *historyServing) check(cmd *cobra.Command) error {
-	for _, name := range []string{"data-dir", "etcd", "etcd-servers", "adopt", "verify", "simulate", "authorization-mode", "storage", "event-ttl"} {
+	refused := []string{"data-dir", "etcd", "etcd-servers", "adopt", "verify", "storage"}
+	if h.writable {
+		for _, name := range refused {
+			if cmd.Flags().Changed(name) {
+				return &exitError{codeUsage, fmt.Errorf("--writable begins with the state of a moment, in memory: remove --%s", name)}
+			}
+		}
+		return nil
+	}
+	for _, name := range append(refused, "simulate", "authorization-mode", "event-ttl", "at") {
 		if cmd.Flags().Changed(name) {
 			return &exitError{codeUsage, fmt.Errorf("--history serves the past, read-only: remove --%s", name)}
 		}
 	}
 	return nil
+}
+
+// fork serves a server in memory that begins with the state of a moment, until ctx is done.
+func (h *historyServing) fork(ctx context.Context, options controlplane.Options, stderr io.Writer) error {
+	m, err := moment("at", h.at)
+	if err != nil {
+		return err
+	}
+	database, err := openHistory(ctx, h.address)
+	if err != nil {
+		return err
+	}
+	state, err := fork.At(ctx, history.New(database, history.Options{Known: fork.KnownType}), m, h.allowGaps)
+	if err := errors.Join(err, database.Close()); err != nil {
+		return err
+	}
+	defer state.Memory.Close()
+	options.Memory = state.Memory
+	fmt.Fprintf(stderr, "keepwatch: begins with %s\n", state)
+	return serve(ctx, options, stderr)
 }
 
 // nowContext is the name of the context, the cluster and the user that serve --history writes.
@@ -53,7 +85,7 @@ func (h *historyServing) serve(ctx context.Context, options controlplane.Options
 	defer func() { err = errors.Join(err, database.Close()) }()
 	token := cmp.Or(options.Token, rand.Text())
 	server, err := past.New(past.Config{
-		History: history.New(database, history.Options{Known: knownType}), Token: token, AllowGaps: h.allowGaps,
+		History: history.New(database, history.Options{Known: fork.KnownType}), Token: token, AllowGaps: h.allowGaps,
 	})
 	if err != nil {
 		return err

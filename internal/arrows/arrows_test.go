@@ -329,7 +329,7 @@ var rules = map[string]rule{
 		why:    "the embedded API server must not depend on the clients that are tested against it",
 	},
 	"server/testserver": {
-		ours:   []string{"", "server/controlplane"},
+		ours:   []string{"", "server/controlplane", "server/past/fork", "source/history"},
 		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/authentication/user$", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/routine$", "k8s.io/client-go/", "k8s.io/klog/v2$"},
 		why:    "a server in a test is the server with faults around it: it reads and writes as any client does, and klog, which it shares with the test, is silent",
 	},
@@ -415,6 +415,11 @@ var rules = map[string]rule{
 		why:  "whether a list makes progress depends on its pages only; the protocol and every other reader of pages ask it",
 	},
 	"internal/backoff": {why: "a wait is a function of the number of attempts and a random number"},
+	"server/past/fork": {
+		ours:   []string{"", "source/history", "stream/sink", "server/controlplane", "server/controlplane/builtin"},
+		others: []string{"k8s.io/apimachinery/"},
+		why:    "a moment becomes the data of a server: what opens the database is its caller's",
+	},
 	"server/past": {
 		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns", "server/customreaders",
 			"server/readpath", "server/watchcache"},

@@ -50,6 +50,7 @@
 //	server.go              Server: starts and stops the layers in order
 //	options.go             Options, their checks and defaults
 //	memory.go              Memory: the data of a server without etcd
+//	restored.go            a Memory that begins with the objects of another server
 //	embedded.go            serves on the embedded etcd
 //	chain.go               builds the two API servers
 //	run.go                 runs the two API servers, and waits for their start and their end

@@ -21,6 +21,10 @@
 // process: their metrics, klog's logger, and feature gates. klog prints warnings and errors only, unless -v is set. [Server.Fork] is a second server with the same objects, of which it copies none. So an expensive
 // setup is made once, and each test begins with it.
 //
+// # The past
+//
+// With [History], a server begins with the state of a cluster at a moment that `keepwatch sync` has stored.
+//
 // # Faults
 //
 // A controller that works with a test server has seen no fault yet. These are what a real cluster does to it

@@ -1,12 +1,17 @@
 package testserver
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/keepwatch/keepwatch/server/past/fork"
+	"github.com/keepwatch/keepwatch/source/history"
 )
 
 // Option is an option of [New].
@@ -19,7 +24,23 @@ type options struct {
 	simulate bool
 	crds     []fs.FS
 	objects  []runtime.Object
+	history  func(context.Context) (*fork.State, error)
 	invalid  error // of an option; New fails with it
+}
+
+// History begins with the state of a cluster at a moment, as keepwatch sync has stored it: a time, revision/4711 or now. The
+// database is one that sinks/sqlite.OpenHistory or sinks/postgres.OpenHistory has opened; New reads it, and does not close
+// it. What another server would have at this moment is there with its UIDs, status and resourceVersions; see [fork.At].
+func History(database history.Database, at string) Option {
+	return func(o *options) {
+		m, err := history.ParseMoment(at, time.Now())
+		if err != nil {
+			o.invalid = fmt.Errorf("History: %w", err)
+		}
+		o.history = func(ctx context.Context) (*fork.State, error) {
+			return fork.At(ctx, history.New(database, history.Options{Known: fork.KnownType}), m, false)
+		}
+	}
 }
 
 // CRDs creates the CustomResourceDefinitions in YAML or JSON files before New returns, and waits until their

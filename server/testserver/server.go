@@ -56,7 +56,17 @@ func New(t testing.TB, opts ...Option) *Server {
 	if o.simulate {
 		s.cluster = controlplane.NewSimulation()
 	}
-	if !o.etcd {
+	switch {
+	case o.history != nil && o.etcd:
+		t.Fatal("testserver: History needs a server in memory, without the option Etcd")
+	case o.history != nil:
+		state, err := o.history(t.Context())
+		if err != nil {
+			t.Fatalf("testserver: History: %v", err)
+		}
+		t.Logf("testserver: begins with %s", state)
+		s.memory = state.Memory
+	case !o.etcd:
 		s.memory = controlplane.NewMemory()
 	}
 	t.Cleanup(s.Close)

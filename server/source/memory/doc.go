@@ -22,6 +22,7 @@
 //	record.go   one state of one key, and the same as an object of its resource
 //	lease.go    leases, whose keys are deleted when they end
 //	client.go   the client for k8s.io/apiserver's etcd3 storage
+//	restore.go  a database that begins with given keys
 //	size.go     the bounds of a write
 //	kv.go       the part of etcd's general API that this storage uses
 //	source.go   Source: lists, and the first state with its history

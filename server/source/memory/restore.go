@@ -1,0 +1,41 @@
+package memory
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Value is a key of a database that is restored.
+type Value struct {
+	Prefix   string // of the resource's keys, as for DB.Client: "/registry/pods/"
+	Name     string // the key below it
+	Revision keepwatch.Revision
+	Value    []byte // belongs to the database
+}
+
+// Restore returns a database that begins with values at a revision, which is not below theirs, and has no history before
+// it. Each key counts as written once, at its revision.
+func Restore(revision keepwatch.Revision, values []Value) (*DB, error) {
+	state := store.New(historyOptions())
+	must(state.AddIndexes(map[string]store.IndexFunc{leaseIndex: leaseOf}))
+	ctx := context.Background()
+	list, err := state.Replace(ctx, keepwatch.Relist{To: max(revision, firstRevision)})
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range values {
+		r := (*record)(nil).next(bucketOf(v.Prefix), "/"+v.Name, v.Value, clientv3.NoLease, v.Revision)
+		if err := list.Put(ctx, []keepwatch.Object{r}); err != nil {
+			list.Discard()
+			return nil, err
+		}
+	}
+	if err := list.Commit(ctx, max(revision, firstRevision)); err != nil {
+		return nil, err
+	}
+	return newDB(state, leases{byID: map[clientv3.LeaseID]lease{}}), nil
+}
