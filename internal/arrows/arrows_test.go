@@ -219,6 +219,7 @@ var rules = map[string]rule{
 		why:    "an encoder depends on Go types only; the read path composes the answers",
 	},
 	"server/controlplane/internal/certificates": {
+		ours: []string{"server/controlplane/internal/worker"},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/apiserver/pkg/admission$", "k8s.io/apiserver/pkg/authentication/user$",
 			"k8s.io/apiserver/pkg/authorization/authorizer$", "k8s.io/client-go/",
@@ -239,6 +240,7 @@ var rules = map[string]rule{
 		why: "etcd runs without the API: this package depends on neither resources nor requests",
 	},
 	"server/controlplane/internal/apiservices": {
+		ours: []string{"server/controlplane/internal/worker"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/",
 			"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1$",
@@ -252,7 +254,7 @@ var rules = map[string]rule{
 		why: "the objects that a server begins with do not depend on the server",
 	},
 	"server/controlplane/internal/garbage": {
-		ours:   []string{"", "store"},
+		ours:   []string{"", "store", "server/controlplane/internal/worker"},
 		others: []string{"k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it; it reads stores, whoever fills them",
 	},
@@ -264,6 +266,7 @@ var rules = map[string]rule{
 		why: "an admission plugin depends on what the API has, and not on the server around it",
 	},
 	"server/controlplane/internal/nsdefaults": {
+		ours:   []string{"server/controlplane/internal/worker"},
 		others: []string{"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it",
 	},
@@ -283,7 +286,7 @@ var rules = map[string]rule{
 		why:    "what a name means depends on nothing else",
 	},
 	"server/controlplane/internal/quotas": {
-		ours: []string{"server/controlplane/internal/resourcename"},
+		ours: []string{"server/controlplane/internal/resourcename", "server/controlplane/internal/worker"},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/apiserver/pkg/quota/",
 			"k8s.io/component-helpers/",
@@ -303,12 +306,17 @@ var rules = map[string]rule{
 		why:    "connections and credentials do not depend on what a request reads or writes",
 	},
 	"server/controlplane/internal/simulation": {
+		ours:   []string{"server/controlplane/internal/worker"},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/scheduling/", "k8s.io/klog/v2$"},
 		why:    "a simulated cluster is a client of the server that runs it",
 	},
 	"server/controlplane/internal/established": {
 		others: []string{"k8s.io/apiextensions-apiserver/pkg/apihelpers$", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/apimachinery/pkg/apis/meta/v1$", "k8s.io/apiserver/pkg/admission$"},
 		why:    "what definitions have in a cache depends on the library that reads them there, and not on the server around it",
+	},
+	"server/controlplane/internal/worker": {
+		others: []string{"k8s.io/apimachinery/pkg/api/errors$", "k8s.io/client-go/util/workqueue$"},
+		why:    "a loop does not depend on what its controller does",
 	},
 	"server/controlplane/internal/tolerations": {
 		others: []string{"k8s.io/api/core/v1$", "k8s.io/apiserver/pkg/admission$"},

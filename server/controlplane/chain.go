@@ -51,8 +51,8 @@ const encodingsBudget = 1 << 30
 // etcd refuses writes, since reads, watches and deletes work.
 const noSpaceCheck = "etcd-NOSPACE"
 
-// storagesCheck is the check of /readyz that fails until the watch caches of all built-in resources have caught up with the
-// database, or when one has failed.
+// storagesCheck is the check of /readyz that fails until the watch caches of all built-in resources have caught up
+// with the database, or when one has failed.
 const storagesCheck = "storages"
 
 // chain is the two API servers, one delegating to the other, and their loops.
@@ -70,18 +70,18 @@ type chain struct {
 	quotas      *quotaObjects
 	writes      quotas.Writes
 	classes     *stored[*schedulingv1.PriorityClass]
-	defaults    *nsdefaults.Creator // nil without controllers, as the next four
-	signer      *certificates.Signer
-	collector   *garbage.Collector
-	opener      *definitionOpener
-	used        *quotas.Controller
-	workloads   *simulation.Cluster // nil without a simulation
-	policy      *rbac.Policy        // nil unless RBAC is enforced, as the next two
-	escalation  *rbac.Escalation
-	aggregator  *rbac.Aggregator       // nil if the server is read-only, too
+	defaults    *nsdefaults.Creator    // nil without controllers
+	signer      *certificates.Signer   // nil without controllers
+	collector   *garbage.Collector     // nil without controllers
+	opener      *definitionOpener      // nil without controllers
+	used        *quotas.Controller     // nil without controllers
+	workloads   *simulation.Cluster    // nil without a simulation
+	policy      *rbac.Policy           // nil unless RBAC is enforced
+	escalation  *rbac.Escalation       // nil unless RBAC is enforced
+	aggregator  *rbac.Aggregator       // nil unless RBAC is enforced, and if the server is read-only
 	registrar   *apiservices.Registrar // nil if the server is read-only
-	flows       flowcontrol.Storage    // if the server is not read-only, as the next one
-	registered  atomic.Bool            // registrar has the built-in versions
+	flows       flowcontrol.Storage    // empty if the server is read-only
+	registered  atomic.Bool            // registrar has the built-in versions; false if the server is read-only
 	routes      builtin.Routes         // of the front server
 	readers     *readers
 	// plugins is the context of the loops of admission plugins, which begin when they are built.

@@ -103,15 +103,19 @@
 //	internal/simulation    workloads without containers
 //	internal/tokens        the tokens of service accounts
 //	internal/tolerations   the default tolerations of pods
+//	internal/worker        the loop of the controllers
 //
 // # Limits
 //
 // Without Options.Simulation no controllers of workloads run: nothing is scheduled, started, scaled or renewed. No container runs
-// in any case. With Options.Controllers, the server
-// creates the default objects of namespaces, deletes the dependents of deleted owners, computes the status of ResourceQuotas and signs approved
-// certificates for clients; without them, admission enforces the status that a client writes, and a deletion with
-// propagation Foreground or Orphan deletes at once, since no garbage collector would complete it. In any case the server
-// deletes the contents of deleted namespaces, the custom resources of deleted definitions, and events, which expire after
-// Options.EventTTL. RBAC is enforced only with Options.Authorization. Package builtin
-// describes which checks the built-in kinds have.
+// in any case.
+//
+// With Options.Controllers the server creates the default objects of namespaces, deletes the dependents of deleted owners,
+// computes the status of ResourceQuotas, and signs approved certificates for clients. Without them, admission enforces
+// the status of quotas that a client writes, and a deletion with propagation Foreground or Orphan deletes at once: no
+// garbage collector would complete it.
+//
+// In any case the server deletes the contents of deleted namespaces, the custom resources of deleted definitions, and
+// events, which expire after Options.EventTTL. RBAC is enforced only with Options.Authorization. Package builtin describes
+// which checks the built-in kinds have.
 package controlplane

@@ -19,7 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
 )
 
 // namespaceCleaner completes the deletion of namespaces: it deletes the contents of a terminating
@@ -28,7 +29,7 @@ type namespaceCleaner struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
 	informer cache.SharedIndexInformer
-	queue    workqueue.TypedRateLimitingInterface[string]
+	worker   *worker.Worker[string]
 	// custom returns the namespaced custom resources, some of which discovery may not have yet.
 	custom func() []schema.GroupVersionResource
 }
@@ -42,12 +43,17 @@ const (
 // errContentRemains means that a namespace has contents with finalizers.
 var errContentRemains = errors.New("content remains")
 
-func newNamespaceCleaner(client kubernetes.Interface, meta metadata.Interface, namespaces coreinformers.NamespaceInformer, custom func() []schema.GroupVersionResource) (*namespaceCleaner, error) {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](cleanerMinDelay, cleanerMaxDelay)
-	c := &namespaceCleaner{client: client, metadata: meta, informer: namespaces.Informer(), queue: workqueue.NewTypedRateLimitingQueue(limiter), custom: custom}
+func newNamespaceCleaner(
+	client kubernetes.Interface, meta metadata.Interface, namespaces coreinformers.NamespaceInformer,
+	custom func() []schema.GroupVersionResource,
+) (*namespaceCleaner, error) {
+	c := &namespaceCleaner{client: client, metadata: meta, informer: namespaces.Informer(), custom: custom}
+	c.worker = worker.New(worker.Options[string]{
+		Handle: c.clean, Retrying: reportCleaning, MinDelay: cleanerMinDelay, MaxDelay: cleanerMaxDelay,
+	})
 	enqueue := func(obj any) {
 		if ns, ok := obj.(*corev1.Namespace); ok && ns.DeletionTimestamp != nil {
-			c.queue.Add(ns.Name)
+			c.worker.Add(ns.Name)
 		}
 	}
 	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -58,26 +64,12 @@ func newNamespaceCleaner(client kubernetes.Interface, meta metadata.Interface, n
 }
 
 // run cleans namespaces until ctx is done.
-func (c *namespaceCleaner) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, c.queue.ShutDown)
-	defer stop()
-	for {
-		name, shutdown := c.queue.Get()
-		if shutdown {
-			return
-		}
-		err := c.clean(ctx, name)
-		switch {
-		case err == nil:
-			c.queue.Forget(name)
-		case ctx.Err() != nil:
-		default:
-			if !errors.Is(err, errContentRemains) && !apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, causeNoSpace) {
-				utilruntime.HandleErrorWithContext(ctx, err, "Deletion of a namespace is retried", "namespace", name)
-			}
-			c.queue.AddRateLimited(name)
-		}
-		c.queue.Done(name)
+func (c *namespaceCleaner) run(ctx context.Context) { c.worker.Run(ctx) }
+
+// reportCleaning reports an error of a namespace, unless only its contents, or writes of others, have to go first.
+func reportCleaning(ctx context.Context, name string, err error) {
+	if !errors.Is(err, errContentRemains) && !apierrors.HasStatusCause(err, causeNoSpace) {
+		utilruntime.HandleErrorWithContext(ctx, err, "Deletion of a namespace is retried", "namespace", name)
 	}
 }
 
@@ -93,7 +85,9 @@ func (c *namespaceCleaner) clean(ctx context.Context, name string) error {
 	if err := c.deleteContent(ctx, name); err != nil {
 		return err
 	}
-	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool {
+		return f == corev1.FinalizerKubernetes
+	})
 	_, err = c.client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -159,9 +153,12 @@ func (c *chain) namespacedCustomResources() []schema.GroupVersionResource {
 	definitions, _ := (*c.definitionLister.Load()).List(labels.Everything()) // a list from a cache
 	var resources []schema.GroupVersionResource
 	for _, d := range definitions {
-		served := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+		served := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return v.Served
+		})
 		if d.Spec.Scope == apiextensionsv1.NamespaceScoped && served >= 0 {
-			resources = append(resources, schema.GroupVersionResource{Group: d.Spec.Group, Version: d.Spec.Versions[served].Name, Resource: d.Spec.Names.Plural})
+			version := d.Spec.Versions[served].Name
+			resources = append(resources, schema.GroupVersionResource{Group: d.Spec.Group, Version: version, Resource: d.Spec.Names.Plural})
 		}
 	}
 	return resources

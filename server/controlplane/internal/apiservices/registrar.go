@@ -18,8 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
 )
 
 // The delays before a name is tried again after an error; they double.
@@ -43,16 +44,17 @@ type Registrar struct {
 	builtin     map[string]*apiregistrationv1.APIService
 	definitions definitionlisters.CustomResourceDefinitionLister
 	synced      cache.InformerSynced
-	queue       workqueue.TypedRateLimitingInterface[string] // names of definitions' APIServices
+	worker      *worker.Worker[string] // of the names of definitions' APIServices
 }
 
 // New returns a Registrar of the built-in versions, and of the definitions of an informer, which the caller runs.
-func New(storage Storage, builtin []schema.GroupVersion, definitions definitioninformers.CustomResourceDefinitionInformer) (*Registrar, error) {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minDelay, maxDelay)
+func New(
+	storage Storage, builtin []schema.GroupVersion, definitions definitioninformers.CustomResourceDefinitionInformer,
+) (*Registrar, error) {
 	r := &Registrar{
 		storage: storage, builtin: map[string]*apiregistrationv1.APIService{}, definitions: definitions.Lister(),
-		queue: workqueue.NewTypedRateLimitingQueue(limiter),
 	}
+	r.worker = worker.New(worker.Options[string]{Handle: r.sync, Retrying: report, MinDelay: minDelay, MaxDelay: maxDelay})
 	for _, gv := range builtin {
 		if p, ok := priorities[gv]; ok {
 			service := local(gv, p, atStart)
@@ -84,14 +86,14 @@ func New(storage Storage, builtin []schema.GroupVersion, definitions definitioni
 
 func (r *Registrar) definitionChanged(d *apiextensionsv1.CustomResourceDefinition) {
 	for _, version := range d.Spec.Versions {
-		r.queue.Add(nameOf(schema.GroupVersion{Group: d.Spec.Group, Version: version.Name}))
+		r.worker.Add(nameOf(schema.GroupVersion{Group: d.Spec.Group, Version: version.Name}))
 	}
 }
 
 // Changed reports that an APIService was written or deleted.
 func (r *Registrar) Changed(name string) {
 	if r.builtin[name] == nil { // these are written at the start only
-		r.queue.Add(name)
+		r.worker.Add(name)
 	}
 }
 
@@ -125,26 +127,14 @@ func (r *Registrar) EnsureBuiltin(ctx context.Context) error {
 
 // Run maintains the APIServices of definitions, and returns when ctx is done.
 func (r *Registrar) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, r.queue.ShutDown)()
-	if !cache.WaitForCacheSync(ctx.Done(), r.synced) {
-		return
+	if cache.WaitForCacheSync(ctx.Done(), r.synced) {
+		r.enqueueForgotten(ctx)
 	}
-	r.enqueueForgotten(ctx)
-	for {
-		name, shutdown := r.queue.Get()
-		if shutdown {
-			return
-		}
-		err := r.sync(ctx, name)
-		switch {
-		case err == nil:
-			r.queue.Forget(name)
-		case ctx.Err() == nil:
-			utilruntime.HandleErrorWithContext(ctx, err, "Registration of an APIService is retried", "name", name)
-			r.queue.AddRateLimited(name)
-		}
-		r.queue.Done(name)
-	}
+	r.worker.Run(ctx)
+}
+
+func report(ctx context.Context, name string, err error) {
+	utilruntime.HandleErrorWithContext(ctx, err, "Registration of an APIService is retried", "name", name)
 }
 
 // enqueueForgotten enqueues the APIServices of definitions that were deleted while no server ran.

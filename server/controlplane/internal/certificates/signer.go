@@ -16,7 +16,8 @@ import (
 	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
 )
 
 const (
@@ -40,20 +41,24 @@ type Signer struct {
 	client   kubernetes.Interface
 	sign     Sign
 	informer cache.SharedIndexInformer
-	queue    workqueue.TypedRateLimitingInterface[string]
+	worker   *worker.Worker[string]
 }
 
 // NewSigner returns a Signer that writes and watches by client.
 func NewSigner(client kubernetes.Interface, sign Sign) (*Signer, error) {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minDelay, maxDelay)
+	ofSigner := fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName).String()
 	s := &Signer{
-		client: client, sign: sign, queue: workqueue.NewTypedRateLimitingQueue(limiter),
-		informer: certificatesinformers.NewFilteredCertificateSigningRequestInformer(client, 0, nil, func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName).String()
-		}),
+		client: client, sign: sign,
+		informer: certificatesinformers.NewFilteredCertificateSigningRequestInformer(client, 0, nil,
+			func(o *metav1.ListOptions) { o.FieldSelector = ofSigner }),
 	}
-	add := func(obj any) { s.queue.Add(obj.(*certificatesv1.CertificateSigningRequest).Name) }
-	_, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }})
+	s.worker = worker.New(worker.Options[string]{
+		Handle: s.handle, Retrying: report, MinDelay: minDelay, MaxDelay: maxDelay,
+	})
+	add := func(obj any) { s.worker.Add(obj.(*certificatesv1.CertificateSigningRequest).Name) }
+	_, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) },
+	})
 	return s, err
 }
 
@@ -65,40 +70,25 @@ func (s *Signer) Run(ctx context.Context) {
 		s.informer.RunWithContext(ctx)
 	}()
 	defer func() { <-followed }()
-	defer context.AfterFunc(ctx, s.queue.ShutDown)()
-	for {
-		name, shutdown := s.queue.Get()
-		if shutdown {
-			return
-		}
-		s.process(ctx, name)
-		s.queue.Done(name)
-	}
+	s.worker.Run(ctx)
 }
 
-func (s *Signer) process(ctx context.Context, name string) {
-	err := s.handle(ctx, name)
-	switch {
-	case err == nil || apierrors.IsNotFound(err):
-		s.queue.Forget(name)
-	case ctx.Err() != nil:
-	default:
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // changed or deleted meanwhile
-			utilruntime.HandleErrorWithContext(ctx, err, "The signature of a certificate is retried", "certificateSigningRequest", name)
-		}
-		s.queue.AddRateLimited(name)
-	}
+func report(ctx context.Context, name string, err error) {
+	utilruntime.HandleErrorWithContext(ctx, err, "The signature of a certificate is retried",
+		"certificateSigningRequest", name)
 }
 
-// handle signs a request that is approved and not finished, or marks it as failed if its usages are not those of a client.
+// handle signs a request that is approved and not finished, or marks it as failed if its usages are not those of a
+// client.
 func (s *Signer) handle(ctx context.Context, name string) error {
 	found, ok, err := s.informer.GetStore().GetByKey(name)
 	if err != nil || !ok {
 		return err
 	}
 	request := found.(*certificatesv1.CertificateSigningRequest)
-	if !has(request, certificatesv1.CertificateApproved) || has(request, certificatesv1.CertificateFailed) || has(request, certificatesv1.CertificateDenied) ||
-		len(request.Status.Certificate) > 0 {
+	finished := has(request, certificatesv1.CertificateFailed) || has(request, certificatesv1.CertificateDenied) ||
+		len(request.Status.Certificate) > 0
+	if finished || !has(request, certificatesv1.CertificateApproved) {
 		return nil
 	}
 	request = request.DeepCopy()
@@ -109,13 +99,16 @@ func (s *Signer) handle(ctx context.Context, name string) error {
 	usage, err := clientUsage(request.Spec.Usages)
 	if err != nil {
 		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: err.Error(),
-			LastUpdateTime: metav1.Now(),
+			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, LastUpdateTime: metav1.Now(),
+			Reason: "SignerValidationFailure", Message: err.Error(),
 		})
 	} else if request.Status.Certificate, err = s.sign(parsed, usage, life(request.Spec.ExpirationSeconds)); err != nil {
 		return err
 	}
 	_, err = s.client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, request, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) { // deleted meanwhile
+		return nil
+	}
 	return err
 }
 
@@ -125,8 +118,8 @@ func has(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.
 	})
 }
 
-// clientUsage returns the usage of a client's key. Client authentication is required, and of the others only these two are
-// allowed.
+// clientUsage returns the usage of a client's key. Client authentication is required, and of the others only these
+// two are allowed.
 func clientUsage(usages []certificatesv1.KeyUsage) (x509.KeyUsage, error) {
 	var usage x509.KeyUsage
 	for _, u := range usages {

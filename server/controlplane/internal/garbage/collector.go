@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,7 +17,8 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
 )
 
 // The delays before an object is handled again after an error; they double.
@@ -29,8 +29,8 @@ const (
 	rediscovery = time.Second
 )
 
-// syncTimeout is how long Run waits for the first lists, as kube-controller-manager does: one that fails permanently must
-// not stop the collection of others. syncPoll is the time between two checks.
+// syncTimeout is how long Run waits for the first lists, as kube-controller-manager does: one that fails permanently
+// must not stop the collection of others. syncPoll is the time between two checks.
 const (
 	syncTimeout = 30 * time.Second
 	syncPoll    = 10 * time.Millisecond
@@ -43,7 +43,7 @@ type Collector struct {
 	// discovered is when kinds was reset last. Only Run uses it.
 	discovered time.Time
 	graph      *graph
-	queue      workqueue.TypedRateLimitingInterface[types.UID]
+	worker     *worker.Worker[types.UID]
 	sources    sources
 	unfollowed chan struct{} // of capacity 1
 }
@@ -53,14 +53,16 @@ var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: 
 
 // New returns a collector that writes by clients of the server.
 func New(discovery discovery.DiscoveryInterface, metadata metadata.Interface) *Collector {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](minDelay, maxDelay)
-	return &Collector{
+	c := &Collector{
 		metadata: metadata,
 		kinds:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 		graph:    newGraph(),
-		queue:    workqueue.NewTypedRateLimitingQueue(limiter),
 		sources:  newSources(), unfollowed: make(chan struct{}, 1),
 	}
+	c.worker = worker.New(worker.Options[types.UID]{
+		Handle: c.handle, Retrying: c.report, MinDelay: minDelay, MaxDelay: maxDelay,
+	})
+	return c
 }
 
 // put adds an object to the graph, and enqueues whom the change concerns.
@@ -72,15 +74,15 @@ func (c *Collector) put(from *source, object *metav1.ObjectMeta) {
 	before := c.graph.put(n)
 	switch {
 	case n.deleting == inForeground || n.deleting == orphaning:
-		c.queue.Add(n.uid)
+		c.worker.Add(n.uid)
 	case len(n.owners) > 0 && (before == nil || !equality.Semantic.DeepEqual(before.owners, n.owners)):
-		c.queue.Add(n.uid)
+		c.worker.Add(n.uid)
 	}
 	if before == nil {
 		return
 	}
 	for _, owner := range before.owners { // one may wait for this reference to go, or to block no longer
-		c.queue.Add(owner.UID)
+		c.worker.Add(owner.UID)
 	}
 }
 
@@ -100,29 +102,21 @@ func (c *Collector) remove(uid types.UID) {
 		return
 	}
 	for _, dependent := range c.graph.dependentsOf(n.uid) {
-		c.queue.Add(dependent.uid)
+		c.worker.Add(dependent.uid)
 	}
 	for _, owner := range n.owners {
-		c.queue.Add(owner.UID)
+		c.worker.Add(owner.UID)
 	}
 }
 
-// Run collects garbage until ctx is done. complete is closed when the sources of all resources were added. Run begins when
-// the objects of these are known, since the dependents of an owner may be any of them, or after 30 s.
+// Run collects garbage until ctx is done. complete is closed when the sources of all resources were added. Run begins
+// when the objects of these are known, since the dependents of an owner may be any of them, or after 30 s.
 func (c *Collector) Run(ctx context.Context, complete <-chan struct{}) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() { c.follow(ctx) })
-	defer context.AfterFunc(ctx, c.queue.ShutDown)()
 	c.waitForSync(ctx, complete)
-	for {
-		uid, shutdown := c.queue.Get()
-		if shutdown {
-			return
-		}
-		c.process(ctx, uid)
-		c.queue.Done(uid)
-	}
+	c.worker.Run(ctx)
 }
 
 func (c *Collector) waitForSync(ctx context.Context, complete <-chan struct{}) {
@@ -139,27 +133,22 @@ func (c *Collector) waitForSync(ctx context.Context, complete <-chan struct{}) {
 	}
 }
 
-func (c *Collector) process(ctx context.Context, uid types.UID) {
+// report reports an error, unless the owner's kind or the owner itself is not known yet.
+func (c *Collector) report(ctx context.Context, uid types.UID, err error) {
 	n := c.graph.get(uid)
-	if n == nil {
-		c.queue.Forget(uid)
+	if n == nil || meta.IsNoMatchError(err) || errors.Is(err, errUnknownOwner) {
 		return
 	}
-	err := c.handle(ctx, n)
-	switch {
-	case err == nil:
-		c.queue.Forget(uid)
-	case ctx.Err() != nil:
-	default:
-		if !apierrors.IsConflict(err) && !meta.IsNoMatchError(err) && !errors.Is(err, errUnknownOwner) {
-			utilruntime.HandleErrorWithContext(ctx, err, "Collection of an object is retried", "resource", n.resource, "namespace", n.namespace, "name", n.name)
-		}
-		c.queue.AddRateLimited(uid)
-	}
+	utilruntime.HandleErrorWithContext(ctx, err, "Collection of an object is retried",
+		"resource", n.resource, "namespace", n.namespace, "name", n.name)
 }
 
 // handle does what an object needs in its state.
-func (c *Collector) handle(ctx context.Context, n *node) error {
+func (c *Collector) handle(ctx context.Context, uid types.UID) error {
+	n := c.graph.get(uid)
+	if n == nil {
+		return nil
+	}
 	switch n.deleting {
 	case orphaning:
 		return c.orphan(ctx, n)

@@ -18,9 +18,9 @@ import (
 
 var errUnknownOwner = errors.New("an owner exists that is not known to the collector")
 
-// collect deletes an object without an owner that exists, and otherwise removes the references to owners that are gone or
-// wait for its deletion. It sends no request for an object whose owners are all known to exist. It returns errUnknownOwner
-// for one that has to be checked again, since nothing will report the deletion of an owner.
+// collect deletes an object without an owner that exists, and otherwise removes the references to owners that are
+// gone or wait for its deletion. It sends no request for an object whose owners are all known to exist. It returns
+// errUnknownOwner for one that has to be checked again, since nothing will report the deletion of an owner.
 func (c *Collector) collect(ctx context.Context, n *node) error {
 	if len(n.owners) == 0 {
 		return nil
@@ -57,7 +57,9 @@ func (c *Collector) collect(ctx context.Context, n *node) error {
 
 // deleteInForeground deletes an object, for whose deletion owners wait, with its dependents before it. Owners that are
 // its dependents, too, no longer wait for it: they would wait for each other.
-func (c *Collector) deleteInForeground(ctx context.Context, n *node, latest *metav1.PartialObjectMetadata, dependents []*node) error {
+func (c *Collector) deleteInForeground(
+	ctx context.Context, n *node, latest *metav1.PartialObjectMetadata, dependents []*node,
+) error {
 	if slices.ContainsFunc(dependents, func(d *node) bool { return d.deleting == inForeground }) {
 		unblocked := slices.Clone(latest.OwnerReferences)
 		changed := false
@@ -84,7 +86,8 @@ func ownPropagation(object metav1.Object) metav1.DeletionPropagation {
 	}
 }
 
-// deleteDependents deletes the dependents of an owner that is deleted in the foreground, and lets it go when none blocks.
+// deleteDependents deletes the dependents of an owner that is deleted in the foreground, and lets it go when none
+// blocks.
 func (c *Collector) deleteDependents(ctx context.Context, owner *node) error {
 	dependents := c.graph.dependentsOf(owner.uid)
 	if !slices.ContainsFunc(dependents, func(d *node) bool { return d.blocks(owner.uid) }) {
@@ -92,7 +95,7 @@ func (c *Collector) deleteDependents(ctx context.Context, owner *node) error {
 	}
 	for _, dependent := range dependents {
 		if dependent.deleting == notDeleted {
-			c.queue.Add(dependent.uid)
+			c.worker.Add(dependent.uid)
 		}
 	}
 	return nil
@@ -108,7 +111,9 @@ func (c *Collector) orphan(ctx context.Context, owner *node) error {
 		if latest == nil {
 			continue
 		}
-		others := slices.DeleteFunc(slices.Clone(latest.OwnerReferences), func(o metav1.OwnerReference) bool { return o.UID == owner.uid })
+		others := slices.DeleteFunc(slices.Clone(latest.OwnerReferences), func(o metav1.OwnerReference) bool {
+			return o.UID == owner.uid
+		})
 		if len(others) == len(latest.OwnerReferences) {
 			continue
 		}
@@ -131,7 +136,9 @@ func (c *Collector) removeFinalizer(ctx context.Context, n *node, finalizer stri
 // objects returns the client of an object's resource, in a version that is served, which the stored one need not be.
 func (c *Collector) objects(n *node) (metadata.ResourceInterface, error) {
 	found, err := c.kinds.ResourcesFor(n.resource.WithVersion(""))
-	i := slices.IndexFunc(found, func(served schema.GroupVersionResource) bool { return served.GroupResource() == n.resource })
+	i := slices.IndexFunc(found, func(served schema.GroupVersionResource) bool {
+		return served.GroupResource() == n.resource
+	})
 	if i < 0 { // it also finds groups that begin with the group's name
 		c.rediscover()
 		return nil, cmp.Or(err, error(&meta.NoResourceMatchError{PartialResource: n.resource.WithVersion("")}))
@@ -156,7 +163,9 @@ func (c *Collector) latest(ctx context.Context, n *node) (*metav1.PartialObjectM
 }
 
 // patch replaces fields of the metadata of an object, unless it changed since it was read.
-func (c *Collector) patch(ctx context.Context, n *node, latest *metav1.PartialObjectMetadata, fields map[string]any) error {
+func (c *Collector) patch(
+	ctx context.Context, n *node, latest *metav1.PartialObjectMetadata, fields map[string]any,
+) error {
 	fields["uid"], fields["resourceVersion"] = latest.UID, latest.ResourceVersion
 	body, err := json.Marshal(map[string]any{"metadata": fields})
 	if err != nil {
@@ -171,7 +180,9 @@ func (c *Collector) patch(ctx context.Context, n *node, latest *metav1.PartialOb
 }
 
 // delete deletes an object, unless it changed since it was read.
-func (c *Collector) delete(ctx context.Context, n *node, latest *metav1.PartialObjectMetadata, propagation metav1.DeletionPropagation) error {
+func (c *Collector) delete(
+	ctx context.Context, n *node, latest *metav1.PartialObjectMetadata, propagation metav1.DeletionPropagation,
+) error {
 	objects, err := c.objects(n)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Package nsdefaults creates the two objects that every namespace of a cluster has: the service account default, and
-// the config map kube-root-ca.crt with the authorities of the API server's certificate. In a cluster, two controllers of
-// kube-controller-manager do. Contents, names and the annotation are theirs.
+// the config map kube-root-ca.crt with the authorities of the API server's certificate. In a cluster, two controllers
+// of kube-controller-manager do. Contents, names and the annotation are theirs.
 package nsdefaults
 
 import (
@@ -19,7 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
 )
 
 const (
@@ -28,7 +29,8 @@ const (
 	authoritiesKey  = "ca.crt"
 
 	descriptionAnnotation = "kubernetes.io/description"
-	description           = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
+	description           = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal " +
+		"endpoints such as the internal service IP or kubernetes.default.svc. " +
 		"No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 
@@ -44,23 +46,25 @@ type Creator struct {
 	authorities string
 	namespaces  corelisters.NamespaceLister
 	owned       []cache.SharedIndexInformer // of the objects that it creates
-	queue       workqueue.TypedRateLimitingInterface[string]
+	worker      *worker.Worker[string]
 }
 
-// New returns a Creator that follows an informer of namespaces, which the caller runs. authorities are certificates, PEM.
+// New returns a Creator that follows an informer of namespaces, which the caller runs. authorities are certificates,
+// PEM.
 func New(client kubernetes.Interface, namespaces coreinformers.NamespaceInformer, authorities []byte) (*Creator, error) {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minDelay, maxDelay)
 	c := &Creator{
 		client: client, authorities: string(authorities), namespaces: namespaces.Lister(),
-		queue: workqueue.NewTypedRateLimitingQueue(limiter),
 		owned: []cache.SharedIndexInformer{
 			coreinformers.NewFilteredServiceAccountInformer(client, metav1.NamespaceAll, 0, nil, named(accountName)),
 			coreinformers.NewFilteredConfigMapInformer(client, metav1.NamespaceAll, 0, nil, named(authoritiesName)),
 		},
 	}
+	c.worker = worker.New(worker.Options[string]{
+		Handle: c.handle, Retrying: report, MinDelay: minDelay, MaxDelay: maxDelay,
+	})
 	_, err := namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.queue.Add(obj.(*corev1.Namespace).Name) },
-		UpdateFunc: func(_, obj any) { c.queue.Add(obj.(*corev1.Namespace).Name) },
+		AddFunc:    func(obj any) { c.worker.Add(obj.(*corev1.Namespace).Name) },
+		UpdateFunc: func(_, obj any) { c.worker.Add(obj.(*corev1.Namespace).Name) },
 	})
 	for _, informer := range c.owned {
 		_, problem := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -86,7 +90,7 @@ func (c *Creator) enqueueNamespaceOf(obj any) {
 		return
 	}
 	namespace, _, _ := cache.SplitMetaNamespaceKey(key) // the key was made above
-	c.queue.Add(namespace)
+	c.worker.Add(namespace)
 }
 
 // Run creates what active namespaces lack, restores a changed config map, and returns when ctx is done.
@@ -96,34 +100,20 @@ func (c *Creator) Run(ctx context.Context) {
 	for _, informer := range c.owned {
 		informers.Go(func() { informer.RunWithContext(ctx) })
 	}
-	defer context.AfterFunc(ctx, c.queue.ShutDown)()
-	for {
-		namespace, shutdown := c.queue.Get()
-		if shutdown {
-			return
-		}
-		c.process(ctx, namespace)
-		c.queue.Done(namespace)
-	}
+	c.worker.Run(ctx)
 }
 
-func (c *Creator) process(ctx context.Context, name string) {
+// handle creates the objects of a namespace, unless it is gone or being deleted.
+func (c *Creator) handle(ctx context.Context, name string) error {
 	namespace, err := c.namespaces.Get(name)
 	if err != nil || namespace.DeletionTimestamp != nil { // the lister's only error is that the namespace is gone
-		c.queue.Forget(name)
-		return
+		return nil
 	}
-	err = c.Ensure(ctx, name)
-	switch {
-	case err == nil:
-		c.queue.Forget(name)
-	case ctx.Err() != nil:
-	default:
-		if !apierrors.IsConflict(err) {
-			utilruntime.HandleErrorWithContext(ctx, err, "Creation of a namespace's default objects is retried", "namespace", name)
-		}
-		c.queue.AddRateLimited(name)
-	}
+	return c.Ensure(ctx, name)
+}
+
+func report(ctx context.Context, name string, err error) {
+	utilruntime.HandleErrorWithContext(ctx, err, "Creation of a namespace's default objects is retried", "namespace", name)
 }
 
 // Ensure creates the default objects of one namespace that don't exist, and restores the contents of the config map. A
@@ -146,7 +136,8 @@ func (c *Creator) ensureAccount(ctx context.Context, namespace string) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	_, err = accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: accountName}}, metav1.CreateOptions{})
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: accountName}}
+	_, err = accounts.Create(ctx, account, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -160,8 +151,10 @@ func (c *Creator) ensureAuthorities(ctx context.Context, namespace string) error
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = configMaps.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: authoritiesName, Annotations: map[string]string{descriptionAnnotation: description}},
-			Data:       want,
+			ObjectMeta: metav1.ObjectMeta{
+				Name: authoritiesName, Annotations: map[string]string{descriptionAnnotation: description},
+			},
+			Data: want,
 		}, metav1.CreateOptions{})
 		return err
 	case err != nil:

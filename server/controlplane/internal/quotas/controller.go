@@ -24,15 +24,16 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
 )
 
 const (
 	// minDelay and maxDelay bound the delay before a quota is handled again after an error; it doubles.
 	minDelay = 10 * time.Millisecond
 	maxDelay = 30 * time.Second
-	// settleTime is how long after a write in its namespace a status is computed, and how long after its request a write counts that
-	// no informer has: time for other servers' writes, and for informers.
+	// settleTime is how long after a write in its namespace a status is computed, and how long after its request a write
+	// counts that no informer has: time for other servers' writes, and for informers.
 	settleTime = time.Second
 	// unknownDelay is the time after which a quota is handled again that names a resource which is not served.
 	unknownDelay = 2 * time.Second
@@ -50,13 +51,16 @@ type Controller struct {
 	// The fields below are set when there is a quota.
 	quotas   cache.SharedIndexInformer
 	lister   corelisters.ResourceQuotaLister
-	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	worker   *worker.Worker[cache.ObjectName]
 	registry quota.Registry
 	followed *followed
 }
 
 // NewController returns a controller that writes by clients of the server. It starts nothing.
-func NewController(client kubernetes.Interface, metadata metadata.Interface, discovery discovery.DiscoveryInterface, objects Objects, writes *Writes) *Controller {
+func NewController(
+	client kubernetes.Interface, metadata metadata.Interface, discovery discovery.DiscoveryInterface,
+	objects Objects, writes *Writes,
+) *Controller {
 	return &Controller{client: client, metadata: metadata, discovery: discovery, objects: objects, writes: writes}
 }
 
@@ -72,42 +76,35 @@ func (c *Controller) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	defer c.followed.informers.Wait()
-	defer context.AfterFunc(ctx, c.queue.ShutDown)()
 	loops.Go(func() { c.quotas.RunWithContext(ctx) })
 	loops.Go(func() { c.resync(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), c.quotas.HasSynced) {
-		c.queue.ShutDown()
-		return
-	}
-	for {
-		name, shutdown := c.queue.Get()
-		if shutdown {
-			return
-		}
-		c.process(ctx, name)
-		c.queue.Done(name)
-	}
+	cache.WaitForCacheSync(ctx.Done(), c.quotas.HasSynced) // false when ctx is done: then the worker handles nothing
+	c.worker.Run(ctx)
 }
 
-// prepare makes the informer of quotas, the queue and the evaluators.
+// prepare makes the informer of quotas, the worker and the evaluators.
 func (c *Controller) prepare() error {
-	c.quotas = coreinformers.NewResourceQuotaInformer(c.client, metav1.NamespaceAll, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	c.quotas = coreinformers.NewResourceQuotaInformer(c.client, metav1.NamespaceAll, 0, indexers)
 	c.lister = corelisters.NewResourceQuotaLister(c.quotas.GetIndexer())
-	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minDelay, maxDelay))
+	c.worker = worker.New(worker.Options[cache.ObjectName]{
+		Handle: c.handle, Retrying: report, MinDelay: minDelay, MaxDelay: maxDelay,
+	})
 	c.followed = &followed{
-		client: c.client, metadata: c.metadata, kinds: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.discovery)),
+		client: c.client, metadata: c.metadata,
+		kinds:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.discovery)),
 		changed: c.changed, writes: c.writes, sources: map[schema.GroupResource]*source{},
 	}
 	c.registry = generic.NewRegistry(evaluators(c.followed.lister))
 	_, err := c.quotas.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { c.queue.Add(nameOf(obj.(*corev1.ResourceQuota))) },
+		AddFunc: func(obj any) { c.worker.Add(nameOf(obj.(*corev1.ResourceQuota))) },
 		UpdateFunc: func(before, after any) {
 			old, q := before.(*corev1.ResourceQuota), after.(*corev1.ResourceQuota)
 			switch {
 			case !quota.Equals(old.Spec.Hard, q.Spec.Hard):
-				c.queue.Add(nameOf(q))
+				c.worker.Add(nameOf(q))
 			case !equality.Semantic.DeepEqual(old.Status, q.Status):
-				c.queue.AddAfter(nameOf(q), settleTime)
+				c.worker.AddAfter(nameOf(q), settleTime)
 			}
 		},
 	})
@@ -130,45 +127,45 @@ func (c *Controller) resync(ctx context.Context) {
 	}
 }
 
-// changed enqueues the quotas of a namespace that limit what an evaluator counts, after a delay. Without an evaluator, all of
-// them.
+// changed adds the quotas of a namespace that limit what an evaluator counts, after a delay. Without an evaluator it
+// adds all of them.
 func (c *Controller) changed(namespace string, of quota.Evaluator, delay time.Duration) {
 	limiting, _ := c.lister.ResourceQuotas(namespace).List(labels.Everything()) // a list from a cache
 	for _, q := range limiting {
 		if of == nil || len(of.MatchingResources(quota.ResourceNames(q.Spec.Hard))) > 0 {
-			c.queue.AddAfter(nameOf(q), delay)
+			c.worker.AddAfter(nameOf(q), delay)
 		}
 	}
 }
 
-func (c *Controller) process(ctx context.Context, name cache.ObjectName) {
+// handle computes the status of a quota.
+func (c *Controller) handle(ctx context.Context, name cache.ObjectName) error {
 	q, err := c.lister.ResourceQuotas(name.Namespace).Get(name.Name)
 	if err != nil { // the lister's only error is that the quota is gone
-		c.queue.Forget(name)
-		return
+		return nil
 	}
 	again := c.inProgress(q) // before the computation: a write that is in it may fail meanwhile
 	err = c.update(ctx, q)
 	switch {
-	case err == nil:
-		c.queue.Forget(name)
-		if again {
-			c.queue.AddAfter(name, settleTime)
-		}
-	case ctx.Err() != nil:
 	case errors.Is(err, errUnknown):
-		c.queue.Forget(name)
-		c.queue.AddAfter(name, unknownDelay)
-	default:
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !errors.Is(err, errUnlisted) {
-			utilruntime.HandleErrorWithContext(ctx, err, "Computation of a quota's status is retried", "namespace", name.Namespace, "name", name.Name)
-		}
-		c.queue.AddRateLimited(name)
+		c.worker.AddAfter(name, unknownDelay)
+		return nil
+	case err == nil && again:
+		c.worker.AddAfter(name, settleTime)
+	}
+	return err
+}
+
+// report reports an error, unless the quota was deleted, or a resource is being listed for the first time.
+func report(ctx context.Context, name cache.ObjectName, err error) {
+	if !apierrors.IsNotFound(err) && !errors.Is(err, errUnlisted) {
+		utilruntime.HandleErrorWithContext(ctx, err, "Computation of a quota's status is retried",
+			"namespace", name.Namespace, "name", name.Name)
 	}
 }
 
-// update writes the status of a quota. What uses a resource that cannot be listed stays as it is in the status. A write that the
-// plugin counts meanwhile changes the quota, so that a status without it cannot be written.
+// update writes the status of a quota. The usage of a resource that cannot be listed stays as it is in the status. A
+// write that the plugin counts meanwhile changes the quota, so that a status without it cannot be written.
 func (c *Controller) update(ctx context.Context, q *corev1.ResourceQuota) error {
 	unknown := c.follow(ctx, q)
 	if errors.Is(unknown, errUnlisted) {
@@ -181,7 +178,9 @@ func (c *Controller) update(ctx context.Context, q *corev1.ResourceQuota) error 
 		used[name] = quantity
 	}
 	used = quota.Mask(used, quota.ResourceNames(hard))
-	if q.Status.Used == nil || !equality.Semantic.DeepEqual(q.Status.Hard, q.Spec.Hard) || !quota.Equals(used, q.Status.Used) {
+	current := q.Status.Used != nil && equality.Semantic.DeepEqual(q.Status.Hard, q.Spec.Hard) &&
+		quota.Equals(used, q.Status.Used)
+	if !current {
 		q = q.DeepCopy()
 		q.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: used}
 		_, written := c.client.CoreV1().ResourceQuotas(q.Namespace).UpdateStatus(ctx, q, metav1.UpdateOptions{})
@@ -195,8 +194,8 @@ func (c *Controller) update(ctx context.Context, q *corev1.ResourceQuota) error 
 	return err
 }
 
-// follow follows the resources that a quota limits, and adds evaluators of those that it counts. It returns errUnlisted while a
-// resource is listed for the first time, and errUnknown if one is not served.
+// follow follows the resources that a quota limits, and adds evaluators of those that it counts. It returns errUnlisted
+// while a resource is listed for the first time, and errUnknown if one is not served.
 func (c *Controller) follow(ctx context.Context, q *corev1.ResourceQuota) error {
 	names := quota.ResourceNames(q.Spec.Hard)
 	for _, name := range names {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -48,8 +47,10 @@ type Cluster struct {
 // followed is the cache of one kind.
 type followed struct {
 	cache.SharedIndexInformer
-	// seen is the newest resourceVersion of an object in the cache.
-	seen atomic.Uint64
+
+	mu      sync.Mutex
+	seen    uint64        // the newest resourceVersion of an object in the cache
+	changed chan struct{} // closed by the next change of the cache; nil if nobody waits
 }
 
 // New returns a Cluster that writes by a client of the server.
@@ -182,14 +183,15 @@ func (f *followed) onChange(changed func(metav1.Object)) error {
 			obj = unknown.Obj
 		}
 		if o, ok := obj.(metav1.Object); ok {
-			f.seen.Store(max(f.seen.Load(), revision(o.GetResourceVersion()))) // an informer calls one at a time
+			f.see(revision(o.GetResourceVersion()))
 			changed(o)
 		}
 	}
 	_, err := f.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: see,
 		UpdateFunc: func(before, obj any) {
-			if o, n := before.(metav1.Object), obj.(metav1.Object); o.GetUID() != n.GetUID() || !slices.EqualFunc(o.GetOwnerReferences(), n.GetOwnerReferences(), sameOwner) {
+			o, n := before.(metav1.Object), obj.(metav1.Object)
+			if o.GetUID() != n.GetUID() || !slices.EqualFunc(o.GetOwnerReferences(), n.GetOwnerReferences(), sameOwner) {
 				see(before) // its owners lose it
 			}
 			see(obj)
@@ -211,15 +213,26 @@ func revision(version string) uint64 {
 // never there.
 const seeTimeout = 2 * time.Second
 
+// see wakes those who wait for a change of the cache.
+func (f *followed) see(version uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen = max(f.seen, version)
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+}
+
 // await waits until the cache has a written object.
 func (f *followed) await(ctx context.Context, written metav1.Object) {
 	version := revision(written.GetResourceVersion())
-	until(ctx, func() bool { return f.seen.Load() >= version })
+	f.until(ctx, func(seen uint64) bool { return seen >= version })
 }
 
 // awaitDeletion waits until the cache knows that an object was deleted.
 func (f *followed) awaitDeletion(ctx context.Context, deleted metav1.Object) {
-	until(ctx, func() bool {
+	f.until(ctx, func(uint64) bool {
 		obj, exists, err := f.GetStore().GetByKey(cache.MetaObjectToName(deleted).String())
 		if err != nil || !exists {
 			return true
@@ -229,26 +242,40 @@ func (f *followed) awaitDeletion(ctx context.Context, deleted metav1.Object) {
 	})
 }
 
-func until(ctx context.Context, done func() bool) {
-	for end := time.Now().Add(seeTimeout); !done() && time.Now().Before(end) && ctx.Err() == nil; {
-		time.Sleep(time.Millisecond)
+// until waits until done returns true of the cache and the newest resourceVersion in it, for seeTimeout at most.
+func (f *followed) until(ctx context.Context, done func(seen uint64) bool) {
+	ctx, cancel := context.WithTimeout(ctx, seeTimeout)
+	defer cancel()
+	for {
+		seen, changed := f.next() // before done: a change after it closes the channel
+		if done(seen) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
 	}
+}
+
+// next returns the newest resourceVersion in the cache, and a channel that the next change closes.
+func (f *followed) next() (seen uint64, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.changed == nil {
+		f.changed = make(chan struct{})
+	}
+	return f.seen, f.changed
 }
 
 // Run simulates until ctx is done.
 func (c *Cluster) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer c.factory.Shutdown()
-	for _, l := range c.loops { // a queue has a goroutine from its beginning
-		defer l.queue.ShutDown()
-	}
 	defer running.Wait()
 	c.factory.StartWithContext(ctx)
-	for _, synced := range c.factory.WaitForCacheSync(ctx.Done()) {
-		if !synced {
-			return
-		}
-	}
+	c.factory.WaitForCacheSync(ctx.Done()) // incomplete only when ctx is done; then the loops handle nothing, and end
 	c.addresses.use(c.pods.GetStore().List())
 	for _, l := range c.loops {
 		running.Go(func() { l.run(ctx) })

@@ -9,7 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
 )
 
 // The delays before an object is handled again after an error; they double.
@@ -27,19 +28,22 @@ type loop struct {
 	kind   string
 	handle handler
 	clock  *Clock
-	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	worker *worker.Worker[cache.ObjectName]
 
 	mu  sync.Mutex
 	due map[cache.ObjectName]time.Time // when objects are handled again, by the clock
 }
 
 func newLoop(kind string, clock *Clock, handle handler) *loop {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minDelay, maxDelay)
-	return &loop{kind: kind, handle: handle, clock: clock, queue: workqueue.NewTypedRateLimitingQueue(limiter), due: map[cache.ObjectName]time.Time{}}
+	l := &loop{kind: kind, handle: handle, clock: clock, due: map[cache.ObjectName]time.Time{}}
+	l.worker = worker.New(worker.Options[cache.ObjectName]{
+		Handle: l.process, Retrying: l.report, MinDelay: minDelay, MaxDelay: maxDelay,
+	})
+	return l
 }
 
 func (l *loop) add(namespace, name string) {
-	l.queue.Add(cache.ObjectName{Namespace: namespace, Name: name})
+	l.worker.Add(cache.ObjectName{Namespace: namespace, Name: name})
 }
 
 // run handles objects until ctx is done.
@@ -47,35 +51,28 @@ func (l *loop) run(ctx context.Context) {
 	var alarms sync.WaitGroup
 	defer alarms.Wait()
 	alarms.Go(func() { l.wake(ctx) })
-	defer context.AfterFunc(ctx, l.queue.ShutDown)()
-	for {
-		key, shutdown := l.queue.Get()
-		if shutdown {
-			return
-		}
-		l.process(ctx, key)
-		l.queue.Done(key)
-	}
+	l.worker.Run(ctx)
 }
 
-func (l *loop) process(ctx context.Context, key cache.ObjectName) {
+func (l *loop) process(ctx context.Context, key cache.ObjectName) error {
 	l.mu.Lock()
 	delete(l.due, key)
 	l.mu.Unlock()
 	due, err := l.handle(ctx, key.Namespace, key.Name)
-	switch {
-	case err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		l.queue.Forget(key)
-	case ctx.Err() != nil:
-		return
-	default:
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // these are handled again in another state
-			utilruntime.HandleErrorWithContext(ctx, err, "Simulation of an object is retried", "kind", l.kind, "namespace", key.Namespace, "name", key.Name)
-		}
-		l.queue.AddRateLimited(key)
-	}
 	if !due.IsZero() {
 		l.addAt(key, due)
+	}
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
+}
+
+// report reports an error, unless an object was deleted meanwhile: then it is handled again in another state.
+func (l *loop) report(ctx context.Context, key cache.ObjectName, err error) {
+	if !apierrors.IsNotFound(err) {
+		utilruntime.HandleErrorWithContext(ctx, err, "Simulation of an object is retried",
+			"kind", l.kind, "namespace", key.Namespace, "name", key.Name)
 	}
 }
 
@@ -84,7 +81,7 @@ func (l *loop) addAt(key cache.ObjectName, due time.Time) {
 	l.mu.Lock()
 	l.due[key] = due
 	l.mu.Unlock()
-	l.queue.AddAfter(key, due.Sub(l.clock.Now())) // also after an Advance that wake has not seen
+	l.worker.AddAfter(key, due.Sub(l.clock.Now())) // also after an Advance that wake has not seen
 }
 
 // wake adds the objects that are due after the clock was advanced.
@@ -95,7 +92,7 @@ func (l *loop) wake(ctx context.Context) {
 		l.mu.Lock()
 		for key, due := range l.due {
 			if !due.After(now) {
-				l.queue.Add(key)
+				l.worker.Add(key)
 			}
 		}
 		l.mu.Unlock()
