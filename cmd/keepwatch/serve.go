@@ -109,6 +109,7 @@ func newServeCommand() *cobra.Command {
 		"serve the past, read-only, from the database that keepwatch sync writes: "+historyAddresses)
 	flags.BoolVar(&past.allowGaps, "allow-gaps", false,
 		"with --history: answer moments in a gap with what is known of them, and a Warning header")
+	flags.IntVar(&past.replays, "max-replays", 64, "with --history: open watches; another one is answered with 429")
 	flags.BoolVar(&past.writable, "writable", false,
 		"with --history: serve a server in memory that begins with the state of --at; what is written to it is gone at the end")
 	flags.StringVar(&past.at, "at", "now", "with --writable: the moment, such as 2026-11-28T10:42:00Z, 10:42, -15m or revision/4711")

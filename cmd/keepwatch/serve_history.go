@@ -31,10 +31,14 @@ type historyServing struct {
 	allowGaps bool
 	at        string // the moment that a writable server begins with
 	writable  bool
+	replays   int // that are open at a time
 }
 
 // check fails for flags of serve that --history does not have.
 func (h *historyServing) check(cmd *cobra.Command) error {
+	if h.replays < 1 {
+		return &exitError{codeUsage, fmt.Errorf("--max-replays must be at least 1, not %d", h.replays)}
+	}
 	refused := []string{"data-dir", "etcd", "etcd-servers", "adopt", "verify", "storage"}
 	if h.writable {
 		for _, name := range refused {
@@ -85,7 +89,7 @@ func (h *historyServing) serve(ctx context.Context, options controlplane.Options
 	defer func() { err = errors.Join(err, database.Close()) }()
 	token := cmp.Or(options.Token, rand.Text())
 	server, err := past.New(past.Config{
-		History: history.New(database, history.Options{Known: fork.KnownType}), Token: token, AllowGaps: h.allowGaps,
+		History: history.New(database, history.Options{Known: fork.KnownType}), Token: token, AllowGaps: h.allowGaps, MaxReplays: h.replays,
 	})
 	if err != nil {
 		return err

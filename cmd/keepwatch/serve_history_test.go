@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -180,6 +181,7 @@ func testServeHistory(t *testing.T, config *rest.Config, client *kubernetes.Clie
 	}
 	t.Run("pages", func(t *testing.T) { testPastPages(t, past, last) })
 	t.Run("watches", func(t *testing.T) { testPastWatches(t, past, client, first, last) })
+	t.Run("bounds", func(t *testing.T) { testPastBounds(t, to, last) })
 	t.Run("refused", func(t *testing.T) { testPastRefused(t, past, first, last) })
 	t.Run("contexts", func(t *testing.T) { testPastContexts(t, past, last) })
 	sync.end()
@@ -365,6 +367,45 @@ func testPastWatches(t *testing.T, past *pastServer, client *kubernetes.Clientse
 	if e := next(); e.Type != "DELETED" || e.Object.Name != "h-last" || e.Object.ResourceVersion == now {
 		t.Errorf("the deletion: %+v", e)
 	}
+}
+
+// testPastBounds opens more watches than are allowed.
+func testPastBounds(t *testing.T, to, last string) {
+	past := servePast(t, to, "--max-replays", "2")
+	path := "/at/revision/" + last + "/api/v1/configmaps?watch=true&speed=0"
+	watch := func() (int, http.Header, func()) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, past.host+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := past.client.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, response.Header, func() { cancel(); response.Body.Close() }
+	}
+	_, _, first := watch()
+	_, _, second := watch()
+	defer second()
+	if code, header, end := watch(); code != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
+		t.Errorf("the third watch: %d, %v", code, header)
+	} else {
+		end()
+	}
+	_, text, _ := past.get(t, "/metrics", "*/*")
+	for _, want := range []string{"keepwatch_past_replays_count 2", `keepwatch_past_refused_total{bound="replays"} 1`, `keepwatch_past_refused_total{bound="moments"} 0`} {
+		if !strings.Contains(string(text), "\n"+want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	first()
+	waitFor(t, func() bool {
+		code, _, end := watch()
+		end()
+		return code == http.StatusOK
+	})
 }
 
 // testPastRefused checks what the past does not answer, each with a Status that says why.

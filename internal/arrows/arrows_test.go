@@ -430,9 +430,9 @@ var rules = map[string]rule{
 	},
 	"server/past": {
 		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns", "server/customreaders",
-			"server/readpath", "server/watchcache"},
+			"server/readpath", "server/servemetrics", "server/watchcache"},
 		others: []string{
-			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/storage$",
+			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/mux$", "k8s.io/apiserver/pkg/storage$",
 			"k8s.io/apiserver/pkg/warning$", "k8s.io/component-base/metrics", "k8s.io/klog/v2",
 		},
 		why: "the past is read through a history: neither a cluster, nor the driver of a database",

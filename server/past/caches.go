@@ -24,8 +24,10 @@ import (
 )
 
 const (
-	// maxCaches bounds the caches of moments that are not in use.
+	// maxCaches bounds the caches of moments.
 	maxCaches = 64
+	// maxReplays is the default of Config.MaxReplays.
+	maxReplays = 64
 	// loadTimeout bounds the wait for the state of a moment.
 	loadTimeout = time.Minute
 )
@@ -35,12 +37,15 @@ type caches struct {
 	history *history.History
 	budget  *readpath.Budget
 	metrics *watchcache.Metrics
+	meters  *meters
+	bound   int // of replays
 
 	mu      sync.Mutex
 	running context.Context // of run; nil before and after
 	active  sync.WaitGroup
 	all     map[cacheKey]*entry
 	uses    int // counts
+	replays int // open
 }
 
 // cacheKey is what a cache depends on.
@@ -59,11 +64,12 @@ type entry struct {
 	then   time.Time
 	end    context.CancelFunc
 	inUse  int
-	last   int // when it was used last, in uses
+	replay bool // for one watch
+	last   int  // when it was used last, in uses
 }
 
-func newCaches(h *history.History, budget *readpath.Budget, metrics *watchcache.Metrics) *caches {
-	return &caches{history: h, budget: budget, metrics: metrics, all: map[cacheKey]*entry{}}
+func newCaches(h *history.History, budget *readpath.Budget, metrics *watchcache.Metrics, meters *meters, replays int) *caches {
+	return &caches{history: h, budget: budget, metrics: metrics, meters: meters, bound: replays, all: map[cacheKey]*entry{}}
 }
 
 func (c *caches) run(ctx context.Context) {
@@ -121,15 +127,18 @@ func (c *caches) still(of *resolved) (*entry, error) {
 	defer c.mu.Unlock()
 	e := c.all[key]
 	if e == nil {
+		if len(c.all) >= maxCaches && !c.evict() {
+			return nil, c.meters.tooMany(boundMoments, fmt.Sprintf("%d moments of resources are read at this time: try again later", len(c.all)))
+		}
 		var err error
 		if e, err = c.begin(context.Background(), of, history.SourceOptions{}); err != nil {
 			return nil, err
 		}
 		c.all[key] = e
+		c.meters.moments.Set(float64(len(c.all)))
 	}
 	c.uses++
 	e.inUse, e.last = e.inUse+1, c.uses
-	c.shrink()
 	return e, nil
 }
 
@@ -137,14 +146,27 @@ func (c *caches) still(of *resolved) (*entry, error) {
 func (c *caches) replay(ctx context.Context, of *resolved) (*entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.begin(ctx, of, history.SourceOptions{Onward: true, Speed: of.speed, Start: of.started})
+	if c.replays >= c.bound {
+		return nil, c.meters.tooMany(boundReplays, fmt.Sprintf("%d watches of the past are open, which is the most: try again later", c.replays))
+	}
+	e, err := c.begin(ctx, of, history.SourceOptions{Onward: true, Speed: of.speed, Start: of.started})
+	if err == nil {
+		e.replay = true
+		c.count(1)
+	}
+	return e, err
+}
+
+// count adds to the number of replays. c.mu is locked.
+func (c *caches) count(n int) {
+	c.replays += n
+	c.meters.replays.Set(float64(c.replays))
 }
 
 func (c *caches) release(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.inUse--
-	c.shrink()
 }
 
 // forget removes an entry whose cache has ended: the next request begins another one.
@@ -152,24 +174,28 @@ func (c *caches) forget(ended *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.all, func(_ cacheKey, e *entry) bool { return e == ended })
+	c.meters.moments.Set(float64(len(c.all)))
+	if ended.replay {
+		c.count(-1)
+	}
 }
 
-// shrink ends the caches that were not used for the longest time. c.mu is locked.
-func (c *caches) shrink() {
-	for len(c.all) > maxCaches {
-		var oldest cacheKey
-		last := math.MaxInt
-		for key, e := range c.all {
-			if e.inUse == 0 && e.last < last {
-				oldest, last = key, e.last
-			}
+// evict ends the cache that was not used for the longest time, and reports whether there is one that is not in use. c.mu
+// is locked.
+func (c *caches) evict() bool {
+	var oldest cacheKey
+	last := math.MaxInt
+	for key, e := range c.all {
+		if e.inUse == 0 && e.last < last {
+			oldest, last = key, e.last
 		}
-		if last == math.MaxInt {
-			return // all are in use
-		}
-		c.all[oldest].end()
-		delete(c.all, oldest)
 	}
+	if last == math.MaxInt {
+		return false
+	}
+	c.all[oldest].end()
+	delete(c.all, oldest)
+	return true
 }
 
 // begin runs the cache of a resource at a point until ctx or run ends. c.mu is locked.

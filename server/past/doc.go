@@ -20,8 +20,8 @@
 //
 // A watch continues after its resourceVersion, or after the moment if it has none: with the events of the past at the
 // pace at which they were recorded, and at the end with what a sync stores now. /speed/60 behind the moment, or
-// ?speed=60, makes it 60 times as fast, and 0 as fast as the client reads. Each watch has a replay of its own. A gap
-// becomes the difference between its ends.
+// ?speed=60, makes it 60 times as fast, and 0 as fast as the client reads. Each watch has a replay of its own, of which
+// [Config].MaxReplays bounds the number. A gap becomes the difference between its ends.
 //
 // # What is not served
 //
@@ -33,5 +33,6 @@
 //	server.go    the way of a request              document.go  an object as the history has it
 //	moment.go    the moment of a request           fields.go    fields that selectors can name
 //	caches.go    watch caches of resources         table.go     columns
+//	metrics.go   metrics, and the refusals at a bound
 //	discovery.go  groups, versions, resources      refuse.go    what is not answered, and why
 package past

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,6 +76,9 @@ func writeStatus(w http.ResponseWriter, err error) {
 	status := apierrors.NewInternalError(err).ErrStatus
 	if known, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		status = known.ErrStatus
+	}
+	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 	}
 	status.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Status"})
 	writeJSON(w, int(status.Code), status)

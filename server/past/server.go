@@ -1,6 +1,7 @@
 package past
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"net/http"
@@ -27,6 +28,8 @@ type Config struct {
 	Token string
 	// AllowGaps answers moments in a declared gap with the state that is known of them, and a Warning header.
 	AllowGaps bool
+	// MaxReplays bounds the open watches. Zero is 64.
+	MaxReplays int
 	// Registry receives the metrics. It may be nil.
 	Registry metrics.KubeRegistry
 }
@@ -41,6 +44,7 @@ type Server struct {
 	caches *caches
 	tables *tables
 	reads  http.Handler
+	shown  http.Handler // the metrics
 	now    func() time.Time
 }
 
@@ -56,9 +60,9 @@ func New(config Config) (*Server, error) {
 	budget := readpath.NewBudget(encodingsBudget)
 	budget.Register(config.Registry)
 	s := &Server{
-		config: config, tables: tables, now: time.Now,
+		config: config, tables: tables, now: time.Now, shown: metricsHandler(config.Registry),
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		caches: newCaches(config.History, budget, watchcache.NewMetrics(config.Registry)),
+		caches: newCaches(config.History, budget, watchcache.NewMetrics(config.Registry), newMeters(config.Registry), cmp.Or(config.MaxReplays, maxReplays)),
 	}
 	handler := readpath.NewHandler(http.HandlerFunc(refuse), lookup, budget, 0)
 	s.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(warned(handler)))
@@ -77,6 +81,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	if !s.authenticated(q) {
 		writeStatus(w, unauthorized())
+		return
+	}
+	if q.URL.Path == "/metrics" && q.Method == http.MethodGet {
+		s.shown.ServeHTTP(w, q)
 		return
 	}
 	p, err := s.parsePath(q.URL)

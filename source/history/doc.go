@@ -26,5 +26,6 @@
 //	types.go    types and names     known.go   which points are known
 //	events.go   what has happened   points.go  the points of a moment
 //	source.go   a resource at a moment and onward, as a keepwatch.Source
+//	latest.go   whether there is more, for all replays at once
 //	revision.go  the last state of a deleted object
 package history

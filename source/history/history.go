@@ -27,10 +27,13 @@ type Options struct {
 type History struct {
 	database Database
 	options  Options
+	latest   latest
 }
 
 // New returns the history in a database, which it does not close.
-func New(database Database, options Options) *History { return &History{database, options} }
+func New(database Database, options Options) *History {
+	return &History{database: database, options: options, latest: latest{lock: make(chan struct{}, 1)}}
+}
 
 // View calls read with one state of the database. It is valid until read returns.
 func (h *History) View(ctx context.Context, read func(*View) error) error {

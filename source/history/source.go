@@ -231,6 +231,10 @@ func (w *replay) next() (batch *keepwatch.Batch, due time.Time, err error) {
 	if !w.source.options.Onward {
 		return nil, due, nil
 	}
+	options := w.source.options
+	if more, err := w.source.history.mayHaveMore(w.ctx, options.Resource, options.Namespace, w.at); err != nil || !more {
+		return nil, due, err
+	}
 	err = w.source.history.View(w.ctx, func(v *View) error {
 		batch, due, err = w.read(v)
 		return err

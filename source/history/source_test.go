@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,49 @@ func (c *changing) Close() error { return nil }
 
 func (c *changing) Snapshot(ctx context.Context, read func(sink.Snapshot) error) error {
 	return c.current.Load().Snapshot(ctx, read)
+}
+
+// counting counts the snapshots of a database.
+type counting struct {
+	*tables
+	snapshots atomic.Int64
+}
+
+func (c *counting) Snapshot(ctx context.Context, read func(sink.Snapshot) error) error {
+	c.snapshots.Add(1)
+	return c.tables.Snapshot(ctx, read)
+}
+
+// TestReplaysShareReads lets a hundred replays wait at the end of the history: one of them reads for all.
+func TestReplaysShareReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		database := &counting{tables: past()}
+		h := history.New(database, history.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for range 100 {
+			source := h.Source(history.SourceOptions{Resource: "pods", At: at(30), Onward: true})
+			w, err := source.Watch(ctx, 30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			running.Go(func() {
+				for {
+					if _, err := w.Next(); err != nil {
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second) // they have delivered what there is
+		before := database.snapshots.Load()
+		time.Sleep(time.Minute)
+		if n := database.snapshots.Load() - before; n > 310 {
+			t.Errorf("%d snapshots in a minute", n)
+		}
+		cancel()
+		running.Wait()
+	})
 }
 
 // TestSource replays a history through a reflector into a store: its batches, its gap, and what is stored while it

@@ -1,0 +1,49 @@
+package past
+
+import (
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/component-base/metrics"
+
+	"github.com/keepwatch/keepwatch/server/servemetrics"
+)
+
+// meters are the server's own metrics.
+type meters struct {
+	replays *metrics.Gauge
+	moments *metrics.Gauge
+	refused *metrics.CounterVec
+}
+
+func newMeters(registry metrics.KubeRegistry) *meters {
+	m := &meters{
+		replays: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_replays_count", Help: "Open watches of the past. Each has a state of its own."}),
+		moments: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_moments_count", Help: "States of a resource at a moment in memory, without those of replays."}),
+		refused: metrics.NewCounterVec(&metrics.CounterOpts{Name: "keepwatch_past_refused_total", Help: "Requests answered with 429, since a bound was reached."}, []string{"bound"}),
+	}
+	registry.MustRegister(m.replays, m.moments, m.refused)
+	for _, bound := range []string{boundReplays, boundMoments} {
+		m.refused.WithLabelValues(bound)
+	}
+	return m
+}
+
+const boundReplays, boundMoments = "replays", "moments"
+
+// retrySeconds is the Retry-After of a refused request.
+const retrySeconds = 5
+
+// tooMany counts and returns the refusal of a request at a bound.
+func (m *meters) tooMany(bound, message string) error {
+	m.refused.WithLabelValues(bound).Inc()
+	return apierrors.NewTooManyRequests(message, retrySeconds)
+}
+
+// metricsHandler serves a registry at /metrics, and lets nobody reset it.
+func metricsHandler(registry metrics.KubeRegistry) http.Handler {
+	all := mux.NewPathRecorderMux("keepwatch-past-metrics")
+	servemetrics.Install(all, registry)
+	return all
+}
