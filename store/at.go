@@ -4,7 +4,7 @@ import "github.com/keepwatch/keepwatch"
 
 // At returns the state at a revision of the current epoch, as long as the window reaches
 // back to it. It reverts the changes since then, at a cost proportional to their number,
-// and does not block. It fails with a *keepwatch.Failure: Expired for a revision behind
+// unless it returned the same state recently, and does not wait for the writer. It fails with a *keepwatch.Failure: Expired for a revision behind
 // the window or within a gap, RevisionTooLarge for a revision that the store has not
 // reached.
 func (s *Store) At(revision keepwatch.Revision) (*Snapshot, error) {
@@ -22,6 +22,9 @@ func (s *Store) At(revision keepwatch.Revision) (*Snapshot, error) {
 		return nil, keepwatch.Failed(keepwatch.Expired,
 			"too old resource version: %d (%d)", revision, v.window.oldest(now.Cursor()))
 	}
+	if known := s.past.find(Cursor{Epoch: now.epoch, Revision: revision}); known != nil {
+		return known, nil
+	}
 	past := newTxn(v, revision)
 	for i := v.window.len() - 1; i >= first; i-- {
 		past.undo(v.window.at(i))
@@ -30,5 +33,6 @@ func (s *Store) At(revision keepwatch.Revision) (*Snapshot, error) {
 	if len(now.indexes) > 0 {
 		then.indexes = now.indexes.after(now.Diff(then))
 	}
+	s.past.add(s, then)
 	return then, nil
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
@@ -81,6 +82,9 @@ func TestAtIsTheStateOfThen(t *testing.T) {
 			w.commit(t)
 			w.send(t, len(w.log))
 			current[w.store.Revision()] = maps.Clone(w.state)
+			if rapid.Bool().Draw(t, "read the past") { // which is cached
+				_, _ = w.store.At(keepwatch.Revision(rapid.IntRange(1, int(w.store.Revision())).Draw(t, "past")))
+			}
 		}
 		history, _ := w.store.Bounds()
 		for r, want := range current {
@@ -100,4 +104,63 @@ func TestAtIsTheStateOfThen(t *testing.T) {
 			}
 		}
 	})
+}
+
+// All pages of a list show one state, which is made once, and kept no longer than the window reaches back to it.
+func TestThePastIsMadeOnce(t *testing.T) {
+	s := listed(t, Options{WindowBytes: 20 * (logEntryBytes + changeBytes + 2), Size: func(keepwatch.Object) int { return 1 }}, 1, thingAt("a", 1))
+	at := func(r keepwatch.Revision) *Snapshot {
+		t.Helper()
+		then, err := s.At(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return then
+	}
+	for r := keepwatch.Revision(2); r <= 12; r++ {
+		apply(t, s, r, modify(thingAt("a", r)))
+	}
+	first := at(5)
+	for r := keepwatch.Revision(13); r < 16; r++ {
+		apply(t, s, r, modify(thingAt("a", r)))
+		if at(5) != first {
+			t.Fatal("the state was made again")
+		}
+	}
+	for r := keepwatch.Revision(6); r < 6+2*maxPast; r++ {
+		at(r)
+	}
+	if n := len(s.past.states); n != maxPast {
+		t.Errorf("%d states are held", n)
+	}
+	if err := s.AddIndexes(map[string]IndexFunc{"x": func(keepwatch.Object) []string { return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := at(13).Index("x"); !ok {
+		t.Error("a state of the past lacks an index")
+	}
+	for r := keepwatch.Revision(16); r < 60; r++ {
+		apply(t, s, r, modify(thingAt("a", r)))
+	}
+	if n := len(s.past.states); n != 0 {
+		t.Errorf("%d states are held that the window does not reach back to", n)
+	}
+	_, err := s.At(13)
+	wantFailure(t, err, keepwatch.Expired)
+}
+
+// BenchmarkAt reads the state before 5,000 changes of 100,000 objects, as each page of a list does while others write.
+func BenchmarkAt(b *testing.B) {
+	const n = 100_000
+	s := listed(b, Options{}, n, nThings(n)...)
+	for r := keepwatch.Revision(n + 1); r <= n+5_000; r++ {
+		apply(b, s, r, modify(thingAt(fmt.Sprintf("%06d", int(r)*17%n), r)))
+	}
+	began := cpuTime()
+	for b.Loop() {
+		if _, err := s.At(n); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(cpuTime()-began)/float64(b.N), "cpu-ns/op")
 }

@@ -29,6 +29,7 @@
 //	difference.go    the difference since a revision behind the window
 //	selection.go     the same for a filter by content
 //	at.go, since.go  the state at a revision; the changes since a snapshot
+//	past.go          the states at revisions that were asked for last
 //	records.go       the state without contents, for the first list of the next process
 //	snapshot.go      the state at one revision, and reading it
 //	segment.go       a run of its objects; memo.go caches what is derived from one

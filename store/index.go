@@ -171,6 +171,7 @@ func (s *Store) AddIndexes(functions map[string]IndexFunc) error {
 	now.indexes = slices.Concat(now.indexes, added.after(base.Diff(&now)))
 	next.snapshot = &now
 	s.view.Store(&next)
+	s.past.clear() // they lack the indexes
 	return nil
 }
 

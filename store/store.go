@@ -19,6 +19,7 @@ type Store struct {
 	view      atomic.Pointer[view]
 	notifiers notifiers
 	terms     terms
+	past      past
 	writing   sync.Mutex
 	records   *view // that the first list is compared with; nil after it, or if there is none
 	// lastBroadcast is the number of the newest view for which all notifiers broadcast.
@@ -195,4 +196,5 @@ func (s *Store) notify(next *view, e logEntry) {
 	s.notifiers.all.broadcast()
 	s.notifiers.inScopes(changes, all, func(c *scope) { c.broadcast() })
 	s.terms.broadcast(touched, all || every)
+	s.past.trim(next)
 }
