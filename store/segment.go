@@ -45,3 +45,11 @@ func (s Segment) Part(from, to int) Segment {
 // Whole reports whether the segment is complete. The first and the last segment of a range
 // may be parts.
 func (s Segment) Whole() bool { return s.from == 0 && s.to == len(s.node.entries) }
+
+// Join returns the segment of s and the objects that follow it, if next is the following part of the same run.
+func (s Segment) Join(next Segment) (Segment, bool) {
+	if s.node == nil || s.node != next.node || s.to != next.from {
+		return Segment{}, false
+	}
+	return s.node.part(s.from, next.to), true
+}

@@ -17,7 +17,7 @@ import (
 func (s *Reader) admit(q *http.Request, n int64, prepare func() (http.HandlerFunc, reason)) (http.HandlerFunc, reason) {
 	lists, flow := s.budget.lists, flowOf(q.Context())
 	release, err := lists.acquire(q.Context(), flow, n)
-	if errors.Is(err, errBusy) && s.budget.delegateBusy {
+	if errors.Is(err, errBusy) && s.budget.delegateBusy && s.view == nil { // the API server refuses what is in a view
 		return nil, reasonBusy
 	}
 	if errors.Is(err, errBusy) {

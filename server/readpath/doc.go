@@ -70,6 +70,7 @@
 //	listbody.go    bytes between the items              table.go          rows of a Table
 //	indent.go      indented JSON                        cold.go           drops encodings that are not used
 //	pipeline.go    encodes ahead of what is sent        planserializer.go JSON by internal/objectjson
+//	view.go        lists and watches of some namespaces, and their continue tokens
 //	warm.go        encodes before the first request     encodinglist.go   cached encodings of an object
 //	segmentblock.go  compressed segments                budget.go         their bound
 //	block.go       blocks of a gzip member              clock.go          which of them are dropped

@@ -58,6 +58,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	reader := h.lookup(q, info)
 	response, why := h.response(reader, q, info)
+	if why != "" && reader != nil && reader.view != nil {
+		reader.refuseInView(w, q, why)
+		return
+	}
 	if why != "" {
 		h.delegate(w, q, why)
 		return

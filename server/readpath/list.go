@@ -14,8 +14,11 @@ const gzipFrom = 128 << 10
 
 // list returns the response to a LIST, or the reason to delegate it.
 func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason) {
-	result, err := s.resource.Cache.List(q.Context(), r.key, r.options)
+	result, err := s.listOf(q.Context(), r)
 	if err != nil {
+		if response := s.answerViewError(err); response != nil {
+			return response, ""
+		}
 		return s.answerError(err, r)
 	}
 	gzip := responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip"

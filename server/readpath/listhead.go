@@ -32,11 +32,15 @@ func (r *Resource) listHeadAndTail(result *watchcache.ListResult, as encoding, b
 		head, err := r.Table.appendHead(nil, about, true)
 		return head, []byte("]}\n"), err
 	case as == objectJSON && r.Dynamic:
-		return r.dynamicHeadAndTail(about)
+		return r.dynamicHeadAndTail(about, result.Annotations)
 	}
 	meta, err := json.Marshal(about)
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(result.Annotations) > 0 {
+		annotations, _ := json.Marshal(result.Annotations) // strings
+		meta = append(append(append(meta[:len(meta)-1], `,"annotations":`...), annotations...), '}')
 	}
 	head = append(appendKind(nil, r.kindOfList(as)), `"metadata":`...)
 	head = append(append(head, meta...), `,"items":`...)
@@ -48,10 +52,13 @@ func (r *Resource) listHeadAndTail(result *watchcache.ListResult, as encoding, b
 
 // dynamicHeadAndTail returns those of a list of custom resources: the fields are in alphabetical
 // order, and the metadata has "continue" even if it is empty.
-func (r *Resource) dynamicHeadAndTail(about metav1.ListMeta) (head, tail []byte, err error) {
+func (r *Resource) dynamicHeadAndTail(about metav1.ListMeta, annotations map[string]string) (head, tail []byte, err error) {
 	fields := map[string]any{"continue": about.Continue, "resourceVersion": about.ResourceVersion}
 	if about.RemainingItemCount != nil {
 		fields["remainingItemCount"] = *about.RemainingItemCount
+	}
+	if len(annotations) > 0 {
+		fields["annotations"] = annotations
 	}
 	meta, err := json.Marshal(fields)
 	if err != nil {

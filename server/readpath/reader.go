@@ -18,7 +18,8 @@ type Reader struct {
 	id            uint64 // unique among the budget's readers
 	ownBytes      bool   // the watch cache stores objects as this reader serves them
 	blocks        *store.Memo[*segmentBlocks]
-	listEncodings usedListEncodings
+	listEncodings *usedListEncodings
+	view          *view // nil reads everything
 	// A reader of an object that is being encoded waits for the encoding.
 	itemLocks, eventLocks *keyLocks
 }
@@ -36,8 +37,8 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	}
 	s := &Reader{
 		resource: &resource, json: jsonSerializerOf(info.Serializer), budget: budget, id: budget.readers.Add(1),
-		ownBytes:  resource.Convert == nil || resource.Cache.Served() == resource.Kind.GroupVersion(),
-		itemLocks: newKeyLocks(), eventLocks: newKeyLocks(),
+		ownBytes:      resource.Convert == nil || resource.Cache.Served() == resource.Kind.GroupVersion(),
+		listEncodings: &usedListEncodings{}, itemLocks: newKeyLocks(), eventLocks: newKeyLocks(),
 	}
 	s.blocks = s.newBlocks()
 	return s, nil

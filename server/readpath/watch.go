@@ -31,7 +31,7 @@ func (s *Reader) watch(q *http.Request, r readRequest) (http.HandlerFunc, reason
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), r.timeout)
 	defer cancel()
-	events, err := s.resource.Cache.Watch(ctx, r.key, r.options)
+	events, err := s.watchOf(ctx, r)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil: // the watch ended before it began
 		err = nil
@@ -211,7 +211,7 @@ func (s *watchResponse) add(out *eventWriter, e watchcache.Event, initial bool) 
 	switch {
 	case s.encoding == tableJSON:
 		return s.addTable(out, e, initial)
-	case e.Type != watch.Bookmark && initial && out.ensureBuffer():
+	case e.Type != watch.Bookmark && initial && !out.takesMembers() && out.ensureBuffer(): // a view changes later, too
 		before := len(out.b)
 		if out.b, err = s.appendUnsharedEvent(out.b, e, s.encoding); err == nil {
 			s.countEvent(len(out.b) - before)

@@ -38,6 +38,11 @@
 // request shows that the revision is not committed yet, the watch ends with 410 Expired: the source
 // was restored from a backup, and the watch would wait permanently (kubernetes #107457).
 //
+// A watch of a [View] has the objects of some namespaces. When another set of them takes the place of the present one, the watch continues at
+// its revision: with the deletions of what it has delivered of a namespace that is revoked, and with the objects of one that is granted, behind which
+// a bookmark follows. The revisions of these objects are old, so a client may resume from one of them; the view says which revisions belong to the
+// present set, and a watch from any other one receives 410 Expired.
+//
 // [Watch.Serve] is the loop of every watch: it sends events, the initial state and bookmarks to a
 // [Receiver].
 //
@@ -85,5 +90,6 @@
 //	attributes.go    labels and fields in little space  slim.go         an object after its deletion
 //	attachment.go    a reader's encodings of an object  progress.go     state, counts, size
 //	records.go       what the next process needs        unreadable.go   objects that readers could not read
+//	view.go          some namespaces, which change while a watch is open
 //	metadata.go      changes of all objects as metadata, without decoding them
 package watchcache

@@ -14,27 +14,34 @@ import (
 func (c *Cache) filter(s scope, by *predicate) (f store.Filter, byKey bool) {
 	namespace, single := s.single()
 	switch {
+	case s.within != nil:
+		return c.covering(s, by), false
 	case single:
 		f.Namespace = namespace
 	case !s.recursive:
 		key := keyOf(s.path)
 		f.Namespace, f.Name = key.Namespace, key.Name
 	case s.path != "": // no API server asks for it
-		f = c.selecting(f, by)
-		readable, match := f.Readable, f.Match
-		f.Readable = func(o keepwatch.Object) error {
-			if !s.covers(o.Key()) {
-				return nil
-			}
-			return readable(o)
-		}
-		f.Match = func(o keepwatch.Object) bool { return s.covers(o.Key()) && match(o) }
-		return f, false
+		return c.covering(s, by), false
 	}
 	if names, ok := named(by, f); ok {
 		return names, true
 	}
 	return c.selecting(f, by), false
+}
+
+// covering returns the filter of a scope that is not one namespace, nor one object. It reads no object outside.
+func (c *Cache) covering(s scope, by *predicate) store.Filter {
+	f := c.selecting(store.Filter{}, by)
+	readable, match := f.Readable, f.Match
+	f.Readable = func(o keepwatch.Object) error {
+		if !s.covers(o.Key()) {
+			return nil
+		}
+		return readable(o)
+	}
+	f.Match = func(o keepwatch.Object) bool { return s.covers(o.Key()) && match(o) }
+	return f
 }
 
 // selecting adds to a filter that a predicate must select an object.

@@ -28,6 +28,8 @@ type ListResult struct {
 	// objects on it and after it, nil if that is unknown.
 	Continue  string
 	Remaining *int64
+	// Annotations are those of the list's metadata, which ListMeta does not have: a reader that has any sets them.
+	Annotations map[string]string
 }
 
 // result returns the page of a state that r asks for.

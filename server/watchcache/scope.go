@@ -21,6 +21,8 @@ type scope struct {
 	recursive bool
 	// namespaced is Config.Namespaced.
 	namespaced bool
+	// within restricts the scope to some namespaces; nil does not.
+	within *Namespaces
 }
 
 // scope parses a request's key.
@@ -30,7 +32,7 @@ func (c *Cache) scope(key string, recursive bool) (scope, error) {
 	if err != nil {
 		return scope{}, err
 	}
-	return scope{key, strings.TrimPrefix(key, prefix), recursive, c.config.Namespaced}, nil
+	return scope{key: key, path: strings.TrimPrefix(key, prefix), recursive: recursive, namespaced: c.config.Namespaced}, nil
 }
 
 // Accepts reports whether a key has the form of the resource's keys: a namespace and a name, or only
@@ -56,6 +58,9 @@ func (s scope) single() (namespace string, ok bool) {
 
 // covers reports whether a key is in the scope.
 func (s scope) covers(key keepwatch.Key) bool {
+	if s.within != nil && !s.within.covers(key) {
+		return false
+	}
 	if !s.recursive {
 		return key == keyOf(s.path)
 	}
@@ -79,6 +84,9 @@ func (s scope) first(start string) keepwatch.Key {
 // segments iterates over the segments of a snapshot's objects in the scope, in key order, from a
 // path on.
 func (s scope) segments(snapshot *store.Snapshot, start string) iter.Seq[store.Segment] {
+	if s.within != nil && s.recursive && s.path == "" {
+		return s.within.segments(snapshot, start)
+	}
 	return func(yield func(store.Segment) bool) {
 		for segment := range snapshot.SegmentsFrom(s.from(start)) {
 			n := segment.Len()
@@ -120,5 +128,8 @@ func (s scope) objects(snapshot *store.Snapshot, start string) iter.Seq[keepwatc
 
 // count returns how many objects of the scope a snapshot has from a path on. It visits none of them.
 func (s scope) count(snapshot *store.Snapshot, start string) int64 {
+	if s.within != nil && s.recursive && s.path == "" {
+		return s.within.count(snapshot, start)
+	}
 	return int64(snapshot.CountFrom(s.from(start), s.covers))
 }

@@ -17,7 +17,7 @@ const (
 // methods ends [Watch.Serve], which returns it.
 type Receiver interface {
 	// Send receives an event, and a bookmark only if the client asked for bookmarks. initial says
-	// that the event belongs to the initial state, which no other watch receives.
+	// that the event belongs to the initial state, or to a change of its view, which no other watch receives.
 	Send(e Event, initial bool) error
 	// Initialized is called once, after everything that there was when the watch began.
 	Initialized() error
@@ -61,6 +61,8 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 			select {
 			case <-newer:
 				continue
+			case <-w.viewChanges():
+				continue
 			case <-bookmark.C:
 				due = true
 				continue
@@ -85,9 +87,9 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 	return nil
 }
 
-// sendProgress sends a bookmark, if the client asked for bookmarks.
+// sendProgress sends a bookmark, if the client asked for bookmarks, and has received all objects of the granted namespaces.
 func (w *Watch) sendProgress(to Receiver) error {
-	if !w.wantsBookmarks() {
+	if !w.wantsBookmarks() || w.viewed != nil && len(w.viewed.granted) > 0 {
 		return nil
 	}
 	return to.Send(w.progress(), false)
@@ -96,13 +98,13 @@ func (w *Watch) sendProgress(to Receiver) error {
 // step sends the events that TryNext returns. It returns the channel that is closed when there are
 // more, if there are none at the moment. Once ctx is canceled, which may be because the client has lost its permission, it sends nothing.
 func (w *Watch) step(ctx context.Context, to Receiver) (newer <-chan struct{}, err error) {
-	initial, initialized := !w.stated, w.initialized()
+	initialized := w.initialized()
 	events, newer, failure := w.TryNext()
 	for _, e := range events {
 		if err := ctx.Err(); errors.Is(err, context.Canceled) {
 			return nil, err
 		}
-		if err := to.Send(e, initial); err != nil {
+		if err := to.Send(e, w.unshared); err != nil {
 			return nil, err
 		}
 	}

@@ -35,6 +35,9 @@ type Watch struct {
 	resumed   bool            // the watch resumes from a revision, and has delivered nothing
 	// missed is the revision up to which there were changes when the watch began behind them.
 	missed keepwatch.Revision
+	viewed *viewed // nil unless the watch is one of a view
+	// unshared is true if the last events of TryNext belong to this watch alone.
+	unshared bool
 }
 
 // Watch begins a watch of the objects at a key or below it. Its errors are:
@@ -44,6 +47,11 @@ type Watch struct {
 //   - any other error, 410 Expired for example: the caller begins the watch and sends the error
 //     as its only event.
 func (c *Cache) Watch(ctx context.Context, key string, options apistorage.ListOptions) (*Watch, error) {
+	return c.watch(ctx, key, options, nil)
+}
+
+// watch is Watch, or WatchIn if view is not nil.
+func (c *Cache) watch(ctx context.Context, key string, options apistorage.ListOptions, shown View) (*Watch, error) {
 	s, err := c.scope(key, options.Recursive)
 	if err != nil {
 		return nil, RequestError{err}
@@ -64,6 +72,16 @@ func (c *Cache) Watch(ctx context.Context, key string, options apistorage.ListOp
 	if !utilfeature.DefaultFeatureGate.Enabled(features.WatchList) {
 		options.SendInitialEvents = nil
 	}
+	var viewed *viewed
+	if shown != nil {
+		resumes := keepwatch.Revision(revision)
+		if options.SendInitialEvents != nil && *options.SendInitialEvents {
+			resumes = 0
+		}
+		if viewed, s.within, err = newViewed(shown, resumes); err != nil {
+			return nil, err
+		}
+	}
 	start, err := c.watchStart(ctx, keepwatch.Revision(revision), options)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -76,7 +94,7 @@ func (c *Cache) Watch(ctx context.Context, key string, options apistorage.ListOp
 		cache: c, scope: s, options: options, predicate: predicate,
 		watcher: c.store.Watch(start.cursor, filter), byKey: byKey,
 		stated: start.state == nil, bookmark: start.bookmark,
-		resumed: start.state == nil && revision > 0,
+		resumed: start.state == nil && revision > 0, viewed: viewed,
 	}
 	if start.state == nil {
 		w.missed = c.store.Snapshot().Revision()
@@ -109,6 +127,11 @@ func (w *Watch) progress() Event { return Event{Type: watch.Bookmark, Revision: 
 // selects none of the segment, and its caller can end it in between. Otherwise there are more as soon as newer is
 // closed. An error ends the watch, after the events that TryNext returns with it.
 func (w *Watch) TryNext() (events []Event, newer <-chan struct{}, err error) {
+	events, err = w.nextOfView()
+	w.unshared = !w.stated || len(events) > 0
+	if err != nil || len(events) > 0 {
+		return events, nil, err
+	}
 	if !w.stated {
 		if len(w.state) > 0 {
 			events, err = w.initial()
@@ -169,6 +192,15 @@ func continues(gap keepwatch.Gap) bool {
 func (w *Watch) initial() ([]Event, error) {
 	segment := w.state[0]
 	w.state = w.state[1:]
+	events, err := w.added(segment)
+	if err == nil {
+		w.cache.meter.initial(len(events))
+	}
+	return events, err
+}
+
+// added returns the objects of a segment that the watch selects, as events.
+func (w *Watch) added(segment store.Segment) ([]Event, error) {
 	events := make([]Event, 0, segment.Len())
 	for o := range segment.All() {
 		cached, err := w.cache.Read(o)
@@ -179,7 +211,6 @@ func (w *Watch) initial() ([]Event, error) {
 			events = append(events, Event{Type: watch.Added, Object: cached, Revision: cached.Revision()})
 		}
 	}
-	w.cache.meter.initial(len(events))
 	return events, nil
 }
 

@@ -1,0 +1,312 @@
+package watchcache
+
+import (
+	"context"
+	"crypto/sha256"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Namespaces is a set of namespaces, each with its UID: one that was deleted and created again is another namespace. It
+// is immutable.
+type Namespaces struct {
+	paths  []string                 // "name/" of each, in the order of keys
+	uids   map[string]keepwatch.UID // by name
+	byName bool                     // the objects are namespaces themselves, which have no namespace
+	digest [sha256.Size]byte
+}
+
+// NewNamespaces returns the set of namespaces with their UIDs. byName says that it restricts objects which are
+// themselves namespaces.
+func NewNamespaces(uids map[string]keepwatch.UID, byName bool) *Namespaces {
+	n := &Namespaces{uids: maps.Clone(uids), byName: byName}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(uids)) {
+		n.paths = append(n.paths, name+"/")
+		h.Write([]byte(name + "/" + string(uids[name]) + "\n")) // neither has these two characters
+	}
+	slices.Sort(n.paths) // "ns-a/" is before "ns/"
+	h.Sum(n.digest[:0])
+	return n
+}
+
+// Len returns the number of namespaces.
+func (n *Namespaces) Len() int { return len(n.paths) }
+
+// Has reports whether a namespace is in the set.
+func (n *Namespaces) Has(namespace string) bool {
+	_, has := n.uids[namespace]
+	return has
+}
+
+// hasSame reports whether a namespace is in both sets, with the same UID.
+func (n *Namespaces) hasSame(o *Namespaces, name string) bool {
+	uid, has := n.uids[name]
+	other, hadOther := o.uids[name]
+	return has && hadOther && uid == other
+}
+
+// Equal reports whether two sets have the same namespaces with the same UIDs.
+func (n *Namespaces) Equal(o *Namespaces) bool { return n.digest == o.digest }
+
+// Digest returns a digest of the names and the UIDs.
+func (n *Namespaces) Digest() []byte { return n.digest[:] }
+
+// Names returns the names in the order of keys.
+func (n *Namespaces) Names() []string {
+	names := make([]string, len(n.paths))
+	for i, path := range n.paths {
+		names[i] = strings.TrimSuffix(path, "/")
+	}
+	return names
+}
+
+// covers reports whether an object is in one of the namespaces.
+func (n *Namespaces) covers(key keepwatch.Key) bool {
+	if n.byName {
+		return n.Has(key.Name)
+	}
+	return n.Has(key.Namespace)
+}
+
+// count returns how many objects of the namespaces a snapshot has from a path on.
+func (n *Namespaces) count(snapshot *store.Snapshot, start string) (sum int64) {
+	for _, s := range n.scopesFrom(start) {
+		sum += s.count(snapshot, start)
+	}
+	return sum
+}
+
+// scopesFrom returns the scopes of the namespaces that have paths from one on.
+func (n *Namespaces) scopesFrom(start string) iter.Seq2[string, scope] {
+	return func(yield func(string, scope) bool) {
+		for name, s := range n.scopes() {
+			if s.path < start && !(s.recursive && strings.HasPrefix(start, s.path)) {
+				continue
+			}
+			if !yield(name, s) {
+				return
+			}
+		}
+	}
+}
+
+// scopes returns the scopes of the namespaces, in the order of keys.
+func (n *Namespaces) scopes() iter.Seq2[string, scope] {
+	return func(yield func(string, scope) bool) {
+		for _, path := range n.paths {
+			name := strings.TrimSuffix(path, "/")
+			s := scope{path: path, recursive: true, namespaced: true}
+			if n.byName {
+				s = scope{path: name}
+			}
+			if !yield(name, s) {
+				return
+			}
+		}
+	}
+}
+
+// segments iterates over the segments of a snapshot's objects in the namespaces, in key order, from a path on. Adjacent
+// parts of a segment are one part.
+func (n *Namespaces) segments(snapshot *store.Snapshot, start string) iter.Seq[store.Segment] {
+	return func(yield func(store.Segment) bool) {
+		var last store.Segment
+		for _, s := range n.scopesFrom(start) {
+			for segment := range s.segments(snapshot, start) {
+				if joined, ok := last.Join(segment); ok {
+					last = joined
+					continue
+				}
+				if last.Len() > 0 && !yield(last) {
+					return
+				}
+				last = segment
+			}
+		}
+		if last.Len() > 0 {
+			yield(last)
+		}
+	}
+}
+
+// View is the part of a resource that one user may see: the objects of some namespaces, which change as permissions do.
+// Its methods are safe for concurrent use.
+type View interface {
+	// Namespaces returns the present set, and a channel that is closed when another one takes its place. It fails if
+	// the set is not known.
+	Namespaces() (present *Namespaces, replaced <-chan struct{}, err error)
+	// Resumable reports whether all that was shown to the user at a revision, here or by another server, was of the
+	// present set.
+	Resumable(from keepwatch.Revision) bool
+	// Agreement is how long after this server another one may still show another set, or did before it.
+	Agreement() time.Duration
+}
+
+// ListIn is List for the objects of some namespaces.
+func (c *Cache) ListIn(ctx context.Context, key string, options apistorage.ListOptions, within *Namespaces) (*ListResult, error) {
+	if err := c.ReadinessCheck(); err != nil {
+		return nil, err
+	}
+	r, err := c.ListRequest(ctx, key, options)
+	if err != nil {
+		return nil, err
+	}
+	r.within = within
+	return c.answer(ctx, r)
+}
+
+// WatchIn is Watch for the objects of a view. A namespace that is granted begins with the ADDED events of its objects,
+// and one that is revoked ends with their DELETED events, with the states that the watch has delivered. A watch that
+// resumes from a revision at which the user may have been shown another set receives 410 Expired.
+func (c *Cache) WatchIn(ctx context.Context, key string, options apistorage.ListOptions, view View) (*Watch, error) {
+	return c.watch(ctx, key, options, view)
+}
+
+// errOtherSet ends a watch whose client may have been shown other namespaces than those of the present set, so that the
+// difference is not known.
+var errOtherSet = apierrors.NewResourceExpired("The namespaces of this personal view have changed since the provided resourceVersion, or may have.")
+
+// viewed is what a watch of a view needs beyond others.
+type viewed struct {
+	view     View
+	resumed  bool            // the watch began at a revision that its client has named
+	replaced <-chan struct{} // when the scope's set is no longer the present one
+	granted  []granted       // that are not delivered yet
+	marks    bool            // a bookmark follows what is granted
+	began    time.Time
+}
+
+// granted is a namespace whose objects are to be delivered, in the state at the watch's revision.
+type granted struct {
+	namespace string
+	segments  []store.Segment
+}
+
+// newViewed returns what a watch of a view begins with. resumes is the revision that its client has named, or zero.
+func newViewed(view View, resumes keepwatch.Revision) (*viewed, *Namespaces, error) {
+	present, replaced, err := view.Namespaces()
+	if err != nil {
+		return nil, nil, RequestError{err}
+	}
+	if resumes > 0 && !view.Resumable(resumes) {
+		return nil, nil, errOtherSet
+	}
+	return &viewed{view: view, resumed: resumes > 0, replaced: replaced, began: time.Now()}, present, nil
+}
+
+// viewChanges returns a channel that is closed when the set of a watch is replaced; nil if it has none.
+func (w *Watch) viewChanges() <-chan struct{} {
+	if w.viewed == nil {
+		return nil
+	}
+	return w.viewed.replaced
+}
+
+// nextOfView returns the events of a change of the set, and those of the namespaces that are granted. It returns none
+// if the watch can continue.
+func (w *Watch) nextOfView() (events []Event, err error) {
+	v := w.viewed
+	if v == nil {
+		return nil, nil
+	}
+	select {
+	case <-v.replaced:
+		if events, err = w.replaceSet(); err != nil || len(events) > 0 {
+			return events, err
+		}
+	default:
+	}
+	for w.stated && len(v.granted) > 0 {
+		g := &v.granted[0]
+		if len(g.segments) == 0 {
+			v.granted = v.granted[1:]
+			v.marks = w.wantsBookmarks()
+			continue
+		}
+		segment := g.segments[0]
+		g.segments = g.segments[1:]
+		if events, err = w.added(segment); err != nil || len(events) > 0 {
+			return events, err
+		}
+	}
+	if v.marks && len(v.granted) == 0 && w.stated { // with the revision of an object that is older a client could not resume
+		v.marks = false
+		return []Event{w.progress()}, nil
+	}
+	return nil, nil
+}
+
+// replaceSet continues the watch with the present set. Its revision remains. It returns the deletions of what is
+// revoked. The watch ends with Expired if its client may have been shown a part of what is revoked, and if another
+// server may have shown another set before.
+func (w *Watch) replaceSet() ([]Event, error) {
+	v, before := w.viewed, w.scope.within
+	present, replaced, err := v.view.Namespaces()
+	if err != nil {
+		return nil, err
+	}
+	v.replaced = replaced
+	if present.Equal(before) {
+		return nil, nil
+	}
+	if v.resumed && time.Since(v.began) < v.view.Agreement() {
+		return nil, errOtherSet
+	}
+	asked := w.scope // what the client asks for of all namespaces
+	asked.within = nil
+	state, err := w.cache.store.At(w.Revision())
+	if err != nil || state.Cursor() != w.watcher.Cursor() {
+		return nil, errOtherSet
+	}
+	var deleted []Event
+	for name, s := range before.scopes() {
+		if present.hasSame(before, name) {
+			continue
+		}
+		if !w.stated || slices.ContainsFunc(v.granted, func(g granted) bool { return g.namespace == name }) {
+			return nil, errOtherSet
+		}
+		if deleted, err = w.appendDeleted(deleted, state, s, asked); err != nil {
+			return nil, err
+		}
+	}
+	for name, s := range present.scopes() {
+		if !before.hasSame(present, name) {
+			v.granted = append(v.granted, granted{name, slices.Collect(s.segments(state, ""))})
+		}
+	}
+	w.scope.within = present
+	filter, byKey := w.cache.filter(w.scope, &w.predicate)
+	w.watcher, w.byKey = w.cache.store.Watch(w.watcher.Cursor(), filter), byKey
+	return deleted, nil
+}
+
+// appendDeleted adds the deletions of the objects of a namespace that a watch has delivered.
+func (w *Watch) appendDeleted(events []Event, state *store.Snapshot, of, asked scope) ([]Event, error) {
+	for segment := range of.segments(state, "") {
+		for o := range segment.All() {
+			if !asked.covers(o.Key()) {
+				continue
+			}
+			cached, err := w.cache.Read(o)
+			if err != nil {
+				return nil, errOtherSet // the client lists again, and so loses the object
+			}
+			if cached.selectedBy(&w.predicate) {
+				events = append(events, Event{Type: watch.Deleted, Object: cached, Revision: w.Revision()})
+			}
+		}
+	}
+	return events, nil
+}

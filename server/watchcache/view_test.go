@@ -1,0 +1,324 @@
+package watchcache_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// someNamespaces is a view whose set the test chooses.
+type someNamespaces struct {
+	agreement time.Duration
+
+	mu       sync.Mutex
+	present  *watchcache.Namespaces
+	replaced chan struct{}
+	floor    keepwatch.Revision
+}
+
+func newView(uids map[string]keepwatch.UID) *someNamespaces {
+	return &someNamespaces{present: watchcache.NewNamespaces(uids, false), replaced: make(chan struct{})}
+}
+
+func (s *someNamespaces) Namespaces() (*watchcache.Namespaces, <-chan struct{}, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.present, s.replaced, nil
+}
+
+func (s *someNamespaces) Resumable(from keepwatch.Revision) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return from >= s.floor
+}
+
+func (s *someNamespaces) Agreement() time.Duration { return s.agreement }
+
+func (s *someNamespaces) set(uids map[string]keepwatch.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.present = watchcache.NewNamespaces(uids, false)
+	close(s.replaced)
+	s.replaced = make(chan struct{})
+}
+
+// spaces are namespaces whose names are prefixes of one another, and are in another order as keys than as names.
+var spaces = []string{"a", "a-b", "ab", "a.b", "b"}
+
+func (m *memory) putIn(namespace, name, label string) keepwatch.Revision {
+	return m.writeAt(keepwatch.Key{Namespace: namespace, Name: name}, fmt.Appendf(nil,
+		`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":%q,"name":%q,"labels":{"l":%q}}}`, namespace, name, label))
+}
+
+// unionOf lists some namespaces one by one, and returns the keys with their revisions, in the order of keys: the dumb
+// twin of a view.
+func (r *rig) unionOf(within *watchcache.Namespaces, o apistorage.ListOptions) (all []string) {
+	r.t.Helper()
+	o.Recursive = true
+	var objects []keepwatch.Object
+	for _, namespace := range spaces {
+		if !within.Has(namespace) {
+			continue
+		}
+		result, err := r.List(r.t.Context(), "/widgets/"+namespace+"/", o)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		objects = slices.AppendSeq(objects, result.All())
+	}
+	slices.SortFunc(objects, func(a, b keepwatch.Object) int { return cmp.Compare(a.Key().String(), b.Key().String()) })
+	for _, o := range objects {
+		all = append(all, fmt.Sprintf("%s@%d", o.Key(), o.Revision()))
+	}
+	return all
+}
+
+// listIn reads all pages of a list of a view.
+func (r *rig) listIn(within *watchcache.Namespaces, o apistorage.ListOptions) (all []string) {
+	r.t.Helper()
+	o.Recursive = true
+	for {
+		result, err := r.ListIn(r.t.Context(), "/widgets/", o, within)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for o := range result.All() {
+			all = append(all, fmt.Sprintf("%s@%d", o.Key(), o.Revision()))
+		}
+		if result.Continue == "" {
+			return all
+		}
+		o.Predicate.Continue = result.Continue
+	}
+}
+
+func someOf(random *rand.Rand) map[string]keepwatch.UID {
+	uids := map[string]keepwatch.UID{}
+	for _, namespace := range spaces {
+		if random.IntN(2) == 0 {
+			uids[namespace] = keepwatch.UID(fmt.Sprint(random.IntN(2)))
+		}
+	}
+	return uids
+}
+
+// A list of a view is the union of the lists of its namespaces, in key order, in pages of any size, with and without a
+// selector.
+func TestListOfView(t *testing.T) {
+	r := newRig(t, store.Options{})
+	random := rand.New(rand.NewPCG(44, 1))
+	for i := range 300 {
+		r.source.putIn(spaces[random.IntN(len(spaces))], fmt.Sprint("w", random.IntN(100)), fmt.Sprint(i%2))
+	}
+	for range 50 {
+		within := watchcache.NewNamespaces(someOf(random), false)
+		for _, o := range []apistorage.ListOptions{everything, withLabel("1")} {
+			want := r.unionOf(within, o)
+			o.Predicate.Limit = random.Int64N(20)
+			if got := r.listIn(within, o); !slices.Equal(got, want) {
+				t.Fatalf("of %v in pages of %d: %v, want %v", within.Names(), o.Predicate.Limit, got, want)
+			}
+		}
+	}
+}
+
+// shownTo is the cache of a client that follows a view.
+type shownTo struct {
+	objects map[string]string // key@revision by key
+	allowed func(namespace string) bool
+	t       *testing.T
+}
+
+func (s *shownTo) add(e watchcache.Event) {
+	s.t.Helper()
+	if e.Type == watch.Bookmark {
+		return
+	}
+	key := e.Object.Key()
+	_, known := s.objects[key.String()]
+	switch {
+	case e.Type == watch.Deleted && !known:
+		s.t.Fatalf("%s was deleted, and never shown", key)
+	case e.Type == watch.Deleted:
+		delete(s.objects, key.String())
+	case !s.allowed(key.Namespace):
+		s.t.Fatalf("%s %s is shown without permission", e.Type, key)
+	default:
+		s.objects[key.String()] = fmt.Sprintf("%s@%d", key, e.Object.Revision())
+	}
+}
+
+func (s *shownTo) all() []string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
+		all = append(all, s.objects[key])
+	}
+	return all
+}
+
+// drain delivers what there is. It fails the test for an error.
+func (s *shownTo) drain(w *watchcache.Watch, at func(watchcache.Event)) error {
+	for {
+		events, newer, err := w.TryNext()
+		for _, e := range events {
+			s.add(e)
+			if at != nil {
+				at(e)
+			}
+		}
+		if err != nil || newer != nil {
+			return err
+		}
+	}
+}
+
+// A client that follows a view has, whenever it has received everything, what the lists of the namespaces have, while
+// objects and the set change in random steps; and it receives nothing of a namespace that is not in the set.
+func TestWatchOfView(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		r := newRig(t, store.Options{})
+		view := newView(someOf(random))
+		options := []apistorage.ListOptions{everything, withLabel("1")}[seed%2]
+		options.Recursive, options.Predicate.AllowWatchBookmarks = true, true
+		w, err := r.WatchIn(t.Context(), "/widgets/", options, view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &shownTo{map[string]string{}, func(n string) bool { return view.present.Has(n) }, t}
+		if err := client.drain(w, nil); err != nil { // a change within the initial state ends the watch: TestViewsExpire
+			t.Fatal(err)
+		}
+		for range 150 {
+			namespace, name := spaces[random.IntN(len(spaces))], fmt.Sprint("w", random.IntN(10))
+			switch key := (keepwatch.Key{Namespace: namespace, Name: name}); random.IntN(10) {
+			case 0, 1:
+				view.set(someOf(random))
+			case 2, 3:
+				if r.source.current[key] != nil {
+					r.source.removeAt(key)
+				}
+			default:
+				r.source.putIn(namespace, name, fmt.Sprint(random.IntN(2)))
+			}
+			if random.IntN(3) > 0 {
+				continue // the watch is behind
+			}
+			r.eventually("the cache has it", func() bool { return r.Revision() >= r.source.newest })
+			if err := client.drain(w, nil); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if got, want := client.all(), r.unionOf(view.present, options); !slices.Equal(got, want) {
+				t.Fatalf("seed %d at %d: the client has %v, and the lists %v", seed, w.Revision(), got, want)
+			}
+		}
+	}
+}
+
+// After a grant a bookmark has the revision of the watch: that of the last object may be old. No bookmark is sent
+// before the last object.
+func TestGrantEndsWithBookmark(t *testing.T) {
+	r := newRig(t, store.Options{})
+	for i := range 200 {
+		r.source.putIn("b", fmt.Sprint(i), "")
+	}
+	last := r.source.putIn("a", "w", "")
+	r.eventually("the cache has it", func() bool { return r.Revision() >= last })
+	view := newView(map[string]keepwatch.UID{"a": "1"})
+	options := everything
+	options.Recursive, options.Predicate.AllowWatchBookmarks = true, true
+	w, err := r.WatchIn(t.Context(), "/widgets/", options, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &shownTo{map[string]string{}, func(n string) bool { return true }, t}
+	if err := client.drain(w, nil); err != nil || len(client.objects) != 1 {
+		t.Fatalf("%v, %v", client.all(), err)
+	}
+	view.set(map[string]keepwatch.UID{"a": "1", "b": "1"})
+	var bookmarks []keepwatch.Revision
+	if err := client.drain(w, func(e watchcache.Event) {
+		if e.Type == watch.Bookmark {
+			bookmarks = append(bookmarks, e.Revision)
+			if len(client.objects) != 201 {
+				t.Errorf("a bookmark behind %d objects", len(client.objects))
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(bookmarks, []keepwatch.Revision{last}) {
+		t.Errorf("bookmarks at %v, want %d", bookmarks, last)
+	}
+}
+
+// Expired ends a watch whose client may have been shown another set: at a revision from before the set, when the set
+// changes shortly after a watch has resumed, and when a namespace is revoked of which the client has a part.
+func TestViewsExpire(t *testing.T) {
+	r := newRig(t, store.Options{})
+	var last keepwatch.Revision
+	for i := range 300 {
+		last = r.source.putIn("b", fmt.Sprint(i), "")
+	}
+	r.eventually("the cache has it", func() bool { return r.Revision() >= last })
+	begin := func(view watchcache.View, revision string) (*watchcache.Watch, error) {
+		options := everything
+		options.Recursive, options.ResourceVersion = true, revision
+		return r.WatchIn(context.Background(), "/widgets/", options, view)
+	}
+	both, one := map[string]keepwatch.UID{"a": "1", "b": "1"}, map[string]keepwatch.UID{"a": "1"}
+
+	view := newView(both)
+	view.floor = last + 1
+	if _, err := begin(view, last.String()); !apierrors.IsResourceExpired(err) {
+		t.Errorf("from a revision below the set's: %v", err)
+	}
+
+	view = newView(one)
+	view.agreement = time.Hour
+	w, err := begin(view, last.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	view.set(both)
+	if _, _, err := w.TryNext(); !apierrors.IsResourceExpired(err) {
+		t.Errorf("when the set changes after a watch has resumed: %v", err)
+	}
+
+	view = newView(both)
+	if w, err = begin(view, "0"); err != nil {
+		t.Fatal(err)
+	}
+	if events, _, err := w.TryNext(); err != nil || len(events) == 0 {
+		t.Fatalf("%v, %v", events, err)
+	}
+	view.set(one)
+	if events, _, err := w.TryNext(); !apierrors.IsResourceExpired(err) || len(events) > 0 {
+		t.Errorf("when a part of the initial state is revoked: %v, %v", events, err)
+	}
+}
+
+// A namespace that was deleted and created again is another one: a set that had the former one is not equal.
+func TestNamespaceMadeAnew(t *testing.T) {
+	before, after := watchcache.NewNamespaces(map[string]keepwatch.UID{"a": "1"}, false), watchcache.NewNamespaces(map[string]keepwatch.UID{"a": "2"}, false)
+	if before.Equal(after) {
+		t.Error("the sets are equal")
+	}
+	if same := watchcache.NewNamespaces(map[string]keepwatch.UID{"a": "1"}, false); !before.Equal(same) {
+		t.Error("equal sets are not")
+	}
+}
