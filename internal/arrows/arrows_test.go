@@ -438,13 +438,22 @@ var rules = map[string]rule{
 		why: "the past is read through a history: neither a cluster, nor the driver of a database",
 	},
 	"server/proxy": {
-		ours: []string{"", "store", "reflector", "source/kube", "server/watchcache", "server/readpath", "internal/boltfile", "internal/durable", "server/internal/freshread", "server/servemetrics"},
+		ours: []string{"", "store", "reflector", "source/kube", "server/watchcache", "server/readpath", "internal/boltfile", "internal/durable", "server/internal/freshread", "server/servemetrics",
+			"server/proxy/internal/personal"},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
 			"github.com/go-json-experiment/json", "sigs.k8s.io/json", "google.golang.org/protobuf/encoding/protowire", "go.etcd.io/bbolt", "golang.org/x/sync/singleflight",
 			"github.com/cespare/xxhash/v2", "golang.org/x/net/http/httpguts", "golang.org/x/net/websocket", "k8s.io/streaming/pkg/httpstream$", "k8s.io/streaming/pkg/httpstream/wsstream",
 		},
 		why: "a proxy reads through a Kubernetes API alone: neither etcd nor a server's storage",
+	},
+	"server/proxy/internal/personal": {
+		ours: []string{"", "store", "server/watchcache"},
+		others: []string{
+			"k8s.io/api/rbac/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/authorizer$",
+			"k8s.io/component-base/metrics", "k8s.io/klog/",
+		},
+		why: "who may see what is decided without a connection: the proxy brings reviews and what it follows",
 	},
 
 	"server/customreaders": {

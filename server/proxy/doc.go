@@ -52,6 +52,12 @@
 // Everybody can make up tokens: wrong ones are remembered for ten seconds, and the server reviews few at a time for the clients of
 // one address.
 //
+// # Personal views
+//
+// With [Config].Personal, a list or watch over all namespaces that the server refuses to a user is answered from those in which it allows
+// it: package internal/personal finds them, watchcache.View has them for a watch, and readpath.Reader.Within answers. Roles and bindings are then
+// followed with their subjects, and the namespaces with their UIDs. Nothing of such an answer is forwarded: the server would refuse it.
+//
 // # Certificates
 //
 // A client certificate does not reach the server. With [Config].Impersonate the proxy authenticates it as the server does,
@@ -124,6 +130,7 @@
 //	endpoints.go    health, metrics, profiles         restore.go      begins with it
 //	page.go         the page, and its events          memory.go       leaves resources to the server
 //	status.go       what they show                    activity.go     the use of a resource
+//	personal.go     reads of some namespaces          namespaces.go   which there are
 //	forwarding.go   why a request is forwarded        clients.go      the use by a client
 //	resourcemetrics.go  metrics of resources          websocket.go    watches over WebSockets
 //	representation.go   what each follower has        unread.go       responses that clients do not read

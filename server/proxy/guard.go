@@ -51,6 +51,33 @@ func (p *permissions) guard(ctx context.Context, by *caller, attributes authoriz
 	}
 }
 
+// guardIdentity is guard for a personal view, which itself follows what the server allows. The context ends when the
+// caller is no longer known, or is another user: with other groups.
+func (p *permissions) guardIdentity(ctx context.Context, by *caller) (guarded context.Context, end func()) {
+	until := time.Now().Add(longestOpen + rand.N(longestOpen/10))
+	if !by.expires.IsZero() && by.expires.Before(until) {
+		until = by.expires
+	}
+	guarded, cancel := context.WithDeadline(ctx, until)
+	r := &openRequest{permissions: p, caller: by, attributes: authorizer.AttributesRecord{User: by.Info}}
+	before := describe(r.attributes)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer cancel()
+		for guarded.Err() == nil {
+			d := p.decidedFor()
+			sleep(guarded, d+rand.N(d/4))
+			if !r.holds(guarded, r.identified) || describe(r.attributes) != before {
+				return
+			}
+		}
+	})
+	return guarded, func() {
+		cancel()
+		running.Wait()
+	}
+}
+
 // follow returns when the request must end, or ctx has ended.
 func (r *openRequest) follow(ctx context.Context) {
 	interval := func() time.Duration {

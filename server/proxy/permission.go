@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -24,6 +26,8 @@ const (
 	settling, settlingFor = 5 * time.Second, time.Second
 	// reviewFor bounds one question to the server, with its repetitions.
 	reviewFor = 10 * time.Second
+	// roleReason begins the reason of what a role allows. A server gives none for what it allows its administrators.
+	roleReason = "RBAC: "
 )
 
 // permissions decides as the server does, by SubjectAccessReviews. It remembers decisions, and forgets those
@@ -39,6 +43,8 @@ type permissions struct {
 	repeated decisions
 	asking   singleflight.Group // by the number of the last renewal, and the request
 	inFlight *inFlight          // by the flow of the user; not of open watches
+	// beyondRoles is true once the server has allowed something for another reason than a role: it has other authorizers.
+	beyondRoles atomic.Bool
 
 	mu       sync.Mutex
 	observed bool   // changes of roles and bindings are seen
@@ -136,8 +142,11 @@ func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes,
 			return false, err
 		}
 		defer cancel()
-		decision, _, err := p.server.Authorize(ctx, attributes)
+		decision, why, err := p.server.Authorize(ctx, attributes)
 		allowed := err == nil && decision == authorizer.DecisionAllow
+		if allowed && why != "" && !strings.HasPrefix(why, roleReason) {
+			p.beyondRoles.Store(true)
+		}
 		if err == nil {
 			remember(allowed)
 		}

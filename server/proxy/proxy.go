@@ -57,6 +57,8 @@ type Config struct {
 	EncodingsBudget int64
 	// History bounds the history of each resource. The zero value has defaults.
 	History store.Options
+	// Personal answers lists and watches over all namespaces that the server refuses. There are no such answers if it is nil.
+	Personal *Personal
 	// Audit is the log of what the proxy answers itself. It may be nil.
 	Audit *Audit
 	// Registry receives the metrics. It may be nil.
@@ -88,6 +90,7 @@ type Proxy struct {
 	unread       *unreadResponses
 	endpoints    *endpoints
 	clients      clients
+	personal     *personalReads // nil without Config.Personal
 	registry     metrics.KubeRegistry
 	audit        *Audit
 	small        int // see Config.SmallCollection
@@ -135,7 +138,10 @@ func New(config Config) (*Proxy, error) {
 			return nil, err
 		}
 	}
-	if p.roles, err = newRoles(server, p.permissions); err != nil {
+	if p.roles, err = newRoles(server, p.permissions, config.Personal != nil); err != nil {
+		return nil, err
+	}
+	if p.personal, err = newPersonalReads(config.Personal, server, p.permissions, p.roles, config.Registry); err != nil {
 		return nil, err
 	}
 	budget := readpath.NewBudget(config.EncodingsBudget)
@@ -183,6 +189,9 @@ func (p *Proxy) Run(ctx context.Context) {
 	running.Go(func() { p.caches.run(ctx) })
 	running.Go(func() { p.roles.run(ctx) })
 	running.Go(func() { p.probe.run(ctx) })
+	if p.personal != nil {
+		running.Go(func() { p.personal.namespaces.run(ctx) })
+	}
 	running.Go(func() { p.caches.limitMemory(ctx) })
 	if p.certificates != nil {
 		running.Go(func() { p.certificates.run(ctx) })
@@ -258,7 +267,13 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		return
 	}
 	if !allowed {
-		p.forward(w, q, info, reasonRefused) // the server words the refusal
+		if !p.servePersonal(ctx, w, q, info, caller) {
+			p.forward(w, q, info, reasonRefused) // the server words the refusal
+		}
+		return
+	}
+	if token := q.URL.Query().Get("continue"); token != "" && readpath.IsBound(token) { // of when the server did not allow everything
+		refuse(w, q, readpath.Unbound(token))
 		return
 	}
 	if err := checkShard(q, info); err != nil {
@@ -330,8 +345,10 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 		setWhy(q, why)
 		return nil
 	}
-	cache := f.reader.Cache()
+	cache, reader, view := f.reader.Cache(), f.reader, viewOf(q.Context())
 	switch {
+	case view != nil: // the server refuses it
+		reader = view.reader(q, f)
 	case isSharded(q, info): // the server need not know shards
 	case isConsistentRead(q, info) && cache.Snapshot().Len() < p.small:
 		setWhy(q, reasonSmall)
@@ -347,5 +364,5 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 	if !since.IsZero() {
 		warning.AddWarning(q.Context(), "keepwatch", fmt.Sprintf("the API server has not answered for %d s: this is its last known state", int(time.Since(since).Seconds())))
 	}
-	return f.reader
+	return reader
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -14,6 +15,7 @@ type role struct {
 	uid      keepwatch.UID
 	revision keepwatch.Revision
 	grants   [sha256.Size]byte // of the rules, the subjects and the reference: other writes change no decision
+	grant    *personal.Grant   // nil without personal views
 }
 
 // Key returns the namespace and the name.
@@ -25,6 +27,18 @@ func (r *role) UID() keepwatch.UID { return r.uid }
 // Revision returns the resourceVersion.
 func (r *role) Revision() keepwatch.Revision { return r.revision }
 
+// Grant returns what personal views need of the role or binding.
+func (r *role) Grant() *personal.Grant { return r.grant }
+
+// decodeGrant is decodeRole with what personal views need.
+func decodeGrant(raw kube.Raw) (keepwatch.Object, error) {
+	o, err := decodeRole(raw)
+	if err == nil {
+		o.(*role).grant = personal.ParseGrant(raw.Key, raw.Body)
+	}
+	return o, err
+}
+
 // decodeRole reads a role or a binding in JSON. It keeps nothing of the text.
 func decodeRole(raw kube.Raw) (keepwatch.Object, error) {
 	var granted struct{ Rules, Subjects, RoleRef json.RawMessage }
@@ -35,7 +49,7 @@ func decodeRole(raw kube.Raw) (keepwatch.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &role{raw.Key, raw.UID, raw.Revision, sha256.Sum256(text)}, nil
+	return &role{key: raw.Key, uid: raw.UID, revision: raw.Revision, grants: sha256.Sum256(text)}, nil
 }
 
 // changesGrants reports whether a change may change decisions.

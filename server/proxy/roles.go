@@ -10,6 +10,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -20,12 +21,20 @@ type roles struct {
 	permissions *permissions
 	reflectors  []*reflector.Reflector
 	stores      []*store.Store
+	// granted has what personal views need, nil without them. touched is called with the subjects that changes concern; with false if that may
+	// be anybody.
+	granted *personal.Roles
+	touched func(subjects map[string]bool, ok bool)
 }
 
-func newRoles(server *rest.Config, p *permissions) (*roles, error) {
-	r := &roles{permissions: p}
+func newRoles(server *rest.Config, p *permissions, forPersonal bool) (*roles, error) {
+	r := &roles{permissions: p, touched: func(map[string]bool, bool) {}}
+	decode := decodeRole
+	if forPersonal {
+		decode = decodeGrant
+	}
 	for _, name := range []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"} {
-		source, err := kube.New(server, kube.Options{Resource: rbacv1.SchemeGroupVersion.WithResource(name), Decode: decodeRole})
+		source, err := kube.New(server, kube.Options{Resource: rbacv1.SchemeGroupVersion.WithResource(name), Decode: decode})
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +42,26 @@ func newRoles(server *rest.Config, p *permissions) (*roles, error) {
 		r.stores = append(r.stores, objects)
 		r.reflectors = append(r.reflectors, reflector.New(source, objects, reflector.Options{StartupDeadline: -1, Observe: r.failed}))
 	}
+	if forPersonal {
+		r.granted = &personal.Roles{Bindings: r.stores[1], ClusterRoles: r.stores[2], ClusterBindings: r.stores[3]}
+		for _, bindings := range []*store.Store{r.granted.Bindings, r.granted.ClusterBindings} {
+			if err := personal.Index(bindings); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return r, nil
+}
+
+// touch tells personal views whose roles have changed.
+func (r *roles) touch(changes []keepwatch.Change) {
+	if r.granted == nil {
+		return
+	}
+	changes = slices.DeleteFunc(slices.Clone(changes), func(c keepwatch.Change) bool { return !changesGrants(c) })
+	if len(changes) > 0 {
+		r.touched(r.granted.Touched(changes))
+	}
 }
 
 // failed records that changes are not seen until the reflector is live again.
@@ -69,11 +97,15 @@ func (r *roles) watch(ctx context.Context, objects *store.Store) {
 			watcher = objects.Watch(objects.Snapshot().Cursor(), store.Filter{})
 			changes = nil
 			r.permissions.forget("")
+			r.touched(nil, false)
 		}
 		for namespace := range concerned(changes) {
 			r.permissions.forget(namespace)
 		}
-		r.permissions.observe(!slices.ContainsFunc(r.reflectors, notLive))
+		r.touch(changes)
+		if r.permissions.observe(!slices.ContainsFunc(r.reflectors, notLive)) {
+			r.touched(nil, false) // a change may have been undone unseen
+		}
 	}
 }
 

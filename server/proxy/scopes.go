@@ -163,14 +163,23 @@ func (p *permissions) drop(s *scope) {
 }
 
 // observe records whether changes are seen. Decisions are used for longer only after settling: the last changes
-// may be recent.
-func (p *permissions) observe(observed bool) {
+// may be recent. It reports whether changes are seen again.
+func (p *permissions) observe(observed bool) (again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	again = observed && !p.observed
 	if observed && !p.observed {
 		p.settleLater(p.cluster)
 	}
 	p.observed = observed
+	return again
+}
+
+// isObserved reports whether changes are seen.
+func (p *permissions) isObserved() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.observed
 }
 
 // decidedFor is how long a decision is used while nothing changes.

@@ -1,0 +1,37 @@
+// Package personal finds the namespaces in which the API server allows a user a verb on a resource, for lists and
+// watches over all namespaces that the server refuses to the user.
+//
+//	request ─▶ Views.Of ─▶ View ─┬─ which namespaces can be meant?  Roles: the user's bindings
+//	                             ├─ which of them?                  Reviews: the API server's decision about each
+//	                             └─ which revisions are of this set? Newest
+//
+// A [View] is a watchcache.View. The server's reviews are the only authority: bindings say which namespaces to ask about,
+// and when to ask again. If it is not known what they say, or if the server has shown that it decides by more than
+// roles, it is asked about every namespace.
+//
+// # Decided again
+//
+// [Views.Touch] tells views that roles or bindings of their users have changed. A view with open watches then decides
+// at once, and three times more within six seconds, since API servers follow the roles each by itself; one without
+// decides when it is used next. A denial counts when the server repeats it. A namespace that is undecided keeps its last decision
+// for ten seconds; then the view fails, and watches of it end, until all is decided again.
+//
+// # Revisions of a set
+//
+// A revision does not say which set of namespaces was shown at it: that of an object in a namespace that was granted is
+// older than the grant, and another replica may notice a change later. [View.Resumable] is true for revisions that are
+// higher than the newest one which the server had [Settled] after the last change of the set, or of the user's bindings. All
+// that was sent at such a revision, here or by another replica, was of the present set. For a view that begins, it is true
+// for the revisions from the server's newest one on, if the user's bindings have not changed in the [Settled] before.
+//
+// # Bounds
+//
+// A view asks about eight namespaces at a time, and all views about 64. The views without watches that were used longest ago are
+// forgotten beyond 10,000, and beyond 200 of one user.
+//
+// # Files
+//
+//	views.go    the views of all users       roles.go    bindings by subject
+//	view.go     one of them                  reviews.go  the decisions about its namespaces
+//	epoch.go    the revisions of its set     metrics.go  counters
+package personal

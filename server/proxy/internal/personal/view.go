@@ -1,0 +1,306 @@
+package personal
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+)
+
+var _ watchcache.View = (*View)(nil)
+
+const (
+	// undecidedFor is how long a view keeps its set while the server does not decide about it.
+	undecidedFor = 10 * time.Second
+	// retryAfter is the wait before the server is asked again.
+	retryAfter = time.Second
+	// apart is the least time between two decisions of a view with watches.
+	apart = 300 * time.Millisecond
+)
+
+// again is when a view with watches is decided once more after a change of roles: the API server that decides may
+// follow the roles later than this process. After that it is decided each second until the change has settled.
+const again = 600 * time.Millisecond
+
+// View is what one user may list, or watch, of a resource. It is safe for concurrent use.
+type View struct {
+	views   *Views
+	key     key
+	subject Subject
+	woken   chan struct{} // has room for one
+
+	// views.mu is locked for these.
+	used      time.Time
+	watches   int
+	end       context.CancelFunc // of the goroutine that follows the view
+	following chan struct{}      // closed at its end
+
+	deciding sync.Mutex // while the server is asked
+
+	mu       sync.Mutex
+	present  *watchcache.Namespaces // nil before the first decision
+	of       int                    // how many namespaces there were
+	err      error                  // why the set is not known
+	replaced chan struct{}
+	decided  time.Time // when the set was last decided, by decisions that began then
+	changes  uint64    // that may change the set
+	applied  uint64    // of them, in the set
+	failing  time.Time // since when the server does not decide; zero while it does
+	epoch    epoch
+	again    time.Time // when it is decided once more; zero if that is not due
+}
+
+// Namespaces returns the present set; see watchcache.View.
+func (w *View) Namespaces() (*watchcache.Namespaces, <-chan struct{}, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.present, w.replaced, w.err
+}
+
+// Count returns how many namespaces the view has, and how many there are.
+func (w *View) Count() (has, of int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.present == nil {
+		return 0, w.of
+	}
+	return w.present.Len(), w.of
+}
+
+// Resumable reports whether all that was sent at a revision was of the present set; see the package's comment.
+func (w *View) Resumable(from keepwatch.Revision) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.epoch.known && from >= w.epoch.floor && w.applied == w.changes
+}
+
+// Agreement is how long another replica may show another set.
+func (w *View) Agreement() time.Duration { return Settled }
+
+// Floor returns the first revision that is resumable, zero while that is not known.
+func (w *View) Floor() keepwatch.Revision {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.epoch.floor
+}
+
+// touch begins an epoch: the set may change, or have changed and changed back unseen.
+func (w *View) touch(now time.Time) {
+	w.mu.Lock()
+	w.epoch = changed(now)
+	w.changes++
+	w.again = now.Add(again)
+	w.mu.Unlock()
+	w.wake()
+}
+
+// recheck lets the set be decided again.
+func (w *View) recheck() {
+	w.mu.Lock()
+	w.changes++
+	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *View) wake() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
+}
+
+// current waits until the set is decided, as of a time after the last change.
+func (w *View) current(ctx context.Context) error {
+	if w.fresh() {
+		return nil
+	}
+	return w.decide(ctx, true)
+}
+
+func (w *View) fresh() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.present != nil && w.err == nil && w.applied == w.changes && time.Since(w.decided) < w.lifetime()
+}
+
+// lifetime is how long the set is used. Within the time that a change takes to settle it is short, as that of each
+// decision. w.mu is locked.
+func (w *View) lifetime() time.Duration {
+	if time.Now().Before(w.epoch.settles.Add(time.Second)) {
+		return time.Second
+	}
+	return w.views.cluster.DecidedFor()
+}
+
+// decide asks the server about each namespace that may be in the set, and replaces the set. With unlessFresh, a set
+// that has become fresh meanwhile is enough.
+func (w *View) decide(ctx context.Context, unlessFresh bool) error {
+	w.deciding.Lock()
+	defer w.deciding.Unlock()
+	if unlessFresh && w.fresh() {
+		return nil
+	}
+	w.mu.Lock()
+	changes, shown, began := w.changes, w.present, time.Now()
+	w.mu.Unlock()
+	set, of, err := w.views.decide(ctx, w.subject, shown)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.fail(err)
+		}
+		return err
+	}
+	w.replace(set, of, changes, began)
+	return nil
+}
+
+// replace replaces the set by one that has some of the changes.
+func (w *View) replace(set *watchcache.Namespaces, of int, applied uint64, began time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.present
+	w.of, w.applied, w.decided, w.failing = of, applied, began, time.Time{}
+	if before != nil && w.err == nil && set.Equal(before) {
+		return
+	}
+	if before != nil {
+		w.epoch = changed(time.Now())
+		w.views.counts.replaced.Inc()
+	}
+	w.present, w.err = set, nil
+	close(w.replaced)
+	w.replaced = make(chan struct{})
+}
+
+// fail records that the server does not decide. After undecidedFor the set is not known any more.
+func (w *View) fail(cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if w.failing.IsZero() {
+		w.failing = now
+	}
+	if w.err == nil && now.Sub(w.failing) >= undecidedFor {
+		klog.V(2).InfoS("A personal view is not decided", "user", w.subject.User.GetName(), "resource", w.subject.Resource, "err", cause)
+		w.err = errUndecided
+		close(w.replaced)
+		w.replaced = make(chan struct{})
+	}
+}
+
+// errUndecided is why a view has no set.
+var errUndecided = apierrors.NewServiceUnavailable("the API server does not decide in which namespaces this is allowed")
+
+// Settle asks for the first revision of the set if that is due. Without it no watch can resume.
+func (w *View) Settle(ctx context.Context, newest Newest) {
+	w.mu.Lock()
+	before := w.epoch
+	w.mu.Unlock()
+	if !before.due(time.Now()) {
+		return
+	}
+	revision, err := newest(ctx)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.epoch == before {
+		w.epoch = before.with(revision)
+	}
+}
+
+// Open lets the view be decided again whenever that is due, until close is called: while a watch of it is open. close
+// waits for that.
+func (w *View) Open(newest Newest) (closed func()) {
+	w.views.mu.Lock()
+	defer w.views.mu.Unlock()
+	if w.watches++; w.watches == 1 {
+		ctx, cancel := context.WithCancel(context.Background())
+		before, ended := w.following, make(chan struct{})
+		w.end, w.following = cancel, ended
+		go func() {
+			defer close(ended)
+			if before != nil {
+				<-before
+			}
+			w.follow(ctx, newest)
+		}()
+	}
+	return func() {
+		w.views.mu.Lock()
+		w.used = time.Now()
+		w.watches--
+		last := w.watches == 0
+		end, following := w.end, w.following
+		w.views.mu.Unlock()
+		if last {
+			end()
+			<-following
+		}
+	}
+}
+
+// follow decides again whenever that is due, until ctx ends.
+func (w *View) follow(ctx context.Context, newest Newest) {
+	for ctx.Err() == nil {
+		at, decides := w.next(time.Now())
+		switch {
+		case !decides && at.IsZero():
+			w.Settle(ctx, newest)
+			sleep(ctx, retryAfter, nil) // the server may not answer
+		case decides && at.IsZero():
+			wait := apart
+			if w.decide(ctx, false) != nil {
+				wait = retryAfter
+			}
+			sleep(ctx, wait, nil)
+		default:
+			sleep(ctx, time.Until(at), w.woken)
+		}
+	}
+}
+
+// next returns when something is due, zero for now, and whether that is a decision; otherwise it is the floor of the
+// epoch.
+func (w *View) next(now time.Time) (at time.Time, decides bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lifetime := w.lifetime()
+	at = w.decided.Add(lifetime + lifetime*time.Duration(w.key.user[0])/1024) // many begin together
+	if w.applied != w.changes || !w.failing.IsZero() {
+		return time.Time{}, true
+	}
+	if !w.again.IsZero() && w.again.Before(at) {
+		at = w.again
+	}
+	if !at.After(now) {
+		if !w.again.After(now) {
+			w.again = time.Time{}
+		}
+		return time.Time{}, true
+	}
+	if w.epoch.due(now) {
+		return time.Time{}, false
+	}
+	if !w.epoch.known && w.epoch.settles.Before(at) {
+		at = w.epoch.settles
+	}
+	return at, false
+}
+
+// sleep waits for some time, or until woken.
+func sleep(ctx context.Context, d time.Duration, woken <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-woken:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,396 @@
+package personal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/component-base/metrics"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// world is a server that the test controls: its namespaces, its decisions, and the bindings that are followed.
+type world struct {
+	*testing.T
+	views *Views
+	roles *Roles
+
+	mu       sync.Mutex
+	uids     map[string]keepwatch.UID
+	allowed  map[string]bool // user/namespace
+	revision keepwatch.Revision
+	bindings keepwatch.Revision
+	fails    bool
+	asked    map[string]int // user/namespace; the namespace is empty for all of them
+	beyond   bool
+	inFlight atomic.Int64
+	most     atomic.Int64
+	takes    time.Duration
+}
+
+func newWorld(t *testing.T, namespaces ...string) *world {
+	w := &world{T: t, uids: map[string]keepwatch.UID{}, allowed: map[string]bool{}, revision: 100, asked: map[string]int{}}
+	w.roles = &Roles{store.New(store.Options{}), store.New(store.Options{}), store.New(store.Options{})}
+	for _, bindings := range []*store.Store{w.roles.Bindings, w.roles.ClusterBindings} {
+		if err := Index(bindings); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := w.roles.Bindings.Replace(t.Context(), keepwatch.Relist{})
+	if err == nil {
+		err = list.Commit(t.Context(), 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.bindings = 1
+	for _, n := range namespaces {
+		w.uids[n] = keepwatch.UID(n + "-1")
+	}
+	w.views = New(w, w, metrics.NewKubeRegistry())
+	time.Sleep(quiet + time.Second)
+	return w
+}
+
+func (w *world) Namespaces() (map[string]keepwatch.UID, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.uids), nil
+}
+
+func (w *world) Roles() *Roles             { return w.roles }
+func (w *world) DecidedFor() time.Duration { return 2 * time.Minute }
+
+func (w *world) BeyondRoles() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.beyond
+}
+
+func (w *world) Decide(_ context.Context, a authorizer.Attributes) (bool, error) {
+	w.most.Store(max(w.most.Load(), w.inFlight.Add(1)))
+	defer w.inFlight.Add(-1)
+	time.Sleep(w.takes)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	about := a.GetUser().GetName() + "/" + a.GetNamespace()
+	w.asked[about]++
+	if w.fails {
+		return false, errors.New("no decision")
+	}
+	return w.allowed[about], nil
+}
+
+func (w *world) Confirm(ctx context.Context, a authorizer.Attributes) (bool, error) {
+	return w.Decide(ctx, a)
+}
+
+func (w *world) newest(context.Context) (keepwatch.Revision, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.revision, nil
+}
+
+func (w *world) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// binding is a binding that is followed.
+type binding struct {
+	key      keepwatch.Key
+	revision keepwatch.Revision
+	grant    *Grant
+}
+
+func (b binding) Key() keepwatch.Key           { return b.key }
+func (b binding) UID() keepwatch.UID           { return keepwatch.UID(b.key.String()) }
+func (b binding) Revision() keepwatch.Revision { return b.revision }
+func (b binding) Grant() *Grant                { return b.grant }
+
+// bind binds a user in a namespace, or undoes that, and lets the server allow that or not. The views learn of it.
+func (w *world) bind(name, namespace string, bound bool) {
+	w.Helper()
+	w.bindings++
+	key := keepwatch.Key{Namespace: namespace, Name: name}
+	b := binding{key, w.bindings, &Grant{Subjects: []string{userPrefix + name}, Role: namespace + "/reader"}}
+	c := keepwatch.Change{Type: keepwatch.Added, Revision: w.bindings, Object: b}
+	if !bound {
+		c.Type = keepwatch.Deleted
+	} else if _, exists := w.roles.Bindings.Snapshot().Get(key); exists {
+		c.Type = keepwatch.Modified
+	}
+	batch := keepwatch.Batch{From: w.bindings - 1, To: w.bindings, Changes: []keepwatch.Change{c}}
+	if _, err := w.roles.Bindings.Apply(w.Context(), batch); err != nil {
+		w.Fatal(err)
+	}
+	w.set(func() { w.allowed[name+"/"+namespace] = bound; w.revision++ })
+	w.views.Touch(w.roles.Touched([]keepwatch.Change{c}))
+}
+
+func subject(name string) Subject {
+	return Subject{&user.DefaultInfo{Name: name}, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "list"}
+}
+
+func (w *world) of(s Subject) *View {
+	w.Helper()
+	view, err := w.views.Of(w.Context(), s)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return view
+}
+
+func names(v *View) []string {
+	present, _, _ := v.Namespaces()
+	return present.Names()
+}
+
+// expect compares a view with what the server allows: the dumb twin.
+func (w *world) expect(name string) {
+	w.Helper()
+	var want []string
+	for namespace := range w.uids {
+		if w.allowed[name+"/"+namespace] {
+			want = append(want, namespace)
+		}
+	}
+	got := names(w.of(subject(name)))
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		w.Fatalf("%s has %v, and the server allows %v", name, got, want)
+	}
+}
+
+// After each random step of bindings and namespaces, the set of each user is what the server allows, of namespaces whose names are prefixes
+// of one another. The server is asked about namespaces alone in which a user is bound.
+func TestSetsFollowDecisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "a-b", "ab", "b")
+		random := rand.New(rand.NewPCG(44, 3))
+		ever := map[string]bool{}
+		for range 300 {
+			name, namespace := []string{"ada", "bob"}[random.IntN(2)], []string{"a", "a-b", "ab", "b"}[random.IntN(4)]
+			switch random.IntN(4) {
+			case 0:
+				w.set(func() { delete(w.uids, namespace) })
+				w.views.Recheck()
+			case 1:
+				w.set(func() { w.uids[namespace] = keepwatch.UID(fmt.Sprint(random.IntN(1000))) })
+				w.views.Recheck()
+			default:
+				if bound := !w.allowed[name+"/"+namespace]; bound || ever[name+"/"+namespace] {
+					w.bind(name, namespace, bound)
+					ever[name+"/"+namespace] = true
+				}
+			}
+			w.expect("ada")
+			w.expect("bob")
+			for about := range w.asked {
+				if !ever[about] && !strings.HasSuffix(about, "/") {
+					t.Fatalf("the server was asked about %s", about)
+				}
+			}
+		}
+	})
+}
+
+// A view with a watch is decided again as soon as a binding of its user changes, and the views of other users are not.
+func TestOpenViewsAreDecidedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b")
+		w.bind("ada", "a", true)
+		w.bind("bob", "b", true)
+		ada, bob := w.of(subject("ada")), w.of(subject("bob"))
+		defer ada.Open(w.newest)()
+		defer bob.Open(w.newest)()
+		time.Sleep(time.Minute)
+		w.set(func() { clear(w.asked) })
+		_, replaced, _ := ada.Namespaces()
+		began := time.Now()
+		w.bind("ada", "a", false)
+		<-replaced
+		if took := time.Since(began); took > time.Second || len(names(ada)) > 0 {
+			t.Errorf("after %v: %v", took, names(ada))
+		}
+		if w.asked["bob/b"] > 0 {
+			t.Error("the view of another user was decided again")
+		}
+
+		// An API server that lags decides by what was before.
+		w.bind("ada", "a", true)
+		w.set(func() { w.allowed["ada/a"] = false })
+		time.Sleep(2 * time.Second)
+		_, replaced, _ = ada.Namespaces()
+		w.set(func() { w.allowed["ada/a"] = true })
+		began = time.Now()
+		<-replaced
+		if took := time.Since(began); took > 1500*time.Millisecond {
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
+// A revision is resumable if it is higher than all that were sent with another set. The floor of a view that begins is the newest revision.
+func TestEpochs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b")
+		w.bind("ada", "a", true)
+		time.Sleep(quiet + time.Second)
+		view := w.of(subject("ada"))
+		defer view.Open(w.newest)()
+		synctest.Wait()
+		if at := w.revision; view.Resumable(at-1) || !view.Resumable(at) {
+			t.Errorf("when a view begins at %d its floor is %d", at, view.Floor())
+		}
+		before := w.revision
+		w.bind("ada", "b", true)
+		for range 4 {
+			synctest.Wait()
+			if view.Resumable(before) || view.Resumable(w.revision+100) {
+				t.Error("resumable before the change has settled")
+			}
+			w.set(func() { w.revision++ }) // another replica sends it with the set before
+			time.Sleep(time.Second)
+		}
+		time.Sleep(3 * time.Second)
+		if at := w.revision; view.Resumable(at) || !view.Resumable(at+1) {
+			t.Errorf("when a change has settled at %d the floor is %d", at, view.Floor())
+		}
+
+		// A binding that is changed without an effect here may have had one at another replica.
+		w.set(func() { w.revision += 10 })
+		if !view.Resumable(w.revision) {
+			t.Fatal("not resumable")
+		}
+		w.bind("ada", "b", true)
+		if view.Resumable(w.revision) {
+			t.Error("resumable after a binding has changed")
+		}
+
+		// So may one that was changed shortly before a view begins.
+		w.bind("bob", "a", true)
+		time.Sleep(Settled + time.Second)
+		late := w.of(subject("bob"))
+		late.Settle(t.Context(), w.newest)
+		if at := w.revision; late.Resumable(at) || !late.Resumable(at+1) {
+			t.Errorf("a view that begins after a change at %d has the floor %d", at, late.Floor())
+		}
+	})
+}
+
+// A namespace that was deleted and created again is another one: the set changes, and no earlier revision is resumable.
+func TestNamespaceMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.bind("ada", "a", true)
+		view := w.of(subject("ada"))
+		before, _, _ := view.Namespaces()
+		w.set(func() { w.uids["a"] = "a-2" })
+		w.views.Recheck()
+		view = w.of(subject("ada"))
+		if after, _, _ := view.Namespaces(); after.Equal(before) || view.Resumable(w.revision) {
+			t.Error("the set is the same")
+		}
+	})
+}
+
+// A view whose namespaces the server does not decide about keeps its set for ten seconds, and has none after that. A view that begins fails.
+func TestUndecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.bind("ada", "a", true)
+		view := w.of(subject("ada"))
+		defer view.Open(w.newest)()
+		time.Sleep(time.Minute)
+		w.set(func() { w.fails = true })
+		w.views.Touch(nil, false)
+		time.Sleep(5 * time.Second)
+		if _, _, err := view.Namespaces(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(7 * time.Second)
+		if _, _, err := view.Namespaces(); err == nil {
+			t.Error("the set is still known")
+		}
+		if _, err := w.views.Of(t.Context(), subject("bob")); err == nil {
+			t.Error("a view begins without decisions")
+		}
+		w.set(func() { w.fails = false })
+		time.Sleep(3 * time.Second)
+		if _, _, err := view.Namespaces(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// With other authorizers than roles the server is asked about every namespace, few at a time. Views beyond the bound are forgotten, if nobody
+// watches them.
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []string
+		for i := range 500 {
+			all = append(all, fmt.Sprint("n", i))
+		}
+		w := newWorld(t, all...)
+		w.beyond, w.takes = true, time.Millisecond
+		w.set(func() { w.allowed["ada/n7"] = true })
+		view := w.of(subject("ada"))
+		if got := names(view); !slices.Equal(got, []string{"n7"}) || len(w.asked) != 501 || w.most.Load() > reviewsOfView {
+			t.Errorf("%v after %d reviews, %d at a time", got, len(w.asked), w.most.Load())
+		}
+		var running sync.WaitGroup
+		for i := range 20 {
+			running.Go(func() { w.of(subject(fmt.Sprint("user", i))) })
+		}
+		running.Wait()
+		if n := w.most.Load(); n > reviewsOfAll {
+			t.Errorf("%d reviews at a time", n)
+		}
+		w.beyond = false
+		closed := view.Open(w.newest)
+		for i := range 2 * maxOfUser {
+			s := subject("ada")
+			s.Resource.Resource = fmt.Sprint("r", i)
+			w.of(s)
+		}
+		if n := w.views.ofUser["ada"]; n > maxOfUser || w.of(subject("ada")) != view {
+			t.Errorf("%d views", n)
+		}
+		closed()
+	})
+}
+
+// A role, a binding and their subjects are read from JSON.
+func TestParseGrant(t *testing.T) {
+	key := keepwatch.Key{Namespace: "a", Name: "b"}
+	for text, want := range map[string]string{
+		`{"subjects":[{"kind":"User","name":"ada"},{"kind":"Group","name":"devs"},{"kind":"ServiceAccount","name":"s"},{"kind":"ServiceAccount","namespace":"n","name":"s"}],"roleRef":{"kind":"Role","name":"r"}}`: "[user ada group devs user system:serviceaccount:a:s user system:serviceaccount:n:s] a/r []",
+		`{"roleRef":{"kind":"ClusterRole","name":"r"}}`:                                                               "[] /r []",
+		`{"rules":[{"resources":["namespaces"],"resourceNames":["x"]},{"resources":["pods"],"resourceNames":["y"]}]}`: "[] a/b [x]",
+	} {
+		g := ParseGrant(key, []byte(text))
+		if got := fmt.Sprint(g.Subjects, " ", g.Role, " ", g.Namespaces); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	if ParseGrant(key, []byte("{")) != nil {
+		t.Error("a grant of no JSON")
+	}
+}

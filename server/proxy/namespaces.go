@@ -1,0 +1,115 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+var namespacesResource = schema.GroupResource{Resource: "namespaces"}
+
+// namespaces follows the names and UIDs of the server's namespaces. It makes permissions forget the decisions about one
+// that is deleted: one of the same name is another one.
+type namespaces struct {
+	permissions *permissions
+	reflector   *reflector.Reflector
+	store       *store.Store
+	changed     func() // is called after each change
+}
+
+// namespace is what is kept of one.
+type namespace struct {
+	key      keepwatch.Key
+	uid      keepwatch.UID
+	revision keepwatch.Revision
+}
+
+// Key returns the name.
+func (n namespace) Key() keepwatch.Key { return n.key }
+
+// UID returns the UID.
+func (n namespace) UID() keepwatch.UID { return n.uid }
+
+// Revision returns the resourceVersion.
+func (n namespace) Revision() keepwatch.Revision { return n.revision }
+
+func newNamespaces(server *rest.Config, p *permissions) (*namespaces, error) {
+	source, err := kube.New(server, kube.Options{
+		Resource: namespacesResource.WithVersion("v1"),
+		Decode: func(raw kube.Raw) (keepwatch.Object, error) {
+			return namespace{raw.Key, raw.UID, raw.Revision}, nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	n := &namespaces{permissions: p, store: store.New(store.Options{}), changed: func() {}}
+	n.reflector = reflector.New(source, n.store, reflector.Options{StartupDeadline: -1})
+	return n, nil
+}
+
+// run follows until ctx ends. A nil *namespaces follows nothing.
+func (n *namespaces) run(ctx context.Context) {
+	if n == nil {
+		return
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = n.reflector.Run(ctx) }) // without it there are no personal views
+	running.Go(func() { n.watch(ctx) })
+	running.Wait()
+}
+
+func (n *namespaces) watch(ctx context.Context) {
+	watcher := n.store.Watch(n.store.Snapshot().Cursor(), store.Filter{})
+	for {
+		delivery, err := watcher.Next(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil { // the history of changes is lost
+			watcher = n.store.Watch(n.store.Snapshot().Cursor(), store.Filter{})
+			n.permissions.forget("")
+			n.changed()
+			continue
+		}
+		changed := false
+		for _, c := range changesOf(delivery) {
+			if c.Type == keepwatch.Modified && c.Prior != nil && c.Prior.UID() == c.Object.UID() {
+				continue
+			}
+			if changed = true; c.Type != keepwatch.Added {
+				n.permissions.forget(c.Object.Key().Name)
+			}
+		}
+		if changed {
+			n.changed()
+		}
+	}
+}
+
+// errNoNamespaces is why the namespaces are not known.
+var errNoNamespaces = errors.New("the namespaces are not listed yet")
+
+// uids returns the UIDs by name.
+func (n *namespaces) uids() (map[string]keepwatch.UID, error) {
+	now := n.store.Snapshot()
+	if now.Revision() == 0 {
+		return nil, errNoNamespaces
+	}
+	all := make(map[string]keepwatch.UID, now.Len())
+	for o := range now.All() {
+		all[o.Key().Name] = o.UID()
+	}
+	return all, nil
+}
+
+// refused reports whether the proxy may not list the namespaces.
+func (n *namespaces) refused() bool { return n.reflector.Progress().State == reflector.Forbidden }

@@ -1,0 +1,279 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
+	"github.com/keepwatch/keepwatch/server/readpath"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+)
+
+// Personal describes personal views: a list or watch over all namespaces that the server refuses to a user is answered
+// with the objects of the namespaces in which the server allows it. The proxy's identity then needs [PersonalRules].
+type Personal struct {
+	// Groups restricts personal views to the users of these groups. There is no restriction if it is empty.
+	Groups []string
+	// Annotate puts the namespaces into the metadata of lists in JSON, as [readpath.NamespacesAnnotation].
+	Annotate bool
+}
+
+// PersonalHeader is the header of an answer that is a personal view: "3/40" for 3 of 40 namespaces.
+const PersonalHeader = "Keepwatch-Personal-View"
+
+// PersonalRules returns what a proxy's identity needs beside [ClusterRole] for [Config].Personal.
+func PersonalRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list", "watch"}}}
+}
+
+// personalReads answers personal views. A nil *personalReads answers none.
+type personalReads struct {
+	Personal
+	views      *personal.Views
+	namespaces *namespaces
+}
+
+func newPersonalReads(c *Personal, server *rest.Config, p *permissions, r *roles, registry metrics.KubeRegistry) (*personalReads, error) {
+	if c == nil {
+		return nil, nil
+	}
+	n, err := newNamespaces(server, p)
+	if err != nil {
+		return nil, err
+	}
+	made := &personalReads{Personal: *c, namespaces: n}
+	made.views = personal.New(followedCluster{n, r}, reviewsOf{p}, registry)
+	n.changed, r.touched = made.views.Recheck, made.views.Touch
+	return made, nil
+}
+
+// followedCluster is what is followed of the server's namespaces and roles.
+type followedCluster struct {
+	namespaces *namespaces
+	roles      *roles
+}
+
+// Namespaces implements personal.Cluster.
+func (c followedCluster) Namespaces() (map[string]keepwatch.UID, error) { return c.namespaces.uids() }
+
+// Roles implements personal.Cluster.
+func (c followedCluster) Roles() *personal.Roles {
+	if !c.roles.permissions.isObserved() {
+		return nil
+	}
+	return c.roles.granted
+}
+
+// DecidedFor implements personal.Cluster.
+func (c followedCluster) DecidedFor() time.Duration { return c.roles.permissions.decidedFor() }
+
+// reviewsOf is permissions as personal views need them.
+type reviewsOf struct{ *permissions }
+
+// Decide implements personal.Reviews.
+func (r reviewsOf) Decide(ctx context.Context, a authorizer.Attributes) (bool, error) {
+	allowed, _, err := r.allowed(ctx, a)
+	return allowed, err
+}
+
+// Confirm implements personal.Reviews.
+func (r reviewsOf) Confirm(ctx context.Context, a authorizer.Attributes) (bool, error) {
+	return r.confirmed(ctx, a)
+}
+
+// BeyondRoles implements personal.Reviews.
+func (r reviewsOf) BeyondRoles() bool { return r.beyondRoles.Load() }
+
+// may reports whether a read can be a personal view.
+func (p *personalReads) may(info *request.RequestInfo, c *caller) bool {
+	if p == nil || info.Namespace != "" || info.Verb != "list" && info.Verb != "watch" {
+		return false
+	}
+	inGroup := func(group string) bool { return slices.Contains(c.GetGroups(), group) }
+	return len(p.Groups) == 0 || slices.ContainsFunc(p.Groups, inGroup)
+}
+
+// personalView is what a request is answered with.
+type personalView struct {
+	shown    *personal.View
+	other    *personal.View // of the other verb, list or watch
+	annotate bool
+}
+
+// Namespaces implements watchcache.View.
+func (v *personalView) Namespaces() (*watchcache.Namespaces, <-chan struct{}, error) {
+	return v.shown.Namespaces()
+}
+
+// Agreement implements watchcache.View.
+func (v *personalView) Agreement() time.Duration { return v.shown.Agreement() }
+
+// Resumable implements watchcache.View: a client may have the revision of a list.
+func (v *personalView) Resumable(from keepwatch.Revision) bool {
+	return v.shown.Resumable(from) && v.other.Resumable(from) && v.same()
+}
+
+// same reports whether the user may list and watch in the same namespaces.
+func (v *personalView) same() bool {
+	a, _, errA := v.shown.Namespaces()
+	b, _, errB := v.other.Namespaces()
+	return errA == nil && errB == nil && a.Equal(b)
+}
+
+type personalKey struct{}
+
+// viewOf returns the view that a request is answered with, or nil.
+func viewOf(ctx context.Context) *personalView {
+	v, _ := ctx.Value(personalKey{}).(*personalView)
+	return v
+}
+
+// view returns the view of a request, nil if the server shall word its refusal: the user may not read in any namespace,
+// or a watch resumes whose user may list in other namespaces than it may watch.
+func (p *personalReads) view(ctx context.Context, q *http.Request, info *request.RequestInfo, c *caller) (*personalView, error) {
+	of := personal.Subject{User: c.Info, Resource: resourceOf(info), Verb: info.Verb}
+	shown, err := p.views.Of(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	if has, _ := shown.Count(); has == 0 {
+		return nil, nil
+	}
+	v := &personalView{shown: shown, annotate: p.Annotate}
+	of.Verb = map[string]string{"list": "watch", "watch": "list"}[info.Verb]
+	if v.other, err = p.views.Of(ctx, of); err != nil { // a list is followed by a watch from its revision
+		return nil, err
+	}
+	if resumes(q, info) && !v.same() {
+		return nil, nil
+	}
+	return v, nil
+}
+
+// resumes reports whether a request is a watch from a revision.
+func resumes(q *http.Request, info *request.RequestInfo) bool {
+	values := q.URL.Query()
+	from := values.Get("resourceVersion")
+	return info.Verb == "watch" && from != "" && from != "0" && values.Get("sendInitialEvents") != "true"
+}
+
+// servePersonal answers a read that the server refuses to the user over all namespaces, from those in which it allows
+// it. It reports false if the server shall answer.
+func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *http.Request, info *request.RequestInfo, c *caller) bool {
+	if !p.personal.may(info, c) || p.personal.namespaces.refused() {
+		return false
+	}
+	q = withoutTables(q)
+	v, err := p.personal.view(ctx, q, info, c)
+	switch {
+	case errors.Is(err, errBusy), errors.Is(err, personal.ErrBusy):
+		refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
+		return true
+	case err != nil:
+		w.Header().Set("Retry-After", "1")
+		refuse(w, q, apierrors.NewServiceUnavailable("the API server does not decide in which namespaces this is allowed"))
+		return true
+	case v == nil:
+		return false
+	}
+	if err := checkShard(q, info); err != nil {
+		refuse(w, q, err)
+		return true
+	}
+	f, why := p.caches.ready(q, info)
+	if why == reasonNotReady {
+		p.caches.waitReady(q, info)
+		f, why = p.caches.ready(q, info)
+	}
+	switch {
+	case f == nil && why == reasonNotReady && p.caches.follows(info):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, q, apierrors.NewServiceUnavailable("the proxy has not listed the objects of this resource yet, which it needs for a personal view"))
+		return true
+	case f == nil, !f.format.namespaced && resourceOf(info).GroupResource() != namespacesResource:
+		return false
+	}
+	p.servePersonalFrom(f, v, w, q.WithContext(ctx), info, c)
+	return true
+}
+
+// servePersonalFrom answers a personal view from a cache.
+func (p *Proxy) servePersonalFrom(f *follower, v *personalView, w http.ResponseWriter, q *http.Request, info *request.RequestInfo, c *caller) {
+	left := sync.OnceFunc(f.read(info.Verb == "watch"))
+	defer left()
+	v.settle(q.Context(), f)
+	ctx, end := q.Context(), func() {}
+	if info.Verb == "watch" {
+		defer v.shown.Open(f.source.Newest)()
+		ctx, end = p.permissions.guardIdentity(ctx, c)
+	} else {
+		ctx, end = context.WithTimeout(ctx, p.requestTimeout)
+	}
+	defer end()
+	has, of := v.shown.Count()
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.Header().Add("Vary", "Authorization")
+	w.Header().Set(PersonalHeader, fmt.Sprintf("%d/%d", has, of))
+	q = q.WithContext(context.WithValue(withWhy(ctx, left), personalKey{}, v))
+	if overSocket(q, info) {
+		serveSocket(p.reads, w, q)
+		return
+	}
+	p.reads.ServeHTTP(w, q)
+}
+
+// settleWait bounds the wait of a list for the first revision from which a watch can continue it.
+const settleWait = 3 * time.Second
+
+// settle waits until the cache has reached the first revision that belongs to the view's set, if that is known. The
+// answer is the same without, but a watch from its revision would receive Expired.
+func (v *personalView) settle(ctx context.Context, f *follower) {
+	ctx, cancel := context.WithTimeout(ctx, settleWait)
+	defer cancel()
+	v.shown.Settle(ctx, f.source.Newest)
+	v.other.Settle(ctx, f.source.Newest)
+	if floor := max(v.shown.Floor(), v.other.Floor()); floor > f.reader.Cache().Revision() {
+		_ = f.reader.Cache().WaitForRevision(ctx, floor)
+	}
+}
+
+// reader returns the reader of a view, and adds the warning that says what it is.
+func (v *personalView) reader(q *http.Request, f *follower) *readpath.Reader {
+	has, of := v.shown.Count()
+	warning.AddWarning(q.Context(), "", fmt.Sprintf("personal view: %d of %d namespaces", has, of))
+	return f.reader.Within(v, v.annotate)
+}
+
+// withoutTables returns a request that accepts no Tables, if it accepts anything else: the server makes them, and
+// refuses this one.
+func withoutTables(q *http.Request) *http.Request {
+	var rest []string
+	for _, accept := range q.Header.Values("Accept") {
+		for clause := range strings.SplitSeq(accept, ",") {
+			if !strings.Contains(clause, "as=Table") {
+				rest = append(rest, strings.TrimSpace(clause))
+			}
+		}
+	}
+	if len(rest) == 0 || !wantsMetadata(q) {
+		return q
+	}
+	q = q.Clone(q.Context())
+	q.Header.Set("Accept", strings.Join(rest, ","))
+	return q
+}

@@ -1,0 +1,506 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/testserver"
+)
+
+// personalRig is a test server with some namespaces, and replicas of a proxy with personal views in front of it.
+type personalRig struct {
+	*testing.T
+	server   *testserver.Server
+	admin    kubernetes.Interface
+	replicas []*replica
+}
+
+type replica struct {
+	proxy *Proxy
+	serve *httptest.Server
+}
+
+// inhabited are namespaces whose names are prefixes of one another, and are in another order as keys than as names.
+var inhabited = []string{"a", "a-b", "ab", "b"}
+
+func newPersonalRig(t *testing.T, replicas int, edit func(*Config)) *personalRig {
+	r := &personalRig{T: t, server: testserver.New(t, testserver.RBAC())}
+	var err error
+	r.admin, err = kubernetes.NewForConfig(r.server.Config())
+	r.must(err)
+	for _, name := range inhabited {
+		r.namespace(name)
+		for i := range 3 {
+			r.write(name, fmt.Sprint("m", i), "0")
+		}
+	}
+	for range replicas {
+		config := Config{Server: r.server.Config(), OwnToken: "own", Personal: &Personal{}}
+		edit(&config)
+		r.replicas = append(r.replicas, r.start(config))
+	}
+	return r
+}
+
+func (r *personalRig) start(config Config) *replica {
+	p, err := New(config)
+	r.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.Run(ctx) }()
+	serve := httptest.NewServer(p)
+	r.Cleanup(func() {
+		cancel()
+		serve.CloseClientConnections()
+		serve.Close()
+		<-ended
+	})
+	r.until("roles and namespaces are followed", func() bool {
+		_, err := p.personal.namespaces.uids()
+		return err == nil && p.permissions.isObserved()
+	})
+	return &replica{p, serve}
+}
+
+func (r *personalRig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *personalRig) until(what string, is func() bool) {
+	r.Helper()
+	await.True(r.T, what, is)
+}
+
+func (r *personalRig) namespace(name string) {
+	r.Helper()
+	_, err := r.admin.CoreV1().Namespaces().Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	r.must(err)
+}
+
+// write writes a config map with a label.
+func (r *personalRig) write(namespace, name, label string) {
+	r.Helper()
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"l": label}}}
+	maps := r.admin.CoreV1().ConfigMaps(namespace)
+	if _, err := maps.Update(r.Context(), m, metav1.UpdateOptions{}); err != nil {
+		_, err = maps.Create(r.Context(), m, metav1.CreateOptions{})
+		r.must(err)
+	}
+}
+
+// user creates a service account, and returns its token.
+func (r *personalRig) user(name string) string {
+	r.Helper()
+	accounts := r.admin.CoreV1().ServiceAccounts("default")
+	_, err := accounts.Create(r.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	r.must(err)
+	token, err := accounts.CreateToken(r.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	r.must(err)
+	return token.Status.Token
+}
+
+// grant lets a user read config maps in a namespace, or everywhere. Its own verbs take the place of the usual ones.
+func (r *personalRig) grant(user, namespace string, verbs ...string) {
+	r.Helper()
+	if len(verbs) == 0 {
+		verbs = []string{"get", "list", "watch"}
+	}
+	meta := metav1.ObjectMeta{Name: user}
+	rules := []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces", "secrets"}}}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: user}}
+	if namespace == "" {
+		_, err := r.admin.RbacV1().ClusterRoles().Create(r.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		r.must(err)
+		_, err = r.admin.RbacV1().ClusterRoleBindings().Create(r.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		}, metav1.CreateOptions{})
+		r.must(err)
+		return
+	}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: rules}
+	if _, err := r.admin.RbacV1().Roles(namespace).Update(r.Context(), role, metav1.UpdateOptions{}); err != nil {
+		_, err = r.admin.RbacV1().Roles(namespace).Create(r.Context(), role, metav1.CreateOptions{})
+		r.must(err)
+	}
+	_, err := r.admin.RbacV1().RoleBindings(namespace).Create(r.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+	}, metav1.CreateOptions{})
+	r.must(err)
+}
+
+// revoke undoes grant.
+func (r *personalRig) revoke(user, namespace string) {
+	r.Helper()
+	if namespace == "" {
+		r.must(r.admin.RbacV1().ClusterRoleBindings().Delete(r.Context(), user, metav1.DeleteOptions{}))
+		return
+	}
+	r.must(r.admin.RbacV1().RoleBindings(namespace).Delete(r.Context(), user, metav1.DeleteOptions{}))
+}
+
+// authority is a config map that each namespace has some time after its creation.
+const authority = "kube-root-ca.crt"
+
+// seen is a response, as far as the tests look at it.
+type seen struct {
+	code   int
+	header http.Header
+	list   struct {
+		Metadata struct {
+			ResourceVersion, Continue string
+			Annotations               map[string]string
+		}
+		Items  []metav1.PartialObjectMetadata
+		Reason string
+	}
+}
+
+// names are the objects, as namespace/name@revision.
+func (s seen) names() (all []string) {
+	for _, o := range s.list.Items {
+		if o.Name == authority {
+			continue
+		}
+		all = append(all, o.Namespace+"/"+o.Name+"@"+o.ResourceVersion)
+	}
+	return all
+}
+
+func (r *personalRig) request(ctx context.Context, address, token, path string) *http.Response {
+	r.Helper()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
+	r.must(err)
+	q.Header.Set("Authorization", "Bearer "+token)
+	q.Header.Set("Accept", "application/json")
+	response, err := http.DefaultClient.Do(q)
+	r.must(err)
+	return response
+}
+
+func (r *personalRig) get(from int, token, path string) (s seen) {
+	r.Helper()
+	response := r.request(r.Context(), r.replicas[from].serve.URL, token, path)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	r.must(err)
+	s.code, s.header = response.StatusCode, response.Header
+	if err := json.Unmarshal(body, &s.list); err != nil {
+		r.Fatalf("%s: %d %s", path, s.code, body)
+	}
+	return s
+}
+
+// union lists namespaces one by one at the server, at a revision, in the order of keys: the dumb twin of a personal
+// list.
+func (r *personalRig) union(revision, query string, namespaces ...string) (all []string) {
+	r.Helper()
+	for _, namespace := range namespaces {
+		list, err := r.admin.CoreV1().ConfigMaps(namespace).List(r.Context(), metav1.ListOptions{
+			ResourceVersion: revision, ResourceVersionMatch: metav1.ResourceVersionMatchExact, LabelSelector: query,
+		})
+		r.must(err)
+		for _, m := range list.Items {
+			if m.Name == authority {
+				continue
+			}
+			all = append(all, m.Namespace+"/"+m.Name+"@"+m.ResourceVersion)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return strings.Compare(a[:strings.Index(a, "@")], b[:strings.Index(b, "@")]) })
+	return all
+}
+
+func (r *personalRig) want(s seen, query string, namespaces ...string) {
+	r.Helper()
+	if want := r.union(s.list.Metadata.ResourceVersion, query, namespaces...); s.code != http.StatusOK || !slices.Equal(s.names(), want) {
+		r.Fatalf("%d %v, want %v", s.code, s.names(), want)
+	}
+}
+
+const configMaps = "/api/v1/configmaps"
+
+// A list that the server refuses has the objects of the namespaces in which the server allows it to the user, and says
+// so. Without any such namespace, for others than namespaced resources, and for Secrets that are not named, the server
+// refuses it.
+func TestPersonalList(t *testing.T) {
+	r := newPersonalRig(t, 1, func(c *Config) { c.Personal.Annotate = true })
+	ada, bob := r.user("ada"), r.user("bob")
+	r.grant("ada", "a")
+	r.grant("ada", "b")
+	r.grant("bob", "ab")
+	for user, s := range map[string]struct {
+		token      string
+		namespaces []string
+	}{"ada": {ada, []string{"a", "b"}}, "bob": {bob, []string{"ab"}}} {
+		for _, query := range []string{"", "?resourceVersion=0", "?labelSelector=l%3D0", "?labelSelector=l%3D1"} {
+			selector := ""
+			if _, label, ok := strings.Cut(query, "labelSelector="); ok {
+				selector = strings.ReplaceAll(label, "%3D", "=")
+			}
+			got := r.get(0, s.token, configMaps+query)
+			r.want(got, selector, s.namespaces...)
+			all, err := r.admin.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+			r.must(err)
+			n := len(s.namespaces)
+			if w := got.header.Get("Warning"); w != fmt.Sprintf(`299 - "personal view: %d of %d namespaces"`, n, len(all.Items)) {
+				t.Errorf("%s: the warning %s", user, w)
+			}
+			if h := got.header; h.Get(PersonalHeader) != fmt.Sprintf("%d/%d", n, len(all.Items)) || !strings.Contains(h.Get("Cache-Control"), "private") ||
+				!slices.Contains(h.Values("Vary"), "Authorization") {
+				t.Errorf("%s: the headers %v", user, h)
+			}
+			if got := got.list.Metadata.Annotations["keepwatch.io/namespaces"]; got != strings.Join(s.namespaces, ",") {
+				t.Errorf("%s: the annotation %q", user, got)
+			}
+		}
+	}
+	r.want(r.get(0, ada, "/api/v1/namespaces/a/configmaps"), "", "a")
+	for _, path := range []string{"/api/v1/nodes", "/api/v1/secrets", "/api/v1/pods"} {
+		if got := r.get(0, ada, path); got.code != http.StatusForbidden {
+			t.Errorf("%s: %d", path, got.code)
+		}
+	}
+	namespaces := r.get(0, ada, "/api/v1/namespaces")
+	if got := namespaces.names(); len(got) != 2 || !strings.HasPrefix(got[0], "/a@") || !strings.HasPrefix(got[1], "/b@") {
+		t.Errorf("the namespaces that the user may get: %v", got)
+	}
+	if got := r.get(0, r.user("eve"), configMaps); got.code != http.StatusForbidden {
+		t.Errorf("without any right: %d", got.code)
+	}
+}
+
+// Without the flag, and for users of other groups, the server refuses.
+func TestPersonalGroups(t *testing.T) {
+	r := newPersonalRig(t, 1, func(c *Config) { c.Personal.Groups = []string{"devs"} })
+	ada := r.user("ada")
+	r.grant("ada", "a")
+	if got := r.get(0, ada, configMaps); got.code != http.StatusForbidden {
+		t.Errorf("%d", got.code)
+	}
+	r.replicas[0].proxy.personal.Groups = []string{"devs", "system:serviceaccounts:default"}
+	r.want(r.get(0, ada, configMaps), "", "a")
+}
+
+// Pages are those of one list. A token expires when the set changes, and when it is another user's; the error has a
+// token that continues. A token of a personal view does not continue a list of everything.
+func TestPersonalPages(t *testing.T) {
+	r := newPersonalRig(t, 1, func(*Config) {})
+	ada, bob := r.user("ada"), r.user("bob")
+	for _, namespace := range []string{"a", "a-b", "b"} {
+		r.grant("ada", namespace)
+	}
+	r.grant("bob", "ab")
+	first := r.get(0, ada, configMaps+"?limit=2")
+	var all []string
+	for page := first; ; page = r.get(0, ada, configMaps+"?limit=2&continue="+url.QueryEscape(page.list.Metadata.Continue)) {
+		if all = append(all, page.names()...); page.list.Metadata.Continue == "" {
+			break
+		}
+	}
+	if want := r.union(first.list.Metadata.ResourceVersion, "", "a", "a-b", "b"); !slices.Equal(all, want) {
+		t.Errorf("%v, want %v", all, want)
+	}
+	next := configMaps + "?limit=2&continue=" + url.QueryEscape(first.list.Metadata.Continue)
+	if got := r.get(0, bob, next); got.code != http.StatusGone {
+		t.Errorf("another user continues with %d", got.code)
+	}
+	r.revoke("ada", "b")
+	var gone seen
+	r.until("the token has expired", func() bool { gone = r.get(0, ada, next); return gone.code == http.StatusGone })
+	rest := r.get(0, ada, configMaps+"?continue="+url.QueryEscape(gone.list.Metadata.Continue))
+	if got := append(first.names(), rest.names()...); rest.code != http.StatusOK || len(got) < 6 || slices.ContainsFunc(got, func(n string) bool { return strings.HasPrefix(n, "b/") }) {
+		t.Errorf("the rest is %d %v", rest.code, got)
+	}
+	r.grant("ada", "")
+	r.until("ada may list everything", func() bool { return r.get(0, ada, configMaps).header.Get(PersonalHeader) == "" })
+	if got := r.get(0, ada, next); got.code != http.StatusGone {
+		t.Errorf("a list of everything continues with %d", got.code)
+	}
+}
+
+// change is an event of a watch.
+type change struct {
+	Type   string
+	Object struct {
+		metav1.PartialObjectMetadata
+		Reason string
+	}
+	at time.Time
+}
+
+func (c change) name() string { return c.Object.Namespace + "/" + c.Object.Name }
+
+// watch opens a watch, whose events it sends until the test ends.
+func (r *personalRig) watch(from int, token, query string) (code int, events chan change) {
+	r.Helper()
+	ctx, cancel := context.WithCancel(r.Context())
+	response := r.request(ctx, r.replicas[from].serve.URL, token, configMaps+"?watch=1&"+query)
+	events, ended := make(chan change, 1000), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer close(events)
+		lines := bufio.NewScanner(response.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			c := change{at: time.Now()}
+			if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+				r.Errorf("%s: %v", lines.Text(), err)
+				return
+			}
+			events <- c
+		}
+		if err := lines.Err(); err != nil && ctx.Err() == nil {
+			r.Errorf("the watch: %v", err)
+		}
+	}()
+	r.Cleanup(func() { cancel(); response.Body.Close(); <-ended })
+	return response.StatusCode, events
+}
+
+// expect waits for events of some type with some names, in any order, and returns the last one.
+func (r *personalRig) expect(events chan change, kind string, names ...string) (last change) {
+	r.Helper()
+	timeout := time.After(30 * time.Second)
+	for len(names) > 0 {
+		select {
+		case c, ok := <-events:
+			if c.Type == "BOOKMARK" && kind != c.Type || c.Object.Name == authority {
+				continue
+			}
+			i := slices.Index(names, c.name())
+			if !ok || c.Type != kind || i < 0 {
+				r.Fatalf("%s %s %s in place of %s of %v", c.Type, c.name(), c.Object.Reason, kind, names)
+			}
+			names, last = slices.Delete(names, i, i+1), c
+		case <-timeout:
+			r.Fatalf("no %s of %v", kind, names)
+		}
+	}
+	return last
+}
+
+var mapsOf = func(namespace string) []string {
+	return []string{namespace + "/m0", namespace + "/m1", namespace + "/m2"}
+}
+
+// A watch receives the objects of a namespace that is granted, behind which a bookmark follows, and the deletions of
+// one that is revoked, within a second of the change; and nothing of other namespaces.
+func TestPersonalWatch(t *testing.T) {
+	r := newPersonalRig(t, 1, func(*Config) {})
+	ada := r.user("ada")
+	r.grant("ada", "a")
+	_, events := r.watch(0, ada, "allowWatchBookmarks=true")
+	r.expect(events, "ADDED", mapsOf("a")...)
+	r.write("ab", "m0", "1") // not allowed
+	r.write("a", "m0", "1")
+	r.expect(events, "MODIFIED", "a/m0")
+
+	before := time.Now()
+	r.grant("ada", "ab")
+	last := r.expect(events, "ADDED", mapsOf("ab")...)
+	t.Logf("granted within %v", last.at.Sub(before).Round(time.Millisecond))
+	r.expect(events, "BOOKMARK", "/")
+	r.write("ab", "m1", "1")
+	r.expect(events, "MODIFIED", "ab/m1")
+
+	before = time.Now()
+	r.revoke("ada", "ab")
+	last = r.expect(events, "DELETED", mapsOf("ab")...)
+	took := last.at.Sub(before)
+	t.Logf("revoked within %v", took.Round(time.Millisecond))
+	if took > time.Second {
+		t.Errorf("the revocation took %v", took)
+	}
+	r.write("ab", "m1", "2")
+	r.write("a", "m2", "1")
+	r.expect(events, "MODIFIED", "a/m2")
+}
+
+// A watch continues a list. When the set has changed since, or may have been another one at another replica, it
+// receives 410.
+func TestPersonalResumption(t *testing.T) {
+	t.Parallel()
+	r := newPersonalRig(t, 2, func(*Config) {})
+	ada := r.user("ada")
+	r.grant("ada", "a")
+	old := r.get(0, ada, configMaps).list.Metadata.ResourceVersion
+	settled := func(from int) (revision string) {
+		r.until("a watch continues a list", func() bool {
+			r.write("b", "m0", fmt.Sprint(time.Now().UnixNano())) // revisions move on
+			revision = r.get(from, ada, configMaps).list.Metadata.ResourceVersion
+			return r.resumes(from, ada, revision)
+		})
+		return revision
+	}
+	now := settled(0)
+	if r.resumes(0, ada, old) && old < now {
+		t.Errorf("a watch from %s resumes, although the binding is as new", old)
+	}
+	settled(1)
+	later := settled(0)
+	if !r.resumes(1, ada, later) {
+		t.Error("another replica does not continue")
+	}
+	r.grant("ada", "ab")
+	r.until("the namespace is in lists", func() bool { return len(r.get(1, ada, configMaps).names()) == 6 })
+	if r.resumes(1, ada, later) {
+		t.Error("a watch resumes from before a grant: it would lack the namespace")
+	}
+	settled(1)
+	if r.resumes(1, ada, later) {
+		t.Error("a watch resumes from before a grant")
+	}
+}
+
+// resumes reports whether a watch from a revision begins.
+func (r *personalRig) resumes(from int, token, revision string) bool {
+	r.Helper()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	response := r.request(ctx, r.replicas[from].serve.URL, token, configMaps+"?watch=1&timeoutSeconds=1&resourceVersion="+revision)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	r.must(err)
+	return response.StatusCode == http.StatusOK && !strings.Contains(string(text), `"ERROR"`)
+}
+
+// A namespace that was deleted, and made anew by somebody else, is not in the view.
+func TestPersonalNamespaceMadeAnew(t *testing.T) {
+	r := newPersonalRig(t, 1, func(*Config) {})
+	ada := r.user("ada")
+	r.grant("ada", "a")
+	r.grant("ada", "b")
+	_, events := r.watch(0, ada, "")
+	r.expect(events, "ADDED", append(mapsOf("a"), mapsOf("b")...)...)
+	r.must(r.admin.CoreV1().Namespaces().Delete(t.Context(), "b", metav1.DeleteOptions{}))
+	r.expect(events, "DELETED", mapsOf("b")...)
+	r.until("the namespace is gone", func() bool {
+		_, err := r.admin.CoreV1().Namespaces().Get(t.Context(), "b", metav1.GetOptions{})
+		return err != nil
+	})
+	r.namespace("b")
+	r.write("b", "m0", "0")
+	r.write("a", "m0", "1")
+	r.expect(events, "MODIFIED", "a/m0")
+	r.want(r.get(0, ada, configMaps), "", "a")
+}
