@@ -51,6 +51,8 @@ type proxyOptions struct {
 	drop              []string
 	printRBAC         bool
 	impersonate       bool
+	personal          string
+	personalGroups    []string
 	history           watchhistory.History
 	memory            byteSize
 	state             string
@@ -81,6 +83,8 @@ func newProxyCommand() *cobra.Command {
 			return &exitError{codeUsage, fmt.Errorf("--cache, --no-cache: %w", err)}
 		case o.checkDrop() != nil:
 			return &exitError{codeUsage, o.checkDrop()}
+		case o.checkPersonal() != nil:
+			return &exitError{codeUsage, o.checkPersonal()}
 		case o.audit.check() != nil:
 			return &exitError{codeUsage, o.audit.check()}
 		case o.printRBAC:
@@ -97,8 +101,11 @@ func newProxyCommand() *cobra.Command {
 	flags.StringSliceVar(&o.cache, "cache", nil, "answer reads of these resources from memory, as resource[.group]: pods,deployments.apps; * is all but Secrets, which must be named (default *)")
 	flags.StringSliceVar(&o.noCache, "no-cache", nil, "forward reads of these resources, as resource[.group]")
 	flags.StringArrayVar(&o.drop, "drop", nil, "drop this part of objects from answers from memory: managedFields, for all clients, or managedFields=AGENT, for those whose user agents begin with AGENT. Can be repeated")
-	flags.BoolVar(&o.printRBAC, "print-rbac", false, "print the ClusterRole that the proxy's identity needs for --cache, --no-cache and --impersonate, and exit")
+	flags.BoolVar(&o.printRBAC, "print-rbac", false, "print the ClusterRole that the proxy's identity needs for --cache, --no-cache, --impersonate and --personal, and exit")
 	flags.BoolVar(&o.impersonate, "impersonate", false, "accept client certificates and front proxies of the cluster, and act as the users that they name; the proxy's identity then needs the right to impersonate everybody")
+	flags.StringVar(&o.personal, "personal", "", "answer lists and watches over all namespaces that the server refuses to a user from the namespaces in which it allows them; annotate also names these in the metadata of lists in JSON")
+	flags.Lookup("personal").NoOptDefVal = "true"
+	flags.StringSliceVar(&o.personalGroups, "personal-groups", nil, "restrict --personal to the users of these groups (default all users)")
 	flags.Var(&o.history, "watch-history", watchhistory.Usage)
 	flags.StringVar(&o.state, "state", "", "directory for an index of what is cached, without contents and without Secrets, and for the proxy's authority and token: with it clients' watches resume after a restart of the proxy")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "serve /metrics on this address, too, as plain HTTP for everybody, for example :8080; 0 for none")
@@ -115,6 +122,28 @@ func (o *proxyOptions) checkDrop() error {
 		}
 	}
 	return nil
+}
+
+// checkPersonal returns an error for a value of --personal that is none.
+func (o *proxyOptions) checkPersonal() error {
+	switch o.personal {
+	case "", "false":
+		if len(o.personalGroups) > 0 {
+			return errors.New("--personal-groups restricts --personal: give both")
+		}
+	case "true", "annotate":
+	default:
+		return fmt.Errorf("--personal: annotate, or no value: not %q", o.personal)
+	}
+	return nil
+}
+
+// personalViews returns the configuration of personal views, nil if there are none.
+func (o *proxyOptions) personalViews() *proxy.Personal {
+	if o.personal == "" || o.personal == "false" {
+		return nil
+	}
+	return &proxy.Personal{Groups: o.personalGroups, Annotate: o.personal == "annotate"}
 }
 
 // droppedFor returns the user agents of --drop.
@@ -169,7 +198,7 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 	registry := metrics.NewKubeRegistry()
 	p, err := proxy.New(proxy.Config{
 		Registry: registry, Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection, MemoryLimit: int64(o.memory), State: state, DropManagedFields: o.droppedFor(), Audit: audit,
-		History: store.Options{WindowBytes: o.history.Bytes, WindowAge: o.history.Age},
+		History: store.Options{WindowBytes: o.history.Bytes, WindowAge: o.history.Age}, Personal: o.personalViews(),
 	})
 	if err != nil {
 		return err

@@ -27,6 +27,9 @@ func (o *proxyOptions) printRights(selection proxy.Selection, stdout, stderr io.
 	if o.impersonate {
 		role.Rules = append(role.Rules, proxy.ImpersonationRules()...)
 	}
+	if o.personalViews() != nil {
+		role.Rules = append(role.Rules, proxy.PersonalRules()...)
+	}
 	text, err := yaml.Marshal(role)
 	if err != nil {
 		return err

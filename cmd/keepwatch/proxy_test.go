@@ -176,6 +176,14 @@ func TestProxyRights(t *testing.T) {
 	if got := rights("--cache", "pods", "--impersonate"); len(got) != 4 || !reflect.DeepEqual(got[1:], proxy.ImpersonationRules()) {
 		t.Errorf("with impersonation: %v", got)
 	}
+	if got := rights("--cache", "pods", "--personal", "--personal-groups", "devs"); !reflect.DeepEqual(got[1:], proxy.PersonalRules()) {
+		t.Errorf("with personal views: %v", got)
+	}
+	for _, flag := range []string{"--personal=some", "--personal-groups=devs"} {
+		if code, _, stderr := execute(t, "proxy", flag); code != codeUsage || !strings.Contains(stderr, "--personal") {
+			t.Errorf("%s: exit %d, %q", flag, code, stderr)
+		}
+	}
 	if code, _, stderr := execute(t, "proxy", "--print-rbac"); code != 1 || !strings.Contains(stderr, "unless --cache names them all") {
 		t.Errorf("without a cluster: exit %d, %q", code, stderr)
 	}

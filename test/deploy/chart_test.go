@@ -14,6 +14,7 @@ var settings = map[string]map[string]values{
 		"defaults": {},
 		"all": {
 			"impersonate": true, "serviceMonitor": values{"enabled": true}, "cache": []any{"pods", "secrets", "widgets.example.com"},
+			"personal": values{"enabled": true, "annotate": true, "groups": []any{"devs", "ops"}},
 			"redirect": values{"enabled": true, "caBundle": authority, "namespaces": []any{"shop", "stock"}},
 		},
 		"least": {"replicas": 1, "state": values{"enabled": false}},

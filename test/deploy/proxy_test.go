@@ -24,7 +24,7 @@ func TestClusterRoleIsPrinted(t *testing.T) {
 	program := peer.Keepwatch(t)
 	for which, v := range settings["keepwatch-proxy"] {
 		all := manifests(t, "keepwatch-proxy", v)
-		args := append(argsOf(find[appsv1.Deployment](t, all, "Deployment").Spec.Template.Spec, "--cache", "--impersonate"), "--print-rbac")
+		args := append(argsOf(find[appsv1.Deployment](t, all, "Deployment").Spec.Template.Spec, "--cache", "--impersonate", "--personal"), "--print-rbac")
 		command := exec.CommandContext(t.Context(), program, append([]string{"proxy"}, args...)...)
 		command.Env = append(command.Environ(), "KUBECONFIG="+filepath.Join(t.TempDir(), "none"))
 		text, err := command.Output()
