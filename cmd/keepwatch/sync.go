@@ -126,7 +126,7 @@ func newSyncCommand() *cobra.Command {
 	o.resourceFlags.addTo(flags)
 	o.addSinkFlags(cmd)
 	flags.DurationVar(&o.settings.Retention.Duration, "retention", 0, "delete states this long after they were replaced or deleted; 0 retains them for ever")
-	flags.StringVar(&o.settings.Shape, "shape", "", "format of changes in files and HTTP requests: events, as keepwatch watch prints them, or debezium")
+	flags.StringVar(&o.settings.Shape, "shape", "", "format of changes, except in databases and buckets: events, as keepwatch watch prints them, or debezium")
 	flags.StringVar(&o.settings.RotateSize, "rotate-size", "", "close a file at this size before compression (default 256Mi)")
 	flags.DurationVar(&o.settings.RotateAge.Duration, "rotate-age", 0, "close a file at this age; 0 means 1h")
 	flags.StringVar(&o.settings.Mode, "mode", "", "how CloudEvents are in HTTP requests: structured, binary or batched (default structured)")

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +44,8 @@ type database interface {
 	sink.Reader
 }
 
-const addresses = "sqlite:FILE, postgres://USER@HOST/DATABASE, files:DIRECTORY, https://HOST/PATH, kafka://HOST/TOPICS or nats://HOST/STREAM"
+const addresses = "sqlite:FILE, postgres://USER@HOST/DATABASE, files:DIRECTORY, https://HOST/PATH, " +
+	"kafka://HOST/TOPICS or nats://HOST/STREAM"
 
 // requestCallbacks are called by a sink that repeats its own requests. Either may be nil.
 type requestCallbacks struct {
@@ -72,18 +74,8 @@ func (s *sinkSettings) open(elected bool, callbacks requestCallbacks) (database,
 		return nil, errors.New("--to files: needs the path of a directory, for example files:changes")
 	case scheme == "https" || scheme == "http":
 		return s.openHTTP(callbacks)
-	case scheme == "kafka":
-		target, err := kafka.New(s.To)
-		if err != nil {
-			return nil, fmt.Errorf("--to: %w", err)
-		}
-		return target, s.allow()
-	case scheme == "nats":
-		target, err := nats.New(s.To)
-		if err != nil {
-			return nil, err
-		}
-		return target, s.allow()
+	case scheme == "kafka" || scheme == "nats":
+		return s.openBroker(scheme)
 	}
 	// The text may contain a password.
 	return nil, errors.New("the database of --to must be " + addresses)
@@ -120,7 +112,9 @@ func (s *sinkSettings) openHTTP(callbacks requestCallbacks) (_ database, err err
 	if s.State == "" {
 		return nil, errors.New("give the directory for the cursors with --state: an HTTP server does not store them")
 	}
-	options := webhook.Options{DeadLetters: filepath.Join(s.State, "dead-letters.ndjson"), Retrying: callbacks.retrying, Refused: callbacks.refused}
+	options := webhook.Options{
+		DeadLetters: filepath.Join(s.State, "dead-letters.ndjson"), Retrying: callbacks.retrying, Refused: callbacks.refused,
+	}
 	if options.Shape, err = shape.Parse(s.Shape); err != nil {
 		return nil, err
 	}
@@ -137,6 +131,42 @@ func (s *sinkSettings) openHTTP(callbacks requestCallbacks) (_ database, err err
 		return nil, fmt.Errorf("--to: %w", err)
 	}
 	return statedir.New(s.State, receiver), s.allow("state", "shape", "mode", "signing-key")
+}
+
+// openBroker returns the sink of a broker.
+func (s *sinkSettings) openBroker(scheme string) (_ database, err error) {
+	var in shape.Shape
+	if s.Shape != "" {
+		if err := s.checkShape(); err != nil {
+			return nil, err
+		}
+		if in, err = shape.Parse(s.Shape); err != nil {
+			return nil, err
+		}
+	}
+	var target database
+	if scheme == "kafka" {
+		target, err = kafka.New(s.To, kafka.Options{Shape: in})
+	} else {
+		target, err = nats.New(s.To, nats.Options{Shape: in})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--to: %w", err)
+	}
+	return target, s.allow("shape")
+}
+
+// checkShape returns an error for an address that says the shape, too, or that has none.
+func (s *sinkSettings) checkShape() error {
+	_, text, _ := strings.Cut(s.To, "?")
+	parameters, _ := url.ParseQuery(text) // the sink returns the error
+	switch {
+	case parameters.Has("shape"):
+		return errors.New("the address has the parameter shape, and there is --shape: give one of them")
+	case parameters.Has("kv"):
+		return errors.New("a bucket has no shape: its values are the objects")
+	}
+	return nil
 }
 
 // readKey reads a key as Standard Webhooks writes it: 24 bytes or more in base64, with or without the prefix whsec_.
@@ -159,7 +189,8 @@ func (s *sinkSettings) given(except ...string) string {
 		given bool
 	}{
 		{"retention", s.Retention.Duration != 0}, {"shape", s.Shape != ""}, {"rotate-size", s.RotateSize != ""},
-		{"rotate-age", s.RotateAge.Duration != 0}, {"compress", s.Compress != ""}, {"mode", s.Mode != ""}, {"signing-key", s.SigningKey != ""}, {"state", s.State != ""},
+		{"rotate-age", s.RotateAge.Duration != 0}, {"compress", s.Compress != ""}, {"mode", s.Mode != ""},
+		{"signing-key", s.SigningKey != ""}, {"state", s.State != ""},
 	} {
 		if setting.given && !slices.Contains(except, setting.name) {
 			return setting.name
@@ -172,9 +203,6 @@ func (s *sinkSettings) given(except ...string) string {
 func (s *sinkSettings) allow(names ...string) error {
 	if name := s.given(names...); name != "" {
 		scheme, _, _ := strings.Cut(s.To, ":")
-		if len(names) == 0 {
-			return fmt.Errorf("--%s is not for %s, which has its settings in the address", name, scheme)
-		}
 		return fmt.Errorf("--%s is not for %s: its settings are --%s", name, scheme, strings.Join(names, ", --"))
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/keepwatch/keepwatch/stream/shape"
 )
 
-// target is what an address says.
+// target is what an address and options say.
 type target struct {
 	options    []kgo.Opt // how to connect
 	topic      broker.Template
@@ -32,8 +32,9 @@ type target struct {
 // validName matches the names that Kafka accepts for topics, besides "." and "..".
 var validName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-func parse(address string) (t target, err error) {
-	a, err := broker.ParseAddress(address, "state", "shape", "partitions", "replicas", "tls", "ca", broker.PasswordFile)
+func parse(address string, options Options) (t target, err error) {
+	a, err := broker.ParseAddress(address,
+		"state", "shape", "partitions", "replicas", "tls", "ca", broker.PasswordFile)
 	if err != nil {
 		return t, err
 	}
@@ -49,7 +50,7 @@ func parse(address string) (t target, err error) {
 	if !validName.MatchString(t.topic.Expand(func(string) string { return "x" })) || !validName.MatchString(t.state) {
 		return t, errors.New("the name of a topic has letters, digits, dots, - and _ only, and 249 of them at most")
 	}
-	if t.shape, err = shape.Parse(a.Parameter("shape")); err != nil {
+	if t.shape, err = a.Shape(options.Shape); err != nil {
 		return t, err
 	}
 	partitions, err := number(a, "partitions", 10_000)
@@ -62,17 +63,18 @@ func parse(address string) (t target, err error) {
 	}
 	t.partitions, t.replicas = int32(partitions), int16(replicas)
 	t.options = []kgo.Opt{kgo.SeedBrokers(a.Servers...)}
-	encrypted, err := a.TLS()
+	encrypted, err := a.TLS(options.TLS)
 	if err != nil {
 		return t, err
 	}
-	credentials, err := a.Credentials()
+	credentials, err := a.Credentials(options.Password)
 	if err != nil {
 		return t, err
 	}
 	if credentials != nil {
-		if password, err := credentials.Password(); err == nil && password == "" {
-			return t, fmt.Errorf("the address has a user without a password: give kafka://USER:PASSWORD@HOST, or the parameter %s", broker.PasswordFile)
+		if options.Password == nil && credentials.Empty() {
+			return t, fmt.Errorf("the address has a user without a password: "+
+				"give kafka://USER:PASSWORD@HOST, or the parameter %s", broker.PasswordFile)
 		}
 		t.options = append(t.options, kgo.SASL(mechanisms(credentials, encrypted != nil)...))
 	}
@@ -98,12 +100,14 @@ func mechanisms(c *broker.Credentials, encrypted bool) []sasl.Mechanism {
 	return []sasl.Mechanism{scram.Sha512(secret), scram.Sha256(secret), last}
 }
 
-// unencrypted is PLAIN without TLS. It sends the password to any broker that answers, so only one on this machine receives it.
+// unencrypted is PLAIN without TLS. It sends the password to any broker that answers, so only one on this machine
+// receives it.
 type unencrypted struct{ sasl.Mechanism }
 
 func (m unencrypted) Authenticate(ctx context.Context, server string) (sasl.Session, []byte, error) {
 	if !localhost.Is(server) {
-		return nil, nil, insecuref("%s has no SCRAM, and PLAIN would send it the password without encryption: add tls=true or ca=FILE to the address", server)
+		return nil, nil, insecuref("%s has no SCRAM, and PLAIN would send it the password without encryption: "+
+			"add tls=true or ca=FILE to the address", server)
 	}
 	return m.Mechanism.Authenticate(ctx, server)
 }

@@ -15,7 +15,8 @@ import (
 // TestUserWithoutPassword refuses an address that no broker could accept.
 func TestUserWithoutPassword(t *testing.T) {
 	for _, address := range []string{"kafka://u@h/a", "kafka://u:@h/a"} {
-		if _, err := parse(address); err == nil || !strings.Contains(err.Error(), "give kafka://USER:PASSWORD@HOST, or the parameter password-file") {
+		if _, err := parse(address, Options{}); err == nil ||
+			!strings.Contains(err.Error(), "give kafka://USER:PASSWORD@HOST, or the parameter password-file") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -34,7 +35,7 @@ func TestPlainNeedsTLS(t *testing.T) {
 		{"kafka://u:pa55word@[::1]:9092/a", "[::1]:9092", true},
 		{"kafka://u:pa55word@kafka.example.com:9092/a?tls=true", "kafka.example.com:9092", true},
 	} {
-		parsed, err := parse(row.address)
+		parsed, err := parse(row.address, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/keepwatch/keepwatch/sinks/internal/broker"
+	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -24,6 +26,16 @@ const (
 	// metadataWait is the least interval in which the client asks which broker leads a partition.
 	metadataWait = 200 * time.Millisecond
 )
+
+// Options configure a sink. The zero value is ready for use. The address says where the sink is, and may say how to
+// connect.
+type Options struct {
+	Shape shape.Shape // of the values of records
+	// TLS, if set, are the settings of TLS, in place of the address' parameters tls and ca.
+	TLS *tls.Config
+	// Password, if set, returns the password of the address' user. It is called at every login, from any goroutine.
+	Password func() (string, error)
+}
 
 // Sink is topics of Kafka with a state topic.
 type Sink struct {
@@ -44,8 +56,8 @@ type followed struct {
 
 // New returns the sink of an address: kafka://[USER:PASSWORD@]HOST[:PORT][,...]/TOPICS?PARAMETERS, where TOPICS is a
 // template such as k8s.{resource}. It connects to nothing. No error has a password of the address.
-func New(address string) (*Sink, error) {
-	t, err := parse(address)
+func New(address string, options Options) (*Sink, error) {
+	t, err := parse(address, options)
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +67,13 @@ func New(address string) (*Sink, error) {
 // connect returns a client. It connects with its first request.
 func (t target) connect(options ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(append([]kgo.Opt{
-		kgo.ClientID("keepwatch-sync"), kgo.DialTimeout(connectTimeout), kgo.RequestTimeoutOverhead(requestTimeout), kgo.RetryTimeout(answerTimeout), kgo.MetadataMinAge(metadataWait),
+		kgo.ClientID("keepwatch-sync"), kgo.DialTimeout(connectTimeout), kgo.RequestTimeoutOverhead(requestTimeout),
+		kgo.RetryTimeout(answerTimeout), kgo.MetadataMinAge(metadataWait),
 	}, t.options...), options...)...)
 }
 
-// Open connects, and makes the topics if they do not exist. See [sink.Sink]. The newest writer shuts out every other one,
-// whose next Open fails.
+// Open connects, and makes the topics if they do not exist. See [sink.Sink]. The newest writer shuts out every other
+// one, whose next Open fails.
 func (s *Sink) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {
 	if s.client != nil {
 		return nil, errors.New("the sink is open")
@@ -112,7 +125,8 @@ func (s *Sink) load(ctx context.Context, r *reader, f *fold) error {
 	return nil
 }
 
-// claimEnded makes this process the only one that can commit, when no transaction of the transactional id is open in topics.
+// claimEnded makes this process the only one that can commit, when no transaction of the transactional id is open in
+// topics.
 func (s *Sink) claimEnded(ctx context.Context, admin *kadm.Client, topics scope) error {
 	commit, err := s.findDecision(ctx, admin, topics)
 	if err != nil {
@@ -186,9 +200,11 @@ func (c *cursor) enter(wanted sink.Stream, t topic, writer string, objects broke
 		return sink.Stored{}, err
 	}
 	if written := len(c.Position) > 0; written && c.Topic != t.name {
-		return sink.Stored{}, fmt.Errorf("its records are in topic %s, not in %s: give the same topics, or another state topic to begin anew", c.Topic, t.name)
+		return sink.Stored{}, fmt.Errorf("its records are in topic %s, not in %s: "+
+			"give the same topics, or another state topic to begin anew", c.Topic, t.name)
 	} else if written && c.TopicID != t.id {
-		return sink.Stored{}, fmt.Errorf("topic %s was deleted and made anew: delete the state topic, too, to begin anew", t.name)
+		return sink.Stored{}, fmt.Errorf("topic %s was deleted and made anew: "+
+			"delete the state topic, too, to begin anew", t.name)
 	}
 	if len(c.Position) == 0 || c.Partitions == 0 { // 0: of a cursor that was written before they were counted
 		c.Partitions = t.partitions

@@ -254,7 +254,7 @@ func testRefused(t *testing.T, server *kafkatest.Server) {
 		"kafka://" + server.Addr() + "/refused2?state=state-many":       "has 2 partitions",
 		"kafka://" + server.Addr() + "/refused3.{namespace}.{resource}": "",
 	} {
-		s, err := kafka.New(address)
+		s, err := kafka.New(address, kafka.Options{})
 		if err == nil {
 			_, err = s.Open(t.Context(), sinktest.Streams())
 			s.Close()

@@ -55,7 +55,7 @@ func writeForever(seed, address string) error {
 	if err != nil {
 		return err
 	}
-	s, err := kafka.New(address)
+	s, err := kafka.New(address, kafka.Options{})
 	if err != nil {
 		return err
 	}

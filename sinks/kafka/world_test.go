@@ -20,7 +20,7 @@ var (
 
 func newSink(t testing.TB, address string) *kafka.Sink {
 	t.Helper()
-	s, err := kafka.New(address)
+	s, err := kafka.New(address, kafka.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

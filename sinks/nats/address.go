@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/stream/shape"
 )
 
-// target is what an address says.
+// target is what an address and options say.
 type target struct {
 	servers     string // as nats.Connect takes them
 	options     []nats.Option
@@ -30,15 +30,16 @@ type target struct {
 // placeholders are those of the template of subjects.
 var placeholders = []string{"resource", "namespace", "name", "type"}
 
-func parse(address string) (t target, err error) {
-	a, err := broker.ParseAddress(address, "subject", "shape", "kv", "replicas", "creds", "tls", "ca", broker.PasswordFile)
+func parse(address string, options Options) (t target, err error) {
+	a, err := broker.ParseAddress(address,
+		"subject", "shape", "kv", "replicas", "creds", "tls", "ca", broker.PasswordFile)
 	if err != nil {
 		return t, err
 	}
-	if t.credentials, err = a.Credentials(); err != nil {
+	if t.credentials, err = a.Credentials(options.Password); err != nil {
 		return t, err
 	}
-	encrypted, err := encryption(a)
+	encrypted, err := encryption(a, options.TLS)
 	if err != nil {
 		return t, err
 	}
@@ -69,14 +70,14 @@ func parse(address string) (t target, err error) {
 		return t, errors.New("the address has a stream and a bucket: give one of them")
 	case t.bucket != "" && a.Parameter("subject") != "":
 		return t, errors.New("a bucket has no subject: its keys are RESOURCE.NAMESPACE.NAME")
-	case t.bucket != "" && a.Parameter("shape") != "":
+	case t.bucket != "" && (a.Parameter("shape") != "" || options.Shape != shape.Events):
 		return t, errors.New("a bucket has no shape: its values are the objects")
 	case !validName(t.stream) || !validName(t.bucket):
 		return t, errors.New("the name of a stream or a bucket has letters, digits, - and _ only")
 	case t.bucket != "":
 		return t, nil
 	}
-	if t.shape, err = shape.Parse(a.Parameter("shape")); err != nil {
+	if t.shape, err = a.Shape(options.Shape); err != nil {
 		return t, err
 	}
 	t.bucket = "keepwatch-" + t.stream
@@ -90,11 +91,12 @@ func parse(address string) (t target, err error) {
 	return t, checkSubject(t.filter())
 }
 
-// encryption returns the settings of TLS, nil if the server decides about it. With a user of another machine's server TLS is required:
-// the client sends the password to any server that says it needs none.
-func encryption(a broker.Address) (*tls.Config, error) {
-	config, err := a.TLS()
-	if err != nil || config != nil || a.User == nil || !slices.ContainsFunc(a.Servers, func(s string) bool { return !localhost.Is(s) }) {
+// encryption returns the settings of TLS, nil if the server decides about it. With a user of another machine's server
+// TLS is required: the client sends the password to any server that says it needs none.
+func encryption(a broker.Address, given *tls.Config) (*tls.Config, error) {
+	config, err := a.TLS(given)
+	elsewhere := slices.ContainsFunc(a.Servers, func(s string) bool { return !localhost.Is(s) })
+	if err != nil || config != nil || a.User == nil || !elsewhere {
 		return config, err
 	}
 	if a.Parameter("tls") == "false" {

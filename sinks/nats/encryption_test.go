@@ -62,7 +62,8 @@ func TestNoPasswordInClear(t *testing.T) {
 			t.Errorf("%s %s: %v", address, query, err)
 		}
 	}
-	if _, err := nats.New("nats://u:pa55word@nats.example.com,127.0.0.1/A?tls=false"); err == nil || !strings.Contains(err.Error(), "the password would be sent without encryption") {
+	_, err := nats.New("nats://u:pa55word@nats.example.com,127.0.0.1/A?tls=false", nats.Options{})
+	if err == nil || !strings.Contains(err.Error(), "the password would be sent without encryption") {
 		t.Error(err)
 	}
 }

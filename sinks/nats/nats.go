@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -22,12 +23,22 @@ var (
 
 const (
 	connectTimeout = 5 * time.Second // for each server
-	// A connection is given up when the server has not answered maxPings pings: later than after answerTimeout, since a ping waits
-	// behind the messages before it.
+	// A connection is given up when the server has not answered maxPings pings: later than after answerTimeout, since a
+	// ping waits behind the messages before it.
 	pingInterval = 10 * time.Second
 	maxPings     = 3
 	closeTimeout = 5 * time.Second
 )
+
+// Options configure a sink. The zero value is ready for use. The address says where the sink is, and may say how to
+// connect.
+type Options struct {
+	Shape shape.Shape // of the messages of a stream; a bucket has none
+	// TLS, if set, are the settings of TLS, in place of the address' parameters tls and ca.
+	TLS *tls.Config
+	// Password, if set, returns the password of the address' user. It is called at every login, from any goroutine.
+	Password func() (string, error)
+}
 
 // Sink is a stream of JetStream and a bucket beside it, or a bucket only.
 type Sink struct {
@@ -47,8 +58,8 @@ type Sink struct {
 
 // New returns the sink of an address: nats://[USER:PASSWORD@]HOST[:PORT][,...]/STREAM?subject=TEMPLATE, or
 // nats://HOST/?kv=BUCKET. It connects to nothing. No error has a password of the address.
-func New(address string) (*Sink, error) {
-	t, err := parse(address)
+func New(address string, options Options) (*Sink, error) {
+	t, err := parse(address, options)
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +166,8 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 	return s.log.readAll(ctx, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: complete + 1}, func(h nats.Header, _ uint64) error { return f.addBehind(h) })
 }
 
-// check refuses streams that do not fit what the bucket has. It is asked before the claim, which would end the writer that
-// they do fit.
+// check refuses streams that do not fit what the bucket has. It is asked before the claim, which would end the writer
+// that they do fit.
 func (s *Sink) check(ctx context.Context, streams []sink.Stream) error {
 	if _, err := s.bucket.load(ctx); err != nil {
 		return err
@@ -175,8 +186,9 @@ func (s *Sink) check(ctx context.Context, streams []sink.Stream) error {
 	return nil
 }
 
-// claim makes this process the writer, once, before it reads: no other one can write to the bucket without opening the sink
-// again, and then it ends. A message that carries no expectation does so, however often the other one writes.
+// claim makes this process the writer, once, before it reads: no other one can write to the bucket without opening
+// the sink again, and then it ends. A message that carries no expectation does so, however often the other one
+// writes.
 func (s *Sink) claim(ctx context.Context) error {
 	if s.claimed {
 		return nil
@@ -235,8 +247,8 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream) ([]sin
 	return stored, s.bucket.append(ctx, messages)
 }
 
-// Write publishes the messages of a batch, and then their objects and cursors to the bucket. See [sink.Sink]: a piece is
-// stored when its last message is.
+// Write publishes the messages of a batch, and then their objects and cursors to the bucket. See [sink.Sink]: a piece
+// is stored when its last message is.
 func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 	if s.conn == nil {
 		return sink.Unavailablef("nats: the sink is closed")

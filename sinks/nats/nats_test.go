@@ -48,7 +48,7 @@ func steps() int {
 
 func newSink(t testing.TB, address string) *nats.Sink {
 	t.Helper()
-	s, err := nats.New(address)
+	s, err := nats.New(address, nats.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +427,7 @@ func testRefused(t *testing.T, server *natstest.Server) {
 		"nats://" + server.Addr() + "/?kv=short":                               "has a TTL",
 		"nats://" + server.Addr() + "/OVERLAP?subject=MESSAGES.{resource}.x.y": "subjects overlap",
 	} {
-		s, err := nats.New(address)
+		s, err := nats.New(address, nats.Options{})
 		if err == nil {
 			_, err = s.Open(t.Context(), sinktest.Streams())
 		}

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/keepwatch/keepwatch/stream/shape"
 )
 
 // Address is the address of a broker: SCHEME://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/PATH?PARAMETERS.
@@ -63,6 +65,18 @@ func ParseAddress(text string, known ...string) (Address, error) {
 		}
 	}
 	return a, nil
+}
+
+// Shape returns the given shape, or that of the parameter shape, which command lines of earlier versions have.
+func (a Address) Shape(given shape.Shape) (shape.Shape, error) {
+	named, err := shape.Parse(a.Parameter("shape"))
+	switch {
+	case err != nil || given == shape.Events:
+		return named, err
+	case a.Parameter("shape") != "" && named != given:
+		return given, fmt.Errorf("the address has shape=%v, and the options have %v: give one of them", named, given)
+	}
+	return given, nil
 }
 
 // Parameter returns the value of a parameter, empty without one.

@@ -1,7 +1,10 @@
 package broker
 
 import (
+	"crypto/tls"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,7 +59,7 @@ func TestCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a.Credentials()
+		return a.Credentials(nil)
 	}
 	if c, err := credentials("nats://h/S"); c != nil || err != nil {
 		t.Errorf("without a user: %v, %v", c, err)
@@ -156,6 +159,54 @@ func TestEncode(t *testing.T) {
 		got, err := Encode(shape.Events, shape.Origin{ID: id, Epoch: 3}, row.message)
 		if err != nil || string(got) != row.want || !json.Valid(got) {
 			t.Errorf("%s, %v, want %s", got, err, row.want)
+		}
+	}
+}
+
+// TestOptions combines what a Go program gives with what the address says. Two answers to one question are an error.
+func TestOptions(t *testing.T) {
+	ask := func() (string, error) { return "asked", nil }
+	for _, row := range []struct {
+		address string
+		shape   shape.Shape
+		tls     *tls.Config
+		ask     func() (string, error)
+		want    string // the shape, the server name of TLS and the password; or the error
+	}{
+		{address: "kafka://h/x", want: `events "" ""`},
+		{address: "kafka://h/x?shape=debezium", want: `debezium "" ""`},
+		{address: "kafka://h/x", shape: shape.Debezium, want: `debezium "" ""`},
+		{address: "kafka://h/x?shape=debezium", shape: shape.Debezium, want: `debezium "" ""`},
+		{address: "kafka://h/x?shape=events", shape: shape.Debezium, want: "the address has shape=events, and the options have debezium"},
+		{address: "kafka://h/x?shape=avro", shape: shape.Debezium, want: `not "avro"`},
+		{address: "kafka://u@h/x", tls: &tls.Config{ServerName: "n"}, ask: ask, want: `events "n" "asked"`},
+		{address: "kafka://h/x?tls=false", tls: &tls.Config{}, want: "the address has tls or ca, and the options have TLS"},
+		{address: "kafka://h/x", ask: ask, want: "the options have a password, and the address no user"},
+		{address: "kafka://u:p@h/x", ask: ask, want: "the address has a password, and the options have one"},
+		{address: "kafka://u@h/x?password-file=/nowhere", ask: ask, want: "the address has a password, and the options have one"},
+	} {
+		a, err := ParseAddress(row.address, "shape", "tls", "ca", PasswordFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, shapeErr := a.Shape(row.shape)
+		encryption, tlsErr := a.TLS(row.tls)
+		c, credentialsErr := a.Credentials(row.ask)
+		if err := errors.Join(shapeErr, tlsErr, credentialsErr); err != nil {
+			if !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%s: %v, want %q", row.address, err, row.want)
+			}
+			continue
+		}
+		var server, password string
+		if encryption != nil {
+			server = encryption.ServerName
+		}
+		if c != nil {
+			password, _ = c.Password()
+		}
+		if got := fmt.Sprintf("%v %q %q", in, server, password); got != row.want {
+			t.Errorf("%s: %s, want %s", row.address, got, row.want)
 		}
 	}
 }

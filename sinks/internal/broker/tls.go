@@ -8,10 +8,15 @@ import (
 	"os"
 )
 
-// TLS returns the settings of TLS that the parameters tls and ca demand, nil if they demand none.
-func (a Address) TLS() (*tls.Config, error) {
+// TLS returns the settings of TLS: the given ones, or those that the parameters tls and ca demand, nil if they demand
+// none.
+func (a Address) TLS(given *tls.Config) (*tls.Config, error) {
 	wanted, file := a.Parameter("tls"), a.Parameter("ca")
 	switch {
+	case given != nil && (wanted != "" || file != ""):
+		return nil, errors.New("the address has tls or ca, and the options have TLS: give one of them")
+	case given != nil:
+		return given.Clone(), nil
 	case wanted != "" && wanted != "true" && wanted != "false":
 		return nil, fmt.Errorf("tls must be true or false, not %q", wanted)
 	case wanted == "false" && file != "":
