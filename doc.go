@@ -7,16 +7,18 @@
 //	operator, operator/manager    call handlers until they succeed; a program of them
 //	stream                        writes changes to a file or pipe, with its cursor on disk
 //	stream/transfer, stream/sink  store several resources in a database
-//	controlplane                  runs a Kubernetes API server with an embedded etcd
-//	watchcache, readpath, storage serve a resource's GET, LIST and WATCH from memory
+//	sinks/...                     the databases, brokers, files and HTTP servers that store them
+//	server/controlplane           runs a Kubernetes API server in the process; server/testserver: in a test
+//	server/proxy                  answers reads in front of a Kubernetes API server
 //	check                         judges what a watch client received
 //
 // and they stand on these:
 //
-//	source/kube   reads a Kubernetes API             (implements Source)
-//	source/etcd   reads etcd itself                  (implements Source)
-//	reflector     keeps a target equal to a source   (decides about failures)
-//	store         has one resource's state and recent history
+//	source/kube         reads a Kubernetes API             (implements Source)
+//	server/source/etcd  reads etcd itself                  (implements Source)
+//	reflector           keeps a target equal to a source   (decides about failures)
+//	store               has one resource's state and recent history
+//	server/watchcache, server/readpath, server/storage   serve a resource's GET, LIST and WATCH from memory
 //
 // # The promises
 //

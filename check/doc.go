@@ -7,11 +7,10 @@
 // packages that it judges. A state is a fold of writes, a view is a filter over a state,
 // and each promise is a comparison of the history with the transcript.
 //
-// Judge covers P1 to P10 and P13 for any transcript; P11 if the transcript has the time
-// at which faults and writes stopped; and "only happens when the history itself is gone"
-// of P3 if each record states the oldest revision of which the sender still had the history
-// ([Received.HistoryFrom]). P12 is about memory
-// and other consumers, which no transcript shows.
+// Judge checks P1 to P10 and P13 of any transcript. It checks P11 if the transcript has the time at
+// which faults and writes stopped. It checks that a gap was necessary (P3) if each record has the
+// oldest revision of which the sender still had the history ([Received.HistoryFrom]). It does not
+// check P12, which is about memory and other consumers: no transcript shows them.
 //
 //	judge.go       Judge: the transcript record by record; P1, P4, P11, P13
 //	batch.go       a batch against the history: P2, P5 to P10
