@@ -400,6 +400,14 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/streaming/pkg/httpstream$", "golang.org/x/sync/errgroup"},
 		why:    "a judge of servers must not share code with the servers and clients that it judges",
 	},
+	"server/judge/operators": {
+		ours: []string{"", "server/controlplane"},
+		others: []string{
+			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/routine$", "k8s.io/client-go/", "golang.org/x/sync/errgroup",
+			"sigs.k8s.io/yaml$",
+		},
+		why: "a judge of operators disturbs what passes between an operator and its server, and reads the server as any client does",
+	},
 	"server/judge/faults": {
 		ours: []string{"internal/localhost"},
 		others: []string{

@@ -1,0 +1,73 @@
+// Package operators judges operators: what does one do when it crashes between two writes, when an answer is lost, when
+// its cache is old? The operator is a command in any language, or a function. It needs no change.
+//
+//	report, err := operators.Run(ctx, operators.Options{
+//		Operator: operators.Operator{Command: []string{"./bin/manager", "--kubeconfig={kubeconfig}"}},
+//		CRDs:     []string{"config/crd"},
+//		Workload: "testdata/judge",
+//	})
+//	if err != nil { … }           // no verdict: the operator or its server cannot be started
+//	report.Unexpected()           // the findings, each with the writes that led to it
+//
+// # How
+//
+// Each run has a server of its own, in this process: a fork of one with the definitions and roles. The operator is
+// started, the workload is performed step by step, and a step ends when the operator is quiet.
+//
+// Three runs have no fault. They are the reference: the state after each step, and the operator's writes in it, which are
+// the places that plans disturb. Fields in which the three states differ may have any value; values of eight characters
+// or more that are equal in each of the three, like a password that is stored twice, must be equal to each other.
+//
+// Then each plan has a run: one fault at one place. After it, every step has to end in the state of the reference.
+// [Kinds] has what happens, [Verdict] what an operator can do wrong. A plan with a finding runs again, to see how often it
+// shows.
+//
+// # Workloads
+//
+// The files of the folder are the steps, in the order of their names.
+//
+//	*.yaml, *.yml, *.json  objects that are applied; namespaced ones without a namespace in default
+//	*.patch.yaml           objects whose fields are merged into existing ones
+//	*.delete.yaml          objects that are deleted
+//	*.wait.yaml            objects that have to exist with these fields
+//	*.advance              a duration, like 90s, by which the time of simulated workloads moves
+//
+// # Quiet
+//
+// An operator is quiet if for the time of Options.Quiet it has written nothing, no object has changed, it has read less
+// than five times, none of its requests waits for an answer, and it has as many watches open as at this point of the
+// reference. Leases, Events, reviews and tokens do not count. A step that is not quiet within Options.Patience ends the
+// run.
+//
+// # What is compared
+//
+// The objects that the workload or the operator have written since the start, of all types that either has written to.
+// Names that the server generates are replaced by their prefix, UIDs and times by a word. Resource versions,
+// generations, managed fields and creation times are not compared.
+//
+// # Limits
+//
+// A foreign process is not deterministic. Only what happens at the API is repeated, and a place may not be reached. Faults
+// are those that the API's documentation allows; the reads of stale-restart that are old are lists and gets at
+// resourceVersion 0, and the watches that follow them. Streaming lists are refused meanwhile, as by a server without them.
+//
+//	judge.go            Run: the reference, then the plans; the report
+//	options.go          Options
+//	operator.go         starts and kills an operator
+//	process_unix.go     the process group of a command; process_other.go: none
+//	workload.go         reads the steps of a workload
+//	world.go            the server of a run, and what a step does to it
+//	traffic.go          records the operator's requests, and sees whether it is quiet
+//	place.go            Place names a write in all runs
+//	exchange.go         one write: execute, answer, refuse, abort
+//	past.go             reads that are answered from an earlier state
+//	kind.go             the kinds of plans, and what they do
+//	quiet.go            how long nothing has happened
+//	run.go              one run: steps, waits, restarts
+//	state.go            the state after a step, and how two states differ
+//	mask.go             what may differ
+//	reference.go        the runs without a fault
+//	verdict.go          the verdicts, and the oracles that give them
+//	expectation.go      findings that are accepted
+//	print.go            the report as a table, as JSON, as JUnit
+package operators

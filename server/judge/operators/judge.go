@@ -1,0 +1,318 @@
+package operators
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Report is the verdict on an operator.
+type Report struct {
+	Operator string        `json:"operator"`
+	Seed     uint64        `json:"seed"`
+	Took     time.Duration `json:"tookNanoseconds"`
+	Steps    []string      `json:"steps"` // the files of the workload
+	// Places are the writes of the runs without a fault. A plan may name one by its number, from 1.
+	Places []Place `json:"places"`
+	// Results has one for each plan that ran.
+	Results []Result `json:"results"`
+	// Findings are first those without a fault, and then those of the plans.
+	Findings []Finding `json:"findings"`
+}
+
+// Result says how a plan went.
+type Result struct {
+	Plan Plan `json:"plan"`
+	// Reached is false if the operator never came to the place of the plan, in all runs. Nothing is judged then.
+	Reached  bool          `json:"reached"`
+	Verdicts []Verdict     `json:"verdicts,omitempty"`
+	Took     time.Duration `json:"tookNanoseconds"` // the first run
+}
+
+// Unexpected returns the findings that no expectation has.
+func (r *Report) Unexpected() []Finding {
+	var all []Finding
+	for _, f := range r.Findings {
+		if f.Expected == "" {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Run judges an operator. It returns an error instead of a report if the operator or the server cannot be started, if
+// the workload cannot be performed without a fault, or if ctx is done. At its end nothing of the operator runs.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	steps, err := readWorkload(o.Workload)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{Operator: strings.Join(o.Operator.Command, " "), Seed: o.Seed}
+	for _, s := range steps {
+		report.Steps = append(report.Steps, s.name)
+	}
+	steps = append([]step{{name: "start"}}, steps...)
+	base, err := newWorld(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	err = report.judge(ctx, base, o, steps)
+	report.Took = time.Since(began)
+	if err = errors.Join(err, base.close()); err != nil {
+		return nil, err
+	}
+	return report, nil
+}
+
+// judge runs the reference and the plans.
+func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step) error {
+	ref, findings, err := newReference(ctx, base, o, steps)
+	if err != nil {
+		return err
+	}
+	r.Places = ref.places
+	r.add(findings, o)
+	if hasVerdict(findings, Unstable, Restless, Died) || len(ref.states) < len(steps) {
+		return nil // there is nothing to compare with
+	}
+	o.log("without a fault: %d steps, %d writes, quiet after each step", len(steps)-1, len(ref.places))
+	plans, err := derive(ref, steps, o)
+	if err != nil {
+		return err
+	}
+	results := make([]Result, len(plans))
+	found := make([][]Finding, len(plans))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(o.Parallel)
+	var done progress
+	for i, plan := range plans {
+		group.Go(func() (err error) {
+			results[i], found[i], err = runPlan(ctx, base, o, steps, ref, plan)
+			if err != nil {
+				return fmt.Errorf("the plan %v: %w", plan, err)
+			}
+			o.log("%d/%d %v: %s", done.next(), len(plans), plan, results[i].words())
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	r.Results = results
+	for _, findings := range found {
+		r.add(findings, o)
+	}
+	return nil
+}
+
+// progress counts the plans that have run.
+type progress struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (p *progress) next() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.n++
+	return p.n
+}
+
+func (r Result) words() string {
+	switch {
+	case !r.Reached:
+		return "not reached"
+	case len(r.Verdicts) == 0:
+		return "passed"
+	}
+	words := make([]string, len(r.Verdicts))
+	for i, v := range r.Verdicts {
+		words[i] = v.String()
+	}
+	return strings.Join(words, ", ")
+}
+
+func (r *Report) add(findings []Finding, o Options) {
+	for _, f := range findings {
+		f.Expected = reasonFor(f, o.Expected)
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// derive returns the plans that the options select.
+func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
+	var all []Plan
+	for _, kind := range Kinds {
+		if kind.fits == nil {
+			all = append(all, stepPlans(kind, steps)...)
+			continue
+		}
+		for _, place := range ref.places {
+			if kind.fits(place) {
+				all = append(all, Plan{kind.Name, place})
+			}
+		}
+	}
+	if len(o.Plans) > 0 {
+		selected, err := selectPlans(all, ref.places, o.Plans)
+		if err != nil {
+			return nil, err
+		}
+		all = selected
+	}
+	if o.Limit > 0 && len(all) > o.Limit {
+		random := rand.New(rand.NewPCG(o.Seed, 0))
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:o.Limit]
+	}
+	return all, nil
+}
+
+// stepPlans returns the plans of a kind that disturbs steps.
+func stepPlans(kind Kind, steps []step) []Plan {
+	changes := func(n int) bool {
+		return n > 0 && n < len(steps) && (steps[n].action == apply || steps[n].action == patch || steps[n].action == remove)
+	}
+	var all []Plan
+	for n := range steps {
+		if changes(n) && (kind.during != unobserved || changes(n+1)) {
+			all = append(all, Plan{kind.Name, Place{Step: n}})
+		}
+	}
+	return all
+}
+
+// selectPlans returns the plans that texts name, in the order of all.
+func selectPlans(all []Plan, places []Place, texts []string) ([]Plan, error) {
+	var selected []Plan
+	for _, text := range texts {
+		kind, at, single := strings.Cut(text, ":")
+		if _, known := kindOf(kind); !known {
+			return nil, fmt.Errorf("the kind of plans %q is unknown: give one of %s", kind, kindNames())
+		}
+		if number, err := strconv.Atoi(at); err == nil && kindIsAtWrites(kind) {
+			if number < 1 || number > len(places) {
+				return nil, fmt.Errorf("the plan %q: the writes have numbers from 1 to %d", text, len(places))
+			}
+			text = Plan{kind, places[number-1]}.String()
+		}
+		found := false
+		for _, p := range all {
+			if p.Kind == kind && (!single || p.String() == text) {
+				selected, found = append(selected, p), true
+			}
+		}
+		if !found && single {
+			return nil, fmt.Errorf("the plan %q is not one of those that the workload gives", text)
+		}
+	}
+	slices.SortStableFunc(selected, func(a, b Plan) int { return cmp.Compare(slices.Index(all, a), slices.Index(all, b)) })
+	return slices.Compact(selected), nil
+}
+
+func kindIsAtWrites(name string) bool {
+	kind, _ := kindOf(name)
+	return kind.fits != nil
+}
+
+func kindNames() string {
+	names := make([]string, len(Kinds))
+	for i, k := range Kinds {
+		names[i] = k.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// reachAttempts is the number of runs in which the operator may come to the place of a plan.
+const reachAttempts = 3
+
+// runPlan runs a plan until its place is reached, and repeats it if it has a finding.
+func runPlan(ctx context.Context, base *world, o Options, steps []step, ref *reference, plan Plan) (Result, []Finding, error) {
+	result := Result{Plan: plan}
+	once := func() (*outcome, error) {
+		r, err := newRun(base, o, steps, ref, &plan)
+		if err != nil {
+			return nil, err
+		}
+		return r.do(ctx)
+	}
+	var outcomes []*outcome
+	for attempt := 0; attempt < reachAttempts && len(outcomes) == 0; attempt++ {
+		outcome, err := once()
+		if err != nil {
+			return result, nil, err
+		}
+		if result.Took = outcome.took; outcome.found {
+			outcomes = append(outcomes, outcome)
+		}
+	}
+	if len(outcomes) == 0 {
+		return result, nil, nil
+	}
+	result.Reached = true
+	if len(judgeOutcomes(outcomes, ref, o)) > 0 {
+		for range o.Repeat - 1 {
+			outcome, err := once()
+			if err != nil {
+				return result, nil, err
+			}
+			outcomes = append(outcomes, outcome)
+		}
+	}
+	findings := judgeOutcomes(outcomes, ref, o)
+	for _, f := range findings {
+		result.Verdicts = append(result.Verdicts, f.Verdict)
+	}
+	return result, findings, nil
+}
+
+// judgeOutcomes asks every oracle about the runs of a plan.
+func judgeOutcomes(outcomes []*outcome, ref *reference, o Options) []Finding {
+	findings := judgeReference(outcomes, ref, o)
+	for i := range findings {
+		findings[i].Plan = outcomes[0].plan
+	}
+	return findings
+}
+
+// maxFacts bounds the facts of a finding, and maxShown its requests.
+const (
+	maxFacts = 5
+	maxShown = 30
+)
+
+func first(facts []string) []string {
+	if len(facts) > maxFacts {
+		facts = append(facts[:maxFacts:maxFacts], fmt.Sprintf("and %d more", len(facts)-maxFacts))
+	}
+	return facts
+}
+
+// lastRequests returns what happened in the step of the plan, and in that at which the run ended.
+func (o *outcome) lastRequests() []Request {
+	from := o.ended
+	if o.plan != nil {
+		from = min(from, o.plan.Place.Step)
+	}
+	var all []Request
+	for _, r := range o.requests {
+		if r.Step >= from && r.Step <= o.ended {
+			all = append(all, r)
+		}
+	}
+	return all[:min(len(all), maxShown)]
+}

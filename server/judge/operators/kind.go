@@ -1,0 +1,215 @@
+package operators
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// Kind is what a plan does. The set is closed: see [Kinds].
+type Kind struct {
+	// Name is the first part of a plan's text.
+	Name string
+	// Sentence says what happens.
+	Sentence string
+
+	// fits selects the writes that the kind disturbs. It is nil for kinds that disturb steps.
+	fits func(Place) bool
+	// meet replaces the execution of a write.
+	meet func(*disturbance, exchange)
+	// times is the number of writes that meet it, if more than one.
+	times int
+	// during replaces the wait before and after a step is performed.
+	during during
+}
+
+// during is how a kind disturbs a step.
+type during uint8
+
+const (
+	down       during = iota + 1 // the operator is stopped before the step, and started after it
+	unobserved                   // the operator is cut off during the step and the next one, and the history is gone after
+	deleted                      // the object of the write is deleted at the end of its step
+)
+
+// Kinds are the kinds of plans, in the order in which they run.
+var Kinds = []Kind{
+	{Name: "crash-before-write", Sentence: "the operator is killed before a write arrives, and started again", fits: every, meet: crashBefore},
+	{Name: "crash-after-write", Sentence: "the operator is killed when a write was answered, and started again", fits: every, meet: crashAfter},
+	{Name: "crash-unanswered-write", Sentence: "a write takes effect, and the operator is killed before the answer", fits: every, meet: crashUnanswered},
+	{Name: "lost-answer", Sentence: "a write takes effect, and its connection breaks before the answer", fits: every, meet: loseAnswer},
+	{Name: "conflict", Sentence: "an update or a patch is answered with 409 Conflict", fits: changes, meet: refuseWith(http.StatusConflict)},
+	{Name: "throttled", Sentence: "a write is answered with 429 and Retry-After", fits: every, meet: refuseWith(http.StatusTooManyRequests)},
+	{Name: "failing", Sentence: "a write is answered with 500 three times", fits: every, meet: refuseWith(http.StatusInternalServerError), times: 3},
+	{Name: "forbidden", Sentence: "a write is answered with 403", fits: every, meet: refuseWith(http.StatusForbidden)},
+	{Name: "foreign-edit", Sentence: "somebody annotates an object just before the operator changes it", fits: changesObject, meet: editBefore},
+	{Name: "stale-restart", Sentence: "the operator is killed after a write, and its cached reads are those before the write until it is quiet", fits: every, meet: restartStale},
+	{Name: "time-travel", Sentence: "the operator is killed after a write, and its cached reads are those before the step until it is quiet", fits: every, meet: travelBack},
+	{Name: "foreign-delete", Sentence: "somebody deletes an object that the operator has created", fits: createsNamed, during: deleted},
+	{Name: "downtime", Sentence: "the operator is down during a step", during: down},
+	{Name: "unobserved", Sentence: "the operator sees two steps as one, in a list", during: unobserved},
+}
+
+func kindOf(name string) (*Kind, bool) {
+	for i := range Kinds {
+		if Kinds[i].Name == name {
+			return &Kinds[i], true
+		}
+	}
+	return nil, false
+}
+
+func every(Place) bool { return true }
+
+func changes(p Place) bool { return p.Verb == "update" || p.Verb == "patch" }
+
+func changesObject(p Place) bool { return changes(p) && p.Subresource == "" }
+
+func createsNamed(p Place) bool {
+	return p.Verb == "create" && p.Subresource == "" && p.Name != "" && p.Name[len(p.Name)-1] != '*'
+}
+
+// Plan is a kind at a place.
+type Plan struct {
+	Kind  string `json:"kind"`
+	Place Place  `json:"place"`
+}
+
+// String is the plan as --plan reads it.
+func (p Plan) String() string { return p.Kind + ":" + p.Place.String() }
+
+// disturbance is a plan in a run.
+type disturbance struct {
+	*Kind
+	place Place
+	run   *run
+
+	mu     sync.Mutex
+	found  bool
+	edited types.UID // of the object that foreign-edit has annotated
+	err    error     // the judge's own
+}
+
+// waitsFor reports whether a write is the place, or one of those that follow it.
+func (d *disturbance) waitsFor(p Place) bool {
+	if d.meet == nil {
+		return false
+	}
+	n := p.Nth - d.place.Nth
+	p.Nth = d.place.Nth
+	return p == d.place && n >= 0 && n < max(d.times, 1)
+}
+
+// happens records that the plan has begun.
+func (d *disturbance) happens(format string, args ...any) {
+	d.run.world.traffic.note(fmt.Sprintf(format, args...))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found = true
+}
+
+func (d *disturbance) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+func (d *disturbance) state() (found bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.found, d.err
+}
+
+func crashBefore(d *disturbance, x exchange) {
+	d.happens("the operator is killed: the write does not arrive")
+	x.t.killNow()
+	x.abort()
+}
+
+func crashUnanswered(d *disturbance, x exchange) {
+	x.execute()
+	d.happens("the operator is killed: it does not receive the answer")
+	x.t.killNow()
+	x.abort()
+}
+
+func crashAfter(d *disturbance, x exchange) {
+	x.serve()
+	d.happens("the operator is killed: it has received the answer")
+	x.t.killNext()
+}
+
+func loseAnswer(d *disturbance, x exchange) {
+	x.execute()
+	d.happens("the connection breaks before the answer")
+	x.abort()
+}
+
+func refuseWith(status int) func(*disturbance, exchange) {
+	return func(d *disturbance, x exchange) {
+		d.happens("the write is answered with %d", status)
+		x.refuse(status)
+	}
+}
+
+// ForeignAnnotation is what somebody else writes to an object in the plan foreign-edit.
+const ForeignAnnotation = "judge.keepwatch.io/foreign"
+
+func editBefore(d *disturbance, x exchange) {
+	edited, err := annotate(x)
+	if err != nil {
+		d.fail(fmt.Errorf("annotate %s: %w", x.record.object(), err))
+	} else {
+		d.mu.Lock()
+		d.edited = edited
+		d.mu.Unlock()
+		d.happens("somebody annotates the object before the write arrives")
+	}
+	x.serve()
+}
+
+// annotate adds ForeignAnnotation to the object of a write, and returns its UID.
+func annotate(x exchange) (types.UID, error) {
+	client, err := dynamic.NewForConfig(x.t.admin)
+	if err != nil {
+		return "", err
+	}
+	info := infoOf(x.q)
+	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	edit := fmt.Sprintf(`{"metadata":{"annotations":{%q:"edited"}}}`, ForeignAnnotation)
+	edited, err := client.Resource(gvr).Namespace(info.Namespace).Patch(x.q.Context(), info.Name, types.MergePatchType, []byte(edit), metav1.PatchOptions{})
+	if err != nil {
+		return "", err
+	}
+	return edited.GetUID(), nil
+}
+
+func restartStale(d *disturbance, x exchange) {
+	before := d.run.world.memory.Revision()
+	x.serve()
+	d.restartAt(x, before, "write")
+}
+
+func travelBack(d *disturbance, x exchange) {
+	x.serve()
+	d.restartAt(x, d.run.before, "step")
+}
+
+// restartAt kills the operator, and answers its cached reads from a revision.
+func (d *disturbance) restartAt(x exchange, revision keepwatch.Revision, of string) {
+	if err := d.run.travel(revision); err != nil {
+		d.fail(err)
+		return
+	}
+	d.happens("the operator is killed; until it is quiet again, its cached reads are those before this %s", of)
+	x.t.killNext()
+}

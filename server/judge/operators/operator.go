@@ -1,0 +1,151 @@
+package operators
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Operator is what is judged: a command in any language, or a function of this process.
+type Operator struct {
+	// Command is the program and its arguments. Its environment has KUBECONFIG, the path of a kubeconfig, which also
+	// replaces {kubeconfig} in the arguments. It runs in a process group of its own, which is killed with it.
+	Command []string
+	// Start runs the operator until ctx is done. It is called if there is no Command. A crash ends ctx, and every
+	// request that is sent through cfg after that fails, so that code that ignores ctx writes nothing either.
+	Start func(ctx context.Context, cfg *rest.Config) error
+	// Output receives stdout and stderr of the command. Several processes write to it at a time. Default: nothing.
+	Output io.Writer
+}
+
+// instance is one start of the operator.
+type instance struct {
+	stop   func()        // kills it, without waiting
+	ended  chan struct{} // closed when nothing of it runs any more
+	err    error         // its end; set before ended is closed
+	killed atomic.Bool   // by the judge
+}
+
+// kill ends the instance as a crash does: at once, and without a last request.
+func (i *instance) kill() {
+	if !i.killed.Swap(true) {
+		i.stop()
+	}
+}
+
+func (i *instance) hasEnded() bool {
+	select {
+	case <-i.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// endWait bounds the wait for the end of a killed instance.
+const endWait = time.Minute
+
+// wait waits for the end of a killed instance.
+func (i *instance) wait() error {
+	select {
+	case <-i.ended:
+		return nil
+	case <-time.After(endWait):
+		return fmt.Errorf("the operator still runs %v after it was killed", endWait)
+	}
+}
+
+// start starts the operator as a client of a world.
+func (o Operator) start(w *world) (*instance, error) {
+	if len(o.Command) == 0 {
+		return o.startFunction(w), nil
+	}
+	return o.startProcess(w.operator, w.folder)
+}
+
+var errKilled = errors.New("the operator was killed")
+
+func (o Operator) startFunction(w *world) *instance {
+	ctx, cancel := context.WithCancel(context.Background())
+	i := &instance{ended: make(chan struct{})}
+	own := rest.CopyConfig(w.operator)
+	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return mortal{next, i, ctx, w.traffic} })
+	i.stop = cancel
+	go func() {
+		defer close(i.ended)
+		defer cancel()
+		i.err = o.Start(ctx, own)
+	}()
+	return i
+}
+
+// mortal is the transport of an instance in this process. It sends nothing after the instance was killed.
+type mortal struct {
+	next     http.RoundTripper
+	instance *instance
+	life     context.Context
+	traffic  *traffic // for which a request is in flight as soon as it is sent
+}
+
+func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+	if m.instance.killed.Load() {
+		return nil, errKilled
+	}
+	m.traffic.enter()
+	defer m.traffic.leave(false)
+	ctx, cancel := context.WithCancelCause(r.Context())
+	context.AfterFunc(m.life, func() { cancel(errKilled) })
+	return m.next.RoundTrip(r.WithContext(ctx))
+}
+
+func (o Operator) startProcess(cfg *rest.Config, folder string) (*instance, error) {
+	path := filepath.Join(folder, "kubeconfig")
+	if err := writeKubeconfig(path, cfg); err != nil {
+		return nil, err
+	}
+	args := make([]string, len(o.Command))
+	for n, arg := range o.Command {
+		args[n] = strings.ReplaceAll(arg, "{kubeconfig}", path)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+path)
+	cmd.Stdout, cmd.Stderr = o.Output, o.Output
+	cmd.WaitDelay = time.Second // a child of it may have its output
+	ownGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the operator: %w", err)
+	}
+	i := &instance{ended: make(chan struct{}), stop: func() { killGroup(cmd.Process) }}
+	go func() {
+		defer close(i.ended)
+		i.err = cmd.Wait()
+		killGroup(cmd.Process) // what it has started
+	}()
+	return i, nil
+}
+
+func writeKubeconfig(path string, cfg *rest.Config) error {
+	const name = "judge"
+	k := clientcmdapi.NewConfig()
+	k.Clusters[name] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	k.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData}
+	k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: "default"}
+	k.CurrentContext = name
+	content, err := clientcmd.Write(*k)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, content, 0o600)
+}

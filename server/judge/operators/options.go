@@ -1,0 +1,90 @@
+package operators
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"time"
+)
+
+// Options are the surroundings of an operator, and how it is judged.
+type Options struct {
+	// Operator is what is judged.
+	Operator Operator
+	// CRDs are files and folders with CustomResourceDefinitions and other objects that exist before the operator starts.
+	CRDs []string
+	// RBAC are files and folders with roles, bindings and the service account of the operator. It runs as the first
+	// service account that a binding names. Without them it may do everything.
+	RBAC []string
+	// Workload is a folder. See the package's documentation.
+	Workload string
+	// Simulate runs pods and workloads without containers: Deployments, StatefulSets and Jobs become ready.
+	Simulate bool
+	// Plans selects plans: kinds, like "lost-answer", or texts of single plans, like
+	// "lost-answer:2:update:widgets.example.com/status:default/web:1", or "lost-answer:17", which has a number from
+	// Report.Places. Default: all.
+	Plans []string
+	// Limit bounds the number of plans. Which ones run is chosen by Seed. Default: no bound.
+	Limit int
+	// Seed chooses the plans that Limit leaves, and their order. Default: random.
+	Seed uint64
+	// Quiet is the time without activity after which the operator is quiet. Default one second. If the runs without a
+	// fault differ, they are repeated with twice and with four times of it.
+	Quiet time.Duration
+	// Patience bounds each step: the time in which the operator becomes quiet, in the state of the reference. Retries
+	// of the operator that are later than this are not waited for. Default 30 seconds.
+	Patience time.Duration
+	// Repeat is the number of runs of a plan that has a finding. Default 3.
+	Repeat int
+	// Parallel is the number of runs at a time. Default: two a processor.
+	Parallel int
+	// Expected are the findings that are accepted.
+	Expected []Expectation
+	// Progress is called with a line for people, about once a run, by several goroutines. Default: nothing.
+	Progress func(string)
+
+	without Verdict       // the oracle that is off, for tests
+	hurry   time.Duration // the patience of runs with a plan, for tests
+}
+
+// The defaults of Options.
+const (
+	DefaultQuiet    = time.Second
+	DefaultPatience = 30 * time.Second
+	DefaultRepeat   = 3
+)
+
+func (o Options) complete() (Options, error) {
+	if len(o.Operator.Command) == 0 && o.Operator.Start == nil {
+		return o, errors.New("there is no operator: give a command")
+	}
+	if o.Workload == "" {
+		return o, errors.New("there is no workload: give a folder with a file a step")
+	}
+	if o.Quiet < 0 || o.Patience < 0 || o.Repeat < 0 || o.Parallel < 0 || o.Limit < 0 {
+		return o, errors.New("a time or a number is negative")
+	}
+	if o.Quiet == 0 {
+		o.Quiet = DefaultQuiet
+	}
+	if o.Patience == 0 {
+		o.Patience = DefaultPatience
+	}
+	if o.Repeat == 0 {
+		o.Repeat = DefaultRepeat
+	}
+	if o.Parallel == 0 {
+		o.Parallel = 2 * runtime.GOMAXPROCS(0) // a run mostly waits
+	}
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64()
+	}
+	return o, nil
+}
+
+func (o Options) log(format string, args ...any) {
+	if o.Progress != nil {
+		o.Progress(fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,91 @@
+package operators
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// pastReads answers reads that may be old from a server with an earlier state, as an API server does whose watch cache
+// is behind. By the API's semantics these are lists and gets at resourceVersion 0, and watches.
+type pastReads struct {
+	proxy http.Handler
+	stop  func() error
+}
+
+func newPastReads(s *server, stop func() error) (*pastReads, error) {
+	config := s.RESTConfig()
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &pastReads{stop: stop, proxy: &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1,
+		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}}, nil
+}
+
+// pastFor returns the handler of a read that is answered from the past, or nil.
+func (t *traffic) pastFor(q *http.Request) http.Handler {
+	t.mu.Lock()
+	past := t.past
+	t.mu.Unlock()
+	query := q.URL.Query()
+	switch {
+	case past == nil:
+		return nil
+	case query.Get("sendInitialEvents") == "true":
+		return http.HandlerFunc(refuseInitialEvents)
+	case query.Get("watch") == "true" || query.Get("watch") == "1" || query.Get("resourceVersion") == "0":
+		return past.proxy
+	}
+	return nil
+}
+
+// refuseInitialEvents answers as servers do that do not stream lists. Clients list instead.
+func refuseInitialEvents(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusUnprocessableEntity)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+		Message: "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+	})
+}
+
+// travel makes reads that may be old be answered from the past.
+func (t *traffic) travel(past *pastReads) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.past = past
+}
+
+// isPast reports whether reads are answered from the past.
+func (t *traffic) isPast() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.past != nil
+}
+
+// catchUp ends the past: watches of it break, and resume at the newest state.
+func (t *traffic) catchUp() error {
+	t.mu.Lock()
+	past := t.past
+	t.past = nil
+	t.mu.Unlock()
+	if past == nil {
+		return nil
+	}
+	t.cut(true)
+	return past.stop()
+}

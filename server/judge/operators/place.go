@@ -1,0 +1,54 @@
+package operators
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// Place names a write of the operator, in all runs: the nth of its kind within a step. A generated name ends in *.
+type Place struct {
+	// Step counts the files of the workload from 1. Step 0 is the start of the operator.
+	Step int `json:"step"`
+	// Verb is create, update, patch, delete or deletecollection.
+	Verb string `json:"verb,omitempty"`
+	// Resource has the group, as in deployments.apps.
+	Resource    string `json:"resource,omitempty"`
+	Subresource string `json:"subresource,omitempty"`
+	Namespace   string `json:"namespace,omitempty"`
+	Name        string `json:"name,omitempty"`
+	// Nth counts the writes that are equal in all else, from 1.
+	Nth int `json:"nth,omitempty"`
+}
+
+func placeOf(info *request.RequestInfo, name string) Place {
+	resource := info.Resource
+	if info.APIGroup != "" {
+		resource += "." + info.APIGroup
+	}
+	return Place{Verb: info.Verb, Resource: resource, Subresource: info.Subresource, Namespace: info.Namespace, Name: name}
+}
+
+// String is the place in one word, as --plan reads it: 2:update:widgets.example.com/status:default/web:1.
+func (p Place) String() string {
+	if p.Verb == "" {
+		return fmt.Sprint(p.Step)
+	}
+	return fmt.Sprintf("%d:%s:%s:%s:%d", p.Step, p.Verb, p.kind(), p.object(), p.Nth)
+}
+
+func (p Place) kind() string {
+	if p.Subresource != "" {
+		return p.Resource + "/" + p.Subresource
+	}
+	return p.Resource
+}
+
+func (p Place) object() string { return strings.TrimPrefix(p.Namespace+"/"+p.Name, "/") }
+
+// key is that of the object in a state.
+func (p Place) key() string { return p.Resource + " " + p.object() }
+
+// words are the place in a sentence.
+func (p Place) words() string { return fmt.Sprintf("%s %s %s", p.Verb, p.kind(), p.object()) }

@@ -1,0 +1,145 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// referenceRuns is the number of runs without a fault.
+const referenceRuns = 3
+
+// reference is what the runs without a fault have in common.
+type reference struct {
+	states  []state // masked, after each step
+	masks   []mask
+	types   []typeSet // of which the state has the objects
+	watches []int     // the least number that is open at the end of each step
+	places  []Place   // the writes of every run, in the order of the first
+	deletes map[deletion]bool
+}
+
+// deletion is an object that the operator deletes in a step.
+type deletion struct {
+	step int
+	key  string
+}
+
+// newReference runs the workload without a fault. It returns findings instead if that shows some.
+func newReference(ctx context.Context, from *world, o Options, steps []step) (*reference, []Finding, error) {
+	for attempt := 1; ; attempt++ {
+		outcomes, err := runWithout(ctx, from, o, steps)
+		if err != nil {
+			return nil, nil, err
+		}
+		ref, unstable := learn(outcomes)
+		findings := judgeReference(outcomes, ref, o)
+		if len(unstable) > 0 && o.without != Unstable {
+			findings = append(findings, Finding{Verdict: Unstable, Facts: first(unstable), Shown: 1, Of: 1})
+		}
+		if len(unstable) == 0 || hasVerdict(findings, Restless, Died) || attempt == referenceRuns {
+			return ref, findings, nil
+		}
+		o.Quiet *= 2
+		o.log("the runs without a fault differ: once more, with %v of quiet", o.Quiet)
+	}
+}
+
+func runWithout(ctx context.Context, from *world, o Options, steps []step) ([]*outcome, error) {
+	outcomes := make([]*outcome, referenceRuns)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(o.Parallel)
+	for i := range referenceRuns {
+		group.Go(func() error {
+			r, err := newRun(from, o, steps, nil, nil)
+			if err != nil {
+				return err
+			}
+			outcomes[i], err = r.do(ctx)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("a run without a fault: %w", err)
+	}
+	return outcomes, nil
+}
+
+// learn compares the runs, step by step. It returns the facts in which they differ in substance.
+func learn(outcomes []*outcome) (*reference, []string) {
+	ref := &reference{deletes: map[deletion]bool{}, places: places(outcomes)}
+	var unstable []string
+	steps := len(outcomes[0].states)
+	for _, o := range outcomes[1:] {
+		steps = min(steps, len(o.states))
+	}
+	for n := range steps {
+		var states []state
+		watches, types := outcomes[0].watches[n], typeSet{}
+		for _, o := range outcomes {
+			states = append(states, o.states[n])
+			watches = min(watches, o.watches[n])
+			maps.Copy(types, o.touched[n])
+		}
+		m := newMask(states)
+		ref.states, ref.masks = append(ref.states, m.on(states[0])), append(ref.masks, m)
+		ref.types, ref.watches = append(ref.types, types), append(ref.watches, watches)
+		for i, s := range states[1:] {
+			for _, d := range differences(m.on(states[0]), m.on(s)) {
+				unstable = append(unstable, fmt.Sprintf("step %d, runs 1 and %d: %s differs", n, i+2, d.key))
+			}
+		}
+	}
+	for _, o := range outcomes {
+		for _, r := range o.requests {
+			if r.Verb == "delete" {
+				ref.deletes[deletion{r.Step, r.key()}] = true
+			}
+		}
+	}
+	return ref, unstable
+}
+
+// places returns the writes that every run has, in the order of the first.
+func places(outcomes []*outcome) []Place {
+	count := map[Place]int{}
+	for _, o := range outcomes {
+		for _, r := range o.requests {
+			if r.Verb != "" && !r.refused {
+				count[r.Place]++
+			}
+		}
+	}
+	var all []Place
+	for _, r := range outcomes[0].requests {
+		if count[r.Place] == len(outcomes) {
+			all = append(all, r.Place)
+		}
+	}
+	return all
+}
+
+// judgeReference returns what even runs without a fault show.
+func judgeReference(outcomes []*outcome, ref *reference, o Options) []Finding {
+	var all []Finding
+	for _, oracle := range oracles {
+		f := Finding{Verdict: oracle.verdict, Of: len(outcomes)}
+		for _, run := range outcomes {
+			if facts := oracle.facts(run, ref); len(facts) > 0 {
+				f.Shown++
+				f.Facts, f.Requests = first(facts), run.lastRequests()
+			}
+		}
+		if f.Shown > 0 && oracle.verdict != o.without {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func hasVerdict(findings []Finding, verdicts ...Verdict) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool { return slices.Contains(verdicts, f.Verdict) })
+}

@@ -1,0 +1,386 @@
+package operators
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// run is one run of the workload beside the operator, with or without a disturbance.
+type run struct {
+	options  Options
+	steps    []step // the first one is the start, and does nothing
+	ref      *reference
+	world    *world
+	fault    *disturbance // nil in the reference
+	operator *instance
+	before   keepwatch.Revision // the state before the current step
+	reads    int                // before the current step
+	actions  int                // with the reads
+	starts   int                // by itself ended instances of the current step
+	outcome  *outcome
+
+	quiet    quiet
+	compared keepwatch.Revision // the revision of the newest comparison
+}
+
+// newRun starts a world. A run of the reference has no plan, and ref is nil.
+func newRun(from *world, o Options, steps []step, ref *reference, plan *Plan) (*run, error) {
+	w, err := from.fork()
+	if err != nil {
+		return nil, err
+	}
+	r := &run{options: o, steps: steps, ref: ref, world: w, outcome: &outcome{plan: plan}}
+	if plan != nil {
+		kind, _ := kindOf(plan.Kind)
+		r.fault = &disturbance{Kind: kind, place: plan.Place, run: r}
+		w.traffic.fault = r.fault
+	}
+	return r, nil
+}
+
+// errEnded ends a run early, with the outcome that it has.
+var errEnded = errors.New("the run has ended")
+
+// do performs the workload. The error is the judge's own.
+func (r *run) do(ctx context.Context) (o *outcome, err error) {
+	began := time.Now()
+	defer func() {
+		err = errors.Join(err, r.end())
+		r.outcome.took = time.Since(began)
+		r.outcome.requests = r.world.traffic.record()
+	}()
+	if err := r.startOperator(); err != nil {
+		return nil, err
+	}
+	for n := range r.steps {
+		err := r.step(ctx, n)
+		if err == nil {
+			err = r.check(ctx, n)
+		}
+		if errors.Is(err, errEnded) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if r.fault != nil {
+		var own error
+		if r.outcome.found, own = r.fault.state(); own != nil {
+			return nil, own
+		}
+	}
+	return r.outcome, nil
+}
+
+// check looks at a run at the end of the plan's step. It ends a run whose place was not reached.
+func (r *run) check(ctx context.Context, n int) error {
+	if r.fault == nil || r.fault.place.Step != n {
+		return nil
+	}
+	if found, err := r.fault.state(); err != nil || !found {
+		return errors.Join(err, errEnded)
+	}
+	return r.checkAnnotation(ctx)
+}
+
+// end stops everything of the run.
+func (r *run) end() error {
+	var err error
+	if r.operator != nil {
+		r.operator.kill()
+		r.world.traffic.end()
+		err = r.operator.wait()
+	}
+	return errors.Join(err, r.world.traffic.catchUp(), r.world.close())
+}
+
+func (r *run) startOperator() error {
+	i, err := r.options.Operator.start(r.world)
+	if err != nil {
+		return err
+	}
+	r.operator = i
+	r.world.traffic.started(i.kill)
+	return nil
+}
+
+// step performs a step, and waits until the operator is quiet in the state of the reference.
+func (r *run) step(ctx context.Context, n int) error {
+	r.starts, r.outcome.ended, r.compared = 0, n, 0
+	a := r.world.traffic.activity()
+	r.before, r.reads, r.actions = r.world.memory.Revision(), a.reads, a.actions+a.reads
+	r.world.traffic.begin(n)
+	mode, here := during(0), false
+	if r.fault != nil {
+		mode, here = r.fault.during, r.fault.place.Step == n
+	}
+	switch {
+	case mode == down && here:
+		r.fault.happens("the operator is killed, and started again after the step")
+		r.operator.kill()
+		if err := r.operator.wait(); err != nil {
+			return err
+		}
+		if err := r.world.perform(ctx, r.steps[n]); err != nil {
+			return err
+		}
+		if err := r.startOperator(); err != nil {
+			return err
+		}
+		return r.settle(ctx, n)
+	case mode == unobserved && here:
+		r.fault.happens("the operator is cut off during this step and the next one")
+		r.world.traffic.hold()
+		r.outcome.arrive(nil, 0, nil)
+		return r.world.perform(ctx, r.steps[n])
+	case mode == unobserved && r.fault.place.Step == n-1:
+		defer r.world.traffic.resume()
+		if err := r.world.perform(ctx, r.steps[n]); err != nil {
+			return err
+		}
+		if err := r.world.DropHistory(ctx); err != nil {
+			return err
+		}
+		r.world.traffic.resume()
+		return r.settle(ctx, n)
+	}
+	if err := r.world.perform(ctx, r.steps[n]); err != nil {
+		if r.fault == nil {
+			return err
+		}
+		r.outcome.unfulfilled = fmt.Sprintf("step %d: %v", n, err)
+		return errEnded
+	}
+	if err := r.settle(ctx, n); err != nil || mode != deleted || !here {
+		return err
+	}
+	return r.deleteObject(ctx, n)
+}
+
+// deleteObject deletes the object of the plan's write, if it is there, and waits again.
+func (r *run) deleteObject(ctx context.Context, n int) error {
+	place := r.fault.place
+	if _, exists := r.outcome.states[n][place.key()]; !exists {
+		return nil
+	}
+	for gvr := range r.ref.types[n] {
+		if gvr.GroupResource().String() != place.Resource {
+			continue
+		}
+		r.fault.happens("somebody deletes %s", place.key())
+		err := r.world.objects.Resource(gvr).Namespace(place.Namespace).Delete(ctx, place.Name, metav1.DeleteOptions{})
+		if err != nil {
+			return err
+		}
+	}
+	r.compared = 0
+	r.outcome.leave(n)
+	return r.settle(ctx, n)
+}
+
+// settle waits until the operator is quiet, and, with a reference, in its state after step n. It ends the run if that
+// takes longer than the patience.
+func (r *run) settle(ctx context.Context, n int) error {
+	began := r.quiet.whole
+	for {
+		if err := r.keepRunning(); err != nil {
+			return err
+		}
+		quiet := r.isQuiet(n)
+		late := r.isLate(r.quiet.whole-began, quiet)
+		if r.world.traffic.isPast() && (quiet || late) {
+			if err := r.world.traffic.catchUp(); err != nil {
+				return err
+			}
+			r.world.traffic.note("its reads are current again")
+			began = r.quiet.whole
+			continue
+		}
+		if quiet || late {
+			done, err := r.arrived(ctx, n, quiet, late)
+			if done || err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(pollPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// arrived compares the state with that of the reference. If it is late, it ends the run with what is missing.
+func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error) {
+	revision := r.world.memory.Revision()
+	if revision == r.compared && !late {
+		return false, nil
+	}
+	r.compared = revision
+	of := r.world.traffic.touchedTypes()
+	if r.ref != nil {
+		of = maps.Clone(of)
+		maps.Copy(of, r.ref.types[n])
+	}
+	s, err := r.world.state(ctx, of)
+	if err != nil {
+		return false, err
+	}
+	var missing []difference
+	if r.ref != nil {
+		missing = differences(r.ref.states[n], r.ref.masks[n].on(s))
+	}
+	held := true
+	if r.steps[n].action == await {
+		if held, err = r.world.holds(ctx, r.steps[n]); err != nil {
+			return false, err
+		}
+	}
+	if quiet && held && len(missing) == 0 {
+		r.outcome.arrive(s, r.world.traffic.activity().watches, of)
+		return true, nil
+	}
+	if !late {
+		return false, nil
+	}
+	r.outcome.differences = missing
+	if !held {
+		r.outcome.unfulfilled = fmt.Sprintf("step %d: what %s waits for does not come within %v", n, r.steps[n].name, r.options.Patience)
+	}
+	if !quiet {
+		r.describeUnrest(n)
+	}
+	return true, errEnded
+}
+
+func (r *run) writesOf(n int) (count int) {
+	for _, q := range r.world.traffic.record() {
+		if q.Step == n && q.Verb != "" {
+			count++
+		}
+	}
+	return count
+}
+
+// describeUnrest says why the operator is not quiet.
+func (r *run) describeUnrest(n int) {
+	a := r.world.traffic.activity()
+	if r.ref != nil && r.quiet.time >= r.options.Quiet && a.watches < r.ref.watches[n] {
+		r.outcome.unfulfilled = fmt.Sprintf("step %d: the operator has %d watches, without the fault %d", n, a.watches, r.ref.watches[n])
+		return
+	}
+	r.outcome.restless = fmt.Sprintf("step %d: after %v the operator is not quiet: %d writes and %d reads in this step",
+		n, r.options.Patience, r.writesOf(n), a.reads-r.reads)
+}
+
+// isLate reports whether a step has taken too long. An operator that is not quiet, and does not do much either, has more
+// time: the machine may be slow.
+func (r *run) isLate(waited time.Duration, quiet bool) bool {
+	patience := r.options.Patience
+	if r.ref != nil && r.options.hurry > 0 {
+		patience = r.options.hurry
+	}
+	a := r.world.traffic.activity()
+	if !quiet && a.actions+a.reads-r.actions < manyActions {
+		patience *= moreTime
+	}
+	return waited > patience
+}
+
+// isQuiet reports whether nothing has happened for the time of Options.Quiet, and the operator has as many watches as in
+// the reference.
+func (r *run) isQuiet(n int) bool {
+	a := r.world.traffic.activity()
+	r.quiet.look(time.Now(), a, r.world.memory.Revision())
+	want := 1
+	if r.ref != nil {
+		want = r.ref.watches[n]
+	}
+	return r.quiet.time >= r.options.Quiet && a.watches >= want
+}
+
+const (
+	// lastAnswer is how long a killed operator runs after the answer that it should receive.
+	lastAnswer = 20 * time.Millisecond
+	// maxDeaths bounds the starts of an operator that exits by itself, in each step.
+	maxDeaths = 5
+	// deathPause is the time from such an end to the next start.
+	deathPause = 100 * time.Millisecond
+)
+
+// keepRunning starts the operator again after its end.
+func (r *run) keepRunning() error {
+	r.world.traffic.killLate()
+	if !r.operator.killed.Load() && !r.operator.hasEnded() {
+		return nil
+	}
+	if err := r.operator.wait(); err != nil {
+		return err
+	}
+	if !r.operator.killed.Load() {
+		reason := "without an error"
+		if r.operator.err != nil {
+			reason = "with " + r.operator.err.Error()
+		}
+		r.world.traffic.note("the operator exits by itself " + reason)
+		r.outcome.deaths = append(r.outcome.deaths, fmt.Sprintf("step %d: the operator exits by itself %s", r.outcome.ended, reason))
+		if r.starts++; r.starts >= maxDeaths {
+			return errEnded
+		}
+		time.Sleep(deathPause)
+	}
+	return r.startOperator()
+}
+
+// travel starts a server with the state of a revision, for the reads of the next instance.
+func (r *run) travel(to keepwatch.Revision) error {
+	s, stop, err := r.world.past(to)
+	if err != nil {
+		return err
+	}
+	past, err := newPastReads(s, stop)
+	if err != nil {
+		return errors.Join(err, stop())
+	}
+	r.world.traffic.travel(past)
+	return nil
+}
+
+// checkAnnotation looks for the annotation of somebody else at the end of the plan's step.
+func (r *run) checkAnnotation(ctx context.Context) error {
+	if r.fault.Name != "foreign-edit" {
+		return nil
+	}
+	place := r.fault.place
+	for gvr := range r.world.traffic.touchedTypes() {
+		if gvr.GroupResource().String() != place.Resource {
+			continue
+		}
+		list, err := r.world.objects.Resource(gvr).Namespace(place.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, o := range list.Items {
+			if r.world.traffic.anyName(o.GetName()) == place.Name && lacksAnnotation(o, r.fault.edited) {
+				r.outcome.overwritten = append(r.outcome.overwritten, fmt.Sprintf("%s is without the annotation %s, which somebody had added", place.key(), ForeignAnnotation))
+			}
+		}
+	}
+	return nil
+}
+
+// lacksAnnotation reports whether an object that existed at the edit has lost the annotation.
+func lacksAnnotation(o unstructured.Unstructured, edited types.UID) bool {
+	_, has := o.GetAnnotations()[ForeignAnnotation]
+	return !has && o.GetUID() == edited
+}

@@ -1,0 +1,521 @@
+package operators_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch/server/judge/operators"
+)
+
+// variant is an operator with a bug, or its correct twin.
+type variant struct {
+	do   reconcile
+	also events
+}
+
+// bug is a mistake of real operators.
+type bug struct {
+	name    string
+	plan    string // that shows it
+	files   int    // of the workload that it needs
+	verdict operators.Verdict
+	buggy   variant
+	correct variant
+	roles   bool // it runs with roles
+}
+
+var bugs = []bug{
+	{
+		name: "a second child after a lost answer", plan: "lost-answer:1", files: 1, verdict: operators.Duplicated,
+		buggy: variant{do: generatedChild(func(*controller, string) bool { return false })}, correct: variant{do: namedChild},
+	},
+	{
+		name: "a second child by a stale cache", plan: "stale-restart:1", files: 1, verdict: operators.Duplicated,
+		buggy: variant{do: generatedChild(func(c *controller, name string) bool { return c.cachedConfigs(name) > 0 })}, correct: variant{do: namedChild},
+	},
+	{
+		name: "a forgotten finalizer", plan: "crash-after-write", files: 3, verdict: operators.Leaked,
+		buggy: variant{do: finalized(false)}, correct: variant{do: finalized(true)},
+	},
+	{
+		name: "the status before the deed", plan: "crash-after-write:1", files: 1, verdict: operators.Diverged,
+		buggy: variant{do: statusFirst}, correct: variant{do: namedChild},
+	},
+	{
+		name: "a deletion by a stale list", plan: "time-travel:1", files: 1, verdict: operators.Deleted,
+		buggy: variant{do: looseChild(false)}, correct: variant{do: looseChild(true)},
+	},
+	{
+		name: "a hot loop after a conflict", plan: "conflict", files: 2, verdict: operators.Restless,
+		buggy: variant{do: loopAfterConflict}, correct: variant{do: resized},
+	},
+	{
+		name: "a child that is deleted in an event only", plan: "downtime", files: 3, verdict: operators.Leaked,
+		buggy: variant{do: looseUntilEvent, also: deleteInEvent}, correct: variant{do: namedChild},
+	},
+	{
+		name: "an intermediate state that is needed", plan: "unobserved:3", files: 4, verdict: operators.Diverged,
+		buggy: variant{do: nothing, also: createInEvent}, correct: variant{do: namedChild},
+	},
+	{
+		name: "a password lost between two writes", plan: "crash-after-write:1", files: 1, verdict: operators.Diverged,
+		buggy: variant{do: password(false)}, correct: variant{do: password(true)},
+	},
+	{
+		name: "an update that overwrites", plan: "foreign-edit", files: 2, verdict: operators.Overwritten,
+		buggy: variant{do: overwriting}, correct: variant{do: resized},
+	},
+	{
+		name: "a right that only the error path needs", plan: "failing:1", files: 1, verdict: operators.Forbidden, roles: true,
+		buggy: variant{do: cleanUpAfterError}, correct: variant{do: namedChild},
+	},
+	{
+		name: "a name of its own choice", plan: "foreign-edit", files: 1, verdict: operators.Unstable,
+		buggy: variant{do: randomName}, correct: variant{do: namedChild},
+	},
+	{
+		name: "an exit after a refused write", plan: "forbidden:1", files: 1, verdict: operators.Died,
+		buggy: variant{do: exitAfterError}, correct: variant{do: namedChild},
+	},
+}
+
+func nothing(context.Context, *controller, string, *unstructured.Unstructured) error { return nil }
+
+// namedChild has a ConfigMap of a fixed name, then a status.
+func namedChild(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	if w == nil || w.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	if c.cachedConfig(name) == nil || !metav1.IsControlledBy(c.cachedConfig(name), w) {
+		if err := c.create(ctx, config(w, name)); err != nil {
+			return err
+		}
+		have, err := c.configMaps().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if owners := have.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != w.GetUID() {
+			return errors.New("the child of an earlier Widget is still there")
+		}
+	}
+	return c.setStatus(ctx, w, "phase", "Ready")
+}
+
+// generatedChild has a ConfigMap with a generated name. exists looks for it, beside what was created in this process.
+func generatedChild(exists func(c *controller, name string) bool) reconcile {
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		if w == nil {
+			c.set(name, "")
+			return nil
+		}
+		if status(w, "phase") == "Ready" || w.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		if c.get(name) == "" && !exists(c, name) {
+			child := config(w, "")
+			child.SetGenerateName(name + "-")
+			if _, err := c.configMaps().Create(ctx, child, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			c.set(name, "created")
+		}
+		return c.setStatus(ctx, w, "phase", "Ready")
+	}
+}
+
+const finalizer = "example.com/child"
+
+// finalized deletes its child itself. The buggy one forgets its finalizer if the child was deleted before a crash.
+func finalized(correct bool) reconcile {
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		switch {
+		case w == nil:
+			return nil
+		case w.GetDeletionTimestamp() != nil && len(w.GetFinalizers()) > 0:
+			if err := c.configMaps().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && (!correct || !apierrors.IsNotFound(err)) {
+				if apierrors.IsNotFound(err) {
+					return nil
+				}
+				return err
+			}
+			w.SetFinalizers(nil)
+			_, err := c.widgetsAPI().Update(ctx, w, metav1.UpdateOptions{})
+			return err
+		case w.GetDeletionTimestamp() != nil:
+			return nil
+		case len(w.GetFinalizers()) == 0:
+			w.SetFinalizers([]string{finalizer})
+			_, err := c.widgetsAPI().Update(ctx, w, metav1.UpdateOptions{})
+			return err
+		}
+		return c.create(ctx, loose(name, name))
+	}
+}
+
+// statusFirst takes its own status for the truth, and writes it before the child.
+func statusFirst(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	if w == nil || status(w, "phase") == "Ready" {
+		return nil
+	}
+	if err := c.setStatus(ctx, w, "phase", "Ready"); err != nil {
+		return err
+	}
+	return c.create(ctx, config(w, name))
+}
+
+// looseChild deletes the child of a Widget that is gone, and looks for such children. The buggy one believes the cache.
+func looseChild(correct bool) reconcile {
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		if name == atStart {
+			return c.sweep(ctx, correct)
+		}
+		if w == nil {
+			return c.deleteUnlessNeeded(ctx, name, correct)
+		}
+		return c.create(ctx, loose(name, name))
+	}
+}
+
+func (c *controller) sweep(ctx context.Context, correct bool) error {
+	all, err := c.configMaps().List(ctx, metav1.ListOptions{LabelSelector: "widget"})
+	if err != nil {
+		return err
+	}
+	for _, o := range all.Items {
+		if _, err := c.widgets.ByNamespace("default").Get(o.GetName()); apierrors.IsNotFound(err) {
+			if err := c.deleteUnlessNeeded(ctx, o.GetName(), correct); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *controller) deleteUnlessNeeded(ctx context.Context, name string, ask bool) error {
+	if ask {
+		if _, err := c.widgetsAPI().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	if err := c.configMaps().Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// resized has the size of the Widget in its child, by an update of what it has read.
+func resized(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	if w == nil || w.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	have, err := c.configMaps().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return c.create(ctx, sized(w))
+	}
+	if err != nil {
+		return err
+	}
+	if at, _, _ := unstructured.NestedString(have.Object, "data", "size"); at == size(w) {
+		return nil
+	}
+	have.Object["data"] = map[string]any{"size": size(w)}
+	_, err = c.configMaps().Update(ctx, have, metav1.UpdateOptions{})
+	return err
+}
+
+// loopAfterConflict never forgets that it has met a conflict.
+func loopAfterConflict(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	err := resized(ctx, c, name, w)
+	if apierrors.IsConflict(err) {
+		c.set("conflict", "yes")
+	}
+	if c.get("conflict") != "" && w != nil {
+		c.queue.Add(name)
+		_, err := c.configMaps().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"widget":"web"}}}`), metav1.PatchOptions{})
+		return err
+	}
+	return err
+}
+
+func looseUntilEvent(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	if w == nil {
+		return nil
+	}
+	return c.create(ctx, loose(name, name))
+}
+
+func deleteInEvent(ctx context.Context, c *controller) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { _ = c.deleteUnlessNeeded(ctx, "web", false) }}
+}
+
+func createInEvent(ctx context.Context, c *controller) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
+		w := o.(*unstructured.Unstructured)
+		for ctx.Err() == nil && namedChild(ctx, c, w.GetName(), w) != nil {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}}
+}
+
+// password stores a random password twice: in a Secret, and in the status. The buggy one stores the copy first.
+func password(correct bool) reconcile {
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		if w == nil || w.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		word := rand.Text()
+		if correct {
+			stored, err := c.secret(ctx, w, word)
+			if err != nil {
+				return err
+			}
+			return c.setStatus(ctx, w, "password", stored)
+		}
+		if status(w, "password") == "" {
+			if err := c.setStatus(ctx, w, "password", word); err != nil {
+				return err
+			}
+		}
+		_, err := c.secret(ctx, w, word)
+		return err
+	}
+}
+
+// secret creates the Secret with a word, and returns the word in it.
+func (c *controller) secret(ctx context.Context, w *unstructured.Unstructured, word string) (string, error) {
+	o := config(w, w.GetName())
+	o.SetKind("Secret")
+	o.SetAnnotations(map[string]string{"example.com/password": word})
+	api := c.api.Resource(secrets).Namespace("default")
+	if _, err := api.Create(ctx, o, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", err
+	}
+	stored, err := api.Get(ctx, w.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return stored.GetAnnotations()["example.com/password"], nil
+}
+
+// overwriting writes its whole child without a resourceVersion.
+func overwriting(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	if w == nil || w.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	have, err := c.configMaps().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return c.create(ctx, sized(w))
+	}
+	if at, _, _ := unstructured.NestedString(have.Object, "data", "size"); err != nil || at == size(w) {
+		return err
+	}
+	_, err = c.configMaps().Update(ctx, sized(w), metav1.UpdateOptions{})
+	return err
+}
+
+// cleanUpAfterError deletes what it could not write.
+func cleanUpAfterError(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	err := namedChild(ctx, c, name, w)
+	if apierrors.IsInternalError(err) {
+		_ = c.configMaps().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "widget=" + name})
+	}
+	return err
+}
+
+// randomName creates a child whose name is no generated one.
+func randomName(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	if w == nil || c.cachedConfigs(name) > 0 || c.get(name) != "" {
+		return nil
+	}
+	c.set(name, "created")
+	return c.create(ctx, config(w, "web-"+strings.ToLower(rand.Text())))
+}
+
+func exitAfterError(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	err := namedChild(ctx, c, name, w)
+	if apierrors.ReasonForError(err) == metav1.StatusReasonForbidden {
+		return fatal{fmt.Errorf("%d: %w", http.StatusForbidden, err)}
+	}
+	return err
+}
+
+const definition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {size: {type: integer}}}
+          status: {type: object, x-kubernetes-preserve-unknown-fields: true}
+`
+
+const roles = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: widgets}
+rules:
+- {apiGroups: [example.com], resources: [widgets, widgets/status], verbs: [get, list, watch, update]}
+- {apiGroups: [""], resources: [configmaps], verbs: [get, list, watch, create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: widgets}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: widgets}
+subjects: [{kind: ServiceAccount, namespace: default, name: widgets}]
+`
+
+// workload returns the first files of one that creates, changes, deletes and creates again a Widget.
+func workload(files int) map[string]string {
+	all := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(wholeWorkload))[:files] {
+		all[name] = wholeWorkload[name]
+	}
+	return all
+}
+
+var wholeWorkload = map[string]string{
+	"1-create.yaml":       "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web}, spec: {size: 1}}",
+	"2-resize.patch.yaml": "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web}, spec: {size: 2}}",
+	"3-gone.delete.yaml":  "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web}}",
+	"4-again.yaml":        "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web}, spec: {size: 1}}",
+	"5-gone.delete.yaml":  "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web}}",
+}
+
+// write writes files into a new folder.
+func write(t testing.TB, files map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// judge judges an operator by the plans of a bug.
+func (b bug) judge(t *testing.T, v variant, change func(*operators.Options)) *operators.Report {
+	t.Helper()
+	o := operators.Options{
+		Operator: operators.Operator{Start: start(v.do, v.also)},
+		CRDs:     []string{write(t, map[string]string{"crd.yaml": definition})},
+		Workload: write(t, workload(b.files)), Plans: []string{b.plan}, Repeat: 1, Seed: 1,
+		Quiet: 300 * time.Millisecond, Patience: 5 * time.Minute, Parallel: 8,
+	}
+	if b.roles {
+		o.RBAC = []string{write(t, map[string]string{"roles.yaml": roles})}
+	}
+	change(&o)
+	report, err := operators.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// impatient ends the runs of an operator that never arrives.
+func impatient(o *operators.Options) { o.Hurry(3 * time.Second) }
+
+// TestSeededBugs checks that each bug is found by its plan, with its verdict and no other.
+func TestSeededBugs(t *testing.T) {
+	for _, b := range bugs {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			report := b.judge(t, b.buggy, impatient)
+			others := slices.DeleteFunc(slices.Clone(report.Findings), func(f operators.Finding) bool { return f.Verdict == b.verdict })
+			if len(report.Findings) == 0 || len(others) > 0 {
+				t.Errorf("not %v alone in %v", b.verdict, describe(t, report))
+			}
+		})
+	}
+}
+
+// TestMutantsOfVerdicts checks that each bug passes if its oracle is switched off: the verdict is the oracle's.
+func TestMutantsOfVerdicts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute: each bug once more")
+	}
+	judged := map[operators.Verdict]bool{}
+	for _, b := range bugs {
+		if judged[b.verdict] {
+			continue
+		}
+		judged[b.verdict] = true
+		t.Run(b.verdict.String(), func(t *testing.T) {
+			t.Parallel()
+			report := b.judge(t, b.buggy, func(o *operators.Options) {
+				impatient(o)
+				o.SwitchOff(b.verdict)
+			})
+			if len(report.Findings) > 0 {
+				t.Error(describe(t, report))
+			}
+		})
+	}
+	for v := operators.Unstable; v <= operators.Forbidden; v++ {
+		if !judged[v] {
+			t.Errorf("no bug is %v", v)
+		}
+	}
+}
+
+// TestCorrectTwins checks that what does the same without the bug has no finding. With -short it is two of them.
+func TestCorrectTwins(t *testing.T) {
+	for i, b := range bugs {
+		if testing.Short() && i >= 2 {
+			break
+		}
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			report := b.judge(t, b.correct, func(*operators.Options) {})
+			if len(report.Findings) > 0 {
+				t.Error(describe(t, report))
+			}
+		})
+	}
+}
+
+func describe(t *testing.T, r *operators.Report) string {
+	t.Helper()
+	text := fmt.Sprintf("%d places, %d plans\n", len(r.Places), len(r.Results))
+	for _, result := range r.Results {
+		text += fmt.Sprintf("%v reached %v: %v, %v\n", result.Plan, result.Reached, result.Verdicts, result.Took)
+	}
+	for _, f := range r.Findings {
+		text += fmt.Sprintf("%v %v: %q\n", f.Verdict, f.Plan, f.Facts)
+		for _, q := range f.Requests {
+			text += fmt.Sprintf("  %8v [%d] step %d %s %d %s\n", q.After.Round(time.Millisecond), q.Instance, q.Step, q.Place, q.Status, q.Note)
+		}
+	}
+	return text
+}

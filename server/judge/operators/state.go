@@ -1,0 +1,207 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// typeSet is a set of resources.
+type typeSet = map[schema.GroupVersionResource]bool
+
+// fields are the values of an object by their paths, without what differs between any two runs.
+type fields map[string]string
+
+// state is the objects of a run by their keys, "configmaps default/web". Objects with generated names have the key of
+// their prefix, and a number: "configmaps default/web-*[2]".
+type state map[string]fields
+
+// state reads the objects of some types that were created or changed since the run began.
+func (w *world) state(ctx context.Context, of typeSet) (state, error) {
+	var objects []unstructured.Unstructured
+	resources := map[string]string{} // by kind
+	for gvr := range of {
+		list, err := w.objects.Resource(gvr).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", gvr.GroupResource(), err)
+		}
+		for _, o := range list.Items {
+			resources[o.GetKind()+"."+o.GroupVersionKind().Group] = gvr.GroupResource().String()
+			if revision, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64); err == nil && revision > int64(w.begin) && !isDefault(o) {
+				objects = append(objects, o)
+			}
+		}
+	}
+	return newState(objects, resources), nil
+}
+
+// isDefault reports whether every namespace has the object.
+func isDefault(o unstructured.Unstructured) bool {
+	return o.GetKind() == "ConfigMap" && o.GetName() == "kube-root-ca.crt" || o.GetKind() == "ServiceAccount" && o.GetName() == "default"
+}
+
+// newState makes a state. Names, UIDs and times that the server has generated are replaced wherever they appear.
+func newState(objects []unstructured.Unstructured, resources map[string]string) state {
+	replaced := map[string]string{} // what the server has generated, and what stands for it
+	keys := make([]string, len(objects))
+	for i, o := range objects {
+		name := o.GetName()
+		if prefix := o.GetGenerateName(); prefix != "" && strings.HasPrefix(name, prefix) {
+			name = prefix + "*"
+			replaced[o.GetName()] = name
+		}
+		keys[i] = resources[o.GetKind()+"."+o.GroupVersionKind().Group] + " " + strings.TrimPrefix(o.GetNamespace()+"/"+name, "/")
+		replaced[string(o.GetUID())] = "UID of " + keys[i]
+	}
+	var pairs []string
+	for _, old := range slices.SortedFunc(maps.Keys(replaced), func(a, b string) int { return len(b) - len(a) }) {
+		if old != "" {
+			pairs = append(pairs, old, replaced[old])
+		}
+	}
+	replacer := strings.NewReplacer(pairs...)
+	alike := map[string][]fields{}
+	for i, o := range objects {
+		flat := fields{}
+		flatten(flat, "", visible(o), replacer)
+		alike[keys[i]] = append(alike[keys[i]], flat)
+	}
+	s := state{}
+	for key, all := range alike {
+		slices.SortFunc(all, func(a, b fields) int { return strings.Compare(a.String(), b.String()) })
+		for i, flat := range all {
+			if i > 0 {
+				s[fmt.Sprintf("%s[%d]", key, i+1)] = flat
+			} else {
+				s[key] = flat
+			}
+		}
+	}
+	return s
+}
+
+// visible returns an object without the metadata in which any two runs differ.
+func visible(o unstructured.Unstructured) map[string]any {
+	o = *o.DeepCopy()
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "deletionGracePeriodSeconds", "name", "namespace"} {
+		unstructured.RemoveNestedField(o.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(o.Object, "metadata", "annotations", ForeignAnnotation)
+	if notes := o.GetAnnotations(); len(notes) == 0 {
+		unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
+	}
+	return o.Object
+}
+
+var uid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// flatten adds the values below a path.
+func flatten(into fields, path string, value any, replacer *strings.Replacer) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, v := range value {
+			if name == "observedGeneration" {
+				continue
+			}
+			flatten(into, path+"."+name, v, replacer)
+		}
+	case []any:
+		for i, v := range value {
+			flatten(into, fmt.Sprintf("%s[%d]", path, i), v, replacer)
+		}
+	default:
+		text := fmt.Sprint(value)
+		if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
+			text = "a time"
+		}
+		into[strings.TrimPrefix(path, ".")] = uid.ReplaceAllString(replacer.Replace(text), "a UID")
+	}
+}
+
+// String is the fields in a fixed order.
+func (f fields) String() string {
+	var b strings.Builder
+	for _, path := range slices.Sorted(maps.Keys(f)) {
+		fmt.Fprintf(&b, "%s=%s\n", path, f[path])
+	}
+	return b.String()
+}
+
+// classOf returns a key without the number of an object among its like.
+func classOf(key string) string {
+	if at := strings.LastIndex(key, "["); at > 0 {
+		return key[:at]
+	}
+	return key
+}
+
+// difference is one way in which a state differs from the one that is wanted.
+type difference struct {
+	key  string
+	path string // empty if a whole object differs
+	want string // empty if it should not be there
+	have string // empty if it is missing
+}
+
+func (d difference) String() string {
+	switch {
+	case d.path == "" && d.have == "":
+		return d.key + " is missing"
+	case d.path == "":
+		return d.key + " is there"
+	case d.have == "":
+		return fmt.Sprintf("%s: %s is missing, without the fault it is %q", d.key, d.path, d.want)
+	case d.want == "":
+		return fmt.Sprintf("%s: %s is %q, without the fault it is not there", d.key, d.path, d.have)
+	default:
+		return fmt.Sprintf("%s: %s is %q, without the fault %q", d.key, d.path, d.have, d.want)
+	}
+}
+
+// there stands for an object as a whole.
+const there = "there"
+
+// differences compares two states, in the order of keys and paths.
+func differences(want, have state) []difference {
+	var all []difference
+	for _, key := range union(want, have) {
+		w, wanted := want[key]
+		h, exists := have[key]
+		switch {
+		case !wanted:
+			all = append(all, difference{key: key, have: there})
+		case !exists:
+			all = append(all, difference{key: key, want: there})
+		default:
+			for _, path := range union(w, h) {
+				if w[path] != h[path] {
+					all = append(all, difference{key, path, w[path], h[path]})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// union returns the keys of two maps in their order.
+func union[M ~map[string]V, V any](a, b M) []string {
+	both := maps.Clone(a)
+	if both == nil {
+		both = M{}
+	}
+	maps.Copy(both, b)
+	return slices.Sorted(maps.Keys(both))
+}

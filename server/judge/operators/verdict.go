@@ -1,0 +1,180 @@
+package operators
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Verdict is what an operator does that it should not. The set is closed.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// Unstable means that the runs without a fault differ. Nothing else is judged then.
+	Unstable Verdict = iota + 1
+	// Diverged means that the operator ends in another state than without the fault.
+	Diverged
+	// Duplicated means that there are more objects of a kind than without the fault.
+	Duplicated
+	// Leaked means that an object is still there that is gone without the fault.
+	Leaked
+	// Deleted means that the operator deletes an object that it keeps without the fault.
+	Deleted
+	// Overwritten means that the operator removes what somebody else has written beside it.
+	Overwritten
+	// Restless means that the operator never becomes quiet.
+	Restless
+	// Died means that the operator exits by itself.
+	Died
+	// Forbidden means that the operator needs a right that its roles lack.
+	Forbidden
+)
+
+var verdicts = map[Verdict]struct{ name, sentence string }{
+	Unstable:    {"unstable", "Runs without a fault end in the same state, except for names, times and random values."},
+	Diverged:    {"diverged", "After a fault the operator arrives at the state that it arrives at without it."},
+	Duplicated:  {"duplicated", "After a fault there are no more objects of a kind than without it."},
+	Leaked:      {"leaked", "What is gone without the fault is gone after it, too."},
+	Deleted:     {"deleted", "The operator deletes nothing that it keeps without the fault."},
+	Overwritten: {"overwritten", "The operator keeps what somebody else has written to an object."},
+	Restless:    {"restless", "The operator becomes quiet when nothing changes."},
+	Died:        {"died", "The operator does not exit by itself."},
+	Forbidden:   {"forbidden", "The roles of the operator allow everything that it asks."},
+}
+
+// String returns the verdict in a word.
+func (v Verdict) String() string {
+	if known, ok := verdicts[v]; ok {
+		return known.name
+	}
+	return fmt.Sprintf("Verdict(%d)", uint8(v))
+}
+
+// Sentence returns the rule that the operator breaks.
+func (v Verdict) Sentence() string { return verdicts[v].sentence }
+
+// MarshalText makes the verdict a word in JSON.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// Finding is a verdict with what it rests on.
+type Finding struct {
+	Verdict Verdict `json:"verdict"`
+	// Plan is the plan of the run, or nil for a run without a fault.
+	Plan *Plan `json:"plan,omitempty"`
+	// Facts are what was seen, at most five.
+	Facts []string `json:"facts"`
+	// Requests are the operator's writes of the step before the end, and what the judge did.
+	Requests []Request `json:"requests,omitempty"`
+	// Shown and Of are how many runs of the plan have shown it.
+	Shown int `json:"shown"`
+	Of    int `json:"of"`
+	// Expected is the reason of an expectation that has the finding.
+	Expected string `json:"expected,omitempty"`
+}
+
+// outcome is what a run was like.
+type outcome struct {
+	plan     *Plan
+	found    bool // the place of the plan was reached
+	states   []state
+	watches  []int     // open at the end of each step
+	touched  []typeSet // by then
+	requests []Request
+	took     time.Duration
+
+	ended       int // the step at which the run ended
+	differences []difference
+	unfulfilled string // a step whose condition did not hold
+	restless    string // what the operator did at the end
+	deaths      []string
+	overwritten []string
+}
+
+// arrive records the end of a step.
+func (o *outcome) arrive(s state, watches int, touched typeSet) {
+	o.states, o.watches, o.touched = append(o.states, s), append(o.watches, watches), append(o.touched, touched)
+}
+
+// leave forgets the end of a step, and what came after it.
+func (o *outcome) leave(n int) {
+	o.states, o.watches, o.touched = o.states[:n], o.watches[:n], o.touched[:n]
+}
+
+// oracle gives the facts for one verdict.
+type oracle struct {
+	verdict Verdict
+	facts   func(*outcome, *reference) []string
+}
+
+// oracles judge a run beside the reference. Each difference of states belongs to one of them.
+var oracles = []oracle{
+	{Deleted, deletedFacts},
+	{Duplicated, differencesThatAre(Duplicated)},
+	{Leaked, differencesThatAre(Leaked)},
+	{Diverged, divergedFacts},
+	{Overwritten, func(o *outcome, _ *reference) []string { return o.overwritten }},
+	{Restless, func(o *outcome, _ *reference) []string { return text(o.restless) }},
+	{Died, func(o *outcome, _ *reference) []string { return o.deaths }},
+	{Forbidden, forbiddenFacts},
+}
+
+func text(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+func differencesThatAre(v Verdict) func(*outcome, *reference) []string {
+	return func(o *outcome, ref *reference) []string {
+		var facts []string
+		for _, d := range o.differences {
+			if ref.class(d, o.ended) == v {
+				facts = append(facts, fmt.Sprintf("step %d: %v", o.ended, d))
+			}
+		}
+		return facts
+	}
+}
+
+func divergedFacts(o *outcome, ref *reference) []string {
+	return append(differencesThatAre(Diverged)(o, ref), text(o.unfulfilled)...)
+}
+
+// class returns the verdict to which a difference belongs.
+func (ref *reference) class(d difference, step int) Verdict {
+	if d.path != "" || d.have == "" {
+		return Diverged
+	}
+	for _, earlier := range ref.states[:step] {
+		if _, was := earlier[d.key]; was {
+			return Leaked
+		}
+	}
+	return Duplicated
+}
+
+// deletedFacts finds the deletions that the reference does not have, of objects that it has at the end of the step.
+func deletedFacts(o *outcome, ref *reference) []string {
+	var facts []string
+	for _, r := range o.requests {
+		if r.Verb != "delete" || r.Subresource != "" || r.Status == 0 || r.Status > 299 || r.Step == 0 || r.Step >= len(ref.states) {
+			continue
+		}
+		if _, stays := ref.states[r.Step][r.key()]; stays && !ref.deletes[deletion{r.Step, r.key()}] && !strings.HasSuffix(r.Name, "*") {
+			facts = append(facts, fmt.Sprintf("step %d: the operator deletes %s", r.Step, r.key()))
+		}
+	}
+	return facts
+}
+
+func forbiddenFacts(o *outcome, _ *reference) []string {
+	var facts []string
+	for _, r := range o.requests {
+		if r.refused {
+			facts = append(facts, fmt.Sprintf("step %d: %s is forbidden", r.Step, r.words()))
+		}
+	}
+	return facts
+}

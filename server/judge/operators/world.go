@@ -1,0 +1,361 @@
+package operators
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/controlplane"
+)
+
+// server is an API server in this process.
+type server struct {
+	*controlplane.Server
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// serve starts a server, and returns it when it is ready.
+func serve(o controlplane.Options) (*server, error) {
+	s, err := controlplane.New(o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	select {
+	case <-s.Ready():
+		return &server{s, cancel, ended}, nil
+	case err := <-ended:
+		cancel()
+		return nil, fmt.Errorf("the API server did not start: %w", err)
+	}
+}
+
+func (s *server) close() error {
+	s.stop()
+	return <-s.ended
+}
+
+// world is a server with its objects, and what passes between it and the operator.
+type world struct {
+	*server
+	memory     *controlplane.Memory
+	simulation *controlplane.Simulation // nil without workloads
+	options    controlplane.Options
+	traffic    *traffic
+	operator   *rest.Config // the operator's
+	objects    dynamic.Interface
+	mapper     meta.RESTMapper
+	begin      keepwatch.Revision // objects of this revision or below are no part of the run
+	folder     string
+}
+
+// user is the operator's name at the server, unless its roles bind a service account.
+const user = "judged-operator"
+
+// newWorld starts a server without objects of the run, with definitions and roles.
+func newWorld(ctx context.Context, o Options) (*world, error) {
+	definitions, err := readObjects(o.CRDs)
+	if err != nil {
+		return nil, fmt.Errorf("CRDs: %w", err)
+	}
+	roles, err := readObjects(o.RBAC)
+	if err != nil {
+		return nil, fmt.Errorf("RBAC: %w", err)
+	}
+	w := &world{memory: controlplane.NewMemory(), traffic: newTraffic(user, "system:masters")}
+	w.options = controlplane.Options{Controllers: true, Authorization: controlplane.AlwaysAllow}
+	if o.Simulate {
+		w.simulation = controlplane.NewSimulation()
+	}
+	if len(roles) > 0 {
+		w.options.Authorization = controlplane.RBAC
+		if w.traffic.user, w.traffic.groups, err = accountOf(roles); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.start(); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	for _, object := range append(definitions, roles...) {
+		if err := w.apply(ctx, object); err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+	}
+	if err := w.discover(ctx); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	w.begin = w.memory.Revision()
+	return w, nil
+}
+
+// accountOf returns the service account to which roles are bound, as a user with groups.
+func accountOf(roles []*unstructured.Unstructured) (name string, groups []string, err error) {
+	for _, o := range roles {
+		if o.GetKind() != "RoleBinding" && o.GetKind() != "ClusterRoleBinding" {
+			continue
+		}
+		subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+		for _, s := range subjects {
+			subject, _ := s.(map[string]any)
+			if subject["kind"] != "ServiceAccount" {
+				continue
+			}
+			namespace, _ := subject["namespace"].(string)
+			if namespace == "" {
+				namespace = o.GetNamespace()
+			}
+			name, _ := subject["name"].(string)
+			return "system:serviceaccount:" + namespace + ":" + name, []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}, nil
+		}
+	}
+	return "", nil, errors.New("RBAC: no binding names a ServiceAccount, as which the operator would run")
+}
+
+// fork returns a world with the same objects, which begins where w is now.
+func (w *world) fork() (*world, error) {
+	fork := &world{memory: w.memory.Fork(), options: w.options, mapper: w.mapper, traffic: newTraffic(w.traffic.user, w.traffic.groups...)}
+	if w.simulation != nil {
+		fork.simulation = w.simulation.Fork()
+	}
+	var err error
+	if fork.folder, err = os.MkdirTemp("", "keepwatch-judge-"); err == nil {
+		err = fork.start()
+	}
+	if err != nil {
+		return nil, errors.Join(err, fork.close())
+	}
+	fork.begin = fork.memory.Revision()
+	return fork, nil
+}
+
+func (w *world) start() error {
+	o := w.options
+	o.Memory, o.Simulation, o.Middleware, o.Refused = w.memory, w.simulation, w.traffic.around, w.traffic.refused
+	var err error
+	if w.server, err = serve(o); err != nil {
+		return err
+	}
+	w.traffic.admin = w.RESTConfig()
+	if w.objects, err = dynamic.NewForConfig(w.RESTConfig()); err != nil {
+		return err
+	}
+	if w.operator, err = w.UserConfig(w.traffic.user, w.traffic.groups...); err != nil {
+		return err
+	}
+	if w.mapper == nil {
+		return w.refreshMapper()
+	}
+	return nil
+}
+
+func (w *world) close() error {
+	var err error
+	if w.server != nil {
+		w.traffic.end()
+		err = w.server.close()
+	}
+	w.memory.Close()
+	if w.folder != "" {
+		err = errors.Join(err, os.RemoveAll(w.folder))
+	}
+	return err
+}
+
+// past returns a server with the objects of a revision. Nothing changes them.
+func (w *world) past(revision keepwatch.Revision) (*server, func() error, error) {
+	then, err := w.memory.At(revision)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := serve(controlplane.Options{Memory: then})
+	if err != nil {
+		then.Close()
+		return nil, nil, err
+	}
+	return s, func() error { defer then.Close(); return s.close() }, nil
+}
+
+func (w *world) refreshMapper() error {
+	client, err := discovery.NewDiscoveryClientForConfig(w.RESTConfig())
+	if err != nil {
+		return err
+	}
+	kinds, err := restmapper.GetAPIGroupResources(client)
+	if err != nil {
+		return err
+	}
+	w.mapper = restmapper.NewDiscoveryRESTMapper(kinds)
+	return nil
+}
+
+// discover waits until every definition is served, and has its kinds in the mapper.
+func (w *world) discover(ctx context.Context) error {
+	crds, err := w.objects.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
+		List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, crd := range crds.Items {
+		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+		err := poll(ctx, func() error {
+			mapping, err := w.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+			if err == nil {
+				_, err = w.objects.Resource(mapping.Resource).List(ctx, metav1.ListOptions{Limit: 1})
+			} else {
+				err = errors.Join(err, w.refreshMapper())
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s is not served: %w", crd.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// resource returns the endpoint of an object, whose namespace is default if it has none.
+func (w *world) resource(o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	kind := o.GroupVersionKind()
+	mapping, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		if err = w.refreshMapper(); err == nil {
+			mapping, err = w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.traffic.touch(mapping.Resource)
+	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		return w.objects.Resource(mapping.Resource), nil
+	}
+	if o.GetNamespace() == "" {
+		o.SetNamespace(metav1.NamespaceDefault)
+	}
+	return w.objects.Resource(mapping.Resource).Namespace(o.GetNamespace()), nil
+}
+
+func (w *world) apply(ctx context.Context, o *unstructured.Unstructured) error {
+	resource, err := w.resource(o)
+	if err == nil {
+		_, err = resource.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "workload", Force: true})
+	}
+	if err != nil {
+		return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+// perform does what a step says, except that it does not wait.
+func (w *world) perform(ctx context.Context, s step) error {
+	if s.action == advance {
+		if w.simulation == nil {
+			return fmt.Errorf("%s: time is advanced only with simulated workloads", s.name)
+		}
+		_, err := w.simulation.Advance(s.by)
+		return err
+	}
+	for _, o := range s.objects {
+		if err := w.performOn(ctx, s.action, o.DeepCopy()); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+func (w *world) performOn(ctx context.Context, a action, o *unstructured.Unstructured) error {
+	resource, err := w.resource(o)
+	if err != nil {
+		return err
+	}
+	switch a {
+	case apply:
+		return w.apply(ctx, o)
+	case patch:
+		content, err := o.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		_, err = resource.Patch(ctx, o.GetName(), types.MergePatchType, content, metav1.PatchOptions{FieldManager: "workload"})
+		return err
+	case remove:
+		return resource.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+	}
+	return nil
+}
+
+// holds reports whether the objects of a step exist and have its fields.
+func (w *world) holds(ctx context.Context, s step) (bool, error) {
+	for _, want := range s.objects {
+		want = want.DeepCopy()
+		resource, err := w.resource(want)
+		if err != nil {
+			return false, err
+		}
+		have, err := resource.Get(ctx, want.GetName(), metav1.GetOptions{})
+		if err != nil || !contains(have.Object, want.Object) {
+			return false, nil // it may come
+		}
+	}
+	return true, nil
+}
+
+// contains reports whether a value has all fields of another. Lists are compared item by item.
+func contains(have, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		fields, ok := have.(map[string]any)
+		for name, value := range want {
+			ok = ok && contains(fields[name], value)
+		}
+		return ok
+	case []any:
+		items, ok := have.([]any)
+		ok = ok && len(items) == len(want)
+		for i := range want {
+			ok = ok && contains(items[i], want[i])
+		}
+		return ok
+	default:
+		return fmt.Sprint(have) == fmt.Sprint(want)
+	}
+}
+
+const (
+	pollTime  = 5 * time.Millisecond
+	pollBound = time.Minute
+)
+
+// poll repeats a request until it succeeds.
+func poll(ctx context.Context, ask func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, pollBound)
+	defer cancel()
+	for {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(pollTime):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
