@@ -84,8 +84,10 @@ func (o *faultsOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := o.makeRecord(); err != nil {
-		return err
+	if o.record != "" {
+		if err := makeRecord(o.record); err != nil {
+			return err
+		}
 	}
 	proxy, err := faults.Start(cfg, plan, faults.Options{Listen: o.listen, Record: o.record})
 	if err != nil {
@@ -119,17 +121,14 @@ func (o *faultsOptions) readPlan() (faults.Plan, error) {
 	return plan, nil
 }
 
-// makeRecord makes the folder of the record.
-func (o *faultsOptions) makeRecord() error {
-	if o.record == "" {
-		return nil
-	}
-	if err := os.MkdirAll(o.record, 0o755); err != nil {
+// makeRecord makes the folder of --record.
+func makeRecord(folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("--record: %w", err)
 	}
-	files, err := os.ReadDir(o.record)
+	files, err := os.ReadDir(folder)
 	if err == nil && len(files) > 0 {
-		err = fmt.Errorf("%s is not empty", o.record)
+		err = fmt.Errorf("%s is not empty", folder)
 	}
 	if err != nil {
 		return fmt.Errorf("--record: %w", err)

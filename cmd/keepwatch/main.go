@@ -51,6 +51,7 @@
 //	metrics_endpoint.go  --metrics-bind-address of proxy and sync
 //	log_format.go      messages on stderr as text or JSON
 //	audit.go           keepwatch audit
+//	judge.go           keepwatch judge
 //	conform.go         keepwatch conform
 //	faults.go          keepwatch faults
 //	version.go         keepwatch version
@@ -234,7 +235,7 @@ func newRootCommand(log *messageLog) *cobra.Command {
 	root.Version = current.Version
 	root.SetVersionTemplate(current.line())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
-	root.AddCommand(newServeCommand(), newAssetsCommand(), newWatchCommand(), newSyncCommand(), newHistoryCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newTopCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newAssetsCommand(), newWatchCommand(), newSyncCommand(), newHistoryCommand(), newJudgeCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newTopCommand(), newVersionCommand())
 	return root
 }
 

@@ -196,14 +196,17 @@ func stepPlans(kind Kind, steps []step) []Plan {
 	return all
 }
 
+// noPlan selects no plan.
+const noPlan = "none"
+
 // selectPlans returns the plans that texts name, in the order of all.
 func selectPlans(all []Plan, places []Place, texts []string) ([]Plan, error) {
 	var selected []Plan
 	for _, text := range texts {
-		kind, at, single := strings.Cut(text, ":")
-		if _, known := kindOf(kind); !known {
-			return nil, fmt.Errorf("the kind of plans %q is unknown: give one of %s", kind, kindNames())
+		if text == noPlan {
+			continue
 		}
+		kind, at, single := strings.Cut(text, ":")
 		if number, err := strconv.Atoi(at); err == nil && kindIsAtWrites(kind) {
 			if number < 1 || number > len(places) {
 				return nil, fmt.Errorf("the plan %q: the writes have numbers from 1 to %d", text, len(places))

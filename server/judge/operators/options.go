@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -23,7 +24,7 @@ type Options struct {
 	Simulate bool
 	// Plans selects plans: kinds, like "lost-answer", or texts of single plans, like
 	// "lost-answer:2:update:widgets.example.com/status:default/web:1", or "lost-answer:17", which has a number from
-	// Report.Places. Default: all.
+	// Report.Places, or "none". Default: all.
 	Plans []string
 	// Limit bounds the number of plans. Which ones run is chosen by Seed. Default: no bound.
 	Limit int
@@ -55,15 +56,29 @@ const (
 	DefaultRepeat   = 3
 )
 
-func (o Options) complete() (Options, error) {
+// Check returns an error for options that are no run: the mistakes of a user that need no server to be seen.
+func (o Options) Check() error {
 	if len(o.Operator.Command) == 0 && o.Operator.Start == nil {
-		return o, errors.New("there is no operator: give a command")
+		return errors.New("there is no operator: give a command")
 	}
 	if o.Workload == "" {
-		return o, errors.New("there is no workload: give a folder with a file a step")
+		return errors.New("there is no workload: give a folder with a file a step")
 	}
 	if o.Quiet < 0 || o.Patience < 0 || o.Repeat < 0 || o.Parallel < 0 || o.Limit < 0 {
-		return o, errors.New("a time or a number is negative")
+		return errors.New("a time or a number is negative")
+	}
+	for _, text := range o.Plans {
+		kind, _, _ := strings.Cut(text, ":")
+		if _, known := kindOf(kind); !known && text != noPlan {
+			return fmt.Errorf("the kind of plans %q is unknown: give one of %s", kind, kindNames())
+		}
+	}
+	return nil
+}
+
+func (o Options) complete() (Options, error) {
+	if err := o.Check(); err != nil {
+		return o, err
 	}
 	if o.Quiet == 0 {
 		o.Quiet = DefaultQuiet
