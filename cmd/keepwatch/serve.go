@@ -53,7 +53,8 @@ policies and webhooks. Built-in kinds are checked for their structure,
 names and metadata, and for their values only where the documentation says so. Only common defaults are set.
 
 With --history, the server is the past of a cluster: the Kubernetes API of every moment that 'keepwatch sync' has stored, at the
-path /at/MOMENT, for reading. 'keepwatch history context' adds moments to its kubeconfig. Everybody with its token can read everything.
+path /at/MOMENT, for reading. 'keepwatch history context' adds moments to its kubeconfig. Everybody with its token can read everything;
+with --authorize, the live cluster decides.
 
 A data folder that is in use or damaged is refused, and its files are not changed. Only --verify
 checks the values in it.`
@@ -109,6 +110,9 @@ func newServeCommand() *cobra.Command {
 		"serve the past, read-only, from the database that keepwatch sync writes: "+historyAddresses)
 	flags.BoolVar(&past.allowGaps, "allow-gaps", false,
 		"with --history: answer moments in a gap with what is known of them, and a Warning header")
+	flags.StringVar(&past.authorize, "authorize", "",
+		"with --history: the kubeconfig of the live cluster, which decides by the rights of now who may read what; clients send tokens of it")
+	flags.StringVar(&past.audit, "audit-log", "", "with --history: append a line for each read to this file, in the format of kube-apiserver's audit log")
 	flags.IntVar(&past.replays, "max-replays", 64, "with --history: open watches; another one is answered with 429")
 	flags.BoolVar(&past.writable, "writable", false,
 		"with --history: serve a server in memory that begins with the state of --at; what is written to it is gone at the end")

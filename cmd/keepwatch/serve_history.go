@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -31,7 +32,9 @@ type historyServing struct {
 	allowGaps bool
 	at        string // the moment that a writable server begins with
 	writable  bool
-	replays   int // that are open at a time
+	replays   int    // that are open at a time
+	authorize string // a kubeconfig of the cluster that decides who may read
+	audit     string // a file
 }
 
 // check fails for flags of serve that --history does not have.
@@ -47,6 +50,9 @@ func (h *historyServing) check(cmd *cobra.Command) error {
 			}
 		}
 		return nil
+	}
+	if h.authorize != "" && cmd.Flags().Changed("token") {
+		return &exitError{codeUsage, errors.New("--authorize and --token exclude each other: clients send tokens of the cluster")}
 	}
 	for _, name := range append(refused, "simulate", "authorization-mode", "event-ttl", "at") {
 		if cmd.Flags().Changed(name) {
@@ -88,9 +94,25 @@ func (h *historyServing) serve(ctx context.Context, options controlplane.Options
 	}
 	defer func() { err = errors.Join(err, database.Close()) }()
 	token := cmp.Or(options.Token, rand.Text())
-	server, err := past.New(past.Config{
+	config := past.Config{
 		History: history.New(database, history.Options{Known: fork.KnownType}), Token: token, AllowGaps: h.allowGaps, MaxReplays: h.replays,
-	})
+	}
+	if h.authorize != "" {
+		if config.Cluster, err = clientcmd.BuildConfigFromFlags("", h.authorize); err != nil {
+			return fmt.Errorf("--authorize: %w", err)
+		}
+		config.Cluster.QPS, config.Cluster.UserAgent = -1, clientName() // clients wait for reviews
+		token = ""
+	}
+	if h.audit != "" {
+		file, openErr := os.OpenFile(h.audit, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if openErr != nil {
+			return fmt.Errorf("--audit-log: %w", openErr)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		config.Audit = file
+	}
+	server, err := past.New(config)
 	if err != nil {
 		return err
 	}

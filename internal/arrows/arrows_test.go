@@ -440,7 +440,9 @@ var rules = map[string]rule{
 		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns", "server/customreaders",
 			"server/readpath", "server/servemetrics", "server/watchcache"},
 		others: []string{
-			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/mux$", "k8s.io/apiserver/pkg/storage$",
+			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/api/authentication/v1$", "k8s.io/apimachinery/",
+			"k8s.io/apiserver/pkg/apis/audit/v1$", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/", "k8s.io/apiserver/pkg/endpoints/",
+			"k8s.io/apiserver/pkg/server/mux$", "k8s.io/client-go/kubernetes$", "k8s.io/client-go/rest$", "k8s.io/apiserver/pkg/storage$",
 			"k8s.io/apiserver/pkg/warning$", "k8s.io/component-base/metrics", "k8s.io/klog/v2",
 		},
 		why: "the past is read through a history: neither a cluster, nor the driver of a database",

@@ -23,6 +23,12 @@
 // ?speed=60, makes it 60 times as fast, and 0 as fast as the client reads. Each watch has a replay of its own, of which
 // [Config].MaxReplays bounds the number. A gap becomes the difference between its ends.
 //
+// # Who may read
+//
+// Everybody with [Config].Token, or, with [Config].Cluster, who may read the same in the live cluster now. The objects of a
+// namespace that is gone, or was created after the moment, need the right to read them in all namespaces. Open watches end
+// with the right.
+//
 // # What is not served
 //
 // Writes, subresources, protobuf and OpenAPI. Custom resources have the columns of their definition at the moment, if
@@ -33,6 +39,8 @@
 //	server.go    the way of a request              document.go  an object as the history has it
 //	moment.go    the moment of a request           fields.go    fields that selectors can name
 //	caches.go    watch caches of resources         table.go     columns
+//	authority.go  who may read what: the live cluster decides
+//	audit.go     the log of reads
 //	metrics.go   metrics, and the refusals at a bound
 //	discovery.go  groups, versions, resources      refuse.go    what is not answered, and why
 package past

@@ -71,12 +71,17 @@ func refuse(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
+// statusOf returns the status of an error.
+func statusOf(err error) metav1.Status {
+	if known, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		return known.ErrStatus
+	}
+	return apierrors.NewInternalError(err).ErrStatus
+}
+
 // writeStatus answers with an error.
 func writeStatus(w http.ResponseWriter, err error) {
-	status := apierrors.NewInternalError(err).ErrStatus
-	if known, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		status = known.ErrStatus
-	}
+	status := statusOf(err)
 	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 	}

@@ -4,15 +4,20 @@ import (
 	"cmp"
 	"context"
 	"crypto/subtle"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch/server/readpath"
@@ -24,8 +29,13 @@ import (
 type Config struct {
 	// History is what is served. Required.
 	History *history.History
-	// Token is the bearer token that every request needs. Required.
+	// Token is the bearer token that every request needs. Required without Cluster.
 	Token string
+	// Cluster is the live cluster, if it decides who may read what: by TokenReviews of the clients' bearer tokens, and
+	// SubjectAccessReviews. Its identity needs the right to create both, and to get namespaces.
+	Cluster *rest.Config
+	// Audit receives a line for each request, before it is answered. It may be nil.
+	Audit io.Writer
 	// AllowGaps answers moments in a declared gap with the state that is known of them, and a Warning header.
 	AllowGaps bool
 	// MaxReplays bounds the open watches. Zero is 64.
@@ -43,9 +53,12 @@ type Server struct {
 	infos  *request.RequestInfoFactory
 	caches *caches
 	tables *tables
-	reads  http.Handler
-	shown  http.Handler // the metrics
-	now    func() time.Time
+	// cluster is nil if the token decides, audit if nothing is logged.
+	cluster *authority
+	audit   *auditLog
+	reads   http.Handler
+	shown   http.Handler // the metrics
+	now     func() time.Time
 }
 
 // New returns a server. It reads nothing.
@@ -64,6 +77,14 @@ func New(config Config) (*Server, error) {
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		caches: newCaches(config.History, budget, watchcache.NewMetrics(config.Registry), newMeters(config.Registry), cmp.Or(config.MaxReplays, maxReplays)),
 	}
+	if config.Cluster != nil {
+		if s.cluster, err = newAuthority(config.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	if config.Audit != nil {
+		s.audit = &auditLog{out: config.Audit}
+	}
 	handler := readpath.NewHandler(http.HandlerFunc(refuse), lookup, budget, 0)
 	s.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(warned(handler)))
 	return s, nil
@@ -79,12 +100,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		_, _ = w.Write([]byte("ok"))
 		return
 	}
-	if !s.authenticated(q) {
-		writeStatus(w, unauthorized())
+	u, err := s.user(q)
+	if err != nil {
+		s.refuse(w, q, nil, &request.RequestInfo{Verb: strings.ToLower(q.Method)}, "", err)
 		return
 	}
 	if q.URL.Path == "/metrics" && q.Method == http.MethodGet {
-		s.shown.ServeHTTP(w, q)
+		s.serveMetrics(w, q, u)
 		return
 	}
 	p, err := s.parsePath(q.URL)
@@ -99,7 +121,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		writeStatus(w, badRequest(err))
 		return
 	}
-	q = q.WithContext(request.WithRequestInfo(q.Context(), info))
+	q = q.WithContext(request.WithUser(request.WithRequestInfo(q.Context(), info), u))
 	switch {
 	case !info.IsResourceRequest:
 		s.serveDiscovery(w, q, p)
@@ -112,6 +134,44 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
+// serveMetrics answers who may read them.
+func (s *Server) serveMetrics(w http.ResponseWriter, q *http.Request, u user.Info) {
+	if s.cluster != nil {
+		if err := s.cluster.allowed(q.Context(), u, &request.RequestInfo{Verb: "get", Path: q.URL.Path}, time.Time{}); err != nil {
+			writeStatus(w, err)
+			return
+		}
+	}
+	s.shown.ServeHTTP(w, q)
+}
+
+// tokenUser is who has the token.
+var tokenUser = &user.DefaultInfo{Name: "keepwatch-history"}
+
+// user returns the user of a request.
+func (s *Server) user(q *http.Request) (user.Info, error) {
+	if s.cluster != nil {
+		return s.cluster.user(q)
+	}
+	if !s.authenticated(q) {
+		return nil, unauthorized()
+	}
+	return tokenUser, nil
+}
+
+// refuse logs and answers a request that is not answered.
+func (s *Server) refuse(w http.ResponseWriter, q *http.Request, u user.Info, info *request.RequestInfo, moment string, err error) {
+	if failed := s.audit.write(q, u, info, moment, err); failed != nil {
+		err = unlogged(failed)
+	}
+	writeStatus(w, err)
+}
+
+// unlogged is the error of a request that cannot be logged, and is not answered.
+func unlogged(err error) error {
+	return apierrors.NewInternalError(fmt.Errorf("the audit log cannot be written: %w", err))
+}
+
 // authenticated reports whether a request has the token.
 func (s *Server) authenticated(q *http.Request) bool {
 	token, ok := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
@@ -120,10 +180,34 @@ func (s *Server) authenticated(q *http.Request) bool {
 
 // serveRead answers a GET, LIST or WATCH from the watch cache of its resource at its moment.
 func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, p *momentPath) {
+	u, _ := request.UserFrom(q.Context())
+	if s.cluster != nil { // before anything of the history is said, as if the namespace were that of the moment
+		if err := s.cluster.allowed(q.Context(), u, info, s.now()); err != nil {
+			s.refuse(w, q, u, info, p.moment.String(), err)
+			return
+		}
+	}
 	found, err := s.resolve(q, info, p)
+	if err == nil && s.cluster != nil {
+		err = s.cluster.allowed(q.Context(), u, info, found.time)
+	}
 	if err != nil {
-		writeStatus(w, err)
+		s.refuse(w, q, u, info, p.moment.String(), err)
 		return
+	}
+	if err := s.audit.write(q, u, info, found.header(), nil); err != nil {
+		writeStatus(w, unlogged(err))
+		return
+	}
+	if found.watch && s.cluster != nil {
+		ctx, cancel := context.WithCancel(q.Context())
+		followed := make(chan struct{})
+		go func() {
+			defer close(followed)
+			s.cluster.follow(ctx, q, info, found.time, cancel)
+		}()
+		defer func() { cancel(); <-followed }()
+		q = q.WithContext(ctx)
 	}
 	simplify(q, found.resource)
 	if err := checkSelector(q, found.format); err != nil {

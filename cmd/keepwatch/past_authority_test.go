@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keepwatch/keepwatch/server/testserver"
+)
+
+// authorizedPast is a history of which a cluster decides who may read what.
+type authorizedPast struct {
+	*testing.T
+	client *kubernetes.Clientset // of the cluster's administrator
+	host   string
+	base   http.RoundTripper
+	tokens map[string]string // by the service accounts' names
+}
+
+func create[T any](t *testing.T, create func(context.Context, *T, metav1.CreateOptions) (*T, error), o *T) *T {
+	t.Helper()
+	created, err := create(t.Context(), o, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+// bind lets service accounts of kube-system read configmaps in a namespace, or in all if it is empty.
+func (p *authorizedPast) bind(namespace string, names ...string) {
+	p.Helper()
+	var subjects []rbacv1.Subject
+	for _, name := range names {
+		subjects = append(subjects, rbacv1.Subject{Kind: "ServiceAccount", Namespace: "kube-system", Name: name})
+	}
+	role := rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "map-reader"}
+	meta := metav1.ObjectMeta{Name: "maps"}
+	if namespace == "" {
+		create(p.T, p.client.RbacV1().ClusterRoleBindings().Create, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: role, Subjects: subjects})
+		return
+	}
+	create(p.T, p.client.RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: role, Subjects: subjects})
+}
+
+// get reads as a service account, and returns the code. With open it returns the response, too.
+func (p *authorizedPast) get(name, path string, header ...string) (*http.Response, int) {
+	p.Helper()
+	q, err := http.NewRequestWithContext(p.Context(), http.MethodGet, p.host+path, nil)
+	if err != nil {
+		p.Fatal(err)
+	}
+	if token := p.tokens[name]; token != "" {
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(header); i += 2 {
+		q.Header.Set(header[i], header[i+1])
+	}
+	response, err := p.base.RoundTrip(q)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { response.Body.Close() })
+	return response, response.StatusCode
+}
+
+// TestPastAuthority reads a history as users whom the live cluster knows.
+func TestPastAuthority(t *testing.T) {
+	srv := testserver.New(t, testserver.RBAC())
+	p := &authorizedPast{T: t, client: kubernetes.NewForConfigOrDie(srv.Config()), tokens: map[string]string{"nobody": "", "wrong": "x.y.z"}}
+	create(t, p.client.RbacV1().ClusterRoles().Create, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "map-reader"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}},
+	})
+	for _, name := range []string{"all", "one", "none"} {
+		create(t, p.client.CoreV1().ServiceAccounts("kube-system").Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		token, err := p.client.CoreV1().ServiceAccounts("kube-system").CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.tokens[name] = token.Status.Token
+	}
+	namespaces := []string{"left", "right", "gone"}
+	for _, name := range namespaces {
+		create(t, p.client.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		create(t, p.client.CoreV1().ConfigMaps(name).Create, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}})
+	}
+	p.bind("", "all")
+	p.bind("left", "one")
+	p.bind("gone", "one")
+	kubeconfig := srv.Kubeconfig()
+	file := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
+	startProcess(t, "sync", "configmaps,services", "-A", "--to", file, "--kubeconfig", kubeconfig).waitStderr(t, "synced at")
+	last := create(t, p.client.CoreV1().ConfigMaps("left").Create, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}})
+	log, out := filepath.Join(t.TempDir(), "audit.log"), filepath.Join(t.TempDir(), "past")
+	startProcess(t, "serve", "--history", file, "--listen", "127.0.0.1:0", "--kubeconfig-out", out, "--authorize", kubeconfig, "--audit-log", log).
+		waitStderr(t, "at/MOMENT")
+	config, err := clientcmd.BuildConfigFromFlags("", out)
+	if err != nil || config.BearerToken != "" {
+		t.Fatalf("the kubeconfig has the token %q, %v", config.BearerToken, err)
+	}
+	p.host = strings.TrimSuffix(config.Host, "/at/now")
+	if p.base, err = rest.TransportFor(config); err != nil {
+		t.Fatal(err)
+	}
+	at := "/at/revision/" + last.ResourceVersion
+	stored(t, file, "cm/last", "left", last.ResourceVersion)
+
+	expect := func(what string, rows map[string]int) {
+		t.Helper()
+		for row, want := range rows {
+			name, path, _ := strings.Cut(row, " ")
+			if _, code := p.get(name, at+path); code != want {
+				t.Errorf("%s: %s: %d, want %d", what, row, code, want)
+			}
+		}
+	}
+	const maps = "/configmaps"
+	expect("at first", map[string]int{
+		"all /api/v1" + maps: 200, "all /api/v1/namespaces/gone" + maps: 200, "all /api/v1/services": 403,
+		"one /api/v1" + maps: 403, "one /api/v1/namespaces/left" + maps: 200, "one /api/v1/namespaces/right/configmaps/m": 403,
+		"one /api/v1/namespaces/gone/configmaps/m": 200, "one /api/v1/namespaces/never" + maps: 403, "all /api/v1/namespaces/never" + maps: 200,
+		"none /api/v1/namespaces/left" + maps: 403, "nobody /api/v1" + maps: 401, "wrong /api/v1" + maps: 401, "none /apis": 200, "nobody /apis": 401,
+	})
+	if _, code := p.get("all", at+"/api/v1/configmaps", "Impersonate-User", "root"); code != 403 {
+		t.Errorf("an impersonation: %d", code)
+	}
+	if _, code := p.get("one", "/metrics"); code != 403 {
+		t.Errorf("the metrics: %d", code)
+	}
+	p.compare(at, namespaces)
+
+	// The namespace is gone, and then another one has its name.
+	if err := p.client.CoreV1().Namespaces().Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		_, err := p.client.CoreV1().Namespaces().Get(t.Context(), "gone", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	waitFor(t, func() bool { _, code := p.get("one", at+"/api/v1/namespaces/gone/configmaps/m"); return code == 403 })
+	created := create(t, p.client.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}})
+	p.bind("gone", "one")
+	waitFor(t, func() bool { // the new one is known
+		_, code := p.get("one", "/at/now/api/v1/namespaces/gone"+maps)
+		return code == 200
+	})
+	if !created.CreationTimestamp.After(last.CreationTimestamp.Time) {
+		t.Log("both namespaces were created in one second") // which is what a time of creation can tell
+	} else {
+		expect("another namespace", map[string]int{"one /api/v1/namespaces/gone/configmaps/m": 403, "all /api/v1/namespaces/gone/configmaps/m": 200})
+	}
+
+	// A right that is revoked ends the watch.
+	response, code := p.get("one", at+"/api/v1/namespaces/left/configmaps?watch=true&speed=0")
+	if code != 200 {
+		t.Fatalf("the watch: %d", code)
+	}
+	if err := p.client.RbacV1().RoleBindings("left").Delete(t.Context(), "maps", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+	}
+	expect("revoked", map[string]int{"one /api/v1/namespaces/left" + maps: 403})
+	p.checkLog(log)
+
+	if code, _, stderr := execute(t, "serve", "--history", file, "--authorize", kubeconfig, "--token", "x"); code != codeUsage || !strings.Contains(stderr, "exclude each other") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
+// compare sends random requests of random users. Each is decided as the cluster decides.
+func (p *authorizedPast) compare(at string, namespaces []string) {
+	p.Helper()
+	n := 2000
+	if testing.Short() {
+		n = 100
+	}
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range n {
+		user := []string{"all", "one", "none"}[random.IntN(3)]
+		a := &authorizationv1.ResourceAttributes{Version: "v1", Resource: []string{"configmaps", "services"}[random.IntN(2)], Verb: "list"}
+		path := at + "/api/v1"
+		if random.IntN(4) > 0 {
+			a.Namespace = namespaces[random.IntN(len(namespaces))]
+			path += "/namespaces/" + a.Namespace
+		}
+		path += "/" + a.Resource
+		if a.Namespace != "" && random.IntN(2) == 0 {
+			a.Name, a.Verb = []string{"m", "other"}[random.IntN(2)], "get"
+			path += "/" + a.Name
+		}
+		review, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(p.Context(), &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "system:serviceaccount:kube-system:" + user, ResourceAttributes: a,
+				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			p.Fatal(err)
+		}
+		if _, code := p.get(user, path); (code != 403) != review.Status.Allowed {
+			p.Errorf("seed %d: %s %s: %d, and the cluster allows it: %t", seed, user, path, code, review.Status.Allowed)
+		}
+	}
+}
+
+// checkLog checks the lines of the reads.
+func (p *authorizedPast) checkLog(file string) {
+	p.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		p.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		var e auditv1.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			p.Fatalf("%s: %v", line, err)
+		}
+		if e.ObjectRef != nil {
+			seen[fmt.Sprint(e.User.Username, " ", e.Verb, " ", e.ObjectRef.Namespace, " ", e.Annotations["authorization.k8s.io/decision"])] = true
+		}
+		if e.Annotations["authorization.k8s.io/decision"] == "allow" && e.ResponseStatus == nil && !strings.HasPrefix(e.Annotations["keepwatch.io/moment"], "revision=") {
+			p.Errorf("no moment: %s", line)
+		}
+		if strings.Contains(line, "Bearer") || p.tokens["all"] != "" && strings.Contains(line, p.tokens["all"]) {
+			p.Errorf("a token: %s", line)
+		}
+	}
+	const user = "system:serviceaccount:kube-system:"
+	for _, want := range []string{user + "all list gone allow", user + "one get gone allow", user + "one get gone forbid", user + "none list left forbid", user + "one watch left allow"} {
+		if !seen[want] {
+			p.Errorf("the log lacks %q", want)
+		}
+	}
+}
