@@ -159,7 +159,7 @@ func TestAuditUsage(t *testing.T) {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			code, stdout, stderr := execute(t, append([]string{"audit"}, tt.args...)...)
 			lines := strings.Split(stderr, "\n")
-			if code != 2 || stdout != "" || !strings.Contains(lines[0], tt.want) || !slices.Equal(lines[1:], []string{"See 'keepwatch --help'.", ""}) {
+			if code != 2 || stdout != "" || !strings.Contains(lines[0], tt.want) || !slices.Equal(lines[1:], []string{"See 'keepwatch audit --help'.", ""}) {
 				t.Errorf("exit %d, stdout %q, stderr %q, want %q", code, stdout, stderr, tt.want)
 			}
 		})

@@ -90,7 +90,7 @@ func (o *conformOptions) run(cmd *cobra.Command) error {
 	if o.watchers <= 0 || o.writes <= 0 {
 		return &exitError{codeUsage, fmt.Errorf("--watchers %d, --writes %d: give numbers above 0", o.watchers, o.writes)}
 	}
-	cfg, err := o.config.ToRESTConfig()
+	cfg, err := connection(o.config)
 	if err != nil {
 		return err
 	}

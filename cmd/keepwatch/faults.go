@@ -80,7 +80,7 @@ func (o *faultsOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return &exitError{codeUsage, err}
 	}
-	cfg, err := o.config.ToRESTConfig()
+	cfg, err := connection(o.config)
 	if err != nil {
 		return err
 	}

@@ -186,7 +186,7 @@ func (o *restoreOptions) selected(ctx context.Context, v *history.View, args []s
 
 // restoration returns the restoration of states.
 func (o *restoreOptions) restoration(states []sink.State) (*restoration, error) {
-	config, err := o.config.ToRESTConfig()
+	config, err := connection(o.config)
 	if err != nil {
 		return nil, err
 	}

@@ -51,15 +51,15 @@ func (l *messageLog) handler(level slog.Level) slog.Handler {
 	return slog.NewTextHandler(l.stderr, options)
 }
 
-// fail writes the reason why the program of a name ends.
-func (l *messageLog) fail(name, reason string, code int) {
+// fail writes the reason why the program of a name ends. help is the command whose help is of use.
+func (l *messageLog) fail(name, help, reason string, code int) {
 	if l.format == jsonFormat {
 		slog.New(l.handler(slog.LevelError)).Error(reason, "exit", code)
 		return
 	}
 	fmt.Fprintln(l.stderr, name+": "+reason)
 	if code == codeUsage {
-		fmt.Fprintf(l.stderr, "See '%s --help'.\n", name)
+		fmt.Fprintf(l.stderr, "See '%s --help'.\n", help)
 	}
 }
 

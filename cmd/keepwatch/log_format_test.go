@@ -64,7 +64,7 @@ func TestLogsAsJSON(t *testing.T) {
 func TestLogFormats(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"version --log-format yaml",
-			`keepwatch: invalid argument "yaml" for "--log-format" flag: want text or json` + "\nSee 'keepwatch --help'.\n"},
+			`keepwatch: invalid argument "yaml" for "--log-format" flag: want text or json` + "\nSee 'keepwatch version --help'.\n"},
 		{"sync --log-format text", "keepwatch: "},
 		{"sync --log-format json", "{"},
 	} {

@@ -60,6 +60,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -132,11 +133,12 @@ func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Wr
 	defer ended()
 	logLibraries(running, log)
 	var err error
+	help := name
 	if run, ok := programs[name]; ok {
 		err = run(running, args, stdout, stderr)
 	} else {
 		name = typedName(name)
-		err = runKeepwatch(running, name, args, stdout, log)
+		help, err = runKeepwatch(running, name, args, stdout, log)
 	}
 	ended() // the reason is the last line
 	if err == nil {
@@ -150,7 +152,7 @@ func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Wr
 	if message == "" {
 		return code
 	}
-	log.fail(name, plain(message), code)
+	log.fail(name, help, plain(message), code)
 	return code
 }
 
@@ -172,14 +174,15 @@ func plain(message string) string {
 	}, message)
 }
 
-// runKeepwatch runs a subcommand. Its help calls the program by the name.
-func runKeepwatch(ctx context.Context, name string, args []string, stdout io.Writer, log *messageLog) error {
+// runKeepwatch runs a subcommand, and returns its whole name. Its help calls the program by the name.
+func runKeepwatch(ctx context.Context, name string, args []string, stdout io.Writer, log *messageLog) (command string, err error) {
 	root := newRootCommand(log)
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(log.stderr)
-	return root.ExecuteContext(ctx)
+	run, err := root.ExecuteContextC(ctx)
+	return run.CommandPath(), err
 }
 
 // logLibraries logs the errors of the Kubernetes libraries until ctx is done.
@@ -239,12 +242,17 @@ func newRootCommand(log *messageLog) *cobra.Command {
 	return root
 }
 
-// usage returns check with exit code 2 for its errors.
+// usage returns check with exit code 2 for its errors. They name the subcommands that a mistyped one resembles.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &exitError{codeUsage, err}
+		err := check(cmd, args)
+		if err == nil {
+			return nil
 		}
-		return nil
+		cmd.SuggestionsMinimumDistance = 2
+		if similar := cmd.SuggestionsFor(strings.Join(args[:min(1, len(args))], "")); len(args) > 0 && len(similar) > 0 {
+			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(similar, ", or "))
+		}
+		return &exitError{codeUsage, err}
 	}
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"time"
 )
@@ -15,9 +13,9 @@ func serveEndpoint(address string, handler http.Handler) (stop func(), err error
 	if address == "0" || address == "" {
 		return func() {}, nil
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := listen("--metrics-bind-address", address)
 	if err != nil {
-		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
+		return nil, err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	ended := make(chan error, 1)

@@ -162,7 +162,7 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 	if (o.certFile == "") != (o.keyFile == "") {
 		return &exitError{codeUsage, errors.New("--tls-cert-file and --tls-private-key-file belong together: give both or none")}
 	}
-	server, err := o.config.ToRESTConfig()
+	server, err := connection(o.config)
 	if err != nil {
 		return &exitError{codeUsage, err}
 	}
@@ -208,7 +208,7 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 		return err
 	}
 	defer stopMetrics()
-	listener, err := net.Listen("tcp", o.listen)
+	listener, err := listen("--listen", o.listen)
 	if err != nil {
 		return err
 	}

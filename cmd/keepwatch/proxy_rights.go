@@ -40,6 +40,9 @@ func (o *proxyOptions) printRights(selection proxy.Selection, stdout, stderr io.
 
 // servedResources returns the resources of the cluster that can be read, listed and watched.
 func (o *proxyOptions) servedResources(stderr io.Writer) ([]schema.GroupResource, error) {
+	if _, err := connection(o.config); err != nil {
+		return nil, err
+	}
 	client, err := o.config.ToDiscoveryClient()
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"net"
 	"sync"
 
@@ -25,6 +26,9 @@ func (o *proxyOptions) newServing(address net.Addr, own *proxyCredentials, clien
 	s := &proxyServing{}
 	var err error
 	if o.certFile != "" {
+		if _, err := tls.LoadX509KeyPair(o.certFile, o.keyFile); err != nil { // in words that name the file
+			return nil, fmt.Errorf("--tls-cert-file %s, --tls-private-key-file %s: %w", o.certFile, o.keyFile, err)
+		}
 		s.certificate, err = dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.certFile, o.keyFile)
 	} else {
 		s.certificate, err = own.certificate(address)

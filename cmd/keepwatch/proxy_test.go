@@ -97,7 +97,7 @@ func TestProxyMetrics(t *testing.T) {
 		}
 	}
 	terminate(t, p)
-	if code, _, stderr := execute(t, "proxy", "--metrics-bind-address", "nonsense"); code != 1 || !strings.HasPrefix(stderr, "keepwatch: --metrics-bind-address: ") {
+	if code, _, stderr := execute(t, "proxy", "--metrics-bind-address", "nonsense"); code != 2 || !strings.HasPrefix(stderr, "keepwatch: --metrics-bind-address: ") {
 		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
 }

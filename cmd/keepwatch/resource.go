@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -142,7 +141,7 @@ type repeat func(ctx context.Context, request func(context.Context) error) error
 
 // resolve finds the resource of the arguments on the server. The server must support the verbs for it.
 func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndName, selection selection, verbs ...string) (*resourceTarget, error) {
-	config, err := o.connection()
+	config, err := connection(o.config)
 	if err != nil {
 		return nil, err
 	}
@@ -195,18 +194,6 @@ func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndN
 		}
 	}
 	return t, nil
-}
-
-// connection returns the configuration of the connection to the server.
-func (o *resourceFlags) connection() (*rest.Config, error) {
-	config, err := o.config.ToRESTConfig()
-	switch {
-	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("no cluster is configured: give --kubeconfig, set KUBECONFIG, or write ~/.kube/config")
-	case errors.Is(err, fs.ErrNotExist) && *o.config.KubeConfig != "":
-		return nil, fmt.Errorf("--kubeconfig: the file %s does not exist", *o.config.KubeConfig)
-	}
-	return config, err
 }
 
 // mappingOf resolves a type as kubectl does: pods, po, pod, Pod, deploy.apps,

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -116,7 +115,7 @@ func (h *historyServing) serve(ctx context.Context, options controlplane.Options
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", options.Listen)
+	listener, err := listen("--listen", options.Listen)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpo
 	if o.lease == "" {
 		return run(ctx)
 	}
-	config, err := o.connection()
+	config, err := connection(o.config)
 	if err != nil {
 		return err
 	}

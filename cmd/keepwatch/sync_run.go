@@ -111,7 +111,7 @@ func statusOf(s sink.Sink) func(context.Context) ([]sink.Status, error) {
 
 // newRun connects to the server, and identifies its cluster.
 func (o *syncOptions) newRun(ctx context.Context, report *syncReport) (*syncRun, error) {
-	config, err := o.connection()
+	config, err := connection(o.config)
 	if err != nil {
 		return nil, err
 	}

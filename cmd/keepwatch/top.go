@@ -45,6 +45,9 @@ func newTopCommand() *cobra.Command {
 		Example:               "  keepwatch top --kubeconfig keepwatch-proxy.kubeconfig",
 		Args:                  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := connection(config); err != nil {
+				return err
+			}
 			client, err := config.ToDiscoveryClient()
 			if err != nil {
 				return &exitError{codeUsage, err}

@@ -118,7 +118,7 @@ func TestWatchUsage(t *testing.T) {
 			code, stdout, stderr := execute(t, append([]string{"watch"}, tt.args...)...)
 			lines := strings.Split(stderr, "\n")
 			if code != 2 || stdout != "" || !strings.Contains(lines[0], tt.want) || !strings.HasPrefix(lines[0], "keepwatch: ") ||
-				!slices.Equal(lines[1:], []string{"See 'keepwatch --help'.", ""}) {
+				!slices.Equal(lines[1:], []string{"See 'keepwatch watch --help'.", ""}) {
 				t.Errorf("exit %d, stdout %q, stderr %q, want exit 2 and one sentence with %q", code, stdout, stderr, tt.want)
 			}
 		})
