@@ -371,6 +371,11 @@ var rules = map[string]rule{
 	"server/internal/testonly/operator": {why: "it has only tests"},
 	"server/internal/testonly/manager":  {why: "it has only tests"},
 	"server/internal/testonly/store":    {why: "it has only tests"},
+	"server/internal/testonly/testmain": {
+		ours:   []string{"server/controlplane"},
+		others: []string{"github.com/go-logr/logr$", "go.uber.org/goleak$", "k8s.io/client-go/rest$", "k8s.io/klog/v2$"},
+		why:    "a TestMain has no testing.TB, to which package testserver reports",
+	},
 	"cmd/keepwatch/demo": {
 		others: []string{"go.etcd.io/etcd/client/v3$", "modernc.org/sqlite$"},
 		why:    "a demonstration runs the program, and reads what it writes",

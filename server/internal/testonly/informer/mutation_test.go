@@ -118,10 +118,11 @@ func transformed(t *testing.T, o object) {
 
 func changesInPlace[T object](t *testing.T, cfg *rest.Config, options ...informer.Option) {
 	namespace := namespaceOf(t, cfg, "a", "b")
-	inf, err := informer.New[T](cfg, append(options, informer.Namespace(namespace), informer.Transform(func(o T) (T, error) {
-		transformed(t, o)
-		return o, nil
-	}))...)
+	inf, err := informer.New[T](cfg, append(options, informer.Namespace(namespace), informer.Fields(ownConfigMaps),
+		informer.Transform(func(o T) (T, error) {
+			transformed(t, o)
+			return o, nil
+		}))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,8 @@ func changesInPlaceShared(t *testing.T, cfg *rest.Config, options ...clientgo.Op
 	group := clientgo.NewGroup(append(options, direct)...)
 	client := kubernetes.NewForConfigOrDie(cfg)
 	namespace := namespaceOf(t, cfg, "a", "b")
-	lw := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "configmaps", namespace, func(*metav1.ListOptions) {})
+	lw := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "configmaps", namespace,
+		func(o *metav1.ListOptions) { o.FieldSelector = ownConfigMaps })
 	inf := group.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, nil)
 	if err := inf.SetTransform(func(o any) (any, error) {
 		transformed(t, o.(object))
@@ -158,10 +160,14 @@ func changesInPlaceShared(t *testing.T, cfg *rest.Config, options ...clientgo.Op
 	})
 }
 
+// ownConfigMaps selects the config maps of a test: the server's controllers create another one in each namespace.
+const ownConfigMaps = "metadata.name!=kube-root-ca.crt"
+
 // namespaceOf creates a namespace with config maps that have equal managed fields.
 func namespaceOf(t *testing.T, cfg *rest.Config, names ...string) string {
 	client := kubernetes.NewForConfigOrDie(cfg)
-	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "in-place-"}}, metav1.CreateOptions{})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "in-place-"}}
+	made, err := client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,12 +20,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/operator"
-	"github.com/keepwatch/keepwatch/server/controlplane"
+	"github.com/keepwatch/keepwatch/server/internal/testonly/testmain"
 )
 
 // prefix is the default Prefix. It is stored on objects, so it must not change.
@@ -42,47 +38,9 @@ var (
 	widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 )
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	klog.SetLogger(logr.Discard())
+func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	ignore := []goleak.Option{
-		goleak.IgnoreCurrent(),
-		// A timer of the server's watch cache: each read at a revision leaves one for 3 seconds.
-		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
-	}
-	server, err := controlplane.New(controlplane.Options{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	select {
-	case <-server.Ready():
-	case err := <-ended:
-		fmt.Fprintln(os.Stderr, "the server didn't start:", err)
-		return 1
-	}
-	if err := prepare(ctx, server.RESTConfig()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := m.Run()
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	cancel()
-	if err := <-ended; err != nil {
-		fmt.Fprintln(os.Stderr, "the server ended with:", err)
-		return 1
-	}
-	if err := goleak.Find(ignore...); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	os.Exit(testmain.Run(m, prepare))
 }
 
 // definition is a resource with a status endpoint and a schema that rejects large sizes.
@@ -117,8 +75,7 @@ spec:
 
 // prepare creates the clients and the resource of the tests.
 func prepare(ctx context.Context, cfg *rest.Config) (err error) {
-	api = rest.CopyConfig(cfg)
-	api.QPS = -1
+	api = cfg
 	if clients, err = kubernetes.NewForConfig(api); err != nil {
 		return err
 	}
