@@ -322,3 +322,38 @@ func TestNamespaceMadeAnew(t *testing.T) {
 		t.Error("equal sets are not")
 	}
 }
+
+// BenchmarkListOfView lists all of 50,000 objects in 1,000 namespaces: as one list, and as that of a view which has them all.
+func BenchmarkListOfView(b *testing.B) {
+	const namespaces, objects = 1000, 50
+	r := newCache(b, store.Options{})
+	uids := map[string]keepwatch.UID{}
+	for i := range namespaces {
+		name := fmt.Sprintf("namespace-%d", i)
+		uids[name] = "1"
+		for j := range objects {
+			r.source.putIn(name, fmt.Sprint("w", j), "0")
+		}
+	}
+	r.source.history = nil // they are in the list
+	r.start()
+	r.eventually("the cache is ready", func() bool { return r.ReadinessCheck() == nil })
+	o := everything
+	o.Recursive = true
+	for name, list := range map[string]func() (*watchcache.ListResult, error){
+		"all": func() (*watchcache.ListResult, error) { return r.List(b.Context(), "/widgets/", o) },
+		"view": func() (*watchcache.ListResult, error) {
+			return r.ListIn(b.Context(), "/widgets/", o, watchcache.NewNamespaces(uids, false))
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				result, err := list()
+				if err != nil || result.Len() != namespaces*objects {
+					b.Fatalf("%v, %v", result, err)
+				}
+				b.ReportMetric(float64(len(result.Segments)), "segments")
+			}
+		})
+	}
+}

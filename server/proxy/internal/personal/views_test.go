@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -374,6 +375,41 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%d views", n)
 		}
 		closed()
+	})
+}
+
+// A view of three namespaces has less than 4 KB of memory.
+func TestViewsAreSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []string
+		for i := range 40 {
+			all = append(all, fmt.Sprint("namespace-", i))
+		}
+		w := newWorld(t, all...)
+		const users = 2000
+		used := func() int64 {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		for i := range users {
+			for j := range 3 {
+				w.bind(fmt.Sprint("user-", i), all[(i+j)%40], true)
+			}
+		}
+		w.asked = make(map[string]int, 10*users)
+		before := used()
+		for i := range users {
+			w.of(subject(fmt.Sprint("user-", i)))
+		}
+		clear(w.asked)
+		bytes := (used() - before) / users
+		t.Logf("%d bytes a view", bytes)
+		if bytes > 4<<10 {
+			t.Errorf("%d bytes a view", bytes)
+		}
+		runtime.KeepAlive(w)
 	})
 }
 
