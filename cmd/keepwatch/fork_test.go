@@ -48,6 +48,8 @@ func TestForkHistory(t *testing.T) {
 	p.waitStderr(t, "synced at")
 	then := patch(t, client, "kept", "m", "color", "red")
 	createMap(t, client, "default", "late")
+	s.define("gadgets", "v1")
+	s.create("gadgets", "v1", "late")
 	last := patch(t, client, "kept", "m", "color", "blue")
 	stored(t, "sqlite:"+file, "cm/kept", "default", last)
 	p.Process.Kill()
@@ -83,7 +85,7 @@ func TestForkHistory(t *testing.T) {
 		"--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig)
 	fork.waitStderr(t, "ready in")
 	if !regexp.MustCompile(`begins with revision ` + then + ` at \S+: \d+ objects; \d+ apiservices.apiregistration.k8s.io are not served; ` +
-		`1 references to owners that are not in the history were removed`).MatchString(fork.stderr.String()) {
+		`not followed then: 1 types \(gadgets.example.com, …\); 1 references to owners that are not in the history were removed`).MatchString(fork.stderr.String()) {
 		t.Errorf("%s", fork.stderr)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -112,6 +114,23 @@ func TestForkHistory(t *testing.T) {
 	s.createIn(config, "widgets", "v1", "two")
 	if got, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil || got.Data["color"] != "blue" {
 		t.Errorf("the cluster has %+v, %v", got, err)
+	}
+
+	// Discovery has the types of each moment.
+	past := servePast(t, "sqlite:"+file)
+	for moment, want := range map[string]string{at: "widgets", "now": "gadgets widgets"} {
+		_, text, _ := past.get(t, "/at/"+moment+"/apis/example.com/v1", acceptJSON)
+		var list metav1.APIResourceList
+		if err := json.Unmarshal(text, &list); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, r := range list.APIResources {
+			names = append(names, r.Name)
+		}
+		if strings.Join(names, " ") != want {
+			t.Errorf("at %s there are %q", moment, names)
+		}
 	}
 
 	// In a Go test, as the same state, also after a restart.

@@ -14,7 +14,6 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
-
 )
 
 // auditLog writes who reads what, a line for each request, in the format of kube-apiserver's audit log. It is safe for

@@ -13,8 +13,8 @@ import (
 	"github.com/keepwatch/keepwatch/source/history"
 )
 
-// serveDiscovery answers which groups, versions and resources the history has.
-func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, _ *momentPath) {
+// serveDiscovery answers which groups, versions and resources the history has at a moment.
+func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, p *momentPath) {
 	if q.Method != http.MethodGet && q.Method != http.MethodHead {
 		writeStatus(w, statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the past is read-only"))
 		return
@@ -25,7 +25,7 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, _ *momen
 	}
 	var types []history.Type
 	err := s.config.History.View(q.Context(), func(v *history.View) (err error) {
-		types, err = v.Types(q.Context())
+		types, err = v.TypesAt(q.Context(), p.moment)
 		return err
 	})
 	if err != nil {

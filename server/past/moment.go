@@ -112,20 +112,21 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 		tables: s.tables, started: make(chan struct{}),
 	}
 	err = s.config.History.View(q.Context(), func(v *history.View) error {
-		t, err := v.TypeOf(q.Context(), group.String())
+		if found.stream, err = v.StreamOf(group.String(), info.Namespace); err != nil {
+			return notFound(err.Error())
+		}
+		located := found.locate(q.Context(), v, moment, s.config.AllowGaps)
+		t, err := v.TypeAt(q.Context(), group.String(), found.time) // the newest, if the moment is not known
 		if err != nil {
 			return err
 		}
 		if t == nil || t.Version != info.APIVersion || t.Kind == "" {
 			return notFound(fmt.Sprintf("the history has no %s of version %s", group, info.APIVersion))
 		}
-		if found.stream, err = v.StreamOf(group.String(), info.Namespace); err != nil {
-			return notFound(err.Error())
+		if located != nil {
+			return located
 		}
 		found.typ, found.format = *t, s.tables.format(*t)
-		if err := found.locate(q.Context(), v, moment, s.config.AllowGaps); err != nil {
-			return err
-		}
 		found.table, err = s.tables.source(q.Context(), v, found)
 		return err
 	})

@@ -353,6 +353,28 @@ func TestFind(t *testing.T) {
 	})
 }
 
+// TestTypeAt finds a type as it was known at a time.
+func TestTypeAt(t *testing.T) {
+	database := past()
+	begin := time.Date(2026, 11, 28, 10, 0, 0, 0, time.UTC)
+	for i, version := range []string{"v1alpha1", "v1beta1", "v1"} {
+		database.types = append(database.types, sink.StoredType{
+			Resource: "things.example.com", Seen: begin.Add(time.Duration(i) * time.Hour), Type: sink.Type{Version: version, Kind: "Thing"},
+		})
+	}
+	view(t, database, func(v *history.View) {
+		for text, want := range map[string]string{"09:00": "v1alpha1", "10:00": "v1alpha1", "10:59": "v1alpha1", "11:00": "v1beta1", "13:00": "v1", "": "v1"} {
+			var at time.Time
+			if text != "" {
+				at, _ = time.Parse(time.RFC3339, "2026-11-28T"+text+":00Z")
+			}
+			if found, err := v.TypeAt(t.Context(), "things.example.com", at); err != nil || found.Version != want {
+				t.Errorf("at %s: %+v, %v, want %s", text, found, err, want)
+			}
+		}
+	})
+}
+
 // TestParseMoment parses moments, and refuses all others.
 func TestParseMoment(t *testing.T) {
 	zone := time.FixedZone("", 3600)

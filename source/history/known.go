@@ -46,6 +46,12 @@ func (u *Unknown) Error() string {
 	return fmt.Sprintf("%s: %s; %s", u.Resource, u.Reason, nearest)
 }
 
+// NotFollowed reports whether the moment is before the first list of a stream, or after the last transaction of one
+// that is not followed any more.
+func (u *Unknown) NotFollowed(of sink.Status) bool {
+	return u.Gap == nil && (u.Earlier == nil || !of.Active)
+}
+
 // Check returns an [Unknown] if the state of a stream at a point is not known.
 func (v *View) Check(ctx context.Context, of sink.Status, at sink.Point) error {
 	first, last := of.First, sink.Point{Epoch: of.Progress.Epoch, Revision: of.Progress.Cursor}

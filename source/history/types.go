@@ -3,9 +3,11 @@ package history
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
@@ -49,12 +51,52 @@ func (v *View) Types(ctx context.Context) (all []Type, err error) {
 	return all, nil
 }
 
+// TypesAt returns the types that were followed at a moment, by resource, each as it was known then. Gaps do not matter.
+func (v *View) TypesAt(ctx context.Context, m Moment) (all []Type, err error) {
+	for _, s := range v.streams {
+		if len(all) > 0 && all[len(all)-1].Resource == s.ID.Resource {
+			continue
+		}
+		points, err := v.Points(ctx, m, true, s)
+		if err != nil {
+			return nil, err
+		}
+		err = v.Check(ctx, s, points.Of(s))
+		if unknown, ok := errors.AsType[*Unknown](err); ok && unknown.NotFollowed(s) {
+			continue
+		} else if err != nil && !ok {
+			return nil, err
+		}
+		t, err := v.TypeAt(ctx, s.ID.Resource, points.Time)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			all = append(all, *t)
+		}
+	}
+	return all, nil
+}
+
 // TypeOf returns the type of a resource as it was known last, nil if it is not known.
 func (v *View) TypeOf(ctx context.Context, resource string) (*Type, error) {
+	return v.TypeAt(ctx, resource, time.Time{})
+}
+
+// TypeAt returns the type of a resource as it was known at a time, or first if that is later. The zero time is now.
+func (v *View) TypeAt(ctx context.Context, resource string, at time.Time) (*Type, error) {
+	var first *Type
 	for _, t := range slices.Backward(v.types) {
-		if t.Resource == resource {
-			return &Type{Resource: resource, Type: t.Type}, nil
+		if t.Resource != resource {
+			continue
 		}
+		first = &Type{Resource: resource, Type: t.Type}
+		if at.IsZero() || !t.Seen.After(at) {
+			break
+		}
+	}
+	if first != nil {
+		return first, nil
 	}
 	if v.known != nil {
 		if t := v.known(resource); t != nil {

@@ -60,7 +60,7 @@ func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool
 		switch {
 		case err == nil, ok && allowGaps && unknown.Gap != nil:
 			followed = append(followed, of)
-		case ok && unknown.Gap == nil && (unknown.Earlier == nil || !of.Active):
+		case ok && unknown.NotFollowed(of):
 			s.Unknown, first = append(s.Unknown, of.ID.Resource), cmp.Or(first, err)
 		default:
 			return nil, err
@@ -71,7 +71,7 @@ func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool
 	}
 	kinds := map[schema.GroupKind]bool{}
 	for _, of := range followed {
-		t, err := v.TypeOf(ctx, of.ID.Resource)
+		t, err := v.TypeAt(ctx, of.ID.Resource, s.Time)
 		if err != nil {
 			return nil, err
 		}
