@@ -20,8 +20,9 @@
 // the revision of every SYNCED and BOOKMARK, through any number of restarts and crashes.
 // A DELETED of a difference has apiVersion, kind and metadata only.
 //
-// A list can show another content of an object at the revision that the consumer has: the definition of
-// its type has changed, or the version of the server. It is a MODIFIED in the difference, with an id of its own; see [Rendition].
+// A list can show another content of an object at the revision that the consumer has, because the
+// definition of its type or the version of the server has changed. The difference has it as
+// MODIFIED, with an id of its own; see [Rendition].
 //
 // # Databases
 //
@@ -62,10 +63,10 @@
 //	delivery.go     messages to the consumer, with the changes of the state
 //	message.go      the messages, and the contract of a sink
 //	object.go       the contract of an object; its metadata
-//	ndjson.go       the sinks: lines of JSON,
-//	table.go        rows,
-//	name.go         names,
-//	printer.go      kubectl's printers
+//	ndjson.go       a sink of lines of JSON
+//	table.go        a sink of a table's rows
+//	name.go         a sink of names
+//	printer.go      a sink of kubectl's printers
 //	state.go        the contract of a state, and its position
 //	removal.go      the ids of objects that are delivered again
 //	memory.go       a state in memory

@@ -17,6 +17,7 @@
 //	proxy.go           keepwatch proxy
 //	proxy_serving.go   its certificate
 //	proxy_credentials.go  its authority and its token
+//	connection.go      the connection to the cluster, and the words for a missing one
 //	kubeconfig.go      writes the kubeconfigs of proxy and faults
 //	proxy_audit.go     its audit log: kube-apiserver's flags
 //	proxy_rights.go    the ClusterRole that it needs

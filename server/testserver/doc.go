@@ -6,20 +6,23 @@
 //		client, err := client.New(srv.Config(), client.Options{})
 //
 // It is an API server, not a fake: admission, validation by schemas, server-side apply, conflicts, status
-// subresources, watches and finalizers are those of k8s.io/apiserver. Dependents of deleted owners
-// are deleted. Without [Simulate], no controllers of workloads run: nothing schedules or starts pods. Package controlplane
+// subresources, watches and finalizers are those of k8s.io/apiserver. Dependents of deleted owners are deleted.
+// Without [Simulate], no controllers of workloads run: nothing schedules or starts pods. Package controlplane
 // describes what is served.
 //
 // # Workloads
 //
-// With [Simulate], pods become Running and Ready on simulated nodes, without containers, and Deployments, ReplicaSets,
-// StatefulSets, DaemonSets and Jobs progress. [Server.Advance] moves the time on which delays and the ends of Jobs depend.
+// With [Simulate], pods become Running and Ready on simulated nodes, without containers, and Deployments,
+// ReplicaSets, StatefulSets, DaemonSets and Jobs progress. [Server.Advance] moves the time on which delays and the
+// ends of Jobs depend.
 //
 // # Many servers
 //
-// Parallel tests each have their own server. Servers in one process share code, and what the Kubernetes libraries have once in a
-// process: their metrics, klog's logger, and feature gates. klog prints warnings and errors only, unless -v is set. [Server.Fork] is a second server with the same objects, of which it copies none. So an expensive
-// setup is made once, and each test begins with it.
+// Parallel tests each have their own server. The servers of a process share what the Kubernetes libraries have once
+// in a process: metrics, klog's logger, and feature gates. klog prints warnings and errors only, unless -v is set.
+//
+// [Server.Fork] starts a second server with the same objects, without copying them. So a program makes an expensive
+// setup once, and each test begins with it.
 //
 // # The past
 //
@@ -27,8 +30,7 @@
 //
 // # Faults
 //
-// A controller that works with a test server has seen no fault yet. These are what a real cluster does to it
-// sooner or later:
+// A test can cause the faults that a controller meets in a real cluster:
 //
 //	Expire      the history is gone: a watch from an earlier revision receives 410
 //	CutWatches  the connections of all watches break
@@ -38,7 +40,7 @@
 //	Fail        the next requests that match are answered with a status
 //	Delay       requests that match are answered later
 //
-// [Server.Requests] returns what the server was asked.
+// [Server.Requests] returns the requests that the server has received.
 //
 // # Files
 //

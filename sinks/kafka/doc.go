@@ -13,8 +13,8 @@
 //
 // # Partitions
 //
-// A stream is in one topic. The changes of an object are in one partition, and in order. A gap and its end, and each synced point,
-// concern all objects: their records are in every partition.
+// A stream is in one topic. The changes of an object are in one partition, and in order. GAP and SYNCED concern all objects:
+// their records are in every partition.
 //
 //	kafka.go        Open, Write, Close
 //	address.go      what the address says

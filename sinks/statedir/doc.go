@@ -1,9 +1,9 @@
-// Package statedir makes a sink of a receiver that stores no positions, such as files, an HTTP server or a
-// broker: the positions and the indexes of the delivered objects are in a directory on the local disk.
+// Package statedir makes a sink of a receiver that stores no positions, such as files or an HTTP server: the
+// positions and the indexes of the delivered objects are in a directory on the local disk.
 //
-// Each stream has a state of package stream in a directory of its own, which is the one that keepwatch watch
-// writes: DIR/pods/stream.db. The stream announces a piece in it, the receiver receives the piece, and the
-// stream commits it. A crash at any point costs repeated events with the same ids, and never a deletion.
+// Each stream has a state of package stream in a directory of its own, as keepwatch watch has: DIR/pods/stream.db.
+// The stream announces a piece in it, the receiver receives the piece, and the stream commits it there. After a
+// crash at any point, events are repeated with the same ids, and no deletion is lost.
 //
 //	statedir.go  the sink
 //	record.go    sync.json: the receiver that the directory belongs to, and the status of the streams

@@ -4,8 +4,8 @@
 //	sync ─▶ SQLite, Postgres ─▶ Database ─▶ History ─┬─▶ View: types, moments, states, events
 //	                                                 └─▶ Source: a resource at a moment, and onward
 //
-// It only reads, also while a sync writes. It says what it does not know: a moment in a declared gap, before the
-// first list or after the last transaction is an [Unknown], which names the nearest known moments.
+// It only reads, also while a sync writes. For a moment in a declared gap, before the first list or after the last
+// transaction, it returns an [Unknown], which names the nearest known moments.
 //
 // # Moments
 //

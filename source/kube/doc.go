@@ -25,8 +25,8 @@
 //
 // One object, with its frame, may have [Options].MaxObject bytes. A watch reads ahead by
 // at most 1,000 events or 1 MiB (one event is always allowed); then the connection exerts
-// back pressure. 64 MiB of deletions wait for the revision that they belong to (internal/deletions). The server decides the length of a page: servers may ignore the limit,
-// as aggregated ones do.
+// back pressure. At most 64 MiB of deletions wait for their revision (internal/deletions). The
+// server decides the length of a page: some aggregated servers ignore the limit.
 //
 // # Files
 //

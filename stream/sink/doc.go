@@ -11,10 +11,10 @@
 //
 // # Receivers without transactions
 //
-// A [Receiver] (files, an HTTP server, a broker) does not store the position. Package
-// sinks/statedir stores it on the local disk, with the index of the objects that were
-// delivered, and makes a Sink of both. Each event is then delivered at least once: what the
-// receiver may have received before a crash comes again, with the same ids and in the same order.
+// A [Receiver] (files, an HTTP server) does not store the position. Package sinks/statedir
+// stores it on the local disk, with the index of the objects that were delivered, and makes a
+// Sink of both. Each event is then delivered at least once: after a crash the receiver gets the
+// last events again, with the same ids and in the same order.
 //
 // # A consistent cut over resources
 //
@@ -27,9 +27,9 @@
 //
 // Such a source repeats revisions with other content. Every stream counts these rewinds as
 // its epoch, and (epoch, revision) is ordered. A rewind concerns all streams of a line, but each
-// notices it by itself, or never, if the source has passed its cursor again. So the streams of
-// a line that are in a lower epoch than another one list again, and a line has no cut until
-// all are in one epoch.
+// stream detects it by itself. A stream does not detect it if the source has passed its cursor
+// again. So a stream whose epoch is lower than that of another stream on its line lists again,
+// and a line has no cut until all its streams are in one epoch.
 //
 // # Files
 //

@@ -1,10 +1,9 @@
 // Package transfer runs several streams into one sink: each resource has a reflector and a
 // stream of its own, and a batch has one piece of each stream that has one.
 //
-// [Transfer.Run] opens the sink, continues every stream from what the sink has stored, and does
-// so again after each error of the sink that may be gone at another attempt. That is also how it
-// deals with a commit whose outcome is unknown, and with streams in different epochs; see
-// package stream/sink.
+// [Transfer.Run] opens the sink, and continues every stream from what the sink has stored. After an
+// error of the sink that another attempt may not have, it opens the sink again. It does the same after
+// a commit whose outcome is unknown, and for streams in different epochs; see package stream/sink.
 //
 // [Transfer.Change] adds resources and ends others while Run runs. That opens the sink again, too, so that a change and a
 // crash take the same way: a resource that was added is one that the sink has not stored before, and one that is gone

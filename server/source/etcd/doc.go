@@ -35,11 +35,12 @@
 // [DialOptions]), and etcd waits. The watches of a seed, at most four, read ahead by 16
 // times as much each.
 //
-// A stream has chunks of about 1.5 MiB, of which gRPC's window has at most three. A page has about 32 MiB of values, by the sizes in the previous page. The client accepts
-// messages up to 64 MiB. If a page exceeds that, it is requested again with fewer keys.
-// After a page that fails for another reason, the next one has a quarter of the keys. A
-// watch that receives a message that is too large fails with Undecodable once; the
-// following watches request fragments.
+// A stream has chunks of about 1.5 MiB, of which gRPC's window has at most three. A page
+// has about 32 MiB of values, estimated from the previous page. The client accepts messages
+// up to 64 MiB. If a page exceeds that, it is requested again with fewer keys. After a page
+// that fails for another reason, the next one has a quarter of the keys. A watch that
+// receives a message that is too large fails with Undecodable once; the following watches
+// request fragments.
 //
 // # Versions
 //

@@ -12,9 +12,9 @@
 //
 // # What differs from etcd
 //
-// Nothing outlives the process, and the space is not bounded; one write is, as in etcd. The history is bounded by bytes, too, not only by age. A lease ends when it
-// is due, while etcd adds up to a second, and extends the shortest ones. Of etcd's API there is what
-// k8s.io/apiserver's storage calls: the other methods fail with [errors.ErrUnsupported].
+// Nothing outlives the process. The size of a write is bounded, as in etcd; the space of all objects is not. The
+// history is bounded by age and by bytes. A lease ends when it is due; etcd adds up to a second, and extends the
+// shortest leases. [DB.Client] has the methods that k8s.io/apiserver's storage calls. The others fail with [errors.ErrUnsupported].
 //
 // # Files
 //

@@ -2,9 +2,10 @@
 // have in common.
 //
 // Each state of an object is one row of the table resources. It is valid from the revision
-// that wrote it up to the revision that replaced or deleted it: [valid_from, valid_to). Another content of
-// the same revision replaces a row that was then valid at no revision. Both
-// are ordered within an epoch; see package sink. A row without an end is current.
+// that wrote it up to the revision that replaced or deleted it: [valid_from, valid_to). Revisions are
+// ordered within an epoch; see package sink. A row without an end is current. If a list shows another
+// content of an object at the same revision, the new row begins at the revision at which the old one
+// begins, and the old row is valid at no revision.
 //
 //	rows.go    the rows that a piece inserts and ends
 //	schema.go  the names of views, and of streams in the tables
