@@ -36,6 +36,7 @@ var settings = map[string]map[string]values{
 			"secretFiles": values{"name": "sinks"},
 		},
 		"http":       {"config": values{"to": "https://events.example.com/in", "state": "/data/state", "mode": "batched", "signingKey": "/secrets/key"}},
+		"everything": {"config": values{"resources": []any{values{"resource": "*"}}}},
 		"class":      {"storage": values{"className": "fast"}},
 		"namespaced": {"config": values{"resources": []any{values{"resource": "pods", "namespace": "shop"}, values{"resource": "configmaps", "namespace": "stock"}}}},
 	},
@@ -78,7 +79,8 @@ func TestWrongValues(t *testing.T) {
 		{"keepwatch-sync", values{"config": values{"to": "https://h/", "state": "state"}}, "state"},
 		{"keepwatch-sync", values{"config": values{"sinks": []any{values{"name": "x"}}}}, "to"},
 		{"keepwatch-sync", values{"config": values{"sinks": []any{values{"to": "files:/data/changes", "compress": "lz4"}}}}, "compress"},
-		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "*"}}}}, "resource"},
+		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "**"}}}}, "resource"},
+		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "*."}}}}, "resource"},
 		{"keepwatch-sync", values{"config": values{"resources": []any{}}}, "resources"},
 		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "Pods"}}}}, "resource"},
 	} {

@@ -76,6 +76,7 @@ func TestSyncRights(t *testing.T) {
 	all := manifests(t, "keepwatch-sync", values{"config": values{"resources": []any{
 		values{"resource": "pods", "namespace": "shop"}, values{"resource": "pods", "namespace": "stock"}, values{"resource": "deployments.v1.apps", "namespace": "shop"},
 		values{"resource": "*.example.com", "namespace": "stock"}, values{"resource": "nodes"},
+		values{"resource": "*", "namespace": "bank"},
 	}}})
 	got := map[string][]string{}
 	for _, o := range all {
@@ -92,6 +93,7 @@ func TestSyncRights(t *testing.T) {
 	}
 	want := map[string][]string{
 		"": {"namespaces.", "nodes.", "customresourcedefinitions.apiextensions.k8s.io", "apiservices.apiregistration.k8s.io"}, "shop": {"pods.", "deployments.apps"}, "stock": {"pods.", "*.example.com"},
+		"bank": {"*.*"},
 	}
 	if !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("granted: %v", got)
