@@ -7,22 +7,26 @@
 //
 // # Never worse than the server
 //
-// The proxy answers a read only if the answer is what the server could have returned: the same bytes and
-// the same resource versions, so that a client can move between the proxy and the server. These requests are
-// forwarded: writes, subresources, aggregated APIs, upgrades (watches over WebSockets too, unless in JSON), Tables, YAML, all that may be CBOR,
-// impersonation, requests without a bearer token or a certificate, watches from a revision that the cache does not reach back to, field
-// selectors of kinds that are not in fields.go, resources that [Config].Cached does not allow, and all reads of a
-// resource until its cache has caught up. The server words all refusals.
+// The proxy answers a read only if the answer is what the server could have returned: the same bytes and the same
+// resource versions, so that a client can move between the proxy and the server. These requests are forwarded:
+// writes, subresources, aggregated APIs, upgrades (watches over WebSockets too, unless in JSON), Tables, YAML, all
+// that may be CBOR, impersonation, requests without a bearer token or a certificate, watches from a revision that the
+// cache does not reach back to, field selectors of kinds that are not in fields.go, resources that [Config].Cached
+// does not allow, and all reads of a resource until its cache has caught up. The server words all refusals.
 //
 // # Encodings
 //
-// JSON and protobuf are followed separately, each from its first use on, and so are objects without managedFields for the
-// clients of [Config].DropManagedFields. Objects are stored as the server's text or
-// message: their fields need not be known here. Of either, the proxy reads the metadata and the fields that selectors
-// can name. PartialObjectMetadata is cut out of it, except for custom resources: the members of their metadata are in
-// alphabetical order, and are decoded and encoded again. Should one be unknown, the server answers from then on.
-// Bookmarks are written as the server writes the one that ends a streaming list of nothing, with which the proxy
-// begins. A server without streaming lists has none; then bookmarks have nothing but their metadata.
+// The proxy follows a resource in JSON and in protobuf separately, each from the first request for it on. It also
+// follows objects without managedFields separately, for the clients of [Config].DropManagedFields. It stores each
+// object as the server's text or message, so it need not know the object's fields. It decodes the metadata and the
+// fields that selectors can name.
+//
+// PartialObjectMetadata is a part of the stored text. For custom resources it is encoded anew: the server writes the
+// members of their metadata in alphabetical order. After a member that the proxy does not know, the server answers all
+// requests for such metadata.
+//
+// A bookmark has the form of the bookmark that ends a streaming list without objects, which the proxy requests at its
+// start. A server without streaming lists sends none; then bookmarks have only metadata.
 //
 // # Shards
 //
@@ -32,39 +36,44 @@
 //
 // # Permission
 //
-// The server decides about each read: it reviews the caller's token, and then the request, with its
-// selectors, once for all that need the same decision. Decisions are used for two minutes. A change of the rules, the subjects or the
-// reference of a role or a binding ends those about its namespace, or all, and open
-// watches are decided again; for five seconds after it, decisions are used for one second only, because API
-// servers follow the roles each by itself. If the proxy may not read roles, decisions are used for ten
-// seconds.
+// The server decides about each read. It reviews the caller's token, and then the request with its selectors.
+// Requests that need the same decision at the same time share a review. The proxy uses a decision for two minutes.
+// When the rules, the subjects or the reference of a role or a binding change, the proxy forgets the decisions about
+// its namespace, or all, and asks again about open watches. For five seconds after the change it uses a decision for
+// one second only, because each API server follows the roles by itself. If the proxy may not read roles, it uses a
+// decision for ten seconds.
 //
-// While the server does not answer, the last reviews since the last change of a role count, for ten minutes:
-// lists of any state and open watches go on, with a Warning header that says how old the state is. A server that answers a
-// review with an error has answered: nothing counts then, and it judges the request itself. An open watch
-// that may no longer be allowed ends after ten seconds without a decision. A server that swallows requests is noticed by a
-// probe on a timer, which no client causes; until it is answered no review is sent. What the last reviews do not allow, and
-// consistent reads, still go to the server, and wait: it may answer on another connection.
+// While the server does not answer, the proxy uses the last decisions since the last change of a role, for ten minutes.
+// Lists of any state and open watches continue, with a Warning header that says how old the state is. Consistent reads,
+// and requests that the last decisions do not allow, go to the server and wait: it may answer on another connection. An
+// open watch that may no longer be allowed ends after ten seconds without a decision.
 //
-// The identity of an open watch is proven again every two minutes or so. The watch ends when the server no longer knows its token, when
-// the token or the certificate expires, and after little more than an hour: no restart of the server ends it.
+// If the server answers a review with an error, it has not failed: the proxy then uses no earlier decision, and
+// forwards the request. A probe on a timer, which no client causes, detects a server that accepts requests and does
+// not answer. Until the server answers the probe, the proxy sends no review.
 //
-// Everybody can make up tokens: wrong ones are remembered for ten seconds, and the server reviews few at a time for the clients of
-// one address.
+// The proxy asks about the identity of an open watch again about every two minutes. The watch ends when the server no
+// longer knows its token, when the token or the certificate expires, and after a little more than an hour. It does
+// not end when the server restarts.
+//
+// Everybody can make up tokens: wrong ones are remembered for ten seconds, and the server reviews few at a time for
+// the clients of one address.
 //
 // # Personal views
 //
-// With [Config].Personal, a list or watch over all namespaces that the server refuses to a user is answered from those in which it allows
-// it: package internal/personal finds them, watchcache.View has them for a watch, and readpath.Reader.Within answers. Roles and bindings are then
-// followed with their subjects, and the namespaces with their UIDs. Nothing of such an answer is forwarded: the server would refuse it.
+// With [Config].Personal, a list or watch over all namespaces that the server refuses to a user is answered from
+// those in which it allows it: package internal/personal finds them, watchcache.View has them for a watch, and
+// readpath.Reader.Within answers. Roles and bindings are then followed with their subjects, and the namespaces with
+// their UIDs. Nothing of such an answer is forwarded: the server would refuse it.
 //
 // # Certificates
 //
-// A client certificate does not reach the server. With [Config].Impersonate the proxy authenticates it as the server does,
-// by the authorities in the ConfigMap kube-system/extension-apiserver-authentication, and so it does the headers of front
-// proxies; it decides reads by reviews of that user, and forwards everything else as itself, impersonating the user. A
-// request that itself impersonates is forwarded if the server allows the user to do that, in the verb impersonate. Users
-// that headers would change are refused. Without Impersonate a client with a certificate alone is refused.
+// A client certificate does not reach the server. With [Config].Impersonate the proxy authenticates it as the server
+// does, by the authorities in the ConfigMap kube-system/extension-apiserver-authentication, and so it does the
+// headers of front proxies; it decides reads by reviews of that user, and forwards everything else as itself,
+// impersonating the user. A request that itself impersonates is forwarded if the server allows the user to do that,
+// in the verb impersonate. Users that headers would change are refused. Without Impersonate a client with a
+// certificate alone is refused.
 //
 // # Freshness
 //
@@ -75,34 +84,37 @@
 //
 // # Memory
 //
-// When a large first list is complete, its garbage is returned to the system, and again when its objects have been read for
-// selectors.
+// When a large first list is complete, its garbage is returned to the system, and again when its objects have been
+// read for selectors.
 //
-// With [Config].MemoryLimit, a resource is left to the server when the objects in use have more than 70 % of it: first
-// the largest that nobody watches or has read for a minute, then the largest. Its watches end, and resume at the server.
+// With [Config].MemoryLimit, a resource is left to the server when the objects in use have more than 70 % of it:
+// first the largest that nobody watches or has read for a minute, then the largest. Its watches end, and resume at
+// the server.
 //
-// A forwarded response has 128 KiB of the memory, and the server waits until its client reads. Those of which a client reads
-// nothing are cut off: after a minute, unless they are streams, and as soon as one user has more than 100 of them.
+// A forwarded response has 128 KiB of the memory, and the server waits until its client reads. Those of which a
+// client reads nothing are cut off: after a minute, unless they are streams, and as soon as one user has more than
+// 100 of them.
 //
 // # Restart
 //
-// [State] is an index on disk: of each object and each deletion the key, the UID, and the revisions at which the cache
-// received it. A proxy that starts with it lists each resource once and compares the list with the index. Watches
-// without a selector resume from revisions before that list: they receive the difference, and of an object that was
-// deleted meanwhile its name, namespace and UID. The index follows the cache once a second and at the end of Run. What it
-// lacks after a crash, and watches with selectors, are forwarded. The index belongs to a cluster, by the UID of the
-// namespace kube-system, or by its address if that can't be read. It never has Secrets.
+// [State] is an index on disk: of each object and each deletion the key, the UID, and the revisions at which the
+// cache received it. A proxy that starts with it lists each resource once and compares the list with the index.
+// Watches without a selector resume from revisions before that list: they receive the difference, and of an object
+// that was deleted meanwhile its name, namespace and UID. The index follows the cache once a second and at the end of
+// Run. What it lacks after a crash, and watches with selectors, are forwarded. The index belongs to a cluster, by the
+// UID of the namespace kube-system, or by its address if that can't be read. It never has Secrets.
 //
 // # Endpoints
 //
-// /readyz, /livez, /metrics, /debug/pprof and the page below /keepwatch/ are the proxy's own; paths of the server with these
-// names cannot be requested through it. Other paths below /keepwatch/ are forwarded. All but the first two need the permission to get them. A proxy is ready once the server
-// has answered; it stays ready while the server is down.
+// /readyz, /livez, /metrics, /debug/pprof and the page below /keepwatch/ are the proxy's own; paths of the server
+// with these names cannot be requested through it. Other paths below /keepwatch/ are forwarded. All except /readyz
+// and /livez need the permission to get them. A proxy is ready once the server has answered; it stays ready while the
+// server is down.
 //
 // # Audit
 //
-// [Config].Audit records what the proxy answers itself: reads from memory, its own endpoints, and what it forbids there. The server's
-// audit log has what is forwarded, and the reviews.
+// [Config].Audit records what the proxy answers itself: reads from memory, its own endpoints, and what it forbids
+// there. The server's audit log has what is forwarded, and the reviews.
 //
 // # Files
 //

@@ -30,16 +30,17 @@ const (
 	roleReason = "RBAC: "
 )
 
-// permissions decides as the server does, by SubjectAccessReviews. It remembers decisions, and forgets those
-// that a change of a role or a binding may change: those about a namespace, or all. Callers that need the same decision
-// at the same time share one review: after a change that is so for all open watches of a user. A user has few requests reviewed at a time that are not
-// known to be allowed: the names that a user without any rights can ask for have no end. It is safe for concurrent use.
+// permissions decides as the server does, by SubjectAccessReviews. It remembers decisions. A change of a role or a binding
+// makes it forget the decisions about its namespace, or all. Callers that need the same decision at the same time share
+// one review: after such a change, all open watches of a user need the same ones. Few requests of a user that are not
+// known to be allowed are reviewed at a time: a user without rights can ask for names without an end. It is safe for
+// concurrent use.
 type permissions struct {
 	server authorizer.Authorizer // remembers nothing
 	probe  *probe
 	made   decisions
-	// repeated has the decisions about open watches that had been denied. They are used for settlingFor, so that the watches of a user
-	// share a review.
+	// repeated has the decisions about open watches that had been denied. They are used for settlingFor, so that the
+	// watches of a user share a review.
 	repeated decisions
 	asking   singleflight.Group // by the number of the last renewal, and the request
 	inFlight *inFlight          // by the flow of the user; not of open watches

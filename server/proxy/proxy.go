@@ -38,11 +38,11 @@ type Config struct {
 	// [ImpersonationRules]. Without it such clients are refused, unless they also have a token. Server must not itself
 	// impersonate.
 	Impersonate bool
-	// Cached is which resources may be cached. The others are forwarded.
+	// Cached selects the resources that may be cached. Requests for other resources are forwarded.
 	Cached Selection
-	// DropManagedFields is which clients receive objects without metadata.managedFields in what is answered from memory: those
-	// whose user agents begin with one of these texts; the empty text is all clients. Forwarded answers have them. A write
-	// without managedFields leaves those of the server as they are.
+	// DropManagedFields selects clients by the texts with which their user agents begin; the empty text selects all. They
+	// receive objects without metadata.managedFields from memory. Forwarded answers have managedFields. A write without
+	// managedFields leaves those of the server as they are.
 	DropManagedFields []string
 	// SmallCollection is the number of objects below which the server answers consistent reads: asking it for its
 	// newest revision costs as much. Zero means 500; a negative number means none.
