@@ -25,6 +25,9 @@ var (
 	secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 )
 
+// namespace has the objects of all workloads.
+const namespace = "shop"
+
 // controller is a small operator of Widgets with client-go's informers: what the seeded ones have in common. What it
 // has in memory is lost in a crash.
 type controller struct {
@@ -37,7 +40,7 @@ type controller struct {
 	remember map[string]string
 }
 
-// reconcile brings the world of one Widget, by its name in the namespace default, to what it says. w is nil if there is
+// reconcile brings the world of one Widget, by its name in the namespace, to what it says. w is nil if there is
 // none. Fatal errors end the process.
 type reconcile func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error
 
@@ -120,7 +123,7 @@ func (c *controller) work(ctx context.Context, do reconcile) error {
 }
 
 func (c *controller) reconcile(ctx context.Context, name string, do reconcile) error {
-	o, err := c.widgets.ByNamespace("default").Get(name)
+	o, err := c.widgets.ByNamespace(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return do(ctx, c, name, nil)
 	}
@@ -131,16 +134,16 @@ func (c *controller) reconcile(ctx context.Context, name string, do reconcile) e
 }
 
 func (c *controller) configMaps() dynamic.ResourceInterface {
-	return c.api.Resource(configs).Namespace("default")
+	return c.api.Resource(configs).Namespace(namespace)
 }
 
 func (c *controller) widgetsAPI() dynamic.ResourceInterface {
-	return c.api.Resource(widgets).Namespace("default")
+	return c.api.Resource(widgets).Namespace(namespace)
 }
 
 // cachedConfig returns a ConfigMap from the cache, or nil.
 func (c *controller) cachedConfig(name string) *unstructured.Unstructured {
-	o, err := c.configs.ByNamespace("default").Get(name)
+	o, err := c.configs.ByNamespace(namespace).Get(name)
 	if err != nil {
 		return nil
 	}
@@ -149,7 +152,7 @@ func (c *controller) cachedConfig(name string) *unstructured.Unstructured {
 
 // cachedConfigs returns those of a Widget, from the cache.
 func (c *controller) cachedConfigs(widget string) int {
-	all, err := c.configs.ByNamespace("default").List(labels.SelectorFromSet(labels.Set{"widget": widget}))
+	all, err := c.configs.ByNamespace(namespace).List(labels.SelectorFromSet(labels.Set{"widget": widget}))
 	if err != nil {
 		return 0
 	}

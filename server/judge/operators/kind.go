@@ -3,6 +3,7 @@ package operators
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,7 @@ var Kinds = []Kind{
 	{Name: "stale-restart", Sentence: "the operator is killed after a write, and its cached reads are those before the write until it is quiet", fits: every, meet: restartStale},
 	{Name: "time-travel", Sentence: "the operator is killed after a write, and its cached reads are those before the step until it is quiet", fits: every, meet: travelBack},
 	{Name: "foreign-delete", Sentence: "somebody deletes an object that the operator has created", fits: createsNamed, during: deleted},
+	{Name: "namespace-gone", Sentence: "the namespace of a write is deleted just before it arrives", fits: inNamespace, meet: deleteNamespace},
 	{Name: "downtime", Sentence: "the operator is down during a step", during: down},
 	{Name: "unobserved", Sentence: "the operator sees two steps as one, in a list", during: unobserved},
 }
@@ -76,6 +78,11 @@ func createsNamed(p Place) bool {
 	return p.Verb == "create" && p.Subresource == "" && p.Name != "" && p.Name[len(p.Name)-1] != '*'
 }
 
+// inNamespace selects the writes whose namespace can be deleted.
+func inNamespace(p Place) bool {
+	return p.Namespace != "" && p.Namespace != metav1.NamespaceDefault && !strings.HasPrefix(p.Namespace, "kube-")
+}
+
 // Plan is a kind at a place.
 type Plan struct {
 	Kind  string `json:"kind"`
@@ -94,6 +101,7 @@ type disturbance struct {
 	mu     sync.Mutex
 	found  bool
 	edited types.UID // of the object that foreign-edit has annotated
+	gone   string    // the namespace that namespace-gone has deleted
 	err    error     // the judge's own
 }
 
@@ -191,6 +199,34 @@ func annotate(x exchange) (types.UID, error) {
 		return "", err
 	}
 	return edited.GetUID(), nil
+}
+
+// deleteNamespace ends the comparison with the reference: from here on, the namespace has to go.
+func deleteNamespace(d *disturbance, x exchange) {
+	client, err := dynamic.NewForConfig(x.t.admin)
+	if err == nil {
+		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		err = client.Resource(namespaces).Delete(x.q.Context(), x.record.Namespace, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		d.fail(fmt.Errorf("delete the namespace %s: %w", x.record.Namespace, err))
+	} else {
+		d.mu.Lock()
+		d.gone = x.record.Namespace
+		d.mu.Unlock()
+		d.happens("the namespace is deleted before the write arrives")
+	}
+	x.serve()
+}
+
+// deletedNamespace returns the namespace that is gone, or nothing.
+func (d *disturbance) deletedNamespace() string {
+	if d == nil {
+		return ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.gone
 }
 
 func restartStale(d *disturbance, x exchange) {

@@ -74,6 +74,7 @@ func (r *run) do(ctx context.Context) (o *outcome, err error) {
 		}
 	}
 	if r.fault != nil {
+		r.outcome.gone = r.fault.deletedNamespace()
 		var own error
 		if r.outcome.found, own = r.fault.state(); own != nil {
 			return nil, own
@@ -240,13 +241,20 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 	if r.ref != nil {
 		missing = differences(r.ref.states[n], r.ref.masks[n].on(s))
 	}
+	gone := r.fault.deletedNamespace()
+	if gone != "" {
+		missing = remains(gone, s)
+	}
 	held := true
-	if r.steps[n].action == await {
+	if r.steps[n].action == await && gone == "" {
 		if held, err = r.world.holds(ctx, r.steps[n]); err != nil {
 			return false, err
 		}
 	}
 	if quiet && held && len(missing) == 0 {
+		if gone != "" {
+			return true, errEnded // the rest of the workload has lost its ground
+		}
 		r.outcome.arrive(s, r.world.traffic.activity().watches, of)
 		return true, nil
 	}

@@ -54,6 +54,10 @@ var bugs = []bug{
 		buggy: variant{do: finalized(false)}, correct: variant{do: finalized(true)},
 	},
 	{
+		name: "a finalizer that keeps a namespace", plan: "namespace-gone", files: 2, verdict: operators.Leaked,
+		buggy: variant{do: finalized(false)}, correct: variant{do: finalized(true)},
+	},
+	{
 		name: "the status before the deed", plan: "crash-after-write:1", files: 1, verdict: operators.Diverged,
 		buggy: variant{do: statusFirst}, correct: variant{do: namedChild},
 	},
@@ -198,7 +202,7 @@ func (c *controller) sweep(ctx context.Context, correct bool) error {
 		return err
 	}
 	for _, o := range all.Items {
-		if _, err := c.widgets.ByNamespace("default").Get(o.GetName()); apierrors.IsNotFound(err) {
+		if _, err := c.widgets.ByNamespace(namespace).Get(o.GetName()); apierrors.IsNotFound(err) {
 			if err := c.deleteUnlessNeeded(ctx, o.GetName(), correct); err != nil {
 				return err
 			}
@@ -266,7 +270,7 @@ func deleteInEvent(ctx context.Context, c *controller) cache.ResourceEventHandle
 
 func createInEvent(ctx context.Context, c *controller) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
-		w := o.(*unstructured.Unstructured)
+		w := o.(*unstructured.Unstructured).DeepCopy()
 		for ctx.Err() == nil && namedChild(ctx, c, w.GetName(), w) != nil {
 			select {
 			case <-time.After(10 * time.Millisecond):
@@ -305,7 +309,7 @@ func (c *controller) secret(ctx context.Context, w *unstructured.Unstructured, w
 	o := config(w, w.GetName())
 	o.SetKind("Secret")
 	o.SetAnnotations(map[string]string{"example.com/password": word})
-	api := c.api.Resource(secrets).Namespace("default")
+	api := c.api.Resource(secrets).Namespace(namespace)
 	if _, err := api.Create(ctx, o, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", err
 	}
@@ -359,6 +363,10 @@ func exitAfterError(ctx context.Context, c *controller, name string, w *unstruct
 }
 
 const definition = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: widgets.example.com}
@@ -404,11 +412,11 @@ func workload(files int) map[string]string {
 }
 
 var wholeWorkload = map[string]string{
-	"1-create.yaml":       "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web}, spec: {size: 1}}",
-	"2-resize.patch.yaml": "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web}, spec: {size: 2}}",
-	"3-gone.delete.yaml":  "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web}}",
-	"4-again.yaml":        "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web}, spec: {size: 1}}",
-	"5-gone.delete.yaml":  "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web}}",
+	"1-create.yaml":       "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}, spec: {size: 1}}",
+	"2-resize.patch.yaml": "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}, spec: {size: 2}}",
+	"3-gone.delete.yaml":  "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}}",
+	"4-again.yaml":        "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}, spec: {size: 1}}",
+	"5-gone.delete.yaml":  "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}}",
 }
 
 // write writes files into a new folder.

@@ -154,6 +154,7 @@ type difference struct {
 	path string // empty if a whole object differs
 	want string // empty if it should not be there
 	have string // empty if it is missing
+	left bool   // in a namespace that is gone
 }
 
 func (d difference) String() string {
@@ -188,9 +189,21 @@ func differences(want, have state) []difference {
 		default:
 			for _, path := range union(w, h) {
 				if w[path] != h[path] && !strings.Contains(h[path], ForeignAnnotation) { // an operator may copy it
-					all = append(all, difference{key, path, w[path], h[path]})
+					all = append(all, difference{key: key, path: path, want: w[path], have: h[path]})
 				}
 			}
+		}
+	}
+	return all
+}
+
+// remains are the objects of a namespace that is gone, and the namespace itself.
+func remains(namespace string, have state) []difference {
+	var all []difference
+	for _, key := range slices.Sorted(maps.Keys(have)) {
+		_, object, _ := strings.Cut(key, " ")
+		if key == "namespaces "+namespace || strings.HasPrefix(object, namespace+"/") {
+			all = append(all, difference{key: key, have: there, left: true})
 		}
 	}
 	return all

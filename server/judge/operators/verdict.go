@@ -89,6 +89,7 @@ type outcome struct {
 	restless    string // what the operator did at the end
 	deaths      []string
 	overwritten []string
+	gone        string // the namespace that the judge has deleted
 }
 
 // arrive records the end of a step.
@@ -144,7 +145,10 @@ func divergedFacts(o *outcome, ref *reference) []string {
 
 // class returns the verdict to which a difference belongs.
 func (ref *reference) class(d difference, step int) Verdict {
-	if d.path != "" || d.have == "" {
+	switch {
+	case d.left:
+		return Leaked
+	case d.path != "" || d.have == "":
 		return Diverged
 	}
 	for _, earlier := range ref.states[:step] {
@@ -159,6 +163,9 @@ func (ref *reference) class(d difference, step int) Verdict {
 func deletedFacts(o *outcome, ref *reference) []string {
 	var facts []string
 	for _, r := range o.requests {
+		if o.gone != "" && r.Namespace == o.gone {
+			continue
+		}
 		if r.Verb != "delete" || r.Subresource != "" || r.Status == 0 || r.Status > 299 || r.Step == 0 || r.Step >= len(ref.states) {
 			continue
 		}
