@@ -32,7 +32,7 @@
 // each core, and no more than 128 KiB of the source's bytes. An object is decoded once for its readers
 // and its encoding. The API machinery's JSON serializer is replaced by plans of Go types that write the
 // same bytes (internal/objectjson); other serializers are called themselves. JSON of objects whose protobuf
-// the watch cache has is made of the protobuf, without a Go value. [Reader.Warm] encodes in
+// the watch cache has, and of their metadata, is made of the protobuf, without a Go value. [Reader.Warm] encodes in
 // the background the lists that [Resource.ListEncodingUsed] has reported before.
 //
 // # Memory

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -134,18 +136,32 @@ func (s *Reader) encodeItem(o runtime.Object, as encoding) ([]byte, error) {
 	return s.encodeJSON(o)
 }
 
-// encodeMessage encodes the JSON of an object whose message the watch cache has, without decoding it. It
-// returns false if the object must be decoded.
+// partialType is the Go type of an object's metadata: its message is the first field of an object's.
+var partialType = reflect.TypeFor[metav1.PartialObjectMetadata]()
+
+var verbatimType = reflect.TypeFor[watchcache.Verbatim]()
+
+// encodeMessage encodes the JSON of an object or of its metadata, if the watch cache has the object's message, without
+// decoding it. It returns false if the object must be decoded.
 func (s *Reader) encodeMessage(o *watchcache.Object, as encoding) (item []byte, ok bool) {
-	if as != objectJSON || !s.ownBytes || !o.Protobuf() || !isPlanSerializer(s.json) {
+	if as != objectJSON && as != metadataJSON || !s.ownBytes || !o.Protobuf() || !isPlanSerializer(s.json) {
 		return nil, false
 	}
 	b := getBuffer()
 	defer func() { putBuffer(b) }()
-	if b, ok = objectjson.AppendMessage(b, s.resource.Cache.MessageType(), o.Bytes()); !ok {
+	if as == objectJSON {
+		b, ok = objectjson.AppendMessage(b, s.resource.Cache.MessageType(), o.Bytes())
+		return bytes.Clone(b), ok
+	}
+	metadata := metadataField(o.Bytes())
+	if s.resource.Convert != nil || metadata == nil || reflect.PointerTo(s.resource.Cache.MessageType()).Implements(verbatimType) {
+		return nil, false // of a value before its conversion, or as the source would answer it
+	}
+	if b, ok = objectjson.AppendMessage(b, partialType, metadata); !ok {
 		return nil, false
 	}
-	return bytes.Clone(b), true
+	kind := metadataVersion.WithKind("PartialObjectMetadata")
+	return append(appendKind(make([]byte, 0, len(b)+len(kind.Kind)+len(kind.GroupVersion().String())+len(`"kind":"","apiVersion":"",`)), kind), b[1:]...), true
 }
 
 // encodeMetadata encodes an object's metadata.
