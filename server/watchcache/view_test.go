@@ -357,3 +357,36 @@ func BenchmarkListOfView(b *testing.B) {
 		})
 	}
 }
+
+// A watch that has resumed follows the set as others do.
+func TestResumedViewFollows(t *testing.T) {
+	r := newRig(t, store.Options{})
+	r.source.putIn("b", "w", "")
+	last := r.source.putIn("a", "w", "")
+	r.eventually("the cache has it", func() bool { return r.Revision() >= last })
+	view := newView(map[string]keepwatch.UID{"a": "1"})
+	options := everything
+	options.Recursive, options.ResourceVersion = true, last.String()
+	w, err := r.WatchIn(t.Context(), "/widgets/", options, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &shownTo{map[string]string{"a/w": ""}, func(n string) bool { return true }, t}
+	for range 3 {
+		if err := client.drain(w, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.source.advance(3)
+		if _, err := r.WaitForNewest(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	view.set(map[string]keepwatch.UID{"a": "1", "b": "1"})
+	if err := client.drain(w, nil); err != nil || len(client.objects) != 2 {
+		t.Errorf("%v, %v", client.all(), err)
+	}
+	view.set(map[string]keepwatch.UID{"b": "1"})
+	if err := client.drain(w, nil); err != nil || len(client.objects) != 1 {
+		t.Errorf("%v, %v", client.all(), err)
+	}
+}

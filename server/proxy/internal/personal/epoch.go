@@ -32,10 +32,11 @@ func changed(at time.Time) epoch { return epoch{settles: at.Add(Settled), strict
 // due reports whether the floor can be asked for.
 func (e epoch) due(now time.Time) bool { return !e.known && !now.Before(e.settles) }
 
-// with returns the epoch with its floor, of the newest revision of the server, which was asked for after settles.
-func (e epoch) with(newest keepwatch.Revision) epoch {
+// with returns the epoch with its floor, of the newest revision of the server, which was asked for at a time after
+// settles.
+func (e epoch) with(newest keepwatch.Revision, asked time.Time) epoch {
 	e.floor, e.known = newest, true
-	if e.strict {
+	if e.strict && asked.Before(e.settles.Add(quiet-Settled)) {
 		e.floor++
 	}
 	return e

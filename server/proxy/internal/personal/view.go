@@ -51,8 +51,10 @@ type View struct {
 	changes  uint64    // that may change the set
 	applied  uint64    // of them, in the set
 	failing  time.Time // since when the server does not decide; zero while it does
-	epoch    epoch
-	again    time.Time // when it is decided once more; zero if that is not due
+	// What the changes are that are not applied: of bindings, of namespaces.
+	touched, rechecked bool
+	epoch              epoch
+	again              time.Time // when it is decided once more; zero if that is not due
 }
 
 // Namespaces returns the present set; see watchcache.View.
@@ -92,7 +94,7 @@ func (w *View) Floor() keepwatch.Revision {
 // touch begins an epoch: the set may change, or have changed and changed back unseen.
 func (w *View) touch(now time.Time) {
 	w.mu.Lock()
-	w.epoch = changed(now)
+	w.epoch, w.touched = changed(now), true
 	w.changes++
 	w.again = now.Add(again)
 	w.mu.Unlock()
@@ -102,6 +104,7 @@ func (w *View) touch(now time.Time) {
 // recheck lets the set be decided again.
 func (w *View) recheck() {
 	w.mu.Lock()
+	w.rechecked = true
 	w.changes++
 	w.mu.Unlock()
 	w.wake()
@@ -164,12 +167,19 @@ func (w *View) replace(set *watchcache.Namespaces, of int, applied uint64, began
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.present
+	// A set that changes by bindings alone, and was decided when their change had settled, is that of their epoch.
+	explained := w.touched && !w.rechecked && applied == w.changes && !began.Before(w.epoch.settles)
+	if applied == w.changes {
+		w.touched, w.rechecked = false, false
+	}
 	w.of, w.applied, w.decided, w.failing = of, applied, began, time.Time{}
 	if before != nil && w.err == nil && set.Equal(before) {
 		return
 	}
 	if before != nil {
-		w.epoch = changed(time.Now())
+		if !explained {
+			w.epoch = changed(time.Now())
+		}
 		w.views.counts.replaced.Inc()
 	}
 	w.present, w.err = set, nil
@@ -204,6 +214,7 @@ func (w *View) Settle(ctx context.Context, newest Newest) {
 	if !before.due(time.Now()) {
 		return
 	}
+	asked := time.Now()
 	revision, err := newest(ctx)
 	if err != nil {
 		return
@@ -211,7 +222,7 @@ func (w *View) Settle(ctx context.Context, newest Newest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.epoch == before {
-		w.epoch = before.with(revision)
+		w.epoch = before.with(revision, asked)
 	}
 }
 

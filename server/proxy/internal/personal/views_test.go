@@ -293,6 +293,15 @@ func TestEpochs(t *testing.T) {
 		if at := w.revision; late.Resumable(at) || !late.Resumable(at+1) {
 			t.Errorf("a view that begins after a change at %d has the floor %d", at, late.Floor())
 		}
+
+		// Long after a change the server has written something since it has settled.
+		w.bind("bob", "b", true)
+		time.Sleep(quiet + time.Second)
+		late = w.of(subject("bob"))
+		late.Settle(t.Context(), w.newest)
+		if at := w.revision; !late.Resumable(at) || late.Resumable(at-1) {
+			t.Errorf("a view that is used long after a change at %d has the floor %d", at, late.Floor())
+		}
 	})
 }
 
