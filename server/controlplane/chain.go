@@ -102,16 +102,20 @@ type chain struct {
 }
 
 // newChain builds the servers. It starts nothing.
-func newChain(listener *serving.Listener, credentials *serving.Credentials, issuer *tokens.Issuer, storage *backend, options Options) (_ *chain, err error) {
+func newChain(
+	listener *serving.Listener, credentials *serving.Credentials, issuer *tokens.Issuer, storage *backend, options Options,
+) (_ *chain, err error) {
 	kinds, err := builtin.NewRegistry()
 	if err != nil {
 		return nil, err
 	}
 	c := &chain{
-		options: options, listener: listener, credentials: credentials, issuer: issuer, accounts: &accountObjects{}, quotas: &quotaObjects{}, classes: &stored[*schedulingv1.PriorityClass]{},
+		options: options, listener: listener, credentials: credentials, issuer: issuer,
+		accounts: &accountObjects{}, quotas: &quotaObjects{}, classes: &stored[*schedulingv1.PriorityClass]{},
 		readers: newReaders(encodingsBudget), startFailed: make(chan error, 1),
 	}
-	if c.serviceRanges, err = services.ParseRanges(options.ServiceClusterIPRange, options.ServiceNodePortRange); err != nil {
+	c.serviceRanges, err = services.ParseRanges(options.ServiceClusterIPRange, options.ServiceNodePortRange)
+	if err != nil {
 		return nil, err
 	}
 	c.plugins, c.stopPlugins = context.WithCancel(context.Background())
@@ -130,19 +134,22 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	if err != nil {
 		return nil, err
 	}
+	namespaces := c.informers.Core().V1().Namespaces()
 	if !storage.readOnly() {
-		if c.namespaces, err = newNamespaceCleaner(c.client, meta, c.informers.Core().V1().Namespaces(), c.namespacedCustomResources); err != nil {
+		c.namespaces, err = newNamespaceCleaner(c.client, meta, namespaces, c.namespacedCustomResources)
+		if err != nil {
 			return nil, err
 		}
 	}
 	if options.Controllers && !storage.readOnly() {
-		if c.defaults, err = nsdefaults.New(c.client, c.informers.Core().V1().Namespaces(), credentials.ClientConfig().CAData); err != nil {
+		if c.defaults, err = nsdefaults.New(c.client, namespaces, credentials.ClientConfig().CAData); err != nil {
 			return nil, err
 		}
 		if c.signer, err = certificates.NewSigner(c.client, credentials.IssueClient); err != nil {
 			return nil, err
 		}
-		if c.policyChecker, err = policies.NewChecker(c.client, c.informers.Admissionregistration().V1().ValidatingAdmissionPolicies()); err != nil {
+		validating := c.informers.Admissionregistration().V1().ValidatingAdmissionPolicies()
+		if c.policyChecker, err = policies.NewChecker(c.client, validating); err != nil {
 			return nil, err
 		}
 		c.collector = garbage.New(c.client.Discovery(), meta)
@@ -172,20 +179,23 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	c.definitionLister.Store(&lister)
 	completed := config.Complete(c.informers) // adds the authenticator of the server's own clients
 	identities := builtin.Identities{Authenticator: completed.Authentication.Authenticator, Issuer: issuer}
-	completed.Authentication.Authenticator = serving.MarkingAuthenticated(listener, serving.WithoutErrors(identities.Authenticator))
+	withoutErrors := serving.WithoutErrors(identities.Authenticator)
+	completed.Authentication.Authenticator = serving.MarkingAuthenticated(listener, withoutErrors)
 	if c.front, err = completed.New("keepwatch", c.extensions.GenericAPIServer); err != nil {
 		return nil, err
 	}
 	c.front.ShutdownTimeout = drainTimeout
 	servemetrics.Install(c.front.Handler.NonGoRestfulMux, storage.registry)
 	c.installAdvance(c.front.Handler.NonGoRestfulMux, kinds.Codecs)
-	served, err := kinds.Install(c.front, config, &c.routes, builtin.Settings{ServiceRanges: c.serviceRanges, EventTTL: c.options.EventTTL}, rights, identities)
+	settings := builtin.Settings{ServiceRanges: c.serviceRanges, EventTTL: c.options.EventTTL}
+	served, err := kinds.Install(c.front, config, &c.routes, settings, rights, identities)
 	if err != nil {
 		return nil, err
 	}
 	c.accounts.set(served)
 	stores := storesOf(served)
-	c.quotas.store, c.classes.store = stores[corev1.Resource("resourcequotas")], stores[schedulingv1.Resource("priorityclasses")]
+	c.quotas.store = stores[corev1.Resource("resourcequotas")]
+	c.classes.store = stores[schedulingv1.Resource("priorityclasses")]
 	if !storage.readOnly() {
 		if err := c.newRegistrar(stores); err != nil {
 			return nil, err
@@ -256,12 +266,15 @@ func (c *chain) addPostStartHooks(readOnly bool) error {
 }
 
 // config returns the configuration that both servers share.
-func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authorizer.Authorizer) (*genericapiserver.Config, error) {
+func (c *chain) config(
+	kinds *builtin.Registry, storage *backend, rights authorizer.Authorizer,
+) (*genericapiserver.Config, error) {
 	config := genericapiserver.NewConfig(kinds.Codecs)
 	config.SecureServing = c.credentials.SecureServing(c.listener)
 	config.LoopbackClientConfig = c.credentials.LoopbackConfig()
 	config.Authentication.APIAudiences = c.issuer.Audiences()
-	config.Authentication.Authenticator = c.credentials.Authenticator(c.issuer.Authenticator(c.accounts.get), c.issuer.Audiences())
+	ofTokens := c.issuer.Authenticator(c.accounts.get)
+	config.Authentication.Authenticator = c.credentials.Authenticator(ofTokens, c.issuer.Audiences())
 	config.Authorization.Authorizer = rights
 	if c.options.Refused != nil {
 		config.Authorization.Authorizer = namingUsers{rights}
@@ -273,9 +286,13 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	// The default checks except that of klog's flushing, whose goroutine never ends.
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
-	config.AddHealthChecks(healthz.PingHealthz, healthz.NamedCheck("etcd", func(r *http.Request) error { return storage.ping(r.Context()) }))
+	config.AddHealthChecks(healthz.PingHealthz, healthz.NamedCheck("etcd", func(r *http.Request) error {
+		return storage.ping(r.Context())
+	}))
 	config.AddHealthChecks(c.aggregatorChecks()...)
-	config.AddReadyzChecks(healthz.NamedCheck(noSpaceCheck, func(r *http.Request) error { return storage.hasSpace(r.Context()) }))
+	config.AddReadyzChecks(healthz.NamedCheck(noSpaceCheck, func(r *http.Request) error {
+		return storage.hasSpace(r.Context())
+	}))
 	chain := handlerChain(genericapiserver.DefaultBuildHandlerChain)
 	if c.options.Refused != nil {
 		chain = chain.reporting(c.options.Refused)
@@ -312,7 +329,9 @@ func smallStacks() featuregate.FeatureGate {
 
 // newExtensions returns the server of CustomResourceDefinitions and custom resources. It receives the
 // requests that the front server doesn't route, and answers 404 to those that it doesn't route either.
-func (c *chain) newExtensions(config genericapiserver.Config, discovery mergedDiscovery, storage *backend) (*apiserver.CustomResourceDefinitions, error) {
+func (c *chain) newExtensions(
+	config genericapiserver.Config, discovery mergedDiscovery, storage *backend,
+) (*apiserver.CustomResourceDefinitions, error) {
 	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	config.RESTOptionsGetter = definitionOptions{storage}
 	config.MergedResourceConfig = apiserver.DefaultAPIResourceConfigSource()

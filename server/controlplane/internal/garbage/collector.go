@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/metadata"
@@ -29,12 +28,9 @@ const (
 	rediscovery = time.Second
 )
 
-// syncTimeout is how long Run waits for the first lists, as kube-controller-manager does: one that fails permanently
-// must not stop the collection of others. syncPoll is the time between two checks.
-const (
-	syncTimeout = 30 * time.Second
-	syncPoll    = 10 * time.Millisecond
-)
+// syncTimeout is how long Run waits for the first lists, as kube-controller-manager does: one that fails permanently must
+// not stop the collection of others.
+const syncTimeout = 30 * time.Second
 
 // Collector collects garbage. Its methods are safe for concurrent use.
 type Collector struct {
@@ -120,17 +116,29 @@ func (c *Collector) Run(ctx context.Context, complete <-chan struct{}) {
 }
 
 func (c *Collector) waitForSync(ctx context.Context, complete <-chan struct{}) {
-	err := wait.PollUntilContextTimeout(ctx, syncPoll, syncTimeout, true, func(context.Context) (bool, error) {
-		select {
-		case <-complete:
-			return c.sources.synced(), nil
-		default:
-			return false, nil
-		}
-	})
+	err := c.awaitSync(ctx, complete)
 	if err != nil && ctx.Err() == nil {
 		utilruntime.HandleErrorWithContext(ctx, err, "Garbage collection begins, although not all objects are known")
 	}
+}
+
+// awaitSync waits until the objects of all sources are known. It returns an error after syncTimeout.
+func (c *Collector) awaitSync(ctx context.Context, complete <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	select {
+	case <-complete:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for !c.sources.synced() {
+		select {
+		case <-c.sources.read: // by follow, which may have completed them
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // report reports an error, unless the owner's kind or the owner itself is not known yet.

@@ -43,6 +43,7 @@ type sources struct {
 	byResource map[schema.GroupResource][]*source
 	removed    []schema.GroupResource // of sources that were removed, until follow has noticed it
 	changed    chan struct{}          // of capacity 1: sources were added or removed since it was received from
+	read       chan struct{}          // of capacity 1: follow has read all sources since it was received from
 	// listings is the number of the newest listing, and reached has the revision of the newest change of each resource
 	// that is in the graph. Only follow uses them.
 	listings uint64
@@ -52,7 +53,7 @@ type sources struct {
 func newSources() sources {
 	return sources{
 		byResource: map[schema.GroupResource][]*source{}, changed: make(chan struct{}, 1),
-		reached: map[schema.GroupResource]keepwatch.Revision{},
+		read: make(chan struct{}, 1), reached: map[schema.GroupResource]keepwatch.Revision{},
 	}
 }
 
@@ -70,10 +71,7 @@ func (c *Collector) Follow(resource schema.GroupResource, objects Objects) (remo
 			}
 			s.removed = append(s.removed, resource)
 		})
-		select {
-		case c.unfollowed <- struct{}{}:
-		default:
-		}
+		signal(c.unfollowed)
 	})
 }
 
@@ -82,8 +80,13 @@ func (s *sources) change(by func(*sources)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	by(s)
+	signal(s.changed)
+}
+
+// signal sends to a channel of capacity 1, unless it is full.
+func signal(to chan<- struct{}) {
 	select {
-	case s.changed <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
@@ -132,6 +135,7 @@ func (c *Collector) follow(ctx context.Context) {
 		for _, s := range followed {
 			wait = append(wait, receive(c.read(s)))
 		}
+		signal(c.sources.read)
 		reflect.Select(wait)
 	}
 }
