@@ -97,10 +97,12 @@ func TestListenErrors(t *testing.T) {
 // What is mistyped is named with what it resembles, and the help of the command that was meant.
 func TestMistyped(t *testing.T) {
 	for args, want := range map[string]string{
-		"prxoy":          "keepwatch: unknown command \"prxoy\" for \"keepwatch\"; did you mean proxy?\nSee 'keepwatch --help'.\n",
-		"history blme":   "keepwatch: unknown command \"blme\" for \"keepwatch history\"; did you mean blame?\nSee 'keepwatch history --help'.\n",
-		"proxy --lisen":  "keepwatch: unknown flag: --lisen\nSee 'keepwatch proxy --help'.\n",
-		"faults report":  "keepwatch: accepts 1 arg(s), received 0\nSee 'keepwatch faults report --help'.\n",
+		"prxoy":         "keepwatch: unknown command \"prxoy\" for \"keepwatch\"; did you mean proxy?\nSee 'keepwatch --help'.\n",
+		"history blme":  "keepwatch: unknown command \"blme\" for \"keepwatch history\"; did you mean blame?\nSee 'keepwatch history --help'.\n",
+		"proxy --lisen": "keepwatch: unknown flag: --lisen\nSee 'keepwatch proxy --help'.\n",
+		"faults report": "keepwatch: accepts 1 arg(s), received 0\nSee 'keepwatch faults report --help'.\n",
+		"sync pods --retention 3d": `keepwatch: invalid argument "3d" for "--retention" flag: time: unknown unit "d" in duration "3d"; hours are the largest unit: ` +
+			"72h is 3 days\nSee 'keepwatch sync --help'.\n",
 		"proxy argument": "keepwatch: unknown command \"argument\" for \"keepwatch proxy\"\nSee 'keepwatch proxy --help'.\n",
 	} {
 		if code, stdout, stderr := execute(t, strings.Fields(args)...); code != codeUsage || stdout != "" || stderr != want {

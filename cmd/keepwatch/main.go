@@ -238,7 +238,12 @@ func newRootCommand(log *messageLog) *cobra.Command {
 	current := currentVersion()
 	root.Version = current.Version
 	root.SetVersionTemplate(current.line())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if strings.Contains(err.Error(), `time: unknown unit "d"`) {
+			err = fmt.Errorf("%w; hours are the largest unit: 72h is 3 days", err)
+		}
+		return &exitError{codeUsage, err}
+	})
 	root.AddCommand(newServeCommand(), newAssetsCommand(), newWatchCommand(), newSyncCommand(), newHistoryCommand(), newJudgeCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newTopCommand(), newVersionCommand())
 	return root
 }

@@ -154,10 +154,16 @@ func names(streams []sink.Status) (all []string) {
 	return slices.Compact(all)
 }
 
+// maxListed bounds the texts that an error lists: a history of every type has dozens.
+const maxListed = 12
+
 // orList joins texts for people.
 func orList(texts []string) string {
 	if len(texts) == 0 {
 		return "nothing"
+	}
+	if more := len(texts) - maxListed; more > 1 {
+		texts = append(slices.Clone(texts[:maxListed]), fmt.Sprintf("and %d more, which 'keepwatch sync status' lists", more))
 	}
 	return strings.Join(texts, ", ")
 }
