@@ -67,13 +67,19 @@ func checkNamed(flags *genericclioptions.ConfigFlags) error {
 // listen listens on the address of a flag. Its errors say what to do.
 func listen(flag, address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
-	switch {
-	case err == nil:
-		return listener, nil
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("another process listens on %s: give another address with %s", address, flag)
-	case errors.As(err, new(*net.AddrError)):
-		return nil, &exitError{codeUsage, fmt.Errorf("%s: give a host and a port, like 127.0.0.1:8443, not %q", flag, address)}
+	if err != nil {
+		return nil, listenError(flag, address, err)
 	}
-	return nil, fmt.Errorf("%s: %w", flag, err)
+	return listener, nil
+}
+
+// listenError returns the error of listening on the address of a flag, with what to do.
+func listenError(flag, address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("another process listens on %s: give another address with %s", address, flag)
+	case errors.As(err, new(*net.AddrError)), errors.As(err, new(*net.DNSError)):
+		return &exitError{codeUsage, fmt.Errorf("%s: give a host and a port, like 127.0.0.1:8443, not %q", flag, address)}
+	}
+	return fmt.Errorf("%s: %w", flag, err)
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
 )
 
 // No command follows localhost:8080 when nothing names a cluster, and each says how to name one.
@@ -83,13 +85,22 @@ func TestListenErrors(t *testing.T) {
 	}
 	defer taken.Close()
 	used := taken.Addr().String()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := writeKubeconfig(kubeconfig, "faults", &rest.Config{Host: "https://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
 	for address, want := range map[string]string{
 		used:        "another process listens on " + used + ": give another address with --listen",
 		"foo":       `--listen: give a host and a port, like 127.0.0.1:8443, not "foo"`,
 		"127.0.0.1": `--listen: give a host and a port, like 127.0.0.1:8443, not "127.0.0.1"`,
+		"[::1]:x":   `--listen: give a host and a port, like 127.0.0.1:8443, not "[::1]:x"`,
 	} {
 		if _, err := listen("--listen", address); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", address, err, want)
+		}
+		t.Setenv("KUBECONFIG", kubeconfig)
+		if _, _, stderr := execute(t, "faults", "--plan", "compaction", "--listen", address); !strings.HasPrefix(stderr, "keepwatch: "+want+"\n") {
+			t.Errorf("faults: %s, want %s", stderr, want)
 		}
 	}
 }

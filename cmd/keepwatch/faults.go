@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -90,6 +91,9 @@ func (o *faultsOptions) run(cmd *cobra.Command) error {
 		}
 	}
 	proxy, err := faults.Start(cfg, plan, faults.Options{Listen: o.listen, Record: o.record})
+	if errors.As(err, new(*net.OpError)) {
+		return listenError("--listen", o.listen, err)
+	}
 	if err != nil {
 		return err
 	}
