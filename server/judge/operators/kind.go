@@ -42,21 +42,66 @@ const (
 
 // Kinds are the kinds of plans, in the order in which they run.
 var Kinds = []Kind{
-	{Name: "crash-before-write", Sentence: "the operator is killed before a write arrives, and started again", fits: every, meet: crashBefore},
-	{Name: "crash-after-write", Sentence: "the operator is killed when a write was answered, and started again", fits: every, meet: crashAfter},
-	{Name: "crash-unanswered-write", Sentence: "a write takes effect, and the operator is killed before the answer", fits: every, meet: crashUnanswered},
-	{Name: "lost-answer", Sentence: "a write takes effect, and its connection breaks before the answer", fits: every, meet: loseAnswer},
-	{Name: "conflict", Sentence: "an update or a patch is answered with 409 Conflict", fits: changes, meet: refuseWith(http.StatusConflict)},
-	{Name: "throttled", Sentence: "a write is answered with 429 and Retry-After", fits: every, meet: refuseWith(http.StatusTooManyRequests)},
-	{Name: "failing", Sentence: "a write is answered with 500 three times", fits: every, meet: refuseWith(http.StatusInternalServerError), times: 3},
-	{Name: "forbidden", Sentence: "a write is answered with 403", fits: every, meet: refuseWith(http.StatusForbidden)},
-	{Name: "foreign-edit", Sentence: "somebody annotates an object just before the operator changes it", fits: changesObject, meet: editBefore},
-	{Name: "stale-restart", Sentence: "the operator is killed after a write, and its cached reads are those before the write until it is quiet", fits: every, meet: restartStale},
-	{Name: "time-travel", Sentence: "the operator is killed after a write, and its cached reads are those before the step until it is quiet", fits: every, meet: travelBack},
-	{Name: "foreign-delete", Sentence: "somebody deletes an object that the operator has created", fits: createsNamed, during: deleted},
-	{Name: "namespace-gone", Sentence: "the namespace of a write is deleted just before it arrives", fits: inNamespace, meet: deleteNamespace},
-	{Name: "downtime", Sentence: "the operator is down during a step", during: down},
-	{Name: "unobserved", Sentence: "the operator sees two steps as one, in a list", during: unobserved},
+	{
+		Name: "crash-before-write", fits: every, meet: crashBefore,
+		Sentence: "the operator is killed before a write arrives, and started again",
+	},
+	{
+		Name: "crash-after-write", fits: every, meet: crashAfter,
+		Sentence: "the operator is killed when a write was answered, and started again",
+	},
+	{
+		Name: "crash-unanswered-write", fits: every, meet: crashUnanswered,
+		Sentence: "a write takes effect, and the operator is killed before the answer",
+	},
+	{
+		Name: "lost-answer", fits: every, meet: loseAnswer,
+		Sentence: "a write takes effect, and its connection breaks before the answer",
+	},
+	{
+		Name: "conflict", fits: changes, meet: refuseWith(http.StatusConflict),
+		Sentence: "an update or a patch is answered with 409 Conflict",
+	},
+	{
+		Name: "throttled", fits: every, meet: refuseWith(http.StatusTooManyRequests),
+		Sentence: "a write is answered with 429 and Retry-After",
+	},
+	{
+		Name: "failing", fits: every, meet: refuseWith(http.StatusInternalServerError), times: 3,
+		Sentence: "a write is answered with 500 three times",
+	},
+	{
+		Name: "forbidden", fits: every, meet: refuseWith(http.StatusForbidden),
+		Sentence: "a write is answered with 403",
+	},
+	{
+		Name: "foreign-edit", fits: changesObject, meet: editBefore,
+		Sentence: "somebody annotates an object just before the operator changes it",
+	},
+	{
+		Name: "stale-restart", fits: every, meet: restartStale,
+		Sentence: "the operator is killed after a write, and its cached reads are those before the write until it is quiet",
+	},
+	{
+		Name: "time-travel", fits: every, meet: travelBack,
+		Sentence: "the operator is killed after a write, and its cached reads are those before the step until it is quiet",
+	},
+	{
+		Name: "foreign-delete", fits: createsNamed, during: deleted,
+		Sentence: "somebody deletes an object that the operator has created",
+	},
+	{
+		Name: "namespace-gone", fits: inNamespace, meet: deleteNamespace,
+		Sentence: "the namespace of a write is deleted just before it arrives",
+	},
+	{
+		Name: "downtime", during: down,
+		Sentence: "the operator is down during a step",
+	},
+	{
+		Name: "unobserved", during: unobserved,
+		Sentence: "the operator sees two steps as one, in a list",
+	},
 }
 
 func kindOf(name string) (*Kind, bool) {
@@ -194,7 +239,8 @@ func annotate(x exchange) (types.UID, error) {
 	info := infoOf(x.q)
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	edit := fmt.Sprintf(`{"metadata":{"annotations":{%q:"edited"}}}`, ForeignAnnotation)
-	edited, err := client.Resource(gvr).Namespace(info.Namespace).Patch(x.q.Context(), info.Name, types.MergePatchType, []byte(edit), metav1.PatchOptions{})
+	edited, err := client.Resource(gvr).Namespace(info.Namespace).
+		Patch(x.q.Context(), info.Name, types.MergePatchType, []byte(edit), metav1.PatchOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -31,7 +31,8 @@ func (r *Report) Repeat(f Finding) string {
 
 // PrintTable writes the report for people: a line a kind of plans, then each finding with what it rests on.
 func (r *Report) PrintTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s, judged with %d steps and %d writes, seed %d, in %v\n\n", printable(r.Operator), len(r.Steps), len(r.Places), r.Seed, r.Took.Round(time.Second))
+	fmt.Fprintf(w, "%s, judged with %d steps and %d writes, seed %d, in %v\n\n",
+		printable(r.Operator), len(r.Steps), len(r.Places), r.Seed, r.Took.Round(time.Second))
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "PLANS\tRUN\tPASSED\tNOT REACHED\tWHAT HAPPENS")
 	for _, kind := range Kinds {

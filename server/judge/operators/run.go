@@ -380,7 +380,8 @@ func (r *run) checkAnnotation(ctx context.Context) error {
 		}
 		for _, o := range list.Items {
 			if r.world.traffic.anyName(o.GetName()) == place.Name && lacksAnnotation(o, r.fault.edited) {
-				r.outcome.overwritten = append(r.outcome.overwritten, fmt.Sprintf("%s is without the annotation %s, which somebody had added", place.key(), ForeignAnnotation))
+				r.outcome.overwritten = append(r.outcome.overwritten,
+					fmt.Sprintf("%s is without the annotation %s, which somebody had added", place.key(), ForeignAnnotation))
 			}
 		}
 	}

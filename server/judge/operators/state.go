@@ -96,7 +96,9 @@ func newState(objects []unstructured.Unstructured, resources map[string]string) 
 // visible returns an object without the metadata in which any two runs differ.
 func visible(o unstructured.Unstructured) map[string]any {
 	o = *o.DeepCopy()
-	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "deletionGracePeriodSeconds", "name", "namespace"} {
+	for _, field := range []string{
+		"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "deletionGracePeriodSeconds", "name", "namespace",
+	} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(o.Object, "metadata", "annotations", ForeignAnnotation)

@@ -121,7 +121,8 @@ func accountOf(roles []*unstructured.Unstructured) (name string, groups []string
 				namespace = o.GetNamespace()
 			}
 			name, _ := subject["name"].(string)
-			return "system:serviceaccount:" + namespace + ":" + name, []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}, nil
+			groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
+			return "system:serviceaccount:" + namespace + ":" + name, groups, nil
 		}
 	}
 	return "", nil, errors.New("RBAC: no binding names a ServiceAccount, as which the operator would run")
@@ -129,7 +130,9 @@ func accountOf(roles []*unstructured.Unstructured) (name string, groups []string
 
 // fork returns a world with the same objects, which begins where w is now.
 func (w *world) fork() (*world, error) {
-	fork := &world{memory: w.memory.Fork(), options: w.options, mapper: w.mapper, traffic: newTraffic(w.traffic.user, w.traffic.groups...)}
+	fork := &world{
+		memory: w.memory.Fork(), options: w.options, mapper: w.mapper, traffic: newTraffic(w.traffic.user, w.traffic.groups...),
+	}
 	if w.simulation != nil {
 		fork.simulation = w.simulation.Fork()
 	}
@@ -206,8 +209,8 @@ func (w *world) refreshMapper() error {
 
 // discover waits until every definition is served, and has its kinds in the mapper.
 func (w *world) discover(ctx context.Context) error {
-	crds, err := w.objects.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
-		List(ctx, metav1.ListOptions{})
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crds, err := w.objects.Resource(definitions).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
