@@ -76,8 +76,8 @@ const (
 type Proxy struct {
 	forwarder    *forwarder    // with the caller's credentials
 	own          *ownIdentity  // nil without OwnToken
-	certificates *certificates // nil without Impersonate, as the next one
-	impersonator *impersonator
+	certificates *certificates // nil without Impersonate
+	impersonator *impersonator // nil without Impersonate
 	reads        http.Handler
 	infos        *request.RequestInfoFactory
 	tokens       *tokens

@@ -29,10 +29,9 @@ type Server struct {
 	memory  *controlplane.Memory     // nil with etcd
 	cluster *controlplane.Simulation // nil without the option Simulate
 
-	// begun is closed at the end of the first start. The next two are set before.
-	begun  chan struct{}
-	failed error  // of the first start
-	listen string // the address for the next start
+	begun  chan struct{} // closed at the end of the first start, after failed and listen were set
+	failed error         // of the first start
+	listen string        // the address for the next start
 
 	mu      sync.Mutex
 	running *controlplane.Server

@@ -26,14 +26,16 @@ type Objects interface {
 	Metadata(keepwatch.Object) (*metav1.ObjectMeta, error)
 }
 
-// source is where the objects of a resource are read. Only follow uses the fields below objects, except synced.
+// source is where the objects of a resource are read.
 type source struct {
 	resource schema.GroupResource
 	objects  Objects
-	watcher  *store.Watcher // nil until the objects are ready, and after their history was lost
-	listing  uint64         // which objects the graph has from the watcher
-	listed   bool           // the graph has all objects of the watcher, and no others
-	synced   atomic.Bool    // listed was true once
+	synced   atomic.Bool // listed was true once
+
+	// Only follow uses watcher, listing and listed.
+	watcher *store.Watcher // nil until the objects are ready, and after their history was lost
+	listing uint64         // which objects the graph has from the watcher
+	listed  bool           // the graph has all objects of the watcher, and no others
 }
 
 // sources are those of all resources. Several of a resource have the same objects, as the storages of the versions of a
