@@ -141,7 +141,9 @@ func (r *restorer) encode(resource schema.GroupResource, object runtime.Object, 
 	r.revision = max(r.revision, value.Revision)
 	if namespace := o.GetNamespace(); namespace != "" {
 		value.Name = namespace + "/" + o.GetName()
-		r.namespaces[namespace] = r.namespaces[namespace]
+		if !r.namespaces[namespace] { // its own object may follow
+			r.namespaces[namespace] = false
+		}
 	}
 	if resource == namespaceResource {
 		r.namespaces[o.GetName()] = true

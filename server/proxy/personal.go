@@ -217,12 +217,13 @@ func (p *Proxy) servePersonalFrom(f *follower, v *personalView, w http.ResponseW
 	left := sync.OnceFunc(f.read(info.Verb == "watch"))
 	defer left()
 	v.settle(q.Context(), f)
-	ctx, end := q.Context(), func() {}
+	var ctx context.Context
+	var end context.CancelFunc
 	if info.Verb == "watch" {
 		defer v.shown.Open(f.source.Newest)()
-		ctx, end = p.permissions.guardIdentity(ctx, c)
+		ctx, end = p.permissions.guardIdentity(q.Context(), c)
 	} else {
-		ctx, end = context.WithTimeout(ctx, p.requestTimeout)
+		ctx, end = context.WithTimeout(q.Context(), p.requestTimeout)
 	}
 	defer end()
 	has, of := v.shown.Count()
