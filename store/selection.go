@@ -7,6 +7,7 @@ import "github.com/keepwatch/keepwatch"
 // revision say which objects matched then.
 type selection struct {
 	filter      Filter
+	graveyard   *graveyard
 	memberships map[keepwatch.Key]*membership
 	order       []*membership // by the first change of each object
 	unreadable  *Unreadable
@@ -19,6 +20,8 @@ type membership struct {
 	last keepwatch.Object
 	// left is the revision at which it left first, 0 if it has not. The view deletes it
 	// there, even if it entered again: a consumer that resumes in between needs the deletion.
+	// If only a list revealed that it left, there is no such revision; then an object that is
+	// in the view again is Modified, as it is between the states at both ends.
 	left    keepwatch.Revision
 	changed keepwatch.Revision // of the newest change so far
 	stayed  bool               // the same object has been in the view ever since
@@ -26,7 +29,7 @@ type membership struct {
 
 // selectedDifference returns the difference since a revision that the attribute log covers.
 func (v *view) selectedDifference(r keepwatch.Revision, f Filter) ([]keepwatch.Change, *Unreadable) {
-	s := selection{filter: f, memberships: map[keepwatch.Key]*membership{}}
+	s := selection{filter: f, graveyard: v.graveyard, memberships: map[keepwatch.Key]*membership{}}
 	v.attributes.since(r, s.replaced)
 	for i := range v.window.len() {
 		s.logEntry(v.window.at(i), v.snapshot.epoch)
@@ -97,7 +100,7 @@ func (s *selection) current(e *entry, r keepwatch.Revision) (keepwatch.Change, b
 	if p == nil { // every filter judges it as it was at the revision
 		return e.since(r), true
 	}
-	if p.last == nil || p.left > 0 || p.last.UID() != e.object.UID() {
+	if p.last == nil || p.left > 0 && !s.graveyard.revealed(p.left) || p.last.UID() != e.object.UID() {
 		return added(e.object), true
 	}
 	p.stayed = true

@@ -189,6 +189,26 @@ func TestWatchBehindTheWindowFiltered(t *testing.T) {
 		"gap 5-13 expired; DELETED@9 other/b b-1@9; MODIFIED@8 other/a a-1@8")
 }
 
+// An object that left the view, and entered it again, is deleted in between. If only a list showed that it had left, no revision of
+// the deletion is before that of the state in the view.
+func TestWatchBehindTheWindowOfWhatCameBack(t *testing.T) {
+	a := thingAt("a", 2).painted("red")
+	colored := Options{WindowBytes: 1, Attributes: colors}
+	watch := func(s *Store) string { return lines(poll(t, s.Watch(Cursor{Revision: 2}, Filter{Match: red}))...)[0] }
+
+	s := listed(t, colored, 2, a)
+	apply(t, s, 3, modify(a.at(3).painted("blue")))
+	apply(t, s, 4, modify(a.at(4)))
+	apply(t, s, 5, add(thingAt("b", 5)))
+	wantLines(t, []string{watch(s)}, "gap 2-5 expired; DELETED@3 ns/a a-1@2; ADDED@4 ns/a a-1@4")
+
+	s = listed(t, colored, 2, a)
+	relist(t, s, keepwatch.GapExpired, 3, a.at(3).painted("blue"))
+	apply(t, s, 4, modify(a.at(4)))
+	apply(t, s, 5, add(thingAt("b", 5)))
+	wantLines(t, []string{watch(s)}, "gap 2-5 expired; MODIFIED@4 ns/a a-1@4")
+}
+
 func TestWatchExpires(t *testing.T) {
 	a, b, c := thingAt("a", 1), thingAt("b", 1), thingAt("c", 1)
 	s := listed(t, Options{WindowBytes: 1, Tombstones: 1}, 1, a, b, c)
