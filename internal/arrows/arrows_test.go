@@ -401,12 +401,13 @@ var rules = map[string]rule{
 		why: "an audit reads servers as any client does, and the state of a stream; it depends on no server and no store",
 	},
 	"server/judge/conform": {
-		ours:   []string{"", "check", "internal/eventframes"},
+		ours:   []string{"", "check", "internal/eventframes", "server/judge/internal/report"},
 		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/streaming/pkg/httpstream$", "golang.org/x/sync/errgroup"},
 		why:    "a judge of servers must not share code with the servers and clients that it judges",
 	},
+	"server/judge/internal/report": {why: "a format depends on no judge"},
 	"server/judge/operators": {
-		ours: []string{"", "server/controlplane"},
+		ours: []string{"", "server/controlplane", "server/judge/internal/report"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/routine$", "k8s.io/client-go/", "golang.org/x/sync/errgroup",
 			"sigs.k8s.io/yaml$",

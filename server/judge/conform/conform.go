@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/server/judge/internal/report"
 )
 
 // Options change a run. The zero value has the defaults.
@@ -54,7 +56,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) log(format string, args ...any) {
 	if o.Progress != nil {
-		o.Progress(visible(fmt.Sprintf(format, args...)))
+		o.Progress(report.Printable(fmt.Sprintf(format, args...)))
 	}
 }
 

@@ -245,13 +245,13 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 	if gone != "" {
 		missing = remains(gone, s)
 	}
-	held := true
+	reached := true
 	if r.steps[n].action == await && gone == "" {
-		if held, err = r.world.holds(ctx, r.steps[n]); err != nil {
+		if reached, err = r.world.reached(ctx, r.steps[n]); err != nil {
 			return false, err
 		}
 	}
-	if quiet && held && len(missing) == 0 {
+	if quiet && reached && len(missing) == 0 {
 		if gone != "" {
 			return true, errEnded // the rest of the workload has lost its ground
 		}
@@ -262,7 +262,7 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 		return false, nil
 	}
 	r.outcome.differences = missing
-	if !held {
+	if !reached {
 		r.outcome.unfulfilled = fmt.Sprintf("step %d: what %s waits for does not come within %v", n, r.steps[n].name, r.options.Patience)
 	}
 	if !quiet {

@@ -304,8 +304,8 @@ func (w *world) performOn(ctx context.Context, a action, o *unstructured.Unstruc
 	return nil
 }
 
-// holds reports whether the objects of a step exist and have its fields.
-func (w *world) holds(ctx context.Context, s step) (bool, error) {
+// reached reports whether the objects of a step exist and have its fields.
+func (w *world) reached(ctx context.Context, s step) (bool, error) {
 	for _, want := range s.objects {
 		want = want.DeepCopy()
 		resource, err := w.resource(want)
