@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -87,20 +86,19 @@ func TestFaults(t *testing.T) {
 }
 
 // waitForKubeconfig returns the configuration in a file once the command has written it.
-func waitForKubeconfig(t *testing.T, file string, ended <-chan int) *rest.Config {
+func waitForKubeconfig(t *testing.T, file string, ended <-chan int) (cfg *rest.Config) {
 	t.Helper()
-	for end := time.Now().Add(await.Deadline); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if cfg, err := clientcmd.BuildConfigFromFlags("", file); err == nil && cfg.BearerToken != "" {
-			return cfg
-		}
+	await.True(t, "the command has written the kubeconfig", func() bool {
 		select {
 		case code := <-ended:
 			t.Fatalf("ended with %d", code)
 		default:
 		}
-	}
-	t.Fatal("not ready")
-	return nil
+		var err error
+		cfg, err = clientcmd.BuildConfigFromFlags("", file)
+		return err == nil && cfg.BearerToken != ""
+	})
+	return cfg
 }
 
 func TestFaultsUsage(t *testing.T) {

@@ -43,7 +43,7 @@ func TestTop(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(config)
 	row := regexp.MustCompile(`(?m)^configmaps +v1 +(json|protobuf) +LIVE +\d+s ago +\d+ +[\d.]+(Ki)? +0 +0$`)
 	var text string
-	for begun := time.Now(); !row.MatchString(text); time.Sleep(50 * time.Millisecond) {
+	await.State(t, "the table has a row of config maps", func() (bool, string) {
 		if _, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil {
 			t.Fatal(err)
 		}
@@ -51,10 +51,9 @@ func TestTop(t *testing.T) {
 		if code != 0 || stderr != "" || strings.Contains(stdout, "\x1b") {
 			t.Fatalf("exit %d, stderr %q, stdout %q", code, stderr, stdout)
 		}
-		if text = stdout; time.Since(begun) > time.Minute {
-			t.Fatalf("there is no row of config maps in\n%s", text)
-		}
-	}
+		text = stdout
+		return row.MatchString(text), text
+	})
 	t.Logf("the table:\n%s", text)
 	if !strings.Contains(text, " answers. ") || !strings.Contains(text, "hostile?/1.0 ") {
 		t.Errorf("the table:\n%s", text)
@@ -133,18 +132,13 @@ func TestTopInTerminal(t *testing.T) {
 	startWith(t, []string{"tmux", "-S", socket, "-f", "/dev/null", "new-session", "-d", "-x", "60", "-y", "6"}, "top", "--kubeconfig", file)
 	shows := func(what string, ok func(lines []string) bool) {
 		t.Helper()
-		for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		await.State(t, what, func() (bool, string) {
 			if _, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil && p.ProcessState == nil {
 				t.Log(err) // the proxy may be down by now
 			}
 			shown := tmux("capture-pane", "-p")
-			if ok(strings.Split(strings.TrimRight(shown, "\n"), "\n")) {
-				break
-			}
-			if time.Since(begun) > await.Deadline {
-				t.Fatalf("%s: the terminal shows\n%s", what, shown)
-			}
-		}
+			return ok(strings.Split(strings.TrimRight(shown, "\n"), "\n")), shown
+		})
 		if scrolled := strings.TrimSpace(tmux("display-message", "-p", "#{history_size}")); scrolled != "0" {
 			t.Errorf("%s: the terminal's scrollback has %s lines", what, scrolled)
 		}
@@ -163,11 +157,7 @@ func TestTopInTerminal(t *testing.T) {
 		return len(l) > 6 && strings.Contains(l[0], "refused") && begins(l[1], "https://")
 	})
 	tmux("send-keys", "C-c")
-	for begun := time.Now(); strings.Contains(tmux("list-sessions"), "1 windows"); time.Sleep(50 * time.Millisecond) {
-		if time.Since(begun) > await.Deadline {
-			t.Fatal("an interrupt does not end it")
-		}
-	}
+	await.True(t, "an interrupt ends it", func() bool { return !strings.Contains(tmux("list-sessions"), "1 windows") })
 }
 
 // Without a proxy, one sentence says what to do.

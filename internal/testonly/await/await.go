@@ -3,7 +3,6 @@
 package await
 
 import (
-	"context"
 	"testing"
 	"time"
 )
@@ -35,13 +34,6 @@ func NoError(t testing.TB, what string, try func() error) {
 	t.Helper()
 	var last error
 	poll(t, what, func() bool { last = try(); return last == nil }, func() string { return last.Error() })
-}
-
-// Context returns a context that ends with the test, or at the deadline.
-func Context(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), Deadline)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // Receive returns the next value of c, or the zero value once c is closed.

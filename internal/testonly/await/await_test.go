@@ -49,7 +49,7 @@ func TestStatesThatAreReached(t *testing.T) {
 			return nil
 		})
 		if took := time.Since(begun); took > time.Minute+2*time.Second {
-			t.Errorf("it looks away for %v", took-time.Minute)
+			t.Errorf("it returns %v after the state was reached", took-time.Minute)
 		}
 		c := make(chan int, 1)
 		c <- 7
