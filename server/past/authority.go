@@ -91,8 +91,8 @@ func unauthorizedBy() error {
 }
 
 // allowed returns nil if a user may read what a request asks for, and the API's error if not. then is the time of the
-// moment, zero if it is not known: who reads the objects of a namespace that does not exist any more, or that was created
-// after it, must be allowed to read them in all namespaces.
+// moment, zero if it is not known: a reader of a namespace that does not exist any more, or that was created after the
+// moment, must be allowed to read in all namespaces.
 func (a *authority) allowed(ctx context.Context, u user.Info, info *request.RequestInfo, then time.Time) error {
 	attributes := authorizer.AttributesRecord{
 		User: u, Verb: info.Verb, ResourceRequest: info.IsResourceRequest, Path: info.Path,

@@ -145,7 +145,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, q *http.Request, u user.Inf
 	s.shown.ServeHTTP(w, q)
 }
 
-// tokenUser is who has the token.
+// tokenUser is the user that the token authenticates.
 var tokenUser = &user.DefaultInfo{Name: "keepwatch-history"}
 
 // user returns the user of a request.

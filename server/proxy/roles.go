@@ -53,7 +53,7 @@ func newRoles(server *rest.Config, p *permissions, forPersonal bool) (*roles, er
 	return r, nil
 }
 
-// touch tells personal views whose roles have changed.
+// touch lets personal views whose roles have changed be decided again.
 func (r *roles) touch(changes []keepwatch.Change) {
 	if r.granted == nil {
 		return

@@ -10,7 +10,7 @@ const (
 	sweepBatch = 1000
 )
 
-// scheduleSweep makes sweep run. There is no timer while nothing is cached. b.mu is held.
+// scheduleSweep starts the timer of sweep, unless it runs. There is none while nothing is cached. b.mu is locked.
 func (b *Budget) scheduleSweep() {
 	if b.sweeping == nil {
 		b.sweeping = time.AfterFunc(b.coldAfter, b.sweep)
