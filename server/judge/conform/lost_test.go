@@ -12,8 +12,8 @@ import (
 	"github.com/keepwatch/keepwatch/server/judge/conform"
 )
 
-// acknowledge answers a write as if it had been done.
-func acknowledge(t *testing.T, w http.ResponseWriter, r *http.Request) {
+// acknowledge answers the nth write as if it had been done.
+func acknowledge(t *testing.T, w http.ResponseWriter, r *http.Request, n int64) {
 	o := map[string]any{"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Success"}
 	code := http.StatusOK
 	if r.Method != http.MethodDelete {
@@ -22,7 +22,7 @@ func acknowledge(t *testing.T, w http.ResponseWriter, r *http.Request) {
 		}
 		m := o["metadata"].(map[string]any)
 		if r.Method == http.MethodPost {
-			code, m["uid"], m["resourceVersion"] = http.StatusCreated, "lost", "1"
+			code, m["uid"], m["resourceVersion"] = http.StatusCreated, fmt.Sprint("lost-", n), "1"
 		} else {
 			var revision int
 			fmt.Sscan(m["resourceVersion"].(string), &revision)
@@ -40,10 +40,10 @@ func acknowledge(t *testing.T, w http.ResponseWriter, r *http.Request) {
 func TestLostWrites(t *testing.T) {
 	t.Parallel()
 	for method, c := range map[string]struct {
-		first, count int64 // that are lost; a storm has few deletions, and a deletion covers up for a change before it
+		first, count int64 // that are lost; a storm has few deletions, and a deletion covers up for a change or a creation before it
 		fact         string
 	}{
-		http.MethodPost:   {6, 3, "received: 404"},
+		http.MethodPost:   {6, 12, "received: 404"},
 		http.MethodPut:    {6, 12, "or a later state; received: it at"},
 		http.MethodDelete: {1, 3, "which was deleted at"},
 	} {
@@ -55,10 +55,11 @@ func TestLostWrites(t *testing.T) {
 				if r.Method != method || !strings.HasSuffix(r.URL.Path, "/configmaps") && !strings.Contains(r.URL.Path, "-storm-") {
 					return false
 				}
-				if n := writes.Add(1); n < c.first || n >= c.first+c.count {
+				n := writes.Add(1)
+				if n < c.first || n >= c.first+c.count {
 					return false
 				}
-				acknowledge(t, w, r)
+				acknowledge(t, w, r, n)
 				return true
 			}}.Serve(t, api)
 			report, err := conform.Run(t.Context(), server, conform.BuiltinOnly(conform.Only(small, "storm")))
