@@ -22,12 +22,84 @@ const (
 	maxCell      = 200
 )
 
+// shorter are the lengths of documents that have a limit of their own: the first page, and the page of figures.
+var shorter = map[string]int{"README.md": 120, "docs/performance.md": 250}
+
 // TestDocuments checks each document of the repository: its length, the lengths of its paragraphs and table cells, and its links.
 func TestDocuments(t *testing.T) {
 	root := os.DirFS(".")
 	for _, name := range documents(t, root) {
 		for _, fault := range faultsOf(root, name) {
 			t.Error(fault)
+		}
+	}
+}
+
+// parts are the sections of a page about a part of Keepwatch, in their order. A page may have others between them.
+var parts = []string{"## Quick start", "## How to", "## Reference", "## Limits", "## Troubleshooting"}
+
+// TestPages checks that each page which begins a task has all parts, and says before them what it is about.
+func TestPages(t *testing.T) {
+	root := os.DirFS(".")
+	names, err := fs.Glob(root, "docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, name := range names {
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(strings.Split(string(text), "\n"), parts[0]) {
+			continue // a page of figures, verdicts or decisions
+		}
+		checked++
+		if fault := faultOfPage(string(text)); fault != "" {
+			t.Errorf("%s: %s", name, fault)
+		}
+	}
+	if checked < 15 {
+		t.Errorf("%d pages begin a task", checked)
+	}
+}
+
+// faultOfPage returns what a page lacks, or "".
+func faultOfPage(text string) string {
+	begin := true
+	next := 0
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch at := slices.Index(parts, line); {
+		case strings.HasPrefix(line, "# ") || line == "":
+		case at < 0:
+			begin = false
+		case begin:
+			return "nothing says what it is about before " + line
+		case at != next:
+			return fmt.Sprintf("%q is not the next section after %q", line, parts[:next])
+		default:
+			next++
+		}
+	}
+	if next < len(parts) {
+		return fmt.Sprintf("there is no %q", parts[next])
+	}
+	return ""
+}
+
+// TestFaultsOfPages checks that a missing section, a wrong order and a missing introduction are found, and nothing else.
+func TestFaultsOfPages(t *testing.T) {
+	const rest = "## How to\n## Reference\n## Limits\n## Troubleshooting\n"
+	for text, want := range map[string]string{
+		"# A\n\nIt does.\n\n## Quick start\n" + rest:                   "",
+		"# A\n\nIt does.\n\n## Quick start\n## More\n" + rest:          "",
+		"# A\n\n## Quick start\n" + rest:                               "nothing says what it is about before ## Quick start",
+		"# A\n\nIt does.\n\n## Quick start\n## How to\n## Reference\n": `there is no "## Limits"`,
+		"# A\n\nIt does.\n\n## Quick start\n## Limits\n":               `"## Limits" is not the next section after ["## Quick start"]`,
+	} {
+		if got := faultOfPage(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }
@@ -178,8 +250,12 @@ func faultsOf(root fs.FS, name string) (faults []string) {
 	report := func(line int, format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
 	}
-	if n := bytes.Count(text, []byte("\n")); n > maxLines {
-		faults = append(faults, fmt.Sprintf("%s has %d lines, and may have %d", name, n, maxLines))
+	most := maxLines
+	if own, ok := shorter[name]; ok {
+		most = own
+	}
+	if n := bytes.Count(text, []byte("\n")); n > most {
+		faults = append(faults, fmt.Sprintf("%s has %d lines, and may have %d", name, n, most))
 	}
 	for _, p := range blocks(string(text)) {
 		if p.table {
