@@ -8,14 +8,20 @@ import (
 // chunkSize is about how many bytes of a response are written at a time.
 const chunkSize = 256 << 10
 
-// buffers are for chunks.
-var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, chunkSize+chunkSize/4)) }}
+// bufferSize is the size of a buffer for chunks.
+const bufferSize = chunkSize + chunkSize/4
+
+// maxBuffered is how many bytes are collected in a buffer. Events are compressed into it, too, and what can't be compressed
+// grows by the headers of its blocks.
+const maxBuffered = bufferSize - 1<<10
+
+var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, bufferSize)) }}
 
 func getBuffer() []byte { return (*buffers.Get().(*[]byte))[:0] }
 
-// putBuffer returns a buffer to the pool, unless a huge object has made it huge.
+// putBuffer returns a buffer to the pool, unless a large object has made it larger than it counts.
 func putBuffer(b []byte) {
-	if cap(b) <= 2*chunkSize {
+	if cap(b) == bufferSize {
 		buffers.Put(&b)
 	}
 }
@@ -26,7 +32,16 @@ type chunkWriter struct {
 	b []byte
 }
 
+// Write copies p, unless it is larger than a chunk.
 func (c *chunkWriter) Write(p []byte) (int, error) {
+	if len(c.b)+len(p) > maxBuffered {
+		if err := c.flush(); err != nil {
+			return 0, err
+		}
+	}
+	if len(p) > chunkSize {
+		return c.w.Write(p)
+	}
 	c.b = append(c.b, p...)
 	if len(c.b) < chunkSize {
 		return len(p), nil

@@ -16,6 +16,10 @@ import (
 // eventOverhead is about how many bytes an event's encoding has beside its item encoding.
 const eventOverhead = 256
 
+// maxEventOverhead bounds them: they name the event's type, and the object's kind and version, whose names are at most 63
+// bytes long, and their group, a DNS name.
+const maxEventOverhead = 1 << 10
+
 // eventEncoding returns the encoding of an event, which all watches share. It never changes.
 func (s *Reader) eventEncoding(e watchcache.Event, as encoding) ([]byte, error) {
 	return s.sharedEncoding(e, encodingKey{s.id, as, false, e.Type, e.Revision}, func() ([]byte, error) {

@@ -2,20 +2,21 @@ package readpath
 
 import "io"
 
-// watchBufferSize is the size of the buffer of a watch: one of getBuffer.
-const watchBufferSize = chunkSize + chunkSize/4
+// watchBufferSize is the size of the buffer of a watch: one of getBuffer. A client that reads nothing occupies it for ever,
+// so that it never grows: a larger event is not copied into it.
+const watchBufferSize = bufferSize
 
 // eventWriter writes encoded events, several with one Write. It does not copy a single event, since
-// most of the time a watch has one to send. If there is no room for a buffer, it writes events one by
-// one. A compressed watch is a sequence of gzip members.
+// most of the time a watch has one to send, nor one that is larger than a buffer. If there is no room for a buffer, it
+// writes events one by one. A compressed watch is a sequence of gzip members.
 type eventWriter struct {
 	compression compression
 	w           io.Writer
 	acquire     func() (release func()) // reserves room for a buffer; returns nil if there is none
-	single      []byte
-	b           []byte // a buffer, once there are two events
-	release     func() // of b's room
-	err         error  // of a write: nothing is written after it
+	single      []byte                  // an event that is not in b; if there is one, b is empty
+	b           []byte                  // a buffer, once there are two events; at most maxBuffered
+	release     func()                  // of b's room
+	err         error                   // of a write: nothing is written after it
 }
 
 // compression is how an eventWriter compresses. The values are closed.
@@ -38,41 +39,62 @@ func (e *eventWriter) takesMembers() bool {
 
 // ensureBuffer reports whether there is a buffer for further events.
 func (e *eventWriter) ensureBuffer() bool {
-	if e.b != nil {
-		return true
+	if e.b == nil {
+		if e.release = e.acquire(); e.release == nil {
+			return false
+		}
+		e.b = getBuffer()
 	}
-	if e.release = e.acquire(); e.release == nil {
+	if len(e.single) > maxBuffered {
+		_ = e.flush()
+	}
+	e.b, e.single = append(e.b, e.single...), nil
+	return true
+}
+
+// makeRoom reports whether n bytes of a further event fit into the buffer. It writes what the buffer has if that is in the way.
+func (e *eventWriter) makeRoom(n int) bool {
+	if n > maxBuffered || !e.ensureBuffer() {
 		return false
 	}
-	e.b = append(getBuffer(), e.single...)
-	e.single = nil
+	if len(e.b)+n > maxBuffered {
+		_ = e.flush()
+	}
 	return true
 }
 
 // addUnshared adds an encoded event that only this watch sends.
 func (e *eventWriter) addUnshared(event []byte) {
 	if e.takesMembers() {
-		event = appendMember(nil, compress(event))
+		e.addMember(appendMember(nil, compress(event)))
+		return
 	}
 	e.add(event)
 }
 
-// add adds an encoded event, or its member, which must not change until it is written. The writer has
-// e.err.
-func (e *eventWriter) add(event []byte) {
-	if e.compression == compressBuffers && e.b == nil {
-		e.single = event
-		_ = e.flush()
+// addMember adds an event as a gzip member, which must not change until it is written. The writer has e.err.
+func (e *eventWriter) addMember(member []byte) {
+	if e.compression == compressEvents {
+		e.add(member)
 		return
 	}
-	if (e.single != nil || len(e.b) > 0) && !e.ensureBuffer() {
-		_ = e.flush()
-	}
-	if e.b == nil {
+	_ = e.flush() // what the buffer has is a member of its own
+	e.single = member
+	_ = e.flush()
+}
+
+// add adds an encoded event, which must not change until it is written. The writer has e.err.
+func (e *eventWriter) add(event []byte) {
+	if e.single == nil && e.b == nil { // the first one
 		e.single = event
-	} else {
-		e.b = append(e.b, event...)
+		return
 	}
+	if e.makeRoom(len(event)) {
+		e.b = append(e.b, event...)
+		return
+	}
+	_ = e.flush()
+	e.single = event
 }
 
 // flushIfLarge writes the events if they are a chunk or more.

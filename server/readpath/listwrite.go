@@ -37,13 +37,13 @@ func (l *listResponse) writeIdentity(w http.ResponseWriter, _ *http.Request) {
 			l.abort(err)
 		}
 		for _, item := range items {
-			b, first = l.body.append(b, item, first), false
-			if len(b) >= chunkSize {
+			if len(b) >= chunkSize || len(b)+len(item) > maxBuffered { // a list's buffer grows with a larger object only
 				if _, err := w.Write(b); err != nil {
 					return // the client is gone
 				}
 				b = b[:0]
 			}
+			b, first = l.body.append(b, item, first), false
 		}
 	}
 	_, _ = w.Write(append(b, l.tail...))

@@ -204,35 +204,56 @@ func (s *watchResponse) newEventWriter(ctx context.Context, w http.ResponseWrite
 }
 
 // add adds an event. The initial state belongs to this watch alone, so its encodings are not cached,
-// unless there is no buffer to encode them into. Then they are shared, so that many watches whose
+// unless there is no buffer to encode them into, or one is too small. Then they are shared, so that many watches whose
 // clients read nothing occupy the memory of one.
-func (s *watchResponse) add(out *eventWriter, e watchcache.Event, initial bool) (err error) {
-	var encoded []byte
+func (s *watchResponse) add(out *eventWriter, e watchcache.Event, initial bool) error {
 	switch {
 	case s.encoding == tableJSON:
 		return s.addTable(out, e, initial)
-	case e.Type != watch.Bookmark && initial && !out.takesMembers() && out.ensureBuffer(): // a view changes later, too
-		before := len(out.b)
-		if out.b, err = s.appendUnsharedEvent(out.b, e, s.encoding); err == nil {
-			s.countEvent(len(out.b) - before)
-		}
-		return err
 	case e.Type == watch.Bookmark:
-		if encoded, err = s.appendUnsharedEvent(nil, e, s.encoding); err == nil {
+		encoded, err := s.appendUnsharedEvent(nil, e, s.encoding)
+		if err == nil {
 			s.countEvent(len(encoded))
 			out.addUnshared(encoded)
 		}
 		return err
-	case out.takesMembers():
-		if encoded, err = s.eventMember(e, s.encoding); err == nil {
-			s.countEvent(memberLength(encoded))
-			out.add(encoded)
+	case initial && !out.takesMembers() && out.ensureBuffer(): // a view changes later, too
+		if added, err := s.addInitial(out, e); added || err != nil {
+			return err
 		}
-		return err
 	}
-	if encoded, err = s.eventEncoding(e, s.encoding); err == nil {
-		s.countEvent(len(encoded))
-		out.add(encoded)
+	return s.addShared(out, e)
+}
+
+// addInitial encodes an event into the buffer, if it fits.
+func (s *watchResponse) addInitial(out *eventWriter, e watchcache.Event) (added bool, err error) {
+	item, err := s.eventItem(e, s.encoding, listRead)
+	if err != nil || !out.makeRoom(len(item)+maxEventOverhead) {
+		return false, err
+	}
+	before := len(out.b)
+	out.b = s.resource.appendEvent(out.b, e.Type, item, s.encoding)
+	s.countEvent(len(out.b) - before)
+	return true, nil
+}
+
+// addShared adds an event whose encoding all watches share.
+func (s *watchResponse) addShared(out *eventWriter, e watchcache.Event) error {
+	if !out.takesMembers() {
+		encoded, err := s.eventEncoding(e, s.encoding)
+		if err != nil {
+			return err
+		}
+		if out.compression == uncompressed || len(encoded) <= maxBuffered {
+			s.countEvent(len(encoded))
+			out.add(encoded)
+			return nil
+		}
+	}
+	member, err := s.eventMember(e, s.encoding)
+	if err == nil {
+		s.countEvent(memberLength(member))
+		out.addMember(member)
 	}
 	return err
 }
