@@ -42,7 +42,8 @@ func newHistoryCommand() *cobra.Command {
 		Args:  usage(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newHistoryLogCommand(), newHistoryDiffCommand(), newHistoryBlameCommand(), newHistoryRestoreCommand(), newHistoryContextCommand())
+	cmd.AddCommand(newHistoryLogCommand(), newHistoryDiffCommand(), newHistoryBlameCommand(), newHistoryEventsCommand(),
+		newHistoryRestoreCommand(), newHistoryContextCommand())
 	return cmd
 }
 
@@ -67,12 +68,17 @@ func newHistoryFlags() *historyFlags {
 const historyAddresses = "sqlite:FILE or postgres://USER@HOST/DATABASE"
 
 func (o *historyFlags) addTo(flags *pflag.FlagSet, outputs string) {
+	o.addDatabaseTo(flags, outputs)
+	flags.BoolVar(&o.status, "status", false, "show the fields of status, too")
+	flags.BoolVar(&o.managedFields, "managed-fields", false, "show metadata.managedFields, too, where whole objects are compared")
+}
+
+// addDatabaseTo adds the flags of commands that compare nothing.
+func (o *historyFlags) addDatabaseTo(flags *pflag.FlagSet, outputs string) {
 	o.config.AddFlags(flags)
 	flags.StringVar(&o.from, "from", "", "the database that keepwatch sync has written: "+historyAddresses)
 	flags.StringVarP(&o.output, "output", "o", "text", "the output: "+outputs)
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, regardless of the context and --namespace")
-	flags.BoolVar(&o.status, "status", false, "show the fields of status, too")
-	flags.BoolVar(&o.managedFields, "managed-fields", false, "show metadata.managedFields, too, where whole objects are compared")
 }
 
 // check returns an error for another output than those allowed.

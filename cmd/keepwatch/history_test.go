@@ -36,6 +36,7 @@ func TestHistory(t *testing.T) {
 	t.Run("story", func(t *testing.T) { testHistoryStory(t, client) })
 	t.Run("recorded", func(t *testing.T) { testHistoryRecorded(t, client) })
 	t.Run("errors", func(t *testing.T) { testHistoryErrors(t, client) })
+	t.Run("events", func(t *testing.T) { testHistoryEvents(t, client) })
 	t.Run("restore", func(t *testing.T) { testHistoryRestore(t, client) })
 	t.Run("serve", func(t *testing.T) { testServeHistory(t, config, client) })
 	t.Run("quick start", testHistoryQuickStart)

@@ -27,5 +27,6 @@
 //	events.go   what has happened   points.go  the points of a moment
 //	source.go   a resource at a moment and onward, as a keepwatch.Source
 //	latest.go   whether there is more, for all replays at once
+//	reported.go  what Events of Kubernetes say about an object, beside its states
 //	revision.go  the last state of a deleted object
 package history

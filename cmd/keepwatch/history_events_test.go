@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// dyingPod creates a Pod of a namespace whose container runs out of memory, and what is reported about it: a start, a kill in
+// both APIs of Events, and, twice and later once more, that the container is not started again. At the end the Pod is deleted.
+func dyingPod(t *testing.T, client kubernetes.Interface, namespace string) *corev1.Pod {
+	t.Helper()
+	create(t, client.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	pod := create(t, client.CoreV1().Pods(namespace).Create, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	})
+	involved := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: "web", UID: pod.UID}
+	clock := time.Now().Truncate(time.Second)
+	tick := func() time.Time { // the times of Events have seconds
+		clock = clock.Add(time.Second)
+		return clock
+	}
+	report := func(name, kind, reason, message string) {
+		t.Helper()
+		now := metav1.NewTime(tick())
+		create(t, client.CoreV1().Events(namespace).Create, &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: involved, Type: kind, Reason: reason, Message: message,
+			Source: corev1.EventSource{Component: "kubelet"}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		})
+	}
+	status := func(s corev1.ContainerStatus) {
+		t.Helper()
+		s.Name = "c"
+		o, err := client.CoreV1().Pods(namespace).Get(t.Context(), "web", metav1.GetOptions{})
+		if err == nil {
+			o.Status.Phase, o.Status.ContainerStatuses = corev1.PodRunning, []corev1.ContainerStatus{s}
+			_, err = client.CoreV1().Pods(namespace).UpdateStatus(t.Context(), o, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	status(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+	report("web.1", "Normal", "Started", "Started container c")
+	status(corev1.ContainerStatus{RestartCount: 3, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}}})
+	create(t, client.EventsV1().Events(namespace).Create, &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "web.2"}, Regarding: involved, Type: "Warning", Reason: "Killed", Note: "out of\tmemory", Action: "Kill",
+		ReportingController: "example.com/oom", ReportingInstance: "node-1", EventTime: metav1.NewMicroTime(tick()),
+	})
+	report("web.3", "Warning", "BackOff", "Back-off restarting container c")
+	patch := []byte(`{"count":2,"lastTimestamp":"` + tick().UTC().Format(time.RFC3339) + `"}`)
+	if _, err := client.CoreV1().Events(namespace).Patch(t.Context(), "web.3", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().Events(namespace).Delete(t.Context(), "web.3", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	report("web.4", "Warning", "BackOff", "Back-off restarting container c")
+	grace := int64(0)
+	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+		t.Fatal(err)
+	}
+	report("web.5", "Normal", "Killing", "Stopping container c")
+	involved.Kind = "Deployment"
+	report("web.6", "Normal", "Another", "about another object")
+	return pod
+}
+
+// testHistoryEvents asks why a Pod has died.
+func testHistoryEvents(t *testing.T, client kubernetes.Interface) {
+	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
+	sync := startProcess(t, "sync", "pods,events", "-A", "--to", to)
+	sync.waitStderr(t, "synced at")
+	const ns = "dying"
+	pod := dyingPod(t, client, ns)
+	// Until another Pod is stored, the state of this one is not confirmed at the revisions of the last Events.
+	create(t, client.CoreV1().Pods(ns).Create, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Spec: pod.Spec})
+	var out string
+	waitFor(t, func() bool {
+		code, stored, _ := execute(t, "history", "events", "pod/web", "-n", ns, "--from", to)
+		out = stored
+		return code == 0 && strings.Contains(stored, "Killing") && !strings.Contains(stored, "?")
+	})
+	mustMatch(t, out, `
+LAST SEEN +COUNT +FIRST SEEN +TYPE +REASON +EVENT +REVISION +STATE +MESSAGE *
+T +1 +T +Normal +Started +current +\d+ +1/1 Running 0 +Started container c *
+T +1 +T +Warning +Killed +current +\d+ +0/1 OOMKilled 3 +out of memory *
+T +3 +T +Warning +BackOff +current +\d+ +0/1 OOMKilled 3 +Back-off restarting container c *
+T +1 +T +Normal +Killing +current +\d+ deleted +0/1 Terminating 3 +Stopping container c *
+`)
+	if out, _ := look(t, "events", "pods", "-n", ns, "--from", to); !strings.Contains(out, "OBJECT") || !strings.Contains(out, ns+"/web ") {
+		t.Error(out)
+	}
+	if err := client.CoreV1().Events(ns).Delete(t.Context(), "web.4", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var found struct{ Events []reportedEvents }
+	waitFor(t, func() bool {
+		out, _ = look(t, "events", "po", "web", "-n", ns, "--from", to, "-o", "json")
+		if err := json.Unmarshal([]byte(out), &found); err != nil || len(found.Events) != 4 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return found.Events[2].End != nil
+	})
+	back := found.Events[2]
+	if back.End.Type != "deleted" || !strings.Contains(back.End.Because, "would have lived for 1h") || back.Object.Revision == 0 || back.Reporter != "kubelet" ||
+		back.Event != ns+"/web.4" || string(back.Subject.UID) != string(pod.UID) || back.Last.Before(back.First) {
+		t.Errorf("%s", out)
+	}
+	if out, _ := look(t, "events", "po", "web", "-n", ns, "--from", to, "-o", "yaml"); !strings.Contains(out, "because: it ended") {
+		t.Error(out)
+	}
+	sync.end()
+	// A history of Events alone.
+	alone := "sqlite:" + filepath.Join(t.TempDir(), "events.db")
+	syncOnce(t, "events.v1.events.k8s.io", "-A", "--to", alone)
+	out, _ = look(t, "events", "pod/web", "-n", ns, "--from", alone)
+	mustMatch(t, out, `(.*\n)*T +1 +T +Warning +Killed +current +<not stored> +out of memory *\n(.*\n)*`)
+	none := "sqlite:" + filepath.Join(t.TempDir(), "none.db")
+	syncOnce(t, "configmaps", "-A", "--to", none)
+	for name, row := range map[string]struct {
+		code int
+		args string
+		want string
+	}{
+		"no Events":       {1, "pod/web --from " + none, "the history has no events: keepwatch sync events stores them"},
+		"none about it":   {1, "pod/nothing -n dying --from " + to, "the history has no Events about pod/nothing in namespace dying"},
+		"an unknown type": {1, "widget/x --from " + alone, `the history has no resource type "widget"`},
+		"no type":         {2, "--from " + to, "give the type"},
+		"a lifetime":      {2, "pod/web --event-ttl 0s --from " + to, "--event-ttl must be positive"},
+		"an output":       {2, "pod/web -o wide --from " + to, "--output must be text, json, yaml"},
+	} {
+		code, stdout, stderr := execute(t, append([]string{"history", "events"}, strings.Fields(row.args)...)...)
+		if code != row.code || stdout != "" || !strings.Contains(stderr, row.want) {
+			t.Errorf("%s: exit %d, %q%q, want %q", name, code, stdout, stderr, row.want)
+		}
+	}
+}
