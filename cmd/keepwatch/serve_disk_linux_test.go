@@ -17,7 +17,7 @@ import (
 )
 
 // exitTimeout bounds the end of a process that would otherwise hang for a minute.
-const exitTimeout = 30 * time.Second
+const exitTimeout = 50 * time.Second
 
 // disk is a file system of its own.
 type disk struct{ path string }

@@ -82,13 +82,13 @@ func TestGarbageIsReturned(t *testing.T) {
 		t.Helper()
 		list := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/"+resource, nil)
 		info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: resource, Path: "/api/v1/" + resource}
-		for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			if f, why := p.caches.ready(list, info); why == "" {
-				return f
-			} else if time.Since(begun) > time.Minute {
-				t.Fatalf("the cache of %s is not ready: %v", resource, why)
-			}
-		}
+		var f *follower
+		await.State(t, "the cache of "+resource+" is ready", func() (bool, string) {
+			var why reason
+			f, why = p.caches.ready(list, info)
+			return why == "", string(why)
+		})
+		return f
 	}
 	small := follow("namespaces")
 	<-small.reader.Cache().Warmed()

@@ -380,7 +380,7 @@ func (r *personalRig) watch(from int, token, query string) (code int, events cha
 // expect waits for events of some type with some names, in any order, and returns the last one.
 func (r *personalRig) expect(events chan change, kind string, names ...string) (last change) {
 	r.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(await.Deadline)
 	for len(names) > 0 {
 		select {
 		case c, ok := <-events:
@@ -404,7 +404,7 @@ var mapsOf = func(namespace string) []string {
 }
 
 // A watch receives the objects of a namespace that is granted, behind which a bookmark follows, and the deletions of
-// one that is revoked, within a second of the change; and nothing of other namespaces.
+// one that is revoked; and nothing of other namespaces. How soon is tested in package personal, with a virtual clock.
 func TestPersonalWatch(t *testing.T) {
 	r := newPersonalRig(t, 1, func(*Config) {})
 	ada := r.user("ada")
@@ -426,11 +426,7 @@ func TestPersonalWatch(t *testing.T) {
 	before = time.Now()
 	r.revoke("ada", "ab")
 	last = r.expect(events, "DELETED", mapsOf("ab")...)
-	took := last.at.Sub(before)
-	t.Logf("revoked within %v", took.Round(time.Millisecond))
-	if took > time.Second {
-		t.Errorf("the revocation took %v", took)
-	}
+	t.Logf("revoked within %v", last.at.Sub(before).Round(time.Millisecond))
 	r.write("ab", "m1", "2")
 	r.write("a", "m2", "1")
 	r.expect(events, "MODIFIED", "a/m2")

@@ -54,13 +54,10 @@ func TestStalledListsEnd(t *testing.T) {
 	defer proxy.Close()
 	list := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
 	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "configmaps", Path: "/api/v1/configmaps"}
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if _, why := p.caches.ready(list, info); why == "" {
-			break
-		} else if time.Since(begun) > time.Minute {
-			t.Fatalf("the cache is not ready: %v", why)
-		}
-	}
+	await.State(t, "the cache is ready", func() (bool, string) {
+		_, why := p.caches.ready(list, info)
+		return why == "", string(why)
+	})
 	get := func(query string) net.Conn {
 		c, err := net.Dial("tcp", proxy.Listener.Addr().String())
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/net/websocket"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -29,13 +28,10 @@ func TestMessagesAreNotCompressed(t *testing.T) {
 	defer proxy.Close()
 	list := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/namespaces", nil)
 	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "namespaces", Path: "/api/v1/namespaces"}
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if _, why := p.caches.ready(list, info); why == "" {
-			break
-		} else if time.Since(begun) > time.Minute {
-			t.Fatalf("the cache is not ready: %v", why)
-		}
-	}
+	await.State(t, "the cache is ready", func() (bool, string) {
+		_, why := p.caches.ready(list, info)
+		return why == "", string(why)
+	})
 	query := url.Values{"watch": {"1"}, "sendInitialEvents": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersionMatch": {"NotOlderThan"}}
 	ws, err := websocket.NewConfig(strings.Replace(proxy.URL, "http://", "ws://", 1)+"/api/v1/namespaces?"+query.Encode(), "http://localhost")
 	if err != nil {

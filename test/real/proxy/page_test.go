@@ -18,11 +18,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
@@ -173,7 +173,7 @@ func TestPageInBrowser(t *testing.T) {
 // browse returns the document that a browser has of a page when it has loaded.
 func browse(t *testing.T, browser, page string, flags ...string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 	defer cancel()
 	run := exec.CommandContext(ctx, browser, slices.Concat(flags, []string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir(),

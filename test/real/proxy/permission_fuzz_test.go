@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // ownPaths are answered by the proxy itself.
@@ -53,7 +55,7 @@ func FuzzPermission(f *testing.F) {
 			if got == want || gotErr != nil && wantErr != nil {
 				return
 			}
-			if time.Since(begun) > mismatched {
+			if time.Since(begun) > await.Deadline {
 				t.Fatalf("%s %q %q: %d %v, the server: %d %v", q.method, q.path, q.header[2:], got, gotErr, want, wantErr)
 			}
 		}

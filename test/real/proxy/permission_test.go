@@ -19,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -243,7 +244,7 @@ func (p *population) status(client *http.Client, host string, q request) int {
 
 // send sends a request, and returns the status of the response. A watch is ended after it.
 func send(ctx context.Context, client *http.Client, host string, q request) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, await.Deadline)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, q.method, host+q.path, nil)
 	if err != nil {
@@ -262,12 +263,8 @@ func send(ctx context.Context, client *http.Client, host string, q request) (int
 	return response.StatusCode, nil
 }
 
-// mismatched is how long the two sides may differ after a change of roles: each API server follows roles by itself, and
-// the proxy asks again for some seconds.
-const mismatched = 20 * time.Second
-
 // compare sends random requests to both sides, and counts the server's statuses. A request that follows a change of
-// roles is sent again until both agree. For how long the proxy allowed what the server already refused is logged.
+// roles is sent again until both agree: each API server follows roles by itself, and the proxy asks again for some seconds. For how long the proxy allowed what the server already refused is logged.
 func (p *population) compare(n int) map[int]int {
 	p.Helper()
 	var mu sync.Mutex
@@ -292,7 +289,7 @@ func (p *population) compare(n int) map[int]int {
 					return nil
 				}
 				allowed = allowed || want == http.StatusForbidden && got < http.StatusBadRequest
-				if time.Since(begun) > mismatched {
+				if time.Since(begun) > await.Deadline {
 					p.Errorf("%s %s %q: %d, the server: %d", q.method, q.path, q.header, got, want)
 					return nil
 				}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -250,7 +251,7 @@ func TestServerRestarts(t *testing.T) {
 	defer watch.Body.Close()
 	r.server.Kill()
 	got := r.proxy(maps + "?resourceVersion=0")
-	for begun := time.Now(); got.header.Get("Warning") == "" && time.Since(begun) < time.Minute; time.Sleep(time.Second) {
+	for begun := time.Now(); got.header.Get("Warning") == "" && time.Since(begun) < await.Deadline; time.Sleep(time.Second) {
 		got = r.proxy(maps + "?resourceVersion=0") // also after the review of the token is no longer used
 	}
 	if warning := got.header.Get("Warning"); got.code != 200 || !strings.Contains(warning, "the API server has not answered for") {
