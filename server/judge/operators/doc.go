@@ -62,6 +62,7 @@
 //	exchange.go         one write: execute, answer, refuse, abort
 //	past.go             reads that are answered from an earlier state
 //	kind.go             the kinds of plans, and what they do
+//	foreign.go          what somebody else does to objects
 //	quiet.go            how long nothing has happened
 //	run.go              one run: steps, waits, restarts
 //	state.go            the state after a step, and how two states differ

@@ -162,7 +162,7 @@ func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
 			continue
 		}
 		for _, place := range ref.places {
-			if kind.fits(place) {
+			if kind.fits(place) && (kind.within == nil || kind.within(ref, place)) {
 				all = append(all, Plan{kind.Name, place})
 			}
 		}

@@ -7,9 +7,7 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -23,6 +21,8 @@ type Kind struct {
 
 	// fits selects the writes that the kind disturbs. It is nil for kinds that disturb steps.
 	fits func(Place) bool
+	// within selects among them by what the workload does. Nil selects all.
+	within func(*reference, Place) bool
 	// meet replaces the execution of a write.
 	meet func(*disturbance, exchange)
 	// times is the number of writes that meet it, if more than one.
@@ -95,6 +95,10 @@ var Kinds = []Kind{
 		Sentence: "the namespace of a write is deleted just before it arrives",
 	},
 	{
+		Name: "owner-gone", fits: every, within: (*reference).isWithdrawable, meet: withdraw,
+		Sentence: "what a step has created is deleted again, just before a write of the operator arrives",
+	},
+	{
 		Name: "downtime", during: down,
 		Sentence: "the operator is down during a step",
 	},
@@ -147,7 +151,9 @@ type disturbance struct {
 	found  bool
 	edited types.UID // of the object that foreign-edit has annotated
 	gone   string    // the namespace that namespace-gone has deleted
-	err    error     // the judge's own
+	// withdrawn is true after owner-gone has deleted what its step had created.
+	withdrawn bool
+	err       error // the judge's own
 }
 
 // waitsFor reports whether a write is the place, or one of those that follow it.
@@ -212,67 +218,6 @@ func refuseWith(status int) func(*disturbance, exchange) {
 		d.happens("the write is answered with %d", status)
 		x.refuse(status)
 	}
-}
-
-// ForeignAnnotation is what somebody else writes to an object in the plan foreign-edit.
-const ForeignAnnotation = "judge.keepwatch.io/foreign"
-
-func editBefore(d *disturbance, x exchange) {
-	edited, err := annotate(x)
-	if err != nil {
-		d.fail(fmt.Errorf("annotate %s: %w", x.record.object(), err))
-	} else {
-		d.mu.Lock()
-		d.edited = edited
-		d.mu.Unlock()
-		d.happens("somebody annotates the object before the write arrives")
-	}
-	x.serve()
-}
-
-// annotate adds ForeignAnnotation to the object of a write, and returns its UID.
-func annotate(x exchange) (types.UID, error) {
-	client, err := dynamic.NewForConfig(x.t.admin)
-	if err != nil {
-		return "", err
-	}
-	info := infoOf(x.q)
-	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
-	edit := fmt.Sprintf(`{"metadata":{"annotations":{%q:"edited"}}}`, ForeignAnnotation)
-	edited, err := client.Resource(gvr).Namespace(info.Namespace).
-		Patch(x.q.Context(), info.Name, types.MergePatchType, []byte(edit), metav1.PatchOptions{})
-	if err != nil {
-		return "", err
-	}
-	return edited.GetUID(), nil
-}
-
-// deleteNamespace ends the comparison with the reference: from here on, the namespace has to go.
-func deleteNamespace(d *disturbance, x exchange) {
-	client, err := dynamic.NewForConfig(x.t.admin)
-	if err == nil {
-		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-		err = client.Resource(namespaces).Delete(x.q.Context(), x.record.Namespace, metav1.DeleteOptions{})
-	}
-	if err != nil {
-		d.fail(fmt.Errorf("delete the namespace %s: %w", x.record.Namespace, err))
-	} else {
-		d.mu.Lock()
-		d.gone = x.record.Namespace
-		d.mu.Unlock()
-		d.happens("the namespace is deleted before the write arrives")
-	}
-	x.serve()
-}
-
-// deletedNamespace returns the namespace that is gone, or nothing.
-func (d *disturbance) deletedNamespace() string {
-	if d == nil {
-		return ""
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.gone
 }
 
 func restartStale(d *disturbance, x exchange) {

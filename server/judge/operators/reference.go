@@ -16,9 +16,10 @@ const referenceRuns = 3
 type reference struct {
 	states  []state // masked, after each step
 	masks   []mask
-	types   []typeSet // of which the state has the objects
-	watches []int     // the least number that is open at the end of each step
-	places  []Place   // the writes of every run, in the order of the first
+	types   []typeSet  // of which the state has the objects
+	watches []int      // the least number that is open at the end of each step
+	created [][]string // the keys of the objects that each step applies
+	places  []Place    // the writes of every run, in the order of the first
 	deletes map[deletion]bool
 }
 
@@ -70,7 +71,7 @@ func runWithout(ctx context.Context, from *world, o Options, steps []step) ([]*o
 
 // learn compares the runs, step by step. It returns the facts in which they differ in substance.
 func learn(outcomes []*outcome) (*reference, []string) {
-	ref := &reference{deletes: map[deletion]bool{}, places: places(outcomes)}
+	ref := &reference{deletes: map[deletion]bool{}, places: places(outcomes), created: outcomes[0].created}
 	var unstable []string
 	steps := len(outcomes[0].states)
 	for _, o := range outcomes[1:] {

@@ -7,10 +7,6 @@ import (
 	"maps"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/keepwatch/keepwatch"
 )
 
@@ -74,7 +70,7 @@ func (r *run) do(ctx context.Context) (o *outcome, err error) {
 		}
 	}
 	if r.fault != nil {
-		r.outcome.gone = r.fault.deletedNamespace()
+		r.outcome.gone, r.outcome.withdrawn = r.fault.deletedNamespace(), r.fault.isWithdrawn()
 		var own error
 		if r.outcome.found, own = r.fault.state(); own != nil {
 			return nil, own
@@ -168,27 +164,6 @@ func (r *run) step(ctx context.Context, n int) error {
 	return r.deleteObject(ctx, n)
 }
 
-// deleteObject deletes the object of the plan's write, if it is there, and waits again.
-func (r *run) deleteObject(ctx context.Context, n int) error {
-	place := r.fault.place
-	if _, exists := r.outcome.states[n][place.key()]; !exists {
-		return nil
-	}
-	for gvr := range r.ref.types[n] {
-		if gvr.GroupResource().String() != place.Resource {
-			continue
-		}
-		r.fault.happens("somebody deletes %s", place.key())
-		err := r.world.objects.Resource(gvr).Namespace(place.Namespace).Delete(ctx, place.Name, metav1.DeleteOptions{})
-		if err != nil {
-			return err
-		}
-	}
-	r.compared = 0
-	r.outcome.leave(n)
-	return r.settle(ctx, n)
-}
-
 // settle waits until the operator is quiet, and, with a reference, in its state after step n. It ends the run if that
 // takes longer than the patience.
 func (r *run) settle(ctx context.Context, n int) error {
@@ -237,23 +212,24 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 	if err != nil {
 		return false, err
 	}
-	var missing []difference
-	if r.ref != nil {
-		missing = differences(r.ref.states[n], r.ref.masks[n].on(s))
-	}
-	gone := r.fault.deletedNamespace()
-	if gone != "" {
-		missing = remains(gone, s)
-	}
+	missing := r.differences(n, s)
+	gone := r.fault.deletedNamespace() != "" || r.fault.isWithdrawn()
 	reached := true
-	if r.steps[n].action == await && gone == "" {
+	if r.steps[n].action == await && !gone {
 		if reached, err = r.world.reached(ctx, r.steps[n]); err != nil {
 			return false, err
 		}
 	}
 	if quiet && reached && len(missing) == 0 {
-		if gone != "" {
+		if gone {
 			return true, errEnded // the rest of the workload has lost its ground
+		}
+		if r.ref == nil {
+			created, err := r.world.keysOf(r.steps[n])
+			if err != nil {
+				return false, err
+			}
+			r.outcome.created = append(r.outcome.created, created)
 		}
 		r.outcome.arrive(s, r.world.traffic.activity().watches, of)
 		return true, nil
@@ -269,6 +245,20 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 		r.describeUnrest(n)
 	}
 	return true, errEnded
+}
+
+// differences compares a state with the one that step n should end in.
+func (r *run) differences(n int, have state) []difference {
+	switch gone := r.fault.deletedNamespace(); {
+	case r.ref == nil:
+		return nil
+	case gone != "":
+		return remains(gone, have)
+	case r.fault.isWithdrawn():
+		return r.ref.withoutStep(n, have)
+	default:
+		return differences(r.ref.states[n], r.ref.masks[n].on(have))
+	}
 }
 
 func (r *run) writesOf(n int) (count int) {
@@ -362,34 +352,4 @@ func (r *run) travel(to keepwatch.Revision) error {
 	}
 	r.world.traffic.travel(past)
 	return nil
-}
-
-// checkAnnotation looks for the annotation of somebody else at the end of the plan's step.
-func (r *run) checkAnnotation(ctx context.Context) error {
-	if r.fault.Name != "foreign-edit" {
-		return nil
-	}
-	place := r.fault.place
-	for gvr := range r.world.traffic.touchedTypes() {
-		if gvr.GroupResource().String() != place.Resource {
-			continue
-		}
-		list, err := r.world.objects.Resource(gvr).Namespace(place.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, o := range list.Items {
-			if r.world.traffic.anyName(o.GetName()) == place.Name && lacksAnnotation(o, r.fault.edited) {
-				r.outcome.overwritten = append(r.outcome.overwritten,
-					fmt.Sprintf("%s is without the annotation %s, which somebody had added", place.key(), ForeignAnnotation))
-			}
-		}
-	}
-	return nil
-}
-
-// lacksAnnotation reports whether an object that existed at the edit has lost the annotation.
-func lacksAnnotation(o unstructured.Unstructured, edited types.UID) bool {
-	_, has := o.GetAnnotations()[ForeignAnnotation]
-	return !has && o.GetUID() == edited
 }

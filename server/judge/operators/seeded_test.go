@@ -38,6 +38,7 @@ type bug struct {
 	buggy   variant
 	correct variant
 	roles   bool // it runs with roles
+	alone   bool // no other kind of plans finds it
 }
 
 var bugs = []bug{
@@ -56,6 +57,10 @@ var bugs = []bug{
 	{
 		name: "a finalizer that keeps a namespace", plan: "namespace-gone", files: 2, verdict: operators.Leaked,
 		buggy: variant{do: finalized(false)}, correct: variant{do: finalized(true)},
+	},
+	{
+		name: "a finalizer that comes after the child", plan: "owner-gone", files: 3, verdict: operators.Leaked, alone: true,
+		buggy: variant{do: guarded(false)}, correct: variant{do: guarded(true)},
 	},
 	{
 		name: "the status before the deed", plan: "crash-after-write:1", files: 1, verdict: operators.Diverged,
@@ -169,6 +174,29 @@ func finalized(correct bool) reconcile {
 			return err
 		}
 		return c.create(ctx, loose(name, name))
+	}
+}
+
+// guarded is finalized, and asks the server before it creates the child. The buggy one adds its finalizer to a Widget that
+// has a child already: if the Widget is gone by then, the child stays.
+func guarded(correct bool) reconcile {
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		if w == nil || w.GetDeletionTimestamp() != nil {
+			return finalized(true)(ctx, c, name, w)
+		}
+		if !correct || len(w.GetFinalizers()) > 0 {
+			now, err := c.widgetsAPI().Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) || err == nil && now.GetDeletionTimestamp() != nil {
+				return nil
+			}
+			if err == nil {
+				err = c.create(ctx, loose(name, name))
+			}
+			if err != nil || len(w.GetFinalizers()) > 0 {
+				return err
+			}
+		}
+		return finalized(true)(ctx, c, name, w) // adds the finalizer
 	}
 }
 
@@ -494,6 +522,34 @@ func TestMutantsOfVerdicts(t *testing.T) {
 		if !judged[v] {
 			t.Errorf("no bug is %v", v)
 		}
+	}
+}
+
+// TestKindsThatAreNeeded checks that some bugs pass all other kinds of plans: without theirs they would not be found.
+func TestKindsThatAreNeeded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a minute: all plans")
+	}
+	for _, b := range bugs {
+		if !b.alone {
+			continue
+		}
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			report := b.judge(t, b.buggy, func(o *operators.Options) {
+				impatient(o)
+				own, _, _ := strings.Cut(b.plan, ":")
+				o.Plans = nil
+				for _, kind := range operators.Kinds {
+					if kind.Name != own {
+						o.Plans = append(o.Plans, kind.Name)
+					}
+				}
+			})
+			if len(report.Findings) > 0 {
+				t.Error(describe(t, report))
+			}
+		})
 	}
 }
 

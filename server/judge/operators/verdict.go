@@ -78,8 +78,9 @@ type outcome struct {
 	plan     *Plan
 	found    bool // the place of the plan was reached
 	states   []state
-	watches  []int     // open at the end of each step
-	touched  []typeSet // by then
+	watches  []int      // open at the end of each step
+	touched  []typeSet  // by then
+	created  [][]string // the keys of the objects that each step applies; of the reference
 	requests []Request
 	took     time.Duration
 
@@ -90,6 +91,7 @@ type outcome struct {
 	deaths      []string
 	overwritten []string
 	gone        string // the namespace that the judge has deleted
+	withdrawn   bool   // what the plan's step had created was deleted
 }
 
 // arrive records the end of a step.
@@ -163,7 +165,7 @@ func (ref *reference) class(d difference, step int) Verdict {
 func deletedFacts(o *outcome, ref *reference) []string {
 	var facts []string
 	for _, r := range o.requests {
-		if o.gone != "" && r.Namespace == o.gone {
+		if o.gone != "" && r.Namespace == o.gone || o.withdrawn {
 			continue
 		}
 		if r.Verb != "delete" || r.Subresource != "" || r.Status == 0 || r.Status > 299 || r.Step == 0 || r.Step >= len(ref.states) {

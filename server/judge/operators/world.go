@@ -233,8 +233,8 @@ func (w *world) discover(ctx context.Context) error {
 	return nil
 }
 
-// resource returns the endpoint of an object, whose namespace is default if it has none.
-func (w *world) resource(o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+// mapping returns the type of an object, whose namespace becomes default if it has none.
+func (w *world) mapping(o *unstructured.Unstructured) (gvr schema.GroupVersionResource, namespaced bool, err error) {
 	kind := o.GroupVersionKind()
 	mapping, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
@@ -243,16 +243,46 @@ func (w *world) resource(o *unstructured.Unstructured) (dynamic.ResourceInterfac
 		}
 	}
 	if err != nil {
-		return nil, err
+		return gvr, false, err
 	}
-	w.traffic.touch(mapping.Resource)
-	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
-		return w.objects.Resource(mapping.Resource), nil
-	}
-	if o.GetNamespace() == "" {
+	namespaced = mapping.Scope.Name() == meta.RESTScopeNameNamespace
+	if namespaced && o.GetNamespace() == "" {
 		o.SetNamespace(metav1.NamespaceDefault)
 	}
-	return w.objects.Resource(mapping.Resource).Namespace(o.GetNamespace()), nil
+	return mapping.Resource, namespaced, nil
+}
+
+// resource returns the endpoint of an object.
+func (w *world) resource(o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	gvr, namespaced, err := w.mapping(o)
+	if err != nil {
+		return nil, err
+	}
+	w.traffic.touch(gvr)
+	if !namespaced {
+		return w.objects.Resource(gvr), nil
+	}
+	return w.objects.Resource(gvr).Namespace(o.GetNamespace()), nil
+}
+
+// keysOf returns the keys of the objects that a step applies, or none if they include a namespace.
+func (w *world) keysOf(s step) ([]string, error) {
+	if s.action != apply {
+		return nil, nil
+	}
+	var keys []string
+	for _, o := range s.objects {
+		if o.GetKind() == "Namespace" {
+			return nil, nil
+		}
+		o = o.DeepCopy()
+		gvr, _, err := w.mapping(o)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, Place{Resource: gvr.GroupResource().String(), Namespace: o.GetNamespace(), Name: o.GetName()}.key())
+	}
+	return keys, nil
 }
 
 func (w *world) apply(ctx context.Context, o *unstructured.Unstructured) error {

@@ -1,0 +1,208 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+// ForeignAnnotation is what somebody else writes to an object in the plan foreign-edit.
+const ForeignAnnotation = "judge.keepwatch.io/foreign"
+
+func editBefore(d *disturbance, x exchange) {
+	edited, err := annotate(x)
+	if err != nil {
+		d.fail(fmt.Errorf("annotate %s: %w", x.record.object(), err))
+	} else {
+		d.mu.Lock()
+		d.edited = edited
+		d.mu.Unlock()
+		d.happens("somebody annotates the object before the write arrives")
+	}
+	x.serve()
+}
+
+// annotate adds ForeignAnnotation to the object of a write, and returns its UID.
+func annotate(x exchange) (types.UID, error) {
+	client, err := dynamic.NewForConfig(x.t.admin)
+	if err != nil {
+		return "", err
+	}
+	info := infoOf(x.q)
+	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	edit := fmt.Sprintf(`{"metadata":{"annotations":{%q:"edited"}}}`, ForeignAnnotation)
+	edited, err := client.Resource(gvr).Namespace(info.Namespace).
+		Patch(x.q.Context(), info.Name, types.MergePatchType, []byte(edit), metav1.PatchOptions{})
+	if err != nil {
+		return "", err
+	}
+	return edited.GetUID(), nil
+}
+
+// deleteNamespace ends the comparison with the reference: from here on, the namespace has to go.
+func deleteNamespace(d *disturbance, x exchange) {
+	client, err := dynamic.NewForConfig(x.t.admin)
+	if err == nil {
+		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		err = client.Resource(namespaces).Delete(x.q.Context(), x.record.Namespace, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		d.fail(fmt.Errorf("delete the namespace %s: %w", x.record.Namespace, err))
+	} else {
+		d.mu.Lock()
+		d.gone = x.record.Namespace
+		d.mu.Unlock()
+		d.happens("the namespace is deleted before the write arrives")
+	}
+	x.serve()
+}
+
+// deletedNamespace returns the namespace that is gone, or nothing.
+func (d *disturbance) deletedNamespace() string {
+	if d == nil {
+		return ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.gone
+}
+
+// withdraw deletes what the step of the plan has created. From here on, that has to go, and all that the operator has
+// made of it.
+func withdraw(d *disturbance, x exchange) {
+	if err := d.run.withdraw(x.q.Context()); err != nil {
+		d.fail(err)
+	} else {
+		d.mu.Lock()
+		d.withdrawn = true
+		d.mu.Unlock()
+		d.happens("somebody deletes what the step has created, before the write arrives")
+	}
+	x.serve()
+}
+
+func (r *run) withdraw(ctx context.Context) error {
+	for _, o := range r.steps[r.fault.place.Step].objects {
+		o = o.DeepCopy()
+		resource, err := r.world.resource(o)
+		if err == nil {
+			err = resource.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// isWithdrawn reports whether what the plan's step has created was deleted.
+func (d *disturbance) isWithdrawn() bool {
+	if d == nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.withdrawn
+}
+
+// isWithdrawable reports whether all objects of a write's step are new, so that the state before the step is that
+// without them.
+func (ref *reference) isWithdrawable(p Place) bool {
+	if p.Step == 0 || len(ref.created[p.Step]) == 0 {
+		return false
+	}
+	for _, key := range ref.created[p.Step] {
+		_, before := ref.states[p.Step-1][key]
+		if _, after := ref.states[p.Step][key]; before || !after {
+			return false
+		}
+	}
+	return true
+}
+
+// withoutStep compares a state with that before a step, whose objects are gone. What the operator keeps in a later state
+// without them may stay.
+func (ref *reference) withoutStep(n int, have state) []difference {
+	var all []difference
+	for _, d := range differences(ref.states[n-1], ref.masks[n-1].on(have)) {
+		if d.path == "" && d.want == "" {
+			if ref.isRetained(n, d.key) {
+				continue
+			}
+			d.left = true
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func (ref *reference) isRetained(n int, key string) bool {
+	for _, later := range ref.states[n+1:] {
+		_, kept := later[key]
+		for _, owner := range ref.created[n] {
+			_, exists := later[owner]
+			kept = kept && !exists
+		}
+		if kept {
+			return true
+		}
+	}
+	return false
+}
+
+// deleteObject deletes the object of the plan's write, if it is there, and waits again.
+func (r *run) deleteObject(ctx context.Context, n int) error {
+	place := r.fault.place
+	if _, exists := r.outcome.states[n][place.key()]; !exists {
+		return nil
+	}
+	for gvr := range r.ref.types[n] {
+		if gvr.GroupResource().String() != place.Resource {
+			continue
+		}
+		r.fault.happens("somebody deletes %s", place.key())
+		err := r.world.objects.Resource(gvr).Namespace(place.Namespace).Delete(ctx, place.Name, metav1.DeleteOptions{})
+		if err != nil {
+			return err
+		}
+	}
+	r.compared = 0
+	r.outcome.leave(n)
+	return r.settle(ctx, n)
+}
+
+// checkAnnotation looks for the annotation of somebody else at the end of the plan's step.
+func (r *run) checkAnnotation(ctx context.Context) error {
+	if r.fault.Name != "foreign-edit" {
+		return nil
+	}
+	place := r.fault.place
+	for gvr := range r.world.traffic.touchedTypes() {
+		if gvr.GroupResource().String() != place.Resource {
+			continue
+		}
+		list, err := r.world.objects.Resource(gvr).Namespace(place.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, o := range list.Items {
+			if r.world.traffic.anyName(o.GetName()) == place.Name && lacksAnnotation(o, r.fault.edited) {
+				r.outcome.overwritten = append(r.outcome.overwritten,
+					fmt.Sprintf("%s is without the annotation %s, which somebody had added", place.key(), ForeignAnnotation))
+			}
+		}
+	}
+	return nil
+}
+
+// lacksAnnotation reports whether an object that existed at the edit has lost the annotation.
+func lacksAnnotation(o unstructured.Unstructured, edited types.UID) bool {
+	_, has := o.GetAnnotations()[ForeignAnnotation]
+	return !has && o.GetUID() == edited
+}
