@@ -75,8 +75,12 @@ func keyOf(before, after keepwatch.Object) keepwatch.Key {
 	return after.Key()
 }
 
-// replacePostings replaces the postings of a key's old values by those of its current ones.
+// replacePostings replaces the postings of a key's old values by those of its current ones. old may have values without a
+// posting: an index function that could not judge the state before can judge it now.
 func replacePostings(ed *editor, key keepwatch.Key, old, now []string) {
+	if slices.Equal(old, now) {
+		return
+	}
 	for _, value := range old {
 		if !slices.Contains(now, value) {
 			if p := ed.seek(postingKey(value, key)); p.entry != nil {
@@ -85,11 +89,9 @@ func replacePostings(ed *editor, key keepwatch.Key, old, now []string) {
 		}
 	}
 	for _, value := range now {
-		if !slices.Contains(old, value) {
-			posting := postingKey(value, key)
-			if p := ed.seek(posting); p.entry == nil {
-				ed.put(p, posting, postingEntry)
-			}
+		posting := postingKey(value, key)
+		if p := ed.seek(posting); p.entry == nil {
+			ed.put(p, posting, postingEntry)
 		}
 	}
 }

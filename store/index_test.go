@@ -301,3 +301,31 @@ func TestReindex(t *testing.T) {
 		t.Errorf("current %d", s.Revision())
 	}
 }
+
+// TestAJudgedStateIsReplaced checks that a write finds its place in an index if the state before it was indexed as
+// unknown, and can be judged by now.
+func TestAJudgedStateIsReplaced(t *testing.T) {
+	a := thingAt("a", 1).painted("red")
+	known := false
+	color := func(o keepwatch.Object) []string {
+		switch {
+		case o != keepwatch.Object(a):
+			return []string{o.(*thing).color}
+		case !known:
+			return []string{"unknown"}
+		}
+		return []string{a.color, "unknown"}
+	}
+	s := listed(t, Options{}, 5, a)
+	if err := s.AddIndexes(map[string]IndexFunc{"color": color}); err != nil {
+		t.Fatal(err)
+	}
+	known = true
+	apply(t, s, 6, modify(a.at(6)))
+	x, _ := s.Snapshot().Index("color")
+	for value, want := range map[string]string{"red": "[ns/a]", "unknown": "[]"} {
+		if got := fmt.Sprint(slices.Collect(x.Keys(value))); got != want {
+			t.Errorf("%s are %s, want %s", value, got, want)
+		}
+	}
+}
