@@ -120,15 +120,33 @@ func (xs indexes) find(name string) *index {
 // over returns the indexes of a tree.
 func (xs indexes) over(t tree) indexes {
 	return xs.edited(func(x *index, _ editor) tree {
-		ed := tree{}.edit()
+		found := map[string][]keepwatch.Key{}
 		t.all(func(s Segment) bool {
 			for _, e := range s.entries() {
-				x.update(&ed, nil, e.object)
+				for _, value := range x.values(e.object) {
+					found[value] = append(found[value], e.object.Key())
+				}
 			}
 			return true
 		})
-		return ed.publish()
+		return postingsOf(found)
 	})
+}
+
+// postingsOf returns the postings of the keys that were found by value, each in order and possibly more than once. They
+// are put in order, which leaves full segments.
+func postingsOf(found map[string][]keepwatch.Key) tree {
+	ed := tree{}.edit()
+	byPosting := func(a, b string) int {
+		return keepwatch.Key{Namespace: escape(a)}.Compare(keepwatch.Key{Namespace: escape(b)})
+	}
+	for _, value := range slices.SortedFunc(maps.Keys(found), byPosting) {
+		for _, key := range slices.Compact(found[value]) {
+			posting := postingKey(value, key)
+			ed.put(ed.seek(posting), posting, postingEntry)
+		}
+	}
+	return ed.publish()
 }
 
 // after returns the indexes after changes, whose prior states must be set.
@@ -175,6 +193,18 @@ func (s *Store) AddIndexes(functions map[string]IndexFunc) error {
 	s.view.Store(&next)
 	s.past.clear() // they lack the indexes
 	return nil
+}
+
+// RemoveIndex removes an index by name: later snapshots do not have it.
+func (s *Store) RemoveIndex(name string) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	next := *s.view.Load()
+	now := *next.snapshot
+	now.indexes = slices.DeleteFunc(slices.Clone(now.indexes), func(x index) bool { return x.name == name })
+	next.snapshot = &now
+	s.view.Store(&next)
+	s.past.clear() // they keep its memory
 }
 
 // checkNames fails if a name is in use.
@@ -225,12 +255,19 @@ func (s *Snapshot) Index(name string) (Index, bool) {
 // snapshot.
 func (x Index) Of(o keepwatch.Object) []string { return x.values(o) }
 
+// Len returns the number of values of all objects together, each once an object.
+func (x Index) Len() int { return x.postings.len() }
+
 // Keys iterates over the keys of the objects with a value, in order.
-func (x Index) Keys(value string) iter.Seq[keepwatch.Key] {
+func (x Index) Keys(value string) iter.Seq[keepwatch.Key] { return x.KeysFrom(value, keepwatch.Key{}) }
+
+// KeysFrom iterates over the keys of the objects with a value from a key on, in order.
+func (x Index) KeysFrom(value string, from keepwatch.Key) iter.Seq[keepwatch.Key] {
 	return func(yield func(keepwatch.Key) bool) {
-		x.postings.namespace(escape(value), func(s Segment) bool {
+		first := postingKey(value, from)
+		x.postings.from(first, func(s Segment) bool {
 			for _, posting := range s.keys() {
-				if !yield(postedKey(posting)) {
+				if posting.Namespace != first.Namespace || !yield(postedKey(posting)) {
 					return false
 				}
 			}
@@ -239,11 +276,25 @@ func (x Index) Keys(value string) iter.Seq[keepwatch.Key] {
 	}
 }
 
+// CountFrom returns the number of objects with a value from a key on for whose keys within is true, in O(log n). within
+// must be true for a prefix of these keys.
+func (x Index) CountFrom(value string, from keepwatch.Key, within func(keepwatch.Key) bool) int {
+	first := postingKey(value, from)
+	return x.postings.count(first, func(posting keepwatch.Key) bool {
+		return posting.Namespace == first.Namespace && within(postedKey(posting))
+	})
+}
+
 // Objects iterates over the objects with a value, in key order.
 func (x Index) Objects(value string) iter.Seq[keepwatch.Object] {
+	return x.ObjectsFrom(value, keepwatch.Key{})
+}
+
+// ObjectsFrom iterates over the objects with a value from a key on, in key order.
+func (x Index) ObjectsFrom(value string, from keepwatch.Key) iter.Seq[keepwatch.Object] {
 	return func(yield func(keepwatch.Object) bool) {
 		at := finger{tree: x.snapshot.tree}
-		for key := range x.Keys(value) {
+		for key := range x.KeysFrom(value, from) {
 			// The tree has it, unless the index function returned other values before.
 			if e := at.get(key); e != nil && !yield(e.object) {
 				return

@@ -55,10 +55,38 @@ func checkIndex(t fataler, s *Snapshot, name string, values IndexFunc) {
 		if !slices.Equal(got, keys) {
 			t.Fatalf("%s %q finds the keys %q, want %q", name, value, got, keys)
 		}
+		checkIndexFrom(t, s, x, value, keys)
+	}
+	if postings := slices.Concat(slices.Collect(maps.Values(want))...); x.Len() != len(postings) {
+		t.Fatalf("%s has %d values of objects, want %d", name, x.Len(), len(postings))
 	}
 	for _, nobody := range []string{"nobody", "b", "re", "red/", "", "/"} {
 		if got := namesOf(x.Objects(nobody)); !slices.Equal(got, append([]string{}, want[nobody]...)) {
 			t.Fatalf("%s %q finds %q, want %q", name, nobody, got, want[nobody])
+		}
+	}
+}
+
+// checkIndexFrom compares what an index finds from some keys on, and in their namespaces, with what it finds from the
+// first.
+func checkIndexFrom(t fataler, s *Snapshot, x Index, value string, keys []string) {
+	t.Helper()
+	for i, o := range slices.Collect(s.All()) {
+		if i%5 > 0 {
+			continue // it is quadratic
+		}
+		from, namespace := o.Key(), o.Key().Namespace
+		within := func(k keepwatch.Key) bool { return k.Namespace == namespace }
+		want := slices.DeleteFunc(slices.Collect(x.Keys(value)), func(k keepwatch.Key) bool { return k.Compare(from) < 0 })
+		if got := slices.Collect(x.KeysFrom(value, from)); !slices.Equal(got, want) {
+			t.Fatalf("%s %q finds %v from %v on, want %v", x.name, value, got, from, want)
+		}
+		if namespace == "" {
+			continue // an index has keys without a namespace before all others
+		}
+		inside := slices.DeleteFunc(slices.Clone(want), func(k keepwatch.Key) bool { return !within(k) })
+		if got := x.CountFrom(value, from, within); got != len(inside) {
+			t.Fatalf("%s %q counts %d from %v on in its namespace, want %d of %v", x.name, value, got, from, len(inside), keys)
 		}
 	}
 }
@@ -132,7 +160,7 @@ func TestIndexValuesAreAnyStrings(t *testing.T) {
 func TestIndexesAreTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := New(Options{})
-		functions := map[string]IndexFunc{}
+		functions, added := map[string]IndexFunc{}, []string{}
 		var list keepwatch.Replacement
 		var snapshots []*Snapshot
 		revision := keepwatch.Revision(1)
@@ -186,14 +214,26 @@ func TestIndexesAreTrue(t *testing.T) {
 				list = nil
 			},
 			"add": func(t *rapid.T) {
-				if len(functions) == 3 {
+				if len(added) == 3 {
 					t.Skip("these will do")
 				}
 				name := fmt.Sprint("index-", len(functions))
+				added = append(added, name)
 				functions[name] = rapid.SampledFrom([]IndexFunc{byColors, byNamespace}).Draw(t, "function")
 				if err := s.AddIndexes(map[string]IndexFunc{name: functions[name]}); err != nil {
 					t.Fatalf("%v", err)
 				}
+			},
+			"remove": func(t *rapid.T) {
+				if len(added) == 0 {
+					t.Skip("there is none")
+				}
+				i := rapid.IntRange(0, len(added)-1).Draw(t, "i")
+				s.RemoveIndex(added[i])
+				if _, ok := s.Snapshot().Index(added[i]); ok {
+					t.Fatalf("%s was removed", added[i])
+				}
+				added = slices.Delete(added, i, i+1)
 			},
 			"keep": func(t *rapid.T) {
 				snapshots = append(snapshots, s.Snapshot())
