@@ -17,6 +17,7 @@ func TestMetricsAreServed(t *testing.T) {
 	maps := c.typed.CoreV1().ConfigMaps(newNamespace(t, c))
 	made := must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
 	must(maps.List(t.Context(), metav1.ListOptions{}))(t)
+	must(maps.List(t.Context(), metav1.ListOptions{LabelSelector: "a=b"}))(t)
 	state := must(maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"}))(t)
 	defer state.Stop()
 	if e := <-state.ResultChan(); e.Type != "ADDED" {
@@ -39,6 +40,9 @@ func TestMetricsAreServed(t *testing.T) {
 		`apiserver_watch_cache_consistent_read_total{fallback="false",group="",resource="configmaps",success="true"}`,
 		`apiserver_init_events_total{group="",resource="configmaps"}`,
 		`keepwatch_watch_resumptions_total{answer="exact",group="",resource="configmaps"}`,
+		`keepwatch_selector_indexes{group="",resource="configmaps"}`,
+		`keepwatch_selector_indexes_bytes{group="",resource="configmaps"}`,
+		`keepwatch_selective_lists_total{by="scan",group="",resource="configmaps"}`,
 		`keepwatch_readpath_answered_total{verb="watch"}`,
 		`keepwatch_readpath_encodings_bytes `, `keepwatch_readpath_encodings_budget_bytes `,
 		`keepwatch_readpath_buffer_bytes `, `keepwatch_readpath_watch_buffers_refused_total `,

@@ -46,6 +46,15 @@ func (a *attributes) Get(name string) string {
 	return value
 }
 
+// valuesOf returns the value of a name as a list, which must not be changed, nil if it has none.
+func (a *attributes) valuesOf(name string) []string {
+	i, exists := slices.BinarySearch(a.names, name)
+	if !exists {
+		return nil
+	}
+	return a.values[i : i+1 : i+1]
+}
+
 func (a *attributes) equal(b *attributes) bool {
 	return slices.Equal(a.names, b.names) && slices.Equal(a.values, b.values)
 }

@@ -37,6 +37,7 @@ type Cache struct {
 	// verbatimProtobuf is true if the source's bytes are served as they are and are protobuf.
 	verbatimProtobuf bool
 	indexes          []index
+	termIndexes      *termIndexes
 	unreadable       *unreadable
 	decoding         [64]sync.Mutex // of objects, by their keys: objects that are written together have one revision
 	seed             maphash.Seed
@@ -74,21 +75,23 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 		example = config.Served.New()
 	}
 	c := &Cache{
-		config:     config,
-		meter:      meter{config.GroupResource, config.Metrics},
-		goType:     reflect.TypeOf(config.NewFunc()),
-		seed:       maphash.MakeSeed(),
-		messages:   reflect.TypeOf(example).Elem(),
-		hasMessage: hasMessage(example),
-		indexes:    indexesOf(config.Indexers),
-		interner:   newInterner(),
-		unreadable: newUnreadable(),
-		uidHashes:  newUIDHashes(),
-		sizes:      newSizes(),
-		ready:      make(chan struct{}),
-		warmAfter:  warmAfter,
-		warmed:     make(chan struct{}),
+		config:      config,
+		meter:       meter{config.GroupResource, config.Metrics},
+		goType:      reflect.TypeOf(config.NewFunc()),
+		seed:        maphash.MakeSeed(),
+		messages:    reflect.TypeOf(example).Elem(),
+		hasMessage:  hasMessage(example),
+		indexes:     indexesOf(config.Indexers),
+		interner:    newInterner(),
+		termIndexes: newTermIndexes(),
+		unreadable:  newUnreadable(),
+		uidHashes:   newUIDHashes(),
+		sizes:       newSizes(),
+		ready:       make(chan struct{}),
+		warmAfter:   warmAfter,
+		warmed:      make(chan struct{}),
 	}
+	c.meter.indexed(0, 0) // the metrics show it
 	c.life, c.endLife = context.WithCancel(context.Background())
 	if v, ok := config.NewFunc().(Verbatim); ok {
 		c.verbatimProtobuf = v.Protobuf()
@@ -128,8 +131,12 @@ func (c *Cache) Run(ctx context.Context) error {
 		if c.catchUp(ctx, begun); !c.caughtUp() {
 			return
 		}
-		if failed = c.warm(ctx); failed != nil {
+		warmed, err := c.warm(ctx)
+		if failed = err; failed != nil {
 			cancel()
+		}
+		if warmed {
+			c.indexTerms(ctx)
 		}
 	})
 	err := c.reflector.Run(ctx)

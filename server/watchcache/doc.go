@@ -23,6 +23,9 @@
 // It ignores them while the process has the feature gate ShardedListAndWatch off, unless [Config].Sharded is set. Each UID is hashed once;
 // a list of a shard reads the hashes of a segment of the store in a row, and only its own objects.
 //
+// A list with a selector scans its scope. Labels and fields that lists require by equality again and again get an
+// index, until no list uses it; their number and bytes are bounded, and metrics count them.
+//
 // # Watches
 //
 // A watch is a cursor over the store. Nothing is queued for it, and a slow watch continues within the
@@ -83,6 +86,7 @@
 //	watchstart.go    where a watch begins               metrics.go      counters, the watch cache's names
 //	scope.go         keys of a request                  index.go        objects by value
 //	term.go          an equality that a selector requires
+//	termindex.go     objects by such a value, if lists require it again and again
 //	object.go        one state of an object             encoding.go     its bytes
 //	decode.go        decodes it                         version.go      the served version of internal types
 //	predicate.go     what a request selects             filter.go       selectors as a filter of the store

@@ -64,10 +64,15 @@ func (c *Cache) indexFuncs() map[string]store.IndexFunc {
 	return functions
 }
 
-// indexedBy returns the values under which an index finds the object. If the object could not be
+// indexedBy returns the values under which an index finds the object.
+func (o *Object) indexedBy(i int) []string {
+	return o.judged(func(c *content) []string { return c.indexed[i] })
+}
+
+// judged returns the values that an object has in an index, as of its content. If the object could not be
 // decoded when the store indexed it before, unread remains one of them, so that a write removes that
 // entry, too. It does not try a failed decoding again, since the store's writer calls it.
-func (o *Object) indexedBy(i int) []string {
+func (o *Object) judged(values func(*content) []string) []string {
 	c := o.content.Load()
 	if c.encoding == encoded && c.failed == nil {
 		_, _ = o.decode(true)
@@ -78,36 +83,46 @@ func (o *Object) indexedBy(i int) []string {
 		return []string{unread}
 	}
 	if o.unindexed.Load() {
-		return append(slices.Clip(c.indexed[i]), unread)
+		return append(slices.Clip(values(c)), unread)
 	}
-	return c.indexed[i]
+	return values(c)
 }
 
-// byIndex iterates over the objects of a scope that have a value or may have it, in key order.
-func (c *Cache) byIndex(index store.Index, value string, s scope) iter.Seq[keepwatch.Object] {
+// byIndex iterates over the objects of a scope from a path on that have a value or may have it, in key order.
+func (c *Cache) byIndex(index store.Index, value string, s scope, start string) iter.Seq[keepwatch.Object] {
+	objects := s.indexed(index, value, start)
+	doubtful := slices.Collect(s.indexed(index, unread, start))
+	if len(doubtful) == 0 {
+		return objects
+	}
+	c.reindex(doubtful)
+	all := slices.AppendSeq(doubtful, objects)
+	slices.SortFunc(all, func(a, b keepwatch.Object) int { return a.Key().Compare(b.Key()) })
+	return slices.Values(slices.Compact(all))
+}
+
+// indexed iterates over the objects of a scope from a path on that an index finds by a value, in key order.
+func (s scope) indexed(index store.Index, value, start string) iter.Seq[keepwatch.Object] {
 	return func(yield func(keepwatch.Object) bool) {
-		objects := index.Objects(value)
-		if doubtful := covered(s, index.Objects(unread)); len(doubtful) > 0 {
-			c.reindex(doubtful)
-			all := append(covered(s, objects), doubtful...)
-			slices.SortFunc(all, func(a, b keepwatch.Object) int { return a.Key().Compare(b.Key()) })
-			objects = slices.Values(slices.Compact(all))
-		}
-		for o := range objects {
-			if s.covers(o.Key()) && !yield(o) {
-				return
+		for part := range s.parts(start) {
+			for o := range index.ObjectsFrom(value, part.from(start)) {
+				if !part.covers(o.Key()) {
+					break
+				}
+				if !yield(o) {
+					return
+				}
 			}
 		}
 	}
 }
 
-func covered(s scope, objects iter.Seq[keepwatch.Object]) (in []keepwatch.Object) {
-	for o := range objects {
-		if s.covers(o.Key()) {
-			in = append(in, o)
-		}
+// countIndexed returns how many objects indexed would find. It visits none of them.
+func (s scope) countIndexed(index store.Index, value, start string) (n int) {
+	for part := range s.parts(start) {
+		n += index.CountFrom(value, part.from(start), part.covers)
 	}
-	return in
+	return n
 }
 
 // reindex makes the indexes find objects that can be decoded now by their values. It stops at the
@@ -119,12 +134,18 @@ func (c *Cache) reindex(objects []keepwatch.Object) {
 		if err != nil {
 			break
 		}
-		unknown := func(values []string) bool { return slices.Contains(values, unread) } // an index function failed
-		if !slices.ContainsFunc(cached.content.Load().indexed, unknown) {
+		if !cached.content.Load().doubtful() {
 			again = append(again, o)
 		}
 	}
 	if len(again) > 0 {
 		c.store.Reindex(again, unread)
 	}
+}
+
+// doubtful reports whether a decoded content has unread among its values: because an index function failed, or because
+// the object has this very value.
+func (c *content) doubtful() bool {
+	has := func(values []string) bool { return slices.Contains(values, unread) }
+	return slices.ContainsFunc(c.indexed, has) || has(c.labels.values) || has(c.fields.values)
 }

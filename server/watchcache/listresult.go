@@ -34,19 +34,24 @@ type ListResult struct {
 
 // result returns the page of a state that r asks for.
 func (c *Cache) result(r ListRequest, snapshot *store.Snapshot) (*ListResult, error) {
+	return c.resultBy(r, snapshot, (*ListResult).choose)
+}
+
+// resultBy is result. choose adds the objects of a page that match a predicate, and reports whether objects that
+// may match follow it.
+func (c *Cache) resultBy(r ListRequest, snapshot *store.Snapshot,
+	choose func(*ListResult, *Cache, *ListRequest, *store.Snapshot) (bool, error),
+) (*ListResult, error) {
 	result := &ListResult{Revision: snapshot.Revision()}
 	if r.predicate.shard != nil {
 		result.Shard = r.predicate.ShardSelector.String()
 	}
 	var more bool
 	var err error
-	switch shard := r.predicate.shard; {
-	case r.predicate.Empty():
+	if r.predicate.Empty() {
 		more = result.page(&r, snapshot)
-	case shard != nil && !shard.byNamespace && r.index == nil:
-		more, err = result.filterShard(c, &r, snapshot)
-	default:
-		more, err = result.filter(c, &r, snapshot)
+	} else {
+		more, err = choose(result, c, &r, snapshot)
 	}
 	if err != nil || !more {
 		return result, err
@@ -84,17 +89,59 @@ func (l *ListResult) page(r *ListRequest, snapshot *store.Snapshot) (more bool) 
 	return more
 }
 
-// filter adds the objects of a page that match. It reports whether objects that may match follow it.
-func (l *ListResult) filter(c *Cache, r *ListRequest, snapshot *store.Snapshot) (more bool, err error) {
-	for o := range c.candidates(r, snapshot) {
-		if l.full(r) {
-			return true, nil
-		}
-		if err := l.add(c, r, o); err != nil {
-			return false, err
-		}
+// choose is scan, or finds the objects by the index of a term that the predicate requires, if that reads far fewer.
+func (l *ListResult) choose(c *Cache, r *ListRequest, snapshot *store.Snapshot) (more bool, err error) {
+	if objects, ok := c.byTerm(r, snapshot); ok {
+		return l.filterIndexed(c, r, snapshot, objects)
+	}
+	return l.scan(c, r, snapshot)
+}
+
+// scan adds the objects of a page that match, of all that the list may have or of those that one of Config.Indexers
+// finds. It reports whether objects that may match follow it.
+func (l *ListResult) scan(c *Cache, r *ListRequest, snapshot *store.Snapshot) (more bool, err error) {
+	if shard := r.predicate.shard; shard != nil && !shard.byNamespace && r.index == nil {
+		c.meter.selected(lookupScan)
+		return l.filterShard(c, r, snapshot)
+	}
+	objects, by := c.candidates(r, snapshot)
+	c.meter.selected(by)
+	read, more, err := l.filter(c, r, objects)
+	if err == nil && by == lookupScan {
+		c.termIndexes.scanned(&r.predicate, read, len(l.Selected), snapshot.Len())
+	}
+	return more, err
+}
+
+// filterIndexed adds the objects of a page that match, of those that an index finds. It reports whether objects follow
+// it that a scan would look at.
+func (l *ListResult) filterIndexed(
+	c *Cache, r *ListRequest, snapshot *store.Snapshot, found iter.Seq[keepwatch.Object],
+) (more bool, err error) {
+	c.meter.selected(lookupIndex)
+	if _, more, err = l.filter(c, r, found); err != nil || more || !l.full(r) {
+		return more, err
+	}
+	for range r.objects(snapshot, l.last().String()+"\x00") {
+		return true, nil
 	}
 	return false, nil
+}
+
+// filter adds the objects of a page that match, and returns how many it read. It reports whether one follows.
+func (l *ListResult) filter(
+	c *Cache, r *ListRequest, objects iter.Seq[keepwatch.Object],
+) (read int, more bool, err error) {
+	for o := range objects {
+		if l.full(r) {
+			return read, true, nil
+		}
+		read++
+		if err := l.add(c, r, o); err != nil {
+			return read, false, err
+		}
+	}
+	return read, false, nil
 }
 
 // filterShard is filter for a shard of UIDs. It does not touch the objects of other shards.
@@ -142,14 +189,14 @@ func (l *ListResult) last() keepwatch.Key {
 	return l.Selected[len(l.Selected)-1].Key()
 }
 
-// candidates iterates over the objects that may match: by an index if one helps.
-func (c *Cache) candidates(r *ListRequest, snapshot *store.Snapshot) iter.Seq[keepwatch.Object] {
+// candidates iterates over the objects that may match: by one of Config.Indexers if one helps.
+func (c *Cache) candidates(r *ListRequest, snapshot *store.Snapshot) (iter.Seq[keepwatch.Object], lookup) {
 	for _, by := range r.index {
 		if index, ok := snapshot.Index(by.IndexName); ok {
-			return c.byIndex(index, by.Value, r.scope)
+			return c.byIndex(index, by.Value, r.scope, r.start), lookupIndex
 		}
 	}
-	return r.objects(snapshot, r.start)
+	return r.objects(snapshot, r.start), lookupScan
 }
 
 // All iterates over the listed objects, in key order.

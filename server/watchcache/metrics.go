@@ -17,7 +17,8 @@ import (
 // Where both count the same, names, labels and buckets are k8s.io/apiserver's, and so is the
 // registry, which all servers of a process share.
 type Metrics struct {
-	resumptions, expirations, relists *metrics.CounterVec
+	resumptions, expirations, relists, selections *metrics.CounterVec
+	termIndexes, termIndexBytes                   *metrics.GaugeVec
 }
 
 // Registry is where metrics are registered: a metrics.KubeRegistry.
@@ -31,6 +32,10 @@ func NewMetrics(registry Registry) *Metrics {
 		labels = append([]string{"group", "resource"}, labels...)
 		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
 	}
+	gauge := func(name, help string) *metrics.GaugeVec {
+		labels := []string{"group", "resource"}
+		return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
+	}
 	m := &Metrics{
 		resumptions: counter("keepwatch_watch_resumptions_total", "Watches that resumed from a revision, by what they received first: "+
 			"exact (the history), difference (of the two states), or expired (nothing, but 410).", "answer"),
@@ -38,8 +43,13 @@ func NewMetrics(registry Registry) *Metrics {
 			"Watches that ended with 410 because what they had missed was no longer known, at their beginning or later."),
 		relists: counter("keepwatch_storage_relists_total", "Lists of a resource from etcd after the first, by the failure that ended the watch: "+
 			"a protocol violation, an expired revision, a restored etcd, and so on.", "reason"),
+		selections: counter("keepwatch_selective_lists_total", "Lists with selectors, by how their objects were found: "+
+			"index (of a label or field that they require) or scan (of all objects).", "by"),
+		termIndexes: gauge("keepwatch_selector_indexes",
+			"Indexes of labels and fields, which lists with selectors have required again and again."),
+		termIndexBytes: gauge("keepwatch_selector_indexes_bytes", "Memory of these indexes."),
 	}
-	registry.MustRegister(m.resumptions, m.expirations, m.relists)
+	registry.MustRegister(m.resumptions, m.expirations, m.relists, m.selections, m.termIndexes, m.termIndexBytes)
 	return m
 }
 
@@ -69,6 +79,25 @@ func (m meter) expired() { m.expirations.WithLabelValues(m.Group, m.Resource).In
 // relisted counts a list that a failure caused.
 func (m meter) relisted(reason keepwatch.FailureKind) {
 	m.relists.WithLabelValues(m.Group, m.Resource, reason.String()).Inc()
+}
+
+// lookup is how a list with selectors finds its objects.
+type lookup string
+
+const (
+	lookupIndex lookup = "index"
+	lookupScan  lookup = "scan"
+)
+
+// selected counts a list with selectors.
+func (m meter) selected(by lookup) {
+	m.selections.WithLabelValues(m.Group, m.Resource, string(by)).Inc()
+}
+
+// indexed counts term indexes that were added, and their memory, or dropped if negative.
+func (m meter) indexed(count, bytes int) {
+	m.termIndexes.WithLabelValues(m.Group, m.Resource).Add(float64(count))
+	m.termIndexBytes.WithLabelValues(m.Group, m.Resource).Add(float64(bytes))
 }
 
 // initialized counts a cache that has caught up with its source for the first time.

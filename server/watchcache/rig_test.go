@@ -115,6 +115,13 @@ func (m *memory) writeAt(key keepwatch.Key, value []byte) (at keepwatch.Revision
 	return at
 }
 
+// has reports whether there is an object.
+func (m *memory) has(key keepwatch.Key) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.current[key] != nil
+}
+
 // redefine changes a widget's label without a write: the revision stays, and no event is sent.
 func (m *memory) redefine(name, label string) {
 	m.change(func() {

@@ -126,6 +126,21 @@ func (s scope) objects(snapshot *store.Snapshot, start string) iter.Seq[keepwatc
 	}
 }
 
+// parts iterates over scopes whose keys from a path on are those of this one, in order, each without a gap.
+func (s scope) parts(start string) iter.Seq[scope] {
+	return func(yield func(scope) bool) {
+		if s.within == nil || !s.recursive || s.path != "" {
+			yield(s)
+			return
+		}
+		for _, part := range s.within.scopesFrom(start) {
+			if !yield(part) {
+				return
+			}
+		}
+	}
+}
+
 // count returns how many objects of the scope a snapshot has from a path on. It visits none of them.
 func (s scope) count(snapshot *store.Snapshot, start string) int64 {
 	if s.within != nil && s.recursive && s.path == "" {

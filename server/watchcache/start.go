@@ -40,16 +40,16 @@ func (c *Cache) catchUp(ctx context.Context, begun time.Time) {
 // warm decodes the objects that the cache read while it started, so that their first readers
 // need not wait, and then adds the indexes, which need decoded objects. Before that, lists
 // look at all objects. It begins after warmAfter, because all clients reconnect at the start,
-// and uses a quarter of a processor.
-func (c *Cache) warm(ctx context.Context) error {
+// and uses a quarter of a processor. It reports whether ctx allowed it to finish.
+func (c *Cache) warm(ctx context.Context) (finished bool, err error) {
 	if !sleep(ctx, c.warmAfter) || !c.decodeAll(ctx) {
-		return nil
+		return false, nil
 	}
 	if err := c.store.AddIndexes(c.indexFuncs()); err != nil {
-		return err
+		return false, err
 	}
 	close(c.warmed)
-	return nil
+	return true, nil
 }
 
 // decodeAll decodes all objects. It reports whether ctx allowed it to.

@@ -1,6 +1,7 @@
 package watchcache
 
 import (
+	"iter"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/selection"
@@ -18,21 +19,31 @@ const (
 // term returns an equality that a predicate requires, nil if there is none: of a field, since few objects of a cluster
 // have one value of a field that selectors name, otherwise of a label.
 func (p *predicate) term() *store.Term {
-	for _, r := range p.Field.Requirements() {
-		if isEquals(r) {
-			return &store.Term{Name: fieldTerm + r.Field, Value: r.Value}
-		}
+	for term := range p.terms() {
+		return &term
 	}
-	requirements, _ := p.Label.Requirements()
-	for _, r := range requirements {
-		switch r.Operator() {
-		case selection.Equals, selection.DoubleEquals, selection.In:
-			if values := r.ValuesUnsorted(); len(values) == 1 {
-				return &store.Term{Name: labelTerm + r.Key(), Value: values[0]}
+	return nil
+}
+
+// terms iterates over the equalities that a predicate requires, those of fields first.
+func (p *predicate) terms() iter.Seq[store.Term] {
+	return func(yield func(store.Term) bool) {
+		for _, r := range p.Field.Requirements() {
+			if isEquals(r) && !yield(store.Term{Name: fieldTerm + r.Field, Value: r.Value}) {
+				return
+			}
+		}
+		requirements, _ := p.Label.Requirements()
+		for _, r := range requirements {
+			switch r.Operator() {
+			case selection.Equals, selection.DoubleEquals, selection.In:
+				values := r.ValuesUnsorted()
+				if len(values) == 1 && !yield(store.Term{Name: labelTerm + r.Key(), Value: values[0]}) {
+					return
+				}
 			}
 		}
 	}
-	return nil
 }
 
 // termOf returns the value of a term's attribute, which is empty if the object has none. It cannot judge an object that is
@@ -46,8 +57,14 @@ func (c *Cache) termOf(o keepwatch.Object, name string) (value string, known boo
 	if content.encoding == encoded {
 		return "", false
 	}
-	if field, ok := strings.CutPrefix(name, fieldTerm); ok {
-		return content.fields.Get(field), true
+	attributes, key, _ := content.attributesOf(name)
+	return attributes.Get(key), true
+}
+
+// attributesOf returns the attributes that a term is of, and the name that it has there.
+func (c *content) attributesOf(term string) (of *attributes, name string, isField bool) {
+	if field, ok := strings.CutPrefix(term, fieldTerm); ok {
+		return &c.fields, field, true
 	}
-	return content.labels.Get(strings.TrimPrefix(name, labelTerm)), true
+	return &c.labels, strings.TrimPrefix(term, labelTerm), false
 }
