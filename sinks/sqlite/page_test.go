@@ -75,9 +75,24 @@ func TestQueriesOfThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// The times of the page are those of its examples. In place of them: from behind the first list until now.
+	times := strings.NewReplacer("2026-11-23 04:00:00", begin.UTC().Add(15*time.Second).Format(time.DateTime),
+		"2026-11-23 05:00:00", time.Now().UTC().Format(time.DateTime))
+	const difference = "WITH earlier AS ("
+	const lastHour, between = "seen > datetime('now', '-1 hour')", "seen >= '2026-11-23 04:00:00' AND seen < '2026-11-23 05:00:00'"
+	if !strings.Contains(section, lastHour) || !strings.Contains(strings.Join(strings.Fields(section), " "), between) {
+		t.Fatal("the conditions on the time are others")
+	}
+	for _, query := range queries {
+		if strings.Contains(query, lastHour) {
+			queries = append(queries, "-- between two times\n"+strings.Replace(query, lastHour, between, 1))
+		}
+	}
+
 	db := read(t, path)
 	results := map[string][]string{} // by the query's first line
 	for _, query := range queries {
+		query = times.Replace(query)
 		rows, err := db.QueryContext(t.Context(), query)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, query)
@@ -87,6 +102,9 @@ func TestQueriesOfThePage(t *testing.T) {
 			t.Fatal(err)
 		}
 		first, _, _ := strings.Cut(strings.TrimSpace(query), "\n")
+		if strings.HasPrefix(first, difference) {
+			first = difference // without the time
+		}
 		for rows.Next() {
 			values := make([]any, len(columns))
 			for i := range values {
@@ -95,7 +113,10 @@ func TestQueriesOfThePage(t *testing.T) {
 			if err := rows.Scan(values...); err != nil {
 				t.Fatal(err)
 			}
-			results[first] = append(results[first], fmt.Sprintln(values[1:]...))
+			if first != difference { // whose first column is no time
+				values = values[1:]
+			}
+			results[first] = append(results[first], fmt.Sprintln(values...))
 		}
 		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 			t.Fatalf("%v\n%s", err, query)
@@ -104,6 +125,12 @@ func TestQueriesOfThePage(t *testing.T) {
 	for first, want := range map[string][]string{
 		"WITH changes AS (": {
 			"changed deployments.apps shop web 20", "changed deployments.apps shop web 21", "deleted deployments.apps shop old 22", "added deployments.apps shop new 23",
+		},
+		"-- between two times": {
+			"changed deployments.apps shop web 20", "changed deployments.apps shop web 21", "deleted deployments.apps shop old 22", "added deployments.apps shop new 23",
+		},
+		difference: {
+			"added deployments.apps shop new", "deleted deployments.apps shop old", "changed deployments.apps shop web",
 		},
 		"SELECT r.seen_from AS seen, r.namespace, r.name, p.object -> 'spec' AS old, r.object -> 'spec' AS new": {
 			`shop web {"template":{"spec":{"containers":[{"image":"a"}]}}} {"template":{"spec":{"containers":[{"image":"b"}]}}}`,
