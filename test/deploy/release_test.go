@@ -23,13 +23,16 @@ func newRelease(t *testing.T) string {
 	t.Helper()
 	repo, platform := t.TempDir(), runtime.GOOS+"-"+runtime.GOARCH
 	for name, text := range map[string]string{
-		".gitignore":        "/bin/\n",
-		"LICENSE":           "none\n",
-		"bin/man/k.1":       "none\n",
-		"bin/completion/_k": "none\n",
-		"CHANGELOG.md":      "## v1.2.3, not released yet\n\nNothing.\n",
-		"bin/src/go.mod":    "module example.com/program\n",
-		"bin/src/main.go":   "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() { fmt.Println(os.Args[1:]) }\n",
+		".gitignore":                    "/bin/\n",
+		"LICENSE":                       "none\n",
+		"bin/man/keepwatch.1":           "none\n",
+		"bin/completion/_keepwatch":     "none\n",
+		"bin/completion/keepwatch.bash": "none\n",
+		"bin/completion/keepwatch.fish": "none\n",
+		"CHANGELOG.md":                  "## v1.2.3, not released yet\n\nNothing.\n",
+		"bin/src/go.mod":                "module example.com/program\n",
+		"bin/src/main.go": "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() { fmt.Println(os.Args[1:], \"" +
+			released + "\") }\n",
 	} {
 		file := filepath.Join(repo, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
@@ -105,7 +108,40 @@ func TestKrewInstalls(t *testing.T) {
 	if text, err := krew.CombinedOutput(); err != nil {
 		t.Fatalf("krew: %v: %s", err, text)
 	}
-	if text := command(t, root, filepath.Join(root, "bin", "kubectl-keepwatch"), "version"); text != "[version]\n" {
+	if text := command(t, root, filepath.Join(root, "bin", "kubectl-keepwatch"), "version"); text != "[version] "+released+"\n" {
 		t.Errorf("the plugin printed %q", text)
+	}
+}
+
+// The formula installs the archive of this system: the program, the man pages, and what shells complete. Its own test passes.
+func TestFormulaInstalls(t *testing.T) {
+	if _, err := exec.LookPath("ruby"); err != nil {
+		t.Skip("no ruby (make debian): Homebrew's formula is NOT installed")
+	}
+	out, prefix := newRelease(t), t.TempDir()
+	brew, err := filepath.Abs(filepath.Join("testdata", "brew.rb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	formula := filepath.Join(out, "keepwatch.rb")
+	command(t, out, "ruby", "-w", brew, formula, out, prefix)
+	for _, name := range []string{
+		"bin/keepwatch", "share/man/man1/keepwatch.1", "etc/bash_completion.d/keepwatch", "share/zsh/site-functions/_keepwatch",
+		"share/fish/vendor_completions.d/keepwatch.fish",
+	} {
+		if _, err := os.Stat(filepath.Join(prefix, name)); err != nil {
+			t.Error(err)
+		}
+	}
+
+	// Another archive than the one of the formula is refused.
+	archive := filepath.Join(out, "keepwatch-"+runtime.GOOS+"-"+runtime.GOARCH+".tar.gz")
+	text, err := os.ReadFile(archive)
+	if err := errors.Join(err, os.WriteFile(archive, append(text, 0), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	refused, err := exec.CommandContext(t.Context(), "ruby", brew, formula, out, t.TempDir()).CombinedOutput()
+	if err == nil || !strings.Contains(string(refused), "has the checksum") {
+		t.Errorf("of a changed archive: %v: %s", err, refused)
 	}
 }
