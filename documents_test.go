@@ -195,18 +195,24 @@ func TestFaultsOfDocuments(t *testing.T) {
 	}
 }
 
-// TestPictures checks that the picture was drawn from its source.
+// TestPictures checks that each picture was drawn from its source, whose checksum it ends with.
 func TestPictures(t *testing.T) {
-	source, err := os.ReadFile("docs/pipeline.d2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	picture, err := os.ReadFile("docs/pipeline.svg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if of := fmt.Sprintf("<!-- pipeline.d2 %x -->\n", sha256.Sum256(source)); !bytes.HasSuffix(picture, []byte(of)) {
-		t.Errorf("docs/pipeline.svg was not drawn from this docs/pipeline.d2 (make pictures): it does not end with %s", of)
+	for picture, source := range map[string]string{
+		"docs/pipeline.svg":        "docs/pipeline.d2",
+		"docs/dashboard-proxy.svg": "deploy/grafana/keepwatch-proxy.json",
+		"docs/dashboard-sync.svg":  "deploy/grafana/keepwatch-sync.json",
+	} {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn, err := os.ReadFile(picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if of := fmt.Sprintf("<!-- %s %x -->\n", path.Base(source), sha256.Sum256(text)); !bytes.HasSuffix(drawn, []byte(of)) {
+			t.Errorf("%s was not drawn from this %s (make pictures): it does not end with %s", picture, source, of)
+		}
 	}
 }
 

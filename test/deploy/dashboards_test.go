@@ -2,11 +2,14 @@ package deploy
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,14 +20,26 @@ import (
 	"github.com/prometheus/prometheus/rules"
 )
 
+// drawFlag is for make pictures: Grafana is in no registry of packages, so that its own screenshot can't be a test's.
+var drawFlag = flag.String("deploy.draw", "", "a folder, into which TestDashboards draws the dashboards as it has seen them")
+
+// panel is a panel of a dashboard.
+type panel struct {
+	Title       string
+	GridPos     struct{ X, Y, W, H int }
+	Targets     []struct{ Expr, LegendFormat string }
+	FieldConfig struct {
+		Defaults struct {
+			Unit   string
+			Custom struct{ Stacking struct{ Mode string } }
+		}
+	}
+}
+
 // dashboard is a dashboard of Grafana.
 type dashboard struct {
 	UID, Title string
-	Panels     []struct {
-		Title   string
-		GridPos struct{ X, Y, W, H int }
-		Targets []struct{ Expr, LegendFormat string }
-	}
+	Panels     []panel
 	Templating struct {
 		List []struct{ Name, Definition string }
 	}
@@ -71,30 +86,33 @@ func TestDashboards(t *testing.T) {
 		MaxSamples: 1_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: promQL,
 	})
 	for _, d := range dashboards(t) {
-		instances := ""
+		instances := map[string]bool{}
 		for _, v := range d.Templating.List {
 			found := variable.FindStringSubmatch(v.Definition)
 			if found == nil {
 				continue
 			}
 			for _, series := range s.query(engine, found[1]) {
-				instances += series.Metric.Get(found[2])
+				instances[series.Metric.Get(found[2])] = true
 			}
-			if instances == "" {
+			if len(instances) == 0 {
 				t.Errorf("%s: the variable %s has no values", d.Title, v.Name)
 			}
 		}
-		for _, p := range d.Panels {
+		all := strings.Join(slices.Sorted(maps.Keys(instances)), "|")
+		shown := make([][]line, len(d.Panels))
+		for i, p := range d.Panels {
 			for _, target := range p.Targets {
 				where := fmt.Sprintf("%s: %s: %s", d.Title, p.Title, target.Expr)
 				// As Grafana does: all instances, and four times the interval of the scrapes.
-				expr := strings.NewReplacer("$instance", ".*", "$__rate_interval", (4 * interval).String()).Replace(target.Expr)
+				expr := strings.NewReplacer("$instance", all, "$__rate_interval", (4 * interval).String()).Replace(target.Expr)
 				found := s.query(engine, expr)
 				if len(found) == 0 {
 					t.Errorf("%s: there is no series", where)
 				}
 				high := 0.0
 				for _, series := range found {
+					shown[i] = append(shown[i], line{nameOf(target.LegendFormat, series), series.Floats})
 					for _, point := range series.Floats {
 						high = max(high, point.F)
 					}
@@ -108,6 +126,9 @@ func TestDashboards(t *testing.T) {
 					t.Errorf("%s: it is always 0", where)
 				}
 			}
+		}
+		if *drawFlag != "" {
+			draw(t, *drawFlag, d, shown, s.now.UnixMilli())
 		}
 	}
 	for name, r := range alerts(t) {
