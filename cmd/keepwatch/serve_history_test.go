@@ -395,7 +395,7 @@ func testPastBounds(t *testing.T, to, last string) {
 		end()
 	}
 	_, text, _ := past.get(t, "/metrics", "*/*")
-	for _, want := range []string{"keepwatch_past_replays_count 2", `keepwatch_past_refused_total{bound="replays"} 1`, `keepwatch_past_refused_total{bound="moments"} 0`} {
+	for _, want := range []string{"keepwatch_past_replays 2", `keepwatch_past_refused_total{bound="replays"} 1`, `keepwatch_past_refused_total{bound="moments"} 0`} {
 		if !strings.Contains(string(text), "\n"+want+"\n") {
 			t.Errorf("the metrics lack %s", want)
 		}

@@ -82,6 +82,8 @@ var (
 func TestDashboards(t *testing.T) {
 	s := newStory(t)
 	s.tell()
+	checkNames(t, "proxy", s.proxy.body("/metrics", s.server.Config().BearerToken))
+	checkNames(t, "sync", s.sync.body("/metrics", ""))
 	engine := promqltest.NewTestEngineWithOpts(t, promql.EngineOpts{
 		MaxSamples: 1_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: promQL,
 	})
