@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keepwatch/keepwatch/server/past/difference"
 	"github.com/keepwatch/keepwatch/server/past/fork"
 	"github.com/keepwatch/keepwatch/sinks/postgres"
 	"github.com/keepwatch/keepwatch/sinks/sqlite"
@@ -180,10 +181,4 @@ func writeData(out io.Writer, output string, value any) error {
 }
 
 // objectName returns the name of an object as kubectl writes it, with its namespace.
-func objectName(s *sink.State) string {
-	name := s.Resource + "/" + s.Key.Name
-	if s.Key.Namespace != "" {
-		name += " -n " + s.Key.Namespace
-	}
-	return name
-}
+func objectName(s *sink.State) string { return difference.Name(s) }

@@ -6,15 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
+	"time"
 
-	"github.com/pmezard/go-difflib/difflib"
 	"github.com/spf13/cobra"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/past/difference"
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/source/history/field"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -68,13 +66,6 @@ type differ struct {
 	out, stderr io.Writer
 }
 
-// difference is an object that differs between two moments.
-type difference struct {
-	key           keepwatch.Key
-	resource      string
-	before, after *sink.State // nil if there was none; not both
-}
-
 // comparedObject is a difference as JSON and YAML show it.
 type comparedObject struct {
 	Type      history.EventType  `json:"type"`
@@ -110,9 +101,9 @@ func (d *differ) run(ctx context.Context, args []string, first, second history.M
 	if from.Lines() > 1 {
 		fmt.Fprintf(d.stderr, "keepwatch: the types are in %d etcds: they are compared at the times of the moments\n", from.Lines())
 	}
-	var all []difference
+	var all []difference.Difference
 	for i, of := range objects {
-		found, err := d.between(ctx, of, from.Of(streams[i]), to.Of(streams[i]))
+		found, err := difference.Between(ctx, d.view, of, from.Of(streams[i]), to.Of(streams[i]))
 		if err != nil {
 			return err
 		}
@@ -153,67 +144,17 @@ func (d *differ) selected(ctx context.Context, args []string) ([]history.Objects
 	return all, nil
 }
 
-// between returns the objects that differ between two points, in the order of a LIST.
-func (d *differ) between(ctx context.Context, of history.Objects, from, to sink.Point) (all []difference, err error) {
-	backward := to.Before(from)
-	if backward {
-		from, to = to, from
-	}
-	byKey := map[keepwatch.Key]*difference{}
-	states, err := d.view.Between(ctx, of, from, to)
-	if err != nil {
-		return nil, err
-	}
-	valid := func(s *sink.State, at sink.Point) bool {
-		return !at.Before(s.From) && (s.To == nil || at.Before(*s.To))
-	}
-	for i := range states {
-		s := &states[i]
-		c := byKey[s.Key]
-		if c == nil {
-			c = &difference{key: s.Key, resource: s.Resource}
-			byKey[s.Key] = c
-		}
-		if valid(s, from) {
-			c.before = s
-		}
-		if valid(s, to) {
-			c.after = s
-		}
-	}
-	for _, c := range byKey {
-		if backward {
-			c.before, c.after = c.after, c.before
-		}
-		if c.before != nil || c.after != nil { // otherwise it was created and deleted in between
-			all = append(all, *c)
-		}
-	}
-	slices.SortFunc(all, func(a, b difference) int { return a.key.Compare(b.key) })
-	return all, nil
-}
-
 // printUnified prints a unified diff of each object.
-func (d *differ) printUnified(all []difference) error {
+func (d *differ) printUnified(all []difference.Difference) error {
 	folded := 0
 	for _, c := range all {
-		before, err := d.text(c.before)
+		text, err := c.Unified(difference.Shown{Status: d.status, ManagedFields: d.managedFields}, time.Local)
 		if err != nil {
 			return err
 		}
-		after, err := d.text(c.after)
-		if err != nil {
-			return err
-		}
-		if before == after {
+		if text == "" {
 			folded++
 			continue
-		}
-		text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-			A: lines(before), B: lines(after), FromFile: c.title(c.before), ToFile: c.title(c.after), Context: 3,
-		})
-		if err != nil {
-			return err
 		}
 		if _, err := io.WriteString(d.out, text); err != nil {
 			return writeError(err)
@@ -225,46 +166,8 @@ func (d *differ) printUnified(all []difference) error {
 	return nil
 }
 
-// lines splits a text after its line breaks. No text has no line.
-func lines(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return slices.Collect(strings.Lines(text))
-}
-
-// title returns the line of a state above a diff.
-func (c difference) title(s *sink.State) string {
-	if s == nil {
-		return "/dev/null"
-	}
-	return fmt.Sprintf("%s\trevision %d, %s", objectName(s), s.From.Revision, clock(s.SeenFrom))
-}
-
-// text returns a state as YAML without what is folded away, "" if there is none.
-func (d *differ) text(s *sink.State) (string, error) {
-	if s == nil {
-		return "", nil
-	}
-	var object map[string]any
-	if err := utiljson.Unmarshal(s.Object, &object); err != nil {
-		return "", fmt.Errorf("%s at revision %d: %w", objectName(s), s.From.Revision, err)
-	}
-	if metadata, ok := object["metadata"].(map[string]any); ok {
-		delete(metadata, "resourceVersion")
-		if !d.managedFields {
-			delete(metadata, "managedFields")
-		}
-	}
-	if !d.status {
-		delete(object, "status")
-	}
-	text, err := yaml.Marshal(object)
-	return string(text), err
-}
-
 // printFields prints the fields of each object that differ.
-func (d *differ) printFields(all []difference) error {
+func (d *differ) printFields(all []difference.Difference) error {
 	compared := []comparedObject{}
 	for _, c := range all {
 		one, err := d.compared(c)
@@ -304,27 +207,27 @@ func revisionOrNone(r keepwatch.Revision) string {
 }
 
 // compared returns the fields of an object that differ. One that was added or deleted has none.
-func (d *differ) compared(c difference) (comparedObject, error) {
-	one := comparedObject{Type: history.Modified, Resource: c.resource, Namespace: c.key.Namespace, Name: c.key.Name}
-	if c.before != nil {
-		one.Before = c.before.From.Revision
+func (d *differ) compared(c difference.Difference) (comparedObject, error) {
+	one := comparedObject{Type: history.Modified, Resource: c.Resource, Namespace: c.Key.Namespace, Name: c.Key.Name}
+	if c.Before != nil {
+		one.Before = c.Before.From.Revision
 	} else {
 		one.Type = history.Added
 	}
-	if c.after != nil {
-		one.After = c.after.From.Revision
+	if c.After != nil {
+		one.After = c.After.From.Revision
 	} else {
 		one.Type = history.Deleted
 	}
-	if c.before == nil || c.after == nil {
+	if c.Before == nil || c.After == nil {
 		return one, nil
 	}
-	changes, err := field.Changes(c.before.Object, c.after.Object)
+	changes, err := field.Changes(c.Before.Object, c.After.Object)
 	if err != nil {
-		return one, fmt.Errorf("%s: %w", objectName(c.after), err)
+		return one, fmt.Errorf("%s: %w", objectName(c.After), err)
 	}
-	one.Fields = d.fields(changes, c.before.Object, c.after.Object)
-	if c.before.UID != c.after.UID { // what one manager has written is not the difference
+	one.Fields = d.fields(changes, c.Before.Object, c.After.Object)
+	if c.Before.UID != c.After.UID { // what one manager has written is not the difference
 		for i := range one.Fields {
 			one.Fields[i].Managers = nil
 		}

@@ -442,9 +442,14 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/"},
 		why:    "a moment becomes the data of a server: what opens the database is its caller's",
 	},
+	"server/past/difference": {
+		ours:   []string{"", "source/history", "source/history/field", "stream/sink"},
+		others: []string{"github.com/pmezard/go-difflib/", "k8s.io/apimachinery/pkg/util/json$", "sigs.k8s.io/yaml$"},
+		why:    "the command and the page show the same text",
+	},
 	"server/past": {
 		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns", "server/customreaders",
-			"server/readpath", "server/servemetrics", "server/watchcache"},
+			"server/past/difference", "server/readpath", "server/servemetrics", "server/watchcache"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/api/authentication/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/pkg/apis/audit/v1$", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/", "k8s.io/apiserver/pkg/endpoints/",
