@@ -396,7 +396,7 @@ D2 = go run oss.terrastruct.com/d2@v0.7.2
 pictures: build
 	$(D2) --elk-nodeNodeBetweenLayers 30 --elk-padding '[top=48,left=14,bottom=14,right=14]' docs/pipeline.d2 docs/pipeline.svg
 	echo "<!-- pipeline.d2 $$(sha256sum < docs/pipeline.d2 | cut -d ' ' -f 1) -->" >> docs/pipeline.svg
-	cd test && go run ./pictures ../bin/keepwatch ../docs/proxy.png
+	cd test && go run ./pictures ../bin/keepwatch ../docs/proxy.png ../docs/history.png
 	cd test && go test ./deploy -run "^TestDashboards$$" -count 1 -args -deploy.draw $(CURDIR)/docs
 
 # The version of the next release, at which the modules require each other.

@@ -39,6 +39,7 @@ func TestHistory(t *testing.T) {
 	t.Run("events", func(t *testing.T) { testHistoryEvents(t, client) })
 	t.Run("restore", func(t *testing.T) { testHistoryRestore(t, client) })
 	t.Run("serve", func(t *testing.T) { testServeHistory(t, config, client) })
+	t.Run("page", func(t *testing.T) { testPastPage(t, client) })
 	t.Run("quick start", testHistoryQuickStart)
 	t.Run("restore many", func(t *testing.T) { testHistoryRestoreMany(t, client) })
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -146,6 +147,7 @@ func TestPastAuthority(t *testing.T) {
 		t.Errorf("the metrics: %d", code)
 	}
 	p.compare(at, namespaces)
+	p.page(file, last)
 
 	// The namespace is gone, and then another one has its name.
 	if err := p.client.CoreV1().Namespaces().Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
@@ -183,6 +185,35 @@ func TestPastAuthority(t *testing.T) {
 
 	if code, _, stderr := execute(t, "serve", "--history", file, "--authorize", kubeconfig, "--token", "x"); code != codeUsage || !strings.Contains(stderr, "exclude each other") {
 		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
+// page looks at the page of a history, with a timeline that begins with the revision of an object of the namespace left, and a change after that.
+func (p *authorizedPast) page(file string, first *corev1.ConfigMap) {
+	p.Helper()
+	later := create(p.T, p.client.CoreV1().ConfigMaps("left").Create, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "later"}})
+	stored(p.T, file, "cm/later", "left", later.ResourceVersion)
+	const form, left = "/keepwatch/", "/keepwatch/?type=configmaps&namespace=left"
+	begin := "&from=revision/" + first.ResourceVersion
+	change := begin + "&object=left/later&since=" + later.ResourceVersion + "&upto=" + later.ResourceVersion
+	for row, want := range map[string]int{
+		"all " + form: 200, "none " + form: 200, "nobody " + form: 401, "wrong " + form: 401, "nobody " + left + begin: 401,
+		"all " + left + begin: 200, "one " + left + begin: 200, "one " + left + change: 200, "none " + left + begin: 403, "none " + left + change: 403,
+		"one " + left + "&from=-3d":       403, // before the namespace was created
+		"one " + left + begin + "&at=-3d": 410, "all " + left + "&from=-3d": 200,
+		"one /keepwatch/?type=configmaps" + change: 403, "all /keepwatch/?type=configmaps" + change: 200, "all /keepwatch/?type=services" + begin: 403,
+		"one /at/now/keepwatch/?type=configmaps&namespace=right" + begin: 403, "one " + left + begin + "&name=later": 200,
+		"one /keepwatch/?type=configmaps&namespace=never" + begin: 403, "none /keepwatch/?type=secrets": 404,
+	} {
+		name, path, _ := strings.Cut(row, " ")
+		response, code := p.get(name, path)
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			p.Fatal(err)
+		}
+		if code != want || code != 200 && strings.Contains(string(body), "<svg") != (code == 410) || code == 403 && strings.Contains(string(body), "ADDED") {
+			p.Errorf("the page: %s: %d, want %d: %s", row, code, want, body)
+		}
 	}
 }
 

@@ -53,8 +53,8 @@ policies and webhooks. Built-in kinds are checked for their structure,
 names and metadata, and for their values only where the documentation says so. Only common defaults are set.
 
 With --history, the server is the past of a cluster: the Kubernetes API of every moment that 'keepwatch sync' has stored, at the
-path /at/MOMENT, for reading. 'keepwatch history context' adds moments to its kubeconfig. Everybody with its token can read everything;
-with --authorize, the live cluster decides.
+path /at/MOMENT, for reading. 'keepwatch history context' adds moments to its kubeconfig. The page /keepwatch/ has a
+timeline: 'kubectl proxy' adds the token to it. Everybody with the token can read everything; with --authorize, the live cluster decides.
 
 A data folder that is in use or damaged is refused, and its files are not changed. Only --verify
 checks the values in it.`

@@ -29,6 +29,12 @@
 // namespace that is gone, or was created after the moment, need the right to read them in all namespaces. Open watches end
 // with the right.
 //
+// # The page
+//
+// /keepwatch/, also behind a moment, is a page without scripts: a timeline of a type's objects, the difference of a
+// change, and the list of a moment. A user sees of it what a GET of the object or a LIST shows, at the beginning of the
+// timeline and at the moment of the list. Its lanes, marks, lines and rows are bounded.
+//
 // # What is not served
 //
 // Writes, subresources, protobuf and OpenAPI. Custom resources have the columns of their definition at the moment, if
@@ -43,4 +49,6 @@
 //	audit.go     the log of reads
 //	metrics.go   metrics, and the refusals at a bound
 //	discovery.go  groups, versions, resources      refuse.go    what is not answered, and why
+//	page.go      the page, and who may see it     drawing.go   its timeline as a picture
+//	change.go    its difference of a change       list.go      its list of a moment
 package past

@@ -130,10 +130,15 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 		found.table, err = s.tables.source(q.Context(), v, found)
 		return err
 	})
+	return found, momentError(err)
+}
+
+// momentError returns the API's error of a moment that is not known, and any other error as it is.
+func momentError(err error) error {
 	if unknown, ok := errors.AsType[*history.Unknown](err); ok {
-		err = gone(unknown)
+		return gone(unknown)
 	}
-	return found, err
+	return err
 }
 
 // locate finds the point of a moment.

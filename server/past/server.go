@@ -109,9 +109,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		s.serveMetrics(w, q, u)
 		return
 	}
+	if strings.HasPrefix(q.URL.Path+"/", pagePath) {
+		s.servePage(w, q, u, q.URL.Path, history.Moment{})
+		return
+	}
 	p, err := s.parsePath(q.URL)
 	if err != nil {
 		writeStatus(w, err)
+		return
+	}
+	if strings.HasPrefix(p.path+"/", pagePath) {
+		s.servePage(w, q, u, p.path, p.moment)
 		return
 	}
 	q = q.Clone(q.Context())

@@ -28,5 +28,6 @@
 //	source.go   a resource at a moment and onward, as a keepwatch.Source
 //	latest.go   whether there is more, for all replays at once
 //	reported.go  what Events of Kubernetes say about an object, beside its states
+//	timeline.go  what has happened to objects between two moments, without their contents
 //	revision.go  the last state of a deleted object
 package history

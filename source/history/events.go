@@ -47,22 +47,7 @@ func (v *View) Events(ctx context.Context, of Objects) ([]Event, error) {
 	if err != nil || len(states) == 0 {
 		return nil, err
 	}
-	var all []Event
-	last := map[keepwatch.Key]*sink.State{}
-	for i := range states {
-		s := &states[i]
-		e := Event{Type: Added, Point: s.From, Time: s.SeenFrom, State: s, Gap: v.gapOf(stream, s.From)}
-		if p := last[s.Key]; p != nil && p.UID == s.UID && !p.Deleted {
-			e.Type, e.Prior = Modified, p
-		} else if !stream.First.Before(s.From) {
-			e.Type = Existed
-		}
-		last[s.Key] = s
-		all = append(all, e)
-		if s.Deleted {
-			all = append(all, Event{Type: Deleted, Point: *s.To, Time: s.SeenTo, State: s, Prior: s, Gap: v.gapOf(stream, *s.To)})
-		}
-	}
+	all := v.happened(stream, states)
 	began := slices.MinFunc(all, func(a, b Event) int { return compare(a.Point, b.Point) }).Point
 	for _, g := range v.merged(stream) {
 		if begin, end := pointsOf(g, v.Gaps(stream)); began.Before(end) {
@@ -73,6 +58,27 @@ func (v *View) Events(ctx context.Context, of Objects) ([]Event, error) {
 		return cmp.Or(compare(a.Point, b.Point), cmp.Compare(order(a), order(b)))
 	})
 	return all, nil
+}
+
+// happened returns the changes that states of a stream begin and end with, those of one object in the order of revisions.
+func (v *View) happened(of sink.Status, states []sink.State) (all []Event) {
+	gapOf := v.gapsOf(of)
+	last := map[keepwatch.Key]*sink.State{}
+	for i := range states {
+		s := &states[i]
+		e := Event{Type: Added, Point: s.From, Time: s.SeenFrom, State: s, Gap: gapOf(s.From)}
+		if p := last[s.Key]; p != nil && p.UID == s.UID && !p.Deleted {
+			e.Type, e.Prior = Modified, p
+		} else if !of.First.Before(s.From) {
+			e.Type = Existed
+		}
+		last[s.Key] = s
+		all = append(all, e)
+		if s.Deleted {
+			all = append(all, Event{Type: Deleted, Point: *s.To, Time: s.SeenTo, State: s, Prior: s, Gap: gapOf(*s.To)})
+		}
+	}
+	return all
 }
 
 // order orders what has happened at one point: what the gap's beginning has, then the gap.
@@ -88,13 +94,19 @@ func compare(a, b sink.Point) int {
 }
 
 // gapOf returns the gap that a change belongs to, nil if it was received when it happened.
-func (v *View) gapOf(of sink.Status, at sink.Point) *sink.StoredGap {
-	for _, g := range v.merged(of) {
-		if begin, end := pointsOf(g, v.Gaps(of)); begin.Before(at) && !end.Before(at) {
-			return &g
+func (v *View) gapOf(of sink.Status, at sink.Point) *sink.StoredGap { return v.gapsOf(of)(at) }
+
+// gapsOf returns gapOf of one stream, for many changes.
+func (v *View) gapsOf(of sink.Status) func(at sink.Point) *sink.StoredGap {
+	merged, all := v.merged(of), v.Gaps(of)
+	return func(at sink.Point) *sink.StoredGap {
+		for _, g := range merged {
+			if begin, end := pointsOf(g, all); begin.Before(at) && !end.Before(at) {
+				return &g
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 // merged returns the gaps of a stream, of those with one beginning the last one: a list that was started over is

@@ -1,7 +1,8 @@
-// Command pictures takes the screenshot of the page of keepwatch proxy that the documentation shows. It starts keepwatch
-// serve with workloads, the proxy in front of it, and clients of several kinds, and opens the page in chromium.
+// Command pictures takes the screenshots of pages that the documentation shows. For that of keepwatch proxy it starts
+// keepwatch serve with workloads, the proxy in front of it, and clients of several kinds, and opens the page in chromium;
+// for that of keepwatch serve --history a server whose changes are stored.
 //
-//	go run ./pictures KEEPWATCH PICTURE     (make pictures)
+//	go run ./pictures KEEPWATCH PROXY HISTORY     (make pictures)
 package main
 
 import (
@@ -25,18 +26,22 @@ const deadline = 10 * time.Minute
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: pictures KEEPWATCH PICTURE")
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: pictures KEEPWATCH PROXY HISTORY")
 		os.Exit(2)
 	}
-	if err := photograph(ctx, os.Args[1], os.Args[2]); err != nil {
+	err := photograph(ctx, os.Args[1], os.Args[2], (*stage).photographProxy)
+	if err == nil {
+		err = photograph(ctx, os.Args[1], os.Args[3], (*stage).photographPast)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "pictures:", err)
 		os.Exit(1)
 	}
 }
 
-// photograph writes what chromium shows of the page to a file, as PNG.
-func photograph(ctx context.Context, keepwatch, picture string) error {
+// photograph lets a function write a picture with programs of a folder.
+func photograph(ctx context.Context, keepwatch, picture string, take func(s *stage, keepwatch, kubectl, picture string)) error {
 	dir, err := os.MkdirTemp("", "keepwatch-pictures-")
 	if err != nil {
 		return err
@@ -57,6 +62,13 @@ func photograph(ctx context.Context, keepwatch, picture string) error {
 	if err := os.Symlink(keepwatch, kubectl); err != nil {
 		return err
 	}
+	take(s, keepwatch, kubectl, picture)
+	return s.err
+}
+
+// photographProxy writes what chromium shows of the page of a proxy to a file, as PNG.
+func (s *stage) photographProxy(keepwatch, kubectl, picture string) {
+	ctx, dir := s.ctx, s.dir
 	s.start(`ready in`, keepwatch, "serve", "--simulate", "--listen", "127.0.0.1:0", "--kubeconfig-out", "cluster")
 	s.start(`proxy of`, keepwatch, "proxy", "--kubeconfig", "cluster", "--listen", "127.0.0.1:0", "--kubeconfig-out", "proxy")
 	s.do(func() error { return deploy(ctx, filepath.Join(dir, "cluster")) })
@@ -71,9 +83,7 @@ func photograph(ctx context.Context, keepwatch, picture string) error {
 	s.start(`"type":"SYNCED"`, keepwatch, "watch", "pods", "-A", "--kubeconfig", "proxy")
 	s.start(`synced at`, keepwatch, "sync", "deployments.apps,replicasets.apps", "-A", "--kubeconfig", "proxy", "--to", "sqlite:state.db")
 	s.start(`web-`, kubectl, "get", "pods", "-A", "--watch", "--kubeconfig", "proxy")
-	s.run("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir="+dir,
-		"--window-size=960,810", "--force-device-scale-factor=1.25", "--screenshot="+picture, page)
-	return s.err
+	s.photograph(picture, page)
 }
 
 // live waits until all resources on the page are live.

@@ -1,0 +1,155 @@
+package past
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/past/difference"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// maxDiffLines bounds the lines of a difference.
+const maxDiffLines = 1000
+
+// shownChange is the difference that changes of an object have made.
+type shownChange struct {
+	Title, Managers, Gap, Nothing     string
+	Lines                             []diffLine
+	LeftOut                           int
+	Status                            bool
+	Other                             string // the address of the same with or without status
+	Diff, RestoreBefore, RestoreAfter string // commands
+}
+
+// diffLine is a line of a unified diff.
+type diffLine struct{ Class, Text string }
+
+// change returns the change of the query, which must be one of the timeline: the user may read its time.
+func (r *pageRead) change(t *history.Timeline) (*shownChange, error) {
+	since, err := parsePoint(r.query.Since)
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	upTo, err := parsePoint(r.query.UpTo)
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	lane := slices.IndexFunc(t.Lanes, func(l history.Lane) bool { return l.Key.String() == r.query.Object })
+	if lane < 0 {
+		return nil, notFound("no object of the timeline is " + r.query.Object)
+	}
+	events := slices.DeleteFunc(slices.Clone(t.Lanes[lane].Events), func(e history.Event) bool {
+		return e.Point.Before(since) || upTo.Before(e.Point)
+	})
+	if len(events) == 0 || events[0].Point != since || events[len(events)-1].Point != upTo {
+		return nil, notFound(fmt.Sprintf("the timeline has no change of %s from revision %s to %s", r.query.Object, r.query.Since, r.query.UpTo))
+	}
+	key := t.Lanes[lane].Key
+	from := sink.Point{Epoch: since.Epoch, Revision: since.Revision - 1}
+	of := history.Objects{Resource: r.objects.Resource, Namespace: key.Namespace, Name: key.Name}
+	found, err := difference.Between(r.q.Context(), r.view, of, from, upTo)
+	if err != nil {
+		return nil, err
+	}
+	last := events[len(events)-1]
+	c := &shownChange{
+		Title: key.String() + ": " + changeTitle(last), Status: r.query.Status != "", Nothing: "The object was created and deleted in this time.",
+		Diff: fmt.Sprintf("keepwatch history diff %s --at revision/%d --and revision/%d%s", r.arguments(key), from.Revision, upTo.Revision, fromDatabase),
+	}
+	if len(events) > 1 {
+		c.Title = fmt.Sprintf("%s: %d changes until revision %d, %s", key, len(events), upTo.Revision, showTime(last.Time))
+	}
+	if g := last.Gap; g != nil {
+		c.Gap = fmt.Sprintf("The history from revision %d to %d is missing (%s): there may have been other changes, and at other times.", g.From, g.To, g.Reason)
+	}
+	other := r.query
+	if other.Status = "1"; c.Status {
+		c.Diff, other.Status = c.Diff+" --status", ""
+	}
+	c.Other = other.URL() + "#difference"
+	if len(found) == 0 {
+		return c, nil
+	}
+	return c, c.fill(r, t, key, found[0])
+}
+
+// fill adds what a difference shows.
+func (c *shownChange) fill(r *pageRead, t *history.Timeline, key keepwatch.Key, d difference.Difference) error {
+	text, err := d.Unified(difference.Shown{Status: c.Status}, time.UTC)
+	if err != nil {
+		return err
+	}
+	c.Nothing = "Only status or managedFields differ."
+	for line := range strings.Lines(text) {
+		if len(c.Lines) == maxDiffLines {
+			c.LeftOut++
+			continue
+		}
+		c.Lines = append(c.Lines, diffLine{diffClass(line), strings.TrimSuffix(line, "\n")})
+	}
+	c.RestoreBefore, c.RestoreAfter = r.restore(t, key, d.Before), r.restore(t, key, d.After)
+	c.Managers = strings.Join(d.Managers(), ", ")
+	return nil
+}
+
+func diffClass(line string) string {
+	switch line[0] {
+	case '+':
+		return "plus"
+	case '-':
+		return "minus"
+	case '@':
+		return "hunk"
+	}
+	return ""
+}
+
+// fromDatabase ends the commands: the server does not show its database's address.
+const fromDatabase = " --from DATABASE"
+
+// restore returns the command that restores a state, empty if there is none that --at can name.
+func (r *pageRead) restore(t *history.Timeline, key keepwatch.Key, s *sink.State) string {
+	if s == nil || s.From.Epoch != t.Stream.Progress.Epoch {
+		return ""
+	}
+	at := max(s.From.Revision, t.Stream.First.Revision) // the first list had states of before
+	return fmt.Sprintf("keepwatch history restore %s --at revision/%d%s", r.arguments(key), at, fromDatabase)
+}
+
+// arguments returns the arguments of a command that name an object.
+func (r *pageRead) arguments(key keepwatch.Key) string {
+	text := quote(r.objects.Resource + "/" + key.Name)
+	if key.Namespace != "" {
+		text += " -n " + quote(key.Namespace)
+	}
+	return text
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./:_-]*$`)
+
+// quote returns a word of a shell's command.
+func quote(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// parsePoint parses a revision, with its epoch before it: 2.4711.
+func parsePoint(text string) (p sink.Point, err error) {
+	if epoch, revision, ok := strings.Cut(text, "."); ok {
+		if p.Epoch, err = strconv.Atoi(epoch); err != nil || p.Epoch < 0 {
+			return p, errors.New("the epoch of the change is not valid")
+		}
+		text = revision
+	}
+	p.Revision, err = keepwatch.ParseRevision(text)
+	return p, err
+}
