@@ -32,7 +32,7 @@ func TestUnreadableObjectsAreForgotten(t *testing.T) {
 // An object that is unreadable and readable in turn, while a key server comes and goes, keeps no memory each time.
 func TestUnreadableInTurnKeepsNothing(t *testing.T) {
 	u, o := newUnreadable(), &Object{}
-	const turns = 100_000
+	const turns = 1_000_000
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
