@@ -122,21 +122,25 @@ func (r *crowdRig) silent(buffer int) net.Conn {
 }
 
 // buildSchemas makes the server build its OpenAPI documents, some 14 MB, which its admission plugins ask for some seconds later.
+// On a busy machine that takes longer than a request may.
 func (r *crowdRig) buildSchemas() {
 	r.Helper()
 	client, err := kubernetes.NewForConfig(r.server.Config())
 	if err != nil {
 		r.Fatal(err)
 	}
-	versions, err := client.Discovery().OpenAPIV3().Paths()
-	if err != nil {
-		r.Fatal(err)
-	}
-	for path, version := range versions {
-		if _, err := version.Schema("application/json"); err != nil {
-			r.Fatalf("%s: %v", path, err)
+	await.NoError(r, "the server has built its OpenAPI documents", func() error {
+		versions, err := client.Discovery().OpenAPIV3().Paths()
+		if err != nil {
+			return err
 		}
-	}
+		for path, version := range versions {
+			if _, err := version.Schema("application/json"); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+		}
+		return nil
+	})
 }
 
 // metric returns the value of a gauge or counter of the proxy, with a label of a value if that is not "".
