@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,6 +81,12 @@ func judgeStorm(ctx context.Context, s *subject, o Options) (map[string]outcome,
 	case len(end.lost) > 0:
 		return st.judgeLost(end), nil
 	}
+	// Others write, too: a watcher may have received a bookmark above the last list.
+	newest, err := s.mustList(ctx, url.Values{"limit": {"1"}})
+	if err != nil {
+		return nil, err
+	}
+	end.newest = newest.revision
 	return st.judge(end), nil
 }
 
@@ -89,6 +96,8 @@ type settled struct {
 	shown check.Shown // the last list
 	lost  []string    // acknowledged writes that the server does not have any more
 	stale []string    // if some are lost: the watchers whose states are not the list
+
+	newest keepwatch.Revision // the newest revision when no watcher receives anything any more
 }
 
 // view returns the view of a watcher: half of them have all objects.
@@ -199,7 +208,7 @@ func (st *storm) judge(end settled) map[string]outcome {
 		received.add(w.deletions)
 	}
 	writes, facts := st.history.writes(received)
-	history := check.History{Epochs: []check.Epoch{{Writes: writes, Last: end.shown.Revision}}, Content: contentOf}
+	history := check.History{Epochs: []check.Epoch{{Writes: writes, Last: end.newest}}, Content: contentOf}
 	result := map[string]outcome{}
 	for _, r := range stormRules {
 		result[r.ID] = kept
