@@ -25,7 +25,6 @@
 //	resource.go        the flags that select objects; resolves the resource, and identifies the cluster
 //	watch.go           keepwatch watch
 //	watch_several.go   several types: the transfer of sync, with the output as its sink
-//	watch_startup.go   retries requests before the stream begins
 //	watch_output.go    output formats
 //	watch_acknowledge.go  --acknowledge: the cursor moves when the consumer has handled the lines
 //	watch_status.go    messages on stderr
@@ -35,11 +34,7 @@
 //	sync_sinks.go      the sinks of a configuration
 //	sync_sink.go       one of them: its settings, and how it is opened
 //	sync_elect.go      elects one of several processes by a Lease
-//	sync_run.go        runs the transfer of sync
-//	sync_types.go      types that join and leave: *.example.com, *
-//	group_types.go     the types of a group, or of all, that the server shows
-//	definitions.go     what is known of their definitions
-//	type_source.go     the source of a type, whose version may change
+//	sync_run.go        runs the transfer of sync: package stream/transfer/apitypes
 //	sync_report.go     messages of sync on stderr
 //	sync_metrics.go    metrics and readiness of sync
 //	sync_status.go     keepwatch sync status

@@ -22,8 +22,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/startup"
+	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream"
-	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
 // resourceFlags are the flags that select objects of a server.
@@ -169,8 +172,8 @@ func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndN
 		} else {
 			shown, err = checkVerbs(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource, verbs)
 		}
-		if err != nil && !final(err) {
-			err = fmt.Errorf("can't read the resource types of the server: %w", withoutAddress(err))
+		if err != nil && !startup.Final(err) {
+			err = fmt.Errorf("can't read the resource types of the server: %w", startup.WithoutAddress(err))
 		}
 		return err
 	})
@@ -211,11 +214,11 @@ func mappingOf(ctx context.Context, mapper meta.RESTMapperWithContext, text stri
 	kind, err := mapper.KindForWithContext(ctx, resource.WithVersion(""))
 	switch {
 	case meta.IsNoMatchError(err) && resource.Group != "":
-		return nil, refusal{unknownType{fmt.Errorf("the server doesn't have a resource type %q in group %q", resource.Resource, resource.Group)}}
+		return nil, startup.Refused(unknownType{fmt.Errorf("the server doesn't have a resource type %q in group %q", resource.Resource, resource.Group)})
 	case meta.IsNoMatchError(err):
-		return nil, refusal{unknownType{fmt.Errorf("the server doesn't have a resource type %q", resource.Resource)}}
+		return nil, startup.Refused(unknownType{fmt.Errorf("the server doesn't have a resource type %q", resource.Resource)})
 	case meta.IsAmbiguousError(err):
-		return nil, refusal{err}
+		return nil, startup.Refused(err)
 	case err != nil:
 		return nil, err
 	}
@@ -240,7 +243,7 @@ func checkGroup(ctx context.Context, client rest.Interface, kind string, unknown
 		if group == "" {
 			continue
 		}
-		if _, err := typesOf(ctx, client, group); err != nil {
+		if _, err := apitypes.Of(ctx, client, group); err != nil {
 			return apierrors.NewServiceUnavailable(err.Error())
 		}
 	}
@@ -258,7 +261,7 @@ func checkReady(ctx context.Context, client rest.Interface) error {
 	case code == http.StatusInternalServerError: // the answer lists the checks
 		return apierrors.NewServiceUnavailable("the server is not ready: it may lack types")
 	case code == 0 || code == http.StatusTooManyRequests || code > http.StatusInternalServerError:
-		return fmt.Errorf("can't read whether the server is ready: %w", withoutAddress(err))
+		return fmt.Errorf("can't read whether the server is ready: %w", startup.WithoutAddress(err))
 	}
 	return nil
 }
@@ -275,8 +278,8 @@ func checkVerbs(ctx context.Context, types discovery.DiscoveryInterfaceWithConte
 		switch {
 		case r.Name != resource.Resource:
 		case slices.ContainsFunc(verbs, lacks):
-			return nil, refusal{fmt.Errorf("the server doesn't support %s for %s, only %s",
-				strings.Join(verbs, " and "), resource.GroupResource(), strings.Join(r.Verbs, ", "))}
+			return nil, startup.Refused(fmt.Errorf("the server doesn't support %s for %s, only %s",
+				strings.Join(verbs, " and "), resource.GroupResource(), strings.Join(r.Verbs, ", ")))
 		default:
 			return &r, nil
 		}
@@ -284,15 +287,23 @@ func checkVerbs(ctx context.Context, types discovery.DiscoveryInterfaceWithConte
 	return nil, nil
 }
 
-// storedType returns the type of a target as databases store it, nil if discovery does not show it.
-func (t *resourceTarget) storedType() *sink.Type {
-	if t.shown == nil {
-		return nil
+// source returns the source of a target, whose options have no resource and no selection.
+func (t *resourceTarget) source(options kube.Options) (keepwatch.Source, error) {
+	options.Resource, options.Namespace = t.resource, t.namespace
+	options.LabelSelector, options.FieldSelector = t.labels, t.fields
+	return apitypes.NewSource(t.config, options, t.pinned)
+}
+
+// scope names the objects of a target for people.
+func (t *resourceTarget) scope() string {
+	if t.namespace == "" {
+		return t.name()
 	}
-	return &sink.Type{
-		Version: t.resource.Version, Kind: t.kind.Kind, Singular: t.shown.SingularName, ShortNames: t.shown.ShortNames,
-		Categories: t.shown.Categories, Namespaced: t.namespaced,
-	}
+	return t.name() + " in " + t.namespace
+}
+
+func (t *resourceTarget) isSecret() bool {
+	return t.resource.Group == "" && t.resource.Resource == "secrets"
 }
 
 // identityTimeout bounds one request for the identity of the cluster.
@@ -328,7 +339,7 @@ func clusterOf(ctx context.Context, config *rest.Config, repeat repeat) (stream.
 		case err == nil:
 			cluster.UID = string(o.UID)
 		case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err):
-			return fmt.Errorf("can't read the identity of the cluster from its namespace kube-system: %w", withoutAddress(err))
+			return fmt.Errorf("can't read the identity of the cluster from its namespace kube-system: %w", startup.WithoutAddress(err))
 		}
 		return nil
 	})

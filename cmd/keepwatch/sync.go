@@ -220,15 +220,19 @@ func (o *syncOptions) destination(settings *syncSettings, s *sinkSettings, endpo
 	if len(settings.Sinks) > 0 {
 		name = s.Name
 	}
+	var running *transfer.Transfer // the sink has requests only while it runs
 	return destination{
-		open: func(r *syncRun) (sink.Sink, error) {
+		open: func() (sink.Sink, error) {
 			return s.open(o.lease != "", requestCallbacks{
-				retrying: func(err error, wait time.Duration) { r.transfer.Retrying(err, wait) },
-				refused:  func(err error) { r.transfer.Refused(err) },
+				retrying: func(err error, wait time.Duration) { running.Retrying(err, wait) },
+				refused:  func(err error) { running.Refused(err) },
 			})
 		},
-		report:  newSyncReport(stderr, name),
-		started: func(t *transfer.Transfer) { endpoint.add(s.Name, t) },
+		report: newSyncReport(stderr, name),
+		started: func(t *transfer.Transfer) {
+			running = t
+			endpoint.add(s.Name, t)
+		},
 	}
 }
 

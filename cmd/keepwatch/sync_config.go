@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/keepwatch/keepwatch/stream/project"
+	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
 // syncSettings are the sinks and the resources: the file of -f, or the same from flags.
@@ -212,44 +213,48 @@ func (r *syncResource) parsePattern() error {
 	return nil
 }
 
-// syncTarget is a resource on the server, and what is stored of it.
-type syncTarget struct {
-	*resourceTarget
-	*syncResource
-	status *statusPrinter
-}
-
-func (t *syncTarget) isSecret() bool {
-	return t.resource.Group == "" && t.resource.Resource == "secrets"
-}
-
 // resolveAll finds the resources on the server, except for those of patterns.
-func (o *syncOptions) resolveAll(ctx context.Context, resources []syncResource, repeat repeat) (targets []*syncTarget, err error) {
-	namespace, err := o.namespace()
-	if err != nil {
-		return nil, err
-	}
-	all := o.resourceFlags
-	all.allNamespaces = true
+func (o *syncOptions) resolveAll(ctx context.Context, resources []syncResource, namespace string, report *syncReport) (all []apitypes.Resource, err error) {
+	flags := o.resourceFlags
+	flags.allNamespaces = true
+	var targets []*resourceTarget
 	for i := range resources {
 		r := &resources[i]
 		if r.pattern() {
 			continue
 		}
-		found, err := all.resolve(ctx, repeat, typeAndName{kind: r.Resource}, r.selection, "list", "watch")
+		t, err := flags.resolve(ctx, report.start.retryRequest, typeAndName{kind: r.Resource}, r.selection, "list", "watch")
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.place, err)
 		}
-		if found.namespaced {
-			found.namespace = cmp.Or(r.Namespace, namespace)
+		if t.namespaced {
+			t.namespace = cmp.Or(r.Namespace, namespace)
 		}
-		t := &syncTarget{resourceTarget: found, syncResource: r}
 		if err := o.checkTarget(t, targets); err != nil {
 			return nil, &exitError{codeUsage, fmt.Errorf("%s: %w", r.place, err)}
 		}
 		targets = append(targets, t)
+		resource := apitypes.Resource{Type: apitypes.Type{Resource: t.resource, Shown: t.shown}, Pinned: t.pinned}
+		if resource.Selection, err = r.selected(t.namespace, t.isSecret()); err != nil {
+			return nil, err
+		}
+		report.resolved(t)
+		all = append(all, resource)
 	}
-	return targets, nil
+	return all, nil
+}
+
+// selected returns which objects are selected, and what is stored of them.
+func (r *syncResource) selected(namespace string, secret bool) (apitypes.Selection, error) {
+	s := apitypes.Selection{
+		Namespace: namespace, LabelSelector: r.selection.labels, FieldSelector: r.selection.fields,
+		MetadataOnly: r.MetadataOnly, DropManagedFields: len(r.Drop) > 0, OtherEtcd: r.OtherEtcd,
+	}
+	projection, err := r.projection(secret)
+	if projection != nil {
+		s.Project = projection.Apply
+	}
+	return s, err
 }
 
 // namespace returns the namespace of the flags, empty for all.
@@ -262,11 +267,11 @@ func (o *syncOptions) namespace() (string, error) {
 }
 
 // checkTarget checks a target that was resolved, and that it shares no objects with earlier ones.
-func (o *syncOptions) checkTarget(t *syncTarget, earlier []*syncTarget) error {
+func (o *syncOptions) checkTarget(t *resourceTarget, earlier []*resourceTarget) error {
 	if t.isSecret() && !o.includeSecrets {
 		return errors.New("secrets are stored only with --include-secrets: their values would be stored as plain text; --redact 'data.*' replaces them")
 	}
-	if slices.ContainsFunc(earlier, func(e *syncTarget) bool {
+	if slices.ContainsFunc(earlier, func(e *resourceTarget) bool {
 		return e.name() == t.name() && (e.namespace == t.namespace || e.namespace == "" || t.namespace == "")
 	}) {
 		return fmt.Errorf("%s of these namespaces are stored already: give each type once, or once for each namespace", t.name())

@@ -14,6 +14,7 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/transfer"
+	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
 // syncReport prints what happens to a transfer. Its methods may be called concurrently.
@@ -23,6 +24,7 @@ type syncReport struct {
 	start *statusPrinter // of messages that concern no resource
 
 	mu      sync.Mutex
+	named   map[string]*resourceTarget // the targets of the arguments, by their scope
 	targets map[stream.Identity]*syncTarget
 	current []*syncTarget // the resources of the transfer, by their number
 	synced  map[int]bool  // lines whose cut was printed
@@ -32,12 +34,20 @@ type syncReport struct {
 	quiet bool // cuts and gaps are part of the output
 }
 
+// syncTarget is what is printed of a stream.
+type syncTarget struct {
+	*resourceTarget
+	status *statusPrinter
+}
+
 // maxCounts bounds how many types are counted one by one.
 const maxCounts = 20
 
 // newSyncReport returns the report of a sink. The name is empty if it is the only one.
 func newSyncReport(out io.Writer, sink string) *syncReport {
-	r := &syncReport{out: out, sink: sink, synced: map[int]bool{}, targets: map[stream.Identity]*syncTarget{}}
+	r := &syncReport{
+		out: out, sink: sink, synced: map[int]bool{}, named: map[string]*resourceTarget{}, targets: map[stream.Identity]*syncTarget{},
+	}
 	r.start = r.printer()
 	return r
 }
@@ -49,11 +59,26 @@ func (r *syncReport) printer() *statusPrinter {
 	return p
 }
 
-// add adds a target, which the transfer will have.
-func (r *syncReport) add(t *syncTarget, id stream.Identity) {
+// resolved adds a target of the arguments.
+func (r *syncReport) resolved(t *resourceTarget) { r.named[t.scope()] = t }
+
+// add adds a resource, which the transfer will have.
+func (r *syncReport) add(id stream.Identity, of apitypes.Resource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.put(id, t)
+	t := r.named[of.Scope()]
+	if t == nil {
+		t = &resourceTarget{
+			resource: of.Type.Resource, kind: of.Type.Resource.GroupVersion().WithKind(of.Shown.Kind),
+			namespace: of.Namespace, namespaced: of.Shown.Namespaced,
+		}
+	}
+	r.put(id, &syncTarget{resourceTarget: t})
+}
+
+// watchTimeout returns the time of the next watch of a stream.
+func (r *syncReport) watchTimeout(id stream.Identity, stale bool) time.Duration {
+	return r.target(id).status.watchTimeout(stale)
 }
 
 // printf prints a message.
@@ -184,12 +209,4 @@ func (r *syncReport) clear() {
 	for _, t := range r.current {
 		t.status.clear()
 	}
-}
-
-// scope names the objects of a target for people.
-func (t *syncTarget) scope() string {
-	if t.namespace == "" {
-		return t.name()
-	}
-	return t.name() + " in " + t.namespace
 }

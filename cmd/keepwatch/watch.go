@@ -16,6 +16,7 @@ import (
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
 const watchHelp = `Print the objects of resource types, and then every change of them, until the command is ended.
@@ -176,11 +177,11 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 }
 
 // errSynced ends a run of --until-synced.
-var errSynced = errors.New("synced")
+var errSynced = apitypes.ErrSynced
 
 // follow runs the stream. It returns the reason of its end, never nil.
 func (o *watchOptions) follow(ctx context.Context, target *resourceTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
-	source, err := newSource(target, kube.Options{
+	source, err := target.source(kube.Options{
 		Representation: output.representation, PageSize: o.pageSize(), IdleTimeout: o.idleTimeout,
 		WatchTimeout: func() time.Duration { return status.watchTimeout(status.awaitsSynced) },
 	})

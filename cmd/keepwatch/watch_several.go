@@ -32,9 +32,11 @@ func (o *watchOptions) runSeveral(ctx context.Context, args []string, output out
 	}
 	report := newSyncReport(stderr, "")
 	report.quiet = output.data
-	open := func(r *syncRun) (sink.Sink, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	open := func() (sink.Sink, error) {
 		p := &printed{
-			run: r, output: output, stdout: stdout,
+			report: report, cancel: cancel, output: output, stdout: stdout,
 			file: outputFileOf(stdout, o.stateDir), acknowledgments: o.acknowledgments,
 			out:      o.acknowledgments.counting(&cancelableWriter{ctx: ctx, out: stdout}),
 			complete: o.stateDir != "" && output.lines, bookmarks: o.bookmarks, sinks: map[stream.Identity]stream.Sink{},
@@ -44,7 +46,7 @@ func (o *watchOptions) runSeveral(ctx context.Context, args []string, output out
 		}
 		return o.severalState(p)
 	}
-	return all.follow(ctx, settings.Resources, destination{open: open, report: report})
+	return all.follow(ctx, settings.Resources, destination{open: open, report: report, started: func(*transfer.Transfer) {}})
 }
 
 // several returns the types of the arguments.
@@ -104,7 +106,8 @@ func (s *unstored) Open(ctx context.Context, streams []sink.Stream) (all []sink.
 
 // printed is the output as the receiver of several types.
 type printed struct {
-	run       *syncRun
+	report    *syncReport
+	cancel    context.CancelCauseFunc // of the transfer
 	output    outputFormat
 	stdout    io.Writer
 	out       io.Writer // stdout, canceled with the command
@@ -138,7 +141,7 @@ func (p *printed) sink(id stream.Identity) stream.Sink {
 	if p.output.data {
 		return &typedLines{out: bufio.NewWriterSize(p.out, 64<<10), origin: shape.Origin{ID: id}}
 	}
-	return p.output.sink(p.out, p.run.report.target(id).resourceTarget)
+	return p.output.sink(p.out, p.report.target(id).resourceTarget)
 }
 
 // Write prints the messages of a batch, and waits for their acknowledgement. It skips the Synced of single types:
@@ -197,7 +200,7 @@ func (p *printed) cut(status transfer.Status, line int, cut sink.Cut, first bool
 		_, err = p.out.Write(append(text, '\n'))
 	}
 	if err != nil {
-		p.run.cancel(err)
+		p.cancel(err)
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/internal/startup"
 )
 
 // statusError is the error of a response with a Status.
@@ -36,7 +38,7 @@ func TestFinal(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{refusal{errors.New("no such type")}, true},
+		{startup.Refused(errors.New("no such type")), true},
 		{statusError(400, 0), true},
 		{fmt.Errorf("can't read: %w", statusError(403, 0)), true},
 		{statusError(404, 0), true},
@@ -51,7 +53,7 @@ func TestFinal(t *testing.T) {
 		{context.DeadlineExceeded, false},
 		{io.ErrUnexpectedEOF, false},
 	} {
-		if got := final(tt.err); got != tt.want {
+		if got := startup.Final(tt.err); got != tt.want {
 			t.Errorf("%v is final: %v, want %v", tt.err, got, tt.want)
 		}
 	}
@@ -69,7 +71,7 @@ func TestRetryRequest(t *testing.T) {
 			if attempts++; attempts < 9 {
 				return statusError(503, 0)
 			}
-			return refusal{errors.New("no such type")}
+			return startup.Refused(errors.New("no such type"))
 		})
 		if err == nil || err.Error() != "no such type" || attempts != 9 {
 			t.Errorf("got %v after %d attempts", err, attempts)
@@ -118,10 +120,10 @@ func TestRetryRequestEnds(t *testing.T) {
 
 func TestWithoutAddress(t *testing.T) {
 	long := &url.Error{Op: "Get", URL: "https://127.0.0.1:6443/api?timeout=32s", Err: syscall.ECONNREFUSED}
-	if got := withoutAddress(long); !errors.Is(got, syscall.ECONNREFUSED) || strings.Contains(got.Error(), "timeout") {
+	if got := startup.WithoutAddress(long); !errors.Is(got, syscall.ECONNREFUSED) || strings.Contains(got.Error(), "timeout") {
 		t.Errorf("got %v", got)
 	}
-	if got := withoutAddress(io.EOF); got != io.EOF {
+	if got := startup.WithoutAddress(io.EOF); got != io.EOF {
 		t.Errorf("got %v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -10,8 +11,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/startup"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
 // statusPrinter prints the status of the stream to stderr: a line for each reconnect, and
@@ -74,16 +77,16 @@ func (w *statusPrinter) observe(n reflector.Notice) {
 	}
 }
 
-// shortWatch is how long a server keeps the watch of a type open whose revision is to be confirmed: servers
-// send a bookmark, also of a type without changes, before the end of a watch.
-const shortWatch = 3 * time.Second
-
 // watchTimeout returns the time of the next watch for kube.Options. The end of a short one is not printed.
-func (w *statusPrinter) watchTimeout(short bool) time.Duration {
-	if w.short = short; short {
-		return shortWatch
-	}
-	return 0
+func (w *statusPrinter) watchTimeout(stale bool) time.Duration {
+	w.short = stale
+	return apitypes.WatchTimeout(stream.Identity{}, stale)
+}
+
+// retryRequest sends a request whose response is needed before the stream can begin, until it succeeds or fails with a final
+// error. It prints a line for each attempt.
+func (w *statusPrinter) retryRequest(ctx context.Context, request func(context.Context) error) error {
+	return startup.Retry(ctx, w.printf, request)
 }
 
 // isRepeatedIdle reports whether a failure is another idle timeout without consequence. Where

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keepwatch/keepwatch/internal/backoff"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
@@ -176,9 +175,9 @@ func foldLines(t *testing.T, text string) map[string]string {
 
 // hurried makes the types be requested often, and leave soon.
 func hurried(t *testing.T) {
-	waits, absent := typesWaits, absentFor
-	t.Cleanup(func() { typesWaits, absentFor = waits, absent })
-	typesWaits, absentFor = backoff.Exponential{First: 20 * time.Millisecond, Max: 20 * time.Millisecond}, 100*time.Millisecond
+	every, after := requestEvery, leaveAfter
+	t.Cleanup(func() { requestEvery, leaveAfter = every, after })
+	requestEvery, leaveAfter = 20*time.Millisecond, 100*time.Millisecond
 }
 
 // TestTypeLeavesAndReturns follows the types of a group, which is not served for a time. Its objects stay. It returns while the stream
@@ -275,7 +274,7 @@ func TestTypeIsNotGone(t *testing.T) {
 	} {
 		<-hidden
 		hidden <- hide
-		for range 20 { // more than absentFor
+		for range 20 { // more than leaveAfter
 			select {
 			case <-requests:
 			case <-time.After(await.Deadline):

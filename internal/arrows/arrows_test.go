@@ -187,6 +187,15 @@ var rules = map[string]rule{
 		others: []string{"golang.org/x/sync/errgroup"},
 		why:    "a transfer joins any sources to any sink",
 	},
+	"stream/transfer/apitypes": {
+		ours:   []string{"", "internal/backoff", "internal/startup", "reflector", "source/kube", "stream", "stream/sink", "stream/transfer"},
+		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
+		why:    "which types a cluster has is known without a sink and without a command",
+	},
+	"internal/startup": {
+		ours: []string{"internal/backoff", "reflector", "source/kube"},
+		why:  "a request before the first one of a reflector is retried as the reflector's are",
+	},
 	"stream/project": {why: "a projection depends on an object's JSON only"},
 	"server/watchcache": {
 		ours: []string{"", "store", "reflector", "internal/intern"},

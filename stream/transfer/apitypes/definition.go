@@ -1,4 +1,4 @@
-package main
+package apitypes
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/startup"
 )
 
 var (
@@ -45,7 +47,7 @@ func (d *definitions) of(ctx context.Context, resource string) (definition, erro
 	case apierrors.IsForbidden(err):
 		return unknownDefinition, nil
 	case !saysNotFound(err, resource):
-		return unknownDefinition, withoutAddress(err)
+		return unknownDefinition, startup.WithoutAddress(err)
 	}
 	_, group, _ := strings.Cut(resource, ".")
 	aggregated, err := d.aggregated(ctx, group)
@@ -53,7 +55,7 @@ func (d *definitions) of(ctx context.Context, resource string) (definition, erro
 	case apierrors.IsForbidden(err):
 		return unknownDefinition, nil
 	case err != nil || aggregated:
-		return unknownDefinition, withoutAddress(err)
+		return unknownDefinition, startup.WithoutAddress(err)
 	}
 	return noDefinition, nil
 }

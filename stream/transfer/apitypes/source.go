@@ -1,9 +1,10 @@
-package main
+package apitypes
 
 import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -15,8 +16,8 @@ import (
 // typeSource is the source of a type in a version that the server serves. A type may lose the version that it had at the start, and
 // have another one: all versions have the same objects and revisions.
 type typeSource struct {
-	target  *resourceTarget
-	options kube.Options // except the version
+	config  *rest.Config
+	options kube.Options // its Resource has the first version
 	groups  rest.Interface
 	current atomic.Pointer[kube.Source]
 	version string // of current; it belongs to the goroutine of the reflector
@@ -24,19 +25,18 @@ type typeSource struct {
 
 var _ keepwatch.Source = (*typeSource)(nil)
 
-// newSource returns the source of a target, whose options have no resource and no selection. If the version was named, it stays.
-func newSource(t *resourceTarget, options kube.Options) (keepwatch.Source, error) {
-	options.Resource, options.Namespace = t.resource, t.namespace
-	options.LabelSelector, options.FieldSelector = t.labels, t.fields
-	first, err := kube.New(t.config, options)
-	if err != nil || t.pinned || t.resource.Group == "" {
+// NewSource returns the source of options.Resource. After an error that says that the server does not serve the type any more, the
+// source continues with another version, if the server shows one; with pinned it stays with that of options.
+func NewSource(config *rest.Config, options kube.Options, pinned bool) (keepwatch.Source, error) {
+	first, err := kube.New(config, options)
+	if err != nil || pinned || options.Resource.Group == "" {
 		return first, err
 	}
-	types, err := discovery.NewDiscoveryClientForConfig(t.config)
+	types, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	s := &typeSource{target: t, options: options, groups: types.RESTClient(), version: t.resource.Version}
+	s := &typeSource{config: config, options: options, groups: types.RESTClient(), version: options.Resource.Version}
 	s.current.Store(first)
 	return s, nil
 }
@@ -71,22 +71,25 @@ func (s *typeSource) checked(ctx context.Context, err error) error {
 	if f, ok := errors.AsType[*keepwatch.Failure](err); !ok || f.Kind != keepwatch.Absent {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
+	ctx, cancel := context.WithTimeout(ctx, typesTimeout)
 	defer cancel()
-	types, _ := typesOf(ctx, s.groups, s.target.resource.Group) // those that are found, whatever else is missing
+	types, _ := Of(ctx, s.groups, s.options.Resource.Group) // those that are found, whatever else is missing
 	for _, t := range types {
-		if t.Name == s.target.resource.Resource && t.resource.Version != s.version {
+		if t.Resource.Resource == s.options.Resource.Resource && t.Resource.Version != s.version {
 			s.move(t)
 		}
 	}
 	return err
 }
 
-func (s *typeSource) move(t groupType) {
+// typesTimeout bounds the requests for the versions of a type.
+const typesTimeout = 10 * time.Second
+
+func (s *typeSource) move(t Type) {
 	options := s.options
-	options.Resource = t.resource
-	if next, err := kube.New(s.target.config, options); err == nil {
-		s.version = t.resource.Version
+	options.Resource = t.Resource
+	if next, err := kube.New(s.config, options); err == nil {
+		s.version = t.Resource.Version
 		s.current.Store(next)
 	}
 }

@@ -1,0 +1,179 @@
+package apitypes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// fakeAPI is an API server without objects: it answers for its types what discovery and lists ask for, and refuses
+// CustomResourceDefinitions. It belongs to the test's goroutine between requests.
+type fakeAPI struct {
+	types  map[string][]string // of a group, in version v1
+	hidden bool                // /apis shows no group, and groups are not found
+	down   map[string]bool     // groups whose types are answered 503
+}
+
+func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	group := ""
+	if parts[0] == "apis" && len(parts) > 1 {
+		group, parts = parts[1], parts[1:]
+	}
+	types, known := f.types[group]
+	switch {
+	case group == "apiextensions.k8s.io":
+		f.refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden)
+	case parts[0] == "apis": // all groups
+		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
+		for name := range f.types {
+			if name != "" && !f.hidden {
+				list.Groups = append(list.Groups, f.group(name))
+			}
+		}
+		f.answer(w, list)
+	case f.down[group]:
+		f.refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+	case !known, f.hidden && group != "":
+		f.refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+	case len(parts) == 1:
+		f.answer(w, f.group(group))
+	case len(parts) == 2:
+		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
+		for _, name := range types {
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: name, Kind: strings.ToUpper(name), Namespaced: name != "nodes", Verbs: metav1.Verbs{"list", "watch"},
+			})
+		}
+		f.answer(w, list)
+	default:
+		f.answer(w, metav1.PartialObjectMetadataList{
+			TypeMeta: metav1.TypeMeta{Kind: "List", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"},
+		})
+	}
+}
+
+func (f *fakeAPI) group(name string) metav1.APIGroup {
+	v := metav1.GroupVersionForDiscovery{GroupVersion: name + "/v1", Version: "v1"}
+	return metav1.APIGroup{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: name, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v,
+	}
+}
+
+func (f *fakeAPI) answer(w http.ResponseWriter, o any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(o)
+}
+
+func (f *fakeAPI) refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(code),
+	})
+}
+
+// membersRig requests the types of patterns.
+type membersRig struct {
+	*testing.T
+	api *fakeAPI
+	*members
+}
+
+func newMembersRig(t *testing.T, api *fakeAPI, options Options) *membersRig {
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	options.Config = &rest.Config{Host: server.URL, QPS: -1}
+	w, err := newMembers(New(options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &membersRig{t, api, w}
+}
+
+// request returns what has joined and left, as "type namespace".
+func (r *membersRig) request() (joined, left []string, err error) {
+	changes, err := r.members.request(r.Context())
+	for _, c := range changes {
+		if name := c.ID.Resource + " " + c.ID.Namespace; c.Gone > 0 {
+			left = append(left, name)
+		} else {
+			joined = append(joined, name)
+		}
+	}
+	slices.Sort(joined)
+	return joined, left, err
+}
+
+func (r *membersRig) want(what string, joined, left []string, incomplete, pending bool) {
+	r.Helper()
+	j, l, err := r.request()
+	if !slices.Equal(j, joined) || !slices.Equal(l, left) || (err != nil) != incomplete || r.pending() != pending {
+		r.Errorf("%s: %q joined, %q left, pending %v, %v; want %q, %q, %v", what, j, l, r.pending(), err, joined, left, pending)
+	}
+}
+
+// The types of a group that the server does not show for a moment stay, and the others join. The pattern * leaves out types that
+// are named, groups of other patterns, Secrets, and the second group of Events.
+func TestIncompleteAnswers(t *testing.T) {
+	api := &fakeAPI{
+		types: map[string][]string{
+			"": {"events", "nodes", "pods", "secrets"}, "apps": {"deployments"}, "batch": {"jobs"}, "events.k8s.io": {"events"},
+		},
+		down: map[string]bool{"apps": true},
+	}
+	pods := Resource{}
+	pods.Type.Resource.Version, pods.Type.Resource.Resource = "v1", "pods"
+	r := newMembersRig(t, api, Options{
+		Resources: []Resource{pods},
+		Patterns:  []Pattern{{}, {Group: "batch", Selection: Selection{Namespace: "kube-system"}}},
+	})
+	r.want("a group is down", []string{"events ", "jobs.batch kube-system", "nodes "}, nil, true, false)
+	api.down = nil
+	r.want("it is up", []string{"deployments.apps "}, nil, false, false)
+	api.down = map[string]bool{"apps": true}
+	r.want("it is down again", nil, nil, true, false)
+	api.down, api.hidden = nil, true
+	r.want("a server of an older version", nil, nil, false, true)
+	api.hidden = false
+	r.want("the newer one", nil, nil, false, false)
+}
+
+// A type whose definition cannot be read leaves when the server has not shown it for a while, and not before.
+func TestTypeLeavesAfterAWhile(t *testing.T) {
+	api := &fakeAPI{types: map[string][]string{"": {"pods"}, "example.com": {"widgets"}}}
+	var said []string
+	r := newMembersRig(t, api, Options{
+		Patterns: []Pattern{{Group: "example.com"}}, LeaveAfter: time.Hour,
+		Logf: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) },
+	})
+	r.want("at the start", []string{"widgets.example.com "}, nil, false, false)
+	api.hidden = true
+	for range 3 {
+		r.want("not shown", nil, nil, false, true)
+	}
+	api.hidden = false
+	r.want("shown again", nil, nil, false, false)
+	api.hidden = true
+	r.want("not shown once more", nil, nil, false, true)
+	for _, m := range r.all {
+		m.absent = m.absent.Add(-time.Hour)
+	}
+	r.want("not shown for an hour", nil, []string{"widgets.example.com "}, false, false)
+	want := []string{
+		"the server does not show widgets.example.com: if that lasts for 1h0m0s, what was delivered of it is ended",
+		"the server does not show widgets.example.com: if that lasts for 1h0m0s, what was delivered of it is ended",
+		"the server has no widgets.example.com any more: what was delivered of it is ended",
+	}
+	if !slices.Equal(said, want) {
+		t.Errorf("said %q, want %q", said, want)
+	}
+}
