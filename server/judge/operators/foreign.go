@@ -3,6 +3,7 @@ package operators
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -156,25 +157,118 @@ func (ref *reference) isRetained(n int, key string) bool {
 	return false
 }
 
+// objects returns the endpoint of the object of the plan's write.
+func (r *run) objects() dynamic.ResourceInterface {
+	place := r.fault.place
+	for gvr := range r.ref.types[place.Step] {
+		if gvr.GroupResource().String() == place.Resource {
+			return r.world.objects.Resource(gvr).Namespace(place.Namespace)
+		}
+	}
+	panic("unreachable: the operator has written " + place.key())
+}
+
 // deleteObject deletes the object of the plan's write, if it is there, and waits again.
 func (r *run) deleteObject(ctx context.Context, n int) error {
 	place := r.fault.place
 	if _, exists := r.outcome.states[n][place.key()]; !exists {
 		return nil
 	}
-	for gvr := range r.ref.types[n] {
-		if gvr.GroupResource().String() != place.Resource {
-			continue
-		}
-		r.fault.happens("somebody deletes %s", place.key())
-		err := r.world.objects.Resource(gvr).Namespace(place.Namespace).Delete(ctx, place.Name, metav1.DeleteOptions{})
-		if err != nil {
-			return err
-		}
+	r.fault.happens("somebody deletes %s", place.key())
+	if err := r.objects().Delete(ctx, place.Name, metav1.DeleteOptions{}); err != nil {
+		return err
 	}
+	return r.settleAgain(ctx, n)
+}
+
+// settleAgain waits for the operator at the end of a step in which it had arrived.
+func (r *run) settleAgain(ctx context.Context, n int) error {
 	r.compared = 0
 	r.outcome.leave(n)
 	return r.settle(ctx, n)
+}
+
+// ForeignFinalizer is what somebody else adds to an object in the plan foreign-finalizer.
+const ForeignFinalizer = "judge.keepwatch.io/foreign"
+
+// goesLater reports whether the object of a write is gone after a later step.
+func (ref *reference) goesLater(p Place) bool {
+	for _, later := range ref.states[p.Step+1:] {
+		if _, exists := later[p.key()]; !exists {
+			return true
+		}
+	}
+	return false
+}
+
+// hold adds the finalizer of somebody else to the object of the plan's write, if it is there, and waits again.
+func (r *run) hold(ctx context.Context, n int) error {
+	place := r.fault.place
+	if _, exists := r.outcome.states[n][place.key()]; !exists {
+		return nil
+	}
+	err := r.setFinalizers(ctx, func(o *unstructured.Unstructured) []string {
+		return append(o.GetFinalizers(), ForeignFinalizer)
+	})
+	if err != nil {
+		return err
+	}
+	r.fault.happens("somebody adds a finalizer to %s", place.key())
+	return r.settleAgain(ctx, n)
+}
+
+// setFinalizers changes the finalizers of the object of the plan's write, and remembers its UID.
+func (r *run) setFinalizers(ctx context.Context, change func(*unstructured.Unstructured) []string) error {
+	return poll(ctx, func() error {
+		o, err := r.objects().Get(ctx, r.fault.place.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		o.SetFinalizers(change(o))
+		r.fault.setHeld(o.GetUID())
+		_, err = r.objects().Update(ctx, o, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// release removes the finalizer of somebody else if the object is being deleted.
+func (r *run) release(ctx context.Context) (bool, error) {
+	place := r.fault.place
+	o, err := r.objects().Get(ctx, place.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && (o.GetUID() != r.fault.held() || !slices.Contains(o.GetFinalizers(), ForeignFinalizer)):
+		r.outcome.overwritten = append(r.outcome.overwritten,
+			fmt.Sprintf("%s has lost the finalizer %s, which somebody had added", place.key(), ForeignFinalizer))
+		r.fault.setHeld("")
+		return false, nil
+	case err != nil || o.GetDeletionTimestamp() == nil:
+		return false, err
+	}
+	err = r.setFinalizers(ctx, func(o *unstructured.Unstructured) []string {
+		return slices.DeleteFunc(o.GetFinalizers(), func(name string) bool { return name == ForeignFinalizer })
+	})
+	if err != nil {
+		return false, err
+	}
+	r.fault.setHeld("")
+	r.world.traffic.note("somebody removes the finalizer of " + place.key())
+	return true, nil
+}
+
+// held returns the UID of the object that has the finalizer of somebody else.
+func (d *disturbance) held() types.UID {
+	if d == nil {
+		return ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.holds
+}
+
+func (d *disturbance) setHeld(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holds = uid
 }
 
 // checkAnnotation looks for the annotation of somebody else at the end of the plan's step.

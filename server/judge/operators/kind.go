@@ -38,6 +38,7 @@ const (
 	down       during = iota + 1 // the operator is stopped before the step, and started after it
 	unobserved                   // the operator is cut off during the step and the next one, and the history is gone after
 	deleted                      // the object of the write is deleted at the end of its step
+	held                         // the object of the write cannot go until the operator is quiet without it
 )
 
 // Kinds are the kinds of plans, in the order in which they run.
@@ -89,6 +90,10 @@ var Kinds = []Kind{
 	{
 		Name: "foreign-delete", fits: createsNamed, during: deleted,
 		Sentence: "somebody deletes an object that the operator has created",
+	},
+	{
+		Name: "foreign-finalizer", fits: createsNamed, within: (*reference).goesLater, during: held,
+		Sentence: "an object of the operator has a finalizer of somebody else, and stays for a while after its deletion",
 	},
 	{
 		Name: "namespace-gone", fits: inNamespace, meet: deleteNamespace,
@@ -150,6 +155,7 @@ type disturbance struct {
 	mu     sync.Mutex
 	found  bool
 	edited types.UID // of the object that foreign-edit has annotated
+	holds  types.UID // of the object that has ForeignFinalizer; "" if none has
 	gone   string    // the namespace that namespace-gone has deleted
 	// withdrawn is true after owner-gone has deleted what its step had created.
 	withdrawn bool

@@ -158,10 +158,17 @@ func (r *run) step(ctx context.Context, n int) error {
 		r.outcome.unfulfilled = fmt.Sprintf("step %d: %v", n, err)
 		return errEnded
 	}
-	if err := r.settle(ctx, n); err != nil || mode != deleted || !here {
+	if err := r.settle(ctx, n); err != nil || !here {
 		return err
 	}
-	return r.deleteObject(ctx, n)
+	switch mode {
+	case deleted:
+		return r.deleteObject(ctx, n)
+	case held:
+		return r.hold(ctx, n)
+	default:
+		return nil
+	}
 }
 
 // settle waits until the operator is quiet, and, with a reference, in its state after step n. It ends the run if that
@@ -174,11 +181,11 @@ func (r *run) settle(ctx context.Context, n int) error {
 		}
 		quiet := r.isQuiet(n)
 		late := r.isLate(r.quiet.whole-began, quiet)
-		if r.world.traffic.isPast() && (quiet || late) {
-			if err := r.world.traffic.catchUp(); err != nil {
-				return err
-			}
-			r.world.traffic.note("its reads are current again")
+		again, err := r.intervene(ctx, quiet, late)
+		if err != nil {
+			return err
+		}
+		if again {
 			began = r.quiet.whole
 			continue
 		}
@@ -194,6 +201,22 @@ func (r *run) settle(ctx context.Context, n int) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// intervene ends what the plan does until the operator is quiet. It reports whether it has ended something: then the
+// operator has new time to arrive.
+func (r *run) intervene(ctx context.Context, quiet, late bool) (bool, error) {
+	switch {
+	case r.world.traffic.isPast() && (quiet || late):
+		if err := r.world.traffic.catchUp(); err != nil {
+			return false, err
+		}
+		r.world.traffic.note("its reads are current again")
+		return true, nil
+	case quiet && r.fault.held() != "":
+		return r.release(ctx)
+	}
+	return false, nil
 }
 
 // arrived compares the state with that of the reference. If it is late, it ends the run with what is missing.
@@ -237,7 +260,9 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 	if !late {
 		return false, nil
 	}
-	r.outcome.differences = missing
+	if quiet || r.fault.held() == "" { // else the state waits for somebody else
+		r.outcome.differences = missing
+	}
 	if !reached {
 		r.outcome.unfulfilled = fmt.Sprintf("step %d: what %s waits for does not come within %v", n, r.steps[n].name, r.options.Patience)
 	}

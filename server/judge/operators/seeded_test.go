@@ -63,6 +63,10 @@ var bugs = []bug{
 		buggy: variant{do: guarded(false)}, correct: variant{do: guarded(true)},
 	},
 	{
+		name: "a hot loop while a child is being deleted", plan: "foreign-finalizer", files: 3, verdict: operators.Restless, alone: true,
+		buggy: variant{do: deletesFirst(true)}, correct: variant{do: deletesFirst(false)},
+	},
+	{
 		name: "the status before the deed", plan: "crash-after-write:1", files: 1, verdict: operators.Diverged,
 		buggy: variant{do: statusFirst}, correct: variant{do: namedChild},
 	},
@@ -197,6 +201,23 @@ func guarded(correct bool) reconcile {
 			}
 		}
 		return finalized(true)(ctx, c, name, w) // adds the finalizer
+	}
+}
+
+// deletesFirst removes its finalizer when its child is gone. The buggy one asks again and again, the other waits for the event.
+func deletesFirst(hot bool) reconcile {
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		if w == nil || w.GetDeletionTimestamp() == nil || len(w.GetFinalizers()) == 0 {
+			return guarded(true)(ctx, c, name, w)
+		}
+		err := c.configMaps().Delete(ctx, name, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			w.SetFinalizers(nil)
+			_, err = c.widgetsAPI().Update(ctx, w, metav1.UpdateOptions{})
+		} else if err == nil && hot {
+			c.queue.Add(name)
+		}
+		return err
 	}
 }
 

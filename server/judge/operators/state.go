@@ -102,6 +102,7 @@ func visible(o unstructured.Unstructured) map[string]any {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(o.Object, "metadata", "annotations", ForeignAnnotation)
+	o.SetFinalizers(slices.DeleteFunc(o.GetFinalizers(), func(name string) bool { return name == ForeignFinalizer }))
 	if notes := o.GetAnnotations(); len(notes) == 0 {
 		unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
 	}
