@@ -1,14 +1,18 @@
 package operators
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // exchange is a write of the operator that was not executed yet.
@@ -24,14 +28,25 @@ type exchange struct {
 func (x exchange) serve() {
 	w := &statusWriter{ResponseWriter: x.w, status: http.StatusOK}
 	x.next.ServeHTTP(responsewriter.WrapForHTTP1Or2(w), x.q)
+	x.answered(w)
+}
+
+// answered records the answer.
+func (x exchange) answered(w *statusWriter) {
 	x.t.answered(x.record, w.status)
+	if w.status/100 != 2 || x.record.Subresource != "" {
+		return
+	}
+	if o := w.object(); o != nil {
+		x.t.wrote(x.record, o)
+	}
 }
 
 // execute executes it, and drops the answer.
 func (x exchange) execute() {
 	w := &statusWriter{ResponseWriter: &lostResponse{http.Header{}}, status: http.StatusOK}
 	x.next.ServeHTTP(w, x.q)
-	x.t.answered(x.record, w.status)
+	x.answered(w)
 }
 
 // abort ends the connection or the stream without an answer.
@@ -59,10 +74,36 @@ func (x exchange) refuse(status int) {
 	x.t.answered(x.record, status)
 }
 
-// statusWriter records the status of a response.
+// statusWriter records the status of a response, and its body.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
+	body   bytes.Buffer // at most maxBody bytes
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	w.body.Write(b[:min(len(b), maxBody-w.body.Len())])
+	return w.ResponseWriter.Write(b)
+}
+
+// object returns the object in the body, or nil if it has none that can be read.
+func (w *statusWriter) object() *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	if bytes.HasPrefix(w.body.Bytes(), []byte("k8s\x00")) {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(w.body.Bytes(), nil, nil)
+		if err == nil {
+			o.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		}
+		if err != nil {
+			return nil
+		}
+	} else if json.Unmarshal(w.body.Bytes(), &o.Object) != nil {
+		return nil
+	}
+	if o.GetUID() == "" {
+		return nil
+	}
+	return o
 }
 
 func (w *statusWriter) WriteHeader(status int) {

@@ -188,6 +188,38 @@ func (r *run) settleAgain(ctx context.Context, n int) error {
 	return r.settle(ctx, n)
 }
 
+// insistence is the number of times that somebody annotates an object that loses the annotation.
+const insistence = 3
+
+// insist annotates the object of the plan's write, if it is there, until it keeps the annotation while the operator
+// becomes quiet.
+func (r *run) insist(ctx context.Context, n int) error {
+	place := r.fault.place
+	if _, exists := r.outcome.states[n][place.key()]; !exists {
+		return nil
+	}
+	edit := fmt.Sprintf(`{"metadata":{"annotations":{%q:"edited"}}}`, ForeignAnnotation)
+	for range insistence {
+		r.fault.happens("somebody annotates %s", place.key())
+		o, err := r.objects().Patch(ctx, place.Name, types.MergePatchType, []byte(edit), metav1.PatchOptions{})
+		if err != nil {
+			return err
+		}
+		if err := r.settleAgain(ctx, n); err != nil {
+			return err
+		}
+		now, err := r.objects().Get(ctx, place.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !lacksAnnotation(*now, o.GetUID()) {
+			return nil
+		}
+		r.outcome.undone++
+	}
+	return nil
+}
+
 // ForeignFinalizer is what somebody else adds to an object in the plan foreign-finalizer.
 const ForeignFinalizer = "judge.keepwatch.io/foreign"
 

@@ -38,6 +38,7 @@ const (
 	down       during = iota + 1 // the operator is stopped before the step, and started after it
 	unobserved                   // the operator is cut off during the step and the next one, and the history is gone after
 	deleted                      // the object of the write is deleted at the end of its step
+	insisted                     // the object of the write is annotated at the end of its step, and again when it loses that
 	held                         // the object of the write cannot go until the operator is quiet without it
 )
 
@@ -90,6 +91,10 @@ var Kinds = []Kind{
 	{
 		Name: "foreign-delete", fits: createsNamed, during: deleted,
 		Sentence: "somebody deletes an object that the operator has created",
+	},
+	{
+		Name: "foreign-annotation", fits: createsNamed, during: insisted,
+		Sentence: "somebody annotates an object that the operator has created, up to three times if it loses the annotation",
 	},
 	{
 		Name: "foreign-finalizer", fits: createsNamed, within: (*reference).goesLater, during: held,

@@ -14,16 +14,17 @@ const referenceRuns = 3
 
 // reference is what the runs without a fault have in common.
 type reference struct {
-	states  []state // masked, after each step
-	masks   []mask
-	types   []typeSet  // of which the state has the objects
-	watches []int      // the least number that is open at the end of each step
-	created [][]string // the keys of the objects that each step applies
-	places  []Place    // the writes of every run, in the order of the first
-	deletes map[deletion]bool
+	states   []state // masked, after each step
+	masks    []mask
+	types    []typeSet  // of which the state has the objects
+	watches  []int      // the least number that is open at the end of each step
+	created  [][]string // the keys of the objects that each step applies
+	places   []Place    // the writes of every run, in the order of the first
+	deletes  map[deletion]bool
+	restores map[deletion]bool // see Request.restores
 }
 
-// deletion is an object that the operator deletes in a step.
+// deletion is an object that the operator deletes, or changes back, in a step.
 type deletion struct {
 	step int
 	key  string
@@ -71,7 +72,7 @@ func runWithout(ctx context.Context, from *world, o Options, steps []step) ([]*o
 
 // learn compares the runs, step by step. It returns the facts in which they differ in substance.
 func learn(outcomes []*outcome) (*reference, []string) {
-	ref := &reference{deletes: map[deletion]bool{}, places: places(outcomes), created: outcomes[0].created}
+	ref := &reference{deletes: map[deletion]bool{}, restores: map[deletion]bool{}, places: places(outcomes), created: outcomes[0].created}
 	var unstable []string
 	steps := len(outcomes[0].states)
 	for _, o := range outcomes[1:] {
@@ -98,6 +99,9 @@ func learn(outcomes []*outcome) (*reference, []string) {
 		for _, r := range o.requests {
 			if r.Verb == "delete" {
 				ref.deletes[deletion{r.Step, r.key()}] = true
+			}
+			if r.restores {
+				ref.restores[deletion{r.Step, r.key()}] = true
 			}
 		}
 	}

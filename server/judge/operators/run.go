@@ -164,6 +164,8 @@ func (r *run) step(ctx context.Context, n int) error {
 	switch mode {
 	case deleted:
 		return r.deleteObject(ctx, n)
+	case insisted:
+		return r.insist(ctx, n)
 	case held:
 		return r.hold(ctx, n)
 	default:

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,18 @@ var bugs = []bug{
 	{
 		name: "a hot loop while a child is being deleted", plan: "foreign-finalizer", files: 3, verdict: operators.Restless, alone: true,
 		buggy: variant{do: deletesFirst(true)}, correct: variant{do: deletesFirst(false)},
+	},
+	{
+		name: "a fight with an annotation", plan: "foreign-annotation", files: 2, verdict: operators.Fighting, alone: true,
+		buggy: variant{do: replaced}, correct: variant{do: namedChild},
+	},
+	{
+		name: "a size of old", plan: "time-travel", files: 2, verdict: operators.Stale,
+		buggy: variant{do: resized}, correct: variant{do: resizedOnce},
+	},
+	{
+		name: "a clean-up that deletes an object of somebody else", plan: "failing:6:create:configmaps:shop/web:1", files: 6, verdict: operators.Deleted,
+		buggy: variant{do: cleanUpAfterError}, correct: variant{do: namedChild},
 	},
 	{
 		name: "the status before the deed", plan: "crash-after-write:1", files: 1, verdict: operators.Diverged,
@@ -219,6 +232,46 @@ func deletesFirst(hot bool) reconcile {
 		}
 		return err
 	}
+}
+
+// replaced writes its whole child if that has anything but what it wants.
+func replaced(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	if w == nil || w.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	want := config(w, name)
+	have, err := c.configMaps().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return c.create(ctx, want)
+	}
+	if err != nil || len(have.GetAnnotations()) == 0 {
+		return err
+	}
+	want.SetResourceVersion(have.GetResourceVersion())
+	_, err = c.configMaps().Update(ctx, want, metav1.UpdateOptions{})
+	return err
+}
+
+// resizedOnce is resized, and records the generation of the Widget: one that is older was read from an old cache.
+func resizedOnce(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	if w == nil || w.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	want := sized(w)
+	want.SetAnnotations(map[string]string{"example.com/generation": fmt.Sprint(w.GetGeneration())})
+	have, err := c.configMaps().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return c.create(ctx, want)
+	}
+	if err != nil {
+		return err
+	}
+	if seen, err := strconv.ParseInt(have.GetAnnotations()["example.com/generation"], 10, 64); err != nil || seen >= w.GetGeneration() {
+		return err
+	}
+	want.SetResourceVersion(have.GetResourceVersion())
+	_, err = c.configMaps().Update(ctx, want, metav1.UpdateOptions{})
+	return err
 }
 
 // statusFirst takes its own status for the truth, and writes it before the child.
@@ -466,7 +519,11 @@ var wholeWorkload = map[string]string{
 	"3-gone.delete.yaml":  "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}}",
 	"4-again.yaml":        "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}, spec: {size: 1}}",
 	"5-gone.delete.yaml":  "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}}",
+	"6-foreign.yaml":      foreign + "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}, spec: {size: 3}}",
 }
+
+// foreign is an object of somebody else, with the label that those of the operator have.
+const foreign = "{apiVersion: v1, kind: ConfigMap, metadata: {name: foreign, namespace: shop, labels: {widget: web}}}\n---\n"
 
 // write writes files into a new folder.
 func write(t testing.TB, files map[string]string) string {

@@ -109,6 +109,17 @@ func visible(o unstructured.Unstructured) map[string]any {
 	return o.Object
 }
 
+// contentOf returns what an object says, as a text, without metadata and status: these report, and decide nothing.
+func contentOf(o *unstructured.Unstructured) string {
+	flat := fields{}
+	for name, value := range o.Object {
+		if name != "metadata" && name != "status" {
+			flatten(flat, "."+name, value, strings.NewReplacer())
+		}
+	}
+	return flat.String()
+}
+
 var uid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // flatten adds the values below a path.
@@ -160,9 +171,12 @@ type difference struct {
 	left bool   // in a namespace that is gone
 }
 
+// isMissing reports whether a whole object is missing.
+func (d difference) isMissing() bool { return d.path == "" && d.have == "" }
+
 func (d difference) String() string {
 	switch {
-	case d.path == "" && d.have == "":
+	case d.isMissing():
 		return d.key + " is missing"
 	case d.path == "":
 		return d.key + " is there"

@@ -14,7 +14,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/apiserver/pkg/server/routine"
@@ -34,8 +36,9 @@ type traffic struct {
 	step     int
 	instance int
 	requests []*Request
-	counts   map[Place]int // the writes of a place without Nth
-	prefixes []string      // of generated names
+	counts   map[Place]int          // the writes of a place without Nth
+	prefixes []string               // of generated names
+	contents map[types.UID][]string // what the operator has written to each object, see restores
 	touched  map[schema.GroupVersionResource]bool
 	watches  map[*openWatch]struct{}
 	inFlight int
@@ -62,7 +65,9 @@ type Request struct {
 	// After is the time since the start of the run.
 	After time.Duration `json:"afterNanoseconds"`
 
-	refused bool // by authorization
+	refused  bool // by authorization
+	ofPast   bool // cached reads were answered from an earlier state
+	restores bool // the object is again what it was before the operator's last write to it
 }
 
 type openWatch struct {
@@ -75,6 +80,7 @@ func newTraffic(user string, groups ...string) *traffic {
 	return &traffic{
 		user: user, groups: groups, began: time.Now(),
 		counts: map[Place]int{}, touched: map[schema.GroupVersionResource]bool{}, watches: map[*openWatch]struct{}{},
+		contents: map[types.UID][]string{},
 	}
 }
 
@@ -307,7 +313,7 @@ func (t *traffic) arrive(info *request.RequestInfo, name, prefix string) (*Reque
 	place.Step = t.step
 	t.counts[place]++
 	place.Nth = t.counts[place]
-	r := &Request{Place: place}
+	r := &Request{Place: place, ofPast: t.past != nil}
 	t.add(r)
 	if t.fault != nil && t.fault.waitsFor(place) {
 		return r, t.fault
@@ -354,6 +360,20 @@ func (t *traffic) answered(r *Request, status int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r.Status = status
+}
+
+// wrote records the object that a write has resulted in.
+func (t *traffic) wrote(r *Request, o *unstructured.Unstructured) {
+	content := contentOf(o)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	earlier := t.contents[o.GetUID()]
+	at := slices.Index(earlier, content)
+	if at >= 0 && at == len(earlier)-1 {
+		return
+	}
+	r.restores = at >= 0
+	t.contents[o.GetUID()] = append(earlier, content)
 }
 
 // record returns copies of what was recorded.

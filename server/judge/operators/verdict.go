@@ -2,6 +2,7 @@ package operators
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,6 +24,10 @@ const (
 	Deleted
 	// Overwritten means that the operator removes what somebody else has written beside it.
 	Overwritten
+	// Fighting means that the operator removes again and again what somebody else has written.
+	Fighting
+	// Stale means that the operator takes back its own last write, by what it has read before.
+	Stale
 	// Restless means that the operator never becomes quiet.
 	Restless
 	// Died means that the operator exits by itself.
@@ -38,6 +43,8 @@ var verdicts = map[Verdict]struct{ name, sentence string }{
 	Leaked:      {"leaked", "What is gone without the fault is gone after it, too."},
 	Deleted:     {"deleted", "The operator deletes nothing that it keeps without the fault."},
 	Overwritten: {"overwritten", "The operator keeps what somebody else has written to an object."},
+	Fighting:    {"fighting", "The operator does not remove what somebody else writes, again and again."},
+	Stale:       {"stale", "The operator does not take back its own last write, by what it has read before."},
 	Restless:    {"restless", "The operator becomes quiet when nothing changes."},
 	Died:        {"died", "The operator does not exit by itself."},
 	Forbidden:   {"forbidden", "The roles of the operator allow everything that it asks."},
@@ -90,6 +97,7 @@ type outcome struct {
 	restless    string // what the operator did at the end
 	deaths      []string
 	overwritten []string
+	undone      int    // how often the operator has removed the annotation of foreign-annotation
 	gone        string // the namespace that the judge has deleted
 	withdrawn   bool   // what the plan's step had created was deleted
 }
@@ -116,7 +124,9 @@ var oracles = []oracle{
 	{Duplicated, differencesThatAre(Duplicated)},
 	{Leaked, differencesThatAre(Leaked)},
 	{Diverged, divergedFacts},
-	{Overwritten, func(o *outcome, _ *reference) []string { return o.overwritten }},
+	{Overwritten, overwrittenFacts},
+	{Fighting, fightFacts},
+	{Stale, staleFacts},
 	{Restless, func(o *outcome, _ *reference) []string { return text(o.restless) }},
 	{Died, func(o *outcome, _ *reference) []string { return o.deaths }},
 	{Forbidden, forbiddenFacts},
@@ -141,8 +151,15 @@ func differencesThatAre(v Verdict) func(*outcome, *reference) []string {
 	}
 }
 
+// divergedFacts leaves out what deletedFacts has.
 func divergedFacts(o *outcome, ref *reference) []string {
-	return append(differencesThatAre(Diverged)(o, ref), text(o.unfulfilled)...)
+	var facts []string
+	for _, d := range o.differences {
+		if ref.class(d, o.ended) == Diverged && !(d.isMissing() && o.collects(d.key)) {
+			facts = append(facts, fmt.Sprintf("step %d: %v", o.ended, d))
+		}
+	}
+	return append(facts, text(o.unfulfilled)...)
 }
 
 // class returns the verdict to which a difference belongs.
@@ -173,6 +190,46 @@ func deletedFacts(o *outcome, ref *reference) []string {
 		}
 		if _, stays := ref.states[r.Step][r.key()]; stays && !ref.deletes[deletion{r.Step, r.key()}] && !strings.HasSuffix(r.Name, "*") {
 			facts = append(facts, fmt.Sprintf("step %d: the operator deletes %s", r.Step, r.key()))
+		}
+	}
+	for _, d := range o.differences {
+		if d.isMissing() && o.collects(d.key) {
+			facts = append(facts, fmt.Sprintf("step %d: the operator deletes %s in a collection", o.ended, d.key))
+		}
+	}
+	return facts
+}
+
+// collects reports whether a deletion of a collection in the last step may have deleted an object.
+func (o *outcome) collects(key string) bool {
+	return slices.ContainsFunc(o.requests, func(r Request) bool {
+		return r.Verb == "deletecollection" && r.Status/100 == 2 && r.Step == o.ended && strings.HasPrefix(key, r.key())
+	})
+}
+
+// overwrittenFacts has a removed annotation unless it was removed each time.
+func overwrittenFacts(o *outcome, _ *reference) []string {
+	if o.undone == 0 || o.undone == insistence {
+		return o.overwritten
+	}
+	return append(o.overwritten, fmt.Sprintf("%s has lost the annotation %s, which somebody had added", o.plan.Place.key(), ForeignAnnotation))
+}
+
+func fightFacts(o *outcome, _ *reference) []string {
+	if o.undone < insistence {
+		return nil
+	}
+	return text(fmt.Sprintf("%s has lost the annotation %s %d times, each time that somebody has added it",
+		o.plan.Place.key(), ForeignAnnotation, o.undone))
+}
+
+// staleFacts finds the writes that restore what their object was before the operator's last write, and that were made
+// while cached reads were old. The reference may do so for other reasons.
+func staleFacts(o *outcome, ref *reference) []string {
+	var facts []string
+	for _, r := range o.requests {
+		if r.restores && r.ofPast && !ref.restores[deletion{r.Step, r.key()}] {
+			facts = append(facts, fmt.Sprintf("step %d: the operator makes %s what it was before its own last write", r.Step, r.key()))
 		}
 	}
 	return facts
