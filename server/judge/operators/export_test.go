@@ -7,3 +7,6 @@ func (o *Options) SwitchOff(v Verdict) { o.without = v }
 
 // Hurry is the patience of runs with a plan.
 func (o *Options) Hurry(patience time.Duration) { o.hurry = patience }
+
+// Outage is the length of an outage.
+func (o *Options) Outage(length time.Duration) { o.outage = length }

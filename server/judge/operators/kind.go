@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,6 +40,7 @@ const (
 	unobserved                   // the operator is cut off during the step and the next one, and the history is gone after
 	deleted                      // the object of the write is deleted at the end of its step
 	insisted                     // the object of the write is annotated at the end of its step, and again when it loses that
+	outage                       // every write in the step is refused for a time
 	held                         // the object of the write cannot go until the operator is quiet without it
 )
 
@@ -71,6 +73,10 @@ var Kinds = []Kind{
 	{
 		Name: "failing", fits: every, meet: refuseWith(http.StatusInternalServerError), times: 3,
 		Sentence: "a write is answered with 500 three times",
+	},
+	{
+		Name: "outage", meet: refuseInOutage, during: outage,
+		Sentence: "the writes in a step are answered with 500 for 30 s, or until the operator no longer tries",
 	},
 	{
 		Name: "forbidden", fits: every, meet: refuseWith(http.StatusForbidden),
@@ -164,13 +170,17 @@ type disturbance struct {
 	gone   string    // the namespace that namespace-gone has deleted
 	// withdrawn is true after owner-gone has deleted what its step had created.
 	withdrawn bool
+	over      bool  // the outage
 	err       error // the judge's own
 }
 
 // waitsFor reports whether a write is the place, or one of those that follow it.
 func (d *disturbance) waitsFor(p Place) bool {
-	if d.meet == nil {
+	switch {
+	case d.meet == nil:
 		return false
+	case d.during == outage:
+		return p.Step == d.place.Step && !d.isOver()
 	}
 	n := p.Nth - d.place.Nth
 	p.Nth = d.place.Nth
@@ -229,6 +239,28 @@ func refuseWith(status int) func(*disturbance, exchange) {
 		d.happens("the write is answered with %d", status)
 		x.refuse(status)
 	}
+}
+
+// outageTime is how long an outage lasts, if the operator does not stop before.
+const outageTime = 30 * time.Second
+
+func refuseInOutage(d *disturbance, x exchange) {
+	if found, _ := d.state(); !found {
+		d.happens("all writes of this step are answered with 500")
+	}
+	x.refuse(http.StatusInternalServerError)
+}
+
+func (d *disturbance) isOver() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.over
+}
+
+func (d *disturbance) endOutage() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
 }
 
 func restartStale(d *disturbance, x exchange) {

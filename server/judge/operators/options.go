@@ -47,6 +47,7 @@ type Options struct {
 
 	without Verdict       // the oracle that is off, for tests
 	hurry   time.Duration // the patience of runs with a plan, for tests
+	outage  time.Duration // the length of an outage, for tests
 }
 
 // The defaults of Options.

@@ -183,6 +183,14 @@ func (r *run) settle(ctx context.Context, n int) error {
 		}
 		quiet := r.isQuiet(n)
 		late := r.isLate(r.quiet.whole-began, quiet)
+		if r.isOutage(n) {
+			if late = false; r.quiet.whole-began > r.outageTime() || r.quiet.time > outageQuiet*r.options.Quiet {
+				r.fault.endOutage()
+				r.world.traffic.note("its writes are executed again")
+				began = r.quiet.whole
+				continue
+			}
+		}
 		again, err := r.intervene(ctx, quiet, late)
 		if err != nil {
 			return err
@@ -203,6 +211,25 @@ func (r *run) settle(ctx context.Context, n int) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// outageQuiet is the number of times Options.Quiet after which an operator without writes no longer tries.
+const outageQuiet = 5
+
+// isOutage reports whether the operator has met an outage that goes on.
+func (r *run) isOutage(n int) bool {
+	if r.fault == nil || r.fault.during != outage || r.fault.place.Step != n || r.fault.isOver() {
+		return false
+	}
+	found, _ := r.fault.state()
+	return found
+}
+
+func (r *run) outageTime() time.Duration {
+	if r.options.outage > 0 {
+		return r.options.outage
+	}
+	return outageTime
 }
 
 // intervene ends what the plan does until the operator is quiet. It reports whether it has ended something: then the

@@ -80,6 +80,10 @@ var bugs = []bug{
 		buggy: variant{do: cleanUpAfterError}, correct: variant{do: namedChild},
 	},
 	{
+		name: "an operator that gives up", plan: "outage", files: 1, verdict: operators.Diverged, alone: true,
+		buggy: variant{do: givesUp}, correct: variant{do: namedChild},
+	},
+	{
 		name: "the status before the deed", plan: "crash-after-write:1", files: 1, verdict: operators.Diverged,
 		buggy: variant{do: statusFirst}, correct: variant{do: namedChild},
 	},
@@ -249,6 +253,20 @@ func replaced(ctx context.Context, c *controller, name string, w *unstructured.U
 	}
 	want.SetResourceVersion(have.GetResourceVersion())
 	_, err = c.configMaps().Update(ctx, want, metav1.UpdateOptions{})
+	return err
+}
+
+// givesUp tries five times.
+func givesUp(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	err := namedChild(ctx, c, name, w)
+	if err == nil {
+		c.set(name, "")
+		return nil
+	}
+	if c.set(name, c.get(name)+"+"); len(c.get(name)) > 5 {
+		c.set(name, "")
+		return nil
+	}
 	return err
 }
 
@@ -639,7 +657,7 @@ func TestCorrectTwins(t *testing.T) {
 		}
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			report := b.judge(t, b.correct, func(*operators.Options) {})
+			report := b.judge(t, b.correct, func(o *operators.Options) { o.Outage(time.Second) })
 			if len(report.Findings) > 0 {
 				t.Error(describe(t, report))
 			}
