@@ -60,6 +60,7 @@
 //	traffic.go          records the operator's requests, and sees whether it is quiet
 //	place.go            Place names a write in all runs
 //	exchange.go         one write: execute, answer, refuse, abort
+//	delay.go            events that arrive late
 //	past.go             reads that are answered from an earlier state
 //	kind.go             the kinds of plans, and what they do
 //	foreign.go          what somebody else does to objects

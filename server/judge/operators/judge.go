@@ -157,6 +157,10 @@ func (r *Report) add(findings []Finding, o Options) {
 func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
 	var all []Plan
 	for _, kind := range Kinds {
+		if kind.during == delayed {
+			all = append(all, ref.delayedPlans(kind, steps)...)
+			continue
+		}
 		if kind.fits == nil {
 			all = append(all, stepPlans(kind, steps)...)
 			continue
@@ -184,16 +188,18 @@ func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
 
 // stepPlans returns the plans of a kind that disturbs steps.
 func stepPlans(kind Kind, steps []step) []Plan {
-	changes := func(n int) bool {
-		return n > 0 && n < len(steps) && (steps[n].action == apply || steps[n].action == patch || steps[n].action == remove)
-	}
 	var all []Plan
 	for n := range steps {
-		if changes(n) && (kind.during != unobserved || changes(n+1)) {
+		if changesObjects(steps, n) && (kind.during != unobserved || changesObjects(steps, n+1)) {
 			all = append(all, Plan{kind.Name, Place{Step: n}})
 		}
 	}
 	return all
+}
+
+// changesObjects reports whether step n exists, and writes.
+func changesObjects(steps []step, n int) bool {
+	return n > 0 && n < len(steps) && (steps[n].action == apply || steps[n].action == patch || steps[n].action == remove)
 }
 
 // noPlan selects no plan.

@@ -40,6 +40,7 @@ const (
 	unobserved                   // the operator is cut off during the step and the next one, and the history is gone after
 	deleted                      // the object of the write is deleted at the end of its step
 	insisted                     // the object of the write is annotated at the end of its step, and again when it loses that
+	delayed                      // the events of one type come late
 	outage                       // every write in the step is refused for a time
 	held                         // the object of the write cannot go until the operator is quiet without it
 )
@@ -117,6 +118,10 @@ var Kinds = []Kind{
 	{
 		Name: "downtime", during: down,
 		Sentence: "the operator is down during a step",
+	},
+	{
+		Name: "delayed", during: delayed,
+		Sentence: "the events of one type arrive after those of the others, and of the next step",
 	},
 	{
 		Name: "unobserved", during: unobserved,

@@ -11,7 +11,7 @@ import (
 type Place struct {
 	// Step counts the files of the workload from 1. Step 0 is the start of the operator.
 	Step int `json:"step"`
-	// Verb is create, update, patch, delete or deletecollection.
+	// Verb is create, update, patch, delete or deletecollection; or watch, for all watches of a resource.
 	Verb string `json:"verb,omitempty"`
 	// Resource has the group, as in deployments.apps.
 	Resource    string `json:"resource,omitempty"`
@@ -21,6 +21,8 @@ type Place struct {
 	// Nth counts the writes that are equal in all else, from 1.
 	Nth int `json:"nth,omitempty"`
 }
+
+const watchVerb = "watch"
 
 func placeOf(info *request.RequestInfo, name string) Place {
 	resource := info.Resource
@@ -32,8 +34,11 @@ func placeOf(info *request.RequestInfo, name string) Place {
 
 // String is the place in one word, as --plan reads it: 2:update:widgets.example.com/status:default/web:1.
 func (p Place) String() string {
-	if p.Verb == "" {
+	switch p.Verb {
+	case "":
 		return fmt.Sprint(p.Step)
+	case watchVerb:
+		return fmt.Sprintf("%d:%s:%s", p.Step, p.Verb, p.Resource)
 	}
 	return fmt.Sprintf("%d:%s:%s:%s:%d", p.Step, p.Verb, p.kind(), p.object(), p.Nth)
 }

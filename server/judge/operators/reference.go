@@ -16,10 +16,11 @@ const referenceRuns = 3
 type reference struct {
 	states   []state // masked, after each step
 	masks    []mask
-	types    []typeSet  // of which the state has the objects
-	watches  []int      // the least number that is open at the end of each step
-	created  [][]string // the keys of the objects that each step applies
-	places   []Place    // the writes of every run, in the order of the first
+	types    []typeSet         // of which the state has the objects
+	watches  []int             // the least number that is open at the end of each step
+	watched  []map[string]bool // the resources with watches at the end of each step
+	created  [][]string        // the keys of the objects that each step applies
+	places   []Place           // the writes of every run, in the order of the first
 	deletes  map[deletion]bool
 	restores map[deletion]bool // see Request.restores
 }
@@ -72,7 +73,8 @@ func runWithout(ctx context.Context, from *world, o Options, steps []step) ([]*o
 
 // learn compares the runs, step by step. It returns the facts in which they differ in substance.
 func learn(outcomes []*outcome) (*reference, []string) {
-	ref := &reference{deletes: map[deletion]bool{}, restores: map[deletion]bool{}, places: places(outcomes), created: outcomes[0].created}
+	ref := &reference{deletes: map[deletion]bool{}, restores: map[deletion]bool{}, places: places(outcomes), created: outcomes[0].created,
+		watched: outcomes[0].watched}
 	var unstable []string
 	steps := len(outcomes[0].states)
 	for _, o := range outcomes[1:] {

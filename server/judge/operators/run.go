@@ -135,6 +135,8 @@ func (r *run) step(ctx context.Context, n int) error {
 			return err
 		}
 		return r.settle(ctx, n)
+	case mode == delayed && here:
+		return r.delayStep(ctx, n)
 	case mode == unobserved && here:
 		r.fault.happens("the operator is cut off during this step and the next one")
 		r.world.traffic.hold()
@@ -205,11 +207,18 @@ func (r *run) settle(ctx context.Context, n int) error {
 				return err
 			}
 		}
-		select {
-		case <-time.After(pollPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause(ctx); err != nil {
+			return err
 		}
+	}
+}
+
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(pollPause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -241,6 +250,9 @@ func (r *run) intervene(ctx context.Context, quiet, late bool) (bool, error) {
 			return false, err
 		}
 		r.world.traffic.note("its reads are current again")
+		return true, nil
+	case (quiet || late) && r.world.traffic.deliver():
+		r.world.traffic.note("the late events arrive")
 		return true, nil
 	case quiet && r.fault.held() != "":
 		return r.release(ctx)
@@ -284,6 +296,7 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 			r.outcome.created = append(r.outcome.created, created)
 		}
 		r.outcome.arrive(s, r.world.traffic.activity().watches, of)
+		r.outcome.watched = append(r.outcome.watched, r.world.traffic.watched())
 		return true, nil
 	}
 	if !late {

@@ -84,6 +84,10 @@ var bugs = []bug{
 		buggy: variant{do: givesUp}, correct: variant{do: namedChild},
 	},
 	{
+		name: "a second child by a late event", plan: "delayed", files: 2, verdict: operators.Duplicated, alone: true,
+		buggy: variant{do: childOfGeneration(true)}, correct: variant{do: childOfGeneration(false)},
+	},
+	{
 		name: "the status before the deed", plan: "crash-after-write:1", files: 1, verdict: operators.Diverged,
 		buggy: variant{do: statusFirst}, correct: variant{do: namedChild},
 	},
@@ -268,6 +272,33 @@ func givesUp(ctx context.Context, c *controller, name string, w *unstructured.Un
 		return nil
 	}
 	return err
+}
+
+// childOfGeneration has a child with a generated name, for which it looks at each generation of its Widget. It asks the
+// server, and the buggy one does so only the first time after its start: then it looks in its cache.
+func childOfGeneration(cached bool) reconcile {
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		if w == nil || w.GetDeletionTimestamp() != nil || c.get(name) == fmt.Sprint(w.GetGeneration()) {
+			return nil
+		}
+		n := c.cachedConfigs(name)
+		if !cached || c.get(name) == "" {
+			all, err := c.configMaps().List(ctx, metav1.ListOptions{LabelSelector: "widget=" + name})
+			if err != nil {
+				return err
+			}
+			n = len(all.Items)
+		}
+		if n == 0 {
+			child := config(w, "")
+			child.SetGenerateName(name + "-")
+			if _, err := c.configMaps().Create(ctx, child, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+		}
+		c.set(name, fmt.Sprint(w.GetGeneration()))
+		return nil
+	}
 }
 
 // resizedOnce is resized, and records the generation of the Widget: one that is older was read from an old cache.

@@ -47,6 +47,7 @@ type traffic struct {
 	unseen   int64
 	pause    chan struct{}
 	past     *pastReads
+	late     *delay
 	kill     func()    // the instance that runs
 	dying    bool      // the next request kills the instance
 	answer   time.Time // when it was answered what it should receive before that
@@ -71,9 +72,10 @@ type Request struct {
 }
 
 type openWatch struct {
-	cancel  context.CancelFunc
-	aborted bool
-	ofPast  bool
+	resource string
+	cancel   context.CancelFunc
+	aborted  bool
+	ofPast   bool
 }
 
 func newTraffic(user string, groups ...string) *traffic {
@@ -204,7 +206,7 @@ func (t *traffic) read() {
 // watch serves a watch that can be cut. The handler may return with a task that serves it.
 func (t *traffic) watch(w http.ResponseWriter, q *http.Request, next http.Handler) {
 	ctx, cancel := context.WithCancel(q.Context())
-	open := &openWatch{cancel: cancel}
+	open := &openWatch{resource: placeOf(infoOf(q), "").Resource, cancel: cancel}
 	past := t.pastFor(q)
 	t.mu.Lock()
 	open.ofPast = past != nil
@@ -227,16 +229,22 @@ func (t *traffic) watch(w http.ResponseWriter, q *http.Request, next http.Handle
 			panic(http.ErrAbortHandler)
 		}
 	}
-	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(passing{w}), q.WithContext(ctx))
+	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(punctual{w, ctx, t, open.resource}), q.WithContext(ctx))
 	if !routine.AppendTask(q.Context(), &routine.Task{Func: end}) {
 		end()
 	}
 }
 
-// passing is a response that the watch handlers may decorate.
-type passing struct{ http.ResponseWriter }
-
-func (p passing) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+// watched returns the resources of open watches.
+func (t *traffic) watched() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := map[string]bool{}
+	for open := range t.watches {
+		all[open.resource] = true
+	}
+	return all
+}
 
 // cut breaks the watches that are open, or those of the past only.
 func (t *traffic) cut(pastOnly bool) {
@@ -270,6 +278,7 @@ func (t *traffic) resume() {
 // end lets every request end, since a server waits for them.
 func (t *traffic) end() {
 	t.resume()
+	t.deliver()
 	t.cut(false)
 }
 

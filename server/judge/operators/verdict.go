@@ -85,9 +85,10 @@ type outcome struct {
 	plan     *Plan
 	found    bool // the place of the plan was reached
 	states   []state
-	watches  []int      // open at the end of each step
-	touched  []typeSet  // by then
-	created  [][]string // the keys of the objects that each step applies; of the reference
+	watches  []int             // open at the end of each step
+	touched  []typeSet         // by then
+	watched  []map[string]bool // the resources with watches at the end of each step; of the reference
+	created  [][]string        // the keys of the objects that each step applies; of the reference
 	requests []Request
 	took     time.Duration
 

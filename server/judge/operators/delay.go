@@ -1,0 +1,120 @@
+package operators
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// delay holds the events of the watches of one resource.
+type delay struct {
+	resource string
+	over     chan struct{} // closed by the end of the delay
+	held     func()        // is called when an event waits
+}
+
+// delay makes the events of a resource wait.
+func (t *traffic) delay(resource string, held func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.late = &delay{resource, make(chan struct{}), held}
+}
+
+// deliver ends the delay, if there is one, and reports that.
+func (t *traffic) deliver() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.late == nil {
+		return false
+	}
+	close(t.late.over)
+	t.late = nil
+	return true
+}
+
+func (t *traffic) delayOf(resource string) *delay {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.late == nil || t.late.resource != resource {
+		return nil
+	}
+	return t.late
+}
+
+// punctual is a response to a watch whose events wait during a delay.
+type punctual struct {
+	http.ResponseWriter
+	ctx      context.Context // of the watch
+	traffic  *traffic
+	resource string
+}
+
+var errWatchEnds = errors.New("the watch has ended")
+
+func (p punctual) Write(b []byte) (int, error) {
+	if late := p.traffic.delayOf(p.resource); late != nil {
+		late.held()
+		select {
+		case <-late.over:
+		case <-p.ctx.Done():
+			return 0, errWatchEnds
+		}
+	}
+	return p.ResponseWriter.Write(b)
+}
+
+func (p punctual) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// delayedPlans returns a plan for each step and each watched type that changes in it.
+func (ref *reference) delayedPlans(kind Kind, steps []step) []Plan {
+	var all []Plan
+	for n := range steps {
+		if !changesObjects(steps, n) {
+			continue
+		}
+		changed := map[string]bool{}
+		for _, d := range differences(ref.states[n-1], ref.states[n]) {
+			resource, _, _ := strings.Cut(d.key, " ")
+			changed[resource] = changed[resource] || ref.watched[n][resource]
+		}
+		for _, resource := range slices.Sorted(maps.Keys(changed)) {
+			if changed[resource] {
+				all = append(all, Plan{kind.Name, Place{Step: n, Verb: watchVerb, Resource: resource}})
+			}
+		}
+	}
+	return all
+}
+
+// delayStep delays the events of the plan's type: those of its step arrive after the operator is quiet in the next one, if
+// that changes objects, too.
+func (r *run) delayStep(ctx context.Context, n int) error {
+	resource := r.fault.place.Resource
+	r.world.traffic.delay(resource, func() {
+		if found, _ := r.fault.state(); !found {
+			r.fault.happens("the events of %s are late", resource)
+		}
+	})
+	if err := r.world.perform(ctx, r.steps[n]); err != nil {
+		return err
+	}
+	if !changesObjects(r.steps, n+1) {
+		return r.settle(ctx, n)
+	}
+	for began := r.quiet.whole; ; {
+		if err := r.keepRunning(); err != nil {
+			return err
+		}
+		quiet := r.isQuiet(n)
+		if quiet || r.isLate(r.quiet.whole-began, quiet) {
+			r.outcome.arrive(nil, 0, nil)
+			return nil
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
