@@ -352,12 +352,12 @@ func (r *run) describeUnrest(n int) {
 // time: the machine may be slow.
 func (r *run) isLate(waited time.Duration, quiet bool) bool {
 	patience := r.options.Patience
-	if r.ref != nil && r.options.hurry > 0 {
-		patience = r.options.hurry
-	}
 	a := r.world.traffic.activity()
-	if !quiet && a.actions+a.reads-r.actions < manyActions {
+	switch active := a.actions+a.reads-r.actions >= manyActions; {
+	case !quiet && !active:
 		patience *= moreTime
+	case r.ref != nil && r.options.hurry > 0:
+		patience = r.options.hurry
 	}
 	return waited > patience
 }

@@ -236,7 +236,7 @@ func deletesFirst(hot bool) reconcile {
 			w.SetFinalizers(nil)
 			_, err = c.widgetsAPI().Update(ctx, w, metav1.UpdateOptions{})
 		} else if err == nil && hot {
-			c.queue.Add(name)
+			c.queue.AddAfter(name, 5*time.Millisecond)
 		}
 		return err
 	}
