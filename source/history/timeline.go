@@ -39,7 +39,7 @@ type Span struct {
 var ErrTooMany = errors.New("there are too many changes between the moments")
 
 // Timeline returns what has happened to objects between two moments, which need not be known. It returns [ErrTooMany] if
-// more than most states begin or end between them.
+// more than most states begin or end between them, or, with a name, if there are more states.
 func (v *View) Timeline(ctx context.Context, of Objects, from, to Moment, most int) (*Timeline, error) {
 	stream, err := v.StreamOf(of.Resource, of.Namespace)
 	if err != nil {
@@ -56,7 +56,10 @@ func (v *View) Timeline(ctx context.Context, of Objects, from, to Moment, most i
 	t := &Timeline{Stream: stream, After: first.Of(stream), UpTo: last.Of(stream), From: first.Time, To: last.Time}
 	var states []sink.State
 	if t.After.Before(t.UpTo) {
-		query := sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, After: &t.After, UpTo: &t.UpTo}
+		query := sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name}
+		if of.Name == "" { // the states of one object are found by its name, and are fewer than those of the time
+			query.After, query.UpTo = &t.After, &t.UpTo
+		}
 		err = v.tables.States(ctx, query, func(s sink.State) error {
 			if len(states) == most {
 				return ErrTooMany

@@ -73,6 +73,16 @@ func TestTimeline(t *testing.T) {
 		})
 	}
 	err := history.New(lived(), history.Options{}).View(t.Context(), func(v *history.View) error {
+		one, err := v.Timeline(t.Context(), history.Objects{Resource: "pods", Name: "a"}, history.Moment{Revision: 15}, history.Moment{Revision: 30}, 100)
+		if err != nil || len(one.Lanes) != 1 || len(one.Lanes[0].Events) != 1 || one.Lanes[0].Events[0].Type != history.Modified {
+			t.Errorf("one object: %+v, %v", one, err)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	err = history.New(lived(), history.Options{}).View(t.Context(), func(v *history.View) error {
 		_, err := v.Timeline(t.Context(), history.Objects{Resource: "pods"}, history.Moment{Time: minute(-30)}, history.Moment{}, 5)
 		return err
 	})
