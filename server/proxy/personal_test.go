@@ -170,8 +170,8 @@ type seen struct {
 			ResourceVersion, Continue string
 			Annotations               map[string]string
 		}
-		Items  []metav1.PartialObjectMetadata
-		Reason string
+		Items           []metav1.PartialObjectMetadata
+		Reason, Message string // of a Status
 	}
 }
 
@@ -232,8 +232,11 @@ func (r *personalRig) union(revision, query string, namespaces ...string) (all [
 
 func (r *personalRig) want(s seen, query string, namespaces ...string) {
 	r.Helper()
-	if want := r.union(s.list.Metadata.ResourceVersion, query, namespaces...); s.code != http.StatusOK || !slices.Equal(s.names(), want) {
-		r.Fatalf("%d %v, want %v", s.code, s.names(), want)
+	if s.code != http.StatusOK {
+		r.Fatalf("%d %s: %s", s.code, s.list.Reason, s.list.Message)
+	}
+	if want := r.union(s.list.Metadata.ResourceVersion, query, namespaces...); !slices.Equal(s.names(), want) {
+		r.Fatalf("%v, want %v", s.names(), want)
 	}
 }
 
@@ -343,7 +346,7 @@ type change struct {
 	Type   string
 	Object struct {
 		metav1.PartialObjectMetadata
-		Reason string
+		Reason, Message string // of a Status
 	}
 	at time.Time
 }
