@@ -251,6 +251,9 @@ func TestPersonalList(t *testing.T) {
 	r.grant("ada", "a")
 	r.grant("ada", "b")
 	r.grant("bob", "ab")
+	for token, of := range map[string]string{ada: "2/", bob: "1/"} {
+		r.until("the proxy follows the grants", func() bool { return strings.HasPrefix(r.get(0, token, configMaps).header.Get(PersonalHeader), of) })
+	}
 	for user, s := range map[string]struct {
 		token      string
 		namespaces []string
