@@ -98,7 +98,7 @@ func newProxyCommand() *cobra.Command {
 	flags.StringVar(&o.kubeconfigOut, "kubeconfig-out", "./keepwatch-proxy.kubeconfig", "write a kubeconfig for the proxy to this file; who can read it acts as the user of --kubeconfig. Empty writes none, as does the default in a pod")
 	flags.StringVar(&o.certFile, "tls-cert-file", "", "serving certificate, with those of its authorities behind it, read again when the file changes (default one of an authority of the proxy's own, which is in --kubeconfig-out, or printed)")
 	flags.StringVar(&o.keyFile, "tls-private-key-file", "", "key of --tls-cert-file")
-	flags.StringSliceVar(&o.cache, "cache", nil, "answer reads of these resources from memory, as resource[.group]: pods,deployments.apps; * is all but Secrets, which must be named (default *)")
+	flags.StringSliceVar(&o.cache, "cache", nil, "answer reads of these resources from memory, as resource[.group]: pods,deployments.apps, and read them at the start; * is all but Secrets, which must be named (default *)")
 	flags.StringSliceVar(&o.noCache, "no-cache", nil, "forward reads of these resources, as resource[.group]")
 	flags.StringArrayVar(&o.drop, "drop", nil, "drop this part of objects from answers from memory: managedFields, for all clients, or managedFields=AGENT, for those whose user agents begin with AGENT. Can be repeated")
 	flags.BoolVar(&o.printRBAC, "print-rbac", false, "print the ClusterRole that the proxy's identity needs for --cache, --no-cache, --impersonate and --personal, and exit")

@@ -150,8 +150,12 @@ func printTop(out io.Writer, s proxy.Status) error {
 		server = fmt.Sprintf("has not answered for %s", s.Time.Sub(*s.Server.Failing).Round(time.Second))
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(t, "%s %s. %s in use. Answered from memory: %d LIST, %d WATCH, %d GET\n\n",
+	fmt.Fprintf(t, "%s %s. %s in use. Answered from memory: %d LIST, %d WATCH, %d GET\n",
 		s.Server.Address, server, proxy.Size(s.Memory), s.Saved["list"], s.Saved["watch"], s.Saved["get"])
+	for _, r := range s.Unfollowed {
+		fmt.Fprintf(t, "%s is to be cached, and is not: %s\n", printable(r.Resource), printable(r.Reason))
+	}
+	fmt.Fprintln(t)
 	fmt.Fprintln(t, "RESOURCE\tVERSION\tENCODING\tSTATE\tCONFIRMED\tOBJECTS\tSIZE\tWATCHERS\tRELISTS")
 	for _, r := range s.Resources {
 		confirmed := "never"

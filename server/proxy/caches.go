@@ -49,11 +49,15 @@ type caches struct {
 	slimming    slimming  // Config's DropManagedFields
 	index       *index    // nil without a State
 	freeMemory  func()    // returns garbage to the system
+	// These are the constants; tests have their own.
+	firstListWait, namedRetry time.Duration
 
 	mu      sync.Mutex
 	running context.Context // of run; nil before
 	active  sync.WaitGroup
-	all     map[schema.GroupVersionResource]*entry
+	// unfollowed is why resources that cached names are not followed, unless that is not known yet.
+	unfollowed map[schema.GroupResource]string
+	all        map[schema.GroupVersionResource]*entry
 }
 
 // entry is a resource that is followed, or has failed.
@@ -63,10 +67,13 @@ type entry struct {
 	about     *resource                    // nil until the server has described the resource
 	followers map[representation]*follower // each from its first use on
 	until     time.Time                    // when it may be followed again; zero while it is followed
+	why       error                        // why the server has not described the resource
 	needs     int64                        // the bytes of its objects, if it was given up for memory
 	described bool                         // about was known once
-	started   chan struct{}                // closed when about is set, or the resource is left to the server
-	recorded  sync.WaitGroup               // runs while the index on disk is written
+	begun     time.Time
+	early     bool           // no request has begun it
+	started   chan struct{}  // closed when about is set, or the resource is left to the server
+	recorded  sync.WaitGroup // runs while the index on disk is written
 }
 
 // follower follows a resource in one representation.
@@ -76,6 +83,10 @@ type follower struct {
 	source   *source
 	format   *format
 	gone     func(error) // leaves the resource to the server
+	begun    time.Time
+	end      context.CancelFunc // ends this follower alone
+	// early is true until the first request for the representation: it was followed because Config names the resource.
+	early bool // guarded by caches.mu
 	activity
 }
 
@@ -98,7 +109,7 @@ func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache
 	}
 	return &caches{
 		server: server, definitions: definitions, describer: describer{&http.Client{Transport: transport}, location}, budget: budget, metrics: metrics, store: history,
-		freeMemory: debug.FreeOSMemory, all: map[schema.GroupVersionResource]*entry{},
+		freeMemory: debug.FreeOSMemory, firstListWait: firstListWait, namedRetry: namedRetry, all: map[schema.GroupVersionResource]*entry{},
 	}, nil
 }
 
@@ -109,6 +120,10 @@ func (c *caches) run(ctx context.Context) {
 	c.running = ctx
 	c.restore(restored)
 	c.mu.Unlock()
+	named, _ := c.cached.Named()
+	for _, name := range named {
+		c.active.Go(func() { c.followNamed(ctx, name) })
+	}
 	<-ctx.Done()
 	c.mu.Lock()
 	c.running = nil
@@ -138,9 +153,13 @@ func (c *caches) ready(q *http.Request, info *request.RequestInfo) (*follower, r
 		return nil, reasonEncoding
 	}
 	f := e.followers[as]
+	if f != nil {
+		f.early = false
+	}
 	switch {
 	case f == nil:
 		c.follow(e, as)
+		c.dropEarly(e)
 		return nil, reasonNotReady
 	case f.reader.Cache().ReadinessCheck() != nil:
 		return nil, reasonNotReady
@@ -150,34 +169,86 @@ func (c *caches) ready(q *http.Request, info *request.RequestInfo) (*follower, r
 	return f, ""
 }
 
-// readyWait is how long a read with a shard selector waits for the first list of its resource.
-const readyWait = 10 * time.Second
+const (
+	// requiredWait is how long a read that the server cannot answer waits for the first list of its resource: one with a shard selector, and
+	// a personal view.
+	requiredWait = 10 * time.Second
+	// firstListWait bounds the wait of reads for the first list of their resource, from the moment on in which the proxy begins to
+	// follow it: the first reader of a small resource is answered from memory, and those of a large one do not wait for it.
+	firstListWait = 2 * time.Second
+)
 
-// waitReady waits until ready returns a follower, for readyWait.
-func (c *caches) waitReady(q *http.Request, info *request.RequestInfo) {
-	ctx, cancel := context.WithTimeout(q.Context(), readyWait)
+// awaitRequired waits until ready returns a follower, until the resource is left to the server, or for requiredWait.
+func (c *caches) awaitRequired(q *http.Request, info *request.RequestInfo) {
+	ctx, cancel := context.WithTimeout(q.Context(), requiredWait)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for c.follows(info) {
-		if f, _ := c.ready(q, info); f != nil {
+	c.awaitFollower(ctx, q, info)
+}
+
+// awaitFirstList waits until ready returns a follower, until the resource is left to the server, or until firstListWait has passed since
+// the proxy began to follow the resource.
+func (c *caches) awaitFirstList(q *http.Request, info *request.RequestInfo) {
+	ctx, cancel := context.WithDeadline(q.Context(), c.begunAt(q, info).Add(c.firstListWait))
+	defer cancel()
+	c.awaitFollower(ctx, q, info)
+}
+
+// begunAt returns when the proxy began to follow a resource as the response to a request needs it, the zero time if it does not.
+func (c *caches) begunAt(q *http.Request, info *request.RequestInfo) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.all[resourceOf(info)]
+	if e == nil {
+		return time.Time{}
+	}
+	if e.about != nil {
+		if as, ok := c.representationOf(e.about, q, info); ok && e.followers[as] != nil {
+			return e.followers[as].begun
+		}
+	}
+	return e.begun
+}
+
+// awaitFollower waits until ready returns a follower, until the resource is left to the server, or until ctx ends.
+func (c *caches) awaitFollower(ctx context.Context, q *http.Request, info *request.RequestInfo) {
+	for ctx.Err() == nil {
+		e := c.following(info)
+		if e == nil {
 			return
 		}
 		select {
-		case <-tick.C:
+		case <-e.started:
 		case <-ctx.Done():
 			return
+		}
+		if _, why := c.ready(q, info); why != reasonNotReady { // it begins to follow what the response needs
+			return
+		}
+		cache := c.restoring(e, q, info)
+		if cache == nil {
+			return
+		}
+		awaitReady(ctx, cache)
+		select {
+		case <-cache.Ended():
+			return
+		default:
 		}
 	}
 }
 
-// follows reports whether a resource is followed, and has not failed.
-func (c *caches) follows(info *request.RequestInfo) bool {
+// following returns the entry of a resource that is followed, and has not failed, or nil.
+func (c *caches) following(info *request.RequestInfo) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.all[resourceOf(info)]
-	return e != nil && e.until.IsZero()
+	if e := c.all[resourceOf(info)]; e != nil && e.until.IsZero() {
+		return e
+	}
+	return nil
 }
+
+// follows reports whether a resource is followed, and has not failed.
+func (c *caches) follows(info *request.RequestInfo) bool { return c.following(info) != nil }
 
 func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
@@ -205,7 +276,7 @@ func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []r
 	}
 	running := c.running
 	before := c.all[of]
-	e := &entry{followers: map[representation]*follower{}, described: before != nil && before.described, started: make(chan struct{})}
+	e := &entry{followers: map[representation]*follower{}, described: before != nil && before.described, begun: time.Now(), started: make(chan struct{})}
 	e.ctx, e.gone = context.WithCancelCause(running)
 	c.all[of] = e
 	c.active.Go(func() {
@@ -241,6 +312,9 @@ func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*res
 		if unready := c.probe.ready(e.ctx); unready != nil {
 			err = fmt.Errorf("%w, and answers: %v", unready, err) // not wrapped: the refusal does not count
 		}
+		c.mu.Lock()
+		e.why = err
+		c.mu.Unlock()
 		close(e.started)
 		return err
 	}
@@ -248,6 +322,9 @@ func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*res
 	e.about, e.described = about, true
 	for _, as := range first(about) {
 		c.follow(e, as)
+		if f := e.followers[as]; f != nil {
+			f.early = e.early
+		}
 	}
 	c.mu.Unlock()
 	close(e.started)
@@ -263,10 +340,21 @@ func (c *caches) follow(e *entry, as representation) {
 		return
 	}
 	e.followers[as] = f
-	c.active.Go(func() { e.gone(f.reader.Cache().Run(e.ctx)) })
-	c.active.Go(func() { c.returnGarbage(e.ctx, f) })
+	var ctx context.Context
+	ctx, f.end = context.WithCancel(e.ctx)
+	c.active.Go(func() {
+		if err := f.reader.Cache().Run(ctx); ctx.Err() == nil {
+			e.gone(err)
+		}
+	})
+	c.active.Go(func() { c.returnGarbage(ctx, f) })
 	if c.index.covers(f.resource) {
-		e.recorded.Go(func() { c.index.record(followedName(f.resource, as), f.reader.Cache()) })
+		e.recorded.Go(func() {
+			c.index.record(followedName(f.resource, as), f.reader.Cache())
+			if ctx.Err() != nil && e.ctx.Err() == nil {
+				c.index.dropRepresentation(f.resource, as)
+			}
+		})
 	}
 }
 
@@ -325,5 +413,5 @@ func (c *caches) newFollower(about *resource, as representation, gone func(error
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.attributes}
 		},
 	}, c.budget)
-	return &follower{resource: about.GroupVersionResource, reader: reader, source: from, format: f, gone: gone}, err
+	return &follower{resource: about.GroupVersionResource, reader: reader, source: from, format: f, gone: gone, begun: time.Now()}, err
 }

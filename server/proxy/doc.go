@@ -12,11 +12,13 @@
 // writes, subresources, aggregated APIs, upgrades (watches over WebSockets too, unless in JSON), Tables, YAML, all
 // that may be CBOR, impersonation, requests without a bearer token or a certificate, watches from a revision that the
 // cache does not reach back to, field selectors of kinds that are not in fields.go, resources that [Config].Cached
-// does not allow, and all reads of a resource until its cache has caught up. The server words all refusals.
+// does not allow, and all reads of a resource until its cache has caught up. Reads wait for that until two seconds after
+// the first one, except consistent ones. The server words all refusals.
 //
 // # Encodings
 //
-// The proxy follows a resource in JSON and in protobuf separately, each from the first request for it on. It also
+// The proxy follows a resource in JSON and in protobuf separately, each from the first request for it on. Resources that
+// [Config].Cached names are followed from the start, in JSON until a request needs another encoding. The proxy also
 // follows objects without managedFields separately, for the clients of [Config].DropManagedFields. It stores each
 // object as the server's text or message, so it need not know the object's fields. It decodes the metadata and the
 // fields that selectors can name.
@@ -138,6 +140,7 @@
 //	outage.go       which of its errors are an outage
 //	audit.go        what is recorded of all that
 //	selection.go    which resources may be cached     protobuf.go      in protobuf
+//	named.go        those that are read at the start
 //	rights.go       the ClusterRole for that          state.go        the index on disk
 //	endpoints.go    health, metrics, profiles         restore.go      begins with it
 //	page.go         the page, and its events          memory.go       leaves resources to the server

@@ -201,11 +201,16 @@ func TestChangesOfANamespace(t *testing.T) {
 			}
 			time.Sleep(2*settling + time.Second)
 		}
-		if n := len(p.namespaces); n != 2 {
+		recorded := func() int {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.namespaces)
+		}
+		if n := recorded(); n != 2 {
 			t.Errorf("%d namespaces are recorded", n)
 		}
 		time.Sleep(outageFor)
-		if n := len(p.namespaces); n != 0 {
+		if n := recorded(); n != 0 {
 			t.Errorf("%d namespaces are recorded after all decisions from before their changes", n)
 		}
 	})

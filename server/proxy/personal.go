@@ -197,7 +197,7 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	}
 	f, why := p.caches.ready(q, info)
 	if why == reasonNotReady {
-		p.caches.waitReady(q, info)
+		p.caches.awaitRequired(q, info)
 		f, why = p.caches.ready(q, info)
 	}
 	switch {

@@ -283,8 +283,11 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 	f, why := p.caches.ready(q, info)
 	if why == reasonNotReady {
 		p.caches.awaitRestored(q, info)
-		if isSharded(q, info) {
-			p.caches.waitReady(q, info)
+		switch {
+		case isSharded(q, info):
+			p.caches.awaitRequired(q, info)
+		case !isConsistentRead(q, info): // the server answers those of small collections anyhow
+			p.caches.awaitFirstList(q, info)
 		}
 		f, why = p.caches.ready(q, info)
 	}

@@ -48,10 +48,7 @@ type describer struct {
 // if the proxy may not list it, and if it belongs to an aggregated API.
 func (d describer) describe(ctx context.Context, of schema.GroupVersionResource) (*resource, error) {
 	r := &resource{GroupVersionResource: of}
-	path := "/apis/" + of.Group + "/" + of.Version
-	if of.Group == "" {
-		path = "/api/" + of.Version
-	}
+	path := pathOf(of.GroupVersion())
 	for _, learn := range []func(context.Context, string, *resource) error{d.belongs, d.discover, d.inspect, d.watch} {
 		if err := learn(ctx, path, r); err != nil {
 			return nil, err
@@ -81,21 +78,38 @@ func (d describer) belongs(ctx context.Context, _ string, r *resource) error {
 	return nil
 }
 
-// discover reads the kind and the scope.
-func (d describer) discover(ctx context.Context, path string, r *resource) error {
-	body, _, err := d.get(ctx, path, nil)
+// pathOf returns the path of a version of a group.
+func pathOf(version schema.GroupVersion) string {
+	if version.Group == "" {
+		return "/api/" + version.Version
+	}
+	return "/apis/" + version.Group + "/" + version.Version
+}
+
+// resources returns the resources of a version of a group.
+func (d describer) resources(ctx context.Context, version schema.GroupVersion) ([]metav1.APIResource, error) {
+	body, _, err := d.get(ctx, pathOf(version), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(body, &list); err != nil {
-		return fmt.Errorf("the description of %s: %w", r.GroupVersion(), err)
+		return nil, fmt.Errorf("the description of %s: %w", version, err)
 	}
-	i := slices.IndexFunc(list.APIResources, func(known metav1.APIResource) bool { return known.Name == r.Resource })
+	return list.APIResources, nil
+}
+
+// discover reads the kind and the scope.
+func (d describer) discover(ctx context.Context, _ string, r *resource) error {
+	all, err := d.resources(ctx, r.GroupVersion())
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(known metav1.APIResource) bool { return known.Name == r.Resource })
 	if i < 0 {
-		return fmt.Errorf("the server has no resource %s", r.GroupVersionResource)
+		return notServed(r.GroupVersionResource)
 	}
-	known := list.APIResources[i]
+	known := all[i]
 	for _, verb := range []string{"get", "list", "watch"} {
 		if !slices.Contains(known.Verbs, verb) {
 			return fmt.Errorf("the server has no %s of %s", verb, r.GroupVersionResource)

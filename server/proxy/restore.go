@@ -98,10 +98,15 @@ func (x *index) drop(of schema.GroupVersionResource) {
 	}
 	for _, slim := range []bool{false, true} {
 		for _, as := range []encoding{jsonEncoding{}, protobufEncoding{}} {
-			if err := x.state.drop(followedName(of, representation{as, slim})); err != nil {
-				klog.ErrorS(err, "A resource stays in the index on disk", "resource", of)
-			}
+			x.dropRepresentation(of, representation{as, slim})
 		}
+	}
+}
+
+// dropRepresentation removes a resource that is no longer followed in a representation.
+func (x *index) dropRepresentation(of schema.GroupVersionResource, as representation) {
+	if err := x.state.drop(followedName(of, as)); err != nil {
+		klog.ErrorS(err, "A resource stays in the index on disk", "resource", of)
 	}
 }
 

@@ -18,6 +18,8 @@ type Status struct {
 	// Saved are the requests that were answered from memory, by their verbs: get, list, watch.
 	Saved     map[string]uint64 `json:"saved"`
 	Resources []ResourceStatus  `json:"resources"`
+	// Unfollowed are the resources that Config.Cached names and that cannot be followed.
+	Unfollowed []UnfollowedStatus `json:"unfollowed,omitempty"`
 	// Clients are those that have received most, by their user agents.
 	Clients []ClientStatus `json:"clients"`
 }
@@ -73,7 +75,7 @@ const FirstList = "start"
 func (p *Proxy) Status() Status {
 	s := Status{
 		Time: time.Now(), Server: ServerStatus{Address: p.forwarder.location.String()}, Memory: int64(liveBytes()),
-		Saved: p.answered(), Resources: p.caches.status(), Clients: p.clients.heaviest(),
+		Saved: p.answered(), Resources: p.caches.status(), Unfollowed: p.caches.unfollowedStatus(), Clients: p.clients.heaviest(),
 	}
 	if since := p.failingSince(); !since.IsZero() {
 		s.Server.Failing = &since
