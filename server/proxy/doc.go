@@ -15,6 +15,9 @@
 // does not allow, and all reads of a resource until its cache has caught up. Reads wait for that until two seconds after
 // the first one, except consistent ones. The server words all refusals.
 //
+// A watch that was forwarded because the cache had not caught up, or did not reach back, ends when the cache can continue
+// it: behind a whole event, at whose revision the client connects again. Only watches with bookmarks end in this way.
+//
 // # Encodings
 //
 // The proxy follows a resource in JSON and in protobuf separately, each from the first request for it on. Resources that
@@ -122,8 +125,9 @@
 //
 //	proxy.go        the way of a request              caches.go      resources, from their first use on
 //	read.go         which reads are answered          resource.go    what the server says of a resource
-//	forward.go      all other requests                source.go      a resource of the server, as a watch
-//	identity.go     who sent a request                               cache reads it
+//	forward.go      all other requests                takeover.go    ends forwarded watches, to continue them
+//	identity.go     who sent a request                source.go      a resource of the server, as a watch
+//	                                                                 cache reads it
 //	tokens.go       by its token                      watch.go       its open watch, and confirming ones
 //	addresses.go    the client's address
 //	certificate.go  by its certificate                fields.go      fields that selectors can name

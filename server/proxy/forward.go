@@ -42,6 +42,7 @@ func newForwarder(server *rest.Config) (*forwarder, error) {
 	if f.transport, err = rest.TransportFor(server); err != nil {
 		return nil, err
 	}
+	f.transport = takeoverTransport{f.transport}
 	return f, f.upgradeTo(server)
 }
 

@@ -67,6 +67,8 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 	case p.own.sent(q):
 		send = p.own.forward
 	}
+	q, done := p.takeovers.observe(q, info, why)
+	defer done()
 	if !httpstream.IsUpgradeRequest(q) { // whose connection ends here
 		asked, write := q, send
 		send = func(w http.ResponseWriter, q *http.Request) {

@@ -88,6 +88,7 @@ type Proxy struct {
 	cached       Selection
 	forwardings  forwardings
 	unread       *unreadResponses
+	takeovers    *takeovers
 	endpoints    *endpoints
 	clients      clients
 	personal     *personalReads // nil without Config.Personal
@@ -118,7 +119,8 @@ func New(config Config) (*Proxy, error) {
 	p := &Proxy{
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry), unread: newUnreadResponses(config.Registry),
-		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit, requestTimeout: defaultRequestTimeout,
+		takeovers: newTakeovers(config.Registry),
+		clients:   clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit, requestTimeout: defaultRequestTimeout,
 	}
 	p.probe = newProbe(client.Discovery().RESTClient())
 	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
@@ -193,6 +195,7 @@ func (p *Proxy) Run(ctx context.Context) {
 		running.Go(func() { p.personal.namespaces.run(ctx) })
 	}
 	running.Go(func() { p.caches.limitMemory(ctx) })
+	running.Go(func() { p.takeovers.run(ctx, p.caches) })
 	if p.certificates != nil {
 		running.Go(func() { p.certificates.run(ctx) })
 	}

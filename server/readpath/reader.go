@@ -3,8 +3,10 @@ package readpath
 import (
 	"errors"
 	"fmt"
+	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
@@ -42,6 +44,12 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	}
 	s.blocks = s.newBlocks()
 	return s, nil
+}
+
+// Answers reports whether the reader answers requests of this form, as far as the state allows.
+func (s *Reader) Answers(q *http.Request, info *request.RequestInfo) bool {
+	_, why := s.resource.parse(q, info)
+	return why == ""
 }
 
 // Cache returns the watch cache that the reader answers from.
