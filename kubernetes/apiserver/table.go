@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/printers"
 	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
 
+	"github.com/keepwatch/keepwatch/server/controlplane/columns"
 	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
@@ -40,6 +41,10 @@ var unprinted = map[schema.GroupResource]bool{
 	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}: true, // in the order of precedence
 }
 
+// unread are the fields of messages that a printer does not read, by resource. Conversion does not change the metadata
+// of these resources' objects.
+var unread = map[schema.GroupResource]readpath.Fields{{Group: "", Resource: "pods"}: columns.UnreadOfPods}
+
 // tableOf returns how a resource's objects look in Tables, nil if only the API server knows.
 func tableOf(resource schema.GroupResource, example runtime.Object, complete func(runtime.Object)) *readpath.Table {
 	if unprinted[resource] {
@@ -52,7 +57,7 @@ func tableOf(resource schema.GroupResource, example runtime.Object, complete fun
 	}
 	row := ageTable{printer}.row
 	if complete == nil {
-		return &readpath.Table{Columns: headers.ColumnDefinitions, Row: row}
+		return &readpath.Table{Columns: headers.ColumnDefinitions, Row: row, Unread: unread[resource]}
 	}
 	return &readpath.Table{Columns: headers.ColumnDefinitions, Row: func(o runtime.Object) (metav1.TableRow, error) {
 		complete(o)
@@ -68,23 +73,36 @@ const printAttempts = 10
 func (t ageTable) row(o runtime.Object) (metav1.TableRow, error) {
 	times := timesOf(o)
 	for range printAttempts {
-		ages := agesOf(times)
-		row, err := t.rowWithAges(o, times, ages)
+		began := time.Now()
+		row, err := t.rowWithAges(o, times, agesOf(times, began))
 		// Cells that were printed with different ages cannot be compared.
-		if slices.Equal(ages, agesOf(times)) {
+		if sameAges(times, began, time.Now()) {
 			return row, err
 		}
 	}
 	return metav1.TableRow{}, fmt.Errorf("an age changed in each of %d attempts to print a row", printAttempts)
 }
 
-// agesOf returns the ages of times as printers show them now.
-func agesOf(times []timeField) []string {
-	now, ages := time.Now(), make([]string, len(times))
+// agesOf returns the ages of times as printers show them.
+func agesOf(times []timeField, now time.Time) []string {
+	ages := make([]string, len(times))
 	for i, f := range times {
-		ages[i] = duration.HumanDuration(now.Sub(f.get()))
+		at := f.get()
+		same := slices.IndexFunc(times[:i], func(other timeField) bool { return other.get().Equal(at) })
+		if same >= 0 { // most times of an object are few
+			ages[i] = ages[same]
+			continue
+		}
+		ages[i] = duration.HumanDuration(now.Sub(at))
 	}
 	return ages
+}
+
+// sameAges reports whether times have the ages now that they had: an age shows whole seconds at most.
+func sameAges(times []timeField, then, now time.Time) bool {
+	return !slices.ContainsFunc(times, func(f timeField) bool {
+		return int(then.Sub(f.get()).Seconds()) != int(now.Sub(f.get()).Seconds())
+	})
 }
 
 // rowWithAges returns an object's row, while the ages of its times are these.

@@ -9,10 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	apitesting "k8s.io/kubernetes/pkg/api/testing"
@@ -184,6 +186,82 @@ func BenchmarkRow(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := row(internal); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// The row of a pod does not depend on the fields that are left out when it is decoded for a row, nor does its metadata
+// on being decoded.
+func TestRowsDoNotReadUnreadFields(t *testing.T) {
+	const seed = 1
+	random := fuzzer.FuzzerFor(apitesting.FuzzerFuncs, rand.NewSource(seed), legacyscheme.Codecs)
+	version := versionOfKind(corev1.SchemeGroupVersion.WithKind("Pod"), core.SchemeGroupVersion)
+	for i := range 300 {
+		var internal runtime.Object = &core.Pod{}
+		if i == 0 {
+			internal = must(legacyscheme.Scheme.ConvertToVersion(fleet.Pod(1), core.SchemeGroupVersion))(t)
+		} else {
+			random.Fill(internal)
+		}
+		message := must(must(version.To(internal))(t).(*corev1.Pod).Marshal())(t)
+		decoded := func(message []byte) *core.Pod {
+			pod := &corev1.Pod{}
+			if err := pod.Unmarshal(message); err != nil {
+				t.Fatal(err)
+			}
+			return must(version.From(pod))(t).(*core.Pod)
+		}
+		served := &corev1.Pod{}
+		if err := served.Unmarshal(message); err != nil {
+			t.Fatal(err)
+		}
+		rest, ok := unread[schema.GroupResource{Resource: "pods"}].Without(nil, message)
+		if !ok {
+			t.Fatal("its message is none")
+		}
+		whole, part := decoded(message), decoded(rest)
+		want, got := must(kubernetesTables.print(whole))(t), must(kubernetesTables.print(part))(t)
+		if !reflect.DeepEqual(got.Cells, want.Cells) || !reflect.DeepEqual(got.Conditions, want.Conditions) {
+			t.Fatalf("pod %d: %v without its unread fields, %v with them", i, got, want)
+		}
+		if !reflect.DeepEqual(whole.ObjectMeta, served.ObjectMeta) {
+			t.Fatalf("pod %d: %v before its conversion, and as it is served %v", i, whole.ObjectMeta, served.ObjectMeta)
+		}
+	}
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// BenchmarkMessageRow makes the row of a pod of its message: decoded as a whole, and without what a row does not read.
+func BenchmarkMessageRow(b *testing.B) {
+	version := versionOfKind(corev1.SchemeGroupVersion.WithKind("Pod"), core.SchemeGroupVersion)
+	message, err := fleet.Pod(1).Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	pods := unread[schema.GroupResource{Resource: "pods"}]
+	for name, fields := range map[string]readpath.Fields{"whole": {}, "read": pods} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var part []byte
+			for b.Loop() {
+				part, _ = fields.Without(part[:0], message)
+				pod := &corev1.Pod{}
+				if err := pod.Unmarshal(part); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := kubernetesTables.row(must(version.From(pod))(b)); err != nil {
 					b.Fatal(err)
 				}
 			}

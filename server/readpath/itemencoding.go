@@ -47,8 +47,8 @@ func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]by
 	if cached := encodings.bytes(s.key(as), u); cached != nil {
 		return cached, nil
 	}
-	item, ok := s.encodeMessage(o, as)
-	if !ok {
+	item, ok, err := s.encodeMessage(o, as)
+	if !ok && err == nil {
 		if decoded == nil {
 			if decoded, err = o.Decoded(); err != nil {
 				return nil, err
@@ -141,22 +141,41 @@ var partialType = reflect.TypeFor[metav1.PartialObjectMetadata]()
 
 var verbatimType = reflect.TypeFor[watchcache.Verbatim]()
 
-// encodeMessage encodes the JSON of an object or of its metadata, if the watch cache has the object's message, without
-// decoding it. It returns false if the object must be decoded.
-func (s *Reader) encodeMessage(o *watchcache.Object, as encoding) (item []byte, ok bool) {
-	if as != objectJSON && as != metadataJSON || !s.ownBytes || !o.Protobuf() || !isPlanSerializer(s.json) {
-		return nil, false
+// encodeMessage encodes the JSON of an object, of its metadata or of its row, if the watch cache has the object's
+// message, without decoding it, or not as a whole. It returns false if the object must be decoded.
+func (s *Reader) encodeMessage(o *watchcache.Object, as encoding) (item []byte, ok bool, err error) {
+	switch {
+	case as == tableJSON:
+		return s.encodeMessageRow(o)
+	case as != objectJSON && as != metadataJSON || !s.hasMessage(o):
+		return nil, false, nil
+	case as == metadataJSON:
+		if s.resource.Convert != nil {
+			return nil, false, nil // it is that of the value before its conversion
+		}
+		item, ok = s.messageMetadata(o)
+		return item, ok, nil
 	}
 	b := getBuffer()
 	defer func() { putBuffer(b) }()
-	if as == objectJSON {
-		b, ok = objectjson.AppendMessage(b, s.resource.Cache.MessageType(), o.Bytes())
-		return bytes.Clone(b), ok
-	}
+	b, ok = objectjson.AppendMessage(b, s.resource.Cache.MessageType(), o.Bytes())
+	return bytes.Clone(b), ok, nil
+}
+
+// hasMessage reports whether the watch cache has the message of an object as this reader serves it.
+func (s *Reader) hasMessage(o *watchcache.Object) bool {
+	return s.ownBytes && o.Protobuf() && isPlanSerializer(s.json)
+}
+
+// messageMetadata encodes the JSON of the metadata of an object that has a message. It returns false if the object must
+// be decoded.
+func (s *Reader) messageMetadata(o *watchcache.Object) (item []byte, ok bool) {
 	metadata := metadataField(o.Bytes())
-	if s.resource.Convert != nil || metadata == nil || reflect.PointerTo(s.resource.Cache.MessageType()).Implements(verbatimType) {
-		return nil, false // of a value before its conversion, or as the source would answer it
+	if metadata == nil || reflect.PointerTo(s.resource.Cache.MessageType()).Implements(verbatimType) {
+		return nil, false // as the source would answer it
 	}
+	b := getBuffer()
+	defer func() { putBuffer(b) }()
 	if b, ok = objectjson.AppendMessage(b, partialType, metadata); !ok {
 		return nil, false
 	}

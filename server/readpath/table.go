@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 // Table describes a resource's objects as the rows that `kubectl get` prints. It is safe for
@@ -19,6 +22,10 @@ type Table struct {
 	// Row returns an object's row: its cells, and its conditions if it has some. A cell is a value that
 	// JSON can represent, or a [Since]. Row need not set the row's object: that is the metadata.
 	Row func(runtime.Object) (metav1.TableRow, error)
+	// Unread are fields of an object's message that Row does not read: it then gets objects without them, if the watch
+	// cache has the messages, and the metadata of the row is made of the message. So the resource's conversion, if there
+	// is one, must not change the metadata. Nil decodes objects as a whole.
+	Unread Fields
 	// Now returns the time at which ages are shown. Nil means time.Now.
 	Now func() time.Time
 }
@@ -59,11 +66,50 @@ func (s *Reader) encodeRow(o runtime.Object) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := []byte(`{"cells":[`)
+	about, err := s.encodeMetadata(o, metadataJSON)
+	if err != nil {
+		return nil, err
+	}
+	return markedRow(row, about)
+}
+
+// encodeMessageRow is encodeRow of an object's message, without decoding what the row does not show. It returns false
+// if the object must be decoded.
+func (s *Reader) encodeMessageRow(o *watchcache.Object) (row []byte, ok bool, err error) {
+	if s.resource.Table.Unread == nil || !s.hasMessage(o) {
+		return nil, false, nil
+	}
+	about, ok := s.messageMetadata(o)
+	if !ok {
+		return nil, false, nil
+	}
+	part := getBuffer()
+	defer func() { putBuffer(part) }()
+	if part, ok = s.resource.Table.Unread.Without(part, o.Bytes()); !ok {
+		return nil, false, nil
+	}
+	decoded, err := o.DecodedOf(part)
+	if err != nil {
+		return nil, false, err
+	}
+	cells, err := s.resource.Table.Row(decoded)
+	if err != nil {
+		return nil, false, err
+	}
+	row, err = markedRow(cells, about)
+	return row, true, err
+}
+
+// markedRow encodes a row with marks, and with the JSON of its metadata.
+func markedRow(row metav1.TableRow, about []byte) ([]byte, error) {
+	b := getBuffer()
+	defer func() { putBuffer(b) }()
+	b = append(b, `{"cells":[`...)
 	for i, cell := range row.Cells {
 		if i > 0 {
 			b = append(b, ',')
 		}
+		var err error
 		if b, err = appendCell(b, cell); err != nil {
 			return nil, err
 		}
@@ -76,15 +122,19 @@ func (s *Reader) encodeRow(o runtime.Object) ([]byte, error) {
 		}
 		b = append(append(b, `,"conditions":`...), conditions...)
 	}
-	about, err := s.encodeMetadata(o, metadataJSON)
-	if err != nil {
-		return nil, err
-	}
 	b = append(append(b, `,"object":`...), about...)
 	return bytes.Clone(append(b, '}')), nil
 }
 
 func appendCell(b []byte, cell any) ([]byte, error) {
+	switch cell := cell.(type) {
+	case int64:
+		return strconv.AppendInt(b, cell, 10), nil
+	case string:
+		if isPlain(cell) {
+			return append(append(append(b, '"'), cell...), '"'), nil
+		}
+	}
 	since, ok := cell.(Since)
 	if !ok {
 		text, err := json.Marshal(cell)
@@ -94,6 +144,17 @@ func appendCell(b []byte, cell any) ([]byte, error) {
 	b = append(b, ageMark)
 	b = binary.BigEndian.AppendUint64(b, uint64(since.Time.UnixMicro()))
 	return append(appendText(b, since.After), '"'), nil
+}
+
+// isPlain reports whether a text stands in JSON as it is.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < ' ' || c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
+			return false
+		}
+	}
+	return true
 }
 
 // appendText appends text as JSON, without the quotes.

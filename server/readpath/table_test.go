@@ -39,6 +39,7 @@ var testTable = Table{
 		}
 		return row, nil
 	},
+	Unread: Fields{1: {17: nil}, 2: nil, 3: nil}, // managed fields, spec and status
 }
 
 // expectedTable returns an API server's Table of an object or a list.

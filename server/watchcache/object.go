@@ -84,6 +84,15 @@ func (o *Object) Decoded() (runtime.Object, error) {
 	return decoded, nil
 }
 
+// DecodedOf returns a part of the object's message as a Go value, as Decoded returns the object of the whole message.
+func (o *Object) DecodedOf(part []byte) (runtime.Object, error) {
+	decoded, err := o.cache.unmarshal(message, part, o.Revision())
+	if err != nil {
+		return nil, fmt.Errorf("decode a part of %s %s: %w", o.cache.config.GroupResource, o.Key(), err)
+	}
+	return decoded, nil
+}
+
 // Bytes returns the object as the API serves it: if Protobuf says so the message of its Go type,
 // without an envelope, otherwise one JSON value. It returns nil for an object that must be decoded
 // to be served, because its Go type is internal to the server, or the source has it in another

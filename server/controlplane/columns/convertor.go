@@ -38,7 +38,11 @@ func Of(resource schema.GroupResource) *readpath.Table {
 		return nil
 	}
 	c := convertor{resource, known}
-	return &readpath.Table{Columns: known.columns, Row: c.row}
+	unread := known.unread
+	if unread == nil {
+		unread = unreadMetadata
+	}
+	return &readpath.Table{Columns: known.columns, Row: c.row, Unread: unread}
 }
 
 // convertor renders the objects of one resource by its view.

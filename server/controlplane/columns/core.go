@@ -11,7 +11,7 @@ import (
 )
 
 var coreViews = map[schema.GroupResource]view{
-	corev1.Resource("pods"):                   podView,
+	corev1.Resource("pods"):                   podView.without(UnreadOfPods),
 	corev1.Resource("nodes"):                  nodeView,
 	corev1.Resource("services"):               serviceView,
 	corev1.Resource("endpoints"):              endpointsView,

@@ -6,6 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
 // view is the entry of one resource in the table. Views are immutable.
@@ -15,6 +17,8 @@ type view struct {
 	row func(runtime.Object) (metav1.TableRow, bool)
 	// compare orders the rows of a list by their objects; nil if they are in the order of the list.
 	compare func(a, b runtime.Object) int
+	// unread are the fields of the object's message that row does not read; nil are unreadMetadata.
+	unread readpath.Fields
 }
 
 // views has every resource with columns of its own.
@@ -43,6 +47,12 @@ func show[T any, Object interface {
 		return metav1.TableRow{Cells: cells(typed), Object: runtime.RawExtension{Object: object}}, true
 	}
 	return view{columns: columns, row: row}
+}
+
+// without returns the view of objects whose messages have fields that their rows do not read.
+func (v view) without(unread readpath.Fields) view {
+	v.unread = unread
+	return v
 }
 
 // ordered returns the view of show, whose lists are in the order of compare.
