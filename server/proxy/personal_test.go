@@ -415,6 +415,7 @@ func TestPersonalWatch(t *testing.T) {
 	r := newPersonalRig(t, 1, func(*Config) {})
 	ada := r.user("ada")
 	r.grant("ada", "a")
+	r.until("the proxy follows the grant", func() bool { return strings.HasPrefix(r.get(0, ada, configMaps).header.Get(PersonalHeader), "1/") })
 	_, events := r.watch(0, ada, "allowWatchBookmarks=true")
 	r.expect(events, "ADDED", mapsOf("a")...)
 	r.write("ab", "m0", "1") // not allowed
