@@ -162,7 +162,7 @@ func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
 			continue
 		}
 		if kind.fits == nil {
-			all = append(all, stepPlans(kind, steps)...)
+			all = append(all, stepPlans(kind, steps, ref.places)...)
 			continue
 		}
 		for _, place := range ref.places {
@@ -186,11 +186,12 @@ func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
 	return all, nil
 }
 
-// stepPlans returns the plans of a kind that disturbs steps.
-func stepPlans(kind Kind, steps []step) []Plan {
+// stepPlans returns the plans of a kind that disturbs steps. An outage needs one in which the operator writes.
+func stepPlans(kind Kind, steps []step, places []Place) []Plan {
 	var all []Plan
 	for n := range steps {
-		if changesObjects(steps, n) && (kind.during != unobserved || changesObjects(steps, n+1)) {
+		writes := slices.ContainsFunc(places, func(p Place) bool { return p.Step == n })
+		if changesObjects(steps, n) && (kind.during != unobserved || changesObjects(steps, n+1)) && (kind.during != outage || writes) {
 			all = append(all, Plan{kind.Name, Place{Step: n}})
 		}
 	}
