@@ -228,6 +228,7 @@ func crashUnanswered(d *disturbance, x exchange) {
 }
 
 func crashAfter(d *disturbance, x exchange) {
+	defer x.t.holdOthers()()
 	x.serve()
 	d.happens("the operator is killed: it has received the answer")
 	x.t.killNext()
@@ -269,12 +270,14 @@ func (d *disturbance) endOutage() {
 }
 
 func restartStale(d *disturbance, x exchange) {
+	defer x.t.holdOthers()()
 	before := d.run.world.memory.Revision()
 	x.serve()
 	d.restartAt(x, before, "write")
 }
 
 func travelBack(d *disturbance, x exchange) {
+	defer x.t.holdOthers()()
 	x.serve()
 	d.restartAt(x, d.run.before, "step")
 }

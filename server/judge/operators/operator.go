@@ -36,7 +36,12 @@ type instance struct {
 	ended  chan struct{} // closed when nothing of it runs any more
 	err    error         // its end; set before ended is closed
 	killed atomic.Bool   // by the judge
+	number string        // of the starts in this process, for instanceHeader
 }
+
+// instanceHeader has the number of the instance that sends a request, of instances in this process: they share connections,
+// and a request of one that was killed may arrive when the next one runs.
+const instanceHeader = "Keepwatch-Judge-Instance"
 
 // kill ends the instance as a crash does: at once, and without a last request.
 func (i *instance) kill() {
@@ -79,7 +84,7 @@ var errKilled = errors.New("the operator was killed")
 
 func (o Operator) startFunction(w *world) *instance {
 	ctx, cancel := context.WithCancel(context.Background())
-	i := &instance{ended: make(chan struct{})}
+	i := &instance{ended: make(chan struct{}), number: w.traffic.nextInstance()}
 	own := rest.CopyConfig(w.operator)
 	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return mortal{next, i, ctx, w.traffic} })
 	i.stop = cancel
@@ -107,7 +112,9 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer m.traffic.leave(false)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	context.AfterFunc(m.life, func() { cancel(errKilled) })
-	return m.next.RoundTrip(r.WithContext(ctx))
+	r = r.Clone(ctx)
+	r.Header.Set(instanceHeader, m.instance.number)
+	return m.next.RoundTrip(r)
 }
 
 func (o Operator) startProcess(cfg *rest.Config, folder string) (*instance, error) {

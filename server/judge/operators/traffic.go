@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -124,6 +125,9 @@ func (t *traffic) around(next http.Handler) http.Handler {
 		}
 		t.wait(q.Context())
 		t.dieIfDying()
+		if sender := q.Header.Get(instanceHeader); sender != "" && !t.runs(sender) {
+			panic(http.ErrAbortHandler)
+		}
 		switch {
 		case !info.IsResourceRequest:
 			t.read()
@@ -264,6 +268,15 @@ func (t *traffic) hold() {
 	t.pause = make(chan struct{})
 	t.mu.Unlock()
 	t.cut(false)
+}
+
+// holdOthers makes the operator's other requests wait until the returned function is called: between the answer to a write and
+// the end of the operator, none may be executed.
+func (t *traffic) holdOthers() (resume func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pause = make(chan struct{})
+	return t.resume
 }
 
 func (t *traffic) resume() {
@@ -424,6 +437,20 @@ func (t *traffic) started(kill func()) {
 	t.instance++
 	t.actions++
 	t.kill, t.dying = kill, false
+}
+
+// nextInstance returns the number of the next instance.
+func (t *traffic) nextInstance() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strconv.Itoa(t.instance + 1)
+}
+
+// runs reports whether an instance is the newest one, or about to be.
+func (t *traffic) runs(number string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return number == strconv.Itoa(t.instance) || number == strconv.Itoa(t.instance+1)
 }
 
 func (t *traffic) activity() activity {
