@@ -42,6 +42,7 @@
 //	history_log.go     keepwatch history log
 //	history_diff.go    keepwatch history diff
 //	history_blame.go   keepwatch history blame
+//	history_events.go  keepwatch history events
 //	history_restore.go  keepwatch history restore: the flags, what is selected, the report
 //	history_restoration.go  what is written to the cluster, and in which order
 //	metrics_endpoint.go  --metrics-bind-address of proxy and sync
