@@ -64,7 +64,7 @@ func TestWithoutFields(t *testing.T) {
 			without.Without(nil, whole[:i]) // does not panic
 		}
 	})
-	for _, bad := range [][]byte{{0x80}, {1<<3 | 2, 5, 'x'}, {1<<3 | 0, 1}} {
+	for _, bad := range [][]byte{{0x80}, {1<<3 | 2, 5, 'x'}, {1 << 3, 1}} {
 		if _, ok := (Fields{1: {}}).Without(nil, bad); ok {
 			t.Errorf("%x is a message", bad)
 		}
