@@ -502,7 +502,11 @@ func TestPersonalNamespaceMadeAnew(t *testing.T) {
 		return err != nil
 	})
 	r.namespace("b")
-	r.write("b", "m0", "0")
+	await.NoError(t, "the namespace takes objects: the server's admission has seen the new one", func() error {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m0", Labels: map[string]string{"l": "0"}}}
+		_, err := r.admin.CoreV1().ConfigMaps("b").Create(t.Context(), m, metav1.CreateOptions{})
+		return err
+	})
 	r.write("a", "m0", "1")
 	r.expect(events, "MODIFIED", "a/m0")
 	r.want(r.get(0, ada, configMaps), "", "a")
