@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
@@ -25,6 +26,8 @@ type roles struct {
 	// be anybody.
 	granted *personal.Roles
 	touched func(subjects map[string]bool, ok bool)
+
+	mu sync.Mutex // locked while it is decided whether changes are seen, so that a failure is not overtaken
 }
 
 func newRoles(server *rest.Config, p *permissions, forPersonal bool) (*roles, error) {
@@ -67,7 +70,34 @@ func (r *roles) touch(changes []keepwatch.Change) {
 // failed records that changes are not seen until the reflector is live again.
 func (r *roles) failed(n reflector.Notice) {
 	if n.Failure != nil && n.State != reflector.Live {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.permissions.observe(false)
+	}
+}
+
+// observeEvery is how often it is looked whether all reflectors are live. Nothing reports that, and where nothing changes no
+// delivery follows it.
+const observeEvery = time.Second
+
+// observe records whether changes are seen.
+func (r *roles) observe() {
+	r.mu.Lock()
+	again := r.permissions.observe(!slices.ContainsFunc(r.reflectors, notLive))
+	r.mu.Unlock()
+	if again {
+		r.touched(nil, false) // a change may have been undone unseen
+	}
+}
+
+func (r *roles) observeAlways(ctx context.Context) {
+	for tick := time.NewTicker(observeEvery); ; r.observe() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		}
 	}
 }
 
@@ -78,6 +108,7 @@ func (r *roles) run(ctx context.Context) {
 		running.Go(func() { _ = r.reflectors[i].Run(ctx) }) // without changes seen, decisions are short-lived
 		running.Go(func() { r.watch(ctx, r.stores[i]) })
 	}
+	running.Go(func() { r.observeAlways(ctx) })
 	running.Wait()
 }
 
@@ -103,9 +134,7 @@ func (r *roles) watch(ctx context.Context, objects *store.Store) {
 			r.permissions.forget(namespace)
 		}
 		r.touch(changes)
-		if r.permissions.observe(!slices.ContainsFunc(r.reflectors, notLive)) {
-			r.touched(nil, false) // a change may have been undone unseen
-		}
+		r.observe()
 	}
 }
 

@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// quietRoles answers requests for roles and bindings: there are none, and nothing changes. A server that is down ends its watches.
+type quietRoles struct {
+	down  atomic.Bool
+	ended chan struct{} // closed when it goes down
+}
+
+func (s *quietRoles) RoundTrip(q *http.Request) (*http.Response, error) {
+	answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: q}
+	text := func(code int, body string) (*http.Response, error) {
+		answer.StatusCode, answer.Body = code, io.NopCloser(strings.NewReader(body))
+		return answer, nil
+	}
+	values := q.URL.Query()
+	switch {
+	case s.down.Load():
+		return text(http.StatusServiceUnavailable, `{"kind":"Status","apiVersion":"v1","reason":"ServiceUnavailable","code":503}`)
+	case values.Has("sendInitialEvents"):
+		return text(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","reason":"Invalid","code":422}`)
+	case !values.Has("watch"):
+		return text(http.StatusOK, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`)
+	}
+	body, end := io.Pipe()
+	go func() {
+		select {
+		case <-s.ended:
+		case <-q.Context().Done():
+		}
+		end.Close()
+	}()
+	answer.Body = body
+	return answer, nil
+}
+
+// Changes are seen from the moment on in which all roles are watched, also after an outage, although nothing changes and so
+// nothing is delivered.
+func TestQuietRolesAreObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &quietRoles{ended: make(chan struct{})}
+		p := &permissions{scopes: newScopes()}
+		r, err := newRoles(&rest.Config{Host: "http://server", Transport: server, QPS: -1}, p, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); r.run(ctx) }()
+		defer func() { cancel(); <-stopped }()
+		is := func(want bool, what string) {
+			t.Helper()
+			if synctest.Wait(); p.isObserved() != want {
+				t.Errorf("%s: changes are seen: %v", what, !want)
+			}
+		}
+		time.Sleep(time.Minute)
+		is(true, "after a minute")
+		server.down.Store(true)
+		close(server.ended)
+		time.Sleep(time.Minute)
+		is(false, "in the outage")
+		server.ended = make(chan struct{})
+		server.down.Store(false)
+		time.Sleep(time.Minute)
+		is(true, "a minute after it")
+	})
+}
