@@ -324,8 +324,16 @@ func testLarge(t *testing.T, server *kafkatest.Server) {
 	}
 	s.Close()
 	limit("4000000")
-	open(t, s)
-	write(t, s, large)
+	await.NoError(t, "the broker applies the limit", func() error {
+		_, err := s.Open(t.Context(), sinktest.Streams())
+		if err == nil {
+			err = s.Write(t.Context(), large)
+		}
+		if err != nil {
+			s.Close()
+		}
+		return err
+	})
 }
 
 // TestSlow writes over a connection that needs longer for a transaction than the sink waits for an answer.
