@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/server/source/memory"
 	"github.com/keepwatch/keepwatch/store"
@@ -91,6 +93,24 @@ func TestWatch(t *testing.T) {
 		if _, err := w.Next(); kind(err) != keepwatch.Ended {
 			t.Errorf("a closed watch: %v", err)
 		}
+	}
+}
+
+// A watch that is opened below the newest revision reaches it, although nothing of its resource changes: whoever has asked for that
+// revision before waits for it.
+func TestWatchReachesTheRevisionOfItsOpening(t *testing.T) {
+	db := memory.New()
+	defer db.Close()
+	source := pods(db)
+	listed := put(t, db, "ns/a")
+	elsewhere(t, db)
+	newest := must(source.Newest(t.Context()))(t)
+	w := must(source.Watch(t.Context(), listed))(t)
+	defer w.Close()
+	end := time.AfterFunc(await.Deadline, w.Close)
+	defer end.Stop()
+	if batch := must(w.Next())(t); batch.From != listed || batch.To != newest || len(batch.Changes) > 0 {
+		t.Errorf("got %+v, want a batch without changes from %d to %d", batch, listed, newest)
 	}
 }
 

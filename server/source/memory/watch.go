@@ -22,7 +22,8 @@ type watch struct {
 	end       *keepwatch.Failure // permanent
 }
 
-// watch opens a watch.
+// watch opens a watch. If it is opened below the newest revision, it reaches that without a change, as Newest makes open watches do:
+// who has asked for the newest revision while no watch was open, and waits for it, would otherwise wait for the next change.
 func (s *Source) watch(ctx context.Context, from keepwatch.Revision) *watch {
 	w := &watch{
 		source: s, delivered: from, requested: make(chan keepwatch.Revision, 1),
@@ -30,8 +31,9 @@ func (s *Source) watch(ctx context.Context, from keepwatch.Revision) *watch {
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.open[w] = struct{}{}
+	s.mu.Unlock()
+	w.requestProgress(s.db.Revision()) // read after Newest has the watch among the open ones
 	return w
 }
 
