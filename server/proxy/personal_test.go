@@ -17,8 +17,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/testserver"
@@ -502,6 +504,17 @@ func TestPersonalNamespaceMadeAnew(t *testing.T) {
 		return err != nil
 	})
 	r.namespace("b")
+	own := rest.AnonymousClientConfig(r.server.Config())
+	own.BearerToken = ada
+	hers, err := kubernetes.NewForConfig(own)
+	r.must(err)
+	r.until("the server refuses the namespace made anew: its authorizer has seen the end of the grant", func() bool {
+		_, err := hers.CoreV1().ConfigMaps("b").List(t.Context(), metav1.ListOptions{})
+		return apierrors.IsForbidden(err)
+	})
+	r.until("the proxy follows the end of the grant", func() bool {
+		return strings.HasPrefix(r.get(0, ada, configMaps).header.Get(PersonalHeader), "1/")
+	})
 	await.NoError(t, "the namespace takes objects: the server's admission has seen the new one", func() error {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m0", Labels: map[string]string{"l": "0"}}}
 		_, err := r.admin.CoreV1().ConfigMaps("b").Create(t.Context(), m, metav1.CreateOptions{})
