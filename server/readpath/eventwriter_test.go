@@ -15,8 +15,8 @@ import (
 // nothing would occupy more than is counted.
 func TestEventWriterKeepsItsBuffer(t *testing.T) {
 	sizes := rapid.OneOf(rapid.IntRange(1, 1000), rapid.IntRange(1, 200_000), rapid.IntRange(maxBuffered-1000, bufferSize+1000),
-		rapid.Just(maxBuffered), rapid.Just(3<<20))
-	random := make([]byte, 4<<20)
+		rapid.Just(maxBuffered), rapid.Just(2*bufferSize))
+	random := make([]byte, 20+2*bufferSize)
 	for i, r := 0, rand.New(rand.NewPCG(1, 2)); i < len(random); i++ {
 		random[i] = byte(r.Uint32()) // it can't be compressed
 	}
@@ -43,7 +43,7 @@ func TestEventWriterKeepsItsBuffer(t *testing.T) {
 			sent = append(sent, b...)
 			return 0, nil
 		})
-		for i := range rapid.IntRange(0, 20).Draw(t, "events") {
+		for i := range rapid.IntRange(0, 10).Draw(t, "events") {
 			size := sizes.Draw(t, "size")
 			event := append(fmt.Appendf(nil, "%d:", i), random[i:i+size]...)
 			want = append(want, event...)
