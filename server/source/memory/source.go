@@ -177,7 +177,6 @@ func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwat
 func (s *Source) replay(ctx context.Context, target keepwatch.Target, to keepwatch.Revision) {
 	w := s.watch(ctx, target.Revision())
 	defer w.Close()
-	w.requestProgress(to)
 	for target.Revision() < to {
 		batch, err := w.Next()
 		if err != nil {

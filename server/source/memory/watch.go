@@ -22,8 +22,8 @@ type watch struct {
 	end       *keepwatch.Failure // permanent
 }
 
-// watch opens a watch. If it is opened below the newest revision, it reaches that without a change, as Newest makes open watches do:
-// who has asked for the newest revision while no watch was open, and waits for it, would otherwise wait for the next change.
+// watch opens a watch. A watch that is opened below the newest revision reaches it without a change, as open watches do after
+// Newest: a caller of Newest that found no open watch waits for that revision.
 func (s *Source) watch(ctx context.Context, from keepwatch.Revision) *watch {
 	w := &watch{
 		source: s, delivered: from, requested: make(chan keepwatch.Revision, 1),
@@ -33,7 +33,7 @@ func (s *Source) watch(ctx context.Context, from keepwatch.Revision) *watch {
 	s.mu.Lock()
 	s.open[w] = struct{}{}
 	s.mu.Unlock()
-	w.requestProgress(s.db.Revision()) // read after Newest has the watch among the open ones
+	w.requestProgress(s.db.Revision()) // read last: from now on, Newest finds the watch
 	return w
 }
 
