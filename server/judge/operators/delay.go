@@ -13,14 +13,14 @@ import (
 type delay struct {
 	resource string
 	over     chan struct{} // closed by the end of the delay
-	held     func()        // is called when an event waits
+	waits    func()        // is called when an event waits
 }
 
 // delay makes the events of a resource wait.
-func (t *traffic) delay(resource string, held func()) {
+func (t *traffic) delay(resource string, waits func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.late = &delay{resource, make(chan struct{}), held}
+	t.late = &delay{resource, make(chan struct{}), waits}
 }
 
 // deliver ends the delay, if there is one, and reports that.
@@ -56,7 +56,7 @@ var errWatchEnds = errors.New("the watch has ended")
 
 func (p punctual) Write(b []byte) (int, error) {
 	if late := p.traffic.delayOf(p.resource); late != nil {
-		late.held()
+		late.waits()
 		select {
 		case <-late.over:
 		case <-p.ctx.Done():

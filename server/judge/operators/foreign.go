@@ -268,7 +268,7 @@ func (r *run) release(ctx context.Context) (bool, error) {
 	place := r.fault.place
 	o, err := r.objects().Get(ctx, place.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && !isHeld(o, r.fault.held()):
+	case apierrors.IsNotFound(err), err == nil && !isBlocked(o, r.fault.blockedUID()):
 		r.outcome.overwritten = append(r.outcome.overwritten,
 			fmt.Sprintf("%s has lost the finalizer %s, which somebody had added", place.key(), ForeignFinalizer))
 		r.fault.setHeld("")
@@ -287,13 +287,13 @@ func (r *run) release(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// isHeld reports whether an object is that of a UID, and has the finalizer of somebody else.
-func isHeld(o *unstructured.Unstructured, uid types.UID) bool {
+// isBlocked reports whether an object is that of a UID, and has the finalizer of somebody else.
+func isBlocked(o *unstructured.Unstructured, uid types.UID) bool {
 	return o.GetUID() == uid && slices.Contains(o.GetFinalizers(), ForeignFinalizer)
 }
 
-// held returns the UID of the object that has the finalizer of somebody else.
-func (d *disturbance) held() types.UID {
+// blockedUID returns the UID of the object that has the finalizer of somebody else.
+func (d *disturbance) blockedUID() types.UID {
 	if d == nil {
 		return ""
 	}

@@ -42,7 +42,7 @@ const (
 	insisted                     // the object of the write is annotated at the end of its step, and again when it loses that
 	delayed                      // the events of one type come late
 	outage                       // every write in the step is refused for a time
-	held                         // the object of the write cannot go until the operator is quiet without it
+	blocked                      // the object of the write cannot go until the operator is quiet without it
 )
 
 // Kinds are the kinds of plans, in the order in which they run.
@@ -104,7 +104,7 @@ var Kinds = []Kind{
 		Sentence: "somebody annotates an object that the operator has created, up to three times if it loses the annotation",
 	},
 	{
-		Name: "foreign-finalizer", fits: createsNamed, within: (*reference).goesLater, during: held,
+		Name: "foreign-finalizer", fits: createsNamed, within: (*reference).goesLater, during: blocked,
 		Sentence: "an object of the operator has a finalizer of somebody else, and stays for a while after its deletion",
 	},
 	{

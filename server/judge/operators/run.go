@@ -168,7 +168,7 @@ func (r *run) step(ctx context.Context, n int) error {
 		return r.deleteObject(ctx, n)
 	case insisted:
 		return r.insist(ctx, n)
-	case held:
+	case blocked:
 		return r.hold(ctx, n)
 	default:
 		return nil
@@ -254,7 +254,7 @@ func (r *run) intervene(ctx context.Context, quiet, late bool) (bool, error) {
 	case (quiet || late) && r.world.traffic.deliver():
 		r.world.traffic.note("the late events arrive")
 		return true, nil
-	case quiet && r.fault.held() != "":
+	case quiet && r.fault.blockedUID() != "":
 		return r.release(ctx)
 	}
 	return false, nil
@@ -302,7 +302,7 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 	if !late {
 		return false, nil
 	}
-	if quiet || r.fault.held() == "" { // else the state waits for somebody else
+	if quiet || r.fault.blockedUID() == "" { // else the state waits for somebody else
 		r.outcome.differences = missing
 	}
 	if !reached {
