@@ -89,7 +89,8 @@ func TestHelm(t *testing.T) {
 					t.Errorf("after helm uninstall, %s %s: %v", o.GetKind(), o.GetName(), err)
 				}
 			}
-			claims, err := c.client.CoreV1().PersistentVolumeClaims(installed).List(t.Context(), metav1.ListOptions{})
+			claims, err := c.client.CoreV1().PersistentVolumeClaims(installed).List(t.Context(),
+				metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=" + name})
 			if err != nil || (len(claims.Items) == 1) != (name == "keepwatch-sync") {
 				t.Errorf("claims after helm uninstall: %v, %v", claims, err)
 			}

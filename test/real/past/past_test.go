@@ -5,9 +5,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -17,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -74,7 +76,7 @@ const widgets = "widgets.past.example"
 type rig struct {
 	*testing.T
 	server *peer.Server
-	client *http.Client
+	client rest.Interface
 	dir    string
 	sync   *peer.Process
 	random *rand.Rand
@@ -96,9 +98,7 @@ func TestPast(t *testing.T) {
 	}
 	t.Logf("-past.seed %d -past.lists %d", *seed, count)
 	server := peer.LatestKubernetes(t)
-	config := server.Config()
-	config.QPS = -1
-	client, err := rest.HTTPClientFor(config)
+	client, err := rest.UnversionedRESTClientFor(raw(server.Config()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,13 +276,14 @@ func (r *rig) judge(all []recorded, gap, gapEnd int) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	client, err := rest.HTTPClientFor(config)
+	config.Host = strings.TrimSuffix(config.Host, "/now")
+	client, err := rest.UnversionedRESTClientFor(raw(config))
 	if err != nil {
 		r.Fatal(err)
 	}
 	equal, refused := 0, 0
 	for i, l := range all {
-		path := strings.TrimSuffix(config.Host, "now") + "revision/" + l.revision + l.path
+		path := "/revision/" + l.revision + l.path
 		code, body := r.request(client, http.MethodGet, path, "", l.accept)
 		body, want := token.ReplaceAll(body, []byte(`"continue":"T"`)), token.ReplaceAll(l.body, []byte(`"continue":"T"`))
 		if l.accept == asTable {
@@ -321,32 +322,38 @@ func (r *rig) must(method, path, body string) {
 	}
 }
 
-func (r *rig) send(method, path, body, accept string) (int, []byte) {
-	r.Helper()
-	return r.request(r.client, method, r.server.Config().Host+path, body, accept)
+// raw returns the configuration of a client that decodes nothing, and is not slowed.
+func raw(config *rest.Config) *rest.Config {
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	config.QPS = -1
+	return config
 }
 
-func (r *rig) request(client *http.Client, method, address, body, accept string) (int, []byte) {
+func (r *rig) send(method, path, body, accept string) (int, []byte) {
+	r.Helper()
+	return r.request(r.client, method, path, body, accept)
+}
+
+// request sends a request, and again after an answer of 429, which names a time: a server whose type has a new definition answers so until it can
+// read the type's objects.
+func (r *rig) request(client rest.Interface, method, path, body, accept string) (code int, answer []byte) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
-	if err != nil {
-		r.Fatal(err)
-	}
-	q.Header.Set("Accept", accept)
-	q.Header.Set("Content-Type", "application/json")
+	content := "application/json"
 	if method == http.MethodPatch {
-		q.Header.Set("Content-Type", "application/merge-patch+json")
+		content = "application/merge-patch+json"
 	}
-	response, err := client.Do(q)
-	if err != nil {
+	result := client.Verb(method).RequestURI(path).SetHeader("Accept", accept).SetHeader("Content-Type", content).Body([]byte(body)).Do(ctx)
+	answer, err := result.Raw()
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		result.StatusCode(&code)
+	case errors.As(err, &status): // the caller judges it
+		code = int(status.Status().Code)
+	default:
 		r.Fatal(err)
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return response.StatusCode, text
+	return code, answer
 }
