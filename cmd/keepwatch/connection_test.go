@@ -112,7 +112,7 @@ func TestMistyped(t *testing.T) {
 		"history blme":  "keepwatch: unknown command \"blme\" for \"keepwatch history\"; did you mean blame?\nSee 'keepwatch history --help'.\n",
 		"proxy --lisen": "keepwatch: unknown flag: --lisen\nSee 'keepwatch proxy --help'.\n",
 		"faults report": "keepwatch: accepts 1 arg(s), received 0\nSee 'keepwatch faults report --help'.\n",
-		"sync pods --retention 3d": `keepwatch: invalid argument "3d" for "--retention" flag: time: unknown unit "d" in duration "3d"; hours are the largest unit: ` +
+		"sync pods --max-lag 3d": `keepwatch: invalid argument "3d" for "--max-lag" flag: time: unknown unit "d" in duration "3d"; hours are the largest unit: ` +
 			"72h is 3 days\nSee 'keepwatch sync --help'.\n",
 		"proxy argument": "keepwatch: unknown command \"argument\" for \"keepwatch proxy\"\nSee 'keepwatch proxy --help'.\n",
 	} {

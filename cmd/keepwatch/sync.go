@@ -54,7 +54,7 @@ follows again at a revision at which all types are complete.
 The file of -f has the same in YAML:
 
   to: sqlite:state.db
-  retention: 720h                       # of states that were replaced or deleted; default: for ever
+  retention: 90d                        # of states that were replaced or deleted; default: for ever
                                         # files: state, shape, rotateSize, rotateAge, compress
                                         # https: state, shape, mode, signingKey
   sinks:                                # in place of to, where there are several: each has the settings above, its own
@@ -125,10 +125,10 @@ func newSyncCommand() *cobra.Command {
 	flags := cmd.Flags()
 	o.resourceFlags.addTo(flags)
 	o.addSinkFlags(cmd)
-	flags.DurationVar(&o.settings.Retention.Duration, "retention", 0, "delete states this long after they were replaced or deleted; 0 retains them for ever")
+	flags.Var(&o.settings.Retention, "retention", "delete states this long after they were replaced or deleted, for example 90d; 0 retains them for ever")
 	flags.StringVar(&o.settings.Shape, "shape", "", "format of changes, except in databases and buckets: events, as keepwatch watch prints them, or debezium")
 	flags.StringVar(&o.settings.RotateSize, "rotate-size", "", "close a file at this size before compression (default 256Mi)")
-	flags.DurationVar(&o.settings.RotateAge.Duration, "rotate-age", 0, "close a file at this age; 0 means 1h")
+	flags.Var(&o.settings.RotateAge, "rotate-age", "close a file at this age; 0 means 1h")
 	flags.StringVar(&o.settings.Mode, "mode", "", "how CloudEvents are in HTTP requests: structured, binary or batched (default structured)")
 	flags.StringVar(&o.settings.SigningKey, "signing-key", "", "sign HTTP requests with the key in this file, 24 bytes or more in base64")
 	flags.StringVar(&o.settings.Compress, "compress", "", "compress closed files: none, gzip or zstd")

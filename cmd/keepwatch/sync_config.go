@@ -17,6 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/stream/project"
 	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
@@ -28,17 +29,31 @@ type syncSettings struct {
 	Resources    []syncResource   `json:"resources"`
 }
 
-// timeSpan is a time as text: 720h.
+// timeSpan is a flag and a field of a file: a duration that is not negative, and may have days: 90d.
 type timeSpan struct{ time.Duration }
+
+func (t *timeSpan) Set(text string) (err error) {
+	t.Duration, err = history.ParseSpan(text)
+	return err
+}
+
+func (t *timeSpan) String() string {
+	if t.Duration == 0 {
+		return "0" // the help does not show it
+	}
+	return t.Duration.String()
+}
+
+func (t *timeSpan) Type() string { return "duration" }
 
 func (t *timeSpan) UnmarshalJSON(text []byte) error {
 	var value string
 	err := json.Unmarshal(text, &value)
 	if err == nil {
-		t.Duration, err = time.ParseDuration(value)
+		err = t.Set(value)
 	}
 	if err != nil {
-		return fmt.Errorf("retention and rotateAge must be times such as 720h, not %s", text)
+		return fmt.Errorf("retention and rotateAge must be times such as 90d or 12h, not %s", text)
 	}
 	return nil
 }

@@ -60,8 +60,6 @@ func (s *sinkSettings) open(elected bool, callbacks requestCallbacks) (database,
 	switch {
 	case s.To == "":
 		return nil, errors.New("give the database with --to: " + addresses)
-	case s.Retention.Duration < 0:
-		return nil, fmt.Errorf("the retention must not be negative: %v", s.Retention.Duration)
 	case scheme == "sqlite" && local:
 		return sqlite.New(rest, sqlite.Options{Retention: s.Retention.Duration}), s.allow("retention")
 	case scheme == "sqlite":
@@ -96,9 +94,6 @@ func (s *sinkSettings) openFiles(dir string) (_ database, err error) {
 			return nil, fmt.Errorf("the size of files must be a quantity such as 256Mi, not %q", s.RotateSize)
 		}
 		options.MaxSize = size.Value()
-	}
-	if options.MaxAge < 0 {
-		return nil, fmt.Errorf("the age of files must not be negative: %v", options.MaxAge)
 	}
 	state := s.State
 	if state == "" {

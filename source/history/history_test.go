@@ -402,3 +402,18 @@ func TestParseMoment(t *testing.T) {
 		}
 	}
 }
+
+// TestParseSpan parses durations with days, and refuses what is none, negative or too long.
+func TestParseSpan(t *testing.T) {
+	day := 24 * time.Hour
+	for text, want := range map[string]time.Duration{"90d": 90 * day, "1d12h": 36 * time.Hour, "0.5d": day / 2, "12h": 12 * time.Hour, "0": 0, "0d": 0} {
+		if got, err := history.ParseSpan(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "d", "90", "90D", "3w", "-1s", "-1d", "1d-12h", "1d2d", "40000d", "36500d2562047h", "NaNd", "1e9d"} {
+		if got, err := history.ParseSpan(text); err == nil {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func ParseMoment(text string, now time.Time) (Moment, error) {
 		return Moment{Revision: revision}, nil
 	}
 	if back, ok := strings.CutPrefix(text, "-"); ok {
-		span, err := parseSpan(back)
+		span, err := ParseSpan(back)
 		if err != nil {
 			return Moment{}, fmt.Errorf("moment %q: give a span of time such as -15m, -2h30m or -3d", text)
 		}
@@ -89,8 +89,8 @@ func at(t, now time.Time, text string) (Moment, error) {
 	return Moment{Time: t}, nil
 }
 
-// parseSpan parses a duration that may have days.
-func parseSpan(text string) (time.Duration, error) {
+// ParseSpan parses a duration that may begin with days, of 24 hours each: 90d, 1d12h, 15m. It is not negative.
+func ParseSpan(text string) (time.Duration, error) {
 	days := time.Duration(0)
 	if number, rest, ok := strings.Cut(text, "d"); ok {
 		hours, err := time.ParseDuration(number + "h")
@@ -103,8 +103,12 @@ func parseSpan(text string) (time.Duration, error) {
 		text = rest
 	}
 	span, err := time.ParseDuration(text)
-	if err == nil && span < 0 {
+	switch {
+	case err != nil:
+	case span < 0:
 		err = fmt.Errorf("%q is negative", text)
+	case days+span < 0: // it overflows
+		err = fmt.Errorf("%q is longer than 290 years", text)
 	}
 	return days + span, err
 }

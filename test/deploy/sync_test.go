@@ -31,7 +31,7 @@ func TestSyncFile(t *testing.T) {
 - resource: pods
 - metadataOnly: true
   resource: deployments.v1.apps
-retention: 720h
+retention: 30d
 to: postgres://sync@db/kubernetes`, " --leader-elect=keepwatch/keepwatch-sync", 2, "config tmp"},
 		"brokers": {`resources:
 - resource: pods
