@@ -55,6 +55,7 @@ The file of -f has the same in YAML:
 
   to: sqlite:state.db
   retention: 90d                        # of states that were replaced or deleted; default: for ever
+                                        # sqlite: maxSize, beyond which the states that ended first are deleted
                                         # files: state, shape, rotateSize, rotateAge, compress
                                         # https: state, shape, mode, signingKey
   sinks:                                # in place of to, where there are several: each has the settings above, its own
@@ -126,6 +127,7 @@ func newSyncCommand() *cobra.Command {
 	o.resourceFlags.addTo(flags)
 	o.addSinkFlags(cmd)
 	flags.Var(&o.settings.Retention, "retention", "delete states this long after they were replaced or deleted, for example 90d; 0 retains them for ever")
+	flags.StringVar(&o.settings.MaxSize, "max-size", "", "delete the states that ended first when a SQLite file has more than this size, for example 10Gi; current states are never deleted")
 	flags.StringVar(&o.settings.Shape, "shape", "", "format of changes, except in databases and buckets: events, as keepwatch watch prints them, or debezium")
 	flags.StringVar(&o.settings.RotateSize, "rotate-size", "", "close a file at this size before compression (default 256Mi)")
 	flags.Var(&o.settings.RotateAge, "rotate-age", "close a file at this age; 0 means 1h")
@@ -220,12 +222,13 @@ func (o *syncOptions) destination(settings *syncSettings, s *sinkSettings, endpo
 	if len(settings.Sinks) > 0 {
 		name = s.Name
 	}
-	var running *transfer.Transfer // the sink has requests only while it runs
+	var running *transfer.Transfer // the sink calls back only while it runs
 	return destination{
 		open: func() (sink.Sink, error) {
-			return s.open(o.lease != "", requestCallbacks{
+			return s.open(o.lease != "", sinkCallbacks{
 				retrying: func(err error, wait time.Duration) { running.Retrying(err, wait) },
 				refused:  func(err error) { running.Refused(err) },
+				expired:  func(e sink.Expiry) { running.Expired(e) },
 			})
 		},
 		report: newSyncReport(stderr, name),

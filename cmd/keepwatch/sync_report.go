@@ -32,6 +32,9 @@ type syncReport struct {
 	// resources changed, a gap, or an error of the sink.
 	onCut func(status transfer.Status, line int, cut sink.Cut, first bool)
 	quiet bool // cuts and gaps are part of the output
+
+	deleted               uint64    // states that were deleted by the size since the last message about it
+	nextReached, nextOver time.Time // of the next messages about the size
 }
 
 // syncTarget is what is printed of a stream.
@@ -149,6 +152,31 @@ func (r *syncReport) retrying(err error, wait time.Duration) {
 
 // refused prints the reason of a dead letter.
 func (r *syncReport) refused(err error) { r.printf("%v", err) }
+
+// sizeEvery is how often deletions by the size are printed: a file that is full loses states with each change.
+const sizeEvery = time.Hour
+
+// expired prints which states were deleted by the size, and whether it is too small for the current ones. Those that were
+// deleted by their age are as old as expected.
+func (r *syncReport) expired(e sink.Expiry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Reason != sink.ExpiredBySize {
+		return
+	}
+	r.deleted += uint64(e.States)
+	now := time.Now()
+	if e.States > 0 && !now.Before(r.nextReached) {
+		r.clear()
+		r.start.printf("--max-size is reached: %s states were deleted, which had ended by %s", grouped(int64(r.deleted)), e.Until.UTC().Format(time.RFC3339))
+		r.deleted, r.nextReached = 0, now.Add(sizeEvery)
+	}
+	if e.Excess > 0 && !now.Before(r.nextOver) {
+		r.clear()
+		r.start.printf("the current states alone are %s bytes more than --max-size: no history is left, and the file grows", grouped(e.Excess))
+		r.nextOver = now.Add(sizeEvery)
+	}
+}
 
 // committed reports the gaps of a batch.
 func (r *syncReport) committed(batch sink.Batch) {

@@ -49,7 +49,8 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 		},
 		WatchTimeout: report.watchTimeout, Added: report.add, Logf: report.printf,
 		Hooks: transfer.Options{
-			Opened: report.opened, Observe: report.observe, Retrying: report.retrying, Refused: report.refused, Committed: report.committed,
+			Opened: report.opened, Observe: report.observe, Retrying: report.retrying, Refused: report.refused, Expired: report.expired,
+			Committed: report.committed,
 		},
 	}
 	var status func() transfer.Status

@@ -30,6 +30,7 @@ type sinkSettings struct {
 	To         string   `json:"to"`
 	State      string   `json:"state"`
 	Retention  timeSpan `json:"retention"`
+	MaxSize    string   `json:"maxSize"`
 	Shape      string   `json:"shape"`
 	RotateSize string   `json:"rotateSize"`
 	RotateAge  timeSpan `json:"rotateAge"`
@@ -47,25 +48,27 @@ type database interface {
 const addresses = "sqlite:FILE, postgres://USER@HOST/DATABASE, files:DIRECTORY, https://HOST/PATH, " +
 	"kafka://HOST/TOPICS or nats://HOST/STREAM"
 
-// requestCallbacks are called by a sink that repeats its own requests. Either may be nil.
-type requestCallbacks struct {
+// sinkCallbacks are called by a sink that repeats its own requests, has dead letters, or deletes states. Each may be nil.
+type sinkCallbacks struct {
 	retrying func(err error, wait time.Duration) // is called with each failure, and the wait before the next attempt
 	refused  func(err error)                     // is called with the reason of each dead letter
+	expired  func(sink.Expiry)                   // is called with the states that were deleted
 }
 
 // open returns the sink of --to. It connects to nothing. If the process was elected, no other one may write.
-func (s *sinkSettings) open(elected bool, callbacks requestCallbacks) (database, error) {
+func (s *sinkSettings) open(elected bool, callbacks sinkCallbacks) (database, error) {
 	scheme, rest, _ := strings.Cut(s.To, ":")
 	local := rest != "" && !strings.HasPrefix(rest, "//")
 	switch {
 	case s.To == "":
 		return nil, errors.New("give the database with --to: " + addresses)
 	case scheme == "sqlite" && local:
-		return sqlite.New(rest, sqlite.Options{Retention: s.Retention.Duration}), s.allow("retention")
+		return s.openSQLite(rest, callbacks)
 	case scheme == "sqlite":
 		return nil, errors.New("--to sqlite: needs the path of a file, for example sqlite:state.db")
 	case scheme == "postgres" || scheme == "postgresql":
-		return postgres.New(s.To, postgres.Options{Retention: s.Retention.Duration, TakeOver: elected}), s.allow("retention")
+		options := postgres.Options{Retention: s.Retention.Duration, TakeOver: elected, Expired: callbacks.expired}
+		return postgres.New(s.To, options), s.allow("retention")
 	case scheme == "files" && local:
 		return s.openFiles(rest)
 	case scheme == "files":
@@ -79,6 +82,27 @@ func (s *sinkSettings) open(elected bool, callbacks requestCallbacks) (database,
 	return nil, errors.New("the database of --to must be " + addresses)
 }
 
+// openSQLite returns the sink of a SQLite file.
+func (s *sinkSettings) openSQLite(path string, callbacks sinkCallbacks) (_ database, err error) {
+	options := sqlite.Options{Retention: s.Retention.Duration, Expired: callbacks.expired}
+	if options.MaxSize, err = parseSize("the size of a SQLite file", s.MaxSize); err != nil {
+		return nil, err
+	}
+	return sqlite.New(path, options), s.allow("retention", "max-size")
+}
+
+// parseSize parses a number of bytes, such as 256Mi. Without a text it is 0.
+func parseSize(what, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	size, err := resource.ParseQuantity(text)
+	if err != nil || size.Value() <= 0 {
+		return 0, fmt.Errorf("%s must be a quantity such as 256Mi, not %q", what, text)
+	}
+	return size.Value(), nil
+}
+
 // openFiles returns the sink of a directory. Its state is in the directory, unless --state names another one.
 func (s *sinkSettings) openFiles(dir string) (_ database, err error) {
 	options := files.Options{MaxAge: s.RotateAge.Duration}
@@ -88,12 +112,8 @@ func (s *sinkSettings) openFiles(dir string) (_ database, err error) {
 	if options.Compression, err = files.ParseCompression(s.Compress); err != nil {
 		return nil, err
 	}
-	if s.RotateSize != "" {
-		size, err := resource.ParseQuantity(s.RotateSize)
-		if err != nil || size.Value() <= 0 {
-			return nil, fmt.Errorf("the size of files must be a quantity such as 256Mi, not %q", s.RotateSize)
-		}
-		options.MaxSize = size.Value()
+	if options.MaxSize, err = parseSize("the size of files", s.RotateSize); err != nil {
+		return nil, err
 	}
 	state := s.State
 	if state == "" {
@@ -103,7 +123,7 @@ func (s *sinkSettings) openFiles(dir string) (_ database, err error) {
 }
 
 // openHTTP returns the sink of an HTTP server.
-func (s *sinkSettings) openHTTP(callbacks requestCallbacks) (_ database, err error) {
+func (s *sinkSettings) openHTTP(callbacks sinkCallbacks) (_ database, err error) {
 	if s.State == "" {
 		return nil, errors.New("give the directory for the cursors with --state: an HTTP server does not store them")
 	}
@@ -183,7 +203,7 @@ func (s *sinkSettings) given(except ...string) string {
 		name  string
 		given bool
 	}{
-		{"retention", s.Retention.Duration != 0}, {"shape", s.Shape != ""}, {"rotate-size", s.RotateSize != ""},
+		{"retention", s.Retention.Duration != 0}, {"max-size", s.MaxSize != ""}, {"shape", s.Shape != ""}, {"rotate-size", s.RotateSize != ""},
 		{"rotate-age", s.RotateAge.Duration != 0}, {"compress", s.Compress != ""}, {"mode", s.Mode != ""},
 		{"signing-key", s.SigningKey != ""}, {"state", s.State != ""},
 	} {

@@ -49,7 +49,7 @@ func (s *syncSettings) checkSinks() error {
 
 // complete checks the settings of a sink, and names it.
 func (s *sinkSettings) complete() error {
-	if _, err := s.open(false, requestCallbacks{}); err != nil {
+	if _, err := s.open(false, sinkCallbacks{}); err != nil {
 		return err
 	}
 	if s.Name == "" {

@@ -66,7 +66,7 @@ func (o *syncOptions) status(ctx context.Context, out io.Writer) error {
 
 // printStatus prints how far a sink has come.
 func (s *sinkSettings) printStatus(ctx context.Context, out io.Writer) error {
-	database, err := s.open(false, requestCallbacks{})
+	database, err := s.open(false, sinkCallbacks{})
 	if err != nil {
 		return err
 	}

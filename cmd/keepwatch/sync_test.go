@@ -326,7 +326,9 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"pods", "--to=https://h/", "--state=d", "--compress=gzip"}, "--compress is not for https: its settings are --state, --shape, --mode"},
 		{[]string{"pods", "--to=https://h/", "--state=d", "--signing-key=" + file("c2hvcnQ=")}, "must have 24 bytes or more in base64"},
 		{[]string{"pods", "--to=https://h/", "--state=d", "--signing-key=none"}, "--signing-key: open none"},
-		{[]string{"pods", to, "--compress=zstd"}, "--compress is not for sqlite: its settings are --retention"},
+		{[]string{"pods", to, "--compress=zstd"}, "--compress is not for sqlite: its settings are --retention, --max-size"},
+		{[]string{"pods", to, "--max-size=0"}, `the size of a SQLite file must be a quantity such as 256Mi, not "0"`},
+		{[]string{"pods", "--to=postgres://h/d", "--max-size=1Gi"}, "--max-size is not for postgres: its settings are --retention"},
 		{[]string{"pods", to, "--state=d"}, "--state is not for sqlite"},
 		{[]string{"pods", to, "--idle-timeout=0"}, "--idle-timeout must be more than 0"},
 		{[]string{"pods", to, "--leader-elect=sync"}, `--leader-elect must be NAMESPACE/NAME of a Lease, not "sync"`},
@@ -397,7 +399,8 @@ func FuzzSyncFile(f *testing.F) {
 // testSyncEndpoint reads the metrics and the readiness of a process.
 func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 	address := freeAddress(t)
-	p := startProcess(t, "sync", "configmaps,namespaces", "-A", "--to", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--metrics-bind-address", address)
+	p := startProcess(t, "sync", "configmaps,namespaces", "-A", "--to", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--max-size", "1", "--metrics-bind-address", address)
+	p.waitStderr(t, "more than --max-size: no history is left, and the file grows")
 	p.waitStderr(t, "synced at")
 	configMap(t, client, "counted", "x")
 	defer deleteConfigMap(t, client, "counted")
@@ -416,6 +419,9 @@ func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 			`keepwatch_sync_lag_seconds{namespace="",resource="configmaps",sink="sqlite"} `,
 			`keepwatch_sync_retries_total{sink="sqlite"} 0`,
 			`keepwatch_sync_dead_letters_total{sink="sqlite"} 0`,
+			`keepwatch_sync_expired_states_total{reason="age",sink="sqlite"} 0`,
+			`keepwatch_sync_expired_states_total{reason="size",sink="sqlite"} `,
+			`keepwatch_sync_excess_bytes{sink="sqlite"} `,
 		} {
 			if !strings.Contains(text, want) {
 				return false

@@ -32,6 +32,8 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	sinktest.TestHistory(t, postgres.New(url, postgres.Options{}), snapshotOf(url))
 	later := server.URL("history_later")
 	sinktest.TestHistoryBeginsLater(t, postgres.New(later, postgres.Options{Retention: time.Hour}), snapshotOf(later))
+	incomplete := server.URL("history_incomplete")
+	sinktest.TestHistoryOfAnIncompleteList(t, postgres.New(incomplete, postgres.Options{Retention: time.Hour}), snapshotOf(incomplete))
 
 	history, err := postgres.OpenHistory(t.Context(), url)
 	if err != nil {

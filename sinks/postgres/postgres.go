@@ -39,6 +39,8 @@ type Options struct {
 	// Retention is how long a state is retained after it was replaced or deleted. Zero
 	// retains all.
 	Retention time.Duration
+	// Expired, if set, is called with what was deleted, after the transaction.
+	Expired func(sink.Expiry)
 	// TakeOver ends the session of another writer, once, at the start. It is for a process that was elected: the one before
 	// it may be frozen, with its connection and its lock. It needs the same role, or pg_signal_backend.
 	TakeOver bool

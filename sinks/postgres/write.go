@@ -44,8 +44,9 @@ const (
 			FROM (SELECT DISTINCT ON (c.resource, c.namespace) c.resource, c.namespace, to_epoch, valid_to, seen_to FROM last
 				JOIN cursors c ON c.resource = last.resource AND c.namespace IN ('', last.namespace)
 				ORDER BY c.resource, c.namespace, to_epoch DESC, valid_to DESC) l
-			WHERE c.resource = l.resource AND c.namespace = l.namespace AND (c.first_epoch, c.first_revision) < (l.to_epoch, l.valid_to))
-		SELECT count(*) FROM expired`
+			WHERE c.resource = l.resource AND c.namespace = l.namespace AND (c.first_epoch, c.first_revision) < (l.to_epoch, l.valid_to)
+				AND c.first_revision > 0)
+		SELECT count(*), max(seen_to) FROM expired`
 )
 
 var rowColumns = []string{
@@ -100,12 +101,17 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		}
 		queueProgress(last, id, p, changes.Gaps, batch.Time)
 	}
-	return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
-		if err := insert(ctx, tx, first, rows, last); err != nil {
-			return err
+	var expired sink.Expiry
+	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) (err error) {
+		if err = insert(ctx, tx, first, rows, last); err == nil {
+			expired, err = s.expire(ctx, tx, batch.Time)
 		}
-		return s.expire(ctx, tx, batch.Time)
+		return err
 	})
+	if err == nil && expired.States > 0 && s.options.Expired != nil {
+		s.options.Expired(expired)
+	}
+	return err
 }
 
 // insert sends the statements first, inserts rows, and sends the statements last: in one
@@ -182,15 +188,19 @@ const (
 )
 
 // expire deletes rows that ended before the retention.
-func (s *Sink) expire(ctx context.Context, tx pgx.Tx, now time.Time) error {
+func (s *Sink) expire(ctx context.Context, tx pgx.Tx, now time.Time) (sink.Expiry, error) {
+	e := sink.Expiry{Reason: sink.ExpiredByAge}
 	if s.options.Retention == 0 || now.Sub(s.swept) < sweepEvery {
-		return nil
+		return e, nil
 	}
-	var deleted int
-	err := tx.QueryRow(ctx, expireRows, now.Add(-s.options.Retention), sweepRows).Scan(&deleted)
-	if err != nil || deleted == sweepRows {
-		return err // the next batch continues
+	var until *time.Time
+	err := tx.QueryRow(ctx, expireRows, now.Add(-s.options.Retention), sweepRows).Scan(&e.States, &until)
+	if until != nil {
+		e.Until = *until
+	}
+	if err != nil || e.States == sweepRows {
+		return e, err // the next batch continues
 	}
 	s.swept = now
-	return nil
+	return e, nil
 }

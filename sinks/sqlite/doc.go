@@ -8,7 +8,8 @@
 //
 //	sqlite.go   Open, Close, and errors
 //	schema.go   the tables
-//	write.go    one batch; retention
+//	write.go    one batch
+//	expire.go   what is deleted by age and by size
 //	status.go   the status, while another process may write
 //	history.go  the past, while another process may write
 package sqlite

@@ -42,6 +42,13 @@ func TestHistoryBeginsLater(t *testing.T) {
 		func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
 }
 
+// TestHistoryOfAnIncompleteList does not take the end of a deleted state for the beginning of the history.
+func TestHistoryOfAnIncompleteList(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	sinktest.TestHistoryOfAnIncompleteList(t, sqlite.New(path, sqlite.Options{Retention: time.Hour}),
+		func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
+}
+
 // TestOlderHistory reads tables of a format that had no types, and whose history begins at the last gap.
 func TestOlderHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")

@@ -33,6 +33,12 @@ type Options struct {
 	// Retention is how long a state is retained after it was replaced or deleted. Zero
 	// retains all.
 	Retention time.Duration
+	// MaxSize is how many bytes the file may have. The states that ended first are deleted beyond it, and current ones
+	// never. Zero is no limit. A file that is larger already does not shrink; it does not grow either. The write-ahead
+	// log is beside it.
+	MaxSize int64
+	// Expired, if set, is called with what was deleted, after the transaction.
+	Expired func(sink.Expiry)
 }
 
 // Sink is a SQLite file.
@@ -47,6 +53,7 @@ type Sink struct {
 	streams []sink.Stream
 	empty   []bool // of streams: the file has no row of the resource that has ended
 	writer  *writer
+	excess  int64 // the last Expiry.Excess of size
 }
 
 // New returns the sink of the file at path. It opens nothing.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/sinks/internal/history"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -15,8 +14,8 @@ import (
 
 // writer has the statements of a batch.
 type writer struct {
-	insert, end, before, gap, cursor, expire *sql.Stmt
-	swept                                    time.Time // when retention was last applied
+	insert, end, before, gap, cursor, aged, oldest *sql.Stmt
+	swept                                          time.Time // when retention was last applied
 }
 
 const (
@@ -34,15 +33,13 @@ const (
 			first_seen = CASE WHEN first_revision = 0 AND ?3 > 0 THEN ?6 ELSE first_seen END,
 			first_revision = CASE WHEN first_revision = 0 THEN ?3 ELSE first_revision END
 		WHERE resource = ?8 AND namespace = ?9`
-	expireRows = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to < ? LIMIT ?)
-		RETURNING resource, namespace, to_epoch, valid_to, seen_to`
-	moveFirst = `UPDATE cursors SET first_epoch = ?3, first_revision = ?4, first_seen = ?5
-		WHERE resource = ?1 AND namespace IN ('', ?2) AND (first_epoch, first_revision) < (?3, ?4)`
 )
 
 func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 	w := &writer{}
-	for text, statement := range map[string]**sql.Stmt{insertRow: &w.insert, endRows: &w.end, endRowsBefore: &w.before, insertGap: &w.gap, updateCursor: &w.cursor, expireRows: &w.expire} {
+	for text, statement := range map[string]**sql.Stmt{
+		insertRow: &w.insert, endRows: &w.end, endRowsBefore: &w.before, insertGap: &w.gap, updateCursor: &w.cursor, expireAged: &w.aged, expireOldest: &w.oldest,
+	} {
 		var err error
 		if *statement, err = conn.PrepareContext(ctx, text); err != nil {
 			return nil, err // the connection is given up
@@ -53,13 +50,16 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 
 // close finalizes the statements: without that SQLite would leave the write-ahead log behind.
 func (w *writer) close() error {
-	return errors.Join(w.insert.Close(), w.end.Close(), w.before.Close(), w.gap.Close(), w.cursor.Close(), w.expire.Close())
+	return errors.Join(w.insert.Close(), w.end.Close(), w.before.Close(), w.gap.Close(), w.cursor.Close(), w.aged.Close(), w.oldest.Close())
 }
 
 // Write commits a batch. See [sink.Sink].
 func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
+	var expired []sink.Expiry
 	err := s.transaction(ctx, func() error {
+		messages := 0
 		for _, p := range batch.Pieces {
+			messages += len(p.Messages)
 			id := s.streams[p.Stream].ID
 			changes, err := history.Of(p, s.empty[p.Stream])
 			if err == nil {
@@ -70,13 +70,23 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 			}
 			s.empty[p.Stream] = s.empty[p.Stream] && !changes.End()
 		}
-		return s.expire(ctx, batch.Time)
+		var err error
+		expired, err = s.expire(ctx, batch.Time, messages)
+		return err
 	})
 	if err == nil {
 		err = s.checkFile()
 	}
 	if err != nil {
 		return s.failure(err)
+	}
+	for _, e := range expired {
+		if e.Reason == sink.ExpiredBySize {
+			s.excess = e.Excess
+		}
+		if s.options.Expired != nil {
+			s.options.Expired(e)
+		}
 	}
 	return nil
 }
@@ -131,64 +141,4 @@ func exec(ctx context.Context, statement *sql.Stmt, args ...any) error {
 		return fmt.Errorf("the row to change is missing: another program has changed the tables (%v)", err)
 	}
 	return nil
-}
-
-const (
-	// sweepEvery is how often retention is applied, and sweepRows bounds the rows of one
-	// batch.
-	sweepEvery = time.Minute
-	sweepRows  = 2000
-)
-
-// expire deletes rows that ended before the retention.
-func (s *Sink) expire(ctx context.Context, now time.Time) error {
-	if s.options.Retention == 0 || now.Sub(s.writer.swept) < sweepEvery {
-		return nil
-	}
-	deleted, last, err := s.expireRows(ctx, now.Add(-s.options.Retention).Format(timeFormat))
-	if err != nil {
-		return err
-	}
-	for in, end := range last {
-		if _, err := s.conn.ExecContext(ctx, moveFirst, in.resource, in.namespace, end.Epoch, int64(end.Revision), end.seen); err != nil {
-			return err
-		}
-	}
-	if deleted < sweepRows { // otherwise the next batch continues
-		s.writer.swept = now
-	}
-	return nil
-}
-
-// place is a namespace of a resource.
-type place struct{ resource, namespace string }
-
-// expired is the end of a row that was deleted.
-type expired struct {
-	sink.Point
-	seen string
-}
-
-// expireRows deletes rows that ended before a time, and returns how many, and the last end of those of each place.
-func (s *Sink) expireRows(ctx context.Context, before string) (deleted int, last map[place]expired, err error) {
-	rows, err := s.writer.expire.QueryContext(ctx, before, sweepRows)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer rows.Close()
-	last = map[place]expired{}
-	for rows.Next() {
-		var in place
-		var end expired
-		var revision int64
-		if err := rows.Scan(&in.resource, &in.namespace, &end.Epoch, &revision, &end.seen); err != nil {
-			return 0, nil, err
-		}
-		end.Revision = keepwatch.Revision(revision)
-		if last[in].Before(end.Point) {
-			last[in] = end
-		}
-		deleted++
-	}
-	return deleted, last, rows.Err()
 }

@@ -14,6 +14,25 @@ type Reader interface {
 	Status(ctx context.Context) ([]Status, error)
 }
 
+// Expiry are states that a sink has deleted by its options, those first that ended first. States that have not ended are
+// never deleted.
+type Expiry struct {
+	Reason ExpiryReason
+	States int
+	Until  time.Time // the newest end of them
+	// Excess is by how many bytes the current states alone are more than the size that the sink may have.
+	Excess int64
+}
+
+// ExpiryReason is why states were deleted.
+type ExpiryReason string
+
+// The reasons of expiries.
+const (
+	ExpiredByAge  ExpiryReason = "age"
+	ExpiredBySize ExpiryReason = "size"
+)
+
 // Status is what a sink has stored of one stream.
 type Status struct {
 	ID       stream.Identity
@@ -21,7 +40,7 @@ type Status struct {
 	Active   bool // the last process that opened the sink follows it
 	Progress Progress
 	// First is the point from which on every state is stored, except in gaps: that of the first list, or, if states
-	// were deleted that had ended longer ago than the retention, a later one. Zero: no list is complete, or it is not
+	// were deleted by age or size, a later one. Zero: no list is complete, or it is not
 	// known.
 	First Point
 	// FirstSeen is when the state at First was complete.

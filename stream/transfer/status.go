@@ -23,6 +23,11 @@ type Status struct {
 	// Batches counts the batches that were committed, Retries the errors of the sink after which another attempt
 	// followed, without the waits of a standby, and DeadLetters the refusals of events that it does not repeat.
 	Batches, Retries, DeadLetters uint64
+	// Expired counts the states that the sink has deleted by its options.
+	Expired map[sink.ExpiryReason]uint64
+	// Excess is by how many bytes the current states alone were more than the sink may have, when it last deleted states by
+	// its size.
+	Excess int64
 }
 
 // ResourceStatus is the state of one resource. Its counts are those of this process.
@@ -44,7 +49,11 @@ type ResourceStatus struct {
 
 // newStatus returns the status of resources. Those that were among the former ones have their counts.
 func newStatus(resources []Resource, former Status) Status {
-	s := Status{Standby: former.Standby, Cuts: map[int]sink.Cut{}, Batches: former.Batches, Retries: former.Retries, DeadLetters: former.DeadLetters}
+	s := former
+	s.Cuts, s.Resources, s.Changing = map[int]sink.Cut{}, nil, false
+	if s.Expired == nil {
+		s.Expired = map[sink.ExpiryReason]uint64{}
+	}
 	for _, r := range resources {
 		of := ResourceStatus{Events: map[keepwatch.ChangeType]uint64{}, Gaps: map[keepwatch.GapReason]uint64{}}
 		for _, f := range former.Resources {
@@ -76,7 +85,7 @@ func (t *Transfer) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.status
-	s.Cuts = maps.Clone(s.Cuts)
+	s.Cuts, s.Expired = maps.Clone(s.Cuts), maps.Clone(s.Expired)
 	s.Resources = make([]ResourceStatus, len(t.status.Resources))
 	for i, r := range t.status.Resources {
 		r.Events, r.Gaps = maps.Clone(r.Events), maps.Clone(r.Gaps)

@@ -41,6 +41,8 @@ type Options struct {
 	Retrying func(err error, wait time.Duration)
 	// Refused, if set, is called with the reason of each dead letter.
 	Refused func(err error)
+	// Expired, if set, is called with the states that the sink has deleted by its options.
+	Expired func(sink.Expiry)
 	// Committed, if set, is called after each batch.
 	Committed func(sink.Batch)
 	// Cut, if set, is called after a batch with which the cut of a line has changed.
@@ -157,6 +159,22 @@ func (t *Transfer) Refused(err error) {
 		t.notify.Lock()
 		defer t.notify.Unlock()
 		t.options.Refused(err)
+	}
+}
+
+// Expired counts the states that a sink has deleted by its options, and reports them to Options.Expired. Sinks that delete
+// states call it. It is safe for concurrent use.
+func (t *Transfer) Expired(e sink.Expiry) {
+	t.mu.Lock()
+	t.status.Expired[e.Reason] += uint64(e.States)
+	if e.Reason == sink.ExpiredBySize {
+		t.status.Excess = e.Excess
+	}
+	t.mu.Unlock()
+	if t.options.Expired != nil {
+		t.notify.Lock()
+		defer t.notify.Unlock()
+		t.options.Expired(e)
 	}
 }
 

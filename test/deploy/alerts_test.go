@@ -113,6 +113,12 @@ var alertTests = map[string][]alertTest{
 		{load: `keepwatch_sync_retries_total{instance="a",sink="sqlite"} 0+1x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"}},
 		{load: `keepwatch_sync_retries_total{instance="a",sink="sqlite"} 0x10 1x30`, at: 30 * time.Minute},
 	},
+	"KeepwatchSyncExcess": {
+		{load: `keepwatch_sync_excess_bytes{instance="a",sink="sqlite"} 0x10 2097152x30
+			keepwatch_sync_excess_bytes{instance="b",sink="sqlite"} 0x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"},
+			summary: "The current states in sqlite are 2MiB more than --max-size"},
+		{load: `keepwatch_sync_excess_bytes{instance="a",sink="sqlite"} 0x10 9x5 0x30`, at: 30 * time.Minute},
+	},
 	"KeepwatchSyncDeadLetters": {
 		{load: `keepwatch_sync_dead_letters_total{instance="a",sink="https"} 0x10 1x30
 			keepwatch_sync_dead_letters_total{instance="b",sink="https"} 2x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"}},

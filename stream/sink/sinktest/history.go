@@ -167,6 +167,35 @@ func testStates(t *testing.T, tables sink.Snapshot, gap time.Time) {
 	}
 }
 
+// TestHistoryOfAnIncompleteList checks that the history begins at the first complete list, also if states that had ended before
+// it were deleted. The retention of the sink is an hour.
+func TestHistoryOfAnIncompleteList(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
+	t.Helper()
+	if _, err := s.Open(t.Context(), Streams()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	w := &pastWriter{Sink: s}
+	first := func() (of sink.Point) {
+		snapshot(func(tables sink.Snapshot) error {
+			of = statusOfPods(t, tables).First
+			return nil
+		})
+		return of
+	}
+	w.write(t, 1, 0, now.Add(-3*time.Hour), pastEvent(keepwatch.Added, "a", 1))
+	w.write(t, 1, 0, now.Add(-2*time.Hour), pastEvent(keepwatch.Modified, "a", 5))
+	w.write(t, 1, 0, now)
+	if of := first(); of != (sink.Point{}) {
+		t.Errorf("without a complete list the history begins at %v", of)
+	}
+	w.write(t, 1, 9, now.Add(time.Second), stream.Synced{Revision: 9, Count: 1})
+	if of := first(); of != (sink.Point{Revision: 9}) {
+		t.Errorf("the history begins at %v, want 9", of)
+	}
+}
+
 // TestHistoryBeginsLater checks that the beginning of the history moves when states are deleted that ended more than
 // an hour ago, which is the retention of the sink.
 func TestHistoryBeginsLater(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {

@@ -1,0 +1,140 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+const (
+	// The rows that ended first are deleted first: those that are retained are all that ended after the last deleted one.
+	expireAged = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to < ? ORDER BY seen_to, id LIMIT ?)
+		RETURNING resource, namespace, to_epoch, valid_to, seen_to`
+	expireOldest = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to IS NOT NULL ORDER BY seen_to, id LIMIT ?)
+		RETURNING resource, namespace, to_epoch, valid_to, seen_to`
+	moveFirst = `UPDATE cursors SET first_epoch = ?3, first_revision = ?4, first_seen = ?5
+		WHERE resource = ?1 AND namespace IN ('', ?2) AND (first_epoch, first_revision) < (?3, ?4) AND first_revision > 0`
+)
+
+const (
+	// sweepEvery is how often retention is applied, and sweepRows bounds the rows of one
+	// batch.
+	sweepEvery = time.Minute
+	sweepRows  = 2000
+	// sizeRows is how many rows are deleted until the size is measured again.
+	sizeRows = 10
+)
+
+// expire deletes rows that ended before the retention, and then, as long as the file has more than MaxSize, those that
+// ended first. It returns what it has deleted. messages is the number of those in the batch.
+func (s *Sink) expire(ctx context.Context, now time.Time, messages int) (all []sink.Expiry, err error) {
+	if s.options.Retention > 0 && now.Sub(s.writer.swept) >= sweepEvery {
+		e := sink.Expiry{Reason: sink.ExpiredByAge}
+		if err := s.expireRows(ctx, &e, s.writer.aged, now.Add(-s.options.Retention).Format(timeFormat), sweepRows); err != nil {
+			return nil, err
+		}
+		if e.States < sweepRows { // otherwise the next batch continues
+			s.writer.swept = now
+		}
+		if e.States > 0 {
+			all = append(all, e)
+		}
+	}
+	if s.options.MaxSize > 0 {
+		// More rows than the batch can have added, so that the file does not grow however many changes there are.
+		e, err := s.shrink(ctx, sweepRows+2*messages)
+		if err != nil {
+			return nil, err
+		}
+		if e.States > 0 || e.Excess != s.excess {
+			all = append(all, e)
+		}
+	}
+	return all, nil
+}
+
+// shrink deletes the rows that ended first, as long as there are some, the file has more than MaxSize, and fewer than most
+// were deleted: the next batch continues.
+func (s *Sink) shrink(ctx context.Context, most int) (sink.Expiry, error) {
+	e := sink.Expiry{Reason: sink.ExpiredBySize}
+	for e.States < most {
+		size, err := s.size(ctx)
+		if err != nil || size <= s.options.MaxSize {
+			return e, err
+		}
+		before := e.States
+		if err := s.expireRows(ctx, &e, s.writer.oldest, sizeRows); err != nil {
+			return e, err
+		}
+		if e.States == before {
+			e.Excess = size - s.options.MaxSize
+			return e, nil
+		}
+	}
+	return e, nil
+}
+
+// size returns the bytes of the pages that are in use. SQLite fills the others before the file grows.
+func (s *Sink) size(ctx context.Context) (size int64, err error) {
+	err = s.conn.QueryRowContext(ctx, `SELECT (page_count - freelist_count) * page_size
+		FROM pragma_page_count, pragma_freelist_count, pragma_page_size`).Scan(&size)
+	return size, err
+}
+
+// place is a namespace of a resource.
+type place struct{ resource, namespace string }
+
+// end is the end of a row.
+type end struct {
+	sink.Point
+	seen string
+}
+
+// expireRows deletes rows by a statement, adds them to e, and moves the points at which the histories of
+// their resources begin.
+func (s *Sink) expireRows(ctx context.Context, e *sink.Expiry, statement *sql.Stmt, args ...any) error {
+	last, err := lastEnds(ctx, e, statement, args...)
+	if err != nil {
+		return err
+	}
+	for in, end := range last {
+		if _, err := s.conn.ExecContext(ctx, moveFirst, in.resource, in.namespace, end.Epoch, int64(end.Revision), end.seen); err != nil {
+			return err
+		}
+		seen, err := parseTime(end.seen)
+		if err != nil {
+			return err
+		}
+		if seen.After(e.Until) {
+			e.Until = seen
+		}
+	}
+	return nil
+}
+
+// lastEnds deletes rows, counts them, and returns the last end of those of each place.
+func lastEnds(ctx context.Context, e *sink.Expiry, statement *sql.Stmt, args ...any) (last map[place]end, err error) {
+	rows, err := statement.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	last = map[place]end{}
+	for rows.Next() {
+		var in place
+		var of end
+		var revision int64
+		if err := rows.Scan(&in.resource, &in.namespace, &of.Epoch, &revision, &of.seen); err != nil {
+			return nil, err
+		}
+		of.Revision = keepwatch.Revision(revision)
+		if last[in].Before(of.Point) {
+			last[in] = of
+		}
+		e.States++
+	}
+	return last, rows.Err()
+}
