@@ -31,10 +31,16 @@ type delivery struct {
 }
 
 func (s *Stream) newDelivery() *delivery {
-	return &delivery{
+	d := &delivery{
 		state: s.state, kind: s.options.Kind, records: map[string]*record{}, position: s.position, announced: s.announced,
 		syncedDue: s.syncedDue, start: s.position.Cursor, last: s.position.Cursor,
 	}
+	if s.options.Source != nil {
+		if now := s.options.Source.Definition(); now != "" && now != d.position.Definition {
+			d.position.Definition, d.moved = now, true
+		}
+	}
+	return d
 }
 
 func (d *delivery) empty() bool { return len(d.messages) == 0 && len(d.records) == 0 && !d.moved }

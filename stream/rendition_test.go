@@ -49,6 +49,47 @@ func (x *testStream) listObjects(to keepwatch.Revision, objects ...keepwatch.Obj
 	}
 }
 
+// definedSource is a source whose newest list has shown a definition. continued is the one that it was told to continue from.
+type definedSource struct{ shown, continued string }
+
+func (s *definedSource) Definition() string              { return s.shown }
+func (s *definedSource) SetDefinition(definition string) { s.continued = definition }
+
+// A state has the definition that has shown its objects, for the source of the next process. One that becomes known is stored with the
+// next batch; that of an incomplete list only in a state that is listed again.
+func TestDefinitionIsStored(t *testing.T) {
+	for kind, state := range states(t) {
+		t.Run(kind, func(t *testing.T) {
+			source := &definedSource{continued: "none yet"}
+			x := newTestStream(t, state(), Options{Source: source})
+			restart := func(want string) {
+				t.Helper()
+				source = &definedSource{shown: source.shown}
+				if x = newTestStream(t, x.state, Options{Source: source}); source.continued != want {
+					t.Errorf("it continues from definition %q, want %q", source.continued, want)
+				}
+			}
+			x.list(keepwatch.Relist{}, 10, "a.1@5")
+			restart("")
+			source.shown = "1"
+			if _, err := x.Apply(context.Background(), keepwatch.Batch{From: 10, To: 10}); err != nil {
+				t.Fatal(err)
+			}
+			restart("1")
+			source.shown = "" // it does not know
+			x.listObjects(20, at("a.1@5"))
+			restart("1")
+			source.shown = "2"
+			if _, err := x.Replace(context.Background(), keepwatch.Relist{To: 30, Reason: keepwatch.GapExpired}); err != nil {
+				t.Fatal(err)
+			}
+			if restart("2"); x.Revision() != 0 {
+				t.Errorf("it continues at revision %d, without a list in that definition", x.Revision())
+			}
+		})
+	}
+}
+
 // A list that shows another content at an equal revision delivers it, once, with an id of its own: the definition of the type
 // has changed. A content that comes back has a new id, because consumers ignore those that they have seen.
 func TestRedefined(t *testing.T) {

@@ -77,6 +77,9 @@ type position struct {
 	Count uint64 `json:"count"`
 	// Serial is the last serial that was given to a key.
 	Serial uint64 `json:"serial"`
+	// Definition is that of the source which has shown the objects, empty if it is not known; see DefinedSource. While
+	// Relisting is true it may be that of a list that is not complete.
+	Definition string `json:"definition,omitempty"`
 	// Note is the consumer's; see NewAtLeastOnce.
 	Note string `json:"note,omitempty"`
 }

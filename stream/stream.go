@@ -22,6 +22,24 @@ type Options struct {
 	// Metadata, if set, returns what the state stores in place of the Metadata of an object, for
 	// example without confidential annotations. It must be idempotent.
 	Metadata func(metadata []byte) ([]byte, error)
+	// Source, if set, is the stream's source. The state stores its definition.
+	Source DefinedSource
+}
+
+// DefinedSource is a source that notices that the definition of its type, or the version of its server, is another one than that
+// of the newest list: objects can look different then at equal revisions, and only a list shows it.
+type DefinedSource interface {
+	// Definition returns the definition that the newest list has shown, as a text, empty if it is not known.
+	Definition() string
+	// SetDefinition is called before the source is used, with the text that an earlier source has returned, empty if there is
+	// none. If that is not the definition any more, a watch fails with [keepwatch.Redefined].
+	SetDefinition(definition string)
+}
+
+// Defined returns a source as a DefinedSource, nil if it is none.
+func Defined(source keepwatch.Source) DefinedSource {
+	defined, _ := source.(DefinedSource)
+	return defined
 }
 
 // Stream sends the state and the changes of a source to one consumer: once while no
@@ -54,6 +72,9 @@ func New(sink Sink, state State, options Options) (*Stream, error) {
 	}
 	s := &Stream{sink: sink, state: state, options: options, position: state.position(), announced: open}
 	s.syncedDue = s.position.Cursor > 0
+	if options.Source != nil {
+		options.Source.SetDefinition(s.position.Definition)
+	}
 	for _, a := range open {
 		s.lastNumber = max(s.lastNumber, a.number)
 	}

@@ -232,6 +232,9 @@ func (o *watchOptions) stream(ctx context.Context, source keepwatch.Source, stat
 		status: status, printEvents: !output.data,
 	}
 	options := stream.Options{Bookmarks: o.bookmarks, Kind: target.kind}
+	if o.stateDir != "" {
+		options.Source = stream.Defined(source)
+	}
 	if o.untilSynced {
 		options.Synced = func() { cancel(errSynced) }
 	}

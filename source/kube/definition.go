@@ -22,6 +22,9 @@ import (
 // the type, lets clients resume, and does not tell that unchanged revisions look different now (kubernetes #74105, #123074).
 // A server of a new version does the same for all types. So a source asks, after a watch was opened, whether the definition
 // is the one that it knows. If it is not, the watch ends with Redefined, and the list that follows shows the difference.
+//
+// A target that outlives the source (a process that starts again, a version of the type that replaces another one) stores the
+// definition that has shown its state, and sets it in the next source: what has changed meanwhile no watch shows, either.
 
 const (
 	// definitionDelay is how long a watch is open before the source asks: a server publishes OpenAPI documents a
@@ -39,11 +42,13 @@ const (
 	maxDefinitions = 8 << 20
 )
 
-// definition is what a server says of the definition of a resource. What is not known is empty.
+// definition is what a server says of the definition of a resource. What is not known is empty. The JSON names are in the
+// states of streams.
 type definition struct {
-	server     string // its version
-	schema     string // the address of the group version's OpenAPI document, which has its hash
-	generation string // of the CustomResourceDefinition, if there is one, and it may be read
+	Version    string `json:"version,omitempty"`    // of the type, which the source requests
+	Server     string `json:"server,omitempty"`     // its version
+	Schema     string `json:"schema,omitempty"`     // the address of the group version's OpenAPI document, which has its hash
+	Generation string `json:"generation,omitempty"` // of the CustomResourceDefinition, if there is one, and it may be read
 }
 
 // differs reports whether objects can look different by another definition. A group version's document also changes with
@@ -51,17 +56,19 @@ type definition struct {
 func (d definition) differs(now definition) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	switch {
-	case differ(d.server, now.server):
+	case differ(d.Version, now.Version), differ(d.Server, now.Server):
 		return true
-	case d.generation != "" && now.generation != "":
-		return d.generation != now.generation
+	case d.Generation != "" && now.Generation != "":
+		return d.Generation != now.Generation
 	}
-	return differ(d.schema, now.schema)
+	return differ(d.Schema, now.Schema)
 }
 
 // merged returns now, with what is known of d only.
 func (d definition) merged(now definition) definition {
-	for _, part := range [...]struct{ known, now *string }{{&d.server, &now.server}, {&d.schema, &now.schema}, {&d.generation, &now.generation}} {
+	for _, part := range [...]struct{ known, now *string }{
+		{&d.Version, &now.Version}, {&d.Server, &now.Server}, {&d.Schema, &now.Schema}, {&d.Generation, &now.Generation},
+	} {
 		if *part.now == "" {
 			*part.now = *part.known
 		}
@@ -77,6 +84,11 @@ type definitionWatch struct {
 	asked time.Time
 	// changed is true from a change until the next list: no watch shows what it has changed.
 	changed bool
+	// shown is the definition that the newest list has shown, as far as it is known.
+	shown definition
+	// stored is true if the target stores shown. Then the definition is read before a list and before a watch is continued.
+	stored bool
+	read   bool // the server has answered
 }
 
 // due returns how long a watch that is opened now waits before it asks. Watches that end earlier do not postpone it.
@@ -98,13 +110,68 @@ func (d *definitionWatch) answered(now definition) {
 	defer d.mu.Unlock()
 	d.changed = d.changed || d.known.differs(now)
 	d.known, d.next, d.asked = d.known.merged(now), time.Time{}, time.Now()
+	d.read = d.read || now != definition{Version: now.Version}
+	if !d.changed {
+		d.shown = d.known
+	}
 }
 
 // listed records that a list begins.
 func (d *definitionWatch) listed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.changed = false
+	d.changed, d.shown = false, d.known
+}
+
+// continueFrom records the definition that has shown the target's state, which may be unknown.
+func (d *definitionWatch) continueFrom(shown definition) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stored = true
+	if shown == (definition{}) {
+		return
+	}
+	d.changed = d.changed || shown.differs(d.known)
+	d.known, d.shown = shown.merged(d.known), shown
+}
+
+// Definition returns the definition by which the newest list has shown its objects, as text for [Source.SetDefinition], empty if
+// it is not known. It is safe for concurrent use.
+func (s *Source) Definition() string {
+	s.definition.mu.Lock()
+	defer s.definition.mu.Unlock()
+	if s.definition.shown == (definition{}) {
+		return ""
+	}
+	text, err := json.Marshal(s.definition.shown)
+	if err != nil {
+		panic(err) // texts cannot fail
+	}
+	return string(text)
+}
+
+// SetDefinition sets the definition that has shown the target's state, which another source of the resource has returned: if
+// it is not the server's any more, the next watch fails with Redefined. The text is empty if the target has no state, or does not
+// know. It must not be called while another method runs.
+func (s *Source) SetDefinition(text string) {
+	var shown definition
+	_ = json.Unmarshal([]byte(text), &shown) // what cannot be read is not known
+	s.definition.continueFrom(shown)
+}
+
+// readDefinition asks for the definition unless the server has answered before, if the target stores it: the process may end before
+// a watch asks. It reports whether the definition has changed since the newest list.
+func (s *Source) readDefinition(ctx context.Context) (changed bool) {
+	d := &s.definition
+	d.mu.Lock()
+	stored, due := d.stored, d.stored && !d.read
+	d.mu.Unlock()
+	if due {
+		d.answered(s.definitions.of(ctx, s.resource))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return stored && d.changed
 }
 
 // failure returns Redefined if the definition has changed since the newest list, or nil.
@@ -173,7 +240,7 @@ func (d *Definitions) of(ctx context.Context, resource schema.GroupVersionResour
 	defer cancel()
 	now := d.shared(ctx, resource.GroupVersion())
 	if strings.Contains(resource.Group, ".") {
-		now.generation = d.generation(ctx, resource.GroupResource())
+		now.Generation = d.generation(ctx, resource.GroupResource())
 	}
 	return now
 }
@@ -198,7 +265,7 @@ func (d *Definitions) shared(ctx context.Context, of schema.GroupVersion) defini
 	if of.Group == "" {
 		path = "api/" + of.Version
 	}
-	return definition{server: d.version, schema: d.schemas[path]}
+	return definition{Version: of.Version, Server: d.version, Schema: d.schemas[path]}
 }
 
 // generation returns the UID and the generation of a CustomResourceDefinition, which every change of its specification

@@ -156,6 +156,73 @@ func TestRedefined(t *testing.T) {
 	}
 }
 
+// A source that continues the state of another one fails with Redefined if the definition has changed in between: at the first
+// request for the newest revision, which a target would take for a confirmation, and at each watch until a list begins.
+func TestRedefinedBetweenSources(t *testing.T) {
+	const crd = `{"metadata":{"uid":"u","generation":3}}`
+	all := map[string]string{"/version": `{"gitVersion":"v1.34.0"}`, "/openapi/v3": index1, crdPath: crd}
+	for name, row := range map[string]struct {
+		change  map[string]string
+		version string // of the type
+		want    bool
+	}{
+		"nothing":                   {nil, "v1", false},
+		"the definition":            {map[string]string{crdPath: `{"metadata":{"uid":"u","generation":4}}`}, "v1", true},
+		"the version of the server": {map[string]string{"/version": `{"gitVersion":"v1.35.0"}`}, "v1", true},
+		"the version of the type":   {nil, "v2", true},
+		"no answers":                {map[string]string{"/version": "", "/openapi/v3": "", crdPath: ""}, "v1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newDefiningServer(t, all)
+			source := func(version, shown string) *Source {
+				t.Helper()
+				s, err := New(&rest.Config{Host: server.URL, QPS: -1}, Options{Resource: schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "widgets"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.SetDefinition(shown)
+				return s
+			}
+			list := func(s *Source) {
+				t.Helper()
+				if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			first := source("v1", "")
+			list(first)
+			server.change(row.change)
+			s := source(row.version, first.Definition())
+			if _, err := s.Newest(t.Context()); row.want {
+				wantFailure(t, err, keepwatch.Redefined, "the definition of the type has changed")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if shown := s.Definition(); shown != first.Definition() {
+				t.Errorf("without a list it shows %s in place of %s", shown, first.Definition())
+			}
+			w, err := s.Watch(t.Context(), 9)
+			if !row.want {
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.Close()
+				return
+			}
+			wantFailure(t, err, keepwatch.Redefined, "the definition of the type has changed")
+			shown := s.Definition()
+			list(s)
+			if s.Definition() == shown {
+				t.Errorf("after a list it shows %s, as before", shown)
+			}
+			// The target has not stored the list.
+			s.SetDefinition(shown)
+			_, err = s.Watch(t.Context(), 9)
+			wantFailure(t, err, keepwatch.Redefined, "the definition of the type has changed")
+		})
+	}
+}
+
 // The sources of a client share the answers, and a source asks at most once a minute, however often its watches end.
 func TestDefinitionsAreReadRarely(t *testing.T) {
 	server := newDefiningServer(t, map[string]string{"/version": `{"gitVersion":"v1.34.0"}`, "/openapi/v3": index1})
@@ -165,7 +232,7 @@ func TestDefinitionsAreReadRarely(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resource := range []string{"deployments", "replicasets", "daemonsets"} {
-		if got := shared.of(t.Context(), schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}); got != (definition{server: "v1.34.0", schema: "?hash=1"}) {
+		if got := shared.of(t.Context(), schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}); got != (definition{Version: "v1", Server: "v1.34.0", Schema: "?hash=1"}) {
 			t.Errorf("%s: %+v", resource, got)
 		}
 	}

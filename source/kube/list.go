@@ -32,6 +32,7 @@ var listAccept = [...]string{
 // decoder can't skip a string without buffering it.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	if req.Continue == "" {
+		s.readDefinition(ctx)
 		s.definition.listed()
 	}
 	l, page, failure := s.page(ctx, s.accept(listAccept), s.listQuery(req), s.builder)
@@ -50,8 +51,12 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 }
 
 // Newest returns the revision of the smallest consistent list: one object's metadata. The
-// request has the selectors, because the permission to list may depend on them.
+// request has the selectors, because the permission to list may depend on them. It fails with Redefined as
+// a watch does if the target stores the definition: a target at that revision is not current then.
 func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
+	if s.readDefinition(ctx) {
+		return 0, s.definition.failure("list " + s.name)
+	}
 	q := maps.Clone(s.baseQuery)
 	q.Set("limit", "1")
 	_, page, failure := s.page(ctx, listAccept[MetadataOnly], q, builder{})

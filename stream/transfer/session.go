@@ -157,8 +157,9 @@ func (s *session) end(ctx context.Context, r Resource, target *stream.Stream) er
 
 // stream returns the stream of one resource, which continues from what is stored.
 func (s *session) stream(ctx context.Context, i int, stored *sink.Stored) (*stream.Stream, error) {
+	source := stream.Defined(s.resources[i].Source)
 	if stored.State == nil {
-		return stream.NewTransactional(stored.Stored, func(p stream.Piece) error { return s.write(ctx, i, p) }, stream.Options{})
+		return stream.NewTransactional(stored.Stored, func(p stream.Piece) error { return s.write(ctx, i, p) }, stream.Options{Source: source})
 	}
 	write := func(p stream.Piece) (string, error) {
 		if err := s.write(ctx, i, p); err != nil {
@@ -167,7 +168,7 @@ func (s *session) stream(ctx context.Context, i int, stored *sink.Stored) (*stre
 		note, err := json.Marshal(s.progress[i])
 		return string(note), err
 	}
-	return stream.NewAtLeastOnce(stored.State, write, stream.Options{Metadata: s.resources[i].Project})
+	return stream.NewAtLeastOnce(stored.State, write, stream.Options{Metadata: s.resources[i].Project, Source: source})
 }
 
 // write waits until a piece is committed.

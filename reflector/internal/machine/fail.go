@@ -10,7 +10,8 @@ import (
 // fail applies the failure table to the state.
 func (m Machine) fail(f Failed) (Machine, Action) {
 	rule := Table[f.Kind]
-	if p, ok := m.State.(Probing); ok && p.Start && f.Kind != keepwatch.Rewound && rule.Do != End {
+	known := f.Kind == keepwatch.Rewound || f.Kind == keepwatch.Redefined // a watch would show it later, or not at all
+	if p, ok := m.State.(Probing); ok && p.Start && !known && rule.Do != End {
 		m.RepeatProbe = true
 		return m.probeDone() // a watch fails too if the source is unavailable
 	}

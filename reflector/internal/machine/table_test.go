@@ -145,6 +145,7 @@ func TestFailureTable(t *testing.T) {
 		{"start", Failed{Kind: keepwatch.Forbidden}, "watch 50"},
 		{"start", Failed{Kind: keepwatch.ProtocolViolation}, "watch 50"},
 		{"start", Failed{Kind: keepwatch.Rewound}, "invalidate (rewind), ≤800ms, list (rewind: rewound)"},
+		{"start", Failed{Kind: keepwatch.Redefined}, "≤800ms, list ≥50 (downtime: redefined)"},
 		{"start", Failed{Kind: keepwatch.InvariantViolation}, "stop"},
 		{"watch", Failed{Kind: keepwatch.ServerError}, "≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.UnknownStatus}, "≤800ms, watch 60"},

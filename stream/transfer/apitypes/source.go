@@ -11,6 +11,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/stream"
 )
 
 // typeSource is the source of a type in a version that the server serves. A type may lose the version that it had at the start, and
@@ -23,7 +24,11 @@ type typeSource struct {
 	version string // of current; it belongs to the goroutine of the reflector
 }
 
-var _ keepwatch.Source = (*typeSource)(nil)
+var (
+	_ keepwatch.Source     = (*typeSource)(nil)
+	_ stream.DefinedSource = (*typeSource)(nil)
+	_ stream.DefinedSource = (*kube.Source)(nil)
+)
 
 // NewSource returns the source of options.Resource. After an error that says that the server does not serve the type any more, the
 // source continues with another version, if the server shows one; with pinned it stays with that of options.
@@ -65,6 +70,12 @@ func (s *typeSource) Watch(ctx context.Context, from keepwatch.Revision) (keepwa
 	return watch, s.checked(ctx, err)
 }
 
+// Definition returns the definition that the newest list has shown. See stream.DefinedSource.
+func (s *typeSource) Definition() string { return s.current.Load().Definition() }
+
+// SetDefinition sets the definition that has shown the target's state. See stream.DefinedSource.
+func (s *typeSource) SetDefinition(definition string) { s.current.Load().SetDefinition(definition) }
+
 // checked returns an error of the source. After one that says that the server does not serve the type, the next request is for the
 // version that the server shows now.
 func (s *typeSource) checked(ctx context.Context, err error) error {
@@ -89,6 +100,7 @@ func (s *typeSource) move(t Type) {
 	options := s.options
 	options.Resource = t.Resource
 	if next, err := kube.New(s.config, options); err == nil {
+		next.SetDefinition(s.Definition()) // by which the target's objects look: another version shows them in another way
 		s.version = t.Resource.Version
 		s.current.Store(next)
 	}
