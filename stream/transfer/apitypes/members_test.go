@@ -177,3 +177,20 @@ func TestTypeLeavesAfterAWhile(t *testing.T) {
 		t.Errorf("said %q, want %q", said, want)
 	}
 }
+
+// A type that is named stays, and answers 404 when its definition was deleted. That is no answer about other types: they join, and
+// leave.
+func TestNamedTypeIsAbsent(t *testing.T) {
+	api := &fakeAPI{types: map[string][]string{"example.com": {"widgets"}}}
+	widgets := Resource{}
+	widgets.Type.Resource.Group, widgets.Type.Resource.Version, widgets.Type.Resource.Resource = "example.com", "v1", "widgets"
+	r := newMembersRig(t, api, Options{Resources: []Resource{widgets}, Patterns: []Pattern{{Group: "example.org"}}, LeaveAfter: time.Nanosecond})
+	if _, err := r.resources(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	delete(api.types, "example.com")
+	api.types["example.org"] = []string{"gadgets", "gears"}
+	r.want("without the named type", []string{"gadgets.example.org ", "gears.example.org "}, nil, false, false)
+	api.types["example.org"] = []string{"gears"}
+	r.want("not shown", nil, []string{"gadgets.example.org "}, false, false)
+}

@@ -3,6 +3,7 @@ package apitypes
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -229,23 +230,9 @@ func (t *Transfer) lineOf(ctx context.Context, r Resource) (int, error) {
 		return 0, err
 	}
 	id := r.Identity(t.Cluster)
-	lines, sources := t.linesWithout(id)
-	var line int
-	if len(sources) == 0 || r.OtherEtcd {
-		line = len(lines)
-		_, err = probe.Newest(ctx) // the server must list the objects
-	} else {
-		line, err = transfer.LineOf(ctx, sources, probe)
-	}
+	line, err := t.findLine(ctx, id, r.OtherEtcd, probe)
 	if err != nil {
 		return 0, err
-	}
-	if line < len(lines) {
-		line = lines[line]
-	} else {
-		for line = 0; slices.Contains(lines, line); {
-			line++
-		}
 	}
 	t.drop(id)
 	t.mu.Lock()
@@ -254,26 +241,77 @@ func (t *Transfer) lineOf(ctx context.Context, r Resource) (int, error) {
 	return line, nil
 }
 
-// linesWithout returns the number of each line, and a source of it that is not of the stream id.
-func (t *Transfer) linesWithout(id stream.Identity) (lines []int, sources []keepwatch.Source) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, m := range t.lines {
-		if m.ID != id && !slices.Contains(lines, m.Line) {
-			lines, sources = append(lines, m.Line), append(sources, m.probe)
+// findLine returns the number of the line of a stream that is on none yet, which may be a new one.
+func (t *Transfer) findLine(ctx context.Context, id stream.Identity, otherEtcd bool, probe keepwatch.Source) (int, error) {
+	lines := t.linesWithout(id)
+	compared := false
+	for _, line := range slices.Sorted(maps.Keys(lines)) {
+		if otherEtcd {
+			break
+		}
+		i, err := transfer.LineOf(ctx, []keepwatch.Source{lines[line]}, probe)
+		switch {
+		case errors.Is(err, errAbsent):
+			continue
+		case err != nil:
+			return 0, err
+		case i == 0:
+			return line, nil
+		}
+		compared = true
+	}
+	if !compared {
+		if _, err := probe.Newest(ctx); err != nil { // the server must list the objects
+			return 0, err
 		}
 	}
-	return lines, sources
+	line := 0
+	for lines[line].members != nil {
+		line++
+	}
+	return line, nil
 }
 
-// newest returns the newest revision of a line. If the line has no member it returns 1, which is below every revision of
-// an object.
-func (t *Transfer) newest(ctx context.Context, line int) (keepwatch.Revision, error) {
-	lines, sources := t.linesWithout(stream.Identity{})
-	if i := slices.Index(lines, line); i >= 0 {
-		return sources[i].Newest(ctx)
+// linesWithout returns the lines, by their numbers, without the stream id.
+func (t *Transfer) linesWithout(id stream.Identity) map[int]lineSource {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := map[int]lineSource{}
+	for _, m := range t.lines {
+		if m.ID != id {
+			lines[m.Line] = lineSource{members: append(lines[m.Line].members, m.probe)}
+		}
 	}
-	return 1, nil
+	return lines
+}
+
+// lineSource returns the newest revision of a line: any of its members shows it. It has no other method.
+type lineSource struct {
+	keepwatch.Source
+	members []keepwatch.Source
+}
+
+// errAbsent says that the server serves none of the members of a line, which says nothing about other types.
+var errAbsent = errors.New("the server serves no resource of the line")
+
+func (s lineSource) Newest(ctx context.Context) (newest keepwatch.Revision, err error) {
+	for _, member := range s.members {
+		newest, err = member.Newest(ctx)
+		if failure, ok := errors.AsType[*keepwatch.Failure](err); !ok || failure.Kind != keepwatch.Absent {
+			return newest, err
+		}
+	}
+	return 0, errAbsent
+}
+
+// newest returns the newest revision of a line. If the line has no member that is served it returns 1, which is below every
+// revision of an object.
+func (t *Transfer) newest(ctx context.Context, line int) (keepwatch.Revision, error) {
+	newest, err := t.linesWithout(stream.Identity{})[line].Newest(ctx)
+	if errors.Is(err, errAbsent) {
+		return 1, nil
+	}
+	return newest, err
 }
 
 // drop removes a stream from its line.
