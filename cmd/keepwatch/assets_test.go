@@ -105,6 +105,31 @@ func TestAssetsAreLinks(t *testing.T) {
 	}
 }
 
+// With --exact, kube-apiserver is keepwatch-apiserver, in a folder of its own. Without that program, nothing is made.
+func TestExactAssets(t *testing.T) {
+	cache, path := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("HOME", cache) // on other systems
+	t.Setenv("PATH", path)
+	code, stdout, stderr := execute(t, "assets", "--exact")
+	if made, _ := os.ReadDir(cache); code != 1 || stdout != "" || len(made) > 0 || !strings.Contains(stderr, "there is no keepwatch-apiserver in ") ||
+		!strings.Contains(stderr, "make kubernetes") {
+		t.Errorf("exit %d, stdout %q, stderr %q, made %v", code, stdout, stderr, made)
+	}
+	server := filepath.Join(path, "keepwatch-apiserver")
+	if err := os.WriteFile(server, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, usual, _ := execute(t, "assets")
+	code, exact, stderr := execute(t, "assets", "--exact")
+	if code != 0 || exact == usual {
+		t.Fatalf("exit %d, %q beside %q, %s", code, exact, usual, stderr)
+	}
+	if target, err := os.Readlink(filepath.Join(strings.TrimSpace(exact), "kube-apiserver")); err != nil || target != server {
+		t.Errorf("kube-apiserver leads to %s, %v", target, err)
+	}
+}
+
 // Without --dir the folder is in the user's cache, and always the same.
 func TestAssetsInCache(t *testing.T) {
 	cache := t.TempDir()

@@ -10,7 +10,8 @@
 //	serve_history.go   keepwatch serve --history, keepwatch history context
 //	assets.go          keepwatch assets, which gives this program the names of the three below
 //	assets_apiserver.go  kube-apiserver
-//	assets_etcd.go     etcd
+//	assets_etcd.go     etcd, which stores nothing
+//	assets_exact.go    --exact: keepwatch-apiserver, and etcd, which stores data
 //	assets_kubectl.go  kubectl
 //	assets_parent.go   ends a server with the process that started it
 //	serve_log.go       removes reports about clients from the log
@@ -74,8 +75,12 @@ import (
 
 func main() {
 	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
-	if name == kubectlName {
-		runKubectl() // it handles signals itself
+	switch { // they handle signals themselves
+	case name == kubectlName:
+		runKubectl()
+		return
+	case name == etcdName && besideExactServer():
+		runExactEtcd()
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -114,9 +114,10 @@ func kubernetesPrograms(b *testing.B) string {
 	return dir
 }
 
-func assets(tb testing.TB) string {
+func assets(tb testing.TB, flags ...string) string {
 	dir := tb.TempDir()
-	if out, err := exec.CommandContext(tb.Context(), peer.Keepwatch(tb), "assets", "--dir", dir).CombinedOutput(); err != nil {
+	args := append([]string{"assets", "--dir", dir}, flags...)
+	if out, err := exec.CommandContext(tb.Context(), peer.Keepwatch(tb), args...).CombinedOutput(); err != nil {
 		tb.Fatalf("keepwatch assets: %v\n%s", err, out)
 	}
 	return dir

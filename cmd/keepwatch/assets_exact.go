@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+// exactServer is Kubernetes' own API server with the reads of Keepwatch: directory kubernetes.
+const exactServer = "keepwatch-apiserver"
+
+// findExactServer returns the path of exactServer: in the folder of this program, or else in PATH.
+func findExactServer(beside string) (string, error) {
+	path := filepath.Join(beside, exactServer)
+	if _, err := exec.LookPath(path); err != nil {
+		if path, err = exec.LookPath(exactServer); err != nil {
+			return "", fmt.Errorf("there is no %s in %s or in PATH: make it by `make kubernetes` in a clone of Keepwatch, or leave out --exact", exactServer, beside)
+		}
+	}
+	return filepath.Abs(path)
+}
+
+// besideExactServer reports whether kube-apiserver in the folder by whose path this program was called is a link to exactServer.
+func besideExactServer() bool {
+	called, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return false
+	}
+	server, err := os.Readlink(filepath.Join(filepath.Dir(called), apiServerName))
+	return err == nil && filepath.Base(server) == exactServer
+}
+
+// runExactEtcd is etcd, with the process's arguments. It also ends when the process that started it has ended.
+func runExactEtcd() {
+	parent, cancel := withParent(context.Background())
+	defer cancel()
+	context.AfterFunc(parent, func() {
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = self.Signal(syscall.SIGTERM)
+		}
+	})
+	etcdmain.Main(os.Args)
+}
