@@ -50,6 +50,7 @@ type judgeOptions struct {
 	output   string
 	record   string
 	expected string
+	shrink   bool
 }
 
 // newJudgeCommand returns `keepwatch judge`.
@@ -70,6 +71,8 @@ func newJudgeCommand() *cobra.Command {
 	flags.StringArrayVar(&j.CRDs, "crds", nil, "a file or folder with CustomResourceDefinitions and other objects that exist before; repeatable")
 	flags.StringArrayVar(&j.RBAC, "rbac", nil, "a file or folder with the operator's roles, as whose ServiceAccount it runs; repeatable (default everything is allowed)")
 	flags.StringArrayVar(&j.Plans, "plan", nil, "run this kind of plans, or this plan of a report, or none; repeatable (default all)")
+	flags.StringVar(&j.Steps, "steps", "", "perform only these files of the workload, or objects in them: 1,3.2 (default all)")
+	flags.BoolVar(&o.shrink, "shrink", true, "look for the smallest workload that shows a finding")
 	flags.IntVar(&j.Limit, "limit", 0, "run at most this number of plans, chosen by the seed; 0 is all")
 	flags.Uint64Var(&j.Seed, "seed", 0, "choose the plans of --limit as the report of this seed; 0 is a random one")
 	flags.BoolVar(&j.Simulate, "simulate", true, "let pods and workloads become ready, without containers")
@@ -104,7 +107,7 @@ func (o *judgeOptions) run(cmd *cobra.Command, args []string) error {
 	if print == nil {
 		return &exitError{codeUsage, fmt.Errorf("--output %q: give table, json or junit", o.output)}
 	}
-	o.judged.Operator.Command = args
+	o.judged.Operator.Command, o.judged.Whole = args, !o.shrink
 	if o.expected != "" {
 		var err error
 		if o.judged.Expected, err = operators.ReadExpectations(o.expected); err != nil {

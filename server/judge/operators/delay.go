@@ -82,7 +82,7 @@ func (ref *reference) delayedPlans(kind Kind, steps []step) []Plan {
 		}
 		for _, resource := range slices.Sorted(maps.Keys(changed)) {
 			if changed[resource] {
-				all = append(all, Plan{kind.Name, Place{Step: n, Verb: watchVerb, Resource: resource}})
+				all = append(all, Plan{Kind: kind.Name, Place: Place{Step: n, Verb: watchVerb, Resource: resource}})
 			}
 		}
 	}

@@ -20,7 +20,8 @@
 //
 // Then each plan has a run: one fault at one place. After it, every step has to end in the state of the reference.
 // [Kinds] has what happens, [Verdict] what an operator can do wrong. A plan with a finding runs again, to see how often it
-// shows.
+// shows. Then steps and objects of the workload, and faults of the plan, are left out as long as the verdict remains:
+// each smaller workload has a reference of its own. This is done for the first finding of each verdict and kind of plans.
 //
 // # Workloads
 //
@@ -56,6 +57,8 @@
 //	operator.go         starts and kills an operator
 //	process_unix.go     the process group of a command; process_other.go: none
 //	workload.go         reads the steps of a workload
+//	selection.go        parts of a workload
+//	shrink.go           the smallest plan that has a finding
 //	world.go            the server of a run, and what a step does to it
 //	traffic.go          records the operator's requests, and sees whether it is quiet
 //	place.go            Place names a write in all runs

@@ -27,6 +27,8 @@ type Report struct {
 	Results []Result `json:"results"`
 	// Findings are first those without a fault, and then those of the plans.
 	Findings []Finding `json:"findings"`
+
+	options Options
 }
 
 // Result says how a plan went.
@@ -61,11 +63,18 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	report := &Report{Operator: strings.Join(o.Operator.Command, " "), Seed: o.Seed}
+	report := &Report{Operator: strings.Join(o.Operator.Command, " "), Seed: o.Seed, options: o}
 	for _, s := range steps {
 		report.Steps = append(report.Steps, s.name)
 	}
 	steps = append([]step{{name: "start"}}, steps...)
+	if o.Steps != "" {
+		parts, err := parseParts(steps, o.Steps)
+		if err != nil {
+			return nil, err
+		}
+		steps = only(steps, parts)
+	}
 	base, err := newWorld(ctx, o)
 	if err != nil {
 		return nil, err
@@ -96,12 +105,12 @@ func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step
 	}
 	results := make([]Result, len(plans))
 	found := make([][]Finding, len(plans))
-	group, ctx := errgroup.WithContext(ctx)
+	group, each := errgroup.WithContext(ctx)
 	group.SetLimit(o.Parallel)
 	var done progress
 	for i, plan := range plans {
 		group.Go(func() (err error) {
-			results[i], found[i], err = runPlan(ctx, base, o, steps, ref, plan)
+			results[i], found[i], err = runPlan(each, base, o, steps, ref, plan)
 			if err != nil {
 				return fmt.Errorf("the plan %v: %w", plan, err)
 			}
@@ -116,7 +125,10 @@ func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step
 	for _, findings := range found {
 		r.add(findings, o)
 	}
-	return nil
+	if o.Whole || o.Steps != "" {
+		return nil
+	}
+	return r.shrink(ctx, base, o, steps)
 }
 
 // progress counts the plans that have run.
@@ -153,8 +165,8 @@ func (r *Report) add(findings []Finding, o Options) {
 	}
 }
 
-// derive returns the plans that the options select.
-func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
+// allPlans returns the plans that a reference gives.
+func allPlans(ref *reference, steps []step) []Plan {
 	var all []Plan
 	for _, kind := range Kinds {
 		if kind.during == delayed {
@@ -167,10 +179,16 @@ func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
 		}
 		for _, place := range ref.places {
 			if kind.fits(place) && (kind.within == nil || kind.within(ref, place)) {
-				all = append(all, Plan{kind.Name, place})
+				all = append(all, Plan{Kind: kind.Name, Place: place})
 			}
 		}
 	}
+	return all
+}
+
+// derive returns the plans that the options select.
+func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
+	all := allPlans(ref, steps)
 	if len(o.Plans) > 0 {
 		selected, err := selectPlans(all, ref.places, o.Plans)
 		if err != nil {
@@ -192,7 +210,7 @@ func stepPlans(kind Kind, steps []step, places []Place) []Plan {
 	for n := range steps {
 		writes := slices.ContainsFunc(places, func(p Place) bool { return p.Step == n })
 		if changesObjects(steps, n) && (kind.during != unobserved || changesObjects(steps, n+1)) && (kind.during != outage || writes) {
-			all = append(all, Plan{kind.Name, Place{Step: n}})
+			all = append(all, Plan{Kind: kind.Name, Place: Place{Step: n}})
 		}
 	}
 	return all
@@ -213,16 +231,21 @@ func selectPlans(all []Plan, places []Place, texts []string) ([]Plan, error) {
 		if text == noPlan {
 			continue
 		}
+		text, times := cutTimes(text)
 		kind, at, single := strings.Cut(text, ":")
+		if known, _ := kindOf(kind); times > 0 && times >= known.times {
+			return nil, fmt.Errorf("the plan %q has no fewer faults than its kind", text)
+		}
 		if number, err := strconv.Atoi(at); err == nil && kindIsAtWrites(kind) {
 			if number < 1 || number > len(places) {
 				return nil, fmt.Errorf("the plan %q: the writes have numbers from 1 to %d", text, len(places))
 			}
-			text = Plan{kind, places[number-1]}.String()
+			text = Plan{Kind: kind, Place: places[number-1]}.String()
 		}
 		found := false
 		for _, p := range all {
 			if p.Kind == kind && (!single || p.String() == text) {
+				p.Times = times
 				selected, found = append(selected, p), true
 			}
 		}
@@ -230,7 +253,8 @@ func selectPlans(all []Plan, places []Place, texts []string) ([]Plan, error) {
 			return nil, fmt.Errorf("the plan %q is not one of those that the workload gives", text)
 		}
 	}
-	slices.SortStableFunc(selected, func(a, b Plan) int { return cmp.Compare(slices.Index(all, a), slices.Index(all, b)) })
+	rank := func(p Plan) int { return slices.Index(all, p.entire()) }
+	slices.SortStableFunc(selected, func(a, b Plan) int { return cmp.Compare(rank(a), rank(b)) })
 	return slices.Compact(selected), nil
 }
 
@@ -253,13 +277,7 @@ const reachAttempts = 3
 // runPlan runs a plan until its place is reached, and repeats it if it has a finding.
 func runPlan(ctx context.Context, base *world, o Options, steps []step, ref *reference, plan Plan) (Result, []Finding, error) {
 	result := Result{Plan: plan}
-	once := func() (*outcome, error) {
-		r, err := newRun(base, o, steps, ref, &plan)
-		if err != nil {
-			return nil, err
-		}
-		return r.do(ctx)
-	}
+	once := func() (*outcome, error) { return perform(ctx, base, o, steps, ref, &plan) }
 	var outcomes []*outcome
 	for attempt := 0; attempt < reachAttempts && len(outcomes) == 0; attempt++ {
 		outcome, err := once()
@@ -294,7 +312,7 @@ func runPlan(ctx context.Context, base *world, o Options, steps []step, ref *ref
 func judgeOutcomes(outcomes []*outcome, ref *reference, o Options) []Finding {
 	findings := judgeReference(outcomes, ref, o)
 	for i := range findings {
-		findings[i].Plan = outcomes[0].plan
+		findings[i].Plan, findings[i].runs = outcomes[0].plan, outcomes
 	}
 	return findings
 }

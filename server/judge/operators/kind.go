@@ -157,15 +157,18 @@ func inNamespace(p Place) bool {
 type Plan struct {
 	Kind  string `json:"kind"`
 	Place Place  `json:"place"`
+	// Times is the number of faults of a smaller plan, or zero for those of its kind.
+	Times int `json:"times,omitempty"`
 }
 
 // String is the plan as --plan reads it.
-func (p Plan) String() string { return p.Kind + ":" + p.Place.String() }
+func (p Plan) String() string { return p.Kind + ":" + p.Place.String() + timesWords[p.Times] }
 
 // disturbance is a plan in a run.
 type disturbance struct {
 	*Kind
 	place Place
+	times int // of writes that meet it
 	run   *run
 
 	mu     sync.Mutex
@@ -189,7 +192,7 @@ func (d *disturbance) waitsFor(p Place) bool {
 	}
 	n := p.Nth - d.place.Nth
 	p.Nth = d.place.Nth
-	return p == d.place && n >= 0 && n < max(d.times, 1)
+	return p == d.place && n >= 0 && n < d.times
 }
 
 // happens records that the plan has begun.

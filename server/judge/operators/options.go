@@ -20,6 +20,9 @@ type Options struct {
 	RBAC []string
 	// Workload is a folder. See the package's documentation.
 	Workload string
+	// Steps selects parts of the workload, as a report names them in Finding.Steps: "1,3.2" is the first file, and the
+	// second object of the third. Default: all.
+	Steps string
 	// Simulate runs pods and workloads without containers: Deployments, StatefulSets and Jobs become ready.
 	Simulate bool
 	// Plans selects plans: kinds, like "lost-answer", or texts of single plans, like
@@ -38,6 +41,8 @@ type Options struct {
 	Patience time.Duration
 	// Repeat is the number of runs of a plan that has a finding. Default 3.
 	Repeat int
+	// Whole leaves findings as they are, without a search for smaller plans that have them.
+	Whole bool
 	// Parallel is the number of runs at a time. Default: two a processor.
 	Parallel int
 	// Expected are the findings that are accepted.
@@ -45,6 +50,7 @@ type Options struct {
 	// Progress is called with a line for people, about once a run, by several goroutines. Default: nothing.
 	Progress func(string)
 
+	slots   chan struct{} // one of them is taken by each run
 	without Verdict       // the oracle that is off, for tests
 	hurry   time.Duration // the patience of runs with a plan, for tests
 	outage  time.Duration // the length of an outage, for tests
@@ -93,6 +99,7 @@ func (o Options) complete() (Options, error) {
 	if o.Parallel == 0 {
 		o.Parallel = 2 * runtime.GOMAXPROCS(0) // a run mostly waits
 	}
+	o.slots = make(chan struct{}, o.Parallel)
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
 	}

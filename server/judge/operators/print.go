@@ -1,8 +1,12 @@
 package operators
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -10,12 +14,60 @@ import (
 	"github.com/keepwatch/keepwatch/server/judge/internal/report"
 )
 
-// Repeat returns the flags of keepwatch judge that repeat a finding.
+// Repeat returns the command that repeats a finding, with as little of the workload as shows it. For an operator that
+// is a function, these are only the flags that choose the plan: Options has the same fields.
 func (r *Report) Repeat(f Finding) string {
-	if f.Plan == nil {
-		return fmt.Sprintf("--plan none --seed %d", r.Seed)
+	if f.Smallest != nil {
+		f = *f.Smallest
 	}
-	return fmt.Sprintf("--plan '%v' --seed %d", f.Plan, r.Seed)
+	plan := noPlan
+	if f.Plan != nil {
+		plan = f.Plan.String()
+	}
+	chosen := []string{"--plan", plan}
+	if steps := cmp.Or(f.Steps, r.options.Steps); steps != "" {
+		chosen = append(chosen, "--steps", steps)
+	}
+	chosen = append(chosen, "--seed", strconv.FormatUint(r.Seed, 10))
+	if command := r.options.Operator.Command; len(command) > 0 {
+		chosen = slices.Concat([]string{"keepwatch", "judge"}, r.options.flags(), chosen, []string{"--"}, command)
+	}
+	for i, word := range chosen {
+		chosen[i] = quote(word)
+	}
+	return strings.Join(chosen, " ")
+}
+
+// flags are those of keepwatch judge for the surroundings of an operator.
+func (o Options) flags() []string {
+	var all []string
+	for _, path := range o.CRDs {
+		all = append(all, "--crds", path)
+	}
+	for _, path := range o.RBAC {
+		all = append(all, "--rbac", path)
+	}
+	all = append(all, "--workload", o.Workload)
+	if !o.Simulate {
+		all = append(all, "--simulate=false")
+	}
+	if o.Quiet != DefaultQuiet {
+		all = append(all, "--quiet", o.Quiet.String())
+	}
+	if o.Patience != DefaultPatience {
+		all = append(all, "--patience", o.Patience.String())
+	}
+	return all
+}
+
+var plainWord = regexp.MustCompile(`^[-A-Za-z0-9_./:=,@%+]+$`)
+
+// quote makes a text one word of a shell.
+func quote(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // PrintTable writes the report for people: a line a kind of plans, then each finding with what it rests on.
@@ -61,13 +113,30 @@ func (r *Report) printFinding(w io.Writer, f Finding) {
 	}
 	fmt.Fprintf(w, "\n%v, in %d of %d runs: %s\n", f.Verdict, f.Shown, f.Of, f.Verdict.Sentence())
 	fmt.Fprintf(w, "  %s\n", report.Printable(what))
-	for _, fact := range f.Facts {
+	seen := f
+	if f.Smallest != nil {
+		seen = *f.Smallest
+		fmt.Fprintf(w, "  smallest, in %d of %d runs: %s\n", seen.Shown, seen.Of, report.Printable(seen.less()))
+	}
+	for _, fact := range seen.Facts {
 		fmt.Fprintf(w, "  ! %s\n", report.Printable(fact))
 	}
-	for _, q := range f.Requests {
+	for _, q := range seen.Requests {
 		fmt.Fprintf(w, "  %s\n", report.Printable(q.String()))
 	}
 	fmt.Fprintf(w, "  repeat: %s\n", report.Printable(r.Repeat(f)))
+}
+
+// less says what is left of a plan and its workload.
+func (f Finding) less() string {
+	var parts []string
+	if f.Steps != "" {
+		parts = append(parts, "--steps "+f.Steps)
+	}
+	if f.Plan.Times > 0 {
+		parts = append(parts, f.Plan.String())
+	}
+	return strings.Join(parts, ", ")
 }
 
 // String is the request as a line of a report.

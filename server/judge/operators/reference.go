@@ -54,14 +54,9 @@ func newReference(ctx context.Context, from *world, o Options, steps []step) (*r
 func runWithout(ctx context.Context, from *world, o Options, steps []step) ([]*outcome, error) {
 	outcomes := make([]*outcome, referenceRuns)
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(o.Parallel)
 	for i := range referenceRuns {
-		group.Go(func() error {
-			r, err := newRun(from, o, steps, nil, nil)
-			if err != nil {
-				return err
-			}
-			outcomes[i], err = r.do(ctx)
+		group.Go(func() (err error) {
+			outcomes[i], err = perform(ctx, from, o, steps, nil, nil)
 			return err
 		})
 	}

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,21 @@ type run struct {
 	compared keepwatch.Revision // the revision of the newest comparison
 }
 
+// perform is one run. Options.Parallel bounds the runs at a time.
+func perform(ctx context.Context, from *world, o Options, steps []step, ref *reference, plan *Plan) (*outcome, error) {
+	select {
+	case o.slots <- struct{}{}:
+		defer func() { <-o.slots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	r, err := newRun(from, o, steps, ref, plan)
+	if err != nil {
+		return nil, err
+	}
+	return r.do(ctx)
+}
+
 // newRun starts a world. A run of the reference has no plan, and ref is nil.
 func newRun(from *world, o Options, steps []step, ref *reference, plan *Plan) (*run, error) {
 	w, err := from.fork()
@@ -37,7 +53,7 @@ func newRun(from *world, o Options, steps []step, ref *reference, plan *Plan) (*
 	r := &run{options: o, steps: steps, ref: ref, world: w, outcome: &outcome{plan: plan}}
 	if plan != nil {
 		kind, _ := kindOf(plan.Kind)
-		r.fault = &disturbance{Kind: kind, place: plan.Place, run: r}
+		r.fault = &disturbance{Kind: kind, place: plan.Place, times: cmp.Or(plan.Times, kind.times, 1), run: r}
 		w.traffic.fault = r.fault
 	}
 	return r, nil
@@ -58,6 +74,10 @@ func (r *run) do(ctx context.Context) (o *outcome, err error) {
 		return nil, err
 	}
 	for n := range r.steps {
+		if r.steps[n].action == omit {
+			r.outcome.stay()
+			continue
+		}
 		err := r.step(ctx, n)
 		if err == nil {
 			err = r.check(ctx, n)
@@ -155,7 +175,7 @@ func (r *run) step(ctx context.Context, n int) error {
 	}
 	if err := r.world.perform(ctx, r.steps[n]); err != nil {
 		if r.fault == nil {
-			return err
+			return unperformable{err}
 		}
 		r.outcome.unfulfilled = fmt.Sprintf("step %d: %v", n, err)
 		return errEnded

@@ -592,7 +592,7 @@ func (b bug) judge(t *testing.T, v variant, change func(*operators.Options)) *op
 	o := operators.Options{
 		Operator: operators.Operator{Start: start(v.do, v.also)},
 		CRDs:     []string{write(t, map[string]string{"crd.yaml": definition})},
-		Workload: write(t, workload(b.files)), Plans: []string{b.plan}, Repeat: 1, Seed: 1,
+		Workload: write(t, workload(b.files)), Plans: []string{b.plan}, Repeat: 1, Seed: 1, Whole: true,
 		Quiet: 300 * time.Millisecond, Patience: 5 * time.Minute, Parallel: 8,
 	}
 	if b.roles {

@@ -78,6 +78,13 @@ type Finding struct {
 	Of    int `json:"of"`
 	// Expected is the reason of an expectation that has the finding.
 	Expected string `json:"expected,omitempty"`
+	// Steps are the parts of the workload that were performed, as in Options.Steps. Empty: all.
+	Steps string `json:"steps,omitempty"`
+	// Smallest is the finding with as few steps, objects and faults as show it, or nil if nothing can be left out. Only
+	// the first finding of each verdict and kind of plans has one.
+	Smallest *Finding `json:"smallest,omitempty"`
+
+	runs []*outcome // of the plan
 }
 
 // outcome is what a run was like.
@@ -106,6 +113,15 @@ type outcome struct {
 // arrive records the end of a step.
 func (o *outcome) arrive(s state, watches int, touched typeSet) {
 	o.states, o.watches, o.touched = append(o.states, s), append(o.watches, watches), append(o.touched, touched)
+}
+
+// stay records a step that is left out: nothing changes in it.
+func (o *outcome) stay() {
+	last := len(o.states) - 1
+	o.arrive(o.states[last], o.watches[last], o.touched[last])
+	if o.plan == nil {
+		o.watched, o.created = append(o.watched, o.watched[last]), append(o.created, nil)
+	}
 }
 
 // leave forgets the end of a step, and what came after it.

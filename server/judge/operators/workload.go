@@ -23,6 +23,7 @@ const (
 	remove                    // deletes existing ones
 	await                     // waits until existing ones have their fields
 	advance                   // moves the time of the simulation
+	omit                      // nothing: see only
 )
 
 // step is one file of a workload.
