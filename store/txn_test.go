@@ -64,6 +64,7 @@ func TestApply(t *testing.T) {
 		"older state of a key":             {batch: batch(10, 12, modify(a.at(2))), dropped: 1, history: []string{"batch 10-12"}},
 		"older delete of a living key":     {batch: batch(10, 12, del(b, 4)), dropped: 1, history: []string{"batch 10-12"}},
 
+		"delete at its last revision":     {batch: batch(10, 12, modify(b.at(11)), modify(a.at(12)), del(b.at(11), 11)), failure: violation},
 		"hole":                            {batch: batch(11, 12, modify(a.at(12))), failure: violation},
 		"bookmark behind a hole":          {batch: batch(11, 12), failure: violation},
 		"bookmark going back":             {batch: batch(5, 9), failure: violation},

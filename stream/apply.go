@@ -19,7 +19,8 @@ func (d *delivery) applyBatch(batch keepwatch.Batch) (dropped int, err error) {
 // apply adds one change of the history. It returns false for a duplicate, which it drops:
 // a state that is not newer than the consumer's, or the deletion of an object that the
 // consumer does not have. A new change must be above the cursor, in order, and within its
-// batch; otherwise apply returns a ProtocolViolation.
+// batch; otherwise apply returns a ProtocolViolation. So it does for the deletion of a state at that
+// state's own revision: it is none of an earlier state, and the source does not show when the object was deleted.
 func (d *delivery) apply(c keepwatch.Change, to keepwatch.Revision) (isNew bool, err error) {
 	o, err := objectOf(c.Object)
 	if err != nil {
@@ -30,6 +31,8 @@ func (d *delivery) apply(c keepwatch.Change, to keepwatch.Revision) (isNew bool,
 	switch {
 	case err != nil:
 		return false, err
+	case known && c.Type == keepwatch.Deleted && c.Revision == prior.revision && o.UID() == prior.uid:
+		return false, keepwatch.Failed(keepwatch.ProtocolViolation, "%s was deleted at %d, but exists at that revision", key, c.Revision)
 	case known && c.Revision <= prior.revision, !known && c.Type == keepwatch.Deleted:
 		return false, nil
 	case c.Revision <= d.start || c.Revision < d.last || c.Revision > to:

@@ -56,6 +56,8 @@ func TestApply(t *testing.T) {
 			want: "~a.1@11, ~a.1@12", revision: 12, dropped: 3},
 		{name: "an older state", batches: []keepwatch.Batch{batch(10, 10, "~a.1@3")}, revision: 10, dropped: 1},
 		{name: "an older deletion", batches: []keepwatch.Batch{batch(10, 10, "-a.0@3")}, revision: 10, dropped: 1},
+		{name: "a deletion at the revision of the last state", batches: []keepwatch.Batch{batch(10, 12, "~a.1@11", "~b.1@12"), batch(12, 12, "-a.1@11")},
+			want: "~a.1@11, ~b.1@12", failure: keepwatch.ProtocolViolation, revision: 12},
 		{name: "a deletion of something unknown", batches: []keepwatch.Batch{batch(10, 11, "-x.1@11")}, revision: 11, dropped: 1},
 		{name: "created and deleted in one batch", batches: []keepwatch.Batch{batch(10, 13, "+c.1@11", "~c.1@12", "-c.1@13")},
 			want: "+c.1@11, ~c.1@12, -c.1@13 (13)", revision: 13},
