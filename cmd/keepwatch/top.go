@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,7 +22,8 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
-const topHelp = `Show what a keepwatch proxy does: its server, the resources that it follows, and its heaviest clients.
+const topHelp = `Show what a keepwatch proxy does: its server, the resources that it follows, which reads memory has answered, and the
+heaviest clients.
 
 In a terminal the table is refreshed until it is interrupted; otherwise it is written once. The kubeconfig is
 that of the proxy, such as 'keepwatch proxy' writes. Any other user needs the permission to get /keepwatch/status: nonResourceURLs
@@ -162,24 +160,17 @@ func printTop(out io.Writer, s proxy.Status) error {
 		if r.Confirmed != nil {
 			confirmed = max(0, s.Time.Sub(*r.Confirmed)).Round(time.Second).String() + " ago"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", r.Name(), r.Version, r.Encoding, r.State, confirmed, r.Objects, proxy.Size(r.Bytes), r.Watchers, relists(r))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", r.Name(), r.Version, r.Encoding, r.State, confirmed, r.Objects, proxy.Size(r.Bytes), r.Watchers, r.Relisted())
 	}
-	fmt.Fprintln(t, "\nCLIENT\tRECEIVED\tREQUESTS\tFORWARDED\tOPEN")
+	fmt.Fprintln(t, "\nFROM MEMORY\tVERSION\tLIST\tWATCH\tGET\tSENT\tFORWARDED")
+	for _, r := range s.Reads {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name(), r.Version, r.Of("list"), r.Of("watch"), r.Of("get"), r.Sent(), proxy.Counts(r.Why))
+	}
+	fmt.Fprintln(t, "\nCLIENT\tRECEIVED\tREQUESTS\tOPEN\tFORWARDED")
 	for _, c := range s.Clients {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\n", printable(c.UserAgent), proxy.Size(c.Bytes), c.Requests, c.Forwarded, c.Open)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", printable(c.UserAgent), proxy.Size(c.Bytes), c.Requests, c.Open, proxy.Counts(c.Why))
 	}
 	return t.Flush()
-}
-
-// relists returns the number of lists after the first, and then the number by each reason.
-func relists(r proxy.ResourceStatus) string {
-	text := strconv.FormatUint(r.Relists(), 10)
-	for _, reason := range slices.Sorted(maps.Keys(r.Lists)) {
-		if reason != proxy.FirstList {
-			text += fmt.Sprintf(" %s %d", reason, r.Lists[reason])
-		}
-	}
-	return text
 }
 
 // printable replaces what is no printable ASCII: it could control a terminal, or be wider than a column. Clients choose their user

@@ -55,6 +55,9 @@ func TestTop(t *testing.T) {
 		return row.MatchString(text), text
 	})
 	t.Logf("the table:\n%s", text)
+	if reads := regexp.MustCompile(`(?m)^configmaps +v1 +[1-9]\d* of [1-9]\d* +- +- +\S+ of \S+ +\d`); !reads.MatchString(text) {
+		t.Errorf("no row has the lists of config maps:\n%s", text)
+	}
 	if !strings.Contains(text, " answers. ") || !strings.Contains(text, "hostile?/1.0 ") {
 		t.Errorf("the table:\n%s", text)
 	}
@@ -223,10 +226,11 @@ func TestFit(t *testing.T) {
 // The reasons of relists follow their number.
 func TestRelists(t *testing.T) {
 	for want, lists := range map[string]map[string]uint64{
-		"0":                           {proxy.FirstList: 1},
-		"3 expired 2 stale replica 1": {proxy.FirstList: 1, "stale replica": 1, "expired": 2},
+		"0":                              {proxy.FirstList: 1},
+		"1 (expired 1)":                  {proxy.FirstList: 1, "expired": 1},
+		"3 (expired 2, stale replica 1)": {proxy.FirstList: 1, "stale replica": 1, "expired": 2},
 	} {
-		if got := relists(proxy.ResourceStatus{Lists: lists}); got != want {
+		if got := (proxy.ResourceStatus{Lists: lists}).Relisted(); got != want {
 			t.Errorf("%q instead of %q", got, want)
 		}
 	}

@@ -143,7 +143,9 @@ func (c *caches) ready(q *http.Request, info *request.RequestInfo) (*follower, r
 	case e == nil && !c.hasRoom(), e != nil && !e.until.IsZero() && (time.Now().Before(e.until) || !c.hasMemory(e.needs)):
 		return nil, reasonNotReady
 	case e == nil, !e.until.IsZero():
-		c.beginFor(of, q, info)
+		if !c.beginFor(of, q, info) {
+			return nil, reasonEncoding
+		}
 		return nil, reasonNotReady
 	case e.about == nil:
 		return nil, reasonNotReady
@@ -254,11 +256,11 @@ func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 }
 
-// beginFor begins to follow a resource as the response to a request needs it, unless the server must answer that.
-// c.mu is locked.
-func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info *request.RequestInfo) {
+// beginFor begins to follow a resource as the response to a request needs it. It reports false if the server must answer
+// that. c.mu is locked.
+func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info *request.RequestInfo) bool {
 	if (&resource{protobuf: true}).encodingOf(q, info) == nil {
-		return
+		return false
 	}
 	first := &http.Request{Method: q.Method, URL: q.URL, Header: q.Header.Clone()}
 	c.begin(of, func(about *resource) []representation {
@@ -267,6 +269,7 @@ func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info 
 		}
 		return nil
 	})
+	return true
 }
 
 // begin begins to follow a resource, at first in some representations. c.mu is locked.

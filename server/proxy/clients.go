@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,14 +30,36 @@ type ClientStatus struct {
 	UserAgent string `json:"userAgent"`
 	Requests  uint64 `json:"requests"`
 	Forwarded uint64 `json:"forwarded"` // of them
-	Open      int64  `json:"open"`      // requests that are being answered, watches mostly
-	Bytes     int64  `json:"bytes"`     // of response bodies, before the encryption
+	// Why has the number of forwarded requests by the reason to forward them.
+	Why   map[string]uint64 `json:"why,omitempty"`
+	Open  int64             `json:"open"`  // requests that are being answered, watches mostly
+	Bytes int64             `json:"bytes"` // of response bodies and upgraded connections, before the encryption
 }
 
 // clientUse counts for one user agent.
 type clientUse struct {
-	requests, forwarded atomic.Uint64
-	open, bytes         atomic.Int64
+	requests    atomic.Uint64
+	open, bytes atomic.Int64
+
+	mu        sync.Mutex
+	forwarded map[reason]uint64
+}
+
+func (c *clientUse) forward(why reason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forwarded[why]++
+}
+
+func (c *clientUse) status(name string) ClientStatus {
+	s := ClientStatus{UserAgent: name, Why: map[string]uint64{}, Requests: c.requests.Load(), Open: c.open.Load(), Bytes: c.bytes.Load()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for why, n := range c.forwarded {
+		s.Why[string(why)] = n
+		s.Forwarded += n
+	}
+	return s
 }
 
 // clients counts by user agent. It is safe for concurrent use.
@@ -61,33 +85,80 @@ func (c *clients) of(q *http.Request, authenticated bool) *clientUse {
 		name = otherClients
 	}
 	if c.all[name] == nil {
-		c.all[strings.Clone(name)] = &clientUse{} // the header may be a megabyte
+		c.all[strings.Clone(name)] = &clientUse{forwarded: map[reason]uint64{}} // the header may be a megabyte
 	}
 	return c.all[name]
 }
 
-// serve counts a request while handler answers it.
-func (c *clientUse) serve(handler http.HandlerFunc, w http.ResponseWriter, q *http.Request) {
+// serve counts a request, and a read of objects, while handler answers it.
+func (c *clientUse) serve(handler http.HandlerFunc, w http.ResponseWriter, q *http.Request, read *readCount) {
 	c.requests.Add(1)
 	c.open.Add(1)
 	defer c.open.Add(-1)
-	handler(responsewriter.WrapForHTTP1Or2(&countingWriter{w, c}), q.WithContext(context.WithValue(q.Context(), clientKey{}, c)))
+	defer read.answer(0)
+	counted := &countingWriter{w, c, read}
+	handler(responsewriter.WrapForHTTP1Or2(counted), q.WithContext(context.WithValue(q.Context(), countedKey{}, counted)))
 }
 
-// clientKey is the key of the client that a request is counted for.
-type clientKey struct{}
+type countedKey struct{}
+
+// countedOf returns what counts the response to a request, nil if nothing does.
+func countedOf(q *http.Request) *countingWriter {
+	w, _ := q.Context().Value(countedKey{}).(*countingWriter)
+	return w
+}
 
 // countingWriter counts the bytes of a response.
 type countingWriter struct {
 	http.ResponseWriter
 	client *clientUse
+	read   *readCount // nil if the request is no read of objects
 }
 
 func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+func (w *countingWriter) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		w.read.answer(status)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
 func (w *countingWriter) Write(b []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(b)
+	w.sent(n)
+	return n, err
+}
+
+func (w *countingWriter) sent(n int) {
 	w.client.bytes.Add(int64(n))
+	w.read.sent(n)
+}
+
+// Hijack returns a connection that counts what is sent on it.
+func (w *countingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	hijacker, ok := w.ResponseWriter.(http.Hijacker)
+	if !ok {
+		return nil, nil, http.ErrNotSupported
+	}
+	connection, buffers, err := hijacker.Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.read.answer(0) // the server may have refused to upgrade it: net/http does not learn that
+	counted := countingConn{connection, w}
+	return counted, bufio.NewReadWriter(buffers.Reader, bufio.NewWriter(counted)), nil
+}
+
+// countingConn is the connection of a request that has upgraded it.
+type countingConn struct {
+	net.Conn
+	writer *countingWriter
+}
+
+func (c countingConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.writer.sent(n)
 	return n, err
 }
 
@@ -96,7 +167,7 @@ func (c *clients) heaviest() []ClientStatus {
 	c.mu.Lock()
 	all := make([]ClientStatus, 0, len(c.all))
 	for name, by := range c.all {
-		all = append(all, ClientStatus{name, by.requests.Load(), by.forwarded.Load(), by.open.Load(), by.bytes.Load()})
+		all = append(all, by.status(name))
 	}
 	c.mu.Unlock()
 	slices.SortFunc(all, func(a, b ClientStatus) int {

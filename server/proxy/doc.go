@@ -152,5 +152,6 @@
 //	personal.go     reads of some namespaces          namespaces.go   which there are
 //	forwarding.go   why a request is forwarded        clients.go      the use by a client
 //	resourcemetrics.go  metrics of resources          websocket.go    watches over WebSockets
+//	savings.go      who answers reads of a resource
 //	representation.go   what each follower has        unread.go       responses that clients do not read
 package proxy

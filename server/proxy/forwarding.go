@@ -34,6 +34,22 @@ const (
 	reasonReadPath    reason = "read-path"   // the server answers it more exactly: an unusual selector, an error
 )
 
+// explained says for people what a reason means, and what a client can do about it.
+var explained = map[reason]string{
+	reasonRequest:     "no read of objects: a write, a log, discovery",
+	reasonSelection:   "--cache or --no-cache leaves the resource out",
+	reasonCredentials: "the client sends no token",
+	reasonTimeout:     "the timeout is wrong or short",
+	reasonIdentity:    "the server does not know the token",
+	reasonRefused:     "the server refuses it to the client",
+	reasonUndecided:   "the server did not decide whether it is allowed",
+	reasonNotReady:    "the first list was not complete, or the resource is left to the server",
+	reasonEncoding:    "a Table (kubectl get without -o), YAML or CBOR; JSON and protobuf are in memory",
+	reasonSmall:       "a consistent read of a small collection; with resourceVersion=0 memory answers",
+	reasonRevision:    "a watch from before the first list; --state keeps the index",
+	reasonReadPath:    "an unusual selector, or an error that the server words",
+}
+
 // forwardings counts forwarded requests.
 type forwardings struct{ total *metrics.CounterVec }
 
@@ -56,8 +72,9 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 	if !p.caches.knows(of) { // clients must not make up values of labels
 		of = schema.GroupVersionResource{}
 	}
-	if client, ok := q.Context().Value(clientKey{}).(*clientUse); ok {
-		client.forwarded.Add(1)
+	if counted := countedOf(q); counted != nil {
+		counted.client.forward(why)
+		counted.read.forward(why)
 	}
 	p.forwardings.total.WithLabelValues(of.Group, of.Version, of.Resource, string(why)).Inc()
 	send := p.forwarder.ServeHTTP

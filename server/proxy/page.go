@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +26,7 @@ const pageUnread = time.Minute
 var pageFiles embed.FS
 
 var pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{
-	"size": Size, "ago": Ago, "lower": func(v any) string { return strings.ToLower(fmt.Sprint(v)) },
+	"size": Size, "ago": Ago, "counts": Counts, "lower": func(v any) string { return strings.ToLower(fmt.Sprint(v)) },
 }).ParseFS(pageFiles, "page/*.html"))
 
 // Size returns a number of bytes for people: 1.5Mi.
@@ -38,6 +40,20 @@ func Size(bytes int64) string {
 		}
 	}
 	return fmt.Sprint(bytes)
+}
+
+// Counts returns the sum of numbers, and the numbers by their names: 3 (expired 2, silent 1).
+func Counts(by map[string]uint64) string {
+	var sum uint64
+	var each []string
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		sum += by[name]
+		each = append(each, fmt.Sprintf("%s %d", name, by[name]))
+	}
+	if len(by) == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%s)", sum, strings.Join(each, ", "))
 }
 
 // Ago returns how long ago a time was, for people: 3s. It returns a hyphen for nil.

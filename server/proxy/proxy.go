@@ -87,6 +87,7 @@ type Proxy struct {
 	caches       *caches
 	cached       Selection
 	forwardings  forwardings
+	savings      *savings
 	unread       *unreadResponses
 	takeovers    *takeovers
 	endpoints    *endpoints
@@ -119,8 +120,8 @@ func New(config Config) (*Proxy, error) {
 	p := &Proxy{
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry), unread: newUnreadResponses(config.Registry),
-		takeovers: newTakeovers(config.Registry),
-		clients:   clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit, requestTimeout: defaultRequestTimeout,
+		takeovers: newTakeovers(config.Registry), savings: newSavings(config.Registry),
+		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit, requestTimeout: defaultRequestTimeout,
 	}
 	p.probe = newProbe(client.Discovery().RESTClient())
 	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
@@ -156,7 +157,7 @@ func New(config Config) (*Proxy, error) {
 	p.caches.slimming, p.caches.probe = config.DropManagedFields, p.probe
 	registerResources(config.Registry, p.caches)
 	handler := readpath.NewHandler(http.HandlerFunc(p.delegated), p.lookup, budget, 0)
-	handler.Filter(p.audit.allowed)
+	handler.Filter(func(next http.Handler) http.Handler { return countsAnswers(p.audit.allowed(next)) })
 	p.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(handler))
 	p.endpoints = p.newEndpoints()
 	return p, nil
@@ -233,7 +234,7 @@ func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
 			return
 		}
 		p.serveRead(w, q, info, caller)
-	}, w, q)
+	}, w, q, p.savings.begin(q, info))
 }
 
 // identifyRead returns who sent a read that a cache could answer, or why the request is forwarded.

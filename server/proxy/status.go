@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,11 @@ type Status struct {
 	// Memory is the bytes of the heap that the last garbage collection has found in use.
 	Memory int64 `json:"memory"`
 	// Saved are the requests that were answered from memory, by their verbs: get, list, watch.
-	Saved     map[string]uint64 `json:"saved"`
+	Saved map[string]uint64 `json:"saved"`
+	// Reads are the reads of the resources with most bytes, and at the end those of all others.
+	Reads []ReadsStatus `json:"reads"`
+	// Reasons says for people what the reasons to forward requests mean that Reads and Clients have.
+	Reasons   map[string]string `json:"reasons"`
 	Resources []ResourceStatus  `json:"resources"`
 	// Unfollowed are the resources that Config.Cached names and that cannot be followed.
 	Unfollowed []UnfollowedStatus `json:"unfollowed,omitempty"`
@@ -58,14 +63,11 @@ func (r ResourceStatus) Name() string {
 	return r.Resource + "." + r.Group
 }
 
-// Relists returns the number of lists after the first.
-func (r ResourceStatus) Relists() (n uint64) {
-	for reason, count := range r.Lists {
-		if reason != FirstList {
-			n += count
-		}
-	}
-	return n
+// Relisted returns the number of lists after the first, and by each reason, for people.
+func (r ResourceStatus) Relisted() string {
+	again := maps.Clone(r.Lists)
+	delete(again, FirstList)
+	return Counts(again)
 }
 
 // FirstList is the reason of the first list in ResourceStatus.Lists.
@@ -73,14 +75,28 @@ const FirstList = "start"
 
 // Status returns the proxy's status. It is safe for concurrent use.
 func (p *Proxy) Status() Status {
+	reads := p.savings.status()
 	s := Status{
 		Time: time.Now(), Server: ServerStatus{Address: p.forwarder.location.String()}, Memory: int64(liveBytes()),
-		Saved: p.answered(), Resources: p.caches.status(), Unfollowed: p.caches.unfollowedStatus(), Clients: p.clients.heaviest(),
+		Saved: saved(reads), Reads: heaviestReads(reads), Reasons: map[string]string{},
+		Resources: p.caches.status(), Unfollowed: p.caches.unfollowedStatus(), Clients: p.clients.heaviest(),
+	}
+	for _, r := range s.Reads {
+		s.explain(r.Why)
+	}
+	for _, c := range s.Clients {
+		s.explain(c.Why)
 	}
 	if since := p.failingSince(); !since.IsZero() {
 		s.Server.Failing = &since
 	}
 	return s
+}
+
+func (s *Status) explain(reasons map[string]uint64) {
+	for why := range reasons {
+		s.Reasons[why] = explained[reason(why)]
+	}
 }
 
 // failingSince returns since when the server does not answer probes, or for a resource that is followed, zero while it does.
@@ -92,24 +108,6 @@ func (p *Proxy) failingSince() time.Time {
 		}
 	}
 	return since
-}
-
-// answered returns how many requests were answered from memory, by verb.
-func (p *Proxy) answered() map[string]uint64 {
-	saved := map[string]uint64{"get": 0, "list": 0, "watch": 0}
-	families, err := p.registry.Gather()
-	if err != nil {
-		return saved
-	}
-	for _, family := range families {
-		if family.GetName() != "keepwatch_readpath_answered_total" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			saved[m.GetLabel()[0].GetValue()] = uint64(m.GetCounter().GetValue())
-		}
-	}
-	return saved
 }
 
 // status returns the resources that are followed, in the order of their names.

@@ -83,7 +83,7 @@ func (s *stage) photographProxy(keepwatch, kubectl, picture string) {
 	s.start(`"type":"SYNCED"`, keepwatch, "watch", "pods", "-A", "--kubeconfig", "proxy")
 	s.start(`synced at`, keepwatch, "sync", "deployments.apps,replicasets.apps", "-A", "--kubeconfig", "proxy", "--to", "sqlite:state.db")
 	s.start(`web-`, kubectl, "get", "pods", "-A", "--watch", "--kubeconfig", "proxy")
-	s.photograph(picture, page)
+	s.photograph(picture, page, 1120)
 }
 
 // live waits until all resources on the page are live.

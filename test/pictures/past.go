@@ -44,13 +44,13 @@ func (s *stage) photographPast(keepwatch, kubectl, picture string) {
 		shown, err = modified(s.ctx, page+"?type=pods&namespace=default&from=-40s")
 		return err
 	})
-	s.photograph(picture, page+shown)
+	s.photograph(picture, page+shown, 810)
 }
 
 // photograph writes what chromium shows of a page to a file, as PNG.
-func (s *stage) photograph(picture, page string) {
+func (s *stage) photograph(picture, page string, height int) {
 	s.run("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir="+s.dir,
-		"--window-size=960,810", "--force-device-scale-factor=1.25", "--screenshot="+picture, page)
+		fmt.Sprintf("--window-size=960,%d", height), "--force-device-scale-factor=1.25", "--screenshot="+picture, page)
 }
 
 var modifiedMark = regexp.MustCompile(`<a href="([^"#]*)[^"]*" class="modified">`)
