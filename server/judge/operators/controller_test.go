@@ -53,7 +53,7 @@ type events func(ctx context.Context, c *controller) cache.ResourceEventHandler
 type fatal struct{ error }
 
 // start returns a function that runs an operator.
-func start(do reconcile, also events) func(context.Context, *rest.Config) error {
+func start(v variant) func(context.Context, *rest.Config) error {
 	return func(ctx context.Context, cfg *rest.Config) error {
 		api, err := dynamic.NewForConfig(cfg)
 		if err != nil {
@@ -83,12 +83,23 @@ func start(do reconcile, also events) func(context.Context, *rest.Config) error 
 				return err
 			}
 		}
-		if also != nil {
-			if _, err := informers.ForResource(widgets).Informer().AddEventHandler(also(ctx, c)); err != nil {
+		if v.also != nil {
+			if _, err := informers.ForResource(widgets).Informer().AddEventHandler(v.also(ctx, c)); err != nil {
 				return err
 			}
 		}
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, fail := context.WithCancelCause(ctx)
+		cancel := func() { fail(nil) }
+		if v.insists {
+			err := informers.ForResource(widgets).Informer().SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
+				if apierrors.IsNotFound(err) {
+					fail(err)
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
 		informers.Start(ctx.Done())
 		defer informers.Shutdown()
 		defer cancel()
@@ -99,7 +110,7 @@ func start(do reconcile, also events) func(context.Context, *rest.Config) error 
 		}
 		defer context.AfterFunc(ctx, c.queue.ShutDown)()
 		c.queue.Add(atStart)
-		return c.work(ctx, do)
+		return errors.Join(c.work(ctx, v.do), context.Cause(ctx))
 	}
 }
 

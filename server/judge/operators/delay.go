@@ -104,17 +104,9 @@ func (r *run) delayStep(ctx context.Context, n int) error {
 	if !changesObjects(r.steps, n+1) {
 		return r.settle(ctx, n)
 	}
-	for began := r.quiet.whole; ; {
-		if err := r.keepRunning(); err != nil {
-			return err
-		}
-		quiet := r.isQuiet(n)
-		if quiet || r.isLate(r.quiet.whole-began, quiet) {
-			r.outcome.arrive(nil, 0, nil)
-			return nil
-		}
-		if err := pause(ctx); err != nil {
-			return err
-		}
+	if _, err := r.until(ctx, n, func() (bool, error) { return r.isQuiet(n), nil }); err != nil {
+		return err
 	}
+	r.outcome.arrive(nil, 0, nil)
+	return nil
 }

@@ -66,6 +66,7 @@
 //	delay.go            events that arrive late
 //	past.go             reads that are answered from an earlier state
 //	kind.go             the kinds of plans, and what they do
+//	definition.go       a definition that goes and returns
 //	foreign.go          what somebody else does to objects
 //	quiet.go            how long nothing has happened
 //	run.go              one run: steps, waits, restarts

@@ -169,11 +169,14 @@ func (r *Report) add(findings []Finding, o Options) {
 func allPlans(ref *reference, steps []step) []Plan {
 	var all []Plan
 	for _, kind := range Kinds {
-		if kind.during == delayed {
+		switch {
+		case kind.during == delayed:
 			all = append(all, ref.delayedPlans(kind, steps)...)
 			continue
-		}
-		if kind.fits == nil {
+		case kind.during == undefined:
+			all = append(all, ref.definitionPlans(kind)...)
+			continue
+		case kind.fits == nil:
 			all = append(all, stepPlans(kind, steps, ref.places)...)
 			continue
 		}

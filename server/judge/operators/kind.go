@@ -42,6 +42,7 @@ const (
 	insisted                     // the object of the write is annotated at the end of its step, and again when it loses that
 	delayed                      // the events of one type come late
 	outage                       // every write in the step is refused for a time
+	undefined                    // a definition is deleted at the end of its step, and created again
 	blocked                      // the object of the write cannot go until the operator is quiet without it
 )
 
@@ -110,6 +111,10 @@ var Kinds = []Kind{
 	{
 		Name: "namespace-gone", fits: inNamespace, meet: deleteNamespace,
 		Sentence: "the namespace of a write is deleted just before it arrives",
+	},
+	{
+		Name: "definition-gone", during: undefined,
+		Sentence: "somebody deletes the definition of a type, with its objects, and creates both again",
 	},
 	{
 		Name: "owner-gone", fits: every, within: (*reference).isWithdrawable, meet: withdraw,

@@ -20,6 +20,7 @@ type reference struct {
 	watches  []int             // the least number that is open at the end of each step
 	watched  []map[string]bool // the resources with watches at the end of each step
 	created  [][]string        // the keys of the objects that each step applies
+	defined  map[string]bool   // the resources with a definition
 	places   []Place           // the writes of every run, in the order of the first
 	deletes  map[deletion]bool
 	restores map[deletion]bool // see Request.restores
@@ -39,6 +40,7 @@ func newReference(ctx context.Context, from *world, o Options, steps []step) (*r
 			return nil, nil, err
 		}
 		ref, unstable := learn(outcomes)
+		ref.defined = from.defined
 		findings := judgeReference(outcomes, ref, o)
 		if len(unstable) > 0 && o.without != Unstable {
 			findings = append(findings, Finding{Verdict: Unstable, Facts: first(unstable), Shown: 1, Of: 1})

@@ -190,6 +190,8 @@ func (r *run) step(ctx context.Context, n int) error {
 		return r.insist(ctx, n)
 	case blocked:
 		return r.hold(ctx, n)
+	case undefined:
+		return r.redefine(ctx, n)
 	default:
 		return nil
 	}
@@ -229,6 +231,24 @@ func (r *run) settle(ctx context.Context, n int) error {
 		}
 		if err := pause(ctx); err != nil {
 			return err
+		}
+	}
+}
+
+// until waits for a state, and keeps the operator running. It returns false if the step is late before that.
+func (r *run) until(ctx context.Context, n int, is func() (bool, error)) (bool, error) {
+	for began := r.quiet.whole; ; {
+		if err := r.keepRunning(); err != nil {
+			return false, err
+		}
+		if done, err := is(); done || err != nil {
+			return done, err
+		}
+		if r.isLate(r.quiet.whole-began, r.isQuiet(n)) {
+			return false, nil
+		}
+		if err := pause(ctx); err != nil {
+			return false, err
 		}
 	}
 }

@@ -26,8 +26,9 @@ import (
 
 // variant is an operator with a bug, or its correct twin.
 type variant struct {
-	do   reconcile
-	also events
+	do      reconcile
+	also    events
+	insists bool // exits if the server does not know Widgets
 }
 
 // bug is a mistake of real operators.
@@ -62,6 +63,10 @@ var bugs = []bug{
 	{
 		name: "a finalizer that comes after the child", plan: "owner-gone", files: 3, verdict: operators.Leaked, alone: true,
 		buggy: variant{do: guarded(false)}, correct: variant{do: guarded(true)},
+	},
+	{
+		name: "an exit without a definition", plan: "definition-gone", files: 1, verdict: operators.Died, alone: true,
+		buggy: variant{do: namedChild, insists: true}, correct: variant{do: namedChild},
 	},
 	{
 		name: "a hot loop while a child is being deleted", plan: "foreign-finalizer", files: 3, verdict: operators.Restless, alone: true,
@@ -590,7 +595,7 @@ func write(t testing.TB, files map[string]string) string {
 func (b bug) judge(t *testing.T, v variant, change func(*operators.Options)) *operators.Report {
 	t.Helper()
 	o := operators.Options{
-		Operator: operators.Operator{Start: start(v.do, v.also)},
+		Operator: operators.Operator{Start: start(v)},
 		CRDs:     []string{write(t, map[string]string{"crd.yaml": definition})},
 		Workload: write(t, workload(b.files)), Plans: []string{b.plan}, Repeat: 1, Seed: 1, Whole: true,
 		Quiet: 300 * time.Millisecond, Patience: 5 * time.Minute, Parallel: 8,

@@ -49,6 +49,7 @@ type traffic struct {
 	pause    chan struct{}
 	past     *pastReads
 	late     *delay
+	miss     *miss     // nil if none is awaited
 	kill     func()    // the instance that runs
 	dying    bool      // the next request kills the instance
 	answer   time.Time // when it was answered what it should receive before that
@@ -133,7 +134,7 @@ func (t *traffic) around(next http.Handler) http.Handler {
 			t.read()
 			next.ServeHTTP(w, q)
 		case info.Verb == "watch":
-			t.watch(w, q, next)
+			t.watch(t.noticing(w, q), q, next)
 		case isWrite(info.Verb) && !isNoise(info.APIGroup, info.Resource):
 			t.write(w, q, next, info)
 		default:
@@ -144,7 +145,7 @@ func (t *traffic) around(next http.Handler) http.Handler {
 				past.ServeHTTP(w, q)
 				return
 			}
-			next.ServeHTTP(w, q)
+			next.ServeHTTP(t.noticing(w, q), q)
 		}
 	})
 }

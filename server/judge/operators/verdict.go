@@ -108,6 +108,7 @@ type outcome struct {
 	undone      int    // how often the operator has removed the annotation of foreign-annotation
 	gone        string // the namespace that the judge has deleted
 	withdrawn   bool   // what the plan's step had created was deleted
+	redefined   bool   // the objects of a type were deleted with their definition in the plan's step
 }
 
 // arrive records the end of a step.
@@ -199,7 +200,7 @@ func (ref *reference) class(d difference, step int) Verdict {
 func deletedFacts(o *outcome, ref *reference) []string {
 	var facts []string
 	for _, r := range o.requests {
-		if o.gone != "" && r.Namespace == o.gone || o.withdrawn {
+		if o.gone != "" && r.Namespace == o.gone || o.withdrawn || o.redefined && r.Step == o.plan.Place.Step {
 			continue
 		}
 		if r.Verb != "delete" || r.Subresource != "" || r.Status == 0 || r.Status > 299 || r.Step == 0 || r.Step >= len(ref.states) {

@@ -61,6 +61,7 @@ type world struct {
 	operator   *rest.Config // the operator's
 	objects    dynamic.Interface
 	mapper     meta.RESTMapper
+	defined    map[string]bool    // the resources with a definition
 	begin      keepwatch.Revision // objects of this revision or below are no part of the run
 	folder     string
 }
@@ -70,7 +71,7 @@ const user = "judged-operator"
 
 // newWorld starts a server without objects of the run, with definitions and roles.
 func newWorld(ctx context.Context, o Options) (*world, error) {
-	definitions, err := readObjects(o.CRDs)
+	objects, err := readObjects(o.CRDs)
 	if err != nil {
 		return nil, fmt.Errorf("CRDs: %w", err)
 	}
@@ -92,7 +93,7 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 	if err := w.start(); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	for _, object := range append(definitions, roles...) {
+	for _, object := range append(objects, roles...) {
 		if err := w.apply(ctx, object); err != nil {
 			return nil, errors.Join(err, w.close())
 		}
@@ -209,12 +210,13 @@ func (w *world) refreshMapper() error {
 
 // discover waits until every definition is served, and has its kinds in the mapper.
 func (w *world) discover(ctx context.Context) error {
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	crds, err := w.objects.Resource(definitions).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
+	w.defined = map[string]bool{}
 	for _, crd := range crds.Items {
+		w.defined[crd.GetName()] = true
 		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
 		err := poll(ctx, func() error {
