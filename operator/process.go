@@ -87,10 +87,13 @@ func (e *engine) process(o *object, g view, now time.Time) (time.Time, error) {
 	if outdated, settle := o.outdated(g); outdated && now.Before(settle) {
 		return settle, nil
 	} else if outdated && !g.gone {
-		var gone bool
+		var missing bool
 		var err error
-		if g, gone, err = e.refresh(o, g); err != nil || gone {
+		if g, missing, err = e.refresh(o, g); err != nil {
 			return time.Time{}, err
+		}
+		if missing {
+			return now.Add(settleTime), nil
 		}
 	}
 	p, err := e.spec.Plan(o.seen(g), now)

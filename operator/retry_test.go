@@ -4,12 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
 // failing declares a handler that fails a number of times.
@@ -181,4 +186,37 @@ func TestPatchesOfFailingHandlersAreSent(t *testing.T) {
 		}
 		_ = r.end()
 	})
+}
+
+// A 404 of a load balancer, or of a server that does not serve the type yet, is no deletion: the handler's result is written again. Nor
+// is one that names the object: a resource that has lost its status subresource answers so.
+func TestNotFoundIsNoDeletion(t *testing.T) {
+	resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+	for name, missing := range map[string]error{
+		"a load balancer": apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", resource, "one", "404 page not found", 0, true),
+		"the subresource": apierrors.NewNotFound(resource, "one"),
+		"410":             apierrors.NewGenericServerResponse(http.StatusGone, "patch", resource, "one", "", 0, true),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
+				op := New("widgets.example.com")
+				failing(op, j, 0)
+				w.create("one", spec(1))
+				refused := 0
+				w.setFault(func(write.Request, string) (error, bool) {
+					if refused++; refused <= 2 {
+						return missing, false
+					}
+					return nil, false
+				})
+				r := startIn(t, w, op)
+				time.Sleep(time.Minute)
+				if stored := annotationOf(w.at("one"), "last-handled-configuration"); stored == nil {
+					t.Errorf("the result of the handler is not written: %v", w.patchesOf("one"))
+				}
+				j.want(t, "0 retry 0")
+				_ = r.end()
+			})
+		})
+	}
 }

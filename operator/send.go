@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,8 +23,9 @@ var errNotStored = errors.New("the server accepts progress and does not store it
 const requestTimeout = 30 * time.Second
 
 // refresh reads the object from the server, because the source does not deliver the last
-// own write in time. The old state has outdated progress.
-func (e *engine) refresh(o *object, g view) (fresh view, gone bool, err error) {
+// own write in time. The old state has outdated progress. It reports missing if the server does not have the object: the source
+// delivers the deletion soon, unless the answer was wrong; see write.Missing.
+func (e *engine) refresh(o *object, g view) (fresh view, missing bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
 	defer cancel()
 	answer, err := e.api.get(ctx, g.state)
@@ -126,7 +128,12 @@ func (e *engine) postpone(o *object, v write.Verdict, at keepwatch.Revision, ask
 	if v == write.Stale {
 		o.staleRevision = at
 	}
-	e.logger.Warn("a patch was not accepted; it is sent again", "object", o.key.String(), "wait", o.throttle.Wait(now).Round(time.Millisecond), "error", err)
+	level := slog.LevelWarn
+	if v == write.Missing { // most often it was deleted
+		level = slog.LevelInfo
+	}
+	e.logger.Log(context.Background(), level, "a patch was not accepted; it is sent again", "object", o.key.String(),
+		"wait", o.throttle.Wait(now).Round(time.Millisecond), "error", err)
 	return o.throttle.Until()
 }
 

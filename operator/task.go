@@ -65,7 +65,7 @@ func (e *engine) apply(ctx context.Context, o *object, out write.Outgoing) (err 
 			out = out.Without(requests[0].Part, e.writing(state))
 		case write.Gone:
 			return nil
-		case write.Stale:
+		case write.Stale, write.Missing: // the next state may be the deletion
 			o.waitNewer(ctx, revisionOf(state))
 		default:
 			return err

@@ -18,8 +18,11 @@ type Verdict uint8
 const (
 	// Accepted: the patch is written.
 	Accepted Verdict = iota + 1
-	// Gone: the object does not exist any more.
+	// Gone: another object has the name, so that the object does not exist any more.
 	Gone
+	// Missing: the server says that there is no such object, or no such path. It is no proof: a load balancer, a server that
+	// starts, and a resource without the subresource say so, too. The source delivers the deletion, or the patch is sent again.
+	Missing
 	// Stale: the patch was computed for another state of the object. It is computed again
 	// for a newer one.
 	Stale
@@ -35,8 +38,8 @@ var answers = []struct {
 	kind    types.PatchType // "" for any
 	verdict Verdict
 }{
-	{http.StatusNotFound, "", Gone},
-	{http.StatusGone, "", Gone},
+	{http.StatusNotFound, "", Missing},
+	{http.StatusGone, "", Missing},
 	{http.StatusConflict, "", Stale},
 	{http.StatusUnprocessableEntity, types.JSONPatchType, Stale},
 	{http.StatusUnprocessableEntity, "", Rejected},

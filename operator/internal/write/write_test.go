@@ -157,7 +157,8 @@ func TestAnswers(t *testing.T) {
 	}{
 		{nil, Accepted, Accepted},
 		{errors.New("connection refused"), Retry, Retry},
-		{answer(http.StatusNotFound, 0), Gone, Gone},
+		{answer(http.StatusNotFound, 0), Missing, Missing},
+		{answer(http.StatusGone, 0), Missing, Missing},
 		{answer(http.StatusConflict, 0), Stale, Stale},
 		{answer(http.StatusUnprocessableEntity, 0), Rejected, Stale},
 		{answer(http.StatusBadRequest, 0), Rejected, Rejected},
