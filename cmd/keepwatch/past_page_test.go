@@ -190,8 +190,8 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 		t.Fatal(err)
 	}
 	for statement, args := range map[string][]any{
-		`INSERT INTO gaps VALUES ('configmaps', '', 0, ?, ?, 'expired', ?)`: {green.ResourceVersion, red.ResourceVersion, begin.Add(15 * time.Minute).Format("2006-01-02 15:04:05.000")},
-		`UPDATE resources SET name = ? WHERE name = 'other'`:                {hostile},
+		`INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen, ended) SELECT 'configmaps', '', 0, ?1, ?2, 'expired', ?3, ?3`: {green.ResourceVersion, red.ResourceVersion, begin.Add(15 * time.Minute).Format("2006-01-02 15:04:05.000")},
+		`UPDATE resources SET name = ? WHERE name = 'other'`: {hostile},
 	} {
 		if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
 			t.Fatal(err)

@@ -191,7 +191,7 @@ func testServeHistory(t *testing.T, config *rest.Config, client *kubernetes.Clie
 // testPastGaps refuses moments in a gap, or warns of them, and replays a gap as the difference between its ends.
 func testPastGaps(t *testing.T, file, first, last string) {
 	db := openSQLite(t, file)
-	if _, err := db.Exec(`INSERT INTO gaps SELECT 'configmaps', '', 0, ?, ?, 'expired', '2026-11-28 10:00:00.000'`, first, last); err != nil {
+	if _, err := db.Exec(`INSERT INTO gaps SELECT 'configmaps', '', 0, ?, ?, 'expired', '2026-11-28 10:00:00.000', NULL, '2026-11-28 10:00:00.000'`, first, last); err != nil {
 		t.Fatal(err)
 	}
 	inGap := query(t, db, `SELECT min(valid_from) FROM resources WHERE resource = 'configmaps' AND valid_from > `+first)[0]

@@ -92,13 +92,24 @@ func (s *snapshot) Status(ctx context.Context) ([]sink.Status, error) {
 }
 
 func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
+	times := `began, ended`
+	if s.history.format < 5 {
+		times = `NULL::timestamptz, seen`
+	}
 	err = s.query(ctx, func(row pgx.Rows) error {
 		var g sink.StoredGap
-		err := row.Scan(&g.Resource, &g.Namespace, &g.Epoch, &g.From, &g.To, &g.Reason, &g.Seen)
+		var began, ended *time.Time
+		err := row.Scan(&g.Resource, &g.Namespace, &g.Epoch, &g.From, &g.To, &g.Reason, &g.Seen, &began, &ended)
 		g.Seen = g.Seen.UTC()
+		if began != nil {
+			g.Began = began.UTC()
+		}
+		if ended != nil {
+			g.Ended = ended.UTC()
+		}
 		all = append(all, g)
 		return err
-	}, `SELECT resource, namespace, epoch, from_revision, to_revision, reason, seen FROM gaps ORDER BY id`)
+	}, `SELECT resource, namespace, epoch, from_revision, to_revision, reason, seen, `+times+` FROM gaps ORDER BY id`)
 	return all, err
 }
 

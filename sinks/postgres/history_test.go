@@ -32,6 +32,8 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	sinktest.TestHistory(t, postgres.New(url, postgres.Options{}), snapshotOf(url))
 	later := server.URL("history_later")
 	sinktest.TestHistoryBeginsLater(t, postgres.New(later, postgres.Options{Retention: time.Hour}), snapshotOf(later))
+	gaps := server.URL("history_gaps")
+	sinktest.TestGapTimes(t, postgres.New(gaps, postgres.Options{}), snapshotOf(gaps))
 	incomplete := server.URL("history_incomplete")
 	sinktest.TestHistoryOfAnIncompleteList(t, postgres.New(incomplete, postgres.Options{Retention: time.Hour}), snapshotOf(incomplete))
 
@@ -53,7 +55,7 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	if err := errors.Join(status(), status()); err != nil && status() != nil {
 		t.Errorf("after the connection has ended: %v", err)
 	}
-	server.SQL(`DROP TABLE history.types; DROP INDEX history.resources_from, history.resources_to; UPDATE history.keepwatch SET format = 3;
+	server.SQL(`ALTER TABLE history.gaps DROP COLUMN began, DROP COLUMN ended; DROP TABLE history.types; DROP INDEX history.resources_from, history.resources_to; UPDATE history.keepwatch SET format = 3;
 		ALTER TABLE history.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen`)
 	snapshotOf(url)(func(tables sink.Snapshot) error {
 		all, err := tables.Status(t.Context())

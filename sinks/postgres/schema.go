@@ -82,6 +82,10 @@ CREATE TABLE types (
 
 CREATE INDEX resources_from ON resources (resource, epoch, valid_from, seen_from);
 CREATE INDEX resources_to ON resources (resource, to_epoch, valid_to, seen_to) WHERE valid_to IS NOT NULL;
+`, `
+ALTER TABLE gaps ADD COLUMN began timestamptz, ADD COLUMN ended timestamptz;
+UPDATE gaps SET ended = seen;
+CREATE INDEX gaps_open ON gaps (resource, namespace) WHERE ended IS NULL;
 `}
 
 const createView = `CREATE OR REPLACE VIEW %s AS

@@ -28,8 +28,9 @@ const (
 	endRowsBefore = endRows + ` AND valid_to IS NOT NULL`
 	insertRow     = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, full_name, sum)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
-	insertGap = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	insertGap = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen, began)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, (SELECT written FROM cursors WHERE resource = $1 AND namespace = $2))`
+	endGaps      = `UPDATE gaps SET ended = $3 WHERE resource = $1 AND namespace = $2 AND ended IS NULL`
 	updateCursor = `UPDATE cursors SET epoch = $3, cursor = $4, since = $5, gap = $6, objects = $7, written = $8, position = $9,
 			first_epoch = CASE WHEN first_revision = 0 THEN $3 ELSE first_epoch END,
 			first_seen = CASE WHEN first_revision = 0 AND $5::bigint > 0 THEN $8 ELSE first_seen END,
@@ -152,6 +153,9 @@ func queueProgress(b *pgx.Batch, id stream.Identity, p sink.Piece, gaps []histor
 		b.Queue(insertGap, id.Resource, id.Namespace, g.Epoch, int64(g.From), int64(g.To), string(g.Reason), now)
 	}
 	a := p.After
+	if a.Gap == "" && (p.Before.Gap != "" || len(gaps) > 0) { // the list is complete
+		b.Queue(endGaps, id.Resource, id.Namespace, now)
+	}
 	b.Queue(updateCursor, id.Resource, id.Namespace, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap), int64(p.Count), now, p.Position).Exec(affectsSome(id.Resource, keepwatch.Key{Name: "the cursor"}))
 }
 

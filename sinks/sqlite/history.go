@@ -122,18 +122,26 @@ func (s *snapshot) Status(ctx context.Context) (all []sink.Status, err error) {
 }
 
 func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
+	times := `coalesce(began, ''), coalesce(ended, '')`
+	if s.history.format < 4 {
+		times = `'', seen`
+	}
 	err = s.query(ctx, func(row *sql.Rows) error {
 		var g sink.StoredGap
 		var from, to int64
-		var seen string
-		err := row.Scan(&g.Resource, &g.Namespace, &g.Epoch, &from, &to, &g.Reason, &seen)
-		if err == nil {
-			g.From, g.To = keepwatch.Revision(from), keepwatch.Revision(to)
-			g.Seen, err = parseTime(seen)
+		var texts [3]string
+		if err := row.Scan(&g.Resource, &g.Namespace, &g.Epoch, &from, &to, &g.Reason, &texts[0], &texts[1], &texts[2]); err != nil {
+			return err
+		}
+		g.From, g.To = keepwatch.Revision(from), keepwatch.Revision(to)
+		for i, of := range []*time.Time{&g.Seen, &g.Began, &g.Ended} {
+			if *of, err = parseTime(texts[i]); err != nil {
+				return err
+			}
 		}
 		all = append(all, g)
-		return err
-	}, `SELECT resource, namespace, epoch, from_revision, to_revision, reason, seen FROM gaps ORDER BY rowid`)
+		return nil
+	}, `SELECT resource, namespace, epoch, from_revision, to_revision, reason, seen, `+times+` FROM gaps ORDER BY rowid`)
 	return all, err
 }
 

@@ -42,6 +42,12 @@ func TestHistoryBeginsLater(t *testing.T) {
 		func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
 }
 
+// TestGapTimes has the times between which the state is not known.
+func TestGapTimes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	sinktest.TestGapTimes(t, sqlite.New(path, sqlite.Options{}), func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
+}
+
 // TestHistoryOfAnIncompleteList does not take the end of a deleted state for the beginning of the history.
 func TestHistoryOfAnIncompleteList(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")

@@ -78,6 +78,11 @@ CREATE TABLE types (
 
 CREATE INDEX resources_from ON resources (resource, epoch, valid_from, seen_from);
 CREATE INDEX resources_to ON resources (resource, to_epoch, valid_to, seen_to, epoch, valid_from) WHERE valid_to IS NOT NULL;
+`, `
+ALTER TABLE gaps ADD COLUMN began TEXT;
+ALTER TABLE gaps ADD COLUMN ended TEXT;
+UPDATE gaps SET ended = seen;
+CREATE INDEX gaps_open ON gaps (resource, namespace) WHERE ended IS NULL;
 `}
 
 const createView = `DROP VIEW IF EXISTS "%[1]s"; CREATE VIEW "%[1]s" AS

@@ -142,8 +142,8 @@ func TestRedefined(t *testing.T) {
 	wantSum(0)
 }
 
-// undoThird removes what format 3 has added.
-const undoThird = `DROP TABLE types; DROP INDEX resources_from; DROP INDEX resources_to; ALTER TABLE cursors DROP COLUMN first_epoch; ALTER TABLE cursors DROP COLUMN first_revision;
+// undoThird removes what formats 3 and 4 have added.
+const undoThird = `DROP INDEX gaps_open; ALTER TABLE gaps DROP COLUMN began; ALTER TABLE gaps DROP COLUMN ended; DROP TABLE types; DROP INDEX resources_from; DROP INDEX resources_to; ALTER TABLE cursors DROP COLUMN first_epoch; ALTER TABLE cursors DROP COLUMN first_revision;
 	ALTER TABLE cursors DROP COLUMN first_seen`
 
 // TestRetention checks that ended rows are deleted after the retention, and current ones never.
@@ -200,7 +200,7 @@ func TestRefused(t *testing.T) {
 		streams []sink.Stream
 		want    string
 	}{
-		"a newer format":   {newer, sinktest.Streams(), "the tables have format 99, and this keepwatch knows formats up to 3: use a newer keepwatch"},
+		"a newer format":   {newer, sinktest.Streams(), "the tables have format 99, and this keepwatch knows formats up to 4: use a newer keepwatch"},
 		"other tables":     {foreign, sinktest.Streams(), "table resources already exists"},
 		"other namespaces": {sound, narrower, "pods: it has these objects already, of another choice of namespaces"},
 		"another cluster":  {sound, other, "widgets.example.com: it has the objects of widgets.example.com in all namespaces of cluster"},

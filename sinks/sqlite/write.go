@@ -14,8 +14,8 @@ import (
 
 // writer has the statements of a batch.
 type writer struct {
-	insert, end, before, gap, cursor, aged, oldest *sql.Stmt
-	swept                                          time.Time // when retention was last applied
+	insert, end, before, gap, endGaps, cursor, aged, oldest *sql.Stmt
+	swept                                                   time.Time // when retention was last applied
 }
 
 const (
@@ -27,8 +27,10 @@ const (
 		WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND id > coalesce((SELECT id FROM resources
 			WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND (to_epoch, valid_to) <= (?4, ?5) ORDER BY id DESC LIMIT 1), 0)`
 	endRowsBefore = endRows + ` AND valid_to IS NOT NULL`
-	insertGap     = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen) VALUES (?, ?, ?, ?, ?, ?, ?)`
-	updateCursor  = `UPDATE cursors SET epoch = ?1, cursor = ?2, since = ?3, gap = ?4, objects = ?5, written = ?6, position = ?7,
+	insertGap     = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen, began) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, written
+		FROM cursors WHERE resource = ?1 AND namespace = ?2`
+	endGaps      = `UPDATE gaps SET ended = ?3 WHERE resource = ?1 AND namespace = ?2 AND ended IS NULL`
+	updateCursor = `UPDATE cursors SET epoch = ?1, cursor = ?2, since = ?3, gap = ?4, objects = ?5, written = ?6, position = ?7,
 			first_epoch = CASE WHEN first_revision = 0 THEN ?1 ELSE first_epoch END,
 			first_seen = CASE WHEN first_revision = 0 AND ?3 > 0 THEN ?6 ELSE first_seen END,
 			first_revision = CASE WHEN first_revision = 0 THEN ?3 ELSE first_revision END
@@ -38,7 +40,7 @@ const (
 func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 	w := &writer{}
 	for text, statement := range map[string]**sql.Stmt{
-		insertRow: &w.insert, endRows: &w.end, endRowsBefore: &w.before, insertGap: &w.gap, updateCursor: &w.cursor, expireAged: &w.aged, expireOldest: &w.oldest,
+		insertRow: &w.insert, endRows: &w.end, endRowsBefore: &w.before, insertGap: &w.gap, endGaps: &w.endGaps, updateCursor: &w.cursor, expireAged: &w.aged, expireOldest: &w.oldest,
 	} {
 		var err error
 		if *statement, err = conn.PrepareContext(ctx, text); err != nil {
@@ -50,7 +52,7 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 
 // close finalizes the statements: without that SQLite would leave the write-ahead log behind.
 func (w *writer) close() error {
-	return errors.Join(w.insert.Close(), w.end.Close(), w.before.Close(), w.gap.Close(), w.cursor.Close(), w.aged.Close(), w.oldest.Close())
+	return errors.Join(w.insert.Close(), w.end.Close(), w.before.Close(), w.gap.Close(), w.endGaps.Close(), w.cursor.Close(), w.aged.Close(), w.oldest.Close())
 }
 
 // Write commits a batch. See [sink.Sink].
@@ -103,11 +105,16 @@ func (w *writer) write(ctx context.Context, id stream.Identity, p sink.Piece, ch
 		}
 	}
 	for _, g := range changes.Gaps {
-		if _, err := w.gap.ExecContext(ctx, id.Resource, id.Namespace, g.Epoch, int64(g.From), int64(g.To), string(g.Reason), now); err != nil {
+		if err := exec(ctx, w.gap, id.Resource, id.Namespace, g.Epoch, int64(g.From), int64(g.To), string(g.Reason), now); err != nil {
 			return err
 		}
 	}
 	a := p.After
+	if a.Gap == "" && (p.Before.Gap != "" || len(changes.Gaps) > 0) { // the list is complete
+		if _, err := w.endGaps.ExecContext(ctx, id.Resource, id.Namespace, now); err != nil {
+			return err
+		}
+	}
 	return exec(ctx, w.cursor, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap), int64(p.Count), now, string(p.Position), id.Resource, id.Namespace)
 }
 

@@ -20,6 +20,8 @@ var began = time.Date(2026, 11, 28, 10, 0, 0, 0, time.UTC)
 
 func minute(m int) time.Time { return began.Add(time.Duration(m) * time.Minute) }
 
+func sec(m, s int) time.Time { return minute(m).Add(time.Duration(s) * time.Second) }
+
 // tables are a database in memory. Only rows of pods have states.
 type tables struct {
 	status []sink.Status
@@ -131,8 +133,8 @@ func past() *tables {
 	return &tables{
 		states: states,
 		gaps: []sink.StoredGap{
-			{Resource: "pods", From: 20, To: 28, Reason: keepwatch.GapExpired, Seen: minute(4)},
-			{Resource: "pods", From: 20, To: 30, Reason: keepwatch.GapExpired, Seen: minute(5)}, // started over
+			{Resource: "pods", From: 20, To: 28, Reason: keepwatch.GapExpired, Seen: minute(4), Began: sec(3, 40), Ended: minute(5)},
+			{Resource: "pods", From: 20, To: 30, Reason: keepwatch.GapExpired, Seen: minute(5), Began: minute(4), Ended: minute(5)}, // started over
 		},
 		status: []sink.Status{
 			{
@@ -191,6 +193,13 @@ func TestPoints(t *testing.T) {
 			"in the gap": {history.Moment{Revision: 21}, []sink.Status{pods},
 				"pods: the history between revisions 20 and 30 is missing (expired); the nearest known moments are " +
 					"revision 20 at 2026-11-28T10:03:00Z and revision 30 at 2026-11-28T10:05:00Z"},
+			"a time before the gap": {history.Moment{Time: sec(3, 40)}, []sink.Status{pods}, "18"},
+			"a time in the gap": {history.Moment{Time: sec(3, 41)}, []sink.Status{pods},
+				"pods: the history between revisions 20 and 30 is missing (expired); the nearest known moments are " +
+					"revision 20 at 2026-11-28T10:03:00Z and revision 30 at 2026-11-28T10:05:00Z"},
+			"a time in its second list": {history.Moment{Time: sec(4, 59)}, []sink.Status{pods},
+				"pods: the history between revisions 20 and 30 is missing (expired); the nearest known moments are " +
+					"revision 20 at 2026-11-28T10:03:00Z and revision 30 at 2026-11-28T10:05:00Z"},
 			"before the first list": {history.Moment{Time: minute(-1)}, []sink.Status{pods},
 				"pods: the history begins after revision 0; the first known moment is revision 10 at 2026-11-28T10:00:00Z"},
 			"after the end": {history.Moment{Time: minute(9)}, []sink.Status{pods},
@@ -217,10 +226,54 @@ func TestPoints(t *testing.T) {
 	})
 }
 
+// TestTimeInAGap refuses the times between the last transaction before a gap and the end of its list, also if no state was
+// stored meanwhile, and only them.
+func TestTimeInAGap(t *testing.T) {
+	const in, out = "in the gap", "known"
+	for name, row := range map[string]struct {
+		gap  sink.StoredGap // from the revision 20 on; the change before was at 3 m
+		open bool           // its list is not complete
+		want map[time.Time]string
+	}{
+		"of a sync that was down": {sink.StoredGap{Began: sec(3, 30), Ended: sec(4, 30)}, false,
+			map[time.Time]string{minute(3): out, sec(3, 30): out, sec(3, 31): in, sec(4, 29): in, sec(4, 30): out, minute(5): out}},
+		"without its beginning": {sink.StoredGap{Ended: sec(4, 30)}, false,
+			map[time.Time]string{minute(2): out, minute(3): out, sec(3, 1): in, sec(4, 29): in, sec(4, 30): out}},
+		"without its end": {sink.StoredGap{Began: sec(3, 30)}, true,
+			map[time.Time]string{sec(3, 30): out, sec(3, 31): in, sec(4, 50): in}},
+		"in older tables, without its end": {sink.StoredGap{Ended: sec(4, 30)}, true,
+			map[time.Time]string{minute(3): out, sec(3, 1): in, sec(4, 50): in}},
+	} {
+		database := past()
+		row.gap.Resource, row.gap.From, row.gap.To, row.gap.Reason, row.gap.Seen = "pods", 20, 24, keepwatch.GapDowntime, sec(4, 30)
+		database.gaps = []sink.StoredGap{row.gap}
+		if row.open {
+			database.status[1].Progress = sink.Progress{Cursor: 20, Since: 10, Gap: keepwatch.GapDowntime}
+		}
+		view(t, database, func(v *history.View) {
+			for at, want := range row.want {
+				_, err := v.Points(t.Context(), history.Moment{Time: at}, false, streamOf(t, v, "pods"))
+				got := out
+				if unknown, ok := errors.AsType[*history.Unknown](err); ok && unknown.Gap != nil && unknown.Earlier != nil && (unknown.Later == nil) == row.open {
+					got = in
+				} else if err != nil {
+					got = err.Error()
+				}
+				if got != want {
+					t.Errorf("%s: %s is %s, want %s", name, at.Format("04:05"), got, want)
+				}
+			}
+			if _, err := v.Points(t.Context(), history.Moment{Revision: 20}, false, streamOf(t, v, "pods")); err != nil {
+				t.Errorf("%s: its first revision: %v", name, err)
+			}
+		})
+	}
+}
+
 // TestRewound tells the epochs before and after a restore apart, while its list is not complete, too.
 func TestRewound(t *testing.T) {
 	database := past()
-	database.gaps = []sink.StoredGap{{Resource: "pods", Epoch: 1, From: 45, To: 33, Reason: keepwatch.GapRewind, Seen: minute(9)}}
+	database.gaps = []sink.StoredGap{{Resource: "pods", Epoch: 1, From: 45, To: 33, Reason: keepwatch.GapRewind, Seen: minute(9), Ended: minute(9)}}
 	pods := &database.status[1]
 	pods.Progress = sink.Progress{Cursor: 45, Since: 10, Epoch: 1, Gap: keepwatch.GapRewind}
 	check := func(at sink.Point) string {

@@ -55,45 +55,100 @@ func (u *Unknown) NotFollowed(of sink.Status) bool {
 // Check returns an [Unknown] if the state of a stream at a point is not known.
 func (v *View) Check(ctx context.Context, of sink.Status, at sink.Point) error {
 	first, last := of.First, sink.Point{Epoch: of.Progress.Epoch, Revision: of.Progress.Cursor}
-	unknown := func(reason string, gap *sink.StoredGap, earlier, later *sink.Point) error {
-		u := &Unknown{Resource: of.ID.Resource, Reason: reason, Gap: gap}
-		for _, end := range []struct {
-			at *sink.Point
-			to **Known
-		}{{earlier, &u.Earlier}, {later, &u.Later}} {
-			if end.at == nil {
-				continue
-			}
-			seen, err := v.timeOf(ctx, of, *end.at)
-			if err != nil {
-				return err
-			}
-			*end.to = &Known{*end.at, seen}
-		}
-		return u
-	}
 	if of.Progress.Gap == keepwatch.GapRewind { // the cursor is still that of the epoch before
 		last.Epoch--
 	}
 	if first.Revision == 0 {
-		return unknown("the first list is not complete", nil, nil, nil)
+		return v.unknownAt(ctx, of, "the first list is not complete", nil, nil, nil)
 	}
 	if at.Before(first) {
-		return unknown(fmt.Sprintf("the history begins after revision %d", at.Revision), nil, nil, &first)
+		return v.unknownAt(ctx, of, fmt.Sprintf("the history begins after revision %d", at.Revision), nil, nil, &first)
 	}
 	if last.Before(at) {
-		return unknown(fmt.Sprintf("the history ends before revision %d", at.Revision), nil, &last, nil)
+		return v.unknownAt(ctx, of, fmt.Sprintf("the history ends before revision %d", at.Revision), nil, &last, nil)
 	}
 	if gap := v.gapAt(of, at); gap != nil {
-		begin, end := pointsOf(*gap, v.Gaps(of))
-		reason := fmt.Sprintf("the history between revisions %d and %d is missing (%s)", gap.From, gap.To, gap.Reason)
-		later := &end
-		if last.Before(end) {
-			later = nil // the list that ends the gap is not complete
-		}
-		return unknown(reason, gap, &begin, later)
+		return v.missing(ctx, of, gap)
 	}
 	return nil
+}
+
+// CheckAt returns an [Unknown] if the state of a stream at its point is not known, or if the moment is a time in a gap: the
+// last point that was stored until then is known, but the state at the time is not.
+func (v *View) CheckAt(ctx context.Context, of sink.Status, p *Points) error {
+	if err := v.Check(ctx, of, p.Of(of)); err != nil || !p.byTime(of) {
+		return err
+	}
+	var in *sink.StoredGap
+	gaps := v.Gaps(of)
+	for i, g := range gaps {
+		begin, _ := pointsOf(g, gaps)
+		switch {
+		case in != nil:
+			if in.From == g.From && in.Epoch == g.Epoch { // its list was started over
+				in = &gaps[i]
+			}
+			continue
+		case begin.Before(p.Of(of)), !isOpen(of, g) && !p.Time.Before(g.Ended):
+			continue
+		}
+		began, err := v.began(ctx, of, g)
+		if err != nil {
+			return err
+		}
+		if p.Time.After(began) {
+			in = &gaps[i]
+		}
+	}
+	if in == nil {
+		return nil
+	}
+	return v.missing(ctx, of, in)
+}
+
+// began returns the time up to which the state of a stream before a gap is known. In tables that do not have it, this is the
+// time of the last change before.
+func (v *View) began(ctx context.Context, of sink.Status, g sink.StoredGap) (time.Time, error) {
+	if !g.Began.IsZero() {
+		return g.Began, nil
+	}
+	begin, _ := pointsOf(g, v.Gaps(of))
+	return v.timeOf(ctx, of, begin)
+}
+
+// isOpen reports whether the list that ends a gap is not complete.
+func isOpen(of sink.Status, g sink.StoredGap) bool {
+	return g.Ended.IsZero() || of.Progress.Gap != "" && of.Progress.Cursor == g.From
+}
+
+// missing returns the [Unknown] of a moment in a gap.
+func (v *View) missing(ctx context.Context, of sink.Status, gap *sink.StoredGap) error {
+	begin, end := pointsOf(*gap, v.Gaps(of))
+	reason := fmt.Sprintf("the history between revisions %d and %d is missing (%s)", gap.From, gap.To, gap.Reason)
+	later := &end
+	if isOpen(of, *gap) {
+		later = nil // the list that ends the gap is not complete
+	}
+	return v.unknownAt(ctx, of, reason, gap, &begin, later)
+}
+
+// unknownAt returns an [Unknown] with the times of the nearest known points.
+func (v *View) unknownAt(ctx context.Context, of sink.Status, reason string, gap *sink.StoredGap, earlier, later *sink.Point) error {
+	u := &Unknown{Resource: of.ID.Resource, Reason: reason, Gap: gap}
+	for _, end := range []struct {
+		at *sink.Point
+		to **Known
+	}{{earlier, &u.Earlier}, {later, &u.Later}} {
+		if end.at == nil {
+			continue
+		}
+		seen, err := v.timeOf(ctx, of, *end.at)
+		if err != nil {
+			return err
+		}
+		*end.to = &Known{*end.at, seen}
+	}
+	return u
 }
 
 // gapAt returns the gap that a point is in, nil if it is in none. Of several, it is the one that lasts longest: a

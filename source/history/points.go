@@ -15,10 +15,16 @@ type Points struct {
 	// Time is that of the moment: when the newest change before it was stored, if the moment is a revision.
 	Time  time.Time
 	lines map[int]sink.Point // by Status.Line
+	exact int                // the line that a revision belongs to
 }
 
 // Of returns the point of a stream.
 func (p *Points) Of(s sink.Status) sink.Point { return p.lines[s.Line] }
+
+// byTime reports whether the point of a stream is that of a time.
+func (p *Points) byTime(s sink.Status) bool {
+	return !p.Moment.IsNow() && (p.Moment.Revision == 0 || s.Line != p.exact)
+}
 
 // Lines returns the number of lines of revisions: if there are several, the states belong together by their time
 // only.
@@ -41,7 +47,7 @@ func (v *View) Points(ctx context.Context, m Moment, lenient bool, streams ...si
 		for _, s := range first {
 			point.Epoch = max(point.Epoch, s.Progress.Epoch)
 		}
-		p.lines[streams[0].Line] = point
+		p.exact, p.lines[streams[0].Line] = streams[0].Line, point
 		var err error
 		if p.Time, err = v.tables.SeenAt(ctx, names(first), point); err != nil {
 			return nil, err
@@ -69,10 +75,10 @@ func (v *View) Points(ctx context.Context, m Moment, lenient bool, streams ...si
 		return p, nil
 	}
 	for _, s := range streams {
-		if err := v.Check(ctx, s, p.lines[s.Line]); err != nil {
+		if err := v.CheckAt(ctx, s, p); err != nil {
 			return nil, err
 		}
-		if err := v.checkTime(m, s, lines[s.Line]); err != nil {
+		if err := checkEnd(m, s, lines[s.Line]); err != nil {
 			return nil, err
 		}
 	}
@@ -104,8 +110,8 @@ func (v *View) pointAt(ctx context.Context, at time.Time, of []sink.Status) (sin
 	return point, err
 }
 
-// checkTime returns an [Unknown] for a time after the last transaction of a line.
-func (v *View) checkTime(m Moment, s sink.Status, line []sink.Status) error {
+// checkEnd returns an [Unknown] for a time after the last transaction of a line.
+func checkEnd(m Moment, s sink.Status, line []sink.Status) error {
 	if m.Time.IsZero() {
 		return nil
 	}

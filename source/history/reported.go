@@ -289,14 +289,13 @@ func (v *View) Beside(ctx context.Context, r *Reported, resource string, states 
 	if err != nil {
 		return b, err
 	}
-	at := r.State.From
+	points := &Points{Moment: Moment{Revision: r.State.From.Revision}, exact: events.Line, lines: map[int]sink.Point{events.Line: r.State.From}}
 	if stream.Line != events.Line {
-		points, err := v.Points(ctx, Moment{Time: r.State.SeenFrom}, true, stream)
-		if err != nil {
+		if points, err = v.Points(ctx, Moment{Time: r.State.SeenFrom}, true, stream); err != nil {
 			return b, err
 		}
-		at = points.Of(stream)
 	}
+	at := points.Of(stream)
 	// Some components give another UID than the object's: the kubelet's Events about a Node have its name.
 	byUID := slices.ContainsFunc(states, func(s sink.State) bool { return s.UID == r.Subject.UID })
 	for i := range states {
@@ -311,7 +310,7 @@ func (v *View) Beside(ctx context.Context, r *Reported, resource string, states 
 	if b.State != nil && b.State.To != nil && !at.Before(*b.State.To) {
 		b.Deleted = true
 	}
-	err = v.Check(ctx, stream, at)
+	err = v.CheckAt(ctx, stream, points)
 	unknown, ok := errors.AsType[*Unknown](err)
 	if !ok {
 		return b, err

@@ -118,15 +118,15 @@ func (v *View) unknown(ctx context.Context, t *Timeline) (all []Span, err error)
 		if begin.Before(t.Stream.First) { // it is before the history
 			continue
 		}
-		seen, err := v.timeOf(ctx, t.Stream, begin)
+		began, err := v.began(ctx, t.Stream, g)
 		if err != nil {
 			return nil, err
 		}
-		end := g.Seen
-		if t.Stream.Progress.Gap != "" && g.To >= t.Stream.Progress.Cursor {
+		end := g.Ended
+		if isOpen(t.Stream, g) {
 			end = t.To // the list that ends it is not complete
 		}
-		add(seen, end, string(g.Reason))
+		add(began, end, string(g.Reason))
 	}
 	add(t.Stream.Time, t.To, "not known yet")
 	slices.SortFunc(all, func(a, b Span) int { return a.From.Compare(b.From) })

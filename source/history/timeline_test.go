@@ -15,7 +15,7 @@ import (
 func lived() *tables {
 	t := &tables{
 		status: []sink.Status{followed("pods", 10, 100)},
-		gaps:   []sink.StoredGap{{Resource: "pods", From: 40, To: 50, Reason: keepwatch.GapDowntime, Seen: minute(50)}},
+		gaps:   []sink.StoredGap{{Resource: "pods", From: 40, To: 50, Reason: keepwatch.GapDowntime, Seen: minute(50), Began: minute(35), Ended: minute(51)}},
 		states: []sink.State{
 			state("old", 5, 0, 0, 0), state("a", 10, 20, 0, 20), state("b", 15, -18, 15, 18), state("a", 20, 50, 20, 50), state("c", 30, -60, 30, 60), state("a", 50, 0, 50, 0),
 		},
@@ -35,9 +35,9 @@ func TestTimeline(t *testing.T) {
 	}{
 		"everything": {history.Moment{Time: minute(-30)}, history.Moment{}, []string{
 			"ns/c: ADDED 30, DELETED 60", "ns/a: EXISTED 10, MODIFIED 20, MODIFIED 50 in a gap", "ns/b: ADDED 15, DELETED 18", "ns/old: EXISTED 5",
-			"-30 to 0: before the history", "30 to 50: downtime"}},
+			"-30 to 0: before the history", "35 to 51: downtime"}},
 		"a part": {history.Moment{Time: minute(16)}, history.Moment{Time: minute(45)}, []string{
-			"ns/c: ADDED 30", "ns/a: MODIFIED 20", "ns/b: DELETED 18", "30 to 45: downtime"}},
+			"ns/c: ADDED 30", "ns/a: MODIFIED 20", "ns/b: DELETED 18", "35 to 45: downtime"}},
 		"by revisions": {history.Moment{Revision: 15}, history.Moment{Revision: 30}, []string{"ns/c: ADDED 30", "ns/a: MODIFIED 20", "ns/b: DELETED 18"}},
 		"nothing":      {history.Moment{Time: minute(61)}, history.Moment{Time: minute(65)}, nil},
 		"the future":   {history.Moment{Time: minute(61)}, history.Moment{Time: minute(90)}, []string{"70 to 90: not known yet"}},

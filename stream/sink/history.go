@@ -57,7 +57,11 @@ type StoredGap struct {
 	Epoch               int // of To; of From too, unless Reason is GapRewind
 	From, To            keepwatch.Revision
 	Reason              keepwatch.GapReason
-	Seen                time.Time
+	Seen                time.Time // when it was declared
+	// Began is the time of the last transaction before it, up to which the state is known, zero in tables that do not have it.
+	Began time.Time
+	// Ended is when the list that ends it was complete, zero if it is not.
+	Ended time.Time
 }
 
 // StateQuery selects states of one resource. Empty fields select all.

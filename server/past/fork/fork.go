@@ -55,7 +55,7 @@ func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool
 	var followed []sink.Status
 	var first error
 	for _, of := range streams {
-		err := v.Check(ctx, of, points.Of(of))
+		err := v.CheckAt(ctx, of, points)
 		unknown, ok := errors.AsType[*history.Unknown](err)
 		switch {
 		case err == nil, ok && allowGaps && unknown.Gap != nil:

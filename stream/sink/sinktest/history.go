@@ -103,7 +103,7 @@ func TestHistory(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapsho
 			t.Errorf("status %+v", of)
 		}
 		gaps, err := tables.Gaps(t.Context())
-		if want := (sink.StoredGap{Resource: "pods", From: 8, To: 20, Reason: keepwatch.GapExpired, Seen: at(2)}); err != nil ||
+		if want := (sink.StoredGap{Resource: "pods", From: 8, To: 20, Reason: keepwatch.GapExpired, Seen: at(2), Began: at(1), Ended: at(2)}); err != nil ||
 			len(gaps) != 1 || gaps[0] != want {
 			t.Errorf("gaps %+v, %v", gaps, err)
 		}
@@ -165,6 +165,49 @@ func testStates(t *testing.T, tables sink.Snapshot, gap time.Time) {
 			t.Errorf("%s: %q, want %q", row.name, got, row.want)
 		}
 	}
+}
+
+// TestGapTimes checks the times between which the state is not known: from the last transaction before a gap to the end of its
+// list, which may be started over. The sink is new.
+func TestGapTimes(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
+	t.Helper()
+	if _, err := s.Open(t.Context(), Streams()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	begin := time.Now().UTC().Truncate(time.Millisecond)
+	at := func(minutes int) time.Time { return begin.Add(time.Duration(minutes) * time.Minute) }
+	w := &pastWriter{Sink: s}
+	wants := func(want string) {
+		t.Helper()
+		snapshot(func(tables sink.Snapshot) error {
+			gaps, err := tables.Gaps(t.Context())
+			var all []string
+			for _, g := range gaps {
+				text := fmt.Sprintf("%d-%d: %v", g.From, g.To, g.Began.Sub(begin))
+				if !g.Ended.IsZero() {
+					text += fmt.Sprintf("-%v", g.Ended.Sub(begin))
+				}
+				all = append(all, text)
+			}
+			if got := strings.Join(all, ", "); err != nil || got != want {
+				t.Errorf("gaps %q, %v, want %q", got, err, want)
+			}
+			return nil
+		})
+	}
+	w.write(t, 1, 2, at(0), pastEvent(keepwatch.Added, "a", 1), stream.Synced{Revision: 2, Count: 1})
+	w.write(t, 1, 9, at(1)) // a bookmark
+	w.write(t, 1, 9, at(30), stream.Gap{From: 9, To: 20, Reason: keepwatch.GapDowntime})
+	wants("9-20: 1m0s")
+	w.write(t, 2, 9, at(31), pastEvent(keepwatch.Added, "b", 15))
+	w.write(t, 2, 9, at(32), stream.Gap{From: 9, To: 25, Reason: keepwatch.GapDowntime})
+	wants("9-20: 1m0s, 9-25: 31m0s")
+	w.write(t, 2, 25, at(33), stream.Synced{Revision: 25, Count: 2})
+	w.write(t, 2, 30, at(34))
+	wants("9-20: 1m0s-33m0s, 9-25: 31m0s-33m0s")
+	w.write(t, 2, 40, at(60), stream.Gap{From: 30, To: 40, Reason: keepwatch.GapExpired}, stream.Synced{Revision: 40, Count: 2})
+	wants("9-20: 1m0s-33m0s, 9-25: 31m0s-33m0s, 30-40: 34m0s-1h0m0s")
 }
 
 // TestHistoryOfAnIncompleteList checks that the history begins at the first complete list, also if states that had ended before
