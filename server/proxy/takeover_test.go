@@ -165,7 +165,7 @@ func TestForwardedWatchesAreTakenOver(t *testing.T) {
 				return r.unready() > before
 			})
 			var got, want []string
-			n := 0
+			n, last := 0, "" // last is the revision of the newest line
 			of := func(name, line string) bool { return strings.Contains(line, `"name":"`+name+`"`) }
 			await.True(t, "the watch has ended", func() bool {
 				n++
@@ -176,24 +176,25 @@ func TestForwardedWatchesAreTakenOver(t *testing.T) {
 						if !open {
 							return true
 						}
-						if of("a", line) && r.revisionOf(line) != first.ResourceVersion {
-							got = append(got, r.revisionOf(line)) // not the initial events
+						last = r.revisionOf(line)
+						if of("a", line) && last != first.ResourceVersion {
+							got = append(got, last) // not the initial events
 						}
 					default:
 						return false
 					}
 				}
 			})
-			if len(got) == 0 {
+			if last == "" {
 				t.Fatal("it ended before it had an event that memory has")
 			}
 			before := r.unready()
-			resumed := r.lines(t.Context(), query[:strings.Index(query, "&")]+"&resourceVersion="+got[len(got)-1])
+			resumed := r.lines(t.Context(), query[:strings.Index(query, "&")]+"&resourceVersion="+last)
 			if r.unready() != before {
 				t.Error("memory does not continue the watch")
 			}
 			r.write("a", "last")
-			last := r.newestOf("a")
+			last = r.newestOf("a")
 			for len(got) == 0 || got[len(got)-1] != last {
 				if line := await.Receive(t, "an event from memory", resumed); of("a", line) {
 					got = append(got, r.revisionOf(line))
