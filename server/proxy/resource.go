@@ -61,9 +61,10 @@ func (d describer) describe(ctx context.Context, of schema.GroupVersionResource)
 // of the cluster say, and its revisions need not be comparable. A server without an aggregator answers all requests
 // itself.
 func (d describer) belongs(ctx context.Context, _ string, r *resource) error {
-	body, _, err := d.get(ctx, "/apis/apiregistration.k8s.io/v1/apiservices/"+r.Version+"."+r.Group, nil)
+	name := r.Version + "." + r.Group
+	body, _, err := d.get(ctx, "/apis/"+aggregation+"/v1/apiservices/"+name, nil)
 	if refused, ok := errors.AsType[refusal](err); ok && refused.code == http.StatusNotFound {
-		return nil
+		return d.answersAll(ctx, name, body)
 	}
 	if err != nil {
 		return fmt.Errorf("who answers for %s: %w", r.GroupVersion(), err)
@@ -235,6 +236,30 @@ func (d describer) open(ctx context.Context, path string, query url.Values, acce
 	}
 	q.Header.Set("Accept", accept)
 	return d.client.Do(q)
+}
+
+// aggregation is the group of the objects that say which servers answer for which groups.
+const aggregation = "apiregistration.k8s.io"
+
+// answersAll fails unless the server has no APIService of the name, as it says in body, or has no aggregator. Any other 404 proves
+// nothing: it may be a load balancer's.
+func (d describer) answersAll(ctx context.Context, name string, body []byte) error {
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Details != nil && status.Details.Name == name {
+		return nil
+	}
+	body, _, err := d.get(ctx, "/apis", nil)
+	if err != nil {
+		return err
+	}
+	var all metav1.APIGroupList
+	if err := json.Unmarshal(body, &all); err != nil {
+		return fmt.Errorf("the groups of the server: %w", err)
+	}
+	if slices.ContainsFunc(all.Groups, func(g metav1.APIGroup) bool { return g.Name == aggregation }) {
+		return fmt.Errorf("%w: it has the group %s, and does not say whether it has the APIService %s", errNotReady, aggregation, name)
+	}
+	return nil
 }
 
 // answers reports whether the server has answered with this error what a resource is. Otherwise it is down, starts, or is too busy.
