@@ -136,22 +136,22 @@ func (f *format) Decode(text []byte, _ *schema.GroupVersionKind, _ runtime.Objec
 	if err := json.Unmarshal(text, &parts); err != nil {
 		return nil, nil, err
 	}
-	var metadata map[string]json.RawMessage
+	metadata := struct {
+		*metav1.ObjectMeta
+		ManagedFields skipped `json:"managedFields"` // half of an object, and no use of it here
+	}{ObjectMeta: &o.ObjectMeta}
 	if err := json.Unmarshal(parts["metadata"], &metadata); err != nil {
-		return nil, nil, fmt.Errorf("metadata: %w", err)
-	}
-	delete(metadata, "managedFields") // half of an object, and no use of it here
-	needed, err := json.Marshal(metadata)
-	if err == nil {
-		err = json.Unmarshal(needed, &o.ObjectMeta)
-	}
-	if err != nil {
 		return nil, nil, fmt.Errorf("metadata: %w", err)
 	}
 	o.original = o.ResourceVersion
 	o.selected = selectedFields(f.fields, parts)
 	return o, &f.kind, nil
 }
+
+// skipped is a value that is not decoded.
+type skipped struct{}
+
+func (skipped) UnmarshalJSON([]byte) error { return nil }
 
 // Encode writes an object as it stands in a list.
 func (f *format) Encode(o runtime.Object, w io.Writer) error {

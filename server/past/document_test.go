@@ -49,7 +49,7 @@ func TestItems(t *testing.T) {
 func TestDocument(t *testing.T) {
 	f := formatOf(t, "pods", "v1", "Pod")
 	const text = `{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{"l":"1"},"managedFields":[{"manager":"m"}]},` +
-		`"spec":{"nodeName":"n1","hostNetwork":true},"status":{"phase":null,"podIP":["x"]}}`
+		`"spec":{"nodeName":"n\u00e9","hostNetwork":true,"schedulerName":7},"status":{"phase":null,"podIP":["x"]}}`
 	decoded, _, err := f.Decode([]byte(text), nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -58,8 +58,18 @@ func TestDocument(t *testing.T) {
 	if err != nil || labels["l"] != "1" {
 		t.Errorf("labels %v, %v", labels, err)
 	}
+	if fields := decoded.(*document).ManagedFields; fields != nil {
+		t.Errorf("managedFields are decoded: %v", fields)
+	}
+	for _, spec := range []string{`[]`, `null`, `"text"`} { // which a hostile history may have
+		decoded, _, err := f.Decode([]byte(`{"metadata":{"name":"a"},"spec":`+spec+`}`), nil, nil)
+		if err != nil || decoded.(*document).selected["spec.nodeName"] != "" {
+			t.Errorf("spec %s: %v, %v", spec, decoded, err)
+		}
+	}
 	for label, want := range map[string]string{
-		"metadata.name": "a", "metadata.namespace": "n", "spec.nodeName": "n1", "spec.hostNetwork": "true", "status.phase": "", "status.podIP": "",
+		"metadata.name": "a", "metadata.namespace": "n", "spec.nodeName": "né", "spec.hostNetwork": "true",
+		"spec.schedulerName": "7", "spec.restartPolicy": "", "status.phase": "", "status.podIP": "",
 	} {
 		if got, ok := fields[label]; !ok || got != want {
 			t.Errorf("%s is %q, %t, want %q", label, got, ok, want)

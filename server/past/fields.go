@@ -43,10 +43,11 @@ var selectableFields = map[string][]selectable{
 // selectedFields returns the values of fields of an object, whose members are given.
 func selectedFields(of []selectable, members map[string]json.RawMessage) fields.Set {
 	set := fields.Set{}
+	below := map[string]map[string]json.RawMessage{} // the members of members, each decoded once
 	for _, s := range of {
 		set[s.label] = s.absent
 		for _, path := range s.paths {
-			if value, ok := scalarAt(members, strings.Split(path, ".")); ok {
+			if value, ok := scalarAt(members, below, path); ok {
 				set[s.label] = value
 				break
 			}
@@ -55,26 +56,30 @@ func selectedFields(of []selectable, members map[string]json.RawMessage) fields.
 	return set
 }
 
-// scalarAt returns the scalar at a path, or false if there is none, or an empty one.
-func scalarAt(members map[string]json.RawMessage, path []string) (string, bool) {
-	raw, ok := members[path[0]]
+// scalarAt returns the scalar at a path of at most two names, or false if there is none, or an empty one.
+func scalarAt(members map[string]json.RawMessage, below map[string]map[string]json.RawMessage, path string) (string, bool) {
+	first, second, nested := strings.Cut(path, ".")
+	raw, ok := members[first]
+	if nested && ok {
+		inner, decoded := below[first]
+		if !decoded {
+			if json.Unmarshal(raw, &inner) != nil {
+				inner = nil
+			}
+			below[first] = inner
+		}
+		raw, ok = inner[second]
+	}
 	if !ok {
 		return "", false
-	}
-	if len(path) > 1 {
-		var below map[string]json.RawMessage
-		if json.Unmarshal(raw, &below) != nil {
-			return "", false
-		}
-		return scalarAt(below, path[1:])
-	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text, text != ""
 	}
 	switch raw[0] {
 	case '{', '[', 'n':
 		return "", false
+	case '"':
+		var text string
+		err := json.Unmarshal(raw, &text)
+		return text, err == nil && text != ""
 	}
 	return string(raw), true
 }
