@@ -27,6 +27,13 @@ func TestSyncFile(t *testing.T) {
 		replicas   int32
 		volumes    string
 	}{
+		"defaults": {`maxSize: 8Gi
+resources:
+- resource: pods
+- resource: nodes
+- resource: deployments.apps
+retention: 30d
+to: sqlite:/data/state.db`, "", 1, "config data tmp"},
 		"postgres": {`resources:
 - resource: pods
 - metadataOnly: true

@@ -10,13 +10,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{- /* The file of keepwatch sync -f, as JSON. The defaults of to and retention are for one database. */ -}}
+{{- /* The file of keepwatch sync -f, as JSON. The defaults of to, retention and maxSize are for one database. */ -}}
 {{- define "keepwatch-sync.config" -}}
 {{- $config := .Values.config -}}
 {{- if $config.sinks -}}
-{{- $config = omit $config "to" "retention" -}}
+{{- $config = omit $config "to" "retention" "maxSize" -}}
 {{- else if not (regexMatch "^(sqlite|postgres|postgresql):" $config.to) -}}
-{{- $config = omit $config "retention" -}}
+{{- $config = omit $config "retention" "maxSize" -}}
+{{- else if not (hasPrefix "sqlite:" $config.to) -}}
+{{- $config = omit $config "maxSize" -}}
 {{- end -}}
 {{- toJson $config -}}
 {{- end }}
