@@ -21,7 +21,7 @@ The operator is a command in any language, unchanged. It is started with KUBECON
 arguments is replaced by the same path, in front of an API server of this process. The workload is a folder: each file is a
 step, in the order of their names. *.patch.yaml is merged into objects, *.delete.yaml deletes them, *.wait.yaml waits until they
 have these fields, *.advance has a duration by which simulated time moves, and other YAML files are applied. A step ends when
-the operator is quiet.
+the operator is quiet. Without a workload, the samples are created, changed field by field, deleted, and created again.
 
 Three runs without a fault are the reference: their states, and the operator's writes. Then each plan has a run with one fault,
 after which every step must end in the same state. Several runs are made at a time: an operator that listens on fixed ports
@@ -57,7 +57,7 @@ type judgeOptions struct {
 func newJudgeCommand() *cobra.Command {
 	o := &judgeOptions{}
 	cmd := &cobra.Command{
-		Use:                   "judge --workload DIR [flags] -- COMMAND [ARGUMENT...]",
+		Use:                   "judge [--workload DIR] [flags] -- COMMAND [ARGUMENT...]",
 		DisableFlagsInUseLine: true,
 		Short:                 "Judge an operator: disturb each of its writes, and see whether it recovers",
 		Long:                  fmt.Sprintf(judgeHelp, describePlans()),
@@ -68,6 +68,8 @@ func newJudgeCommand() *cobra.Command {
 	flags, j := cmd.Flags(), &o.judged
 	flags.SetInterspersed(false) // what follows the command is its own
 	flags.StringVar(&j.Workload, "workload", "", "the folder with the steps")
+	flags.StringArrayVar(&j.Samples, "samples", nil,
+		"a file or folder from which a workload is derived, without --workload; repeatable (default "+operators.DefaultSamples+")")
 	flags.StringArrayVar(&j.CRDs, "crds", nil, "a file or folder with CustomResourceDefinitions and other objects that exist before; repeatable")
 	flags.StringArrayVar(&j.RBAC, "rbac", nil, "a file or folder with the operator's roles, as whose ServiceAccount it runs; repeatable (default everything is allowed)")
 	flags.StringArrayVar(&j.Plans, "plan", nil, "run this kind of plans, or this plan of a report, or none; repeatable (default all)")

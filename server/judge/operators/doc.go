@@ -33,6 +33,10 @@
 //	*.wait.yaml            objects that have to exist with these fields
 //	*.advance              a duration, like 90s, by which the time of simulated workloads moves
 //
+// Without a workload, one is derived from samples as kubebuilder makes them: their objects are created; the numbers,
+// booleans and enums of custom resources are changed, one a step, as far as the server accepts that; then these resources
+// are deleted, and created again. It is the same in each run of the judge.
+//
 // # Quiet
 //
 // An operator is quiet if for the time of Options.Quiet it has written nothing, no object has changed, it has read less
@@ -57,6 +61,7 @@
 //	operator.go         starts and kills an operator
 //	process_unix.go     the process group of a command; process_other.go: none
 //	workload.go         reads the steps of a workload
+//	sample.go           a workload derived from samples
 //	selection.go        parts of a workload
 //	shrink.go           the smallest plan that has a finding
 //	world.go            the server of a run, and what a step does to it

@@ -20,7 +20,7 @@ type Report struct {
 	Operator string        `json:"operator"`
 	Seed     uint64        `json:"seed"`
 	Took     time.Duration `json:"tookNanoseconds"`
-	Steps    []string      `json:"steps"` // the files of the workload
+	Steps    []string      `json:"steps"` // the files of the workload, or what a derived one does
 	// Places are the writes of the runs without a fault. A plan may name one by its number, from 1.
 	Places []Place `json:"places"`
 	// Results has one for each plan that ran.
@@ -59,32 +59,44 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	began := time.Now()
-	steps, err := readWorkload(o.Workload)
-	if err != nil {
-		return nil, err
-	}
-	report := &Report{Operator: strings.Join(o.Operator.Command, " "), Seed: o.Seed, options: o}
-	for _, s := range steps {
-		report.Steps = append(report.Steps, s.name)
-	}
-	steps = append([]step{{name: "start"}}, steps...)
-	if o.Steps != "" {
-		parts, err := parseParts(steps, o.Steps)
-		if err != nil {
-			return nil, err
-		}
-		steps = only(steps, parts)
-	}
 	base, err := newWorld(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	err = report.judge(ctx, base, o, steps)
+	report := &Report{Operator: strings.Join(o.Operator.Command, " "), Seed: o.Seed, options: o}
+	steps, err := newSteps(ctx, base, o)
+	if err == nil {
+		for _, s := range steps[1:] {
+			report.Steps = append(report.Steps, s.name)
+		}
+		err = report.judge(ctx, base, o, steps)
+	}
 	report.Took = time.Since(began)
 	if err = errors.Join(err, base.close()); err != nil {
 		return nil, err
 	}
 	return report, nil
+}
+
+// newSteps returns the start and the steps of the workload.
+func newSteps(ctx context.Context, base *world, o Options) (steps []step, err error) {
+	if o.Workload != "" {
+		steps, err = readWorkload(o.Workload)
+	} else {
+		steps, err = deriveWorkload(ctx, base, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	steps = append([]step{{name: "start"}}, steps...)
+	if o.Steps == "" {
+		return steps, nil
+	}
+	parts, err := parseParts(steps, o.Steps)
+	if err != nil {
+		return nil, err
+	}
+	return only(steps, parts), nil
 }
 
 // judge runs the reference and the plans.

@@ -20,6 +20,9 @@ type Options struct {
 	RBAC []string
 	// Workload is a folder. See the package's documentation.
 	Workload string
+	// Samples are files and folders with objects. If there is no Workload, one is derived from them, see the package's
+	// documentation. Default: DefaultSamples, if that exists.
+	Samples []string
 	// Steps selects parts of the workload, as a report names them in Finding.Steps: "1,3.2" is the first file, and the
 	// second object of the third. Default: all.
 	Steps string
@@ -68,8 +71,8 @@ func (o Options) Check() error {
 	if len(o.Operator.Command) == 0 && o.Operator.Start == nil {
 		return errors.New("there is no operator: give a command")
 	}
-	if o.Workload == "" {
-		return errors.New("there is no workload: give a folder with a file a step")
+	if o.Workload == "" && len(o.samplesOf()) == 0 {
+		return errors.New("there is no workload: give a folder with a file a step, or samples of custom resources")
 	}
 	if o.Quiet < 0 || o.Patience < 0 || o.Repeat < 0 || o.Parallel < 0 || o.Limit < 0 {
 		return errors.New("a time or a number is negative")

@@ -47,7 +47,12 @@ func (o Options) flags() []string {
 	for _, path := range o.RBAC {
 		all = append(all, "--rbac", path)
 	}
-	all = append(all, "--workload", o.Workload)
+	if o.Workload != "" {
+		all = append(all, "--workload", o.Workload)
+	}
+	for _, path := range o.Samples {
+		all = append(all, "--samples", path)
+	}
 	if !o.Simulate {
 		all = append(all, "--simulate=false")
 	}

@@ -121,7 +121,7 @@ func readObjects(paths []string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, path := range paths {
 		err := filepath.WalkDir(path, func(name string, entry os.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || actionOf(name) == 0 || actionOf(name) == advance {
+			if err != nil || entry.IsDir() || isKustomization(name) || actionOf(name) == 0 || actionOf(name) == advance {
 				return err
 			}
 			content, err := os.ReadFile(name)

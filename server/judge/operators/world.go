@@ -132,7 +132,8 @@ func accountOf(roles []*unstructured.Unstructured) (name string, groups []string
 // fork returns a world with the same objects, which begins where w is now.
 func (w *world) fork() (*world, error) {
 	fork := &world{
-		memory: w.memory.Fork(), options: w.options, mapper: w.mapper, traffic: newTraffic(w.traffic.user, w.traffic.groups...),
+		memory: w.memory.Fork(), options: w.options, mapper: w.mapper, defined: w.defined,
+		traffic: newTraffic(w.traffic.user, w.traffic.groups...),
 	}
 	if w.simulation != nil {
 		fork.simulation = w.simulation.Fork()
