@@ -51,6 +51,7 @@ type judgeOptions struct {
 	record   string
 	expected string
 	shrink   bool
+	next     string
 }
 
 // newJudgeCommand returns `keepwatch judge`.
@@ -70,6 +71,7 @@ func newJudgeCommand() *cobra.Command {
 	flags.StringVar(&j.Workload, "workload", "", "the folder with the steps")
 	flags.StringArrayVar(&j.Samples, "samples", nil,
 		"a file or folder from which a workload is derived, without --workload; repeatable (default "+operators.DefaultSamples+")")
+	flags.StringVar(&o.next, "next", "", "the command of the operator's next version, split at spaces, which takes over half-way")
 	flags.StringArrayVar(&j.CRDs, "crds", nil, "a file or folder with CustomResourceDefinitions and other objects that exist before; repeatable")
 	flags.StringArrayVar(&j.RBAC, "rbac", nil, "a file or folder with the operator's roles, as whose ServiceAccount it runs; repeatable (default everything is allowed)")
 	flags.StringArrayVar(&j.Plans, "plan", nil, "run this kind of plans, or this plan of a report, or none; repeatable (default all)")
@@ -110,6 +112,9 @@ func (o *judgeOptions) run(cmd *cobra.Command, args []string) error {
 		return &exitError{codeUsage, fmt.Errorf("--output %q: give table, json or junit", o.output)}
 	}
 	o.judged.Operator.Command, o.judged.Whole = args, !o.shrink
+	if words := strings.Fields(o.next); len(words) > 0 {
+		o.judged.Next = &operators.Operator{Command: words}
+	}
 	if o.expected != "" {
 		var err error
 		if o.judged.Expected, err = operators.ReadExpectations(o.expected); err != nil {
@@ -125,6 +130,9 @@ func (o *judgeOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	defer log.Close()
 	o.judged.Operator.Output = log
+	if o.judged.Next != nil {
+		o.judged.Next.Output = log
+	}
 	o.judged.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), plain(line)) }
 	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: a disturbed server has many
 	report, err := operators.Run(cmd.Context(), o.judged)

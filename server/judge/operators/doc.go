@@ -37,6 +37,12 @@
 // booleans and enums of custom resources are changed, one a step, as far as the server accepts that; then these resources
 // are deleted, and created again. It is the same in each run of the judge.
 //
+// # Upgrades
+//
+// With Options.Next a plan for each write starts this next version in place of the operator. Three runs of the next
+// version alone are the reference of what follows: what the older one leaves behind, and the newer one would not make,
+// is a finding.
+//
 // # Quiet
 //
 // An operator is quiet if for the time of Options.Quiet it has written nothing, no object has changed, it has read less
@@ -73,6 +79,7 @@
 //	kind.go             the kinds of plans, and what they do
 //	definition.go       a definition that goes and returns
 //	foreign.go          what somebody else does to objects
+//	upgrade.go          the operator's next version takes over
 //	quiet.go            how long nothing has happened
 //	run.go              one run: steps, waits, restarts
 //	state.go            the state after a step, and how two states differ

@@ -110,6 +110,9 @@ func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step
 	if hasVerdict(findings, Unstable, Restless, Died) || len(ref.states) < len(steps) {
 		return nil // there is nothing to compare with
 	}
+	if err := ref.withNext(ctx, base, o, steps); err != nil {
+		return err
+	}
 	o.log("without a fault: %d steps, %d writes, quiet after each step", len(steps)-1, len(ref.places))
 	plans, err := derive(ref, steps, o)
 	if err != nil {
@@ -163,8 +166,12 @@ func (r Result) words() string {
 	case len(r.Verdicts) == 0:
 		return "passed"
 	}
-	words := make([]string, len(r.Verdicts))
-	for i, v := range r.Verdicts {
+	return joined(r.Verdicts)
+}
+
+func joined(verdicts []Verdict) string {
+	words := make([]string, len(verdicts))
+	for i, v := range verdicts {
 		words[i] = v.String()
 	}
 	return strings.Join(words, ", ")
@@ -325,6 +332,9 @@ func runPlan(ctx context.Context, base *world, o Options, steps []step, ref *ref
 
 // judgeOutcomes asks every oracle about the runs of a plan.
 func judgeOutcomes(outcomes []*outcome, ref *reference, o Options) []Finding {
+	if outcomes[0].plan.Kind == upgradedKind {
+		ref = ref.forUpgrade()
+	}
 	findings := judgeReference(outcomes, ref, o)
 	for i := range findings {
 		findings[i].Plan, findings[i].runs = outcomes[0].plan, outcomes

@@ -121,6 +121,10 @@ var Kinds = []Kind{
 		Sentence: "what a step has created is deleted again, just before a write of the operator arrives",
 	},
 	{
+		Name: upgradedKind, fits: every, within: (*reference).hasNext, meet: takeOver,
+		Sentence: "the operator is killed when a write was answered, and its next version is started",
+	},
+	{
 		Name: "downtime", during: down,
 		Sentence: "the operator is down during a step",
 	},

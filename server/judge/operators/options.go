@@ -13,6 +13,8 @@ import (
 type Options struct {
 	// Operator is what is judged.
 	Operator Operator
+	// Next is the operator's next version, for the plans in which it takes over. Default: there are none.
+	Next *Operator
 	// CRDs are files and folders with CustomResourceDefinitions and other objects that exist before the operator starts.
 	CRDs []string
 	// RBAC are files and folders with roles, bindings and the service account of the operator. It runs as the first
@@ -68,8 +70,10 @@ const (
 
 // Check returns an error for options that are no run: the mistakes of a user that need no server to be seen.
 func (o Options) Check() error {
-	if len(o.Operator.Command) == 0 && o.Operator.Start == nil {
-		return errors.New("there is no operator: give a command")
+	for _, operator := range []*Operator{&o.Operator, o.Next} {
+		if operator != nil && len(operator.Command) == 0 && operator.Start == nil {
+			return errors.New("there is no operator: give a command")
+		}
 	}
 	if o.Workload == "" && len(o.samplesOf()) == 0 {
 		return errors.New("there is no workload: give a folder with a file a step, or samples of custom resources")

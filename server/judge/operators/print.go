@@ -41,6 +41,9 @@ func (r *Report) Repeat(f Finding) string {
 // flags are those of keepwatch judge for the surroundings of an operator.
 func (o Options) flags() []string {
 	var all []string
+	if o.Next != nil {
+		all = append(all, "--next", strings.Join(o.Next.Command, " "))
+	}
 	for _, path := range o.CRDs {
 		all = append(all, "--crds", path)
 	}

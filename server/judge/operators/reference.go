@@ -21,6 +21,7 @@ type reference struct {
 	watched  []map[string]bool // the resources with watches at the end of each step
 	created  [][]string        // the keys of the objects that each step applies
 	defined  map[string]bool   // the resources with a definition
+	next     *reference        // of Options.Next, if there is one
 	places   []Place           // the writes of every run, in the order of the first
 	deletes  map[deletion]bool
 	restores map[deletion]bool // see Request.restores

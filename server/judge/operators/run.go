@@ -122,7 +122,14 @@ func (r *run) end() error {
 }
 
 func (r *run) startOperator() error {
-	i, err := r.options.Operator.start(r.world)
+	o := r.options.Operator
+	if r.isUpgraded() {
+		o = *r.options.Next
+		if r.ref.next != nil {
+			r.ref = r.ref.next // from here on, its states are those to arrive at
+		}
+	}
+	i, err := o.start(r.world)
 	if err != nil {
 		return err
 	}

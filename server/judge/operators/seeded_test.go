@@ -28,7 +28,8 @@ import (
 type variant struct {
 	do      reconcile
 	also    events
-	insists bool // exits if the server does not know Widgets
+	next    *variant // takes over
+	insists bool     // exits if the server does not know Widgets
 }
 
 // bug is a mistake of real operators.
@@ -67,6 +68,11 @@ var bugs = []bug{
 	{
 		name: "an exit without a definition", plan: "definition-gone", files: 1, verdict: operators.Died, alone: true,
 		buggy: variant{do: namedChild, insists: true}, correct: variant{do: namedChild},
+	},
+	{
+		name: "a child of the last version", plan: "upgraded:1", files: 1, verdict: operators.Duplicated, alone: true,
+		buggy:   variant{do: namedChild, next: &variant{do: renamedChild(false)}},
+		correct: variant{do: namedChild, next: &variant{do: renamedChild(true)}},
 	},
 	{
 		name: "a hot loop while a child is being deleted", plan: "foreign-finalizer", files: 3, verdict: operators.Restless, alone: true,
@@ -154,6 +160,25 @@ func namedChild(ctx context.Context, c *controller, name string, w *unstructured
 		}
 	}
 	return c.setStatus(ctx, w, "phase", "Ready")
+}
+
+// renamedChild has a ConfigMap of another name than namedChild. The buggy one leaves that of the last version.
+func renamedChild(correct bool) reconcile {
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		if w == nil || w.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		if err := c.create(ctx, config(w, name+"-config")); err != nil {
+			return err
+		}
+		if correct {
+			err := c.configMaps().Delete(ctx, name, metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+		return c.setStatus(ctx, w, "phase", "Ready")
+	}
 }
 
 // generatedChild has a ConfigMap with a generated name. exists looks for it, beside what was created in this process.
@@ -602,6 +627,9 @@ func (b bug) judge(t *testing.T, v variant, change func(*operators.Options)) *op
 	}
 	if b.roles {
 		o.RBAC = []string{write(t, map[string]string{"roles.yaml": roles})}
+	}
+	if v.next != nil {
+		o.Next = &operators.Operator{Start: start(*v.next)}
 	}
 	change(&o)
 	report, err := operators.Run(t.Context(), o)

@@ -211,16 +211,23 @@ func (s *shrinker) reference(ctx context.Context, parts []part) (*reference, err
 func (s *shrinker) newReference(ctx context.Context, text string, steps []step) (*reference, error) {
 	s.o.log("smaller findings: the steps %s without a fault", text)
 	ref, findings, err := newReference(ctx, s.base, s.o, steps)
+	if err == nil {
+		if len(findings) > 0 || len(ref.states) < len(steps) {
+			return nil, nil
+		}
+		err = ref.withNext(ctx, s.base, s.o, steps)
+	}
 	if bad := (unperformable{}); errors.As(err, &bad) {
 		return nil, nil
 	}
-	if err != nil || len(findings) > 0 || len(ref.states) < len(steps) {
+	if err != nil {
 		return nil, err
 	}
 	return ref, nil
 }
 
-// unperformable is the error of a step that the server refuses without a fault.
+// unperformable is the error of a workload with which nothing can be judged, as of a step that the server refuses
+// without a fault.
 type unperformable struct{ error }
 
 func (e unperformable) Unwrap() error { return e.error }
