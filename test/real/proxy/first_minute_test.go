@@ -83,7 +83,7 @@ func TestFirstMinute(t *testing.T) {
 		return s.Saved["watch"] >= 3, text
 	})
 	page := string(get("/keepwatch/"))
-	if !regexp.MustCompile(`<b>\d+</b> LIST, <b>([3-9]|\d\d+)</b> WATCH`).MatchString(page) || !strings.Contains(page, "podz</b> is to be cached, and is not") {
+	if !regexp.MustCompile(`Answered from memory: \d+ LIST, ([3-9]|\d\d+) WATCH`).MatchString(page) || !strings.Contains(page, "podz</b> is to be cached, and is not") {
 		t.Errorf("the page: %s", page)
 	}
 	if top := output(program, "top", "--kubeconfig", file); !strings.Contains(top, " WATCH, ") || strings.Contains(top, " 0 WATCH, ") || !strings.Contains(top, "podz is to be cached, and is not") {
