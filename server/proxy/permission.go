@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -26,7 +28,7 @@ const (
 	settling, settlingFor = 5 * time.Second, time.Second
 	// reviewFor bounds one question to the server, with its repetitions.
 	reviewFor = 10 * time.Second
-	// roleReason begins the reason of what a role allows. A server gives none for what it allows its administrators.
+	// roleReason begins the reason of what a role allows.
 	roleReason = "RBAC: "
 )
 
@@ -145,7 +147,7 @@ func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes,
 		defer cancel()
 		decision, why, err := p.server.Authorize(ctx, attributes)
 		allowed := err == nil && decision == authorizer.DecisionAllow
-		if allowed && why != "" && !strings.HasPrefix(why, roleReason) {
+		if allowed && isBeyondRoles(attributes, why) {
 			p.beyondRoles.Store(true)
 		}
 		if err == nil {
@@ -154,6 +156,16 @@ func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes,
 		return allowed, err
 	})
 	return answer.(bool), err
+}
+
+// isBeyondRoles reports whether the server has allowed a request for another reason than a role. A webhook need not give any reason; the server
+// gives none for what it allows its administrators, its nodes, and everybody on paths such as /healthz.
+func isBeyondRoles(a authorizer.Attributes, why string) bool {
+	groups := a.GetUser().GetGroups()
+	if why == "" {
+		return a.IsResourceRequest() && !slices.Contains(groups, user.SystemPrivilegedGroup) && !slices.Contains(groups, user.NodesGroup)
+	}
+	return !strings.HasPrefix(why, roleReason)
 }
 
 // digest is a request's, as far as a decision may depend on it. Its size does not depend on the request: a caller with no

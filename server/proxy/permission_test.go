@@ -114,6 +114,30 @@ func TestPermissions(t *testing.T) {
 	p.expect(t, asks("ada", "pods"), false, true)
 }
 
+// A server has other authorizers than roles once it has allowed something that no role allows, with a reason or without.
+func TestBeyondRoles(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		group, why string
+		resource   bool
+		want       bool
+	}{
+		{"devs", `RBAC: allowed by RoleBinding "x/a"`, true, false},
+		{"devs", "the policy says so", true, true},
+		{"devs", "the policy says so", false, true},
+		{"devs", "", true, true}, // a webhook
+		{"devs", "", false, false},
+		{"system:masters", "", true, false},
+		{"system:masters", "the policy says so", true, true},
+		{"system:nodes", "", true, false},
+	} {
+		a := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ada", Groups: []string{c.group}}, Verb: "get", ResourceRequest: c.resource}
+		if got := isBeyondRoles(a, c.why); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // A denial is confirmed by a decision of the server, not by the denial that is remembered.
 func TestConfirmation(t *testing.T) {
 	j, p := newJudge(t)

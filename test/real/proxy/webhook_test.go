@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -9,14 +10,23 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/proxy"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -26,6 +36,7 @@ type policy struct {
 	seed    uint64
 	asked   atomic.Int64
 	revoked atomic.Bool // the reader may do nothing, and otherwise everything
+	shown   sync.Map    // the namespaces in which the viewer may read config maps, beside which it may do nothing
 }
 
 func (p *policy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
@@ -40,12 +51,21 @@ func (p *policy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_ = json.NewEncoder(w).Encode(&review)
 }
 
-const readerUser = "system:serviceaccount:default:reader"
+const (
+	readerUser = "system:serviceaccount:default:reader"
+	viewerUser = "system:serviceaccount:default:viewer"
+)
 
 func (p *policy) decide(review *authorizationv1.SubjectAccessReview) {
 	spec := review.Spec
 	if spec.User == readerUser {
 		review.Status.Allowed = !p.revoked.Load()
+		return
+	}
+	if spec.User == viewerUser {
+		if a := spec.ResourceAttributes; a != nil && a.Resource == "configmaps" && a.Namespace != "" {
+			_, review.Status.Allowed = p.shown.Load(a.Namespace)
+		}
 		return
 	}
 	request, err := json.Marshal([]any{spec.User, spec.ResourceAttributes, spec.NonResourceAttributes})
@@ -115,4 +135,83 @@ func TestRevocationByAWebhook(t *testing.T) {
 		t.Error(err)
 	}
 	r.eventually("the proxy refuses", func() bool { return r.proxy(maps+"?resourceVersion=0").code == http.StatusForbidden })
+}
+
+// A webhook that gives no reasons decides what a personal view has. A change of it is noticed, at the latest, when a binding of the user changes.
+func TestPersonalViewOfAWebhook(t *testing.T) {
+	t.Parallel()
+	policy := &policy{}
+	r := newRigOn(t, serverWithWebhook(t, policy), func(_ *rig, c *proxy.Config) { c.Personal = &proxy.Personal{} })
+	for _, name := range []string{"a", "a-b", "ab", "b"} {
+		_, err := r.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		r.must(err)
+		_, err = r.admin.CoreV1().ConfigMaps(name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{})
+		r.must(err)
+	}
+	accounts := r.admin.CoreV1().ServiceAccounts("default")
+	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}}, metav1.CreateOptions{})
+	r.must(err)
+	token, err := accounts.CreateToken(t.Context(), "viewer", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	r.must(err)
+	config := r.front.Config()
+	config.BearerToken = token.Status.Token
+	client, err := kubernetes.NewForConfig(config)
+	r.must(err)
+	policy.shown.Store("a", true)
+	policy.shown.Store("b", true)
+	await.NoError(t, "the proxy learns that the server has a webhook", func() error {
+		_, err := client.CoreV1().ConfigMaps("a").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+		if err == nil {
+			_, err = client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+		}
+		return err
+	})
+
+	informer := informers.NewConfigMapInformer(client, "", 0, cache.Indexers{})
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(x any) {
+		if m := x.(*corev1.ConfigMap); m.Namespace != "a" && m.Namespace != "b" && m.Namespace != "a-b" {
+			t.Errorf("%s/%s arrives", m.Namespace, m.Name)
+		}
+	}})
+	r.must(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { informer.RunWithContext(ctx) })
+	defer running.Wait()
+	defer cancel()
+	has := func(want ...string) {
+		t.Helper()
+		await.State(t, fmt.Sprintf("the informer has what the webhook allows in %v", want), func() (bool, string) {
+			var got []string
+			for _, x := range informer.GetStore().List() {
+				got = append(got, x.(*corev1.ConfigMap).Namespace)
+			}
+			slices.Sort(got)
+			return slices.Equal(got, want), fmt.Sprint(got)
+		})
+	}
+	direct := rest.AnonymousClientConfig(r.server.Config())
+	direct.BearerToken = token.Status.Token
+	behind, err := kubernetes.NewForConfig(direct)
+	r.must(err)
+	// changes lets the server decide anew about a namespace, and then tells the proxy that a binding of the user has changed, which grants nothing.
+	changes := func(namespace string, allowed bool) {
+		t.Helper()
+		await.True(t, "the server decides as the webhook does", func() bool {
+			_, err := behind.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
+			return (err == nil) == allowed
+		})
+		_, err := r.admin.RbacV1().RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "nothing-"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "viewer"}},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "nothing"},
+		}, metav1.CreateOptions{})
+		r.must(err)
+	}
+	has("a", "b")
+	policy.shown.Store("a-b", true)
+	changes("a-b", true)
+	has("a", "a-b", "b")
+	policy.shown.Delete("b")
+	changes("b", false)
+	has("a", "a-b")
 }
