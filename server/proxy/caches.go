@@ -50,7 +50,7 @@ type caches struct {
 	index       *index    // nil without a State
 	freeMemory  func()    // returns garbage to the system
 	// These are the constants; tests have their own.
-	firstListWait, namedRetry time.Duration
+	firstListWait, namedRetry, belongsEvery time.Duration
 
 	mu      sync.Mutex
 	running context.Context // of run; nil before
@@ -109,7 +109,8 @@ func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache
 	}
 	return &caches{
 		server: server, definitions: definitions, describer: describer{&http.Client{Transport: transport}, location}, budget: budget, metrics: metrics, store: history,
-		freeMemory: debug.FreeOSMemory, firstListWait: firstListWait, namedRetry: namedRetry, all: map[schema.GroupVersionResource]*entry{},
+		freeMemory: debug.FreeOSMemory, firstListWait: firstListWait, namedRetry: namedRetry, belongsEvery: belongsEvery,
+		all: map[schema.GroupVersionResource]*entry{},
 	}, nil
 }
 
@@ -331,8 +332,7 @@ func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*res
 	}
 	c.mu.Unlock()
 	close(e.started)
-	<-e.ctx.Done()
-	return context.Cause(e.ctx)
+	return c.describer.awaitAggregated(e.ctx, about, c.belongsEvery)
 }
 
 // follow begins to follow a resource in a representation. c.mu is locked.

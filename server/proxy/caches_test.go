@@ -1,8 +1,11 @@
 package proxy
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
@@ -86,5 +90,54 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 				t.Errorf("the index has %v, %v", kept, err)
 			}
 		})
+	}
+}
+
+// A resource that is followed is left to the server when another server begins to answer for it: that one may show its callers less than the
+// permissions of the cluster say. An answer that does not say so leaves it.
+func TestFollowedResourceBecomesAggregated(t *testing.T) {
+	var registered atomic.Value
+	registered.Store(`{"kind":"APIService","spec":{}}`)
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		switch {
+		case q.URL.Path == "/apis/"+aggregation+"/v1/apiservices/v1.example.com":
+			asked.Add(1)
+			_, _ = io.WriteString(w, registered.Load().(string))
+		case q.URL.Path == "/apis/example.com/v1":
+			_, _ = io.WriteString(w, `{"kind":"APIResourceList","resources":[{"name":"widgets","kind":"Widget","verbs":["get","list","watch"]}]}`)
+		case q.URL.Query().Has("watch"):
+			w.WriteHeader(http.StatusBadRequest) // it has no streaming lists
+		default:
+			_, _ = io.WriteString(w, `{"apiVersion":"example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"7"},"items":[]}`)
+		}
+	}))
+	defer server.Close()
+	c, err := newCaches(&rest.Config{Host: server.URL}, readpath.NewBudget(1<<20), watchcache.NewMetrics(metrics.NewKubeRegistry()), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.belongsEvery = 10 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	defer c.active.Wait()
+	defer cancel()
+	c.running = ctx
+	q := httptest.NewRequest(http.MethodGet, "/apis/example.com/v1/widgets", nil)
+	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIGroup: "example.com", APIVersion: "v1", Resource: "widgets"}
+	c.ready(q, info)
+	for _, answer := range []string{`{"kind":"APIService","spec":{}}`, "default backend"} {
+		registered.Store(answer)
+		before := asked.Load()
+		await.True(t, "the server is asked again", func() bool { return asked.Load() > before+1 })
+		if !c.follows(info) {
+			t.Fatalf("it is no longer followed after %s", answer)
+		}
+	}
+	registered.Store(`{"kind":"APIService","spec":{"service":{"name":"another","namespace":"server"}}}`)
+	await.True(t, "it is left to the server", func() bool { return !c.follows(info) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if left := time.Until(c.all[resourceOf(info)].until); left < failedFor/2 {
+		t.Errorf("it is followed again in %v", left)
 	}
 }

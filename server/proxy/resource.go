@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,9 +76,32 @@ func (d describer) belongs(ctx context.Context, _ string, r *resource) error {
 		return fmt.Errorf("who answers for %s: %w", r.GroupVersion(), err)
 	}
 	if registered.Spec.Service != nil {
-		return fmt.Errorf("%s is an aggregated API", r.GroupVersion())
+		return fmt.Errorf("%s %w", r.GroupVersion(), errAggregated)
 	}
 	return nil
+}
+
+// errAggregated is why a resource is left to the server that another one answers for. It completes a sentence.
+var errAggregated = errors.New("is an aggregated API")
+
+// belongsEvery is how often the server is asked again who answers for a resource that is followed: an APIService can be changed, and then
+// another server's objects would be shown to all whom the permissions of the cluster allow them.
+const belongsEvery = 30 * time.Second
+
+// awaitAggregated waits until the server says that a resource belongs to an aggregated API, which it returns as an error, or until ctx
+// ends. It asks at an interval. Any other answer, and none, leave what the server has said before.
+func (d describer) awaitAggregated(ctx context.Context, r *resource, every time.Duration) error {
+	for {
+		sleep(ctx, every+rand.N(every/4)) // many resources are described together, when a proxy starts
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		asking, cancel := context.WithTimeout(ctx, reviewFor)
+		err := d.belongs(asking, "", r)
+		if cancel(); errors.Is(err, errAggregated) {
+			return err
+		}
+	}
 }
 
 // pathOf returns the path of a version of a group.
