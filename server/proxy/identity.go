@@ -15,7 +15,8 @@ import (
 // caller is who sent a request, by its credentials.
 type caller struct {
 	user.Info
-	// expires is when the credentials do. Zero means that this is not known, or never.
+	// expires is when the credentials do. Zero means that this is not known, or never. It is not known of a token that the server has
+	// accepted later than that: the clocks differ.
 	expires time.Time
 	// again authenticates the credentials once more. It returns errUnknown if they are no longer valid, and any other error if that
 	// is not decided.
@@ -40,6 +41,9 @@ func (p *Proxy) caller(q *http.Request) (*caller, error) {
 		c.expires = expiry(token)
 		c.again = func(ctx context.Context) (user.Info, error) { return p.tokens.again(ctx, token, address) }
 		known, err := p.tokens.user(q.Context(), token, address)
+		if err == nil && p.tokens.reviewedAt(token).After(c.expires) {
+			c.expires = time.Time{}
+		}
 		c.Info = known
 		return c, err
 	}

@@ -261,3 +261,26 @@ func TestCallersAreAskedAgain(t *testing.T) {
 		}
 	}
 }
+
+// A watch of a caller whose token has expired by the proxy's clock, and which the server accepts, stays open: the clocks differ. Without that
+// it would end at once, and so would each that follows it.
+func TestTheServersClockDecidesWhetherATokenHasExpired(t *testing.T) {
+	server := httptest.NewServer(&reviewing{})
+	defer server.Close()
+	p, err := New(Config{Server: &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods?watch=1", nil)
+	expired := fmt.Appendf(nil, `{"exp":%d}`, time.Now().Add(-2*expiryLeeway).Unix())
+	q.Header.Set("Authorization", "Bearer e30."+base64.RawURLEncoding.EncodeToString(expired)+".c2ln")
+	by, err := p.caller(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := p.permissions.guard(t.Context(), by, asks("ada", "pods"), 0)
+	defer end()
+	if ctx.Err() != nil {
+		t.Errorf("it ends at once: the token expires at %v", by.expires)
+	}
+}

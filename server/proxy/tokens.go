@@ -107,6 +107,15 @@ func (t *tokens) again(ctx context.Context, token, address string) (user.Info, e
 	return answer.(*user.DefaultInfo), nil
 }
 
+// reviewedAt returns when the server has last said whose token it is, zero if that is not remembered.
+func (t *tokens) reviewedAt(token string) time.Time {
+	last, isKnown := t.known.Get(sha256.Sum256([]byte(token)))
+	if !isKnown {
+		return time.Time{}
+	}
+	return last.(reviewedToken).at
+}
+
 // review asks the server who the bearer of a token is.
 func (t *tokens) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
 	ctx, cancel, err := t.probe.reviewing(ctx)
