@@ -32,6 +32,9 @@ const (
 	reviewTimeout = 10 * time.Second
 	// namespacesKnown bounds the namespaces that are remembered.
 	namespacesKnown = 1000
+	// clocksDiffer is by how much an object may seem to be older than its namespace: API servers have clocks of their own, and times of creation
+	// have seconds.
+	clocksDiffer = 10 * time.Second
 )
 
 // reviewRetries is how a review is repeated whose response is an error of the cluster.
@@ -116,6 +119,16 @@ func (a *authority) allowed(ctx context.Context, u user.Info, info *request.Requ
 		return apierrors.NewServiceUnavailable("the cluster has not decided: " + err.Error())
 	}
 	return responsewriters.ForbiddenStatusError(attributes, reason)
+}
+
+// existedSince returns the time since when a namespace must exist whose present readers may read what it had at a time: that, or, if there are
+// older objects, when the oldest was created. A history stores late what happened while its sync did not run, and has times of another clock:
+// its time of a state does not prove that the namespace is the one of today.
+func existedSince(then, oldest time.Time) time.Time {
+	if since := oldest.Add(clocksDiffer); !oldest.IsZero() && since.Before(then) {
+		return since
+	}
+	return then
 }
 
 // created returns when a namespace of the cluster was created, zero if it does not exist.

@@ -44,7 +44,11 @@ func (r *pageRead) list() (*shownList, error) {
 	if err := found.locate(r.q.Context(), r.view, m, r.server.config.AllowGaps); err != nil {
 		return nil, momentError(err)
 	}
-	if err := r.allowed(found.time, found.header()); err != nil {
+	since, err := r.since(found.time, found.point, found.point)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.allowed(since, found.header()); err != nil {
 		return nil, err
 	}
 	t, err := r.view.TypeAt(r.q.Context(), r.objects.Resource, found.time)

@@ -71,6 +71,7 @@ type resolved struct {
 	stream   sink.Status
 	point    sink.Point
 	time     time.Time
+	oldest   time.Time // the earliest creation of the objects of a namespace, zero if there are none or nobody is asked about the right
 	warning  string
 	watch    bool
 	started  chan struct{} // closed when the watch has begun: before that, the past stands still
@@ -127,10 +128,29 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 			return located
 		}
 		found.typ, found.format = *t, s.tables.format(*t)
+		if found.oldest, err = s.oldest(q.Context(), v, found, info); err != nil {
+			return err
+		}
 		found.table, err = s.tables.source(q.Context(), v, found)
 		return err
 	})
 	return found, momentError(err)
+}
+
+// oldest returns the earliest creation of the objects of a namespace that a request shows; see existedSince.
+func (s *Server) oldest(ctx context.Context, v *history.View, r *resolved, info *request.RequestInfo) (time.Time, error) {
+	if s.cluster == nil || info.Namespace == "" {
+		return time.Time{}, nil
+	}
+	of := history.Objects{Resource: r.resource.GroupResource().String(), Name: info.Name}
+	if r.typ.Namespaced {
+		of.Namespace = info.Namespace
+	}
+	upTo := r.point
+	if r.watch {
+		upTo = sink.Point{Epoch: r.stream.Progress.Epoch, Revision: r.stream.Progress.Cursor}
+	}
+	return v.OldestCreation(ctx, of, r.point, upTo)
 }
 
 // momentError returns the API's error of a moment that is not known, and any other error as it is.

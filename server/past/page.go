@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 //go:embed page
@@ -214,6 +215,16 @@ func (r *pageRead) allowed(then time.Time, moment string) error {
 	return err
 }
 
+// since returns the time since when the namespace of the objects must exist, for a read of them as they were at a point, at a time, and up to
+// another point.
+func (r *pageRead) since(then time.Time, from, upTo sink.Point) (time.Time, error) {
+	if r.server.cluster == nil || r.info.Namespace == "" {
+		return then, nil
+	}
+	oldest, err := r.view.OldestCreation(r.q.Context(), r.objects, from, upTo)
+	return existedSince(then, oldest), err
+}
+
 const (
 	// maxStates bounds the states that a timeline is made of.
 	maxStates = 100_000
@@ -237,7 +248,11 @@ func (r *pageRead) timeline() (*history.Timeline, error) {
 	if !t.From.Before(t.To) {
 		return nil, badRequest(fmt.Errorf("the timeline ends at %s, and must begin before that", t.To.UTC().Format(time.RFC3339)))
 	}
-	err = r.allowed(t.From, fmt.Sprintf("revision=%d/%d, time=%s/%s", t.After.Revision, t.UpTo.Revision,
+	since, err := r.since(t.From, t.After, t.UpTo)
+	if err != nil {
+		return nil, err
+	}
+	err = r.allowed(since, fmt.Sprintf("revision=%d/%d, time=%s/%s", t.After.Revision, t.UpTo.Revision,
 		t.From.UTC().Format(time.RFC3339), t.To.UTC().Format(time.RFC3339)))
 	if apierrors.IsForbidden(err) {
 		err = statusError(http.StatusForbidden, metav1.StatusReasonForbidden,

@@ -197,7 +197,7 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 	}
 	found, err := s.resolve(q, info, p)
 	if err == nil && s.cluster != nil {
-		err = s.cluster.allowed(q.Context(), u, info, found.time)
+		err = s.cluster.allowed(q.Context(), u, info, existedSince(found.time, found.oldest))
 	}
 	if err != nil {
 		s.refuse(w, q, u, info, p.moment.String(), err)
@@ -212,7 +212,7 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 		followed := make(chan struct{})
 		go func() {
 			defer close(followed)
-			s.cluster.follow(ctx, q, info, found.time, cancel)
+			s.cluster.follow(ctx, q, info, existedSince(found.time, found.oldest), cancel)
 		}()
 		defer func() { cancel(); <-followed }()
 		q = q.WithContext(ctx)

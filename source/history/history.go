@@ -3,8 +3,10 @@ package history
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
@@ -132,4 +134,26 @@ func (v *View) Between(ctx context.Context, of Objects, after, upTo sink.Point) 
 	}, collect(&all))
 	slices.SortFunc(all, func(a, b sink.State) int { return cmp.Compare(a.ID, b.ID) })
 	return all, err
+}
+
+// OldestCreation returns the earliest metadata.creationTimestamp of the objects that are there at a point, or behind it and not behind
+// another one. It is zero if none has one.
+func (v *View) OldestCreation(ctx context.Context, of Objects, from, upTo sink.Point) (oldest time.Time, err error) {
+	see := func(s sink.State) error {
+		var object struct {
+			Metadata struct{ CreationTimestamp time.Time }
+		}
+		created := &object.Metadata.CreationTimestamp
+		if json.Unmarshal(s.Object, &object) == nil && !created.IsZero() && (oldest.IsZero() || created.Before(oldest)) {
+			oldest = *created
+		}
+		return nil
+	}
+	query := sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name}
+	query.At = &from
+	if err = v.tables.States(ctx, query, see); err != nil || !from.Before(upTo) {
+		return oldest, err
+	}
+	query.At, query.After, query.UpTo = nil, &from, &upTo
+	return oldest, v.tables.States(ctx, query, see)
 }
