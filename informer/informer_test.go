@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer"
 	"github.com/keepwatch/keepwatch/informer/health"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/internal/testonly/podtest"
 )
 
@@ -216,6 +218,73 @@ func TestRetryOfDeletedObject(t *testing.T) {
 
 // Zero and a positive deadline end Run with the failure, and not earlier. A negative one, the
 // default, waits without limit.
+// A handler with a period receives the whole state again after it, whenever it was added.
+func TestResync(t *testing.T) {
+	t.Parallel()
+	s := podtest.NewServer(t, podtest.Pod("a"))
+	inf := pods(t, s)
+	resynced := make(chan informer.Change[*corev1.Pod], 1)
+	handle := func() {
+		registration, err := inf.Handle(func(_ context.Context, c informer.Change[*corev1.Pod]) error {
+			if c.Resync {
+				select {
+				case resynced <- c:
+				default:
+				}
+			}
+			return nil
+		}, informer.Resync(10*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := await.Receive(t, "a resync", resynced); c.Old != c.Object || c.Object.Name != "a" {
+			t.Errorf("%+v", c)
+		}
+		registration.Remove()
+		<-registration.Done()
+	}
+	podtest.RunTyped(t, inf)
+	handle()
+	handle()
+}
+
+// A handler to which each call brings the next change of another object retries what has failed, and resyncs.
+func TestRetriesAndResyncsWhileThereAreAlwaysChanges(t *testing.T) {
+	t.Parallel()
+	s := podtest.NewServer(t, podtest.Pod("bad"), podtest.Pod("busy", podtest.Mark("0")), podtest.Pod("idle"))
+	inf := pods(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls, resyncs atomic.Int64
+	n := 0
+	registration, err := inf.Handle(func(_ context.Context, c informer.Change[*corev1.Pod]) error {
+		switch {
+		case c.Object.Name == "bad" && calls.Add(1) == 1:
+			return errors.New("not yet")
+		case c.Object.Name == "idle" && c.Old != nil:
+			resyncs.Add(1)
+		case c.Object.Name == "busy" && c.Object.Labels["mark"] == fmt.Sprint(n) && ctx.Err() == nil:
+			n++
+			s.Put(podtest.Pod("busy", podtest.Mark(fmt.Sprint(n))))
+			for ctx.Err() == nil {
+				if p, ok := inf.Get("ns", "busy"); ok && p.Labels["mark"] == fmt.Sprint(n) {
+					break
+				}
+				time.Sleep(time.Millisecond) // between two looks at the state
+			}
+		}
+		return nil
+	}, informer.Resync(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	podtest.RunTyped(t, inf)
+	defer func() { cancel(); <-registration.Done() }()
+	defer registration.Remove()
+	podtest.Eventually(t, func() bool { return calls.Load() > 1 && resyncs.Load() > 0 }, func() string {
+		return fmt.Sprintf("%d calls for the object that failed, %d resyncs", calls.Load(), resyncs.Load())
+	})
+}
+
 func TestStartupDeadline(t *testing.T) {
 	s := podtest.NewServer(t)
 	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {

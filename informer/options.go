@@ -28,7 +28,7 @@ type settings struct {
 
 func apply(options []Option) settings {
 	s := settings{
-		follow:  follow.Options{StartupDeadline: -1, Paged: true},
+		follow:  follow.Options{StartupDeadline: -1, Paged: true, Resync: 1}, // each handler has its own period
 		scheme:  clientscheme.Scheme,
 		indexes: map[string]store.IndexFunc{},
 	}

@@ -145,6 +145,12 @@ func (h *Handler) follow(seen *store.Snapshot) {
 				h.follower.applier.waitPublished()
 				h.progress.start(seen, len(changes))
 				h.deliverAll(changes)
+				h.runDue() // there may always be changes
+				select {
+				case <-due:
+					h.resync(seen)
+				default:
+				}
 				continue
 			}
 			h.progress.start(seen, 0)

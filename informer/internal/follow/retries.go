@@ -45,6 +45,9 @@ func (r *retries) due() (first <-chan time.Time, stop func()) {
 
 // runDue runs the retries that are due.
 func (h *Handler) runDue() {
+	if h.retries == nil {
+		return
+	}
 	now := time.Now()
 	for _, r := range h.retries.pending {
 		if h.stopped() {
