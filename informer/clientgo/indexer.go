@@ -132,7 +132,11 @@ func (x *indexer) Index(name string, obj any) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := x.GetIndexers()[name](obj)
+	valuesOf := x.GetIndexers()[name]
+	if valuesOf == nil { // AddIndexers has not returned
+		return nil, unknownIndex(name)
+	}
+	values, err := valuesOf(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -154,10 +158,12 @@ func (x *indexer) Index(name string, obj any) ([]any, error) {
 func indexOf(state *store.Snapshot, name string) (store.Index, error) {
 	index, ok := state.Index(name)
 	if !ok {
-		return store.Index{}, fmt.Errorf("index with name %s does not exist", name)
+		return store.Index{}, unknownIndex(name)
 	}
 	return index, nil
 }
+
+func unknownIndex(name string) error { return fmt.Errorf("index with name %s does not exist", name) }
 
 // ByIndex returns the objects that have a value in an index.
 func (x *indexer) ByIndex(name, value string) ([]any, error) {
