@@ -106,8 +106,12 @@ func TestFollowedResourceBecomesAggregated(t *testing.T) {
 			_, _ = io.WriteString(w, registered.Load().(string))
 		case q.URL.Path == "/apis/example.com/v1":
 			_, _ = io.WriteString(w, `{"kind":"APIResourceList","resources":[{"name":"widgets","kind":"Widget","verbs":["get","list","watch"]}]}`)
-		case q.URL.Query().Has("watch"):
+		case q.URL.Query().Has("sendInitialEvents"):
 			w.WriteHeader(http.StatusBadRequest) // it has no streaming lists
+		case q.URL.Query().Has("watch"):
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-q.Context().Done()
 		default:
 			_, _ = io.WriteString(w, `{"apiVersion":"example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"7"},"items":[]}`)
 		}
