@@ -220,7 +220,12 @@ func (p *Proxy) servePersonalFrom(f *follower, v *personalView, w http.ResponseW
 	var ctx context.Context
 	var end context.CancelFunc
 	if info.Verb == "watch" {
-		defer v.shown.Open(f.source.Newest)()
+		closed, err := v.shown.Open(f.source.Newest)
+		if err != nil {
+			refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
+			return
+		}
+		defer closed()
 		ctx, end = p.permissions.guardIdentity(q.Context(), c)
 	} else {
 		ctx, end = context.WithTimeout(q.Context(), p.requestTimeout)

@@ -121,6 +121,13 @@ func (r *personalRig) user(name string) string {
 	return token.Status.Token
 }
 
+// sees waits until the proxy follows the grants of a user, who may list in a number of namespaces.
+func (r *personalRig) sees(token string, namespaces int) {
+	r.Helper()
+	of := fmt.Sprint(namespaces) + "/"
+	r.until("the proxy follows the grants", func() bool { return strings.HasPrefix(r.get(0, token, configMaps).header.Get(PersonalHeader), of) })
+}
+
 // grant lets a user read config maps in a namespace, or everywhere. Its own verbs take the place of the usual ones.
 func (r *personalRig) grant(user, namespace string, verbs ...string) {
 	r.Helper()
@@ -253,9 +260,8 @@ func TestPersonalList(t *testing.T) {
 	r.grant("ada", "a")
 	r.grant("ada", "b")
 	r.grant("bob", "ab")
-	for token, of := range map[string]string{ada: "2/", bob: "1/"} {
-		r.until("the proxy follows the grants", func() bool { return strings.HasPrefix(r.get(0, token, configMaps).header.Get(PersonalHeader), of) })
-	}
+	r.sees(ada, 2)
+	r.sees(bob, 1)
 	for user, s := range map[string]struct {
 		token      string
 		namespaces []string
@@ -318,6 +324,8 @@ func TestPersonalPages(t *testing.T) {
 		r.grant("ada", namespace)
 	}
 	r.grant("bob", "ab")
+	r.sees(ada, 3)
+	r.sees(bob, 1)
 	first := r.get(0, ada, configMaps+"?limit=2")
 	var all []string
 	for page := first; ; page = r.get(0, ada, configMaps+"?limit=2&continue="+url.QueryEscape(page.list.Metadata.Continue)) {
@@ -417,7 +425,7 @@ func TestPersonalWatch(t *testing.T) {
 	r := newPersonalRig(t, 1, func(*Config) {})
 	ada := r.user("ada")
 	r.grant("ada", "a")
-	r.until("the proxy follows the grant", func() bool { return strings.HasPrefix(r.get(0, ada, configMaps).header.Get(PersonalHeader), "1/") })
+	r.sees(ada, 1)
 	_, events := r.watch(0, ada, "allowWatchBookmarks=true")
 	r.expect(events, "ADDED", mapsOf("a")...)
 	r.write("ab", "m0", "1") // not allowed
@@ -448,6 +456,7 @@ func TestPersonalResumption(t *testing.T) {
 	r := newPersonalRig(t, 2, func(*Config) {})
 	ada := r.user("ada")
 	r.grant("ada", "a")
+	r.sees(ada, 1)
 	old := r.get(0, ada, configMaps).list.Metadata.ResourceVersion
 	settled := func(from int) (revision string) {
 		r.until("a watch continues a list", func() bool {
@@ -495,6 +504,7 @@ func TestPersonalNamespaceMadeAnew(t *testing.T) {
 	ada := r.user("ada")
 	r.grant("ada", "a")
 	r.grant("ada", "b")
+	r.sees(ada, 2)
 	_, events := r.watch(0, ada, "")
 	r.expect(events, "ADDED", append(mapsOf("a"), mapsOf("b")...)...)
 	r.must(r.admin.CoreV1().Namespaces().Delete(t.Context(), "b", metav1.DeleteOptions{}))

@@ -227,10 +227,13 @@ func (w *View) Settle(ctx context.Context, newest Newest) {
 }
 
 // Open lets the view be decided again whenever that is due, until close is called: while a watch of it is open. close
-// waits for that.
-func (w *View) Open(newest Newest) (closed func()) {
+// waits for that. It fails with ErrBusy if the view has been forgotten since the request received it: changes do not reach it any more.
+func (w *View) Open(newest Newest) (closed func(), err error) {
 	w.views.mu.Lock()
 	defer w.views.mu.Unlock()
+	if w.views.all[w.key] != w {
+		return nil, ErrBusy
+	}
 	if w.watches++; w.watches == 1 {
 		ctx, cancel := context.WithCancel(context.Background())
 		before, ended := w.following, make(chan struct{})
@@ -254,7 +257,7 @@ func (w *View) Open(newest Newest) (closed func()) {
 			end()
 			<-following
 		}
-	}
+	}, nil
 }
 
 // follow decides again whenever that is due, until ctx ends.

@@ -212,6 +212,16 @@ func TestSetsFollowDecisions(t *testing.T) {
 	})
 }
 
+// open opens a view that is not forgotten.
+func (w *world) open(v *View) (closed func()) {
+	w.Helper()
+	closed, err := v.Open(w.newest)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return closed
+}
+
 // A view with a watch is decided again as soon as a binding of its user changes, and the views of other users are not.
 func TestOpenViewsAreDecidedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -219,8 +229,8 @@ func TestOpenViewsAreDecidedAgain(t *testing.T) {
 		w.bind("ada", "a", true)
 		w.bind("bob", "b", true)
 		ada, bob := w.of(subject("ada")), w.of(subject("bob"))
-		defer ada.Open(w.newest)()
-		defer bob.Open(w.newest)()
+		defer w.open(ada)()
+		defer w.open(bob)()
 		time.Sleep(time.Minute)
 		w.set(func() { clear(w.asked) })
 		_, replaced, _ := ada.Namespaces()
@@ -255,7 +265,7 @@ func TestEpochs(t *testing.T) {
 		w.bind("ada", "a", true)
 		time.Sleep(quiet + time.Second)
 		view := w.of(subject("ada"))
-		defer view.Open(w.newest)()
+		defer w.open(view)()
 		synctest.Wait()
 		if at := w.revision; view.Resumable(at-1) || !view.Resumable(at) {
 			t.Errorf("when a view begins at %d its floor is %d", at, view.Floor())
@@ -327,7 +337,7 @@ func TestUndecided(t *testing.T) {
 		w := newWorld(t, "a")
 		w.bind("ada", "a", true)
 		view := w.of(subject("ada"))
-		defer view.Open(w.newest)()
+		defer w.open(view)()
 		time.Sleep(time.Minute)
 		w.set(func() { w.fails = true })
 		w.views.Touch(nil, false)
@@ -374,7 +384,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%d reviews at a time", n)
 		}
 		w.beyond = false
-		closed := view.Open(w.newest)
+		closed := w.open(view)
 		for i := range 2 * maxOfUser {
 			s := subject("ada")
 			s.Resource.Resource = fmt.Sprint("r", i)
@@ -384,6 +394,30 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%d views", n)
 		}
 		closed()
+	})
+}
+
+// A view that is forgotten between a request and its watch is not opened: no change of a binding would reach it.
+func TestForgottenViewsAreNotOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.bind("ada", "a", true)
+		late := w.of(subject("ada"))
+		for i := range maxOfUser {
+			time.Sleep(time.Millisecond)
+			s := subject("ada")
+			s.Resource.Resource = fmt.Sprint("r", i)
+			w.of(s)
+		}
+		if closed, err := late.Open(w.newest); err != ErrBusy {
+			t.Errorf("it is opened: %v", err)
+			closed()
+		}
+		if again := w.of(subject("ada")); again == late {
+			t.Error("the view was not forgotten")
+		} else {
+			w.open(again)()
+		}
 	})
 }
 
