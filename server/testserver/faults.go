@@ -67,8 +67,9 @@ func (f *faults) around(handlers http.Handler) http.Handler {
 			return
 		}
 		answered := f.log.add(r)
+		status, fails := f.failed(r) // before a delay: a request that waits, or whose client has gone, is none of the next
 		f.wait(q.Context(), r)
-		if status, ok := f.failed(r); ok {
+		if fails {
 			answered(int(status.Code))
 			answer(w, status)
 			return

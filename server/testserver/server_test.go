@@ -345,6 +345,29 @@ func TestRewind(t *testing.T) {
 	}
 }
 
+// A request that is delayed when Fail is called is none of the next ones, also if its client gives up later.
+func TestFailuresAreOfLaterRequests(t *testing.T) {
+	t.Parallel()
+	srv := testserver.New(t)
+	maps := connect(t, srv.Config()).CoreV1().ConfigMaps("default")
+	srv.Delay(testserver.Verb("list", "configmaps"), time.Hour)
+	ctx, giveUp := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = maps.List(ctx, metav1.ListOptions{})
+	}()
+	lists := func() []testserver.Request { return srv.Requests(testserver.Verb("list", "configmaps")) }
+	await.True(t, "the list waits", func() bool { return len(lists()) == 1 })
+	srv.Fail(nil, 503, 1)
+	giveUp()
+	await.Receive(t, "the client has given up", ended)
+	await.True(t, "the server has ended the list", func() bool { return lists()[0].Status != 0 })
+	if _, err := maps.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("the next request: %v", err)
+	}
+}
+
 // Conflict, Fail and Delay affect the requests that they name, in the number that they name.
 func TestRequestFaults(t *testing.T) {
 	t.Parallel()
