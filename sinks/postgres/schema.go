@@ -84,7 +84,9 @@ CREATE INDEX resources_from ON resources (resource, epoch, valid_from, seen_from
 CREATE INDEX resources_to ON resources (resource, to_epoch, valid_to, seen_to) WHERE valid_to IS NOT NULL;
 `, `
 ALTER TABLE gaps ADD COLUMN began timestamptz, ADD COLUMN ended timestamptz;
-UPDATE gaps SET ended = seen;
+-- The list that ends a gap at the cursor is not complete: its end is open.
+UPDATE gaps SET ended = seen WHERE NOT EXISTS (SELECT 1 FROM cursors c WHERE c.resource = gaps.resource
+  AND c.namespace = gaps.namespace AND c.gap <> '' AND c.epoch = gaps.epoch AND c.cursor = gaps.from_revision);
 CREATE INDEX gaps_open ON gaps (resource, namespace) WHERE ended IS NULL;
 `}
 

@@ -83,6 +83,49 @@ func TestOlderHistory(t *testing.T) {
 	}
 }
 
+// TestOpenGapOfAnOlderFormat does not end a gap whose list is not complete when the tables get a newer format: its end is that of the list.
+func TestOpenGapOfAnOlderFormat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := sqlite.New(path, sqlite.Options{})
+	open(t, s)
+	begin := time.Now().UTC().Truncate(time.Millisecond)
+	at := func(minutes int) time.Time { return begin.Add(time.Duration(minutes) * time.Minute) }
+	first, second := stream.Gap{From: 5, To: 9, Reason: keepwatch.GapExpired}, stream.Gap{From: 9, To: 20, Reason: keepwatch.GapExpired}
+	progress := sink.Progress{}
+	commit := func(count uint64, cursor keepwatch.Revision, now time.Time, messages ...stream.Message) {
+		t.Helper()
+		p := stream.Piece{Messages: messages, Cursor: cursor, Count: count, Position: []byte(`{}`)}
+		piece := sink.Piece{Piece: p, Before: progress, After: progress.After(p)}
+		if err := s.Write(t.Context(), sink.Batch{Time: now, Pieces: []sink.Piece{piece}}); err != nil {
+			t.Fatal(err)
+		}
+		progress = piece.After
+	}
+	commit(1, 5, at(0), event(keepwatch.Added, "a", 5), stream.Synced{Revision: 5, Count: 1})
+	commit(1, 9, at(10), first, stream.Synced{Revision: 9, Count: 1})
+	commit(1, 9, at(20), second)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(t, path).Exec(`UPDATE keepwatch SET format = 2;` + undoThird); err != nil {
+		t.Fatal(err)
+	}
+	gaps := func(want ...time.Time) {
+		t.Helper()
+		snapshot(t, path, func(tables sink.Snapshot) error {
+			all, err := tables.Gaps(t.Context())
+			if err != nil || len(all) != 2 || !all[0].Ended.Equal(want[0]) || !all[1].Ended.Equal(want[1]) {
+				t.Errorf("%+v, %v, want the ends %v", all, err, want)
+			}
+			return nil
+		})
+	}
+	open(t, s)
+	gaps(at(10), time.Time{})
+	commit(1, 20, at(25), stream.Synced{Revision: 20, Count: 1})
+	gaps(at(10), at(25))
+}
+
 // TestNoHistory refuses what is no history, with one line.
 func TestNoHistory(t *testing.T) {
 	dir := t.TempDir()

@@ -81,7 +81,9 @@ CREATE INDEX resources_to ON resources (resource, to_epoch, valid_to, seen_to, e
 `, `
 ALTER TABLE gaps ADD COLUMN began TEXT;
 ALTER TABLE gaps ADD COLUMN ended TEXT;
-UPDATE gaps SET ended = seen;
+-- The list that ends a gap at the cursor is not complete: its end is open.
+UPDATE gaps SET ended = seen WHERE NOT EXISTS (SELECT 1 FROM cursors c WHERE c.resource = gaps.resource
+  AND c.namespace = gaps.namespace AND c.gap <> '' AND c.epoch = gaps.epoch AND c.cursor = gaps.from_revision);
 CREATE INDEX gaps_open ON gaps (resource, namespace) WHERE ended IS NULL;
 `}
 
