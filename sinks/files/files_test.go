@@ -216,6 +216,22 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestClockSetBack closes a file that was created while the clock was ahead: its age is not known.
+func TestClockSetBack(t *testing.T) {
+	dir := t.TempDir()
+	d := files.New(dir, files.Options{MaxAge: time.Hour})
+	open(t, d, 0)
+	write(t, d, batch(1, 5, 365*24*60))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, d, 5)
+	write(t, d, batch(1, 6, 0), batch(1, 7, 1))
+	if found, _ := names(t, dir); !slices.Equal(found, []string{"0000000001.ndjson", "0000000002.ndjson"}) {
+		t.Errorf("got %q", found)
+	}
+}
+
 // TestCrash cuts off what is behind the manifest: a part of a batch, a new file, and a compression that did not end.
 func TestCrash(t *testing.T) {
 	dir := t.TempDir()

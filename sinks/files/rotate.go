@@ -45,10 +45,15 @@ func (c Compression) writer(out io.Writer) (io.WriteCloser, error) {
 	return zstd.NewWriter(out, zstd.WithEncoderConcurrency(1))
 }
 
-// rotate closes the current file if it is large or old enough.
+// rotate closes the current file if it is large or old enough. One from a time that is yet to come has no age: the clock was
+// ahead, and nobody knows for how long.
 func (d *Directory) rotate(now time.Time) error {
 	current := d.manifest.current()
-	if current == nil || current.Bytes < d.options.MaxSize && now.Sub(current.From) < d.options.MaxAge {
+	if current == nil {
+		return nil
+	}
+	age := now.Sub(current.From)
+	if current.Bytes < d.options.MaxSize && age >= 0 && age < d.options.MaxAge {
 		return nil
 	}
 	err := d.out.Close() // it is synced
