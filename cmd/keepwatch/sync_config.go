@@ -118,11 +118,20 @@ func (o *syncOptions) checkSinks(settings *syncSettings) error {
 func (s *syncSettings) completeResources() error {
 	for i := range s.Resources {
 		r := &s.Resources[i]
-		if err := r.complete(); err != nil {
+		err := r.complete()
+		if err == nil && r.pattern() && slices.ContainsFunc(s.Resources[:i], r.overlaps) {
+			err = fmt.Errorf("%s of these namespaces are stored already: give each pattern once, or once for each namespace", r.Resource)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", r.place, err)
 		}
 	}
 	return nil
+}
+
+// overlaps reports whether a pattern is another one, too, in a namespace of that.
+func (r *syncResource) overlaps(other syncResource) bool {
+	return r.Resource == other.Resource && (r.Namespace == other.Namespace || r.Namespace == "" || other.Namespace == "")
 }
 
 // addArguments adds the types of the arguments to the settings of the flags.

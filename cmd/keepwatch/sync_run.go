@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/keepwatch/keepwatch/source/kube"
@@ -67,7 +68,7 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 			continue
 		}
 		p := apitypes.Pattern{Group: r.group}
-		if p.Selection, err = r.selected(namespace, false); err != nil {
+		if p.Selection, err = r.selected(cmp.Or(r.Namespace, namespace), false); err != nil {
 			return err
 		}
 		options.Patterns = append(options.Patterns, p)

@@ -352,6 +352,8 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"-f", file("sinks: [{to: 'files:a', state: s}, {to: 'https://h/', state: ./s}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the state directory ./s, too"},
 		{[]string{"-f", file("sinks: [{name: 'a b', to: 'sqlite:a.db'}]\nresources: [{resource: pods}]")}, `sinks[0]: name "a b": a lowercase`},
 		{[]string{"status", "-f", file("sinks: [{to: 'sqlite:a.db'}, {}]\nresources: [{resource: pods}]")}, "sinks[1]: to is missing"},
+		{[]string{"*,*", to}, "*: * of these namespaces are stored already: give each pattern once"},
+		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: '*.a.b', namespace: c}, {resource: '*.a.b'}]")}, "sync.yaml: resources[1]: *.a.b of these namespaces are stored already"},
 		{[]string{"status"}, "give the database with --to"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {

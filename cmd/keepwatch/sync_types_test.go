@@ -111,10 +111,15 @@ func (s *typesServer) waitUnserved(plural, version string) {
 	})
 }
 
-// create creates an object as soon as the type is served.
+// create creates an object in the namespace default as soon as the type is served.
 func (s *typesServer) create(plural, version, name string) {
 	s.Helper()
-	resource := s.objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: version, Resource: plural}).Namespace("default")
+	s.createInNamespace("default", plural, version, name)
+}
+
+func (s *typesServer) createInNamespace(namespace, plural, version, name string) {
+	s.Helper()
+	resource := s.objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: version, Resource: plural}).Namespace(namespace)
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/" + version, "kind": kindOf(plural), "metadata": map[string]any{"name": name},
 	}}
@@ -203,6 +208,25 @@ func TestSyncTypes(t *testing.T) {
 	_, stdout, _ := execute(t, "sync", "status", "--to", "sqlite:"+file)
 	if !regexp.MustCompile(`widgets.example.com +<all> +\d+ +\d+ +0 +0 +<not followed>`).MatchString(stdout) || !strings.Contains(stdout, "2 of 3: complete at revision") {
 		t.Error(stdout)
+	}
+}
+
+// TestSyncTypesOfNamespaces stores the objects of the namespaces that a file gives with a pattern, and no others.
+func TestSyncTypesOfNamespaces(t *testing.T) {
+	s := newTypesServer(t)
+	s.define("widgets", "v1")
+	s.createInNamespace("default", "widgets", "v1", "own")
+	s.createInNamespace("kube-system", "widgets", "v1", "second")
+	s.createInNamespace("kube-public", "widgets", "v1", "foreign")
+	dir := t.TempDir()
+	database, settings := filepath.Join(dir, "state.db"), filepath.Join(dir, "sync.yaml")
+	text := "to: sqlite:" + database + "\nresources:\n- {resource: '*.example.com', namespace: default}\n- {resource: '*.example.com', namespace: kube-system}\n"
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	syncOnce(t, "-f", settings)
+	if got := query(t, openSQLite(t, database), currentObjects); !slices.Equal(got, []string{"widgets.example.com own", "widgets.example.com second"}) {
+		t.Errorf("the file has %q", got)
 	}
 }
 
