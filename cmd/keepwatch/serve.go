@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -92,8 +91,8 @@ func newServeCommand() *cobra.Command {
 				}
 				return past.serve(ctx, options, cmd.ErrOrStderr())
 			}
-			if past.writable || past.at != "now" {
-				return &exitError{codeUsage, errors.New("--writable and --at are for --history")}
+			if err := checkNoHistory(cmd); err != nil {
+				return err
 			}
 			return serve(ctx, options, cmd.ErrOrStderr())
 		},

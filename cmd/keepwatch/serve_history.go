@@ -36,6 +36,19 @@ type historyServing struct {
 	audit     string // a file
 }
 
+// checkNoHistory fails for flags that have no effect without --history: who gives one relies on it.
+func checkNoHistory(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("writable") || cmd.Flags().Changed("at") {
+		return &exitError{codeUsage, errors.New("--writable and --at are for --history")}
+	}
+	for _, name := range []string{"allow-gaps", "authorize", "audit-log", "max-replays"} {
+		if cmd.Flags().Changed(name) {
+			return &exitError{codeUsage, fmt.Errorf("--%s is for --history", name)}
+		}
+	}
+	return nil
+}
+
 // check fails for flags of serve that --history does not have.
 func (h *historyServing) check(cmd *cobra.Command) error {
 	if h.replays < 1 {
@@ -43,7 +56,7 @@ func (h *historyServing) check(cmd *cobra.Command) error {
 	}
 	refused := []string{"data-dir", "etcd", "etcd-servers", "adopt", "verify", "storage"}
 	if h.writable {
-		for _, name := range refused {
+		for _, name := range append(refused, "authorize", "audit-log", "max-replays") {
 			if cmd.Flags().Changed(name) {
 				return &exitError{codeUsage, fmt.Errorf("--writable begins with the state of a moment, in memory: remove --%s", name)}
 			}
@@ -53,7 +66,9 @@ func (h *historyServing) check(cmd *cobra.Command) error {
 	if h.authorize != "" && cmd.Flags().Changed("token") {
 		return &exitError{codeUsage, errors.New("--authorize and --token exclude each other: clients send tokens of the cluster")}
 	}
-	for _, name := range append(refused, "simulate", "authorization-mode", "event-ttl", "at") {
+	refused = append(refused, "simulate", "authorization-mode", "event-ttl", "at", "controllers", "watch-history", "quota-backend-bytes",
+		"service-cluster-ip-range", "service-node-port-range", "etcd-cafile", "etcd-certfile", "etcd-keyfile")
+	for _, name := range refused {
 		if cmd.Flags().Changed(name) {
 			return &exitError{codeUsage, fmt.Errorf("--history serves the past, read-only: remove --%s", name)}
 		}
@@ -136,12 +151,15 @@ func (h *historyServing) serve(ctx context.Context, options controlplane.Options
 	return serveReads(ctx, server, serving, listener, stderr)
 }
 
-// databaseName returns the address of a database without what may be a password.
+// databaseName returns the address of a database without what may be a password: the user and the parameters of a URL, whose
+// host may be missing, or several.
 func databaseName(address string) string {
-	if u, err := url.Parse(address); err == nil && u.Host != "" {
-		return u.Scheme + "://" + u.Host + u.Path
+	scheme, rest, isURL := strings.Cut(address, "://")
+	if !isURL {
+		return address
 	}
-	return address
+	rest, _, _ = strings.Cut(rest, "?")
+	return scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
 }
 
 // writeHistoryKubeconfig writes the address, the authority and the token of a history's server. Contexts that
