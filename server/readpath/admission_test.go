@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -353,4 +355,21 @@ func compareSteps(room int, steps []step) error {
 		}
 	}
 	return c.endAll()
+}
+
+// TestPanicReleasesBuffers checks that a request whose preparation panics, as an encoder may, reserves nothing afterwards.
+func TestPanicReleasesBuffers(t *testing.T) {
+	s := &Reader{budget: NewBudget(1 << 20)}
+	q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is lost")
+			}
+		}()
+		s.admit(q, listBufferSize, func() (http.HandlerFunc, reason) { panic("an encoder") })
+	}()
+	if n := s.budget.lists.inUse(); n != 0 {
+		t.Errorf("%d bytes are reserved", n)
+	}
 }

@@ -27,11 +27,17 @@ func (s *Reader) admit(q *http.Request, n int64, prepare func() (http.HandlerFun
 	if err != nil {
 		return func(http.ResponseWriter, *http.Request) {}, "" // the client is gone
 	}
+	prepared := false
+	defer func() { // also when encoding panics, which ends only the request
+		if !prepared {
+			release()
+		}
+	}()
 	response, why := prepare()
 	if why != "" {
-		release()
 		return nil, why
 	}
+	prepared = true
 	return func(w http.ResponseWriter, q *http.Request) {
 		defer release()
 		defer s.budget.counts.countBuffer(n)()
