@@ -32,14 +32,15 @@ type chunkWriter struct {
 	b []byte
 }
 
-// Write copies p, unless it is larger than a chunk.
+// Write copies p, unless it is larger than a chunk: then p is written behind what was collected.
 func (c *chunkWriter) Write(p []byte) (int, error) {
-	if len(c.b)+len(p) > maxBuffered {
+	large := len(p) > chunkSize
+	if large || len(c.b)+len(p) > maxBuffered {
 		if err := c.flush(); err != nil {
 			return 0, err
 		}
 	}
-	if len(p) > chunkSize {
+	if large {
 		return c.w.Write(p)
 	}
 	c.b = append(c.b, p...)

@@ -37,6 +37,12 @@ func (e *eventWriter) takesMembers() bool {
 	return e.compression == compressEvents || e.compression == compressBuffers && !e.ensureBuffer()
 }
 
+// takesPlain reports whether an event of n bytes is to be added as it is. In a compressed watch it is compressed with the buffer
+// then, so that one that is larger than that must be a member.
+func (e *eventWriter) takesPlain(n int) bool {
+	return !e.takesMembers() && (e.compression == uncompressed || n <= maxBuffered)
+}
+
 // ensureBuffer reports whether there is a buffer for further events.
 func (e *eventWriter) ensureBuffer() bool {
 	if e.b == nil {
@@ -65,11 +71,11 @@ func (e *eventWriter) makeRoom(n int) bool {
 
 // addUnshared adds an encoded event that only this watch sends.
 func (e *eventWriter) addUnshared(event []byte) {
-	if e.takesMembers() {
-		e.addMember(appendMember(nil, compress(event)))
+	if e.takesPlain(len(event)) {
+		e.add(event)
 		return
 	}
-	e.add(event)
+	e.addMember(appendMember(nil, compress(event)))
 }
 
 // addMember adds an event as a gzip member, which must not change until it is written. The writer has e.err.

@@ -47,14 +47,7 @@ func TestEventWriterKeepsItsBuffer(t *testing.T) {
 			size := sizes.Draw(t, "size")
 			event := append(fmt.Appendf(nil, "%d:", i), random[i:i+size]...)
 			want = append(want, event...)
-			switch {
-			case e.takesMembers():
-				e.addMember(appendMember(nil, compress(event)))
-			case how == uncompressed || len(event) <= maxBuffered:
-				e.add(event)
-			default:
-				e.addMember(appendMember(nil, compress(event)))
-			}
+			e.addUnshared(event)
 			if rapid.Bool().Draw(t, "flush") {
 				_ = e.flushIfLarge()
 			}

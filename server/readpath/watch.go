@@ -244,7 +244,7 @@ func (s *watchResponse) addShared(out *eventWriter, e watchcache.Event) error {
 		if err != nil {
 			return err
 		}
-		if out.compression == uncompressed || len(encoded) <= maxBuffered {
+		if out.takesPlain(len(encoded)) {
 			s.countEvent(len(encoded))
 			out.add(encoded)
 			return nil
