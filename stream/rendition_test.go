@@ -49,7 +49,7 @@ func (x *testStream) listObjects(to keepwatch.Revision, objects ...keepwatch.Obj
 	}
 }
 
-// definedSource is a source whose newest list has shown a definition. continued is the one that it was told to continue from.
+// definedSource is a source whose newest list has shown a definition. continued is the definition that SetDefinition received.
 type definedSource struct{ shown, continued string }
 
 func (s *definedSource) Definition() string              { return s.shown }

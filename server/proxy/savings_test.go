@@ -61,7 +61,7 @@ func (r *crowdRig) count(path, accept, verb string, byMemory bool) {
 	})
 }
 
-// Each read counts once, by who has answered it, with the bytes of its body.
+// A read counts once, as answered from memory or by the server, with the bytes of its body.
 func TestSavings(t *testing.T) {
 	t.Parallel()
 	r := newWaitingRig(t, await.Deadline)

@@ -84,8 +84,10 @@ type definitionWatch struct {
 	asked time.Time
 	// changed is true from a change until the next list: no watch shows what it has changed.
 	changed bool
-	// shown is the definition that the newest list has shown, as far as it is known.
+	// shown is the definition that the newest list has shown, as far as it is known, and text the same for the target, which asks
+	// with each batch.
 	shown definition
+	text  string
 	// stored is true if the target stores shown. Then the definition is read before a list and before a watch is continued.
 	stored bool
 	read   bool // the server has answered
@@ -112,7 +114,7 @@ func (d *definitionWatch) answered(now definition) {
 	d.known, d.next, d.asked = d.known.merged(now), time.Time{}, time.Now()
 	d.read = d.read || now != definition{Version: now.Version}
 	if !d.changed {
-		d.shown = d.known
+		d.show(d.known)
 	}
 }
 
@@ -120,7 +122,8 @@ func (d *definitionWatch) answered(now definition) {
 func (d *definitionWatch) listed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.changed, d.shown = false, d.known
+	d.changed = false
+	d.show(d.known)
 }
 
 // continueFrom records the definition that has shown the target's state, which may be unknown.
@@ -132,7 +135,20 @@ func (d *definitionWatch) continueFrom(shown definition) {
 		return
 	}
 	d.changed = d.changed || shown.differs(d.known)
-	d.known, d.shown = shown.merged(d.known), shown
+	d.known = shown.merged(d.known)
+	d.show(shown)
+}
+
+// show sets the definition that the newest list has shown. d.mu is locked.
+func (d *definitionWatch) show(shown definition) {
+	if shown == d.shown {
+		return
+	}
+	text, err := json.Marshal(shown)
+	if err != nil {
+		panic(err) // texts cannot fail
+	}
+	d.shown, d.text = shown, string(text)
 }
 
 // Definition returns the definition by which the newest list has shown its objects, as text for [Source.SetDefinition], empty if
@@ -140,14 +156,7 @@ func (d *definitionWatch) continueFrom(shown definition) {
 func (s *Source) Definition() string {
 	s.definition.mu.Lock()
 	defer s.definition.mu.Unlock()
-	if s.definition.shown == (definition{}) {
-		return ""
-	}
-	text, err := json.Marshal(s.definition.shown)
-	if err != nil {
-		panic(err) // texts cannot fail
-	}
-	return string(text)
+	return s.definition.text
 }
 
 // SetDefinition sets the definition that has shown the target's state, which another source of the resource has returned: if

@@ -19,6 +19,16 @@ type pastWriter struct {
 	progress sink.Progress
 }
 
+// openPast opens a sink for the duration of the test.
+func openPast(t *testing.T, s sink.Sink) *pastWriter {
+	t.Helper()
+	if _, err := s.Open(t.Context(), Streams()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return &pastWriter{Sink: s}
+}
+
 // write commits a piece.
 func (w *pastWriter) write(t *testing.T, count uint64, cursor keepwatch.Revision, now time.Time, messages ...stream.Message) {
 	t.Helper()
@@ -171,13 +181,9 @@ func testStates(t *testing.T, tables sink.Snapshot, gap time.Time) {
 // list, which may be started over. The sink is new.
 func TestGapTimes(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
 	t.Helper()
-	if _, err := s.Open(t.Context(), Streams()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	w := openPast(t, s)
 	begin := time.Now().UTC().Truncate(time.Millisecond)
 	at := func(minutes int) time.Time { return begin.Add(time.Duration(minutes) * time.Minute) }
-	w := &pastWriter{Sink: s}
 	wants := func(want string) {
 		t.Helper()
 		snapshot(func(tables sink.Snapshot) error {
@@ -214,12 +220,8 @@ func TestGapTimes(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapsh
 // it were deleted. The retention of the sink is an hour.
 func TestHistoryOfAnIncompleteList(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
 	t.Helper()
-	if _, err := s.Open(t.Context(), Streams()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	w := openPast(t, s)
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	w := &pastWriter{Sink: s}
 	first := func() (of sink.Point) {
 		snapshot(func(tables sink.Snapshot) error {
 			of = statusOfPods(t, tables).First
@@ -243,12 +245,8 @@ func TestHistoryOfAnIncompleteList(t *testing.T, s sink.Sink, snapshot func(read
 // an hour ago, which is the retention of the sink.
 func TestHistoryBeginsLater(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
 	t.Helper()
-	if _, err := s.Open(t.Context(), Streams()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	w := openPast(t, s)
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	w := &pastWriter{Sink: s}
 	w.write(t, 1, 2, now.Add(-3*time.Hour), pastEvent(keepwatch.Added, "a", 1), stream.Synced{Revision: 2, Count: 1})
 	w.write(t, 1, 5, now.Add(-2*time.Hour), pastEvent(keepwatch.Modified, "a", 5))
 	w.write(t, 1, 7, now)

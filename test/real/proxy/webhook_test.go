@@ -194,7 +194,8 @@ func TestPersonalViewOfAWebhook(t *testing.T) {
 	direct.BearerToken = token.Status.Token
 	behind, err := kubernetes.NewForConfig(direct)
 	r.must(err)
-	// changes lets the server decide anew about a namespace, and then tells the proxy that a binding of the user has changed, which grants nothing.
+	// changes lets the server decide again about a namespace. Then it changes a binding of the user that grants nothing: the proxy
+	// receives that change, and asks the server.
 	changes := func(namespace string, allowed bool) {
 		t.Helper()
 		await.True(t, "the server decides as the webhook does", func() bool {
