@@ -188,8 +188,8 @@ func TestPatchesOfFailingHandlersAreSent(t *testing.T) {
 	})
 }
 
-// A 404 of a load balancer, or of a server that does not serve the type yet, is no deletion: the handler's result is written again. Nor
-// is one that names the object: a resource that has lost its status subresource answers so.
+// A 404 of a load balancer, or of a server that does not serve the type yet, is no deletion: the handler's result is
+// written again. Nor is one that names the object: a resource that has lost its status subresource answers so.
 func TestNotFoundIsNoDeletion(t *testing.T) {
 	resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	for name, missing := range map[string]error{

@@ -22,9 +22,9 @@ var errNotStored = errors.New("the server accepts progress and does not store it
 // requestTimeout bounds one request.
 const requestTimeout = 30 * time.Second
 
-// refresh reads the object from the server, because the source does not deliver the last
-// own write in time. The old state has outdated progress. It reports missing if the server does not have the object: the source
-// delivers the deletion soon, unless the answer was wrong; see write.Missing.
+// refresh reads the object from the server, because the source does not deliver the last own write in time. The old
+// state has outdated progress. It reports missing if the server does not have the object: the source delivers the
+// deletion soon, unless the answer was wrong; see write.Missing.
 func (e *engine) refresh(o *object, g view) (fresh view, missing bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
 	defer cancel()

@@ -49,14 +49,15 @@ func (x *testStream) listObjects(to keepwatch.Revision, objects ...keepwatch.Obj
 	}
 }
 
-// definedSource is a source whose newest list has shown a definition. continued is the definition that SetDefinition received.
+// definedSource is a source whose newest list has shown a definition. continued is the definition that SetDefinition
+// received.
 type definedSource struct{ shown, continued string }
 
 func (s *definedSource) Definition() string              { return s.shown }
 func (s *definedSource) SetDefinition(definition string) { s.continued = definition }
 
-// A state has the definition that has shown its objects, for the source of the next process. One that becomes known is stored with the
-// next batch; that of an incomplete list only in a state that is listed again.
+// A state has the definition that has shown its objects, for the source of the next process. One that becomes known is
+// stored with the next batch; that of an incomplete list only in a state that is listed again.
 func TestDefinitionIsStored(t *testing.T) {
 	for kind, state := range states(t) {
 		t.Run(kind, func(t *testing.T) {

@@ -26,13 +26,13 @@ type Options struct {
 	Source DefinedSource
 }
 
-// DefinedSource is a source that notices that the definition of its type, or the version of its server, is another one than that
-// of the newest list: objects can look different then at equal revisions, and only a list shows it.
+// DefinedSource is a source that notices that the definition of its type, or the version of its server, is another one
+// than that of the newest list: objects can look different then at equal revisions, and only a list shows it.
 type DefinedSource interface {
 	// Definition returns the definition that the newest list has shown, as a text, empty if it is not known.
 	Definition() string
-	// SetDefinition is called before the source is used, with the text that an earlier source has returned, empty if there is
-	// none. If that is not the definition any more, a watch fails with [keepwatch.Redefined].
+	// SetDefinition is called before the source is used, with the text that an earlier source has returned, empty if
+	// there is none. If that is not the definition any more, a watch fails with [keepwatch.Redefined].
 	SetDefinition(definition string)
 }
 

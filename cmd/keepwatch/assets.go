@@ -63,8 +63,8 @@ func newAssetsCommand() *cobra.Command {
 	return cmd
 }
 
-// makeAssets links the names in dir to this program, and kube-apiserver to Kubernetes' own if it is to be exact. It returns the
-// folder's whole path. It may be called at the same time by several processes.
+// makeAssets links the names in dir to this program, and kube-apiserver to Kubernetes' own if it is to be exact. It
+// returns the folder's whole path. It may be called at the same time by several processes.
 func makeAssets(dir string, exact bool) (string, error) {
 	self, err := os.Executable()
 	if err == nil {

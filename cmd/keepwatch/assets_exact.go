@@ -25,7 +25,8 @@ func findExactServer(beside string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// besideExactServer reports whether kube-apiserver in the folder by whose path this program was called is a link to exactServer.
+// besideExactServer reports whether kube-apiserver in the folder by whose path this program was called is a link to
+// exactServer.
 func besideExactServer() bool {
 	called, err := exec.LookPath(os.Args[0])
 	if err != nil {

@@ -151,8 +151,8 @@ func (h *historyServing) serve(ctx context.Context, options controlplane.Options
 	return serveReads(ctx, server, serving, listener, stderr)
 }
 
-// databaseName returns the address of a database without what may be a password: the user and the parameters of a URL, whose
-// host may be missing, or several.
+// databaseName returns the address of a database without what may be a password: the user and the parameters of a URL,
+// whose host may be missing, or several.
 func databaseName(address string) string {
 	scheme, rest, isURL := strings.Cut(address, "://")
 	if !isURL {

@@ -156,8 +156,8 @@ func (r *syncReport) refused(err error) { r.printf("%v", err) }
 // sizeEvery is how often deletions by the size are printed: a file that is full loses states with each change.
 const sizeEvery = time.Hour
 
-// expired prints which states were deleted by the size, and whether it is too small for the current ones. Those that were
-// deleted by their age are as old as expected.
+// expired prints which states were deleted by the size, and whether it is too small for the current ones. Those that
+// were deleted by their age are as old as expected.
 func (r *syncReport) expired(e sink.Expiry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

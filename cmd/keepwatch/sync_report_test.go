@@ -9,7 +9,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// TestExpiredReport checks that deletions by the size are printed once an hour, with all of them, and those by age never.
+// TestExpiredReport checks that deletions by the size are printed once an hour, with all of them, and those by age
+// never.
 func TestExpiredReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

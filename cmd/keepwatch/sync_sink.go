@@ -48,7 +48,8 @@ type database interface {
 const addresses = "sqlite:FILE, postgres://USER@HOST/DATABASE, files:DIRECTORY, https://HOST/PATH, " +
 	"kafka://HOST/TOPICS or nats://HOST/STREAM"
 
-// sinkCallbacks are called by a sink that repeats its own requests, has dead letters, or deletes states. Each may be nil.
+// sinkCallbacks are called by a sink that repeats its own requests, has dead letters, or deletes states. Each may be
+// nil.
 type sinkCallbacks struct {
 	retrying func(err error, wait time.Duration) // is called with each failure, and the wait before the next attempt
 	refused  func(err error)                     // is called with the reason of each dead letter

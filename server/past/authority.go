@@ -32,8 +32,8 @@ const (
 	reviewTimeout = 10 * time.Second
 	// namespacesKnown bounds the namespaces that are remembered.
 	namespacesKnown = 1000
-	// clocksDiffer is by how much an object may seem to be older than its namespace: API servers have clocks of their own, and times of creation
-	// have seconds.
+	// clocksDiffer is by how much an object may seem to be older than its namespace: API servers have clocks of their
+	// own, and times of creation have seconds.
 	clocksDiffer = 10 * time.Second
 )
 
@@ -121,9 +121,10 @@ func (a *authority) allowed(ctx context.Context, u user.Info, info *request.Requ
 	return responsewriters.ForbiddenStatusError(attributes, reason)
 }
 
-// existedSince returns the time since when a namespace must exist whose present readers may read what it had at a time: that, or, if there are
-// older objects, when the oldest was created. A history stores late what happened while its sync did not run, and has times of another clock:
-// its time of a state does not prove that the namespace is the one of today.
+// existedSince returns the time since when a namespace must exist whose present readers may read what it had at a time:
+// that, or, if there are older objects, when the oldest was created. A history stores late what happened while its sync
+// did not run, and has times of another clock: its time of a state does not prove that the namespace is the one of
+// today.
 func existedSince(then, oldest time.Time) time.Time {
 	if since := oldest.Add(clocksDiffer); !oldest.IsZero() && since.Before(then) {
 		return since

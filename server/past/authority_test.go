@@ -18,8 +18,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// lagging is a history whose sync did not run from 10:00 to 10:20, and then continued its watch: it has no gap. A namespace shop was deleted
-// meanwhile, and another one created.
+// lagging is a history whose sync did not run from 10:00 to 10:20, and then continued its watch: it has no gap. A
+// namespace shop was deleted meanwhile, and another one created.
 type lagging struct{ uncalled }
 
 type uncalled interface {
@@ -123,8 +123,8 @@ func liveCluster(w http.ResponseWriter, q *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// Who may read in a namespace does not see the objects of a former one of its name, also if the history has stored late, and with later
-// times, that they were deleted.
+// Who may read in a namespace does not see the objects of a former one of its name, also if the history has stored
+// late, and with later times, that they were deleted.
 func TestFormerNamespaceInAHistoryThatLags(t *testing.T) {
 	cluster := httptest.NewServer(http.HandlerFunc(liveCluster))
 	defer cluster.Close()

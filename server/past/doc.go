@@ -25,9 +25,10 @@
 //
 // # Who may read
 //
-// Everybody with [Config].Token, or, with [Config].Cluster, who may read the same in the live cluster now. The objects of a
-// namespace that is gone, or was created after the moment or after one of the objects, need the right to read them in all
-// namespaces: a history has the times at which it stored its states, which may be later. Open watches end with the right.
+// Everybody with [Config].Token, or, with [Config].Cluster, who may read the same in the live cluster now. The objects
+// of a namespace that is gone, or was created after the moment or after one of the objects, need the right to read them
+// in all namespaces: a history has the times at which it stored its states, which may be later. Open watches end with
+// the right.
 //
 // # The page
 //

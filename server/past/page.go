@@ -215,8 +215,8 @@ func (r *pageRead) allowed(then time.Time, moment string) error {
 	return err
 }
 
-// since returns the time since when the namespace of the objects must exist, for a read of them as they were at a point, at a time, and up to
-// another point.
+// since returns the time since when the namespace of the objects must exist, for a read of them as they were at a
+// point, at a time, and up to another point.
 func (r *pageRead) since(then time.Time, from, upTo sink.Point) (time.Time, error) {
 	if r.server.cluster == nil || r.info.Namespace == "" {
 		return then, nil

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A 404 about the APIService of a resource proves that the server itself answers for the resource only if the server says that it has no such
-// object, or shows no group of APIServices. A load balancer without a backend answers 404, too: an aggregated API may show
-// its callers less than the permissions of the cluster say.
+// A 404 about the APIService of a resource proves that the server itself answers for the resource only if the server
+// says that it has no such object, or shows no group of APIServices. A load balancer without a backend answers 404,
+// too: an aggregated API may show its callers less than the permissions of the cluster say.
 func TestBelongs(t *testing.T) {
 	const (
 		none     = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","details":{"name":"v1.example.com","group":"apiregistration.k8s.io","kind":"apiservices"},"code":404}`

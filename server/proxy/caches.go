@@ -257,8 +257,8 @@ func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 }
 
-// beginFor begins to follow a resource as the response to a request needs it. It reports false if the server must answer
-// that. c.mu is locked.
+// beginFor begins to follow a resource as the response to a request needs it. It reports false if the server must
+// answer that. c.mu is locked.
 func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info *request.RequestInfo) bool {
 	if (&resource{protobuf: true}).encodingOf(q, info) == nil {
 		return false

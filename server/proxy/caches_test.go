@@ -93,8 +93,8 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 	}
 }
 
-// A resource that is followed is left to the server when another server begins to answer for it: that one may show its callers less than the
-// permissions of the cluster say. An answer that does not say so leaves it.
+// A resource that is followed is left to the server when another server begins to answer for it: that one may show its
+// callers less than the permissions of the cluster say. An answer that does not say so leaves it.
 func TestFollowedResourceBecomesAggregated(t *testing.T) {
 	var registered atomic.Value
 	registered.Store(`{"kind":"APIService","spec":{}}`)

@@ -59,7 +59,8 @@
 //
 // The proxy asks about the identity of an open watch again about every two minutes. The watch ends when the server no
 // longer knows its token, when the token or the certificate expires, and after a little more than an hour. A token that
-// the server accepts although it has expired does not end it: the clocks differ. It does not end when the server restarts.
+// the server accepts although it has expired does not end it: the clocks differ. It does not end when the server
+// restarts.
 //
 // Everybody can make up tokens: wrong ones are remembered for ten seconds, and the server reviews few at a time for
 // the clients of one address.

@@ -15,8 +15,8 @@ import (
 // caller is who sent a request, by its credentials.
 type caller struct {
 	user.Info
-	// expires is when the credentials do. Zero means that this is not known, or never. It is not known of a token that the server has
-	// accepted later than that: the clocks differ.
+	// expires is when the credentials do. Zero means that this is not known, or never. It is not known of a token that
+	// the server has accepted later than that: the clocks differ.
 	expires time.Time
 	// again authenticates the credentials once more. It returns errUnknown if they are no longer valid, and any other error if that
 	// is not decided.

@@ -262,8 +262,8 @@ func TestCallersAreAskedAgain(t *testing.T) {
 	}
 }
 
-// A watch of a caller whose token has expired by the proxy's clock, and which the server accepts, stays open: the clocks differ. Without that
-// it would end at once, and so would each that follows it.
+// A watch of a caller whose token has expired by the proxy's clock, and which the server accepts, stays open: the
+// clocks differ. Without that it would end at once, and so would each that follows it.
 func TestTheServersClockDecidesWhetherATokenHasExpired(t *testing.T) {
 	server := httptest.NewServer(&reviewing{})
 	defer server.Close()

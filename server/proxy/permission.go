@@ -158,8 +158,9 @@ func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes,
 	return answer.(bool), err
 }
 
-// isBeyondRoles reports whether the server has allowed a request for another reason than a role. A webhook need not give any reason; the server
-// gives none for what it allows its administrators, its nodes, and everybody on paths such as /healthz.
+// isBeyondRoles reports whether the server has allowed a request for another reason than a role. A webhook need not
+// give any reason; the server gives none for what it allows its administrators, its nodes, and everybody on paths such
+// as /healthz.
 func isBeyondRoles(a authorizer.Attributes, why string) bool {
 	groups := a.GetUser().GetGroups()
 	if why == "" {

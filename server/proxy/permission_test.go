@@ -114,7 +114,8 @@ func TestPermissions(t *testing.T) {
 	p.expect(t, asks("ada", "pods"), false, true)
 }
 
-// A server has other authorizers than roles once it has allowed something that no role allows, with a reason or without.
+// A server has other authorizers than roles once it has allowed something that no role allows, with a reason or
+// without.
 func TestBeyondRoles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

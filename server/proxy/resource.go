@@ -84,12 +84,12 @@ func (d describer) belongs(ctx context.Context, _ string, r *resource) error {
 // errAggregated is why a resource is left to the server that another one answers for. It completes a sentence.
 var errAggregated = errors.New("is an aggregated API")
 
-// belongsEvery is how often the server is asked again who answers for a resource that is followed: an APIService can be changed, and then
-// another server's objects would be shown to all whom the permissions of the cluster allow them.
+// belongsEvery is how often the server is asked again who answers for a resource that is followed: an APIService can be
+// changed, and then another server's objects would be shown to all whom the permissions of the cluster allow them.
 const belongsEvery = 30 * time.Second
 
-// awaitAggregated waits until the server says that a resource belongs to an aggregated API, which it returns as an error, or until ctx
-// ends. It asks at an interval. Any other answer, and none, leave what the server has said before.
+// awaitAggregated waits until the server says that a resource belongs to an aggregated API, which it returns as an
+// error, or until ctx ends. It asks at an interval. Any other answer, and none, leave what the server has said before.
 func (d describer) awaitAggregated(ctx context.Context, r *resource, every time.Duration) error {
 	for {
 		sleep(ctx, every+rand.N(every/4)) // many resources are described together, when a proxy starts
@@ -266,8 +266,8 @@ func (d describer) open(ctx context.Context, path string, query url.Values, acce
 // aggregation is the group of the objects that say which servers answer for which groups.
 const aggregation = "apiregistration.k8s.io"
 
-// answersAll fails unless the server has no APIService of the name, as it says in body, or has no aggregator. Any other 404 proves
-// nothing: it may be a load balancer's.
+// answersAll fails unless the server has no APIService of the name, as it says in body, or has no aggregator. Any other
+// 404 proves nothing: it may be a load balancer's.
 func (d describer) answersAll(ctx context.Context, name string, body []byte) error {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Details != nil && status.Details.Name == name {

@@ -19,8 +19,8 @@ const otherResources = "(others)"
 
 // ReadsStatus is how the reads of one resource were answered. A read is a get, list or watch of objects.
 type ReadsStatus struct {
-	// Resource is empty for all resources that are not counted each by itself: those that the server has not answered for with
-	// objects, and those beyond a bound.
+	// Resource is empty for all resources that are not counted each by itself: those that the server has not answered
+	// for with objects, and those beyond a bound.
 	Group    string `json:"group"`
 	Version  string `json:"version"`
 	Resource string `json:"resource"`
@@ -39,7 +39,8 @@ type AnswersStatus struct {
 	Bytes   int64  `json:"bytes"` // of their bodies, as they were sent: compressed ones count less
 }
 
-// Of returns how many reads of a verb memory has answered, and of how many: 16 of 21. It returns a hyphen if there were none.
+// Of returns how many reads of a verb memory has answered, and of how many: 16 of 21. It returns a hyphen if there were
+// none.
 func (r ReadsStatus) Of(verb string) string {
 	memory := r.Memory.count(verb)
 	all := memory + r.Forwarded.count(verb)
@@ -100,8 +101,8 @@ func newSavings(registry metrics.KubeRegistry) *savings {
 	return s
 }
 
-// of returns the reads of a resource. Only one that exists is counted by a name that is not counted yet: clients can make up
-// thousands. s.mu is locked.
+// of returns the reads of a resource. Only one that exists is counted by a name that is not counted yet: clients can
+// make up thousands. s.mu is locked.
 func (s *savings) of(resource schema.GroupVersionResource, exists bool) *resourceReads {
 	if s.all[resource] == nil && (!exists || len(s.all) >= maxCaches) {
 		resource = schema.GroupVersionResource{}
@@ -115,7 +116,8 @@ func (s *savings) of(resource schema.GroupVersionResource, exists bool) *resourc
 	return r
 }
 
-// readCount counts one read, once. The goroutine that writes the response calls its methods. A nil *readCount counts nothing.
+// readCount counts one read, once. The goroutine that writes the response calls its methods. A nil *readCount counts
+// nothing.
 type readCount struct {
 	savings  *savings
 	resource schema.GroupVersionResource
@@ -190,7 +192,8 @@ func countsAnswers(next http.Handler) http.Handler {
 	})
 }
 
-// status returns the reads of each resource: of those with most bytes first, and of the ones that are not counted by themselves last.
+// status returns the reads of each resource: of those with most bytes first, and of the ones that are not counted by
+// themselves last.
 func (s *savings) status() []ReadsStatus {
 	s.mu.Lock()
 	all := make([]ReadsStatus, 0, len(s.all))

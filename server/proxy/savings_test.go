@@ -33,8 +33,8 @@ func (p *Proxy) readsOf(resource string) (found ReadsStatus) {
 	return found
 }
 
-// count reads a path once, or until memory has answered, and checks that each time exactly one answer of a verb, with the bytes of its
-// body, is counted for the config maps.
+// count reads a path once, or until memory has answered, and checks that each time exactly one answer of a verb, with
+// the bytes of its body, is counted for the config maps.
 func (r *crowdRig) count(path, accept, verb string, byMemory bool) {
 	r.Helper()
 	await.State(r, verb+" "+path, func() (bool, string) { // reviews fail on a machine that is busy, and such a read is forwarded
@@ -169,7 +169,8 @@ func TestSavingsOverWebSocket(t *testing.T) {
 	})
 }
 
-// Clients cannot make up resources that are counted, whatever they ask for, and a resource is not named for its refusals.
+// Clients cannot make up resources that are counted, whatever they ask for, and a resource is not named for its
+// refusals.
 func TestSavingsOfNothing(t *testing.T) {
 	t.Parallel()
 	r := newWaitingRig(t, await.Deadline)

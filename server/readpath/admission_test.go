@@ -357,7 +357,8 @@ func compareSteps(room int, steps []step) error {
 	return c.endAll()
 }
 
-// TestPanicReleasesBuffers checks that a request whose preparation panics, as an encoder may, reserves nothing afterwards.
+// TestPanicReleasesBuffers checks that a request whose preparation panics, as an encoder may, reserves nothing
+// afterwards.
 func TestPanicReleasesBuffers(t *testing.T) {
 	s := &Reader{budget: NewBudget(1 << 20)}
 	q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)

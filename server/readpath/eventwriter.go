@@ -37,8 +37,8 @@ func (e *eventWriter) takesMembers() bool {
 	return e.compression == compressEvents || e.compression == compressBuffers && !e.ensureBuffer()
 }
 
-// takesPlain reports whether an event of n bytes is to be added as it is. In a compressed watch it is compressed with the buffer
-// then, so that one that is larger than that must be a member.
+// takesPlain reports whether an event of n bytes is to be added as it is. In a compressed watch it is compressed with
+// the buffer then, so that one that is larger than that must be a member.
 func (e *eventWriter) takesPlain(n int) bool {
 	return !e.takesMembers() && (e.compression == uncompressed || n <= maxBuffered)
 }

@@ -45,8 +45,8 @@ func (c Compression) writer(out io.Writer) (io.WriteCloser, error) {
 	return zstd.NewWriter(out, zstd.WithEncoderConcurrency(1))
 }
 
-// rotate closes the current file if it is large or old enough. One from a time that is yet to come has no age: the clock was
-// ahead, and nobody knows for how long.
+// rotate closes the current file if it is large or old enough. One from a time that is yet to come has no age: the
+// clock was ahead, and nobody knows for how long.
 func (d *Directory) rotate(now time.Time) error {
 	current := d.manifest.current()
 	if current == nil {

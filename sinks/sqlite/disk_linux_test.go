@@ -86,8 +86,8 @@ func TestFileInUse(t *testing.T) {
 	}
 }
 
-// TestHistoryBesideAWriterElsewhere reads a file through a folder that is read-only here, as a volume of another pod, and that is
-// written through another one: what is written after the file was opened is seen.
+// TestHistoryBesideAWriterElsewhere reads a file through a folder that is read-only here, as a volume of another pod,
+// and that is written through another one: what is written after the file was opened is seen.
 func TestHistoryBesideAWriterElsewhere(t *testing.T) {
 	disk, view := sinktest.MountDisk(t, 4<<10), t.TempDir()
 	if err := syscall.Mount(disk, view, "", syscall.MS_BIND, ""); err != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// The rows that ended first are deleted first: those that are retained are all that ended after the last deleted one.
+	// The rows that ended first are deleted first: those that are retained are all that ended after the last deleted
+	// one.
 	expireAged = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to < ? ORDER BY seen_to, id LIMIT ?)
 		RETURNING resource, namespace, to_epoch, valid_to, seen_to`
 	expireOldest = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to IS NOT NULL ORDER BY seen_to, id LIMIT ?)
@@ -56,8 +57,8 @@ func (s *Sink) expire(ctx context.Context, now time.Time, messages int) (all []s
 	return all, nil
 }
 
-// shrink deletes the rows that ended first, as long as there are some, the file has more than MaxSize, and fewer than most
-// were deleted: the next batch continues.
+// shrink deletes the rows that ended first, as long as there are some, the file has more than MaxSize, and fewer than
+// most were deleted: the next batch continues.
 func (s *Sink) shrink(ctx context.Context, most int) (sink.Expiry, error) {
 	e := sink.Expiry{Reason: sink.ExpiredBySize}
 	for e.States < most {

@@ -25,7 +25,8 @@ type History struct {
 
 	mu sync.Mutex
 	db *sql.DB // nil: closed
-	// still is the file when it was opened as one that nobody writes, otherwise nil. SQLite sees no change of such a file.
+	// still is the file when it was opened as one that nobody writes, otherwise nil. SQLite sees no change of such a
+	// file.
 	still os.FileInfo
 }
 
@@ -54,7 +55,8 @@ func (h *History) open(ctx context.Context) error {
 	}
 	format, err := formatOf(ctx, h.db)
 	if reportedCode(err) == cannotOpen && !h.hasLog() {
-		// SQLite needs a file beside this one, which a read-only file system refuses. Nobody writes now: a writer has a log.
+		// SQLite needs a file beside this one, which a read-only file system refuses. Nobody writes now: a writer has a
+		// log.
 		_ = h.db.Close() // nothing was read
 		if h.db, err = sql.Open("sqlite", dataSource(h.path, "mode=ro&immutable=1&_pragma=query_only(1)")); err != nil {
 			return err
@@ -88,8 +90,8 @@ func (h *History) isStill(still os.FileInfo) bool {
 	return err == nil && os.SameFile(file, still) && file.Size() == still.Size() && file.ModTime().Equal(still.ModTime())
 }
 
-// current returns the open file. It opens the file again if that is not the one that failed, or has a writer that SQLite
-// does not see. Snapshots of the one before continue.
+// current returns the open file. It opens the file again if that is not the one that failed, or has a writer that
+// SQLite does not see. Snapshots of the one before continue.
 func (h *History) current(ctx context.Context, failed *sql.DB) (db *sql.DB, still os.FileInfo, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,8 +153,8 @@ func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) 
 	return err
 }
 
-// begin begins a transaction that reads. The writer may end between the opening of the file and this: in a folder that is
-// read-only here, the file must be opened in another way then.
+// begin begins a transaction that reads. The writer may end between the opening of the file and this: in a folder that
+// is read-only here, the file must be opened in another way then.
 func (h *History) begin(ctx context.Context) (*snapshot, os.FileInfo, error) {
 	var failed *sql.DB
 	for attempt := 1; ; attempt++ {

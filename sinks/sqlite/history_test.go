@@ -83,7 +83,8 @@ func TestOlderHistory(t *testing.T) {
 	}
 }
 
-// TestOpenGapOfAnOlderFormat does not end a gap whose list is not complete when the tables get a newer format: its end is that of the list.
+// TestOpenGapOfAnOlderFormat does not end a gap whose list is not complete when the tables get a newer format: its end
+// is that of the list.
 func TestOpenGapOfAnOlderFormat(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := sqlite.New(path, sqlite.Options{})

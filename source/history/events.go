@@ -109,8 +109,8 @@ func (v *View) gapsOf(of sink.Status) func(at sink.Point) *sink.StoredGap {
 	}
 }
 
-// merged returns the gaps of a stream, of those with one beginning the last one, which began with the first: a list that was
-// started over is declared again.
+// merged returns the gaps of a stream, of those with one beginning the last one, which began with the first: a list
+// that was started over is declared again.
 func (v *View) merged(of sink.Status) (all []sink.StoredGap) {
 	for _, g := range v.Gaps(of) {
 		if n := len(all); n > 0 && all[n-1].From == g.From && all[n-1].Epoch == g.Epoch && all[n-1].Reason == g.Reason {

@@ -136,8 +136,8 @@ func (v *View) Between(ctx context.Context, of Objects, after, upTo sink.Point) 
 	return all, err
 }
 
-// OldestCreation returns the earliest metadata.creationTimestamp of the objects that are there at a point, or behind it and not behind
-// another one. It is zero if none has one.
+// OldestCreation returns the earliest metadata.creationTimestamp of the objects that are there at a point, or behind it
+// and not behind another one. It is zero if none has one.
 func (v *View) OldestCreation(ctx context.Context, of Objects, from, upTo sink.Point) (oldest time.Time, err error) {
 	see := func(s sink.State) error {
 		var object struct {

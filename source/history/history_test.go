@@ -226,8 +226,8 @@ func TestPoints(t *testing.T) {
 	})
 }
 
-// TestTimeInAGap refuses the times between the last transaction before a gap and the end of its list, also if no state was
-// stored meanwhile, and only them.
+// TestTimeInAGap refuses the times between the last transaction before a gap and the end of its list, also if no state
+// was stored meanwhile, and only them.
 func TestTimeInAGap(t *testing.T) {
 	const in, out = "in the gap", "known"
 	for name, row := range map[string]struct {

@@ -73,8 +73,8 @@ func (v *View) Check(ctx context.Context, of sink.Status, at sink.Point) error {
 	return nil
 }
 
-// CheckAt returns an [Unknown] if the state of a stream at its point is not known, or if the moment is a time in a gap: the
-// last point that was stored until then is known, but the state at the time is not.
+// CheckAt returns an [Unknown] if the state of a stream at its point is not known, or if the moment is a time in a gap:
+// the last point that was stored until then is known, but the state at the time is not.
 func (v *View) CheckAt(ctx context.Context, of sink.Status, p *Points) error {
 	if err := v.Check(ctx, of, p.Of(of)); err != nil || !p.byTime(of) {
 		return err
@@ -106,8 +106,8 @@ func (v *View) CheckAt(ctx context.Context, of sink.Status, p *Points) error {
 	return v.missing(ctx, of, in)
 }
 
-// began returns the time up to which the state of a stream before a gap is known. In tables that do not have it, this is the
-// time of the last change before.
+// began returns the time up to which the state of a stream before a gap is known. In tables that do not have it, this
+// is the time of the last change before.
 func (v *View) began(ctx context.Context, of sink.Status, g sink.StoredGap) (time.Time, error) {
 	if !g.Began.IsZero() {
 		return g.Began, nil

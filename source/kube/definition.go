@@ -23,8 +23,9 @@ import (
 // A server of a new version does the same for all types. So a source asks, after a watch was opened, whether the definition
 // is the one that it knows. If it is not, the watch ends with Redefined, and the list that follows shows the difference.
 //
-// A target that outlives the source (a process that starts again, a version of the type that replaces another one) stores the
-// definition that has shown its state, and sets it in the next source: what has changed meanwhile no watch shows, either.
+// A target that outlives the source (a process that starts again, a version of the type that replaces another one)
+// stores the definition that has shown its state, and sets it in the next source: what has changed meanwhile no watch
+// shows, either.
 
 const (
 	// definitionDelay is how long a watch is open before the source asks: a server publishes OpenAPI documents a
@@ -42,8 +43,8 @@ const (
 	maxDefinitions = 8 << 20
 )
 
-// definition is what a server says of the definition of a resource. What is not known is empty. The JSON names are in the
-// states of streams.
+// definition is what a server says of the definition of a resource. What is not known is empty. The JSON names are in
+// the states of streams.
 type definition struct {
 	Version    string `json:"version,omitempty"`    // of the type, which the source requests
 	Server     string `json:"server,omitempty"`     // its version
@@ -84,11 +85,12 @@ type definitionWatch struct {
 	asked time.Time
 	// changed is true from a change until the next list: no watch shows what it has changed.
 	changed bool
-	// shown is the definition that the newest list has shown, as far as it is known, and text the same for the target, which asks
-	// with each batch.
+	// shown is the definition that the newest list has shown, as far as it is known, and text the same for the target,
+	// which asks with each batch.
 	shown definition
 	text  string
-	// stored is true if the target stores shown. Then the definition is read before a list and before a watch is continued.
+	// stored is true if the target stores shown. Then the definition is read before a list and before a watch is
+	// continued.
 	stored bool
 	read   bool // the server has answered
 }
@@ -151,25 +153,25 @@ func (d *definitionWatch) show(shown definition) {
 	d.shown, d.text = shown, string(text)
 }
 
-// Definition returns the definition by which the newest list has shown its objects, as text for [Source.SetDefinition], empty if
-// it is not known. It is safe for concurrent use.
+// Definition returns the definition by which the newest list has shown its objects, as text for [Source.SetDefinition],
+// empty if it is not known. It is safe for concurrent use.
 func (s *Source) Definition() string {
 	s.definition.mu.Lock()
 	defer s.definition.mu.Unlock()
 	return s.definition.text
 }
 
-// SetDefinition sets the definition that has shown the target's state, which another source of the resource has returned: if
-// it is not the server's any more, the next watch fails with Redefined. The text is empty if the target has no state, or does not
-// know. It must not be called while another method runs.
+// SetDefinition sets the definition that has shown the target's state, which another source of the resource has
+// returned: if it is not the server's any more, the next watch fails with Redefined. The text is empty if the target
+// has no state, or does not know. It must not be called while another method runs.
 func (s *Source) SetDefinition(text string) {
 	var shown definition
 	_ = json.Unmarshal([]byte(text), &shown) // what cannot be read is not known
 	s.definition.continueFrom(shown)
 }
 
-// readDefinition asks for the definition unless the server has answered before, if the target stores it: the process may end before
-// a watch asks. It reports whether the definition has changed since the newest list.
+// readDefinition asks for the definition unless the server has answered before, if the target stores it: the process
+// may end before a watch asks. It reports whether the definition has changed since the newest list.
 func (s *Source) readDefinition(ctx context.Context) (changed bool) {
 	d := &s.definition
 	d.mu.Lock()

@@ -156,8 +156,9 @@ func TestRedefined(t *testing.T) {
 	}
 }
 
-// A source that continues the state of another one fails with Redefined if the definition has changed in between: at the first
-// request for the newest revision, which a target would take for a confirmation, and at each watch until a list begins.
+// A source that continues the state of another one fails with Redefined if the definition has changed in between: at
+// the first request for the newest revision, which a target would take for a confirmation, and at each watch until a
+// list begins.
 func TestRedefinedBetweenSources(t *testing.T) {
 	const crd = `{"metadata":{"uid":"u","generation":3}}`
 	all := map[string]string{"/version": `{"gitVersion":"v1.34.0"}`, "/openapi/v3": index1, crdPath: crd}

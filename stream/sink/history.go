@@ -58,7 +58,8 @@ type StoredGap struct {
 	From, To            keepwatch.Revision
 	Reason              keepwatch.GapReason
 	Seen                time.Time // when it was declared
-	// Began is the time of the last transaction before it, up to which the state is known, zero in tables that do not have it.
+	// Began is the time of the last transaction before it, up to which the state is known, zero in tables that do not
+	// have it.
 	Began time.Time
 	// Ended is when the list that ends it was complete, zero if it is not.
 	Ended time.Time

@@ -14,8 +14,8 @@ type Reader interface {
 	Status(ctx context.Context) ([]Status, error)
 }
 
-// Expiry are states that a sink has deleted by its options, those first that ended first. States that have not ended are
-// never deleted.
+// Expiry are states that a sink has deleted by its options, those first that ended first. States that have not ended
+// are never deleted.
 type Expiry struct {
 	Reason ExpiryReason
 	States int

@@ -13,8 +13,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/transfer"
 )
 
-// redefinedTable is a table whose definition changes once, behind its first watch. A list that begins forgets the change, as that of
-// source/kube does.
+// redefinedTable is a table whose definition changes once, behind its first watch. A list that begins forgets the
+// change, as that of source/kube does.
 type redefinedTable struct {
 	table
 	mu         sync.Mutex

@@ -25,8 +25,8 @@ type Status struct {
 	Batches, Retries, DeadLetters uint64
 	// Expired counts the states that the sink has deleted by its options.
 	Expired map[sink.ExpiryReason]uint64
-	// Excess is by how many bytes the current states alone were more than the sink may have, when it last deleted states by
-	// its size.
+	// Excess is by how many bytes the current states alone were more than the sink may have, when it last deleted
+	// states by its size.
 	Excess int64
 }
 

@@ -162,8 +162,8 @@ func (t *Transfer) Refused(err error) {
 	}
 }
 
-// Expired counts the states that a sink has deleted by its options, and reports them to Options.Expired. Sinks that delete
-// states call it. It is safe for concurrent use.
+// Expired counts the states that a sink has deleted by its options, and reports them to Options.Expired. Sinks that
+// delete states call it. It is safe for concurrent use.
 func (t *Transfer) Expired(e sink.Expiry) {
 	t.mu.Lock()
 	t.status.Expired[e.Reason] += uint64(e.States)

@@ -20,8 +20,9 @@ const (
 	Accepted Verdict = iota + 1
 	// Gone: another object has the name, so that the object does not exist any more.
 	Gone
-	// Missing: the server says that there is no such object, or no such path. It is no proof: a load balancer, a server that
-	// starts, and a resource without the subresource say so, too. The source delivers the deletion, or the patch is sent again.
+	// Missing: the server says that there is no such object, or no such path. It is no proof: a load balancer, a server
+	// that starts, and a resource without the subresource say so, too. The source delivers the deletion, or the patch
+	// is sent again.
 	Missing
 	// Stale: the patch was computed for another state of the object. It is computed again
 	// for a newer one.

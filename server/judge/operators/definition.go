@@ -17,8 +17,8 @@ import (
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// definitionPlans returns a plan for each step and each watched type of which the step creates all objects: these return
-// with their definition.
+// definitionPlans returns a plan for each step and each watched type of which the step creates all objects: these
+// return with their definition.
 func (ref *reference) definitionPlans(kind Kind) []Plan {
 	var all []Plan
 	for n, created := range ref.created {

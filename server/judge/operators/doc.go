@@ -19,9 +19,10 @@
 // or more that are equal in each of the three, like a password that is stored twice, must be equal to each other.
 //
 // Then each plan has a run: one fault at one place. After it, every step has to end in the state of the reference.
-// [Kinds] has what happens, [Verdict] what an operator can do wrong. A plan with a finding runs again, to see how often it
-// shows. Then steps and objects of the workload, and faults of the plan, are left out as long as the verdict remains:
-// each smaller workload has a reference of its own. This is done for the first finding of each verdict and kind of plans.
+// [Kinds] has what happens, [Verdict] what an operator can do wrong. A plan with a finding runs again, to see how often
+// it shows. Then steps and objects of the workload, and faults of the plan, are left out as long as the verdict
+// remains: each smaller workload has a reference of its own. This is done for the first finding of each verdict and
+// kind of plans.
 //
 // # Workloads
 //
@@ -34,8 +35,8 @@
 //	*.advance              a duration, like 90s, by which the time of simulated workloads moves
 //
 // Without a workload, one is derived from samples as kubebuilder makes them: their objects are created; the numbers,
-// booleans and enums of custom resources are changed, one a step, as far as the server accepts that; then these resources
-// are deleted, and created again. It is the same in each run of the judge.
+// booleans and enums of custom resources are changed, one a step, as far as the server accepts that; then these
+// resources are deleted, and created again. It is the same in each run of the judge.
 //
 // # Upgrades
 //

@@ -96,8 +96,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A watch that is opened below the newest revision reaches it, although nothing of its resource changes: a caller that has read
-// that revision before waits for it.
+// A watch that is opened below the newest revision reaches it, although nothing of its resource changes: a caller that
+// has read that revision before waits for it.
 func TestWatchReachesTheRevisionOfItsOpening(t *testing.T) {
 	db := memory.New()
 	defer db.Close()

@@ -22,8 +22,8 @@ type watch struct {
 	end       *keepwatch.Failure // permanent
 }
 
-// watch opens a watch. A watch that is opened below the newest revision reaches it without a change, as open watches do after
-// Newest: a caller of Newest that found no open watch waits for that revision.
+// watch opens a watch. A watch that is opened below the newest revision reaches it without a change, as open watches do
+// after Newest: a caller of Newest that found no open watch waits for that revision.
 func (s *Source) watch(ctx context.Context, from keepwatch.Revision) *watch {
 	w := &watch{
 		source: s, delivered: from, requested: make(chan keepwatch.Revision, 1),

@@ -177,8 +177,8 @@ func testStates(t *testing.T, tables sink.Snapshot, gap time.Time) {
 	}
 }
 
-// TestGapTimes checks the times between which the state is not known: from the last transaction before a gap to the end of its
-// list, which may be started over. The sink is new.
+// TestGapTimes checks the times between which the state is not known: from the last transaction before a gap to the end
+// of its list, which may be started over. The sink is new.
 func TestGapTimes(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
 	t.Helper()
 	w := openPast(t, s)
@@ -216,8 +216,8 @@ func TestGapTimes(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapsh
 	wants("9-20: 1m0s-33m0s, 9-25: 31m0s-33m0s, 30-40: 34m0s-1h0m0s")
 }
 
-// TestHistoryOfAnIncompleteList checks that the history begins at the first complete list, also if states that had ended before
-// it were deleted. The retention of the sink is an hour.
+// TestHistoryOfAnIncompleteList checks that the history begins at the first complete list, also if states that had
+// ended before it were deleted. The retention of the sink is an hour.
 func TestHistoryOfAnIncompleteList(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
 	t.Helper()
 	w := openPast(t, s)

@@ -178,8 +178,8 @@ func TestTypeLeavesAfterAWhile(t *testing.T) {
 	}
 }
 
-// A type that is named stays, and answers 404 when its definition was deleted. That is no answer about other types: they join, and
-// leave.
+// A type that is named stays, and answers 404 when its definition was deleted. That is no answer about other types:
+// they join, and leave.
 func TestNamedTypeIsAbsent(t *testing.T) {
 	api := &fakeAPI{types: map[string][]string{"example.com": {"widgets"}}}
 	widgets := Resource{}

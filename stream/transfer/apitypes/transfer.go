@@ -304,8 +304,8 @@ func (s lineSource) Newest(ctx context.Context) (newest keepwatch.Revision, err 
 	return 0, errAbsent
 }
 
-// newest returns the newest revision of a line. If the line has no member that is served it returns 1, which is below every
-// revision of an object.
+// newest returns the newest revision of a line. If the line has no member that is served it returns 1, which is below
+// every revision of an object.
 func (t *Transfer) newest(ctx context.Context, line int) (keepwatch.Revision, error) {
 	newest, err := t.linesWithout(stream.Identity{})[line].Newest(ctx)
 	if errors.Is(err, errAbsent) {

@@ -334,8 +334,8 @@ func (r *rig) send(method, path, body, accept string) (int, []byte) {
 	return r.request(r.client, method, path, body, accept)
 }
 
-// request sends a request, and again after an answer of 429, which names a time: a server whose type has a new definition answers so until it can
-// read the type's objects.
+// request sends a request, and again after an answer of 429, which names a time: a server whose type has a new
+// definition answers so until it can read the type's objects.
 func (r *rig) request(client rest.Interface, method, path, body, accept string) (code int, answer []byte) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), patience)

@@ -137,7 +137,8 @@ func TestRevocationByAWebhook(t *testing.T) {
 	r.eventually("the proxy refuses", func() bool { return r.proxy(maps+"?resourceVersion=0").code == http.StatusForbidden })
 }
 
-// A webhook that gives no reasons decides what a personal view has. A change of it is noticed, at the latest, when a binding of the user changes.
+// A webhook that gives no reasons decides what a personal view has. A change of it is noticed, at the latest, when a
+// binding of the user changes.
 func TestPersonalViewOfAWebhook(t *testing.T) {
 	t.Parallel()
 	policy := &policy{}
@@ -194,8 +195,8 @@ func TestPersonalViewOfAWebhook(t *testing.T) {
 	direct.BearerToken = token.Status.Token
 	behind, err := kubernetes.NewForConfig(direct)
 	r.must(err)
-	// changes lets the server decide again about a namespace. Then it changes a binding of the user that grants nothing: the proxy
-	// receives that change, and asks the server.
+	// changes lets the server decide again about a namespace. Then it changes a binding of the user that grants
+	// nothing: the proxy receives that change, and asks the server.
 	changes := func(namespace string, allowed bool) {
 		t.Helper()
 		await.True(t, "the server decides as the webhook does", func() bool {

@@ -227,7 +227,8 @@ func (w *View) Settle(ctx context.Context, newest Newest) {
 }
 
 // Open lets the view be decided again whenever that is due, until close is called: while a watch of it is open. close
-// waits for that. It fails with ErrBusy if the view has been forgotten since the request received it: changes do not reach it any more.
+// waits for that. It fails with ErrBusy if the view has been forgotten since the request received it: changes do not
+// reach it any more.
 func (w *View) Open(newest Newest) (closed func(), err error) {
 	w.views.mu.Lock()
 	defer w.views.mu.Unlock()
