@@ -80,6 +80,9 @@ func orCreate(path string) (*bolt.DB, error) {
 		return nil, err
 	}
 	if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if err = os.Chmod(path+".new", 0o600); err != nil { // it may be there from before
+			return nil, errors.Join(err, db.Close())
+		}
 		if runtime.GOOS == "windows" { // where an open file cannot be renamed
 			if err = errors.Join(db.Close(), os.Rename(path+".new", path)); err != nil {
 				return nil, err

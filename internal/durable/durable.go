@@ -13,10 +13,14 @@ import (
 
 // WriteFile replaces a file in one step: after a loss of power it has the old or the new content, and
 // after WriteFile has returned nil the new one. Only its owner can read it. One process at a time may write a
-// file: a temporary file beside it, with the suffix ".new", may remain.
+// file: a temporary file beside it, with the suffix ".new", may remain. The next call does not write to that one: others may
+// have the right to read it, or have it open.
 func WriteFile(path string, content []byte) error {
 	temporary := path + ".new"
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

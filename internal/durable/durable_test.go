@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -34,6 +35,39 @@ func TestWriteFile(t *testing.T) {
 	}
 	if err := SyncDir(filepath.Join(dir, "no-folder")); err == nil {
 		t.Error("a folder that does not exist was synced")
+	}
+}
+
+// A temporary file that is there already is not written to: others could read it, or it is a link to another file.
+func TestWriteFileBesideARemnant(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "file"), filepath.Join(dir, "other")
+	if err := os.WriteFile(other, []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, leave := range map[string]func() error{
+		"a file that others can read": func() error {
+			return errors.Join(os.WriteFile(path+".new", []byte("a longer remnant"), 0o600), os.Chmod(path+".new", 0o644))
+		},
+		"a file that nobody can write": func() error { return os.WriteFile(path+".new", nil, 0o400) },
+		"a link":                       func() error { return os.Symlink(other, path+".new") },
+	} {
+		if err := leave(); err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteFile(path, []byte("secret")); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if about, err := os.Lstat(path); err != nil || about.Mode() != 0o600 {
+			t.Errorf("%s: the file is %v, %v", name, about.Mode(), err)
+		}
+		if found, err := os.ReadFile(path); err != nil || string(found) != "secret" {
+			t.Errorf("%s: the file has %q, %v", name, found, err)
+		}
+	}
+	if found, err := os.ReadFile(other); err != nil || string(found) != "other" {
+		t.Errorf("the linked file has %q, %v", found, err)
 	}
 }
 
