@@ -50,6 +50,7 @@ type Options struct {
 type Sink struct {
 	address string
 	options Options
+	clock   history.Clock
 	timeout time.Duration // writeTimeout
 
 	opened  bool // Open has succeeded before
@@ -65,7 +66,7 @@ type Sink struct {
 // New returns the sink of an address: a URL or a keyword string, as libpq accepts them. It
 // connects to nothing. Passwords are read anew, from ~/.pgpass for example, with each Open.
 func New(address string, options Options) *Sink {
-	return &Sink{address: address, options: options, timeout: writeTimeout}
+	return &Sink{address: address, options: options, clock: history.NewClock(), timeout: writeTimeout}
 }
 
 // Open connects. See [sink.Sink].

@@ -350,6 +350,7 @@ func testRetention(t *testing.T, server *pgtest.Server) {
 	write(t, s, batch(1, 4, now.Add(-2*time.Hour), event(keepwatch.Modified, &thing{"a", 3, `{}`}), event(keepwatch.Deleted, &thing{"b", 4, `{}`})))
 	write(t, s, batch(1, 5, now.Add(-time.Minute), event(keepwatch.Modified, &thing{"a", 5, `{}`})))
 	write(t, s, batch(1, 6, now))
+	write(t, s, batch(1, 7, now.AddDate(10, 0, 0))) // the clock jumps, and nothing is older for it
 	if got := server.SQL(`SELECT name, valid_from, valid_to FROM retention.resources ORDER BY id`); got != "a|3|5\na|5|" {
 		t.Errorf("the rows are %q", got)
 	}

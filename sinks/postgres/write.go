@@ -194,6 +194,7 @@ const (
 // expire deletes rows that ended before the retention.
 func (s *Sink) expire(ctx context.Context, tx pgx.Tx, now time.Time) (sink.Expiry, error) {
 	e := sink.Expiry{Reason: sink.ExpiredByAge}
+	now = s.clock.Bound(now)
 	if s.options.Retention == 0 || now.Sub(s.swept) < sweepEvery {
 		return e, nil
 	}

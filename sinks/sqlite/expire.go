@@ -32,6 +32,7 @@ const (
 // expire deletes rows that ended before the retention, and then, as long as the file has more than MaxSize, those that
 // ended first. It returns what it has deleted. messages is the number of those in the batch.
 func (s *Sink) expire(ctx context.Context, now time.Time, messages int) (all []sink.Expiry, err error) {
+	now = s.clock.Bound(now)
 	if s.options.Retention > 0 && now.Sub(s.writer.swept) >= sweepEvery {
 		e := sink.Expiry{Reason: sink.ExpiredByAge}
 		if err := s.expireRows(ctx, &e, s.writer.aged, now.Add(-s.options.Retention).Format(timeFormat), sweepRows); err != nil {

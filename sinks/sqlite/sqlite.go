@@ -45,6 +45,7 @@ type Options struct {
 type Sink struct {
 	path    string
 	options Options
+	clock   history.Clock
 
 	lock    io.Closer
 	db      *sql.DB
@@ -57,7 +58,9 @@ type Sink struct {
 }
 
 // New returns the sink of the file at path. It opens nothing.
-func New(path string, options Options) *Sink { return &Sink{path: path, options: options} }
+func New(path string, options Options) *Sink {
+	return &Sink{path: path, options: options, clock: history.NewClock()}
+}
 
 // Open opens the file, or creates it. See [sink.Sink].
 func (s *Sink) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {

@@ -8,5 +8,6 @@
 // begins, and the old row is valid at no revision.
 //
 //	rows.go    the rows that a piece inserts and ends
+//	clock.go   how much time has passed, for retention
 //	schema.go  the names of views, and of streams in the tables
 package history
