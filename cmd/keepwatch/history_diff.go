@@ -78,17 +78,9 @@ type comparedObject struct {
 }
 
 func (d *differ) run(ctx context.Context, args []string, first, second history.Moment) error {
-	objects, err := d.selected(ctx, args)
+	of, streams, err := d.selected(ctx, args, first, second)
 	if err != nil {
 		return err
-	}
-	var streams []sink.Status
-	for _, of := range objects {
-		stream, err := d.view.StreamOf(of.Resource, of.Namespace)
-		if err != nil {
-			return err
-		}
-		streams = append(streams, stream)
 	}
 	from, err := d.view.Points(ctx, first, false, streams...)
 	if err != nil {
@@ -102,8 +94,9 @@ func (d *differ) run(ctx context.Context, args []string, first, second history.M
 		fmt.Fprintf(d.stderr, "keepwatch: the types are in %d etcds: they are compared at the times of the moments\n", from.Lines())
 	}
 	var all []difference.Difference
-	for i, of := range objects {
-		found, err := difference.Between(ctx, d.view, of, from.Of(streams[i]), to.Of(streams[i]))
+	for _, stream := range streams {
+		of.Resource = stream.ID.Resource
+		found, err := difference.Between(ctx, d.view, of, from.Of(stream), to.Of(stream))
 		if err != nil {
 			return err
 		}
@@ -115,33 +108,58 @@ func (d *differ) run(ctx context.Context, args []string, first, second history.M
 	return d.printFields(all)
 }
 
-// selected returns what is compared: the objects of the arguments, or of all types.
-func (d *differ) selected(ctx context.Context, args []string) ([]history.Objects, error) {
+// selected returns what is compared: the objects of the arguments and their stream, or the streams of all types that
+// were followed at both moments. All objects of another type would seem to be created or deleted.
+func (d *differ) selected(ctx context.Context, args []string, moments ...history.Moment) (of history.Objects,
+	streams []sink.Status, err error) {
 	if len(args) > 0 {
-		of, _, err := d.objects(ctx, d.view, args)
-		return []history.Objects{of}, err
+		if of, _, err = d.objects(ctx, d.view, args); err != nil {
+			return of, nil, err
+		}
+		stream, err := d.view.StreamOf(of.Resource, of.Namespace)
+		return of, []sink.Status{stream}, err
 	}
-	namespace, err := d.namespace()
-	if err != nil {
-		return nil, err
+	if of.Namespace, err = d.namespace(); err != nil {
+		return of, nil, err
 	}
 	types, err := d.view.Types(ctx)
 	if err != nil {
-		return nil, err
+		return of, nil, err
 	}
-	var all []history.Objects
 	for _, t := range types {
-		if !t.Namespaced && namespace != "" {
+		if !t.Namespaced && of.Namespace != "" {
 			continue
 		}
-		if _, err := d.view.StreamOf(t.Resource, namespace); err == nil {
-			all = append(all, history.Objects{Resource: t.Resource, Namespace: namespace})
+		if stream, err := d.view.StreamOf(t.Resource, of.Namespace); err == nil {
+			streams = append(streams, stream)
 		}
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("the history has no types of namespace %q", namespace)
+	if len(streams) == 0 {
+		return of, nil, fmt.Errorf("the history has no types of namespace %q", of.Namespace)
 	}
-	return all, nil
+	streams, err = d.followed(ctx, history.ByLine(streams), moments)
+	return of, streams, err
+}
+
+// followed returns the streams that were followed at all of the moments, and says how many were not. If none was, it
+// returns all, for the reason.
+func (d *differ) followed(ctx context.Context, all []sink.Status, moments []history.Moment) ([]sink.Status, error) {
+	streams, leftOut := all, []sink.Status(nil)
+	for _, m := range moments {
+		followed, others, err := d.view.Followed(ctx, m, streams...)
+		if err != nil {
+			return nil, err
+		}
+		if len(followed) == 0 {
+			return all, nil
+		}
+		streams, leftOut = followed, append(leftOut, others...)
+	}
+	if len(leftOut) > 0 {
+		fmt.Fprintf(d.stderr, "keepwatch: not compared, since not followed at both moments: %d types (%s, …)\n",
+			len(leftOut), leftOut[0].ID.Resource)
+	}
+	return streams, nil
 }
 
 // printUnified prints a unified diff of each object.

@@ -35,6 +35,7 @@ func TestHistory(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(config)
 	t.Run("story", func(t *testing.T) { testHistoryStory(t, client) })
 	t.Run("recorded", func(t *testing.T) { testHistoryRecorded(t, client) })
+	t.Run("not followed", func(t *testing.T) { testHistoryNotFollowed(t, client) })
 	t.Run("errors", func(t *testing.T) { testHistoryErrors(t, client) })
 	t.Run("events", func(t *testing.T) { testHistoryEvents(t, client) })
 	t.Run("restore", func(t *testing.T) { testHistoryRestore(t, client) })
@@ -250,6 +251,32 @@ func testHistoryRecorded(t *testing.T, client *kubernetes.Clientset) {
 		}
 		return nil
 	})
+}
+
+// testHistoryNotFollowed compares all types, one of which is not followed any more.
+func testHistoryNotFollowed(t *testing.T, client kubernetes.Interface) {
+	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
+	configMap(t, client, "followed", "x")
+	sync := startProcess(t, "sync", "configmaps,namespaces", "-A", "--to", to)
+	sync.waitStderr(t, "synced at")
+	first := patch(t, client, "followed", "m", "color", "green")
+	stored(t, to, "cm/followed", "default", first)
+	sync.Process.Kill()
+	sync.exit(t)
+	second := patch(t, client, "followed", "m", "color", "red")
+	syncOnce(t, "configmaps", "-A", "--to", to)
+	out, stderr := look(t, "diff", "-A", "--at", "revision/"+first, "-o", "fields", "--from", to)
+	if want := "MODIFIED configmaps/default/followed revision " + first + " > " + second; !strings.Contains(out, want) {
+		t.Errorf("got %q, want %q", out, want)
+	}
+	if want := "keepwatch: not compared, since not followed at both moments: 1 types (namespaces, …)\n"; stderr != want {
+		t.Errorf("stderr has %q, want %q", stderr, want)
+	}
+	code, _, stderr := execute(t, "history", "restore", "configmaps,namespaces", "-A", "--at", "now", "--dry-run",
+		"--from", to)
+	if code == 0 || !strings.Contains(stderr, "namespaces: the history ends before revision") {
+		t.Errorf("a restore of the newest state: exit %d, %s", code, stderr)
+	}
 }
 
 // testHistoryErrors checks that each mistake is one line, and names what to do.

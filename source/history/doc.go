@@ -12,7 +12,7 @@
 // A [Moment] is a time, a revision, or the newest known state. Types whose objects are in one etcd share its
 // revisions, and are read at one revision: for a time that is the greatest one that was stored until then. Types of
 // another etcd are read at the time of the moment. A revision belongs to the newest epoch, since the source was
-// restored last.
+// restored last. The newest state of several types is the newest one that all of them have reached which are followed.
 //
 // # Limits
 //

@@ -226,6 +226,43 @@ func TestPoints(t *testing.T) {
 	})
 }
 
+// TestNow has the newest state of the types that are followed, and not that of one that is followed no longer, or that
+// was never listed.
+func TestNow(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(maps *sink.Status)
+		want   string // of configmaps
+	}{
+		"followed no longer": {func(maps *sink.Status) { maps.Active = false },
+			"configmaps: the history ends before revision 45; the last known moment is revision 41 at 2026-11-28T10:07:00Z"},
+		"not listed": {func(maps *sink.Status) { *maps = sink.Status{ID: maps.ID, Active: true} },
+			"configmaps: the first list is not complete; no moment is known yet"},
+	} {
+		database := past()
+		row.change(&database.status[0])
+		view(t, database, func(v *history.View) {
+			pods, maps := streamOf(t, v, "pods"), streamOf(t, v, "configmaps")
+			points, err := v.Points(t.Context(), history.Moment{}, true, maps, pods)
+			if err != nil || points.Of(pods) != at(45) || !points.Time.Equal(minute(8)) {
+				t.Errorf("%s: %+v, %v", name, points, err)
+			}
+			_, err = v.Points(t.Context(), history.Moment{}, false, maps, pods)
+			unknown, ok := errors.AsType[*history.Unknown](err)
+			if !ok || err.Error() != row.want || !unknown.NotFollowed(maps) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	database := past()
+	database.status[0].Active, database.status[1].Active = false, false // as after the last sync of others
+	view(t, database, func(v *history.View) {
+		points, err := v.Points(t.Context(), history.Moment{}, false, streamOf(t, v, "configmaps"))
+		if err != nil || points.Of(streamOf(t, v, "configmaps")) != at(41) || !points.Time.Equal(minute(7)) {
+			t.Errorf("%+v, %v", points, err)
+		}
+	})
+}
+
 // TestTimeInAGap refuses the times between the last transaction before a gap and the end of its list, also if no state
 // was stored meanwhile, and only them.
 func TestTimeInAGap(t *testing.T) {

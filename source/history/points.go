@@ -1,7 +1,9 @@
 package history
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -65,7 +67,7 @@ func (v *View) Points(ctx context.Context, m Moment, lenient bool, streams ...si
 		}
 	}
 	if m.IsNow() {
-		for _, s := range streams {
+		for _, s := range current(streams) {
 			if p.Time.IsZero() || s.Time.Before(p.Time) {
 				p.Time = s.Time
 			}
@@ -75,19 +77,72 @@ func (v *View) Points(ctx context.Context, m Moment, lenient bool, streams ...si
 		return p, nil
 	}
 	for _, s := range streams {
-		if err := v.CheckAt(ctx, s, p); err != nil {
-			return nil, err
-		}
-		if err := checkEnd(m, s, lines[s.Line]); err != nil {
+		if err := v.checkMoment(ctx, s, p, lines[s.Line]); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-// newest returns the newest point that all streams of a line have reached.
+// checkMoment returns an [Unknown] if the state of a stream at its point, or at the moment, is not known. line are the
+// streams of its line.
+func (v *View) checkMoment(ctx context.Context, s sink.Status, p *Points, line []sink.Status) error {
+	if err := v.CheckAt(ctx, s, p); err != nil {
+		return err
+	}
+	return checkEnd(p.Moment, s, line)
+}
+
+// Followed returns those of several streams that were followed at a moment, in their order, and the others; see
+// [Unknown.NotFollowed]. Gaps do not matter.
+func (v *View) Followed(ctx context.Context, m Moment, streams ...sink.Status) (followed, others []sink.Status,
+	err error) {
+	points, err := v.Points(ctx, m, true, streams...)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range streams {
+		line := slices.DeleteFunc(slices.Clone(streams), func(other sink.Status) bool { return other.Line != s.Line })
+		err := v.checkMoment(ctx, s, points, line)
+		unknown, ok := errors.AsType[*Unknown](err)
+		switch {
+		case err != nil && !ok:
+			return nil, nil, err
+		case ok && unknown.NotFollowed(s):
+			others = append(others, s)
+		default:
+			followed = append(followed, s)
+		}
+	}
+	return followed, others, nil
+}
+
+// ByLine returns streams, those of the line with the most of them first: a revision of several types is one of that line.
+func ByLine(streams []sink.Status) []sink.Status {
+	count := map[int]int{}
+	for _, s := range streams {
+		count[s.Line]++
+	}
+	sorted := slices.Clone(streams)
+	slices.SortStableFunc(sorted, func(a, b sink.Status) int {
+		return cmp.Or(cmp.Compare(count[b.Line], count[a.Line]), cmp.Compare(a.Line, b.Line))
+	})
+	return sorted
+}
+
+// current returns the streams that have a newest state: those that are followed and were listed. What is not followed any
+// more stays at its last state. If there are none, it returns all.
+func current(streams []sink.Status) []sink.Status {
+	all := slices.DeleteFunc(slices.Clone(streams), func(s sink.Status) bool { return !s.Active || s.First.Revision == 0 })
+	if len(all) == 0 {
+		return streams
+	}
+	return all
+}
+
+// newest returns the newest point that all current streams of a line have reached.
 func newest(of []sink.Status) sink.Point {
-	last := slices.MinFunc(of, func(a, b sink.Status) int {
+	last := slices.MinFunc(current(of), func(a, b sink.Status) int {
 		if a.Progress.Before(b.Progress) {
 			return -1
 		}

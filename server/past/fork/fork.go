@@ -43,7 +43,7 @@ func At(ctx context.Context, h *history.History, m history.Moment, allowGaps boo
 }
 
 func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool) (*State, error) {
-	streams := byLine(v.Streams())
+	streams := history.ByLine(v.Streams())
 	if m.IsNow() { // what is not followed any more has no newest state
 		streams = slices.DeleteFunc(streams, func(s sink.Status) bool { return !s.Active })
 	}
@@ -92,19 +92,6 @@ func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool
 	}
 	s.Memory, s.Restoration = memory, *restored
 	return s, nil
-}
-
-// byLine returns streams, those of the line with the most of them first.
-func byLine(streams []sink.Status) []sink.Status {
-	count := map[int]int{}
-	for _, s := range streams {
-		count[s.Line]++
-	}
-	sorted := slices.Clone(streams)
-	slices.SortStableFunc(sorted, func(a, b sink.Status) int {
-		return cmp.Or(cmp.Compare(count[b.Line], count[a.Line]), cmp.Compare(a.Line, b.Line))
-	})
-	return sorted
 }
 
 // objects returns the objects of streams at their points.
