@@ -20,11 +20,7 @@ import (
 
 // lagging is a history whose sync did not run from 10:00 to 10:20, and then continued its watch: it has no gap. A
 // namespace shop was deleted meanwhile, and another one created.
-type lagging struct{ uncalled }
-
-type uncalled interface {
-	PointsAfter(context.Context, string, string, sink.Point, int) ([]sink.Point, error)
-}
+type lagging struct{}
 
 func clock(text string) time.Time {
 	at, _ := time.Parse(time.RFC3339, "2026-11-28T"+text+":00Z")
@@ -94,6 +90,11 @@ func (lagging) PointAt(_ context.Context, _ []string, at time.Time) (last sink.P
 	return last, nil
 }
 
+// PointsAfter returns none: nothing is stored after the last state.
+func (lagging) PointsAfter(context.Context, string, string, sink.Point, int) ([]sink.Point, error) {
+	return nil, nil
+}
+
 func (lagging) SeenAt(_ context.Context, _ []string, at sink.Point) (last time.Time, err error) {
 	for _, s := range laggingStates {
 		if !at.Before(s.From) && s.SeenFrom.After(last) {
@@ -150,7 +151,8 @@ func TestFormerNamespaceInAHistoryThatLags(t *testing.T) {
 		"/at/2026-11-28T10:03:00Z" + secrets: http.StatusForbidden, "/at/revision/90" + secrets: http.StatusForbidden,
 		"/at/2026-11-28T10:15:00Z" + secrets: http.StatusForbidden, "/at/revision/101" + secrets: http.StatusForbidden,
 		"/at/revision/101" + secrets + "/former": http.StatusForbidden, "/at/revision/101" + secrets + "?watch=1": http.StatusForbidden,
-		"/at/revision/110" + secrets: http.StatusOK, "/at/now" + secrets + "/present": http.StatusOK,
+		"/at/revision/110" + secrets + "?watch=1&timeoutSeconds=1": http.StatusOK,
+		"/at/revision/110" + secrets:                               http.StatusOK, "/at/now" + secrets + "/present": http.StatusOK,
 		"/keepwatch/?type=secrets&namespace=shop&from=revision/101&to=revision/110":                 http.StatusForbidden,
 		"/keepwatch/?type=secrets&namespace=shop&from=revision/108&to=revision/110":                 http.StatusOK,
 		"/keepwatch/?type=secrets&namespace=shop&from=revision/108&to=revision/110&at=revision/101": http.StatusForbidden,

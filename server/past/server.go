@@ -209,10 +209,10 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 	}
 	if found.watch && s.cluster != nil {
 		ctx, cancel := context.WithCancel(q.Context())
-		followed := make(chan struct{})
+		asked, followed := q.Clone(ctx), make(chan struct{}) // q changes below
 		go func() {
 			defer close(followed)
-			s.cluster.follow(ctx, q, info, existedSince(found.time, found.oldest), cancel)
+			s.cluster.follow(ctx, asked, info, existedSince(found.time, found.oldest), cancel)
 		}()
 		defer func() { cancel(); <-followed }()
 		q = q.WithContext(ctx)
