@@ -248,8 +248,8 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 	inGap.must(http.StatusOK, hostile, "is missing (expired): there may have been other changes")
 	gone := readPage(t, past, "/keepwatch/"+timeline.link("deleted", "DELETED"))
 	gone.must(http.StatusOK, "+++ /dev/null", "--at revision/"+red.ResourceVersion+" --from")
-	readPage(t, past, "/keepwatch/"+timeline.link("added", "revision "+other.ResourceVersion)).
-		must(http.StatusOK, "keepwatch history restore 'configmaps/"+hostile+"' -n page --at revision/"+other.ResourceVersion)
+	found := readPage(t, past, "/keepwatch/"+timeline.link("added", "revision "+other.ResourceVersion)) // in the gap
+	found.must(http.StatusOK, "keepwatch history restore 'configmaps/"+hostile+"' -n page --at revision/"+red.ResourceVersion)
 
 	// The list of a moment, as columns; by the moment in the address, too.
 	for _, path := range []string{address + "&at=revision/" + green.ResourceVersion, "/at/revision/" + green.ResourceVersion + address} {

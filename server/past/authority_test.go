@@ -61,7 +61,12 @@ func (lagging) Types(context.Context) ([]sink.StoredType, error) {
 }
 
 func (lagging) States(_ context.Context, q sink.StateQuery, yield func(sink.State) error) error {
-	for _, s := range laggingStates {
+	return selected(laggingStates, q, yield)
+}
+
+// selected calls yield with the states that a query selects.
+func selected(all []sink.State, q sink.StateQuery, yield func(sink.State) error) error {
+	for _, s := range all {
 		within := func(p *sink.Point) bool { return p != nil && q.After.Before(*p) && !q.UpTo.Before(*p) }
 		switch {
 		case q.Namespace != "" && q.Namespace != s.Key.Namespace, q.Name != "" && q.Name != s.Key.Name:

@@ -61,7 +61,9 @@ func (r *pageRead) change(t *history.Timeline) (*shownChange, error) {
 	last := events[len(events)-1]
 	c := &shownChange{
 		Title: key.String() + ": " + changeTitle(last), Status: r.query.Status != "", Nothing: "The object was created and deleted in this time.",
-		Diff: fmt.Sprintf("keepwatch history diff %s --at revision/%d --and revision/%d%s", r.arguments(key), from.Revision, upTo.Revision, fromDatabase),
+	}
+	if c.Diff, err = r.diff(t, key, from, upTo); err != nil {
+		return nil, err
 	}
 	if len(events) > 1 {
 		c.Title = fmt.Sprintf("%s: %d changes until revision %d, %s", key, len(events), upTo.Revision, showTime(last.Time))
@@ -71,7 +73,7 @@ func (r *pageRead) change(t *history.Timeline) (*shownChange, error) {
 	}
 	other := r.query
 	if other.Status = "1"; c.Status {
-		c.Diff, other.Status = c.Diff+" --status", ""
+		other.Status = ""
 	}
 	c.Other = other.URL() + "#difference"
 	if len(found) == 0 {
@@ -94,9 +96,11 @@ func (c *shownChange) fill(r *pageRead, t *history.Timeline, key keepwatch.Key, 
 		}
 		c.Lines = append(c.Lines, diffLine{diffClass(line), strings.TrimSuffix(line, "\n")})
 	}
-	c.RestoreBefore, c.RestoreAfter = r.restore(t, key, d.Before), r.restore(t, key, d.After)
 	c.Managers = strings.Join(d.Managers(), ", ")
-	return nil
+	if c.RestoreBefore, err = r.restore(t, key, d.Before); err == nil {
+		c.RestoreAfter, err = r.restore(t, key, d.After)
+	}
+	return err
 }
 
 func diffClass(line string) string {
@@ -114,13 +118,67 @@ func diffClass(line string) string {
 // fromDatabase ends the commands: the server does not show its database's address.
 const fromDatabase = " --from DATABASE"
 
-// restore returns the command that restores a state, empty if there is none that --at can name.
-func (r *pageRead) restore(t *history.Timeline, key keepwatch.Key, s *sink.State) string {
-	if s == nil || s.From.Epoch != t.Stream.Progress.Epoch {
-		return ""
+// diff returns the command that shows the difference between two points, of a gap that they are in that of its ends. It
+// is empty if the history does not know them, or --at cannot name them.
+func (r *pageRead) diff(t *history.Timeline, key keepwatch.Key, from, upTo sink.Point) (string, error) {
+	earlier, _, err := r.known(t, from)
+	if err != nil || earlier == nil {
+		return "", err
 	}
-	at := max(s.From.Revision, t.Stream.First.Revision) // the first list had states of before
-	return fmt.Sprintf("keepwatch history restore %s --at revision/%d%s", r.arguments(key), at, fromDatabase)
+	_, later, err := r.known(t, upTo)
+	if err != nil || later == nil {
+		return "", err
+	}
+	text := fmt.Sprintf("keepwatch history diff %s --at revision/%d --and revision/%d%s",
+		r.arguments(key), earlier.Revision, later.Revision, fromDatabase)
+	if r.query.Status != "" {
+		text += " --status"
+	}
+	return text, nil
+}
+
+// restore returns the command that restores a state, empty if no known point that --at can name has it.
+func (r *pageRead) restore(t *history.Timeline, key keepwatch.Key, s *sink.State) (string, error) {
+	if s == nil {
+		return "", nil
+	}
+	at := s.From
+	if at.Before(t.Stream.First) { // the first list had states of before
+		at = t.Stream.First
+	}
+	_, later, err := r.known(t, at)
+	if err != nil || later == nil || s.To != nil && !later.Before(*s.To) {
+		return "", err
+	}
+	text := fmt.Sprintf("keepwatch history restore %s --at revision/%d%s", r.arguments(key), later.Revision, fromDatabase)
+	return text, nil
+}
+
+// known returns the nearest known points, both of which are the point itself if it is known. They are nil if there are
+// none, and if --at cannot name them: a revision is one of the newest epoch.
+func (r *pageRead) known(t *history.Timeline, at sink.Point) (earlier, later *sink.Point, err error) {
+	err = r.view.Check(r.q.Context(), t.Stream, at)
+	unknown, ok := errors.AsType[*history.Unknown](err)
+	switch {
+	case err == nil:
+		earlier, later = &at, &at
+	case !ok:
+		return nil, nil, err
+	case unknown.Gap != nil:
+		if unknown.Earlier != nil {
+			earlier = &unknown.Earlier.Point
+		}
+		if unknown.Later != nil {
+			later = &unknown.Later.Point
+		}
+	}
+	if earlier != nil && earlier.Epoch != t.Stream.Progress.Epoch {
+		earlier = nil
+	}
+	if later != nil && later.Epoch != t.Stream.Progress.Epoch {
+		later = nil
+	}
+	return earlier, later, nil
 }
 
 // arguments returns the arguments of a command that name an object.

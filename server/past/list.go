@@ -115,9 +115,9 @@ func (r *pageRead) row(s *sink.State, found *resolved, table *readpath.Table) (s
 	return row, nil
 }
 
-// restoreAt returns the command that restores an object as it was at a moment.
+// restoreAt returns the command that restores an object as it was at a moment, empty if the command would refuse it.
 func restoreAt(r *pageRead, key keepwatch.Key, found *resolved) string {
-	if found.point.Epoch != found.stream.Progress.Epoch {
+	if found.inGap || found.point.Epoch != found.stream.Progress.Epoch {
 		return ""
 	}
 	return fmt.Sprintf("keepwatch history restore %s --at revision/%d%s", r.arguments(key), found.point.Revision, fromDatabase)

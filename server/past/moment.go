@@ -73,6 +73,7 @@ type resolved struct {
 	time     time.Time
 	oldest   time.Time // the earliest creation of the objects of a namespace, zero if there are none or nobody is asked about the right
 	warning  string
+	inGap    bool // the moment is in one, and answered nevertheless
 	watch    bool
 	started  chan struct{} // closed when the watch has begun: before that, the past stands still
 	newest   bool          // the moment is now
@@ -166,7 +167,7 @@ func (r *resolved) locate(ctx context.Context, v *history.View, m history.Moment
 	points, err := v.Points(ctx, m, false, r.stream)
 	unknown, ok := errors.AsType[*history.Unknown](err)
 	if ok && unknown.Gap != nil && allowGaps {
-		r.warning = unknown.Error()
+		r.warning, r.inGap = unknown.Error(), true
 		points, err = v.Points(ctx, m, true, r.stream)
 	}
 	if err != nil {
