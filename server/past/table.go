@@ -73,13 +73,10 @@ func (t *tables) source(ctx context.Context, v *history.View, of *resolved) (tab
 	if err != nil {
 		return "", nil // the history has no definitions
 	}
-	points, err := v.Points(ctx, history.Moment{Revision: of.point.Revision}, true, stream)
-	if err != nil {
-		return "", err
-	}
-	at := points.Of(stream)
+	at := of.point
 	if stream.Line != of.stream.Line {
-		if points, err = v.Points(ctx, history.Moment{Time: of.time}, true, stream); err != nil {
+		points, err := v.Points(ctx, history.Moment{Time: of.time}, true, stream)
+		if err != nil {
 			return "", err
 		}
 		at = points.Of(stream)
