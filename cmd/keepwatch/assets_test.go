@@ -70,11 +70,8 @@ func TestAssetsAreLinks(t *testing.T) {
 			t.Errorf("exit %d: %s", code, p.stderr)
 		}
 	}
-	self, err := os.Executable()
+	self, err := filepath.EvalSymlinks(self(t))
 	if err != nil {
-		t.Fatal(err)
-	}
-	if self, err = filepath.EvalSymlinks(self); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -395,13 +392,9 @@ func TestAssetsEndWithTheirParent(t *testing.T) {
 
 // So does keepwatch serve, if it is asked to.
 func TestServeEndsWithItsParent(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	parent := startLine(t, []string{"/bin/sh", "-c", `"$@" & wait`, "sh",
-		self, "serve", "--end-with-parent", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig})
+		self(t), "serve", "--end-with-parent", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig})
 	parent.waitReady(t)
 	host := configOf(t, kubeconfig).Host
 	parent.Process.Kill()

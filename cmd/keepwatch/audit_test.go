@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // servers are API servers in processes of their own: two on one etcd, and one of another cluster.
@@ -40,21 +38,12 @@ func startServers(t *testing.T) servers {
 	return s
 }
 
-func clientFor(t *testing.T, kubeconfig string) *kubernetes.Clientset {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kubernetes.NewForConfigOrDie(config)
-}
-
 func TestAuditCommand(t *testing.T) {
 	s := startServers(t)
-	client := clientFor(t, s.first)
+	client := clientOf(t, s.first)
 	for _, name := range []string{"a", "b", "c"} {
 		configMap(t, client, name, "web")
-		configMap(t, clientFor(t, s.other), name, "web")
+		configMap(t, clientOf(t, s.other), name, "web")
 	}
 	steps := []struct {
 		name           string
@@ -81,7 +70,7 @@ func TestAuditCommand(t *testing.T) {
 		})
 	}
 	t.Run("differences", func(t *testing.T) {
-		other := clientFor(t, s.other)
+		other := clientOf(t, s.other)
 		deleteConfigMap(t, other, "a")
 		configMap(t, other, "d", "web")
 		o, err := other.CoreV1().ConfigMaps("default").Get(t.Context(), "c", metav1.GetOptions{})

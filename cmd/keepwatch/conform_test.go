@@ -9,16 +9,16 @@ import (
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/conform"
 )
 
 func TestConformCommand(t *testing.T) {
-	cluster(t)
-	small := []string{"conform", "--watchers", "8", "--writes", "60", "-o"}
-	code, stdout, stderr := execute(t, append(small, "json", "--disturb", "echo disturbed")...)
+	t.Parallel()
+	kubeconfig := separateCluster(t)
+	small := []string{"conform", "--kubeconfig", kubeconfig, "--watchers", "8", "--writes", "60", "-o"}
+	code, stdout, stderr := separately(t, append(small, "json", "--disturb", "echo disturbed")...)
 	if code != 0 || strings.Count(stderr, "disturbed\n") != 2 || !strings.Contains(stderr, "list.newest: kept\n") {
 		t.Fatalf("exit %d, stderr %q", code, stderr)
 	}
@@ -40,10 +40,10 @@ func TestConformCommand(t *testing.T) {
 			t.Errorf("%s is %s", one.Rule.ID, one.Verdict)
 		}
 	}
-	if code, stdout, stderr := execute(t, append(small, "table", "--disturb", "exit 3")...); code != 1 || stdout != "" || !strings.Contains(stderr, "the disturbance failed: exit status 3") {
+	if code, stdout, stderr := separately(t, append(small, "table", "--disturb", "exit 3")...); code != 1 || stdout != "" || !strings.Contains(stderr, "the disturbance failed: exit status 3") {
 		t.Errorf("a disturbance that fails: exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	if code, _, stderr := execute(t, "conform", "-n", "missing"); code != 1 || !strings.Contains(stderr, `namespaces "missing" not found`) {
+	if code, _, stderr := separately(t, "conform", "--kubeconfig", kubeconfig, "-n", "missing"); code != 1 || !strings.Contains(stderr, `namespaces "missing" not found`) {
 		t.Errorf("a missing namespace: exit %d, stderr %q", code, stderr)
 	}
 }
@@ -60,17 +60,15 @@ func TestConformUsage(t *testing.T) {
 // TestConformInterrupted checks that ^C leaves nothing behind, during the rules that single requests judge
 // and during the random writes.
 func TestConformInterrupted(t *testing.T) {
-	client := cluster(t)
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	kubeconfig := separateCluster(t)
+	client, config := clientOf(t, kubeconfig), configOf(t, kubeconfig)
 	definitions, err := apiextensions.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, behind := range []string{"list.exact: kept\n", "write.exists: kept\n"} {
-		p := startProcess(t, "conform", "--watchers", "8", "--writes", "1000000")
+		p := startProcess(t, "conform", "--kubeconfig", kubeconfig, "--watchers", "8", "--writes", "1000000")
 		waitLine(t, p, behind)
 		p.Process.Signal(os.Interrupt)
 		if code := p.exit(t); code != 130 || strings.Contains(p.stderr.String(), "not deleted") {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/server/testserver"
 	"github.com/keepwatch/keepwatch/sinks/sqlite"
@@ -88,10 +87,7 @@ func TestForkHistory(t *testing.T) {
 		`not followed then: 1 types \(gadgets.example.com, …\); 1 references to owners that are not in the history were removed`).MatchString(fork.stderr.String()) {
 		t.Errorf("%s", fork.stderr)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, kubeconfig)
 	forked := check(config)
 	if _, err := forked.RbacV1().ClusterRoles().Get(t.Context(), "map-reader", metav1.GetOptions{}); err != nil {
 		t.Error(err)

@@ -19,7 +19,7 @@ import (
 func stored(t *testing.T, to, object, namespace, revision string) {
 	t.Helper()
 	waitFor(t, func() bool {
-		code, out, _ := execute(t, "history", "log", object, "-n", namespace, "--from", to, "-o", "json")
+		code, out, _ := separately(t, "history", "log", object, "-n", namespace, "--from", to, "-o", "json")
 		var log struct{ Events []loggedEvent }
 		if code != 0 || json.Unmarshal([]byte(out), &log) != nil {
 			return false

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/past/fork"
@@ -27,11 +26,7 @@ import (
 // TestHistory runs the tests that share one server.
 func TestHistory(t *testing.T) {
 	cluster(t)
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
+	config := configOf(t, os.Getenv("KUBECONFIG"))
 	client := kubernetes.NewForConfigOrDie(config)
 	t.Run("story", func(t *testing.T) { testHistoryStory(t, client) })
 	t.Run("recorded", func(t *testing.T) { testHistoryRecorded(t, client) })

@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // record is a message of --log-format=json.
@@ -39,10 +37,7 @@ func TestLogsAsJSON(t *testing.T) {
 	p := startProcess(t, "serve", "--log-format", "json", "--controllers=false",
 		"--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	p.waitReady(t)
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, file)
 	second := startProcess(t, "serve", "--log-format=json",
 		"--listen", strings.TrimPrefix(config.Host, "https://"), "--kubeconfig-out", file+"2")
 	if code := second.exit(t); code != codeError {

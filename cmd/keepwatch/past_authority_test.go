@@ -84,6 +84,7 @@ func (p *authorizedPast) get(name, path string, header ...string) (*http.Respons
 
 // TestPastAuthority reads a history as users whom the live cluster knows.
 func TestPastAuthority(t *testing.T) {
+	t.Parallel()
 	srv := testserver.New(t, testserver.RBAC())
 	p := &authorizedPast{T: t, client: kubernetes.NewForConfigOrDie(srv.Config()), tokens: map[string]string{"nobody": "", "wrong": "x.y.z"}}
 	create(t, p.client.RbacV1().ClusterRoles().Create, &rbacv1.ClusterRole{
@@ -183,7 +184,7 @@ func TestPastAuthority(t *testing.T) {
 	expect("revoked", map[string]int{"one /api/v1/namespaces/left" + maps: 403})
 	p.checkLog(log)
 
-	if code, _, stderr := execute(t, "serve", "--history", file, "--authorize", kubeconfig, "--token", "x"); code != codeUsage || !strings.Contains(stderr, "exclude each other") {
+	if code, _, stderr := separately(t, "serve", "--history", file, "--authorize", kubeconfig, "--token", "x"); code != codeUsage || !strings.Contains(stderr, "exclude each other") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }

@@ -43,10 +43,7 @@ func servePast(t *testing.T, to string, flags ...string) *pastServer {
 	file := filepath.Join(t.TempDir(), "past.kubeconfig")
 	args := append([]string{"serve", "--history", to, "--listen", "127.0.0.1:0", "--kubeconfig-out", file}, flags...)
 	startProcess(t, args...).waitStderr(t, "at/MOMENT")
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, file)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -526,12 +523,8 @@ func testPastContexts(t *testing.T, past *pastServer, last string) {
 // pastKubectl runs kubectl, which is this program under that name.
 func pastKubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	name := filepath.Join(t.TempDir(), kubectlName)
-	if err := os.Symlink(self, name); err != nil {
+	if err := os.Symlink(self(t), name); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), name, args...)

@@ -18,20 +18,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // Invalid requests are answered with errors, and are not logged.
 func TestServeLogsNoInvalidRequests(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	line := p.waitReady(t)
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, file)
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		wrong := rest.CopyConfig(config)
 		wrong.NextProtos = []string{protocol}
@@ -132,10 +129,7 @@ func TestServeWithFewDescriptors(t *testing.T) {
 	const limit = 220
 	p := startWith(t, []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, limit)}, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	line := p.waitReady(t)
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, file)
 	authenticated, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -17,20 +17,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // Clients that send a wrong token, or disconnect during a response or a watch, are not logged.
 func TestServeLogsNoDisconnects(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	p := startProcess(t, "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	line := p.waitReady(t)
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, file)
 	fill(t, config)
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		client := rest.CopyConfig(config)

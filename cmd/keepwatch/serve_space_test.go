@@ -34,6 +34,7 @@ const quota = 6 << 20
 // At etcd's quota writes are refused with a message, while reads, watches and deletes work. A server that
 // starts in that state serves. After objects were deleted, writes succeed again without an action.
 func TestServeAtItsQuota(t *testing.T) {
+	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir, "--quota-backend-bytes", fmt.Sprint(quota)}
 	p := startProcess(t, args...)
@@ -94,10 +95,9 @@ func fillEtcd(t *testing.T, client kubernetes.Interface, dir string) {
 		t.Fatal(err)
 	}
 	defer etcd.Close()
-	await.NoError(t, "etcd is full", func() error {
-		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), large(""), metav1.CreateOptions{})
-		if err == nil {
-			return errors.New("a write succeeds")
+	await.NoError(t, "etcd is full", func() (err error) {
+		for err == nil {
+			_, err = client.CoreV1().ConfigMaps("default").Create(t.Context(), large(""), metav1.CreateOptions{})
 		}
 		if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "NOSPACE") {
 			t.Fatalf("a write is refused with: %v", err)
@@ -183,11 +183,13 @@ func large(name string) *corev1.ConfigMap {
 	return o
 }
 
-func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
+// clientOf returns a client of a kubeconfig, which does not wait between requests.
+func clientOf(t *testing.T, kubeconfig string) *kubernetes.Clientset {
 	t.Helper()
 	return kubernetes.NewForConfigOrDie(configOf(t, kubeconfig))
 }
 
+// configOf returns what a kubeconfig says, without client-go's limit of requests.
 func configOf(t *testing.T, kubeconfig string) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -200,10 +202,7 @@ func configOf(t *testing.T, kubeconfig string) *rest.Config {
 
 func health(t *testing.T, kubeconfig, path string) (code int, body string) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, kubeconfig)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)

@@ -47,6 +47,17 @@ func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
+// separately runs a subcommand in a process of its own until it ends: tests that run in parallel cannot share the log of
+// the Kubernetes libraries.
+func separately(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out output
+	p := newProcess(append([]string{self(t)}, args...))
+	p.Stdout = &out
+	p.start(t)
+	return p.exit(t), out.String(), p.stderr.String()
+}
+
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"nonsense"}, {"serve", "--nonsense"}, {"serve", "argument"}, {"version", "argument"}, {"--nonsense"}, {"serve", "--listen", "nonsense"}} {
 		code, stdout, stderr := execute(t, args...)
@@ -81,8 +92,8 @@ func TestCompletion(t *testing.T) {
 type process struct {
 	*exec.Cmd
 	stderr *output
-	// ended has the result of Wait; a receiver sends it back.
-	ended chan error
+	ended  chan struct{} // closed when the process has ended
+	err    error         // the result of Wait, after that
 }
 
 // output collects the output of a process.
@@ -111,36 +122,56 @@ func startProcess(t *testing.T, args ...string) *process {
 // startWith starts the process by another command, whose last arguments are the command line.
 func startWith(t *testing.T, starter []string, args ...string) *process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return startLine(t, slices.Concat(starter, []string{self}, args))
+	return startLine(t, slices.Concat(starter, []string{self(t)}, args))
 }
 
 // startLine starts the process of a command line, in which this test binary is keepwatch.
 func startLine(t *testing.T, line []string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(line[0], line[1:]...), stderr: &output{}, ended: make(chan error, 1)}
+	p := newProcess(line)
+	p.start(t)
+	return p
+}
+
+// self is this test binary, which is keepwatch in processes of newProcess.
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// newProcess returns the process of a command line before it starts. Its stdout is discarded.
+func newProcess(line []string) *process {
+	p := &process{Cmd: exec.Command(line[0], line[1:]...), stderr: &output{}, ended: make(chan struct{})}
 	p.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
 	p.Stdout, p.Stderr = io.Discard, p.stderr
+	return p
+}
+
+// start starts the process, which ends with the test at the latest.
+func (p *process) start(t *testing.T) {
+	t.Helper()
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { p.ended <- p.Wait() }()
+	go func() {
+		defer close(p.ended)
+		p.err = p.Wait()
+	}()
 	t.Cleanup(p.end)
-	return p
 }
 
 // end terminates the process if it runs, so that it removes its files. It may be called more than once.
 func (p *process) end() {
 	p.Process.Signal(syscall.SIGTERM)
 	select {
-	case err := <-p.ended:
-		p.ended <- err
+	case <-p.ended:
 	case <-time.After(await.Deadline):
 		p.Process.Kill()
-		p.ended <- <-p.ended
+		<-p.ended
 	}
 }
 
@@ -148,12 +179,11 @@ func (p *process) end() {
 func (p *process) exit(t *testing.T) int {
 	t.Helper()
 	select {
-	case err := <-p.ended:
-		p.ended <- err
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+	case <-p.ended:
+		if exit, ok := errors.AsType[*exec.ExitError](p.err); ok {
 			return exit.ExitCode()
-		} else if err != nil {
-			t.Fatal(err)
+		} else if p.err != nil {
+			t.Fatal(p.err)
 		}
 		return 0
 	case <-time.After(await.Deadline):
@@ -171,9 +201,8 @@ func (p *process) waitReady(t *testing.T) string {
 			return text
 		}
 		select {
-		case err := <-p.ended:
-			p.ended <- err
-			t.Fatalf("the process ended (%v): %s", err, p.stderr)
+		case <-p.ended:
+			t.Fatalf("the process ended (%v): %s", p.err, p.stderr)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -202,10 +231,7 @@ func TestServeUntilSignal(t *testing.T) {
 			if match == nil || match[2] != file {
 				t.Fatalf("stderr is %q", line)
 			}
-			config, err := clientcmd.BuildConfigFromFlags("", file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			config := configOf(t, file)
 			if config.Host != match[1] {
 				t.Errorf("the kubeconfig has %s, the line %s", config.Host, match[1])
 			}
@@ -250,16 +276,13 @@ func TestServeAfterKill(t *testing.T) {
 	}
 	ns := created(t, file)
 	p.Process.Kill()
-	p.ended <- <-p.ended
+	<-p.ended
 
 	p = startProcess(t, args...)
 	if line := p.waitReady(t); !strings.Contains(line, ", data in "+dir+"\n") {
 		t.Errorf("stderr is %q", line)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, file)
 	client := kubernetes.NewForConfigOrDie(config)
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{}); err != nil {
 		t.Error(err)
@@ -280,12 +303,9 @@ func TestServeAfterKill(t *testing.T) {
 // created creates a namespace with a kubeconfig.
 func created(t *testing.T, kubeconfig string) string {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, kubeconfig)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "made-"}}
-	ns, err = kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
+	ns, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

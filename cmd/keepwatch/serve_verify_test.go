@@ -13,6 +13,7 @@ import (
 
 // --verify finds an object whose name was changed by a flipped bit in etcd's database.
 func TestServeVerifies(t *testing.T) {
+	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"serve", "--controllers=false", "--verify", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}
 	p := startProcess(t, args...)

@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // typesServer is a server with custom resources of the group example.com.
@@ -40,11 +39,7 @@ type typesServer struct {
 func newTypesServer(t *testing.T) *typesServer {
 	t.Helper()
 	cluster(t)
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
+	config := configOf(t, os.Getenv("KUBECONFIG"))
 	crds, err := apiextensions.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

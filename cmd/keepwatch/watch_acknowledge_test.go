@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -28,13 +27,7 @@ type consumer struct {
 
 func startConsumer(t *testing.T, args ...string) *consumer {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{Cmd: exec.Command(self, append([]string{"watch", "--acknowledge"}, args...)...), stderr: &output{}, ended: make(chan error, 1)}
-	p.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
-	p.Stderr = p.stderr
+	p := newProcess(append([]string{self(t), "watch", "--acknowledge"}, args...))
 	stdin, err := p.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -44,11 +37,8 @@ func startConsumer(t *testing.T, args ...string) *consumer {
 		t.Fatal(err)
 	}
 	p.Stdout = w
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	p.start(t)
 	w.Close()
-	go func() { p.ended <- p.Wait() }()
 	c := &consumer{process: p, t: t, lines: make(chan string), stdin: stdin}
 	done := make(chan struct{})
 	go func() {

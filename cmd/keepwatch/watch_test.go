@@ -24,7 +24,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/stream"
@@ -33,20 +32,18 @@ import (
 // cluster starts an API server in a process of its own. KUBECONFIG refers to it during the test.
 func cluster(t *testing.T) *kubernetes.Clientset {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "kubeconfig")
-	startProcess(t, "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", file).waitReady(t)
+	file := separateCluster(t)
 	t.Setenv("KUBECONFIG", file)
-	t.Setenv("KUBECACHEDIR", filepath.Join(dir, "cache"))
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	t.Setenv("KUBECACHEDIR", t.TempDir())
+	return clientOf(t, file)
+}
+
+// separateCluster starts an API server in a process of its own, and returns its kubeconfig.
+func separateCluster(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	startProcess(t, "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig).waitReady(t)
+	return kubeconfig
 }
 
 // configMap creates a ConfigMap in the namespace default.
@@ -236,18 +233,9 @@ func testWatchErrors(t *testing.T) {
 // startWatch starts `keepwatch watch` in a process of its own.
 func startWatch(t *testing.T, stdout *os.File, args ...string) *process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{Cmd: exec.Command(self, append([]string{"watch"}, args...)...), stderr: &output{}, ended: make(chan error, 1)}
-	p.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
-	p.Stdout, p.Stderr = stdout, p.stderr
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { p.ended <- p.Wait() }()
-	t.Cleanup(func() { p.Process.Kill() })
+	p := newProcess(append([]string{self(t), "watch"}, args...))
+	p.Stdout = stdout
+	p.start(t)
 	return p
 }
 
@@ -295,8 +283,8 @@ func waitEvents(t *testing.T, p *process, name string, want ...string) {
 			return
 		}
 		select {
-		case err := <-p.ended:
-			t.Fatalf("it ended (%v): %s", err, p.stderr)
+		case <-p.ended:
+			t.Fatalf("it ended (%v): %s", p.err, p.stderr)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -573,9 +561,8 @@ func (p *process) waitStderr(t *testing.T, want string) {
 			return
 		}
 		select {
-		case err := <-p.ended:
-			p.ended <- err
-			t.Fatalf("it ended (%v): %s", err, p.stderr)
+		case <-p.ended:
+			t.Fatalf("it ended (%v): %s", p.err, p.stderr)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -594,11 +581,7 @@ func TestWatchToClosedStdout(t *testing.T) {
 			t.Errorf("opened for %d: %v", mode, err)
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sh := exec.Command("sh", "-c", `exec "$0" watch pods -s https://127.0.0.1:1 >&-`, self)
+	sh := exec.Command("sh", "-c", `exec "$0" watch pods -s https://127.0.0.1:1 >&-`, self(t))
 	sh.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
 	var stderr bytes.Buffer
 	sh.Stderr = &stderr
