@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/keepwatch/keepwatch/source/history/field"
+	"github.com/keepwatch/keepwatch/stream/project"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -73,7 +75,35 @@ func newRestored(s *sink.State) (*restored, error) {
 	if one.kind.Kind == "" || one.kind.Kind == "PartialObjectMetadata" {
 		return nil, fmt.Errorf("%s: the history has its metadata only", objectName(s))
 	}
-	return one, nil
+	one.problems, err = redacted(s)
+	return one, err
+}
+
+// redacted returns a line for each field whose value sync has not stored. What is written in its place would destroy
+// the value that the cluster has.
+func redacted(s *sink.State) (lines []string, err error) {
+	fields, err := field.Changes(nil, s.Object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", objectName(s), err)
+	}
+	word, err := json.Marshal(project.Redacted)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		if bytes.Contains(f.New, word) && isRedacted(f.New) && !f.Path.In("status") {
+			lines = append(lines, fmt.Sprintf("the history has %s in place of the value of %s", project.Redacted, f.Path))
+		}
+	}
+	return lines, nil
+}
+
+// isRedacted reports whether a value is redacted, or an element of a list.
+func isRedacted(value json.RawMessage) bool {
+	var text string
+	var elements []any
+	return json.Unmarshal(value, &text) == nil && text == project.Redacted ||
+		json.Unmarshal(value, &elements) == nil && slices.Contains(elements, any(project.Redacted))
 }
 
 // first has the kinds that others need.

@@ -133,6 +133,25 @@ func testHistoryRestore(t *testing.T, client kubernetes.Interface) {
 	testRestoreObstacles(t, client, to, run)
 }
 
+// testRestoreRedacted does not write the word for a value that was not stored in place of the value.
+func testRestoreRedacted(t *testing.T, client kubernetes.Interface) {
+	createMap(t, client, "default", "redacted")
+	for _, path := range []string{"data.name", "data"} {
+		to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
+		syncOnce(t, "configmaps", "-A", "--redact", path, "--to", to)
+		code, out, stderr := execute(t, "history", "restore", "cm/redacted", "-n", "default", "--at", "now",
+			"--force-conflicts", "--from", to)
+		want := "configmaps/redacted -n default: the history has REDACTED in place of the value of " + path
+		if code != 1 || out != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, "nothing was written") {
+			t.Errorf("exit %d, %s%s, want %s", code, out, stderr, want)
+		}
+	}
+	o, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "redacted", metav1.GetOptions{})
+	if err != nil || o.Data["name"] != "redacted" {
+		t.Errorf("%v, %v", o, err)
+	}
+}
+
 // testRestoreObstacles names what hinders: an object that is being deleted, a namespace that is gone. A service gets another cluster IP.
 func testRestoreObstacles(t *testing.T, client kubernetes.Interface, to string, run func(int, ...string) (string, string)) {
 	const ns = "restore"

@@ -34,6 +34,7 @@ func TestHistory(t *testing.T) {
 	t.Run("errors", func(t *testing.T) { testHistoryErrors(t, client) })
 	t.Run("events", func(t *testing.T) { testHistoryEvents(t, client) })
 	t.Run("restore", func(t *testing.T) { testHistoryRestore(t, client) })
+	t.Run("restore redacted", func(t *testing.T) { testRestoreRedacted(t, client) })
 	t.Run("serve", func(t *testing.T) { testServeHistory(t, config, client) })
 	t.Run("page", func(t *testing.T) { testPastPage(t, client) })
 	t.Run("quick start", testHistoryQuickStart)
