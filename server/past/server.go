@@ -59,7 +59,13 @@ type Server struct {
 	reads   http.Handler
 	shown   http.Handler // the metrics
 	now     func() time.Time
+
+	requestTimeout time.Duration
 }
+
+// defaultRequestTimeout bounds the answer to a read, as kube-apiserver's --request-timeout does by default: a client that
+// has stopped reading must not hold the cache of a moment, and its share of the memory for responses, for ever.
+const defaultRequestTimeout = time.Minute
 
 // New returns a server. It reads nothing.
 func New(config Config) (*Server, error) {
@@ -73,7 +79,7 @@ func New(config Config) (*Server, error) {
 	budget := readpath.NewBudget(encodingsBudget)
 	budget.Register(config.Registry)
 	s := &Server{
-		config: config, tables: tables, now: time.Now, shown: metricsHandler(config.Registry),
+		config: config, tables: tables, now: time.Now, shown: metricsHandler(config.Registry), requestTimeout: defaultRequestTimeout,
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		caches: newCaches(config.History, budget, watchcache.NewMetrics(config.Registry), newMeters(config.Registry), cmp.Or(config.MaxReplays, maxReplays)),
 	}
@@ -229,10 +235,15 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 	}
 	defer release()
 	w.Header().Set("Keepwatch-Moment", found.header())
+	ctx := context.WithValue(q.Context(), readKey{}, &read{reader, found.warning})
 	if found.watch {
 		w = &startingWriter{ResponseWriter: w, started: sync.OnceFunc(func() { close(found.started) })}
+	} else {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, s.requestTimeout)
+		defer end()
 	}
-	s.reads.ServeHTTP(w, q.WithContext(context.WithValue(q.Context(), readKey{}, &read{reader, found.warning})))
+	s.reads.ServeHTTP(w, q.WithContext(ctx))
 }
 
 // startingWriter calls started when the response begins: the watch then has its place in the cache.
