@@ -22,14 +22,16 @@ Kubernetes' own programs, with controller-runtime's envtest or with one of its l
 
   export KUBEBUILDER_ASSETS=$(keepwatch assets)
 
-kube-apiserver is keepwatch serve, with its data in memory. It accepts all flags of kube-apiserver; its --help
-lists those that have a meaning here, and it reports the others on stderr. etcd answers health checks and stores
-nothing. If --etcd-servers has another etcd, as with TEST_ASSET_ETCD=/usr/bin/etcd, kube-apiserver stores its data
-there. kubectl is the real one. Both servers end with the process that started them.
+kube-apiserver is keepwatch serve, with its data in memory. It accepts all flags of kube-apiserver;
+its --help lists those that have a meaning here, and it reports the others on stderr. etcd answers
+health checks and stores nothing. If --etcd-servers has another etcd, as with
+TEST_ASSET_ETCD=/usr/bin/etcd, kube-apiserver stores its data there. kubectl is the real one. Both
+servers end with the process that started them.
 
-What the server does not do is in keepwatch serve --help. A suite that needs it takes --exact: kube-apiserver is
-Kubernetes' own then, with all of its validation and admission, as keepwatch-apiserver, which is looked for beside this
-program and in PATH; etcd stores the data, and is etcd.`
+What the server does not do is in keepwatch serve --help. A suite that needs it takes --exact:
+kube-apiserver is Kubernetes' own then, with all of its validation and admission, as
+keepwatch-apiserver, which is looked for beside this program and in PATH; etcd stores the data, and
+is etcd.`
 
 // The names under which this binary is another program.
 const (

@@ -25,9 +25,9 @@ server of the same cluster, such as a proxy, a replica or another version, or th
 different if any field differs, and the paths of these fields are printed, without their values.
 
 Each resource is read at exactly the newest revision of the server, in pages, from both. If that
-revision expires meanwhile, the comparison starts again. Two clusters do not share revisions: with --contents each is
-read at its own newest revision, and resourceVersion, uid, managedFields, creationTimestamp and
-generation are not compared.
+revision expires meanwhile, the comparison starts again. Two clusters do not share revisions: with
+--contents each is read at its own newest revision, and resourceVersion, uid, managedFields,
+creationTimestamp and generation are not compared.
 
 A state is compared at its cursor. It has only metadata, and no stream may have it open.
 

@@ -23,12 +23,13 @@ import (
 
 const faultsHelp = `Serve the API of a cluster, with faults: a proxy that breaks connections, watches and lists by a plan.
 
-A client that is tested uses the kubeconfig of --kubeconfig-out. The plan is a name from 'keepwatch faults plans',
-or a file in YAML. Writes, and requests that no rule of the plan selects, pass through unchanged. The seed is printed, and
---seed repeats its random decisions.
+A client that is tested uses the kubeconfig of --kubeconfig-out. The plan is a name from
+'keepwatch faults plans', or a file in YAML. Writes, and requests that no rule of the plan selects,
+pass through unchanged. The seed is printed, and --seed repeats its random decisions.
 
-If the kubeconfig has a token, clients send it themselves. Any other credentials, and all with --as, are used by the proxy, for
-every client that has the token in --kubeconfig-out. With --as, clients cannot impersonate other users.
+If the kubeconfig has a token, clients send it themselves. Any other credentials, and all with --as,
+are used by the proxy, for every client that has the token in --kubeconfig-out. With --as, clients
+cannot impersonate other users.
 
 Exit codes: 0 ended by a signal, 1 error, 2 wrong usage.`
 
@@ -165,9 +166,10 @@ func newFaultsPlansCommand() *cobra.Command {
 
 const faultsReportHelp = `Report what each client did, by its user agent, from the folder of --record.
 
-A retry is a request for the resource of an earlier one that failed or met a fault. PAUSE is the longest time between
-the end of such a request and its retry, FASTEST the shortest time between the starts of two requests of one kind of
-which the first failed, PER SECOND the highest number of requests within a second.`
+A retry is a request for the resource of an earlier one that failed or met a fault. PAUSE is the
+longest time between the end of such a request and its retry, FASTEST the shortest time between the
+starts of two requests of one kind of which the first failed, PER SECOND the highest number of
+requests within a second.`
 
 func newFaultsReportCommand() *cobra.Command {
 	var output string

@@ -23,14 +23,17 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-const historyHelp = `Look back in a database that keepwatch sync has written, or still writes: what has changed, when, and by which tool.
+const historyHelp = `Look back in a database that keepwatch sync has written, or still writes: what has changed, when,
+and by which tool.
 
-A moment is a time (2026-11-28T10:42:00Z; 10:42 is the last one, in the local time zone; -15m is before now), a revision
-(revision/4711), or now, the newest state that is stored. A moment of which the database does not have the state is refused, with the
-nearest known ones: before the first list, in a declared gap, after the last transaction.
+A moment is a time (2026-11-28T10:42:00Z; 10:42 is the last one, in the local time zone; -15m is
+before now), a revision (revision/4711), or now, the newest state that is stored. A moment of which
+the database does not have the state is refused, with the nearest known ones: before the first list,
+in a declared gap, after the last transaction.
 
-The managers of fields are those of metadata.managedFields: the names that tools give themselves, and no people. A deletion has none, and neither has
-a field that was removed: who did it is in the API server's audit log.
+The managers of fields are those of metadata.managedFields: the names that tools give themselves,
+and no people. A deletion has none, and neither has a field that was removed: who did it is in the
+API server's audit log.
 
 The database is opened for reading only.`
 

@@ -27,8 +27,9 @@ func newHistoryBlameCommand() *cobra.Command {
 		Short:                 "Show since when each field of an object has its value, and which tool has written it",
 		Long: `Show since when each field of an object has its value, which tool has written it, and the value before.
 
-SINCE is the revision that has written the value; with "<=" the first list had it already, and with "gap" other values may have been in
-between. Fields that identify the object, such as metadata.uid, are not shown. An object that was deleted is shown in its last state.`,
+SINCE is the revision that has written the value; with "<=" the first list had it already, and with
+"gap" other values may have been in between. Fields that identify the object, such as metadata.uid,
+are not shown. An object that was deleted is shown in its last state.`,
 		Example: "  keepwatch history blame deployment/web -n shop --from sqlite:state.db",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check("text", "json", "yaml"); err != nil {

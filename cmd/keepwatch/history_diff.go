@@ -26,11 +26,11 @@ func newHistoryDiffCommand() *cobra.Command {
 		Use:                   "diff [TYPE | TYPE/NAME] --at MOMENT [--and MOMENT] --from DATABASE",
 		DisableFlagsInUseLine: true,
 		Short:                 "Show the difference between two moments",
-		Long: `Show the difference between the states at two moments, of an object, a type, or everything in a namespace. With -A that is everything,
-cluster-scoped objects included.
+		Long: `Show the difference between the states at two moments, of an object, a type, or everything in a
+namespace. With -A that is everything, cluster-scoped objects included.
 
-The text is a unified diff of YAML without status and managedFields, which --status and --managed-fields add. With -o fields it has a line for
-each field.`,
+The text is a unified diff of YAML without status and managedFields, which --status and
+--managed-fields add. With -o fields it has a line for each field.`,
 		Example: "  keepwatch history diff -n shop --at 10:40 --and 10:45 --from sqlite:state.db",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check("text", "fields", "json", "yaml"); err != nil {

@@ -31,14 +31,16 @@ func newHistoryEventsCommand() *cobra.Command {
 		Use:                   "events (TYPE | TYPE/NAME) --from DATABASE",
 		DisableFlagsInUseLine: true,
 		Short:                 "Show the Events about an object, also expired ones, beside its states of then",
-		Long: `Show the Events about an object, or about all of a type in a namespace, in the order in which they were observed last. Events that say the same
-are one line.
+		Long: `Show the Events about an object, or about all of a type in a namespace, in the order in which they
+were observed last. Events that say the same are one line.
 
-REVISION is that of the object when the Event was written last, and STATE what kubectl get shows of it; "deleted" is behind the last revision of
-an object that was deleted by then, and "?" behind one that may not be that of the moment: in a gap, or not confirmed yet.
+REVISION is that of the object when the Event was written last, and STATE what kubectl get shows of
+it; "deleted" is behind the last revision of an object that was deleted by then, and "?" behind one
+that may not be that of the moment: in a gap, or not confirmed yet.
 
-EVENT is current, expired, deleted, or unknown. The API server records neither an expiry nor who deletes: an Event expired if it ended together with
-others, since only a lease of etcd ends several at one revision, or about --event-ttl after its last change. The reason is in -o json.`,
+EVENT is current, expired, deleted, or unknown. The API server records neither an expiry nor who
+deletes: an Event expired if it ended together with others, since only a lease of etcd ends several
+at one revision, or about --event-ttl after its last change. The reason is in -o json.`,
 		Example: "  keepwatch history events pod/web-7d4b9-x2x8p -n shop --from sqlite:state.db",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check("text", "json", "yaml"); err != nil {

@@ -26,9 +26,10 @@ func newHistoryLogCommand() *cobra.Command {
 		Short:                 "Show what has happened to an object, or to all of a type",
 		Long: `Show what has happened to an object, or to all of a type in a namespace, in the order of revisions.
 
-EVENT is ADDED, MODIFIED or DELETED; EXISTED for an object of the first list: when it was created or last changed is not known; and GAP where a
-part of the history is missing. A deletion within a gap has the revision of the gap's end. TIME is when the change was stored. MANAGERS
-are the tools that have written the state, and FIELDS what they have changed.`,
+EVENT is ADDED, MODIFIED or DELETED; EXISTED for an object of the first list: when it was created or
+last changed is not known; and GAP where a part of the history is missing. A deletion within a gap
+has the revision of the gap's end. TIME is when the change was stored. MANAGERS are the tools that
+have written the state, and FIELDS what they have changed.`,
 		Example: "  keepwatch history log deployment/web -n shop --from sqlite:state.db",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check("text", "json", "yaml"); err != nil {

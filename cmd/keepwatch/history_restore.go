@@ -33,14 +33,17 @@ func newHistoryRestoreCommand() *cobra.Command {
 		Use:                   "restore (TYPE/NAME | TYPE[,TYPE...] [-l SELECTOR]) --at MOMENT --from DATABASE",
 		DisableFlagsInUseLine: true,
 		Short:                 "Write the state of a moment back to the cluster",
-		Long: `Write the state of objects at a moment back to the cluster of the kubeconfig, by server-side apply as the manager keepwatch-restore.
+		Long: `Write the state of objects at a moment back to the cluster of the kubeconfig, by server-side apply
+as the manager keepwatch-restore.
 
-Restored is what a manager has written, and not what the server has set: no status, UIDs, cluster IPs or nodes of pods. Owners are written before what they
-own, and owner references name the owners that are there now. Fields that were added since stay.
+Restored is what a manager has written, and not what the server has set: no status, UIDs, cluster
+IPs or nodes of pods. Owners are written before what they own, and owner references name the owners
+that are there now. Fields that were added since stay.
 
-Each object is tried with a dry run first. What cannot be restored is named before anything is written: conflicts with managers (--force-conflicts takes
-their fields over), refused objects, missing namespaces, objects whose deletion is not finished; then nothing is. Missing owners, volumes of
-claims, and finalizers are named, too, and do not hinder.
+Each object is tried with a dry run first. What cannot be restored is named before anything is
+written: conflicts with managers (--force-conflicts takes their fields over), refused objects,
+missing namespaces, objects whose deletion is not finished; then nothing is. Missing owners, volumes
+of claims, and finalizers are named, too, and do not hinder.
 
 If stdout is a terminal, --dry-run is the default: nothing is written without --dry-run=false.`,
 		Example: `  keepwatch history restore deployment/web -n shop --at 10:40 --from sqlite:state.db --dry-run

@@ -17,15 +17,17 @@ import (
 
 const judgeHelp = `Judge an operator: disturb each of its writes, and see whether it recovers.
 
-The operator is a command in any language, unchanged. It is started with KUBECONFIG in its environment, and {kubeconfig} in its
-arguments is replaced by the same path, in front of an API server of this process. The workload is a folder: each file is a
-step, in the order of their names. *.patch.yaml is merged into objects, *.delete.yaml deletes them, *.wait.yaml waits until they
-have these fields, *.advance has a duration by which simulated time moves, and other YAML files are applied. A step ends when
-the operator is quiet. Without a workload, the samples are created, changed field by field, deleted, and created again.
+The operator is a command in any language, unchanged. It is started with KUBECONFIG in its
+environment, and {kubeconfig} in its arguments is replaced by the same path, in front of an API
+server of this process. The workload is a folder: each file is a step, in the order of their names.
+*.patch.yaml is merged into objects, *.delete.yaml deletes them, *.wait.yaml waits until they have
+these fields, *.advance has a duration by which simulated time moves, and other YAML files are
+applied. A step ends when the operator is quiet. Without a workload, the samples are created,
+changed field by field, deleted, and created again.
 
-Three runs without a fault are the reference: their states, and the operator's writes. Then each plan has a run with one fault,
-after which every step must end in the same state. Several runs are made at a time: an operator that listens on fixed ports
-needs a flag for others, or --parallel 1.
+Three runs without a fault are the reference: their states, and the operator's writes. Then each
+plan has a run with one fault, after which every step must end in the same state. Several runs are
+made at a time: an operator that listens on fixed ports needs a flag for others, or --parallel 1.
 
 The plans:
 %s

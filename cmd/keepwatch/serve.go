@@ -24,21 +24,24 @@ etcd in that folder; --etcd uses one in a temporary folder, and --etcd-servers a
 
 It is a real API server without a cluster: custom resource definitions with validation, defaulting,
 subresources and conversion, server-side apply, watches, discovery and OpenAPI, and the built-in
-kinds of the core, apiregistration, apps, autoscaling, batch, certificates, coordination, discovery, events, flowcontrol,
-networking, node, policy, rbac, resource, scheduling, storage and storagemigration groups. Admission and conversion webhooks are called at
-their URL, or at the external name of their service. Services get cluster IPs and node ports, at which nothing answers.
+kinds of the core, apiregistration, apps, autoscaling, batch, certificates, coordination, discovery,
+events, flowcontrol, networking, node, policy, rbac, resource, scheduling, storage and
+storagemigration groups. Admission and conversion webhooks are called at their URL, or at the
+external name of their service. Services get cluster IPs and node ports, at which nothing answers.
 
-Without --simulate, no controllers of workloads run. Nothing schedules or starts pods, creates the pods of a Deployment,
-or renews anything; nothing expires except events (--event-ttl). A pod without a node is gone when it
-is deleted, one on a node when it is deleted without grace, as a kubelet does at the end.
-The contents of deleted namespaces are deleted. Unless --controllers=false, the dependents of deleted
-owners are deleted, too, each namespace gets its service account and kube-root-ca.crt, ResourceQuotas get
-their status, and approved CertificateSigningRequests for clients of this server are signed.
+Without --simulate, no controllers of workloads run. Nothing schedules or starts pods, creates the
+pods of a Deployment, or renews anything; nothing expires except events (--event-ttl). A pod without
+a node is gone when it is deleted, one on a node when it is deleted without grace, as a kubelet does
+at the end. The contents of deleted namespaces are deleted. Unless --controllers=false, the
+dependents of deleted owners are deleted, too, each namespace gets its service account and
+kube-root-ca.crt, ResourceQuotas get their status, and approved CertificateSigningRequests for
+clients of this server are signed.
 
-With --simulate, workloads run, without containers: pods are scheduled to simulated nodes and become Running and Ready,
-Deployments, ReplicaSets, StatefulSets and DaemonSets create and replace them, and rollouts end. Pods of Jobs end at
-once, or after the time in their annotation simulation.keepwatch.io/run-for. There is the node node-1, and each that you create.
-Delays pass in real time, which a POST to /keepwatch/simulation/advance?by=90s moves forward.
+With --simulate, workloads run, without containers: pods are scheduled to simulated nodes and become
+Running and Ready, Deployments, ReplicaSets, StatefulSets and DaemonSets create and replace them,
+and rollouts end. Pods of Jobs end at once, or after the time in their annotation
+simulation.keepwatch.io/run-for. There is the node node-1, and each that you create. Delays pass in
+real time, which a POST to /keepwatch/simulation/advance?by=90s moves forward.
 
 Service accounts have tokens: kubectl create token. A token ends with its account, or with the pod, Secret or
 node that it is bound to.
@@ -51,9 +54,10 @@ Not enforced: admission beyond namespaces, LimitRanges, ResourceQuotas, Priority
 policies and webhooks. Built-in kinds are checked for their structure,
 names and metadata, and for their values only where the documentation says so. Only common defaults are set.
 
-With --history, the server is the past of a cluster: the Kubernetes API of every moment that 'keepwatch sync' has stored, at the
-path /at/MOMENT, for reading. 'keepwatch history context' adds moments to its kubeconfig. The page /keepwatch/ has a
-timeline: 'kubectl proxy' adds the token to it. Everybody with the token can read everything; with --authorize, the live cluster decides.
+With --history, the server is the past of a cluster: the Kubernetes API of every moment that
+'keepwatch sync' has stored, at the path /at/MOMENT, for reading. 'keepwatch history context' adds
+moments to its kubeconfig. The page /keepwatch/ has a timeline: 'kubectl proxy' adds the token to
+it. Everybody with the token can read everything; with --authorize, the live cluster decides.
 
 A data folder that is in use or damaged is refused, and its files are not changed. Only --verify
 checks the values in it.`

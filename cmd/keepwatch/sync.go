@@ -17,9 +17,9 @@ import (
 	"github.com/keepwatch/keepwatch/stream/transfer"
 )
 
-const syncHelp = `Store the objects of several resource types, and every change of them, until the command is ended: in a
-SQLite file, in Postgres, as lines of JSON in files, as CloudEvents in an HTTP server, or as messages in Kafka or
-NATS JetStream.
+const syncHelp = `Store the objects of several resource types, and every change of them, until the command is ended:
+in a SQLite file, in Postgres, as lines of JSON in files, as CloudEvents in an HTTP server, or as
+messages in Kafka or NATS JetStream.
 
 In a database each state of each object is a row, with the revisions and the times between which it was valid.
 Rows and cursor are written in one transaction: after any crash, of the command, the database or the server,
@@ -47,9 +47,10 @@ directory of --state, and after a crash the last changes may be repeated with th
 The resource types of one etcd share its revisions. SYNCED at a revision means that all of them are complete
 at it. A type in another etcd, often events, is recognized by its revisions and is complete on its own.
 
-*.example.com stands for every type of the API group example.com, and * for every type but Secrets. Types join when their CustomResourceDefinitions
-are established, and leave when these are deleted: their objects are then stored as deleted, within a gap. SYNCED
-follows again at a revision at which all types are complete.
+*.example.com stands for every type of the API group example.com, and * for every type but Secrets.
+Types join when their CustomResourceDefinitions are established, and leave when these are deleted:
+their objects are then stored as deleted, within a gap. SYNCED follows again at a revision at which
+all types are complete.
 
 The file of -f has the same in YAML:
 

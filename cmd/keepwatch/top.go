@@ -22,12 +22,13 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
-const topHelp = `Show what a keepwatch proxy does: its server, the resources that it follows, which reads memory has answered, and the
-heaviest clients.
+const topHelp = `Show what a keepwatch proxy does: its server, the resources that it follows, which reads memory has
+answered, and the heaviest clients.
 
-In a terminal the table is refreshed until it is interrupted; otherwise it is written once. The kubeconfig is
-that of the proxy, such as 'keepwatch proxy' writes. Any other user needs the permission to get /keepwatch/status: nonResourceURLs
-of a ClusterRole, as 'keepwatch proxy --print-rbac' prints.`
+In a terminal the table is refreshed until it is interrupted; otherwise it is written once. The
+kubeconfig is that of the proxy, such as 'keepwatch proxy' writes. Any other user needs the
+permission to get /keepwatch/status: nonResourceURLs of a ClusterRole, as
+'keepwatch proxy --print-rbac' prints.`
 
 // topEvery is how often the table is refreshed.
 const topEvery = 2 * time.Second

@@ -42,14 +42,14 @@ lines are
                        to the next SYNCED are the difference; deleted objects have metadata only
   {"type":"BOOKMARK","revision":"180"}   with --bookmarks: all events up to 180 were printed
 
-With several types (pods,deployments.apps or *.example.com) SYNCED and BOOKMARK name the types that are complete at the
-revision, and GAP the type whose history is lost:
+With several types (pods,deployments.apps or *.example.com) SYNCED and BOOKMARK name the types that
+are complete at the revision, and GAP the type whose history is lost:
 
   {"type":"SYNCED","revision":"125","count":420,"resources":["pods","deployments.apps"]}
                        every event of these types up to 125 was printed; later ones may be among those printed
 
-Types in one etcd have one SYNCED; a type in another etcd, often events, has its own. When a type of *.example.com appears
-or is deleted, SYNCED follows again.
+Types in one etcd have one SYNCED; a type in another etcd, often events, has its own. When a type of
+*.example.com appears or is deleted, SYNCED follows again.
 
 The other output formats are kubectl's. With them, GAP and SYNCED are messages on stderr, and
 bookmarks are not shown. Stderr has a line for each reconnect and its reason; reconnects of a watch
