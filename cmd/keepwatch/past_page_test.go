@@ -287,9 +287,9 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 			t.Errorf("%s: %d, %s", name, p.code, p.text)
 		}
 	}
-	stranger := &pastServer{host: past.host, client: &http.Client{Transport: past.client.Transport.(interface{ WrappedRoundTripper() http.RoundTripper }).WrappedRoundTripper()}}
+	stranger := past.withoutToken()
 	for _, path := range []string{"/keepwatch/", address, "/keepwatch/page.css"} {
-		if code, body, _ := fetchBody(t, stranger.client, past.host+path, "text/html"); code != http.StatusUnauthorized || strings.Contains(string(body), "web") {
+		if code, body, _ := fetchBody(t, stranger, past.host+path, "text/html"); code != http.StatusUnauthorized || strings.Contains(string(body), "web") {
 			t.Errorf("without the token: %d, %s", code, body)
 		}
 	}

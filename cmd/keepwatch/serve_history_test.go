@@ -51,6 +51,12 @@ func servePast(t *testing.T, to string, flags ...string) *pastServer {
 	return &pastServer{strings.TrimSuffix(config.Host, "/at/now"), file, client}
 }
 
+// withoutToken returns a client that sends no token.
+func (s *pastServer) withoutToken() *http.Client {
+	type wrapper interface{ WrappedRoundTripper() http.RoundTripper }
+	return &http.Client{Transport: s.client.Transport.(wrapper).WrappedRoundTripper()}
+}
+
 // get returns the answer to a GET, with its headers.
 func (s *pastServer) get(t *testing.T, path, accept string) (code int, body []byte, header http.Header) {
 	t.Helper()
@@ -461,7 +467,7 @@ func testPastRefused(t *testing.T, past *pastServer, first, last string) {
 			t.Errorf("%s: %d", method, response.StatusCode)
 		}
 	}
-	stranger := &http.Client{Transport: past.client.Transport.(interface{ WrappedRoundTripper() http.RoundTripper }).WrappedRoundTripper()}
+	stranger := past.withoutToken()
 	if code, body, _ := fetchBody(t, stranger, past.host+at+"/api/v1/configmaps", acceptJSON); code != http.StatusUnauthorized {
 		t.Errorf("without the token: %d, %s", code, body)
 	}
