@@ -72,7 +72,9 @@
 //	selection.go        parts of a workload
 //	shrink.go           the smallest plan that has a finding
 //	world.go            the server of a run, and what a step does to it
-//	traffic.go          records the operator's requests, and sees whether it is quiet
+//	traffic.go          what passes between the operator and its server, and whether it is quiet
+//	request.go          the record of the operator's writes
+//	openwatch.go        its watches: cut, held, ended
 //	place.go            Place names a write in all runs
 //	exchange.go         one write: execute, answer, refuse, abort
 //	delay.go            events that arrive late

@@ -1,0 +1,218 @@
+package operators
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Request is a write of the operator, or what the judge did to it.
+type Request struct {
+	Place
+	// Instance counts the starts of the operator.
+	Instance int `json:"instance"`
+	// Status is the HTTP status of the answer, or zero if there was none.
+	Status int `json:"status,omitempty"`
+	// Note says what the judge did, here or instead of a request.
+	Note string `json:"note,omitempty"`
+	// After is the time since the start of the run.
+	After time.Duration `json:"afterNanoseconds"`
+
+	refused  bool // by authorization
+	ofPast   bool // cached reads were answered from an earlier state
+	restores bool // the object is again what it was before the operator's last write to it
+}
+
+// isNoise reports whether writes of a resource are no progress: they repeat while nothing changes.
+func isNoise(group, resource string) bool {
+	switch group {
+	case "coordination.k8s.io", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io":
+		return true
+	}
+	return group == "" && resource == "events"
+}
+
+func isWrite(verb string) bool {
+	switch verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return true
+	}
+	return false
+}
+
+// refused records a request that the operator's roles do not allow.
+func (t *traffic) refused(q *http.Request, status int) {
+	by, known := request.UserFrom(q.Context())
+	info, ok := request.RequestInfoFrom(q.Context())
+	if status != http.StatusForbidden || !known || !ok || by.GetName() != t.user {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.add(&Request{Place: placeOf(info, info.Name), Status: status, refused: true})
+}
+
+// maxBody is Kubernetes' bound for the body of a request, and a little more.
+const maxBody = 4 << 20
+
+func (t *traffic) write(w http.ResponseWriter, q *http.Request, next http.Handler, info *request.RequestInfo) {
+	body, err := io.ReadAll(io.LimitReader(q.Body, maxBody))
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	q.Body = io.NopCloser(bytes.NewReader(body))
+	name, prefix := info.Name, ""
+	if info.Verb == "create" && info.Subresource == "" {
+		name, prefix = nameIn(body, q.Header.Get("Content-Type"))
+	}
+	x := exchange{t: t, w: w, q: q, next: next}
+	var fault *disturbance
+	x.record, fault = t.arrive(info, name, prefix)
+	defer t.leave(true)
+	if fault == nil {
+		x.serve()
+		return
+	}
+	fault.meet(fault, x)
+}
+
+// arrive records a write, and returns the disturbance that waits for it.
+func (t *traffic) arrive(info *request.RequestInfo, name, prefix string) (*Request, *disturbance) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inFlight++
+	t.actions++
+	t.touched[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}] = true
+	if name == "" && prefix != "" {
+		if name = prefix + "*"; !slices.Contains(t.prefixes, prefix) {
+			t.prefixes = append(t.prefixes, prefix)
+		}
+	}
+	place := placeOf(info, t.anyName(name))
+	place.Step = t.step
+	t.counts[place]++
+	place.Nth = t.counts[place]
+	r := &Request{Place: place, ofPast: t.past != nil}
+	t.add(r)
+	if t.fault != nil && t.fault.waitsFor(place) {
+		return r, t.fault
+	}
+	return r, nil
+}
+
+// suffix is the length of what the server appends to metadata.generateName.
+const suffix = 5
+
+// anyName replaces a generated name by its prefix and *.
+func (t *traffic) anyName(name string) string {
+	for _, prefix := range t.prefixes {
+		if len(name) == len(prefix)+suffix && strings.HasPrefix(name, prefix) {
+			return prefix + "*"
+		}
+	}
+	return name
+}
+
+// maxRequests bounds the record of a run.
+const maxRequests = 20_000
+
+// add adds to the record. t.mu is locked.
+func (t *traffic) add(r *Request) {
+	r.Instance, r.After = t.instance, time.Since(t.began)
+	if r.Step == 0 {
+		r.Step = t.step
+	}
+	if len(t.requests) < maxRequests {
+		t.requests = append(t.requests, r)
+	}
+}
+
+// note records what the judge did.
+func (t *traffic) note(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.add(&Request{Note: text})
+	t.actions++
+}
+
+func (t *traffic) answered(r *Request, status int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.Status = status
+}
+
+// wrote records the object that a write has resulted in.
+func (t *traffic) wrote(r *Request, o *unstructured.Unstructured) {
+	content := contentOf(o)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	earlier := t.contents[o.GetUID()]
+	at := slices.Index(earlier, content)
+	if at >= 0 && at == len(earlier)-1 {
+		return
+	}
+	r.restores = at >= 0
+	t.contents[o.GetUID()] = append(earlier, content)
+}
+
+// record returns copies of what was recorded.
+func (t *traffic) record() []Request {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]Request, len(t.requests))
+	for i, r := range t.requests {
+		all[i] = *r
+	}
+	return all
+}
+
+func (t *traffic) touch(resource schema.GroupVersionResource) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.touched[resource] = true
+	t.actions++
+}
+
+// touchedTypes returns the types of which the workload or the operator has written objects.
+func (t *traffic) touchedTypes() map[schema.GroupVersionResource]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.touched)
+}
+
+// nameIn returns the name and the generateName of an object in the body of a request.
+func nameIn(body []byte, contentType string) (name, prefix string) {
+	if strings.Contains(contentType, "protobuf") {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		if err != nil {
+			return "", ""
+		}
+		m, err := meta.Accessor(object)
+		if err != nil {
+			return "", ""
+		}
+		return m.GetName(), m.GetGenerateName()
+	}
+	var object metav1.PartialObjectMetadata
+	if json.Unmarshal(body, &object) != nil {
+		return "", ""
+	}
+	return object.Name, object.GenerateName
+}
+
+func infoOf(q *http.Request) *request.RequestInfo {
+	info, _ := request.RequestInfoFrom(q.Context())
+	return info
+}
