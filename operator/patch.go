@@ -1,8 +1,8 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -58,6 +58,10 @@ func (p *Patch) set(path []string, value any) {
 		p.fail(fmt.Errorf("patch of %s: %w", cycle.Path(path), err))
 		return
 	}
+	if err := p.validateAnnotations(path, normal["value"]); err != nil {
+		p.fail(err)
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	into, path := &p.merge, slices.Clone(path)
@@ -81,13 +85,33 @@ func (p *Patch) validate(path []string) error {
 		return fmt.Errorf("patch of %s: %s is the operator's", cycle.Path(path), p.progress)
 	case path[0] != "metadata":
 		return nil
-	case path[1] == "annotations" && len(path) > 2 && strings.HasPrefix(path[2], p.prefix+"/"):
+	case path[1] == "annotations" && len(path) > 2 && p.isOwn(path[2]):
 		return fmt.Errorf("patch of annotation %s: annotations with this prefix are the operator's", path[2])
 	case slices.Contains([]string{"labels", "annotations", "ownerReferences", "finalizers"}, path[1]):
 		return nil
 	}
 	return fmt.Errorf("patch of metadata.%s: only labels, annotations, ownerReferences and finalizers can be changed", path[1])
 }
+
+// validateAnnotations returns an error if a value of all annotations would change the operator's.
+func (p *Patch) validateAnnotations(path []string, value any) error {
+	if !slices.Equal(path, []string{"metadata", "annotations"}) {
+		return nil
+	}
+	all, ok := value.(map[string]any)
+	if !ok {
+		return errors.New("patch of metadata.annotations: name the annotation: the operator's are among them")
+	}
+	for name := range all {
+		if p.isOwn(name) {
+			return fmt.Errorf("patch of annotation %s: annotations with this prefix are the operator's", name)
+		}
+	}
+	return nil
+}
+
+// isOwn reports whether an annotation is the operator's.
+func (p *Patch) isOwn(annotation string) bool { return strings.HasPrefix(annotation, p.prefix+"/") }
 
 func (p *Patch) fail(err error) {
 	p.mu.Lock()
@@ -121,11 +145,13 @@ func insert(m map[string]any, path []string, value any) {
 		m = next
 	}
 	last := path[len(path)-1]
-	if old, ok := m[last].(map[string]any); ok {
-		if new, ok := value.(map[string]any); ok {
-			maps.Copy(old, new)
-			return
-		}
+	old, wasMap := m[last].(map[string]any)
+	new, isMap := value.(map[string]any)
+	if !wasMap || !isMap {
+		m[last] = value
+		return
 	}
-	m[last] = value
+	for name, field := range new { // as the server merges one patch after the other
+		insert(old, []string{name}, field)
+	}
 }

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -29,9 +30,32 @@ func TestPatchRejectsReservedFields(t *testing.T) {
 			t.Errorf("%s: %v, want %q", field, err, want)
 		}
 	}
+	for want, value := range map[string]any{
+		"name the annotation":                 nil,
+		"keepwatch.io/make: annotations with": map[string]string{"a": "b", "keepwatch.io/make": "{}"},
+	} {
+		p := &Patch{prefix: defaultPrefix}
+		p.Set("metadata.annotations", value)
+		if out, err := p.drain(); err == nil || !strings.Contains(err.Error(), want) || !out.Empty() {
+			t.Errorf("annotations %v: %v, want %q", value, err, want)
+		}
+	}
 	p := &Patch{}
 	p.Set("spec.size", make(chan int))
 	if _, err := p.drain(); err == nil || !strings.Contains(err.Error(), "patch of spec.size") {
 		t.Errorf("what JSON can't express: %v", err)
+	}
+}
+
+// TestPatchMerges checks that changes add up as if each had been sent.
+func TestPatchMerges(t *testing.T) {
+	p := &Patch{}
+	p.Set("spec", map[string]any{"a": map[string]any{"x": 1}, "b": 1, "c": map[string]any{"x": 1}})
+	p.Set("spec", map[string]any{"a": map[string]any{"y": 2}, "b": map[string]any{"z": 3}, "c": nil})
+	p.Set("spec.a.x", nil)
+	out, err := p.drain()
+	text, _ := json.Marshal(out.Merge)
+	if want := `{"spec":{"a":{"x":null,"y":2},"b":{"z":3},"c":null}}`; err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
 	}
 }

@@ -70,6 +70,9 @@ func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 	if details := status.Status().Details; details != nil && slices.ContainsFunc(details.Causes, isOtherUID) {
 		return Gone, 0
 	}
+	if code == http.StatusUnprocessableEntity && isRefused(status.Status()) {
+		return Rejected, 0
+	}
 	for _, row := range answers {
 		if row.code == code && (row.kind == "" || row.kind == kind) {
 			return row.verdict, wait
@@ -102,6 +105,17 @@ func Rejection(err error) string {
 // isTooLarge reports whether a server's error is that of etcd, or of its client, for an object that is too large. Its code is 500.
 func isTooLarge(message string) bool {
 	return strings.Contains(message, "etcdserver: request is too large") || strings.Contains(message, "trying to send message larger than max")
+}
+
+// isRefused reports whether validation or admission refused the object that a patch led to, in an answer with the code
+// 422. A JSON patch that does not apply to the object has that code, too, without a cause.
+func isRefused(s metav1.Status) bool {
+	if strings.HasPrefix(s.Message, "admission webhook ") {
+		return true
+	}
+	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type != metav1.CauseTypeUnexpectedServerResponse // a client adds it to an answer that is no Status
+	})
 }
 
 // isOtherUID reports whether a patch was rejected because another object has the name: a

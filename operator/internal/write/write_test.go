@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
@@ -151,10 +152,23 @@ func TestAnswers(t *testing.T) {
 	answer := func(code int, after int32) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReasonTooManyRequests, Details: &metav1.StatusDetails{RetryAfterSeconds: after}}}
 	}
+	invalid := func(message string, causes ...metav1.StatusCause) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+			Message: message, Details: &metav1.StatusDetails{Kind: "widgets", Causes: causes},
+		}}
+	}
+	notApplied := apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "",
+		"testing value /metadata/resourceVersion failed", 0, false) // as the handler of patches makes it
 	for _, test := range []struct {
 		err         error
 		merge, json Verdict
 	}{
+		{notApplied, Rejected, Stale},
+		{invalid("a proxy's page", metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse}), Rejected, Stale},
+		{invalid("", metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.size"}), Rejected, Rejected},
+		{invalid("ValidatingAdmissionPolicy 'p' denied request: no", metav1.StatusCause{Message: "no"}), Rejected, Rejected},
+		{invalid(`admission webhook "w.example.com" denied the request: no`), Rejected, Rejected},
 		{nil, Accepted, Accepted},
 		{errors.New("connection refused"), Retry, Retry},
 		{answer(http.StatusNotFound, 0), Missing, Missing},
