@@ -175,6 +175,9 @@ func streamsThenChanges(ctx context.Context, s *subject) (outcome, error) {
 		return result, err
 	}
 	defer w.stop()
+	if last, err = s.update(ctx, last, nil, "behind"); err != nil { // the state may have all the others
+		return outcome{}, err
+	}
 	var got []keepwatch.Revision
 	for at := state.revision; at < last.revision; {
 		e, o, err := w.next(ctx, eventTimeout)

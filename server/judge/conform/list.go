@@ -37,8 +37,8 @@ func listsNewest(ctx context.Context, s *subject) (outcome, error) {
 		if err != nil {
 			return outcome{}, err
 		}
-		if got := l.find(o.key.Name); got == nil || got.revision != o.revision || l.revision < o.revision {
-			return broken(o.String(), fmt.Sprintf("%v in a list at %d", got, l.revision)), nil
+		if got := l.find(o.key.Name); !got.is(o) || l.revision < o.revision {
+			return broken(o.state(), fmt.Sprintf("%s in a list at %d", got.state(), l.revision)), nil
 		}
 		if o, err = s.update(ctx, o, nil, fmt.Sprint(i+1)); err != nil {
 			return outcome{}, err
@@ -70,8 +70,8 @@ func getsNewest(ctx context.Context, s *subject) (outcome, error) {
 		if err != nil {
 			return outcome{}, err
 		}
-		if got == nil || got.revision != o.revision {
-			return broken(o.String(), fmt.Sprintf("%v, %v", got, a)), nil
+		if !got.is(o) {
+			return broken(o.state(), fmt.Sprintf("%s, %v", got.state(), a)), nil
 		}
 		if err := s.remove(ctx, o); err != nil {
 			return outcome{}, err
@@ -96,8 +96,8 @@ func getsNotOlder(ctx context.Context, s *subject) (outcome, error) {
 		if err != nil {
 			return outcome{}, err
 		}
-		if got == nil || got.revision < o.revision {
-			return broken(fmt.Sprintf("%v or later", o), fmt.Sprintf("%v, %d", got, a.code)), nil
+		if !got.isNotOlder(o) {
+			return broken(o.state()+" or later", fmt.Sprintf("%s, %d", got.state(), a.code)), nil
 		}
 		if o, err = s.update(ctx, o, nil, fmt.Sprint(i+1)); err != nil {
 			return outcome{}, err
@@ -128,7 +128,7 @@ func listsAny(ctx context.Context, s *subject) (outcome, error) {
 
 // sameState compares two lists of one revision.
 func sameState(want, got *listed) outcome {
-	w, g := namesAt(want.items), namesAt(got.items)
+	w, g := statesOf(want.items), statesOf(got.items)
 	if want.revision != got.revision || !slices.Equal(w, g) {
 		return broken(fmt.Sprintf("revision %d with %v", want.revision, w), fmt.Sprintf("revision %d with %v", got.revision, g))
 	}
@@ -149,8 +149,8 @@ func listsNotOlder(ctx context.Context, s *subject) (outcome, error) {
 		if err != nil {
 			return outcome{}, err
 		}
-		if got := l.find(o.key.Name); got == nil || got.revision < o.revision || l.revision < o.revision {
-			return broken(fmt.Sprintf("%v or later", o), fmt.Sprintf("%v in a list at %d", got, l.revision)), nil
+		if got := l.find(o.key.Name); !got.isNotOlder(o) || l.revision < o.revision {
+			return broken(o.state()+" or later", fmt.Sprintf("%s in a list at %d", got.state(), l.revision)), nil
 		}
 		o, err = s.update(ctx, o, nil, fmt.Sprint(i+1))
 		if err != nil {
@@ -373,7 +373,7 @@ func (s *subject) selects(ctx context.Context, q url.Values, all []*object, matc
 			want = append(want, o)
 		}
 	}
-	if w, g := namesAt(want), namesAt(l.items); !slices.Equal(w, g) {
+	if w, g := statesOf(want), statesOf(l.items); !slices.Equal(w, g) {
 		return broken(fmt.Sprintf("%v for %s", w, q.Encode()), fmt.Sprint(g)), nil
 	}
 	return kept, nil

@@ -120,6 +120,18 @@ func behind(reads func(*http.Request) bool) func(*http.Request, []byte) []byte {
 	}
 }
 
+var anyValue = regexp.MustCompile(`"value":"[^"]*"`)
+
+// otherValues changes the values of the objects that some reads return, and nothing else.
+func otherValues(reads func(*http.Request) bool) func(*http.Request, []byte) []byte {
+	return func(r *http.Request, body []byte) []byte {
+		if reads(r) {
+			return anyValue.ReplaceAll(body, []byte(`"value":"another"`))
+		}
+		return body
+	}
+}
+
 func hasRevision(r *http.Request) bool { return r.URL.Query().Has("resourceVersion") }
 
 // changeBehindInitialEvents is lost: the first change behind the initial events of each watch. Updates wait for the end of initial
@@ -153,6 +165,41 @@ func changeBehindInitialEvents() mutant {
 	}
 }
 
+// silentBehindSlowInitialEvents sends no change behind initial events, which begin after all changes that were made
+// meanwhile.
+func silentBehindSlowInitialEvents() mutant {
+	var updates atomic.Int64
+	updated := make(chan struct{})
+	return mutant{
+		name: "no change follows slow initial events", breaks: []string{"initial.then"},
+		ask: func(q url.Values, r *http.Request) {
+			if q.Has("sendInitialEvents") {
+				select {
+				case <-updated:
+				case <-r.Context().Done():
+				}
+			}
+		},
+		answer: func(r *http.Request, body []byte) []byte {
+			if r.Method == http.MethodPut && updates.Add(1) == 50 {
+				close(updated)
+			}
+			return body
+		},
+		events: func() func(frame) []frame {
+			ended := false
+			return func(f frame) []frame {
+				if f.Type == "BOOKMARK" && f.metadata()["annotations"] != nil {
+					ended = true
+				} else if ended && f.Type == "MODIFIED" {
+					return nil
+				}
+				return []frame{f}
+			}
+		},
+	}
+}
+
 // inBody changes the object of a request.
 func inBody(r *http.Request, change func(o map[string]any)) {
 	body, _ := io.ReadAll(r.Body)
@@ -176,6 +223,33 @@ func revisionOf(token string) int64 {
 
 var mutants = []mutant{
 	{name: "lists are one list behind", breaks: []string{"list.newest"}, answer: behind(func(r *http.Request) bool { return isList(r) && r.URL.RawQuery == "" })},
+	{name: "lists have other values", breaks: []string{"list.newest", "list.selector"},
+		answer: otherValues(func(r *http.Request) bool { return isList(r) && !hasRevision(r) })},
+	{name: "gets have other values", breaks: []string{"get.newest"}, answer: otherValues(func(r *http.Request) bool {
+		return r.Method == http.MethodGet && !isList(r) && !hasRevision(r)
+	})},
+	{name: "lists and gets at a revision have other values", breaks: []string{"get.notolder", "list.notolder", "list.exact"},
+		answer: otherValues(func(r *http.Request) bool { return r.Method == http.MethodGet && hasRevision(r) })},
+	{name: "protobuf has other values", breaks: []string{"encoding.same"}, answer: func(r *http.Request, body []byte) []byte {
+		if strings.Contains(r.Header.Get("Accept"), "protobuf") {
+			return bytes.ReplaceAll(body, []byte("value"), []byte("VALUE"))
+		}
+		return body
+	}},
+	{name: "Tables have other labels", breaks: []string{"encoding.same"}, answer: func(r *http.Request, body []byte) []byte {
+		if strings.Contains(r.Header.Get("Accept"), "as=Table") {
+			return bytes.ReplaceAll(body, []byte(`"color":"red"`), []byte(`"color":"blue"`))
+		}
+		return body
+	}},
+	{name: "later pages have other values", breaks: []string{"pages.complete"}, answer: otherValues(func(r *http.Request) bool {
+		return isList(r) && r.URL.Query().Has("continue")
+	})},
+	{name: "initial events have other values", breaks: []string{"initial.newest", "initial.any"},
+		events: eventsOf("ADDED", func(f frame) []frame {
+			f.Object["data"] = map[string]any{"value": "another"}
+			return []frame{f}
+		})},
 	{name: "lists at a revision are one list behind", breaks: []string{"list.notolder"}, answer: behind(func(r *http.Request) bool { return isList(r) && hasRevision(r) })},
 	{name: "Exact is ignored", breaks: []string{"list.exact"}, ask: strip("resourceVersionMatch")},
 	{name: "a limit makes the list the newest", breaks: []string{"list.exactlimit"}, ask: func(q url.Values, r *http.Request) {
@@ -269,6 +343,7 @@ var mutants = []mutant{
 		}
 	}},
 	changeBehindInitialEvents(),
+	silentBehindSlowInitialEvents(),
 	{name: "bookmarks are always sent", breaks: []string{"watch.bookmarks"}, ask: func(q url.Values, _ *http.Request) {
 		if q.Get("watch") == "true" {
 			q.Set("allowWatchBookmarks", "true")

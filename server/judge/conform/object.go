@@ -40,6 +40,24 @@ func (o *object) String() string {
 	return fmt.Sprintf("%s at %d", o.key.Name, o.revision)
 }
 
+// state returns the object with its content.
+func (o *object) state() string {
+	if o == nil {
+		return o.String()
+	}
+	return fmt.Sprintf("%v with %q", o, o.content())
+}
+
+// is reports whether the object is a state.
+func (o *object) is(state *object) bool {
+	return o != nil && o.revision == state.revision && o.content() == state.content()
+}
+
+// isNotOlder reports whether the object is a state, or a later one.
+func (o *object) isNotOlder(state *object) bool {
+	return o != nil && (o.revision > state.revision || o.is(state))
+}
+
 // parseObject parses an object in JSON. A ConfigMap has its value in data, a probe in spec.
 func parseObject(raw []byte) (*object, error) {
 	var parsed struct {

@@ -54,10 +54,10 @@ func pagesComplete(ctx context.Context, s *subject) (outcome, error) {
 	}
 	var want, got []string
 	for _, o := range all {
-		want = append(want, o.String())
+		want = append(want, o.state())
 	}
 	for _, o := range items {
-		got = append(got, o.String())
+		got = append(got, o.state())
 	}
 	if !slices.Equal(want, got) {
 		return broken(strings.Join(want, ", "), strings.Join(got, ", ")), nil
@@ -142,8 +142,8 @@ func pagesExpire(ctx context.Context, s *subject) (outcome, error) {
 	case rest == nil:
 		return broken("the objects behind the token's key", a.String()), nil
 	}
-	want := namesAt(append(all[len(first.items):9:9], newest))
-	if names := namesAt(rest.items); !slices.Equal(want, names) || rest.revision < newest.revision {
+	want := statesOf(append(all[len(first.items):9:9], newest))
+	if names := statesOf(rest.items); !slices.Equal(want, names) || rest.revision < newest.revision {
 		return broken(fmt.Sprintf("%v at %d or later", want, newest.revision), fmt.Sprintf("%v at %d", names, rest.revision)), nil
 	}
 	return kept, nil

@@ -2,9 +2,11 @@ package conform_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -73,6 +75,34 @@ func TestStartingServer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An overloaded server refuses a part of the requests, and keeps the rules nevertheless.
+func TestThrottledRules(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	server := judgetest.Proxy{Intercept: func(w http.ResponseWriter, r *http.Request) bool {
+		request := fmt.Sprint(r.Method, r.URL, r.Header["Accept"], r.Header["Accept-Encoding"], r.Header["Upgrade"])
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/configmaps") || seen[request] {
+			return false
+		}
+		seen[request] = true
+		judgetest.Refuse(w, http.StatusTooManyRequests, "TooManyRequests", "too many requests", "")
+		return true
+	}}.Serve(t, api)
+	only := []string{"encoding.gzip", "encoding.watch", "encoding.websocket", "watch.since", "watch.timeout", "initial.newest", "initial.none"}
+	report, err := conform.Run(t.Context(), server, conform.BuiltinOnly(conform.Only(small, only...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range report.Results {
+		if one.Verdict != conform.Kept {
+			t.Errorf("%s is %v: %v", one.Rule.ID, one.Verdict, one.Facts)
+		}
 	}
 }
 

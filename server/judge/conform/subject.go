@@ -328,18 +328,32 @@ func (s *subject) watch(ctx context.Context, q url.Values) (*stream, answer, err
 func (s *subject) watchAs(ctx context.Context, q url.Values, accept string) (*stream, answer, error) {
 	q.Set("watch", "true")
 	ctx, cancel := context.WithCancel(ctx)
-	response, err := s.open(ctx, http.MethodGet, "", q, http.Header{"Accept": {accept}}, nil)
-	if err != nil {
+	response, a, err := s.stream(ctx, q, http.Header{"Accept": {accept}})
+	if response == nil {
 		cancel()
-		return nil, answer{}, err
+		return nil, a, err
 	}
-	if response.StatusCode != http.StatusOK {
-		defer cancel()
-		defer response.Body.Close()
-		read, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
-		return nil, answer{response.StatusCode, response.Header, read}, err
-	}
-	return s.follow(ctx, cancel, response.Body, events(response.Body, accept == asProtobuf)), answer{code: response.StatusCode}, nil
+	return s.follow(ctx, cancel, response.Body, events(response.Body, accept == asProtobuf)), a, nil
+}
+
+// stream makes a GET whose answer is read by the caller. It repeats a request that the server refuses temporarily. The
+// response is nil if the answer is not 200: then that has its body.
+func (s *subject) stream(ctx context.Context, q url.Values, header http.Header) (response *http.Response, a answer,
+	err error) {
+	a, err = s.recovered(ctx, func() (answer, error) {
+		opened, err := s.open(ctx, http.MethodGet, "", q, header, nil)
+		if err != nil {
+			return answer{}, err
+		}
+		if opened.StatusCode == http.StatusOK {
+			response = opened
+			return answer{code: opened.StatusCode}, nil
+		}
+		defer opened.Body.Close()
+		read, err := io.ReadAll(io.LimitReader(opened.Body, maxBody))
+		return answer{opened.StatusCode, opened.Header, read}, err
+	})
+	return response, a, err
 }
 
 // follow reads the events of an open watch. The stream ends by cancel and by closing the body.
@@ -452,12 +466,12 @@ func (w *stream) expect(ctx context.Context, want ...expectation) (outcome, erro
 	return kept, nil
 }
 
-// namesAt returns the names and revisions of objects, to compare two states.
-func namesAt(all []*object) []string {
-	var names []string
+// statesOf returns the names, revisions and contents of objects, to compare two states.
+func statesOf(all []*object) []string {
+	var states []string
 	for _, o := range all {
-		names = append(names, o.String())
+		states = append(states, o.state())
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(states)
+	return states
 }

@@ -121,11 +121,11 @@ func (w *stream) initially(ctx context.Context, all []*object) (outcome, error) 
 			return outcome{}, ctx.Err()
 		}
 		if err != nil || o == nil || e.Type != "ADDED" {
-			return broken(fmt.Sprintf("ADDED for each of %v", namesAt(all)), fmt.Sprintf("%s %.200s %v behind %v", e.Type, e.Object, err, namesAt(got))), nil
+			return broken(fmt.Sprintf("ADDED for each of %v", statesOf(all)), fmt.Sprintf("%s %.200s %v behind %v", e.Type, e.Object, err, statesOf(got))), nil
 		}
 		got = append(got, o)
 	}
-	if want, got := namesAt(all), namesAt(got); !slices.Equal(want, got) {
+	if want, got := statesOf(all), statesOf(got); !slices.Equal(want, got) {
 		return broken(fmt.Sprintf("ADDED for each of %v", want), fmt.Sprint(got)), nil
 	}
 	return kept, nil

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/transport/websocket"
 	"k8s.io/streaming/pkg/httpstream"
 )
@@ -42,9 +43,23 @@ func watchesOverWebSocket(ctx context.Context, s *subject) (outcome, error) {
 	return late.expect(ctx, want...)
 }
 
-// watchOverWebSocket opens a watch over a WebSocket. Each message has one event. The error is an
-// UpgradeFailureError if the server does not switch protocols.
-func (s *subject) watchOverWebSocket(ctx context.Context, q url.Values) (*stream, error) {
+// watchOverWebSocket opens a watch over a WebSocket. It repeats a request that the server refuses temporarily. The error is
+// an UpgradeFailureError if the server does not switch protocols.
+func (s *subject) watchOverWebSocket(ctx context.Context, q url.Values) (w *stream, err error) {
+	_, _ = s.recovered(ctx, func() (answer, error) { // it has no error
+		w, err = s.dial(ctx, q)
+		if refused, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok {
+			if status, ok := errors.AsType[*apierrors.StatusError](refused.Cause); ok {
+				return answer{code: int(status.ErrStatus.Code)}, nil
+			}
+		}
+		return answer{}, nil
+	})
+	return w, err
+}
+
+// dial opens a watch over a WebSocket. Each message has one event.
+func (s *subject) dial(ctx context.Context, q url.Values) (*stream, error) {
 	transport, holder, err := websocket.RoundTripperFor(s.config)
 	if err != nil {
 		return nil, err
