@@ -163,7 +163,7 @@ func TestProxyRights(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(stdout), &role); code != 0 || err != nil || role.Kind != "ClusterRole" || role.Name != "keepwatch-proxy" {
 			t.Fatalf("%v: exit %d, %v, %s, stderr %q", flags, code, err, stdout, stderr)
 		}
-		return role.Rules[6:]
+		return role.Rules[7:]
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing"))
 	verbs := []string{"get", "list", "watch"}

@@ -457,7 +457,7 @@ var rules = map[string]rule{
 		why:    "the command and the page show the same text",
 	},
 	"server/past": {
-		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns", "server/customreaders",
+		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns", "server/customcolumns",
 			"server/past/difference", "server/readpath", "server/servemetrics", "server/watchcache"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/api/authentication/v1$", "k8s.io/apimachinery/",
@@ -468,10 +468,10 @@ var rules = map[string]rule{
 		why: "the past is read through a history: neither a cluster, nor the driver of a database",
 	},
 	"server/proxy": {
-		ours: []string{"", "store", "reflector", "source/kube", "server/watchcache", "server/readpath", "internal/boltfile", "internal/durable", "server/internal/freshread", "server/servemetrics",
-			"server/proxy/internal/personal"},
+		ours: []string{"", "store", "reflector", "source/kube", "server/customcolumns", "server/watchcache", "server/readpath", "internal/boltfile", "internal/durable", "server/internal/freshread", "server/servemetrics",
+			"server/proxy/..."},
 		others: []string{
-			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
+			"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
 			"github.com/go-json-experiment/json", "sigs.k8s.io/json", "google.golang.org/protobuf/encoding/protowire", "go.etcd.io/bbolt", "golang.org/x/sync/singleflight",
 			"github.com/cespare/xxhash/v2", "golang.org/x/net/http/httpguts", "golang.org/x/net/websocket", "k8s.io/streaming/pkg/httpstream$", "k8s.io/streaming/pkg/httpstream/wsstream",
 		},
@@ -486,11 +486,19 @@ var rules = map[string]rule{
 		why: "who may see what is decided without a connection: the proxy brings reviews and what it follows",
 	},
 
+	"server/customcolumns": {
+		ours: []string{"server/readpath"},
+		others: []string{
+			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor$",
+			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/registry/rest$", "k8s.io/client-go/util/jsonpath$", "k8s.io/utils/ptr$",
+		},
+		why: "the cells of a custom resource depend on its definition and the object alone: servers, the proxy and the past show the same",
+	},
 	"server/customreaders": {
-		ours: []string{"server/readpath", "server/storage", "server/watchcache"},
+		ours: []string{"server/customcolumns", "server/readpath", "server/storage", "server/watchcache"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/registry/", "k8s.io/apiserver/pkg/storage",
-			"k8s.io/apiserver/pkg/features", "k8s.io/apiserver/pkg/util/feature", "k8s.io/client-go/tools/cache", "k8s.io/client-go/util/jsonpath", "k8s.io/utils/ptr",
+			"k8s.io/apiserver/pkg/features", "k8s.io/apiserver/pkg/util/feature", "k8s.io/client-go/tools/cache",
 		},
 		why: "the readers of custom resources depend on apiextensions-apiserver, and not on the server around it: there are two",
 	},

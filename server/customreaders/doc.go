@@ -10,5 +10,4 @@
 //
 //	readers.go      adds, removes and finds the readers
 //	definitions.go  identifies the definition of a storage
-//	table.go        the Table of a custom resource, by the columns of its definition
 package customreaders

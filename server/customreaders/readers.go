@@ -23,8 +23,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 
+	"github.com/keepwatch/keepwatch/server/customcolumns"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/storage"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -111,7 +111,7 @@ func (r *Readers) add(resource schema.GroupResource, example, list runtime.Objec
 		return noReader, nil // it was changed or deleted meanwhile: apiextensions-apiserver will close the storage
 	}
 	kind := object.GroupVersionKind()
-	if mayBeLists(definition, kind.Version) {
+	if customcolumns.MayBeLists(definition, kind.Version) { // apiextensions-apiserver answers itself
 		return noReader, nil
 	}
 	name := resource.WithVersion(kind.Version)
@@ -186,41 +186,19 @@ func (r *Readers) isCurrent(found *reader, name schema.GroupVersionResource) boo
 	if !apiextensionshelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established) {
 		return false
 	}
-	v := versionOf(definition, name.Version)
+	v := customcolumns.VersionOf(definition, name.Version)
 	return v != nil && v.Served && !v.Deprecated
-}
-
-// mayBeLists reports whether apiextensions-apiserver may treat an object of a version as a list: an
-// object with items. It answers the requests of such resources itself, without a reader.
-func mayBeLists(definition *apiextensionsv1.CustomResourceDefinition, version string) bool {
-	v := versionOf(definition, version)
-	if v == nil || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
-		return false
-	}
-	root := v.Schema.OpenAPIV3Schema
-	_, items := root.Properties["items"]
-	return items || ptr.Deref(root.XPreserveUnknownFields, definition.Spec.PreserveUnknownFields)
 }
 
 // tableOf returns the table of a custom resource; nil if apiextensions-apiserver has to render it.
 func tableOf(definition *apiextensionsv1.CustomResourceDefinition, version string) *readpath.Table {
-	v := versionOf(definition, version)
+	v := customcolumns.VersionOf(definition, version)
 	if v == nil {
 		return nil
 	}
-	t, err := NewTable(v.AdditionalPrinterColumns)
+	t, err := customcolumns.NewTable(v.AdditionalPrinterColumns)
 	if err != nil {
 		return nil
 	}
 	return t
-}
-
-// versionOf returns a version of a definition, or nil.
-func versionOf(definition *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
-	for i := range definition.Spec.Versions {
-		if v := &definition.Spec.Versions[i]; v.Name == name {
-			return v
-		}
-	}
-	return nil
 }

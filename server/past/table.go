@@ -16,7 +16,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/server/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/server/controlplane/columns"
-	"github.com/keepwatch/keepwatch/server/customreaders"
+	"github.com/keepwatch/keepwatch/server/customcolumns"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/source/history"
 )
@@ -118,7 +118,7 @@ func (t *tables) tableNow(of *resolved) (*readpath.Table, error) {
 				return nil, err
 			}
 		}
-		known, err := customreaders.NewTable(defined)
+		known, err := customcolumns.NewTable(defined)
 		if err != nil {
 			return nil, err
 		}

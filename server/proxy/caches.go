@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,11 +81,14 @@ type entry struct {
 type follower struct {
 	resource schema.GroupVersionResource
 	reader   *readpath.Reader
-	source   *source
-	format   *format
-	gone     func(error) // leaves the resource to the server
-	begun    time.Time
-	end      context.CancelFunc // ends this follower alone
+	// described is what reader reads; that of Tables has columns, too.
+	described readpath.Resource
+	tables    tableProof
+	source    *source
+	format    *format
+	gone      func(error) // leaves the resource to the server
+	begun     time.Time
+	end       context.CancelFunc // ends this follower alone
 	// early is true until the first request for the representation: it was followed because Config names the resource.
 	early bool // guarded by caches.mu
 	activity
@@ -260,7 +264,8 @@ func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
 // beginFor begins to follow a resource as the response to a request needs it. It reports false if the server must
 // answer that. c.mu is locked.
 func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info *request.RequestInfo) bool {
-	if (&resource{protobuf: true}).encodingOf(q, info) == nil {
+	mayBeCustom := strings.Contains(of.Group, ".")
+	if (&resource{protobuf: true}).encodingOf(q, info) == nil && !(mayBeCustom && isTable(q, info, true)) {
 		return false
 	}
 	first := &http.Request{Method: q.Method, URL: q.URL, Header: q.Header.Clone()}
@@ -409,12 +414,13 @@ func (c *caches) newFollower(about *resource, as representation, gone func(error
 	if err != nil {
 		return nil, err
 	}
-	reader, err := readpath.NewReader(readpath.Resource{
+	described := readpath.Resource{
 		Cache: cache, Resource: about.GroupVersionResource, Kind: about.kind, ListKind: about.listKind, Namespaced: about.namespaced,
 		Dynamic: about.dynamic, Serializer: serializer, Warning: about.warning, FieldLabel: f.fieldLabel,
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.attributes}
 		},
-	}, c.budget)
-	return &follower{resource: about.GroupVersionResource, reader: reader, source: from, format: f, gone: gone, begun: time.Now()}, err
+	}
+	reader, err := readpath.NewReader(described, c.budget)
+	return &follower{resource: about.GroupVersionResource, reader: reader, described: described, source: from, format: f, gone: gone, begun: time.Now()}, err
 }

@@ -9,8 +9,8 @@
 //
 // The proxy answers a read only if the answer is what the server could have returned: the same bytes and the same
 // resource versions, so that a client can move between the proxy and the server. These requests are forwarded:
-// writes, subresources, aggregated APIs, upgrades (watches over WebSockets too, unless in JSON), Tables, YAML, all
-// that may be CBOR, impersonation, requests without a bearer token or a certificate, watches from a revision that the
+// writes, subresources, aggregated APIs, upgrades (watches over WebSockets too, unless in JSON), Tables that are not
+// proven, YAML, all that may be CBOR, impersonation, requests without a bearer token or a certificate, watches from a revision that the
 // cache does not reach back to, field selectors of kinds that are not in fields.go, resources that [Config].Cached
 // does not allow, and all reads of a resource until its cache has caught up. Reads wait for that until two seconds after
 // the first one, except consistent ones. The server words all refusals.
@@ -32,6 +32,14 @@
 //
 // A bookmark has the form of the bookmark that ends a streaming list without objects, which the proxy requests at its
 // start. A server without streaming lists sends none; then bookmarks have only metadata.
+//
+// # Tables
+//
+// A Table of a custom resource has cells that its definition and the object determine. The proxy follows the definitions
+// from the first such Table on, and compares the Table of all objects with the server's, byte for byte except for ages.
+// After that it answers from memory until the definition or the server's version changes, or a sample differs. Then open
+// watches of Tables end, and Tables are forwarded until a comparison finds no difference. The cells of built-in kinds are
+// in the server's program: the server answers.
 //
 // # Shards
 //
@@ -155,4 +163,6 @@
 //	resourcemetrics.go  metrics of resources          websocket.go    watches over WebSockets
 //	savings.go      who answers reads of a resource
 //	representation.go   what each follower has        unread.go       responses that clients do not read
+//	tables.go       which Tables memory answers       tableproof.go   compares them with the server's
+//	definitions.go  the columns of custom resources
 package proxy

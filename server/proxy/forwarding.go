@@ -29,6 +29,7 @@ const (
 	reasonUndecided   reason = "undecided"   // the server has not decided
 	reasonNotReady    reason = "not-ready"   // the cache has not caught up, or there is none
 	reasonEncoding    reason = "encoding"    // caches do not have it
+	reasonTable       reason = "table"       // a Table of which it is not proven that the server prints the same
 	reasonSmall       reason = "small"       // the server answers a consistent read of a small collection as fast
 	reasonRevision    reason = "revision"    // the cache does not reach back to it
 	reasonReadPath    reason = "read-path"   // the server answers it more exactly: an unusual selector, an error
@@ -44,7 +45,8 @@ var explained = map[reason]string{
 	reasonRefused:     "the server refuses it to the client",
 	reasonUndecided:   "the server did not decide whether it is allowed",
 	reasonNotReady:    "the first list was not complete, or the resource is left to the server",
-	reasonEncoding:    "a Table (kubectl get without -o), YAML or CBOR; JSON and protobuf are in memory",
+	reasonEncoding:    "a Table of a built-in kind (kubectl get without -o), YAML or CBOR; JSON and protobuf are in memory",
+	reasonTable:       "a Table that is not compared with the server's yet, or differs from it",
 	reasonSmall:       "a consistent read of a small collection; with resourceVersion=0 memory answers",
 	reasonRevision:    "a watch from before the first list; --state keeps the index",
 	reasonReadPath:    "an unusual selector, or an error that the server words",
@@ -122,12 +124,13 @@ var subresources = sets.New("approval", "attach", "binding", "ephemeralcontainer
 type why struct {
 	reason
 	left func() // called when the request is forwarded: a forwarded watch does not use the cache
+	end  func() // ends the request, if memory answers it
 }
 
 type whyKey struct{}
 
-func withWhy(ctx context.Context, left func()) context.Context {
-	return context.WithValue(ctx, whyKey{}, &why{reasonReadPath, left})
+func withWhy(ctx context.Context, left, end func()) context.Context {
+	return context.WithValue(ctx, whyKey{}, &why{reasonReadPath, left, end})
 }
 
 // setWhy records the reason to forward a request.

@@ -113,6 +113,7 @@ type personalView struct {
 	shown    *personal.View
 	other    *personal.View // of the other verb, list or watch
 	annotate bool
+	table    *provenTable // the answer is a Table; nil otherwise
 }
 
 // Namespaces implements watchcache.View.
@@ -178,6 +179,7 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	if !p.personal.may(info, c) || p.personal.namespaces.refused() {
 		return false
 	}
+	asked := q
 	q = withoutTables(q)
 	v, err := p.personal.view(ctx, q, info, c)
 	switch {
@@ -208,6 +210,12 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	case f == nil, !f.format.namespaced && resourceOf(info).GroupResource() != namespacesResource:
 		return false
 	}
+	if f.format.dynamic && isTable(asked, info, true) {
+		p.tables.await(ctx, f)
+		if v.table = p.tables.of(f); v.table != nil {
+			q = asked
+		}
+	}
 	p.servePersonalFrom(f, v, w, q.WithContext(ctx), info, c)
 	return true
 }
@@ -235,7 +243,7 @@ func (p *Proxy) servePersonalFrom(f *follower, v *personalView, w http.ResponseW
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.Header().Add("Vary", "Authorization")
 	w.Header().Set(PersonalHeader, fmt.Sprintf("%d/%d", has, of))
-	q = q.WithContext(context.WithValue(withWhy(ctx, left), personalKey{}, v))
+	q = q.WithContext(context.WithValue(withWhy(ctx, left, end), personalKey{}, v))
 	if overSocket(q, info) {
 		serveSocket(p.reads, w, q)
 		return
@@ -259,14 +267,18 @@ func (v *personalView) settle(ctx context.Context, f *follower) {
 }
 
 // reader returns the reader of a view, and adds the warning that says what it is.
-func (v *personalView) reader(q *http.Request, f *follower) *readpath.Reader {
+func (v *personalView) reader(q *http.Request, info *request.RequestInfo, f *follower) *readpath.Reader {
+	reader := f.reader
+	if v.table != nil {
+		reader = v.table.answers(q, info)
+	}
 	has, of := v.shown.Count()
 	warning.AddWarning(q.Context(), "", fmt.Sprintf("personal view: %d of %d namespaces", has, of))
-	return f.reader.Within(v, v.annotate)
+	return reader.Within(v, v.annotate)
 }
 
-// withoutTables returns a request that accepts no Tables, if it accepts anything else: the server makes them, and
-// refuses this one.
+// withoutTables returns a request that accepts no Tables, if it accepts anything else: the server makes those that
+// memory does not, and refuses this one.
 func withoutTables(q *http.Request) *http.Request {
 	var rest []string
 	for _, accept := range q.Header.Values("Accept") {

@@ -90,6 +90,7 @@ type Proxy struct {
 	savings      *savings
 	unread       *unreadResponses
 	takeovers    *takeovers
+	tables       *tables
 	endpoints    *endpoints
 	clients      clients
 	personal     *personalReads // nil without Config.Personal
@@ -156,6 +157,9 @@ func New(config Config) (*Proxy, error) {
 	p.caches.memoryLimit, p.caches.cached, p.caches.index = config.MemoryLimit, config.Cached, newIndex(config.State)
 	p.caches.slimming, p.caches.probe = config.DropManagedFields, p.probe
 	registerResources(config.Registry, p.caches)
+	if p.tables, err = newTables(server, p.caches, p.infos, config.Registry); err != nil {
+		return nil, err
+	}
 	handler := readpath.NewHandler(http.HandlerFunc(p.delegated), p.lookup, budget, 0)
 	handler.Filter(func(next http.Handler) http.Handler { return countsAnswers(p.audit.allowed(next)) })
 	p.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(handler))
@@ -197,6 +201,7 @@ func (p *Proxy) Run(ctx context.Context) {
 	}
 	running.Go(func() { p.caches.limitMemory(ctx) })
 	running.Go(func() { p.takeovers.run(ctx, p.caches) })
+	running.Go(func() { p.tables.run(ctx) })
 	if p.certificates != nil {
 		running.Go(func() { p.certificates.run(ctx) })
 	}
@@ -299,6 +304,9 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		p.forwardUncached(w, q, info, why)
 		return
 	}
+	if isTable(q, info, f.format.dynamic) && !isConsistentRead(q, info) {
+		p.tables.await(ctx, f)
+	}
 	left := sync.OnceFunc(f.read(info.Verb == "watch"))
 	defer left()
 	var end func()
@@ -308,8 +316,10 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		ctx, end = context.WithTimeout(ctx, p.requestTimeout)
 	}
 	defer end()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
-	q = q.WithContext(withWhy(ctx, left))
+	q = q.WithContext(withWhy(ctx, left, cancel))
 	if overSocket(q, info) {
 		serveSocket(p.reads, w, q)
 		return
@@ -353,9 +363,14 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 		return nil
 	}
 	cache, reader, view := f.reader.Cache(), f.reader, viewOf(q.Context())
+	var table *provenTable
+	asTable := view == nil && isTable(q, info, f.format.dynamic)
+	if asTable {
+		table = p.tables.of(f) // also if the server answers this one: a watch may follow
+	}
 	switch {
 	case view != nil: // the server refuses it
-		reader = view.reader(q, f)
+		reader = view.reader(q, info, f)
 	case isSharded(q, info): // the server need not know shards
 	case isConsistentRead(q, info) && cache.Snapshot().Len() < p.small:
 		setWhy(q, reasonSmall)
@@ -363,6 +378,12 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 	case resumesBefore(q, info, cache):
 		setWhy(q, reasonRevision)
 		return nil
+	case asTable && table == nil:
+		setWhy(q, reasonTable)
+		return nil
+	}
+	if table != nil {
+		reader = table.answers(q, info)
 	}
 	since := f.source.failingSince()
 	if since.IsZero() {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/sharding"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/readpath"
@@ -59,16 +60,18 @@ func resumesBefore(q *http.Request, info *request.RequestInfo, cache *watchcache
 var serializer = scheme.Codecs.WithoutConversion()
 
 // encodingOf returns the encoding of the objects that the response to a request is made of, nil if the server must
-// answer the request: it decides about encodings that are not known here, and makes Tables.
+// answer the request: it decides about encodings that are not known here, and makes the Tables of built-in kinds and
+// those over WebSockets.
 func (r *resource) encodingOf(q *http.Request, info *request.RequestInfo) encoding {
-	protobuf, ok := readpath.Negotiate(q, info, serializer, r.dynamic)
+	form, ok := readpath.Negotiate(q, info, serializer, r.dynamic)
 	switch {
-	case !ok || acceptsCBOR(q) || protobuf && !r.dynamic && !r.protobuf:
+	case !ok || acceptsCBOR(q) || form.Protobuf && !r.dynamic && !r.protobuf,
+		form.Table && (!r.dynamic || wsstream.IsWebSocketRequest(q)):
 		return nil
 	case r.dynamic:
 		return jsonEncoding{}
 	}
-	return encodingOf(protobuf)
+	return encodingOf(form.Protobuf)
 }
 
 // acceptsCBOR reports whether a client accepts CBOR, which servers have only behind a feature gate.

@@ -4,12 +4,14 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // ClusterRole returns what a proxy's identity needs in order to cache resources: it has one rule for each group of
-// them, and those for reviews, for the changes of roles, for what is an aggregated API, for the cluster's identity and for the proxy's page. Resources that the selection does not allow have none.
+// them, and those for reviews, for the changes of roles, for what is an aggregated API, for the columns of custom
+// resources, for the cluster's identity and for the proxy's page. Resources that the selection does not allow have none.
 func ClusterRole(name string, of Selection, resources []schema.GroupResource) *rbacv1.ClusterRole {
 	role := &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
@@ -22,6 +24,10 @@ func ClusterRole(name string, of Selection, resources []schema.GroupResource) *r
 				Verbs: []string{"list", "watch"},
 			},
 			{APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: []string{"get"}},
+			{ // the columns of custom resources
+				APIGroups: []string{apiextensionsv1.GroupName}, Resources: []string{"customresourcedefinitions"},
+				Verbs: []string{"get", "list", "watch"},
+			},
 			{ // the identity of the cluster, for the index on disk
 				APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"},
 			},

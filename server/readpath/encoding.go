@@ -86,13 +86,20 @@ func (r *Resource) accepted(q *http.Request, options negotiation.MediaTypeOption
 	return as + metadataJSON - objectJSON, ""
 }
 
-// Negotiate reports whether the response to a GET, LIST or WATCH has whole objects or their metadata in protobuf,
-// otherwise in JSON, of the encodings that a serializer has. dynamic is [Resource].Dynamic. ok is false if the
-// response has another encoding, is indented, a Table or an error.
-func Negotiate(q *http.Request, info *request.RequestInfo, serializer runtime.NegotiatedSerializer, dynamic bool) (protobuf, ok bool) {
-	r := Resource{Serializer: serializer, Dynamic: dynamic}
+// Form is what the objects of a response to a GET, LIST or WATCH look like.
+type Form struct {
+	Protobuf bool // whole objects or their metadata are encoded in protobuf, otherwise in JSON
+	Table    bool // the response is a Table, in JSON
+}
+
+// Negotiate returns the form of the response to a request, of the encodings that a serializer has. dynamic is
+// [Resource].Dynamic. ok is false if the response has another form, is indented, or is an error.
+func Negotiate(
+	q *http.Request, info *request.RequestInfo, serializer runtime.NegotiatedSerializer, dynamic bool,
+) (form Form, ok bool) {
+	r := Resource{Serializer: serializer, Dynamic: dynamic, Table: &Table{}}
 	as, pretty, why := r.negotiate(q, info.Verb == "list")
-	return isProtobuf(as), why == "" && !pretty
+	return Form{Protobuf: isProtobuf(as), Table: as == tableJSON}, why == "" && !pretty
 }
 
 // wantsMetadata reports whether the rows of a requested Table contain the metadata of their objects.

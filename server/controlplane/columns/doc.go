@@ -4,7 +4,7 @@
 // Each resource is an entry of a table, by API group: its columns, and a function
 // from the typed object to the cells. Resources without an entry show their name
 // and creation time, as in kube-apiserver (LimitRanges, Roles and ClusterRoles
-// among them). Package server/customreaders renders custom resources.
+// among them). Package server/customcolumns renders custom resources.
 //
 // A cell with an age is a [readpath.Since], which is the time of the event. For
 // the library it is rendered at once; the read path caches the row, and renders

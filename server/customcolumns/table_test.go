@@ -1,4 +1,4 @@
-package customreaders
+package customcolumns
 
 import (
 	"fmt"

@@ -1,0 +1,343 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/server/readpath"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+)
+
+const (
+	// versionEvery is how often the server is asked for its version, and sampleEvery how often for some rows of a
+	// resource, while Tables of it are answered.
+	versionEvery, sampleEvery = 10 * time.Second, time.Minute
+	// maxComparing bounds the comparisons at a time: each has a page of two Tables in memory.
+	maxComparing = 2
+	// proofFor bounds the time that it takes to prove the Tables of a resource.
+	proofFor = 2 * time.Minute
+	// proofWait bounds the wait of a watch, or of a list of any state, for the proof that its Table needs.
+	proofWait = 2 * time.Second
+	// The first and the longest wait before Tables are compared again, after a comparison that has failed or found a
+	// difference.
+	proofRetry, longestProofRetry = time.Second, time.Hour
+)
+
+// tables decides which Tables memory answers: those of which it is proven that the server prints the same. A proof
+// belongs to a [basis], and has compared each row of the resource with the server's, byte for byte. A Table whose basis
+// is not proven is forwarded. When the basis changes, open watches of Tables end, as at the server, and the next request
+// begins a proof. While Tables are answered, samples are compared. A difference ends the proof.
+//
+// tables is safe for concurrent use.
+type tables struct {
+	describer   describer
+	infos       *request.RequestInfoFactory
+	definitions *definitions
+	caches      *caches
+	total       *metrics.CounterVec
+	// These are the constants; tests have their own.
+	versionEvery, sampleEvery, retry time.Duration
+
+	version   atomic.Pointer[string] // of the server, nil if it is not known
+	comparing chan struct{}          // has one for each comparison that runs
+
+	mu      sync.Mutex
+	running context.Context // of run; nil before and after
+	active  sync.WaitGroup
+}
+
+func newTables(server *rest.Config, c *caches, infos *request.RequestInfoFactory, to watchcache.Registry) (*tables, error) {
+	d, err := newDefinitions(server)
+	if err != nil {
+		return nil, err
+	}
+	t := &tables{
+		describer: c.describer, infos: infos, definitions: d, caches: c,
+		versionEvery: versionEvery, sampleEvery: sampleEvery, retry: proofRetry, comparing: make(chan struct{}, maxComparing),
+		total: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "keepwatch_proxy_table_comparisons_total", StabilityLevel: metrics.ALPHA,
+			Help: "Comparisons of Tables with the API server's, by their result: equal, different or failed.",
+		}, []string{"group", "version", "resource", "result"}),
+	}
+	to.MustRegister(t.total)
+	return t, nil
+}
+
+// basis is what the cells of a resource depend on, beside its objects and the time. A Table is proven for a basis.
+type basis struct {
+	server     string // the version of the server
+	definition string // the UID and the generation of a custom resource's definition
+}
+
+// tableProof is what is known of the Tables of a follower.
+type tableProof struct {
+	used atomic.Int64 // when the last Table was requested, in Unix nanoseconds
+
+	mu       sync.Mutex
+	proven   *provenTable  // nil if nothing is proven
+	proving  chan struct{} // is closed at the end of the proof that runs; nil if none does
+	tried    basis         // of the last proof that failed
+	failures int           // one after another
+	next     time.Time     // when the next proof may begin
+}
+
+// provenTable answers Tables until it is withdrawn.
+type provenTable struct {
+	basis
+	reader    *readpath.Reader
+	ctx       context.Context // ends when it is withdrawn, and with run
+	withdraw  context.CancelFunc
+	watchers  atomic.Int64
+	comparing atomic.Bool  // a sample
+	compared  atomic.Int64 // when a comparison has found no difference, in Unix nanoseconds
+}
+
+// of returns what answers the Tables of a follower, nil if the server must. Then it begins a proof, if one may begin.
+func (t *tables) of(f *follower) *provenTable {
+	f.tables.used.Store(time.Now().UnixNano())
+	p := &f.tables
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, known := t.basisOf(f)
+	if p.proven != nil && p.proven.basis == now {
+		return p.proven
+	}
+	if p.proven != nil && known {
+		p.proven.withdraw()
+		p.proven = nil
+	}
+	if p.proving == nil && p.proven == nil && (time.Now().After(p.next) || known && p.tried != now) {
+		t.begin(f)
+	}
+	return nil
+}
+
+// basisOf returns the basis of a follower's Tables now. It is not known while the definition is not followed.
+func (t *tables) basisOf(f *follower) (now basis, known bool) {
+	version := t.version.Load()
+	if version == nil {
+		return basis{}, false
+	}
+	now.server = *version
+	if !f.format.dynamic {
+		return now, true
+	}
+	d, ok := t.definitions.of(f.resource.GroupResource())
+	if !ok {
+		return basis{}, false
+	}
+	now.definition = d.identity
+	return now, true
+}
+
+// begin begins a proof. f.tables.mu is locked.
+func (t *tables) begin(f *follower) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running == nil {
+		return
+	}
+	running, done := t.running, make(chan struct{})
+	f.tables.proving = done
+	t.active.Go(func() {
+		ctx, cancel := context.WithTimeout(running, proofFor)
+		defer cancel()
+		stop := f.reader.Cache().AfterEnd(cancel)
+		defer stop()
+		proven, tried, err := t.prove(ctx, f)
+		t.count(f, err)
+		if err == nil {
+			proven.ctx, proven.withdraw = context.WithCancel(running)
+		}
+		p := &f.tables
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		defer close(done)
+		p.proving = nil
+		if err != nil {
+			t.failed(p, tried)
+			logUnproven(ctx, f, err)
+			return
+		}
+		p.proven, p.next = proven, time.Time{}
+	})
+}
+
+// failed records that a proof failed, or was refuted. For one basis each wait is longer than the one before. p.mu is
+// locked.
+func (t *tables) failed(p *tableProof, tried basis) {
+	if p.tried != tried {
+		p.failures = 0
+	}
+	wait := t.retry << min(p.failures, 20)
+	p.tried, p.failures, p.next = tried, p.failures+1, time.Now().Add(min(wait, longestProofRetry))
+}
+
+// logUnproven logs why Tables are forwarded: as an error if the server prints other ones.
+func logUnproven(ctx context.Context, f *follower, why error) {
+	switch {
+	case isDifferent(why):
+		klog.ErrorS(why, "The API server prints other Tables than memory: they are forwarded", "resource", f.resource)
+	case ctx.Err() == nil:
+		klog.V(2).InfoS("Tables are not compared, and are forwarded", "resource", f.resource, "reason", why)
+	}
+}
+
+// answers returns the reader for a request. A watch ends when the Table is withdrawn: the columns are other ones then,
+// and the server ends its watches, too.
+func (p *provenTable) answers(q *http.Request, info *request.RequestInfo) *readpath.Reader {
+	if w, ok := q.Context().Value(whyKey{}).(*why); ok && info.Verb == "watch" {
+		p.watchers.Add(1)
+		stop := context.AfterFunc(p.ctx, w.end)
+		context.AfterFunc(q.Context(), func() {
+			stop()
+			p.watchers.Add(-1)
+		})
+	}
+	return p.reader
+}
+
+// await waits until the Tables of a follower are proven, until a proof has failed, or for proofWait.
+func (t *tables) await(ctx context.Context, f *follower) {
+	if t.of(f) != nil {
+		return
+	}
+	p := &f.tables
+	p.mu.Lock()
+	proving := p.proving
+	p.mu.Unlock()
+	if proving == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, proofWait)
+	defer cancel()
+	select {
+	case <-proving:
+	case <-ctx.Done():
+	}
+}
+
+// run lets Tables be proven until ctx ends, and looks after the proofs that are used.
+func (t *tables) run(ctx context.Context) {
+	t.mu.Lock()
+	t.running = ctx
+	t.mu.Unlock()
+	t.active.Go(func() { t.definitions.run(ctx, t.recheck) })
+	for tick := time.NewTicker(t.versionEvery); ctx.Err() == nil; {
+		select {
+		case <-tick.C:
+			t.look(ctx)
+		case <-ctx.Done():
+			tick.Stop()
+		}
+	}
+	t.mu.Lock()
+	t.running = nil
+	t.mu.Unlock()
+	t.active.Wait()
+}
+
+// recheck withdraws the proofs whose basis has changed.
+func (t *tables) recheck() {
+	for _, f := range t.caches.followed() {
+		p := &f.tables
+		p.mu.Lock()
+		if now, known := t.basisOf(f); p.proven != nil && known && p.proven.basis != now {
+			p.proven.withdraw()
+			p.proven = nil
+		}
+		p.mu.Unlock()
+	}
+}
+
+// look asks for the server's version while Tables are answered, and compares samples of those that were not compared for
+// sampleEvery.
+func (t *tables) look(ctx context.Context) {
+	var used []*follower
+	for _, f := range t.caches.followed() {
+		if f.tables.inUse(t.sampleEvery) {
+			used = append(used, f)
+		}
+	}
+	if len(used) == 0 {
+		return
+	}
+	if _, err := t.readVersion(ctx); err != nil {
+		return // nothing can be compared
+	}
+	t.recheck()
+	for _, f := range used {
+		p := &f.tables
+		p.mu.Lock()
+		proven := p.proven
+		p.mu.Unlock()
+		if proven != nil && time.Since(time.Unix(0, proven.compared.Load())) >= t.sampleEvery && proven.comparing.CompareAndSwap(false, true) {
+			t.active.Go(func() {
+				defer proven.comparing.Store(false)
+				t.sample(ctx, f, proven)
+			})
+		}
+	}
+}
+
+// inUse reports whether a Table is proven, and was requested within a time or is watched.
+func (p *tableProof) inUse(within time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proven != nil && (p.proven.watchers.Load() > 0 || time.Since(time.Unix(0, p.used.Load())) < within)
+}
+
+// sample compares a part of a proven Table, and withdraws it if the server's differs.
+func (t *tables) sample(ctx context.Context, f *follower, proven *provenTable) {
+	ctx, cancel := context.WithTimeout(ctx, proofFor)
+	defer cancel()
+	err := t.compare(ctx, f, proven.reader, sampleOf(f))
+	t.count(f, err)
+	if !isDifferent(err) {
+		if err == nil {
+			proven.compared.Store(time.Now().UnixNano())
+		}
+		return
+	}
+	p := &f.tables
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	proven.withdraw()
+	if p.proven == proven {
+		p.proven = nil
+		t.failed(p, proven.basis)
+	}
+	logUnproven(ctx, f, err)
+}
+
+// count counts a comparison by its result.
+func (t *tables) count(f *follower, err error) {
+	result := "equal"
+	switch {
+	case errors.Is(err, errNoTable): // nothing was compared
+		return
+	case isDifferent(err):
+		result = "different"
+	case err != nil:
+		result = "failed"
+	}
+	t.total.WithLabelValues(f.resource.Group, f.resource.Version, f.resource.Resource, result).Inc()
+}
+
+// isTable reports whether the response to a read is a Table.
+func isTable(q *http.Request, info *request.RequestInfo, dynamic bool) bool {
+	if !wantsMetadata(q) {
+		return false
+	}
+	form, ok := readpath.Negotiate(q, info, serializer, dynamic)
+	return ok && form.Table
+}
