@@ -176,7 +176,11 @@ func (w *replay) Next() (keepwatch.Batch, error) {
 			w.source.advance(batch.To)
 			return *batch, nil
 		case batch == nil:
-			w.wait(time.Now().Add(pollEvery))
+			until := time.Now().Add(pollEvery)
+			if due.After(until) {
+				until = due
+			}
+			w.wait(until)
 		}
 		if w.ctx.Err() != nil {
 			w.end = &keepwatch.Failure{Kind: keepwatch.Ended, Err: context.Cause(w.ctx)}
@@ -226,7 +230,8 @@ func (s *Source) advance(to keepwatch.Revision) {
 	s.reached = max(s.reached, to)
 }
 
-// next returns the next batch, nil if there is none yet, and when it is due.
+// next returns the next batch, and when it is due. It returns nil if there is none yet, or a gap follows, whose end is
+// due then.
 func (w *replay) next() (batch *keepwatch.Batch, due time.Time, err error) {
 	if !w.source.options.Onward {
 		return nil, due, nil
@@ -257,6 +262,10 @@ func (w *replay) read(v *View) (*keepwatch.Batch, time.Time, error) {
 		if gap.From == w.at.Revision || gap.Reason == keepwatch.GapRewind && !w.at.Before(sink.Point{Epoch: w.at.Epoch, Revision: gap.From}) {
 			if end.Before(after) {
 				return nil, none, nil // the list that ends it is not complete
+			}
+			due, err := w.dueAt(v, of, gap.Ended)
+			if err != nil || time.Now().Before(due) {
+				return nil, due, err
 			}
 			return nil, none, s.leap(*gap, after)
 		}
@@ -301,12 +310,10 @@ func (w *replay) batch(v *View, of sink.Status, to sink.Point) (*keepwatch.Batch
 	}
 	changes := w.source.changes(states, w.at, to)
 	if speed := w.source.options.Speed; speed > 0 && len(changes) > 0 {
-		start, err := w.source.startTime(w.ctx, v, of)
-		if err != nil {
+		first := changes[0].seen
+		if due, err = w.dueAt(v, of, first); err != nil {
 			return nil, due, err
 		}
-		first := changes[0].seen
-		due = w.source.begun.Add(time.Duration(float64(first.Sub(start)) / speed))
 		for i, c := range changes {
 			if c.seen.After(first) && c.Revision > changes[i-1].Revision {
 				changes, to.Revision = changes[:i], changes[i-1].Revision
@@ -320,6 +327,22 @@ func (w *replay) batch(v *View, of sink.Status, to sink.Point) (*keepwatch.Batch
 	}
 	return batch, due, nil
 }
+
+// dueAt returns when what was stored at a time is due, zero without a speed.
+func (w *replay) dueAt(v *View, of sink.Status, at time.Time) (due time.Time, err error) {
+	speed := w.source.options.Speed
+	if speed == 0 {
+		return due, nil
+	}
+	start, err := w.source.startTime(w.ctx, v, of)
+	if err != nil {
+		return due, err
+	}
+	return w.source.begun.Add(time.Duration(min(float64(at.Sub(start))/speed, never))), nil
+}
+
+// never is later than any watch lasts, and fits into a Duration.
+const never = float64(100 * 365 * 24 * time.Hour)
 
 // startTime returns the recorded time of the point that the source began with.
 func (s *Source) startTime(ctx context.Context, v *View, of sink.Status) (time.Time, error) {

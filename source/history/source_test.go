@@ -143,9 +143,10 @@ gap 20-30 expired: MODIFIED a@25 DELETED c@30
 	})
 }
 
-// TestSpeed delivers events at the pace at which they were recorded, and as many times faster as asked for.
+// TestSpeed delivers events, and the state at the end of a gap, at the pace at which they were recorded, and as many times
+// faster as asked for.
 func TestSpeed(t *testing.T) {
-	for speed, want := range map[float64]string{1: "1m0s 2m0s 3m0s", 60: "1s 2s 3s", 0: "0s"} {
+	for speed, want := range map[float64]string{1: "1m0s 2m0s 3m0s 5m0s", 60: "1s 2s 3s 5s", 0: "0s 0s"} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			source := history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10), Onward: true, Speed: speed})
@@ -162,6 +163,7 @@ func TestSpeed(t *testing.T) {
 					if !ok || failure.Kind != keepwatch.Expired {
 						t.Errorf("the end: %v", err)
 					}
+					times = append(times, time.Since(began).String()) // the state at the gap's end
 					break
 				}
 				if len(batch.Changes) > 0 {
@@ -173,6 +175,23 @@ func TestSpeed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSlowest delivers nothing before its time, however far that is.
+func TestSlowest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := history.New(past(), history.Options{}).Source(history.SourceOptions{
+			Resource: "pods", At: at(10), Onward: true, Speed: 1e-12,
+		})
+		watch, err := source.Watch(t.Context(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Hour, watch.Close)
+		if batch, err := watch.Next(); err == nil {
+			t.Errorf("within an hour: %+v", batch)
+		}
+	})
 }
 
 // TestStart stands still until it may go on.
