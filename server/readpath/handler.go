@@ -80,22 +80,25 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	h.answer(response, w, q)
 }
 
-// answer serves a response through the filter. If the filter answers in its place, the response releases what it holds.
+// answer serves a response through the filter. If the filter answers in its place, or panics, the response releases
+// what it holds.
 func (h *Handler) answer(response http.HandlerFunc, w http.ResponseWriter, q *http.Request) {
 	if h.filter == nil {
 		response(w, q)
 		return
 	}
 	served := false
+	defer func() {
+		if !served {
+			ctx, cancel := context.WithCancel(q.Context())
+			cancel()
+			response(nowhere{http.Header{}}, q.WithContext(ctx))
+		}
+	}()
 	h.filter(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		served = true
 		response(w, q)
 	})).ServeHTTP(w, q)
-	if !served {
-		ctx, cancel := context.WithCancel(q.Context())
-		cancel()
-		response(nowhere{http.Header{}}, q.WithContext(ctx))
-	}
 }
 
 // nowhere fails to write.

@@ -235,31 +235,41 @@ func TestAuditedObjects(t *testing.T) {
 	}
 }
 
-// A response that a filter replaces is called nevertheless, with nobody to write to: it releases what it holds.
+// A response that a filter replaces is called nevertheless, with nobody to write to: it releases what it holds. So does
+// one whose filter panics.
 func TestFilterAnswers(t *testing.T) {
-	for _, refuses := range []bool{false, true} {
+	for _, filter := range []string{"answers", "refuses", "panics"} {
+		answers := filter == "answers"
 		h := &Handler{}
 		h.Filter(func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				if refuses {
+				switch filter {
+				case "refuses":
 					w.WriteHeader(http.StatusTeapot)
-					return
+				case "panics":
+					panic(filter)
+				default:
+					next.ServeHTTP(w, q)
 				}
-				next.ServeHTTP(w, q)
 			})
 		})
 		released := 0
 		w := httptest.NewRecorder()
-		h.answer(func(w http.ResponseWriter, q *http.Request) {
-			released++
-			w.Header().Set("Content-Type", "text/plain")
-			w.WriteHeader(http.StatusOK)
-			if _, err := w.Write([]byte("x")); (err != nil) != refuses || (q.Context().Err() != nil) != refuses {
-				t.Errorf("refuses: %v: written with %v, in a context with %v", refuses, err, q.Context().Err())
-			}
-		}, w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-		if released != 1 || (w.Code == http.StatusTeapot) != refuses || (w.Body.String() == "x") == refuses {
-			t.Errorf("refuses: %v: called %d times, %d %q", refuses, released, w.Code, w.Body)
+		var panicked any
+		func() {
+			defer func() { panicked = recover() }()
+			h.answer(func(w http.ResponseWriter, q *http.Request) {
+				released++
+				w.Header().Set("Content-Type", "text/plain")
+				w.WriteHeader(http.StatusOK)
+				if _, err := w.Write([]byte("x")); (err == nil) != answers || (q.Context().Err() == nil) != answers {
+					t.Errorf("the filter %s: written with %v, in a context with %v", filter, err, q.Context().Err())
+				}
+			}, w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		}()
+		right := (w.Code == http.StatusTeapot) == (filter == "refuses") && (w.Body.String() == "x") == answers
+		if released != 1 || !right || (panicked != nil) != (filter == "panics") {
+			t.Errorf("the filter %s: called %d times, %d %q, %v", filter, released, w.Code, w.Body, panicked)
 		}
 	}
 }
