@@ -77,7 +77,10 @@ func (s scope) first(start string) keepwatch.Key {
 	if !s.namespaced { // a token may name a namespace all the same
 		return keepwatch.Key{Name: start}
 	}
-	namespace, name, _ := strings.Cut(start, "/")
+	namespace, name, ended := strings.Cut(start, "/")
+	if !ended && start != "" {
+		namespace += "\x00" // before those that continue it: "ns-a/" is before "ns/"
+	}
 	return keepwatch.Key{Namespace: namespace, Name: name}
 }
 

@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,9 +18,10 @@ func (n keyOnly) Key() keepwatch.Key         { return keepwatch.Key(n) }
 func (keyOnly) UID() keepwatch.UID           { return "u" }
 func (keyOnly) Revision() keepwatch.Revision { return 1 }
 
-// A count is how many objects the scope iterates over: of every namespace, of one, below a part of a name, of one
-// object, from any path on.
-func TestCountOfAScope(t *testing.T) {
+// A scope iterates over the objects whose keys etcd would return, and counts as many: of every namespace, of one, below
+// a part of a name, of one object, from any path on. Clients choose the path, in a token: it may end within a
+// namespace.
+func TestObjectsOfAScope(t *testing.T) {
 	paths := []string{"", "n/", "ns/", "ns-a/", "ns/a", "ns/a/", "zz/", "a"}
 	rapid.Check(t, func(t *rapid.T) {
 		s := scope{namespaced: rapid.Bool().Draw(t, "namespaced"), recursive: true}
@@ -34,13 +36,24 @@ func TestCountOfAScope(t *testing.T) {
 		snapshot := snapshotOf(t, objects)
 		s.path = rapid.SampledFrom(paths).Draw(t, "path")
 		s.recursive = s.path == "" || strings.HasSuffix(s.path, "/")
-		start := rapid.SampledFrom(append(paths, s.path+"b", s.path+"ab\x00", "ns/b\x00", "ns0/")).Draw(t, "start")
-		want := int64(0)
-		for range s.objects(snapshot, start) {
-			want++
+		start := rapid.SampledFrom(append(paths,
+			s.path+"b", s.path+"ab\x00", "ns/b\x00", "ns0/", "n", "ns", "ns\x00", "ns-")).Draw(t, "start")
+		var want, got []string
+		for key := range objects {
+			path := key.String()
+			if path == s.path || s.recursive && path >= start && strings.HasPrefix(path, s.path) {
+				want = append(want, path)
+			}
 		}
-		if got := s.count(snapshot, start); got != want {
-			t.Fatalf("%+v from %q: %d, want %d", s, start, got, want)
+		slices.Sort(want)
+		for o := range s.objects(snapshot, start) {
+			got = append(got, o.Key().String())
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%+v from %q: %q, want %q", s, start, got, want)
+		}
+		if count := s.count(snapshot, start); count != int64(len(want)) {
+			t.Fatalf("%+v from %q: %d, want %d", s, start, count, len(want))
 		}
 	})
 }
