@@ -63,8 +63,8 @@ type Server struct {
 	requestTimeout time.Duration
 }
 
-// defaultRequestTimeout bounds the answer to a read, as kube-apiserver's --request-timeout does by default: a client that
-// has stopped reading must not hold the cache of a moment, and its share of the memory for responses, for ever.
+// defaultRequestTimeout bounds the answer to a read, as kube-apiserver's --request-timeout does by default: a client
+// that has stopped reading must not hold the cache of a moment, and its share of the memory for responses, for ever.
 const defaultRequestTimeout = time.Minute
 
 // New returns a server. It reads nothing.
@@ -79,7 +79,8 @@ func New(config Config) (*Server, error) {
 	budget := readpath.NewBudget(encodingsBudget)
 	budget.Register(config.Registry)
 	s := &Server{
-		config: config, tables: tables, now: time.Now, shown: metricsHandler(config.Registry), requestTimeout: defaultRequestTimeout,
+		config: config, tables: tables, now: time.Now, shown: metricsHandler(config.Registry),
+		requestTimeout: defaultRequestTimeout,
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		caches: newCaches(config.History, budget, watchcache.NewMetrics(config.Registry), newMeters(config.Registry), cmp.Or(config.MaxReplays, maxReplays)),
 	}

@@ -27,10 +27,11 @@ func (l large) Snapshot(_ context.Context, read func(sink.Snapshot) error) error
 func (large) States(_ context.Context, _ sink.StateQuery, yield func(sink.State) error) error {
 	for i := range largeObjects {
 		name := fmt.Sprint("large-", i)
+		object := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q,"namespace":"shop"},"data":{"a":%q}}`,
+			name, strings.Repeat("a", largeSize))
 		s := sink.State{
 			ID: int64(i), Resource: "secrets", Key: keepwatch.Key{Namespace: "shop", Name: name}, UID: keepwatch.UID(name),
-			From: sink.Point{Revision: 5}, SeenFrom: clock("10:00"),
-			Object: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q,"namespace":"shop"},"data":{"a":%q}}`, name, strings.Repeat("a", largeSize)),
+			From: sink.Point{Revision: 5}, SeenFrom: clock("10:00"), Object: []byte(object),
 		}
 		if err := yield(s); err != nil {
 			return err
@@ -68,7 +69,8 @@ func TestStalledListsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		fmt.Fprintf(client, "GET /at/now/api/v1/secrets HTTP/1.1\r\nHost: history\r\nAuthorization: Bearer x\r\nAccept: application/json\r\n\r\n")
+		fmt.Fprint(client, "GET /at/now/api/v1/secrets HTTP/1.1\r\nHost: history\r\n"+
+			"Authorization: Bearer x\r\nAccept: application/json\r\n\r\n")
 		await.Receive(t, "the list of a client that does not read ends", ended)
 		n, err := io.Copy(io.Discard, client)
 		if n >= largeObjects*largeSize {
