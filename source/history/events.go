@@ -32,12 +32,14 @@ type Event struct {
 	State *sink.State
 	// Prior is the state before it, nil if there is none.
 	Prior *sink.State
-	// Gap is set for Missing, and for a change within a gap: other changes before it may be missing.
+	// Gap is set for Missing, and for a change within a gap: other changes before it may be missing. A deletion within
+	// one of [sink.GapThinned] has none.
 	Gap *sink.StoredGap
 }
 
 // Events returns what has happened to objects, in the order of revisions, as far as it was stored: changes, and the
-// gaps between them.
+// gaps between them. Gaps of [sink.GapThinned] without a change of the objects are not among them: each deleted state
+// had a later one in its gap.
 func (v *View) Events(ctx context.Context, of Objects) ([]Event, error) {
 	stream, err := v.StreamOf(of.Resource, of.Namespace)
 	if err != nil {
@@ -49,7 +51,16 @@ func (v *View) Events(ctx context.Context, of Objects) ([]Event, error) {
 	}
 	all := v.happened(stream, states)
 	began := slices.MinFunc(all, func(a, b Event) int { return compare(a.Point, b.Point) }).Point
+	thinned := map[sink.StoredGap]bool{}
+	for _, e := range all {
+		if e.Gap != nil {
+			thinned[*e.Gap] = true
+		}
+	}
 	for _, g := range v.merged(stream) {
+		if g.Reason == sink.GapThinned && !thinned[g] {
+			continue
+		}
 		if begin, end := pointsOf(g, v.Gaps(stream)); began.Before(end) {
 			all = append(all, Event{Type: Missing, Point: begin, Time: g.Seen, Gap: &g})
 		}
@@ -75,7 +86,7 @@ func (v *View) happened(of sink.Status, states []sink.State) (all []Event) {
 		last[s.Key] = s
 		all = append(all, e)
 		if s.Deleted {
-			all = append(all, Event{Type: Deleted, Point: *s.To, Time: s.SeenTo, State: s, Prior: s, Gap: gapOf(*s.To)})
+			all = append(all, Event{Type: Deleted, Point: *s.To, Time: s.SeenTo, State: s, Prior: s, Gap: notThinned(gapOf(*s.To))})
 		}
 	}
 	return all
@@ -93,16 +104,33 @@ func compare(a, b sink.Point) int {
 	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Revision, b.Revision))
 }
 
+// notThinned returns a gap in which ends and last states may be missing, nil for another one.
+func notThinned(g *sink.StoredGap) *sink.StoredGap {
+	if g != nil && g.Reason == sink.GapThinned {
+		return nil
+	}
+	return g
+}
+
 // gapOf returns the gap that a change belongs to, nil if it was received when it happened.
 func (v *View) gapOf(of sink.Status, at sink.Point) *sink.StoredGap { return v.gapsOf(of)(at) }
 
 // gapsOf returns gapOf of one stream, for many changes.
 func (v *View) gapsOf(of sink.Status) func(at sink.Point) *sink.StoredGap {
 	merged, all := v.merged(of), v.Gaps(of)
+	begins, ends := make([]sink.Point, len(merged)), make([]sink.Point, len(merged))
+	last := make([]sink.Point, len(merged)) // the greatest of the ends so far
+	for i, g := range merged {
+		begins[i], ends[i] = pointsOf(g, all)
+		if last[i] = ends[i]; i > 0 && last[i].Before(last[i-1]) {
+			last[i] = last[i-1]
+		}
+	}
 	return func(at sink.Point) *sink.StoredGap {
-		for _, g := range merged {
-			if begin, end := pointsOf(g, all); begin.Before(at) && !end.Before(at) {
-				return &g
+		i, _ := slices.BinarySearchFunc(begins, at, compare)
+		for i--; i >= 0 && !last[i].Before(at); i-- {
+			if !ends[i].Before(at) {
+				return &merged[i]
 			}
 		}
 		return nil

@@ -53,16 +53,28 @@ type View struct {
 	tables  sink.Snapshot
 	known   func(resource string) *sink.Type
 	streams []sink.Status
-	gaps    []sink.StoredGap
+	gaps    map[place][]sink.StoredGap
 	types   []sink.StoredType
 }
+
+// place is where the objects of a stream are.
+type place struct{ resource, namespace string }
 
 func (v *View) load(ctx context.Context) (err error) {
 	if v.streams, err = v.tables.Status(ctx); err != nil {
 		return err
 	}
-	if v.gaps, err = v.tables.Gaps(ctx); err != nil {
+	gaps, err := v.tables.Gaps(ctx)
+	if err != nil {
 		return err
+	}
+	v.gaps = map[place][]sink.StoredGap{}
+	for _, g := range gaps {
+		in := place{g.Resource, g.Namespace}
+		v.gaps[in] = append(v.gaps[in], g)
+	}
+	for _, all := range v.gaps {
+		sortGaps(all)
 	}
 	v.types, err = v.tables.Types(ctx)
 	return err
@@ -71,11 +83,21 @@ func (v *View) load(ctx context.Context) (err error) {
 // Streams returns the streams that were ever stored, by resource and namespace.
 func (v *View) Streams() []sink.Status { return v.streams }
 
-// Gaps returns the declared gaps of a stream, in the order in which they were stored.
-func (v *View) Gaps(of sink.Status) []sink.StoredGap {
-	return slices.DeleteFunc(slices.Clone(v.gaps), func(g sink.StoredGap) bool {
-		return g.Resource != of.ID.Resource || g.Namespace != of.ID.Namespace
+// sortGaps sorts the gaps of a stream by their beginnings. Those with one beginning stay in their order.
+func sortGaps(all []sink.StoredGap) {
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b sink.StoredGap) int {
+		first, _ := pointsOf(a, all)
+		second, _ := pointsOf(b, all)
+		return compare(first, second)
 	})
+	copy(all, sorted)
+}
+
+// Gaps returns the declared gaps of a stream, which must not be changed, in the order of their beginnings, and those
+// with one beginning in the order in which they were stored.
+func (v *View) Gaps(of sink.Status) []sink.StoredGap {
+	return v.gaps[place{of.ID.Resource, of.ID.Namespace}]
 }
 
 // StreamOf returns the stream that has the objects of a resource in a namespace, or, if that is empty, in all. It

@@ -62,6 +62,9 @@ func (v *View) Check(ctx context.Context, of sink.Status, at sink.Point) error {
 		return v.unknownAt(ctx, of, "the first list is not complete", nil, nil, nil)
 	}
 	if at.Before(first) {
+		if gap := v.gapAt(of, first); gap != nil { // older states of it were deleted
+			_, first = pointsOf(*gap, v.Gaps(of))
+		}
 		return v.unknownAt(ctx, of, fmt.Sprintf("the history begins after revision %d", at.Revision), nil, nil, &first)
 	}
 	if last.Before(at) {
@@ -118,18 +121,29 @@ func (v *View) began(ctx context.Context, of sink.Status, g sink.StoredGap) (tim
 
 // isOpen reports whether the list that ends a gap is not complete.
 func isOpen(of sink.Status, g sink.StoredGap) bool {
+	if g.Reason == sink.GapThinned {
+		return false
+	}
 	return g.Ended.IsZero() || of.Progress.Gap != "" && of.Progress.Cursor == g.From
 }
 
 // missing returns the [Unknown] of a moment in a gap.
 func (v *View) missing(ctx context.Context, of sink.Status, gap *sink.StoredGap) error {
 	begin, end := pointsOf(*gap, v.Gaps(of))
-	reason := fmt.Sprintf("the history between revisions %d and %d is missing (%s)", gap.From, gap.To, gap.Reason)
+	reason := lost(*gap)
 	later := &end
 	if isOpen(of, *gap) {
 		later = nil // the list that ends the gap is not complete
 	}
 	return v.unknownAt(ctx, of, reason, gap, &begin, later)
+}
+
+// lost says what is not known in a gap.
+func lost(gap sink.StoredGap) string {
+	if gap.Reason == sink.GapThinned {
+		return fmt.Sprintf("the states between revisions %d and %d were thinned out", gap.From, gap.To)
+	}
+	return fmt.Sprintf("the history between revisions %d and %d is missing (%s)", gap.From, gap.To, gap.Reason)
 }
 
 // unknownAt returns an [Unknown] with the times of the nearest known points.

@@ -247,12 +247,12 @@ func (v *View) ending(stream sink.Status, e *reportedEvent, ttl time.Duration, r
 		end.Type, end.Because = t, fmt.Sprintf(format, args...)
 		return end
 	}
-	gap := v.gapOf(stream, *s.To)
+	gap := notThinned(v.gapOf(stream, *s.To))
 	if others := removed[*s.To]; gap == nil && others > 1 {
 		return because(Expired, "%d Events ended at this revision: only a lease of etcd ends several at once", others)
 	}
 	written := s.SeenFrom
-	if v.gapOf(stream, s.From) != nil || !stream.First.Before(s.From) {
+	if notThinned(v.gapOf(stream, s.From)) != nil || !stream.First.Before(s.From) {
 		written = e.last // the state was found by a list
 	}
 	age := s.SeenTo.Sub(written)
@@ -321,7 +321,19 @@ func (v *View) Beside(ctx context.Context, r *Reported, resource string, states 
 		return b, nil
 	case !b.Deleted && at.Before(stream.First): // the first list had what was not written since
 		return b, nil
+	case v.outlasts(stream, b.State, at, unknown.Gap):
+		return b, nil
 	}
 	b.Doubt = unknown.Reason
 	return b, nil
+}
+
+// outlasts reports whether a state that has begun is valid at a point although other states of its stream were deleted
+// there: the end of one whose successor was deleted is in the gap.
+func (v *View) outlasts(of sink.Status, s *sink.State, at sink.Point, gap *sink.StoredGap) bool {
+	if gap == nil || gap.Reason != sink.GapThinned {
+		return false
+	}
+	_, end := pointsOf(*gap, v.Gaps(of))
+	return s.To == nil || end.Before(*s.To) || s.Deleted && at.Before(*s.To)
 }

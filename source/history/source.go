@@ -296,8 +296,7 @@ func (s *Source) leap(gap sink.StoredGap, to sink.Point) error {
 	if gap.Reason == keepwatch.GapRewind {
 		return keepwatch.Failed(keepwatch.Rewound, "watch %s: the source was restored from a backup after revision %d", s.options.Resource, gap.From)
 	}
-	return keepwatch.Failed(keepwatch.Expired, "watch %s: the history between revisions %d and %d is missing (%s)",
-		s.options.Resource, gap.From, gap.To, gap.Reason)
+	return keepwatch.Failed(keepwatch.Expired, "watch %s: %s", s.options.Resource, lost(gap))
 }
 
 // batch returns the changes after w.at and not after to. With a speed, these are only those of the first time of

@@ -51,6 +51,11 @@ type State struct {
 	Object   []byte // as JSON, with apiVersion and kind
 }
 
+// GapThinned is the reason of a gap in which a [Thinning] has deleted states. Each state that is left of it has its own
+// revisions and times, but the one before it may have been replaced earlier. Deletions and the last states before them
+// are complete. No stream delivers it.
+const GapThinned keepwatch.GapReason = "thinned"
+
 // StoredGap is a declared gap of a stream: the history after From and before To is missing.
 type StoredGap struct {
 	Resource, Namespace string
@@ -61,7 +66,8 @@ type StoredGap struct {
 	// Began is the time of the last transaction before it, up to which the state is known, zero in tables that do not
 	// have it.
 	Began time.Time
-	// Ended is when the list that ends it was complete, zero if it is not.
+	// Ended is when the list that ends it was complete, zero if it is not. In one of GapThinned, it and Seen are when the
+	// state at To was stored.
 	Ended time.Time
 }
 

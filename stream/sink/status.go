@@ -14,6 +14,11 @@ type Reader interface {
 	Status(ctx context.Context) ([]Status, error)
 }
 
+// Thinning thins out old history: of the states that ended longer than Age ago, those are deleted that no border has,
+// which is a time that is a multiple of Interval in UTC. The range of what was deleted becomes a gap of the reason
+// [GapThinned]. The last state of a deleted object stays. The zero value deletes nothing.
+type Thinning struct{ Age, Interval time.Duration }
+
 // Expiry are states that a sink has deleted by its options, those first that ended first. States that have not ended
 // are never deleted.
 type Expiry struct {
@@ -29,8 +34,9 @@ type ExpiryReason string
 
 // The reasons of expiries.
 const (
-	ExpiredByAge  ExpiryReason = "age"
-	ExpiredBySize ExpiryReason = "size"
+	ExpiredByAge      ExpiryReason = "age"
+	ExpiredBySize     ExpiryReason = "size"
+	ExpiredByThinning ExpiryReason = "thinning"
 )
 
 // Status is what a sink has stored of one stream.
