@@ -19,6 +19,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/stream/project"
+	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
@@ -54,6 +55,48 @@ func (t *timeSpan) UnmarshalJSON(text []byte) error {
 	}
 	if err != nil {
 		return fmt.Errorf("retention and rotateAge must be times such as 90d or 12h, not %s", text)
+	}
+	return nil
+}
+
+// thinning is a flag and a field of a file: AGE:INTERVAL, such as 7d:1h.
+type thinning struct{ sink.Thinning }
+
+func (t *thinning) Set(text string) error {
+	age, interval, ok := strings.Cut(text, ":")
+	var err, err2 error
+	if ok {
+		t.Age, err = history.ParseSpan(age)
+		t.Interval, err2 = history.ParseSpan(interval)
+	}
+	switch {
+	case !ok || err != nil || err2 != nil:
+		return errors.New("give AGE:INTERVAL: 7d:1h retains one state an hour after 7 days")
+	case t.Interval < time.Minute:
+		return fmt.Errorf("the interval %v is less than a minute", t.Interval)
+	case t.Age < t.Interval:
+		return fmt.Errorf("the age %v is less than the interval %v", t.Age, t.Interval)
+	}
+	return nil
+}
+
+func (t *thinning) String() string {
+	if t.Interval == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%v:%v", t.Age, t.Interval)
+}
+
+func (t *thinning) Type() string { return "AGE:INTERVAL" }
+
+func (t *thinning) UnmarshalJSON(text []byte) error {
+	var value string
+	err := json.Unmarshal(text, &value)
+	if err == nil {
+		err = t.Set(value)
+	}
+	if err != nil {
+		return fmt.Errorf("thin: %s: %w", text, err)
 	}
 	return nil
 }

@@ -118,10 +118,11 @@ var (
 	syncBatches    = syncMetric("batches_total", "Transactions that were committed.")
 	syncRetries    = syncMetric("retries_total", "Errors of the sink after which another attempt followed.")
 	syncDead       = syncMetric("dead_letters_total", "Refusals of events that the sink does not repeat. An event of a batch that is repeated is refused again.")
-	syncExpired    = syncMetric("expired_states_total", "States that the sink has deleted: by age, of --retention, or by size, of --max-size.", "reason")
-	syncExcess     = syncMetric("excess_bytes", "Bytes by which the current states alone are more than --max-size.")
-	syncComplete   = syncMetric("complete", "1 if all resources of one etcd are complete at one revision, else 0.", "line")
-	syncCut        = syncMetric("complete_revision", "Revision at which all resources of one etcd are complete.", "line")
+	syncExpired    = syncMetric("expired_states_total",
+		"States that the sink has deleted: by age, of --retention, by size, of --max-size, or by thinning, of --thin.", "reason")
+	syncExcess   = syncMetric("excess_bytes", "Bytes by which the current states alone are more than --max-size.")
+	syncComplete = syncMetric("complete", "1 if all resources of one etcd are complete at one revision, else 0.", "line")
+	syncCut      = syncMetric("complete_revision", "Revision at which all resources of one etcd are complete.", "line")
 )
 
 func syncMetric(name, help string, labels ...string) *prometheus.Desc {
@@ -175,7 +176,7 @@ func collectStatus(s transfer.Status, ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(syncBatches, prometheus.CounterValue, float64(s.Batches))
 	ch <- prometheus.MustNewConstMetric(syncRetries, prometheus.CounterValue, float64(s.Retries))
 	ch <- prometheus.MustNewConstMetric(syncDead, prometheus.CounterValue, float64(s.DeadLetters))
-	for _, reason := range []sink.ExpiryReason{sink.ExpiredByAge, sink.ExpiredBySize} {
+	for _, reason := range []sink.ExpiryReason{sink.ExpiredByAge, sink.ExpiredBySize, sink.ExpiredByThinning} {
 		ch <- prometheus.MustNewConstMetric(syncExpired, prometheus.CounterValue, float64(s.Expired[reason]), string(reason))
 	}
 	ch <- prometheus.MustNewConstMetric(syncExcess, prometheus.GaugeValue, float64(s.Excess))

@@ -35,6 +35,8 @@ type syncReport struct {
 
 	deleted               uint64    // states that were deleted by the size since the last message about it
 	nextReached, nextOver time.Time // of the next messages about the size
+	thinned               uint64    // states that were thinned out since the last message about it
+	nextThinned           time.Time
 }
 
 // syncTarget is what is printed of a stream.
@@ -153,19 +155,29 @@ func (r *syncReport) retrying(err error, wait time.Duration) {
 // refused prints the reason of a dead letter.
 func (r *syncReport) refused(err error) { r.printf("%v", err) }
 
-// sizeEvery is how often deletions by the size are printed: a file that is full loses states with each change.
+// sizeEvery is how often deletions by the size are printed, and those by thinning: a file that is full loses states
+// with each change.
 const sizeEvery = time.Hour
 
-// expired prints which states were deleted by the size, and whether it is too small for the current ones. Those that
-// were deleted by their age are as old as expected.
+// expired prints which states were deleted by the size, and whether it is too small for the current ones, and which
+// were thinned out. Those that were deleted by their age are as old as expected.
 func (r *syncReport) expired(e sink.Expiry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.Reason != sink.ExpiredBySize {
+	now := time.Now()
+	switch e.Reason {
+	case sink.ExpiredByAge:
+		return
+	case sink.ExpiredByThinning:
+		if r.thinned += uint64(e.States); !now.Before(r.nextThinned) {
+			r.clear()
+			r.start.printf("--thin: %s states were deleted, which had ended by %s", grouped(int64(r.thinned)),
+				e.Until.UTC().Format(time.RFC3339))
+			r.thinned, r.nextThinned = 0, now.Add(sizeEvery)
+		}
 		return
 	}
 	r.deleted += uint64(e.States)
-	now := time.Now()
 	if e.States > 0 && !now.Before(r.nextReached) {
 		r.clear()
 		r.start.printf("--max-size is reached: %s states were deleted, which had ended by %s", grouped(int64(r.deleted)), e.Until.UTC().Format(time.RFC3339))

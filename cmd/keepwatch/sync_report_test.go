@@ -9,8 +9,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// TestExpiredReport checks that deletions by the size are printed once an hour, with all of them, and those by age
-// never.
+// TestExpiredReport checks that deletions by the size and by thinning are printed once an hour, with all of them, and
+// those by age never.
 func TestExpiredReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -29,6 +29,9 @@ func TestExpiredReport(t *testing.T) {
 			{time.Minute, sink.ExpiredBySize, 0, 4096, "keepwatch: the current states alone are 4,096 bytes more than --max-size: no history is left, and the file grows\n"},
 			{time.Minute, sink.ExpiredBySize, 0, 5000, ""},
 			{time.Hour, sink.ExpiredBySize, 5, 0, "keepwatch: --max-size is reached: 15 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
+			{0, sink.ExpiredByThinning, 2000, 0, "keepwatch: --thin: 2,000 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
+			{time.Minute, sink.ExpiredByThinning, 10, 0, ""},
+			{time.Hour, sink.ExpiredByThinning, 5, 0, "keepwatch: --thin: 15 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
 		} {
 			time.Sleep(step.after)
 			out.Reset()

@@ -30,6 +30,7 @@ type sinkSettings struct {
 	To         string   `json:"to"`
 	State      string   `json:"state"`
 	Retention  timeSpan `json:"retention"`
+	Thin       thinning `json:"thin"`
 	MaxSize    string   `json:"maxSize"`
 	Shape      string   `json:"shape"`
 	RotateSize string   `json:"rotateSize"`
@@ -68,8 +69,7 @@ func (s *sinkSettings) open(elected bool, callbacks sinkCallbacks) (database, er
 	case scheme == "sqlite":
 		return nil, errors.New("--to sqlite: needs the path of a file, for example sqlite:state.db")
 	case scheme == "postgres" || scheme == "postgresql":
-		options := postgres.Options{Retention: s.Retention.Duration, TakeOver: elected, Expired: callbacks.expired}
-		return postgres.New(s.To, options), s.allow("retention")
+		return s.openPostgres(elected, callbacks)
 	case scheme == "files" && local:
 		return s.openFiles(rest)
 	case scheme == "files":
@@ -83,13 +83,35 @@ func (s *sinkSettings) open(elected bool, callbacks sinkCallbacks) (database, er
 	return nil, errors.New("the database of --to must be " + addresses)
 }
 
+// openPostgres returns the sink of a Postgres schema.
+func (s *sinkSettings) openPostgres(elected bool, callbacks sinkCallbacks) (database, error) {
+	if err := s.checkThin(); err != nil {
+		return nil, err
+	}
+	options := postgres.Options{
+		Retention: s.Retention.Duration, Thin: s.Thin.Thinning, TakeOver: elected, Expired: callbacks.expired,
+	}
+	return postgres.New(s.To, options), s.allow("retention", "thin")
+}
+
+// checkThin checks that states are old enough to be thinned out before they are deleted.
+func (s *sinkSettings) checkThin() error {
+	if retention := s.Retention.Duration; retention > 0 && s.Thin.Interval > 0 && retention <= s.Thin.Age {
+		return fmt.Errorf("--retention %v deletes states before --thin thins them out, after %v", retention, s.Thin.Age)
+	}
+	return nil
+}
+
 // openSQLite returns the sink of a SQLite file.
 func (s *sinkSettings) openSQLite(path string, callbacks sinkCallbacks) (_ database, err error) {
-	options := sqlite.Options{Retention: s.Retention.Duration, Expired: callbacks.expired}
+	if err := s.checkThin(); err != nil {
+		return nil, err
+	}
+	options := sqlite.Options{Retention: s.Retention.Duration, Thin: s.Thin.Thinning, Expired: callbacks.expired}
 	if options.MaxSize, err = parseSize("the size of a SQLite file", s.MaxSize); err != nil {
 		return nil, err
 	}
-	return sqlite.New(path, options), s.allow("retention", "max-size")
+	return sqlite.New(path, options), s.allow("retention", "thin", "max-size")
 }
 
 // parseSize parses a number of bytes, such as 256Mi. Without a text it is 0.
@@ -204,7 +226,7 @@ func (s *sinkSettings) given(except ...string) string {
 		name  string
 		given bool
 	}{
-		{"retention", s.Retention.Duration != 0}, {"max-size", s.MaxSize != ""}, {"shape", s.Shape != ""}, {"rotate-size", s.RotateSize != ""},
+		{"retention", s.Retention.Duration != 0}, {"thin", s.Thin.Interval != 0}, {"max-size", s.MaxSize != ""}, {"shape", s.Shape != ""}, {"rotate-size", s.RotateSize != ""},
 		{"rotate-age", s.RotateAge.Duration != 0}, {"compress", s.Compress != ""}, {"mode", s.Mode != ""},
 		{"signing-key", s.SigningKey != ""}, {"state", s.State != ""},
 	} {

@@ -14,6 +14,7 @@
 //	errors.go    which errors are worth another attempt
 //	schema.go    the tables
 //	write.go     one batch; retention
+//	thin.go      thinning
 //	text.go      JSON that jsonb accepts
 //	name.go      names that columns and indexes accept
 //	status.go    the status, while another process may write

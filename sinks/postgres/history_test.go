@@ -35,7 +35,7 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	gaps := server.URL("history_gaps")
 	t.Run("gaps", func(t *testing.T) { sinktest.TestGapTimes(t, postgres.New(gaps, postgres.Options{}), snapshotOf(gaps)) })
 	// The tables get a newer format while the list of the last gap is not complete: its end stays open.
-	server.SQL(`ALTER TABLE history_gaps.gaps DROP COLUMN began, DROP COLUMN ended; UPDATE history_gaps.keepwatch SET format = 4;
+	server.SQL(`ALTER TABLE history_gaps.gaps DROP COLUMN began, DROP COLUMN ended; ALTER TABLE history_gaps.keepwatch DROP COLUMN thinned; UPDATE history_gaps.keepwatch SET format = 4;
 		UPDATE history_gaps.cursors SET gap = 'expired', cursor = 30 WHERE resource = 'pods'`)
 	open(t, postgres.New(gaps, postgres.Options{}))
 	snapshotOf(gaps)(func(tables sink.Snapshot) error {

@@ -39,6 +39,8 @@ type Options struct {
 	// Retention is how long a state is retained after it was replaced or deleted. Zero
 	// retains all.
 	Retention time.Duration
+	// Thin thins out what is older than its age, and not deleted yet.
+	Thin sink.Thinning
 	// Expired, if set, is called with what was deleted, after the transaction.
 	Expired func(sink.Expiry)
 	// TakeOver ends the session of another writer, once, at the start. It is for a process that was elected: the one before
@@ -61,12 +63,14 @@ type Sink struct {
 	streams []sink.Stream
 	empty   []bool    // of streams: the tables have no row of the resource that has ended
 	swept   time.Time // when retention was last applied
+	thinner *history.Thinner
+	sweep   int // sweepRows
 }
 
 // New returns the sink of an address: a URL or a keyword string, as libpq accepts them. It
 // connects to nothing. Passwords are read anew, from ~/.pgpass for example, with each Open.
 func New(address string, options Options) *Sink {
-	return &Sink{address: address, options: options, clock: history.NewClock(), timeout: writeTimeout}
+	return &Sink{address: address, options: options, clock: history.NewClock(), timeout: writeTimeout, sweep: sweepRows}
 }
 
 // Open connects. See [sink.Sink].
@@ -94,7 +98,7 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	if err := s.acquireLock(ctx); err != nil {
 		return nil, err
 	}
-	s.streams, s.token = streams, rand.Text()
+	s.streams, s.token, s.thinner = streams, rand.Text(), history.NewThinner(s.options.Thin)
 	err = pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
 		if err := s.migrate(ctx, tx); err != nil {
 			return err

@@ -88,6 +88,9 @@ ALTER TABLE gaps ADD COLUMN began timestamptz, ADD COLUMN ended timestamptz;
 UPDATE gaps SET ended = seen WHERE NOT EXISTS (SELECT 1 FROM cursors c WHERE c.resource = gaps.resource
   AND c.namespace = gaps.namespace AND c.gap <> '' AND c.epoch = gaps.epoch AND c.cursor = gaps.from_revision);
 CREATE INDEX gaps_open ON gaps (resource, namespace) WHERE ended IS NULL;
+`, `
+ALTER TABLE keepwatch ADD COLUMN thinned timestamptz;
+CREATE INDEX gaps_thinned ON gaps (resource, namespace, ended) WHERE reason = 'thinned';
 `}
 
 const createView = `CREATE OR REPLACE VIEW %s AS

@@ -89,7 +89,9 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		}
 		return nil
 	})
+	messages := 0
 	for _, p := range batch.Pieces {
+		messages += len(p.Messages)
 		id := s.streams[p.Stream].ID
 		changes, err := history.Of(p, s.empty[p.Stream])
 		if err != nil {
@@ -102,17 +104,20 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		}
 		queueProgress(last, id, p, changes.Gaps, batch.Time)
 	}
-	var expired sink.Expiry
+	var expired []sink.Expiry
 	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) (err error) {
 		if err = insert(ctx, tx, first, rows, last); err == nil {
-			expired, err = s.expire(ctx, tx, batch.Time)
+			expired, err = s.expire(ctx, tx, batch.Time, messages)
 		}
 		return err
 	})
-	if err == nil && expired.States > 0 && s.options.Expired != nil {
-		s.options.Expired(expired)
+	if err != nil || s.options.Expired == nil {
+		return err
 	}
-	return err
+	for _, e := range expired {
+		s.options.Expired(e)
+	}
+	return nil
 }
 
 // insert sends the statements first, inserts rows, and sends the statements last: in one
@@ -191,19 +196,36 @@ const (
 	sweepRows  = 2000
 )
 
-// expire deletes rows that ended before the retention.
-func (s *Sink) expire(ctx context.Context, tx pgx.Tx, now time.Time) (sink.Expiry, error) {
-	e := sink.Expiry{Reason: sink.ExpiredByAge}
+// expire deletes rows that ended before the retention, and then those that are thinned out. It returns what it has
+// deleted. messages is the number of those in the batch.
+func (s *Sink) expire(ctx context.Context, tx pgx.Tx, now time.Time, messages int) (all []sink.Expiry, err error) {
 	now = s.clock.Bound(now)
+	aged, err := s.expireAged(ctx, tx, now)
+	if err != nil {
+		return nil, err
+	}
+	// A step of the thinning reads each row three times, and more rows than the batch can have added.
+	thinned, err := s.thinner.Step(ctx, tables{tx}, now, 3*(s.sweep+2*messages))
+	for _, e := range []sink.Expiry{aged, thinned} {
+		if e.States > 0 {
+			all = append(all, e)
+		}
+	}
+	return all, err
+}
+
+// expireAged deletes rows that ended before the retention.
+func (s *Sink) expireAged(ctx context.Context, tx pgx.Tx, now time.Time) (sink.Expiry, error) {
+	e := sink.Expiry{Reason: sink.ExpiredByAge}
 	if s.options.Retention == 0 || now.Sub(s.swept) < sweepEvery {
 		return e, nil
 	}
 	var until *time.Time
-	err := tx.QueryRow(ctx, expireRows, now.Add(-s.options.Retention), sweepRows).Scan(&e.States, &until)
+	err := tx.QueryRow(ctx, expireRows, now.Add(-s.options.Retention), s.sweep).Scan(&e.States, &until)
 	if until != nil {
 		e.Until = *until
 	}
-	if err != nil || e.States == sweepRows {
+	if err != nil || e.States == s.sweep {
 		return e, err // the next batch continues
 	}
 	s.swept = now

@@ -29,25 +29,35 @@ const (
 	sizeRows = 10
 )
 
-// expire deletes rows that ended before the retention, and then, as long as the file has more than MaxSize, those that
-// ended first. It returns what it has deleted. messages is the number of those in the batch.
+// expire deletes rows that ended before the retention, then those that are thinned out, and then, as long as the file has
+// more than MaxSize, those that ended first. It returns what it has deleted. messages is the number of those in the
+// batch.
 func (s *Sink) expire(ctx context.Context, now time.Time, messages int) (all []sink.Expiry, err error) {
 	now = s.clock.Bound(now)
 	if s.options.Retention > 0 && now.Sub(s.writer.swept) >= sweepEvery {
 		e := sink.Expiry{Reason: sink.ExpiredByAge}
-		if err := s.expireRows(ctx, &e, s.writer.aged, now.Add(-s.options.Retention).Format(timeFormat), sweepRows); err != nil {
+		if err := s.expireRows(ctx, &e, s.writer.aged, now.Add(-s.options.Retention).Format(timeFormat), s.sweep); err != nil {
 			return nil, err
 		}
-		if e.States < sweepRows { // otherwise the next batch continues
+		if e.States < s.sweep { // otherwise the next batch continues
 			s.writer.swept = now
 		}
 		if e.States > 0 {
 			all = append(all, e)
 		}
 	}
+	// More rows than the batch can have added, so that neither the file nor the rest grows however many changes there are.
+	most := s.sweep + 2*messages
+	// A step of the thinning reads each row three times.
+	thinned, err := s.thinner.Step(ctx, tables{s.conn}, now, 3*most)
+	if err != nil {
+		return nil, err
+	}
+	if thinned.States > 0 {
+		all = append(all, thinned)
+	}
 	if s.options.MaxSize > 0 {
-		// More rows than the batch can have added, so that the file does not grow however many changes there are.
-		e, err := s.shrink(ctx, sweepRows+2*messages)
+		e, err := s.shrink(ctx, most)
 		if err != nil {
 			return nil, err
 		}

@@ -33,6 +33,8 @@ type Options struct {
 	// Retention is how long a state is retained after it was replaced or deleted. Zero
 	// retains all.
 	Retention time.Duration
+	// Thin thins out what is older than its age, and not deleted yet.
+	Thin sink.Thinning
 	// MaxSize is how many bytes the file may have. The states that ended first are deleted beyond it, and current ones
 	// never. Zero is no limit. A file that is larger already does not shrink; it does not grow either. The write-ahead
 	// log is beside it.
@@ -54,12 +56,14 @@ type Sink struct {
 	streams []sink.Stream
 	empty   []bool // of streams: the file has no row of the resource that has ended
 	writer  *writer
+	thinner *history.Thinner
+	sweep   int   // sweepRows
 	excess  int64 // the last Expiry.Excess of size
 }
 
 // New returns the sink of the file at path. It opens nothing.
 func New(path string, options Options) *Sink {
-	return &Sink{path: path, options: options, clock: history.NewClock()}
+	return &Sink{path: path, options: options, clock: history.NewClock(), sweep: sweepRows}
 }
 
 // Open opens the file, or creates it. See [sink.Sink].
@@ -110,6 +114,7 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 		return nil, err
 	}
 	s.writer, err = newWriter(ctx, s.conn)
+	s.thinner = history.NewThinner(s.options.Thin)
 	return stored, err
 }
 

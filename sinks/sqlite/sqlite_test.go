@@ -142,8 +142,8 @@ func TestRedefined(t *testing.T) {
 	wantSum(0)
 }
 
-// undoThird removes what formats 3 and 4 have added.
-const undoThird = `DROP INDEX gaps_open; ALTER TABLE gaps DROP COLUMN began; ALTER TABLE gaps DROP COLUMN ended; DROP TABLE types; DROP INDEX resources_from; DROP INDEX resources_to; ALTER TABLE cursors DROP COLUMN first_epoch; ALTER TABLE cursors DROP COLUMN first_revision;
+// undoThird removes what formats 3 to 5 have added.
+const undoThird = `DROP INDEX gaps_thinned; ALTER TABLE keepwatch DROP COLUMN thinned; DROP INDEX gaps_open; ALTER TABLE gaps DROP COLUMN began; ALTER TABLE gaps DROP COLUMN ended; DROP TABLE types; DROP INDEX resources_from; DROP INDEX resources_to; ALTER TABLE cursors DROP COLUMN first_epoch; ALTER TABLE cursors DROP COLUMN first_revision;
 	ALTER TABLE cursors DROP COLUMN first_seen`
 
 // TestRetention checks that ended rows are deleted after the retention, and current ones never.
@@ -201,7 +201,7 @@ func TestRefused(t *testing.T) {
 		streams []sink.Stream
 		want    string
 	}{
-		"a newer format":   {newer, sinktest.Streams(), "the tables have format 99, and this keepwatch knows formats up to 4: use a newer keepwatch"},
+		"a newer format":   {newer, sinktest.Streams(), "the tables have format 99, and this keepwatch knows formats up to 5: use a newer keepwatch"},
 		"other tables":     {foreign, sinktest.Streams(), "table resources already exists"},
 		"other namespaces": {sound, narrower, "pods: it has these objects already, of another choice of namespaces"},
 		"another cluster":  {sound, other, "widgets.example.com: it has the objects of widgets.example.com in all namespaces of cluster"},
@@ -238,15 +238,20 @@ func TestOneTransaction(t *testing.T) {
 	t.Cleanup(func() { s.Close() })
 	db := read(t, path)
 	sinktest.TestOneTransaction(t, s, db, 3, func(change, table string) func() {
-		execute := func(statement string) {
-			t.Helper()
-			if _, err := db.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
-		}
-		execute(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON %s BEGIN SELECT RAISE(ABORT, 'refused'); END`, change, table))
-		return func() { execute(`DROP TRIGGER refused`) }
+		return refuse(t, db, change, table)
 	})
+}
+
+// refuse makes the database refuse changes of a table.
+func refuse(t *testing.T, db *sql.DB, change, table string) (allow func()) {
+	execute := func(statement string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON %s BEGIN SELECT RAISE(ABORT, 'refused'); END`, change, table))
+	return func() { execute(`DROP TRIGGER refused`) }
 }
 
 // TestAsOf checks that each object has one state at every revision.

@@ -7,7 +7,8 @@
 // content of an object at the same revision, the new row begins at the revision at which the old one
 // begins, and the old row is valid at no revision.
 //
+//	thin.go    the rows that thinning deletes
 //	rows.go    the rows that a piece inserts and ends
-//	clock.go   how much time has passed, for retention
+//	clock.go   how much time has passed, for retention and thinning
 //	schema.go  the names of views, and of streams in the tables
 package history

@@ -1,0 +1,126 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keepwatch/keepwatch/sinks/internal/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+const (
+	stayColumns = `SELECT id, resource, namespace, name, uid, epoch, valid_from, seen_from, coalesce(to_epoch, 0), coalesce(valid_to, 0),
+		coalesce(seen_to, seen_from), deleted FROM resources`
+	// One statement for each row always uses the primary key.
+	extendRow = `UPDATE resources SET to_epoch = $1, valid_to = $2, seen_to = $3
+		WHERE resource = $4 AND namespace = $5 AND name = $6 AND id = (SELECT id FROM resources
+			WHERE resource = $4 AND namespace = $5 AND name = $6 AND id < $7 ORDER BY id DESC LIMIT 1)
+		AND uid = $8 AND to_epoch = $9 AND valid_to = $10 AND NOT deleted`
+	deleteRow = `DELETE FROM resources WHERE resource = $1 AND namespace = $2 AND name = $3 AND id = $4`
+	extendGap = `UPDATE gaps SET from_revision = least(from_revision, $4), to_revision = greatest(to_revision, $5), began = least(began, $6),
+			seen = greatest(seen, $7), ended = greatest(ended, $7)
+		WHERE reason = 'thinned' AND resource = $1 AND namespace = $2 AND ended > $8 AND ended <= $9 AND epoch = $3`
+	insertThinned = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, began, seen, ended, reason)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 'thinned')`
+	forgetGaps = `DELETE FROM gaps WHERE reason = 'thinned' AND resource = $1 AND namespace = $2 AND ended <= $3
+		AND (epoch, to_revision) <= ($4, $5)`
+)
+
+// tables are the tables in a transaction.
+type tables struct{ tx pgx.Tx }
+
+var _ history.ThinTables = tables{}
+
+// Status returns the status of every stream.
+func (t tables) Status(ctx context.Context) ([]sink.Status, error) {
+	return statusIn(ctx, t.tx, len(migrations))
+}
+
+// Thinned returns the border up to which the history was thinned.
+func (t tables) Thinned(ctx context.Context) (time.Time, error) {
+	return t.time(ctx, `SELECT thinned FROM keepwatch`)
+}
+
+// NextEnd returns the first time after another one at which a row has ended.
+func (t tables) NextEnd(ctx context.Context, after time.Time) (time.Time, error) {
+	return t.time(ctx, `SELECT min(seen_to) FROM resources WHERE seen_to > $1`, after)
+}
+
+// time returns the time that a query finds, zero for NULL.
+func (t tables) time(ctx context.Context, query string, args ...any) (time.Time, error) {
+	var found *time.Time
+	if err := t.tx.QueryRow(ctx, query, args...).Scan(&found); err != nil || found == nil {
+		return time.Time{}, err
+	}
+	return found.UTC(), nil
+}
+
+// SetThinned stores the border up to which the history was thinned.
+func (t tables) SetThinned(ctx context.Context, border time.Time) error {
+	_, err := t.tx.Exec(ctx, `UPDATE keepwatch SET thinned = $1`, border)
+	return err
+}
+
+// Gaps returns the gaps that a stream has declared, and that touch a range of time.
+func (t tables) Gaps(ctx context.Context, from, to time.Time) ([]sink.StoredGap, error) {
+	rows, err := t.tx.Query(ctx, `SELECT resource, namespace FROM gaps
+		WHERE reason <> 'thinned' AND coalesce(began, seen) <= $1 AND (ended IS NULL OR ended >= $2)`, to, from)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (g sink.StoredGap, err error) {
+		return g, row.Scan(&g.Resource, &g.Namespace)
+	})
+}
+
+// Rows returns rows in the order of a time.
+func (t tables) Rows(ctx context.Context, by history.Edge, behind history.Mark, upTo time.Time, limit int) ([]history.Stay, error) {
+	column := "seen_from"
+	if by == history.Ends {
+		column = "seen_to"
+	}
+	rows, err := t.tx.Query(ctx, fmt.Sprintf(stayColumns+` WHERE %[1]s >= $1 AND (%[1]s, id) > ($1, $2) AND %[1]s <= $3
+		ORDER BY %[1]s, id LIMIT $4`, column), behind.Time, behind.ID, upTo, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r history.Stay, err error) {
+		err = row.Scan(&r.ID, &r.Resource, &r.Namespace, &r.Name, &r.UID, &r.From.Epoch, &r.From.Revision, &r.SeenFrom,
+			&r.To.Epoch, &r.To.Revision, &r.SeenTo, &r.Deleted)
+		r.SeenFrom, r.SeenTo = r.SeenFrom.UTC(), r.SeenTo.UTC()
+		return r, err
+	})
+}
+
+// Replace deletes rows, and moves the ends of those before them.
+func (t tables) Replace(ctx context.Context, rows []history.Stay, chains []history.Chain) error {
+	b := &pgx.Batch{}
+	for _, c := range chains {
+		f := c.First
+		b.Queue(extendRow, c.To.Epoch, int64(c.To.Revision), c.SeenTo, f.Resource, f.Namespace, f.Name, f.ID, f.UID, f.From.Epoch, int64(f.From.Revision))
+	}
+	for _, r := range rows {
+		b.Queue(deleteRow, r.Resource, r.Namespace, r.Name, r.ID)
+	}
+	return t.tx.SendBatch(ctx, b).Close()
+}
+
+// Cover declares a gap, or extends the one of its window.
+func (t tables) Cover(ctx context.Context, g sink.StoredGap, from, to time.Time) error {
+	args := []any{g.Resource, g.Namespace, g.Epoch, int64(g.From), int64(g.To), g.Began, g.Ended}
+	tag, err := t.tx.Exec(ctx, extendGap, append(args, from, to)...)
+	if err != nil || tag.RowsAffected() > 0 {
+		return err
+	}
+	_, err = t.tx.Exec(ctx, insertThinned, args...)
+	return err
+}
+
+// Forget deletes the gaps of thinning that ended before the history of a stream begins.
+func (t tables) Forget(ctx context.Context, of sink.Status) error {
+	_, err := t.tx.Exec(ctx, forgetGaps, of.ID.Resource, of.ID.Namespace, of.FirstSeen, of.First.Epoch, int64(of.First.Revision))
+	return err
+}

@@ -1,0 +1,4 @@
+package sqlite
+
+// SetSweep replaces sweepRows.
+func (s *Sink) SetSweep(rows int) { s.sweep = rows }
