@@ -87,7 +87,7 @@ func newJudgeCommand() *cobra.Command {
 	flags.IntVar(&j.Repeat, "repeat", operators.DefaultRepeat, "how often a plan with a finding runs")
 	flags.IntVar(&j.Parallel, "parallel", 0, "runs at a time (default two a processor)")
 	flags.StringVar(&o.expected, "expected", "", "a file with the findings that are accepted, and why")
-	flags.StringVarP(&o.output, "output", "o", "table", "the report's format: table, json or junit")
+	flags.StringVarP(&o.output, "output", "o", "table", "the report's format: table, json, junit or html")
 	flags.StringVar(&o.record, "record", "", "write the report in all formats, and the operator's output, to this new folder")
 	return cmd
 }
@@ -106,12 +106,13 @@ func describePlans() string {
 // judgePrinters are the formats of a report.
 var judgePrinters = map[string]func(*operators.Report, io.Writer) error{
 	"table": (*operators.Report).PrintTable, "json": (*operators.Report).PrintJSON, "junit": (*operators.Report).PrintJUnit,
+	"html": (*operators.Report).PrintHTML,
 }
 
 func (o *judgeOptions) run(cmd *cobra.Command, args []string) error {
 	print := judgePrinters[o.output]
 	if print == nil {
-		return &exitError{codeUsage, fmt.Errorf("--output %q: give table, json or junit", o.output)}
+		return &exitError{codeUsage, fmt.Errorf("--output %q: give table, json, junit or html", o.output)}
 	}
 	o.judged.Operator.Command, o.judged.Whole = args, !o.shrink
 	if words := strings.Fields(o.next); len(words) > 0 {
@@ -168,7 +169,8 @@ func (o *judgeOptions) writeRecord(report *operators.Report) error {
 	if o.record == "" {
 		return nil
 	}
-	for name, format := range map[string]string{"report.txt": "table", "report.json": "json", "report.xml": "junit"} {
+	files := map[string]string{"report.txt": "table", "report.json": "json", "report.xml": "junit", "report.html": "html"}
+	for name, format := range files {
 		file, err := os.Create(filepath.Join(o.record, name))
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ func TestJudgeCommand(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || len(report.Findings) != 1 || report.Findings[0].Verdict != "died" {
 		t.Errorf("%v: %s", err, stdout)
 	}
-	for name, part := range map[string]string{"operator.log": "started\n", "report.txt": "died, in 3 of 3 runs", "report.xml": "<failure", "report.json": `"died"`} {
+	for name, part := range map[string]string{"operator.log": "started\n", "report.txt": "died, in 3 of 3 runs", "report.xml": "<failure", "report.json": `"died"`, "report.html": `<span class="verdict">died</span>, in 3 of 3 runs`} {
 		if content, err := os.ReadFile(filepath.Join(record, name)); err != nil || !strings.Contains(string(content), part) {
 			t.Errorf("%s: %v: %q", name, err, content)
 		}

@@ -91,4 +91,5 @@
 //	verdict.go          the verdicts, and the oracles that give them
 //	expectation.go      findings that are accepted
 //	print.go            the report as a table, as JSON, as JUnit
+//	html.go             the report as a page, with timelines
 package operators

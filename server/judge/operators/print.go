@@ -84,23 +84,8 @@ func (r *Report) PrintTable(w io.Writer) error {
 		report.Printable(r.Operator), len(r.Steps), len(r.Places), r.Seed, r.Took.Round(time.Second))
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "PLANS\tRUN\tPASSED\tNOT REACHED\tWHAT HAPPENS")
-	for _, kind := range Kinds {
-		var run, passed, missed int
-		for _, result := range r.Results {
-			if result.Plan.Kind != kind.Name {
-				continue
-			}
-			run++
-			switch {
-			case !result.Reached:
-				missed++
-			case len(result.Verdicts) == 0:
-				passed++
-			}
-		}
-		if run > 0 {
-			fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%s\n", kind.Name, run, passed, missed, kind.Sentence)
-		}
+	for _, c := range r.planCounts() {
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%s\n", c.Name, c.Run, c.Passed, c.NotReached, c.Sentence)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -113,14 +98,47 @@ func (r *Report) PrintTable(w io.Writer) error {
 	return err
 }
 
-func (r *Report) printFinding(w io.Writer, f Finding) {
-	what := "without a fault"
-	if f.Plan != nil {
-		kind, _ := kindOf(f.Plan.Kind)
-		what = fmt.Sprintf("%s: %s", f.Plan, kind.Sentence)
+// planCount is how the plans of one kind went.
+type planCount struct {
+	Kind
+	Run, Passed, NotReached int
+}
+
+// planCounts returns the kinds of which a plan ran.
+func (r *Report) planCounts() (all []planCount) {
+	for _, kind := range Kinds {
+		c := planCount{Kind: kind}
+		for _, result := range r.Results {
+			if result.Plan.Kind != kind.Name {
+				continue
+			}
+			c.Run++
+			switch {
+			case !result.Reached:
+				c.NotReached++
+			case len(result.Verdicts) == 0:
+				c.Passed++
+			}
+		}
+		if c.Run > 0 {
+			all = append(all, c)
+		}
 	}
+	return all
+}
+
+// what says what happened to the operator.
+func (f Finding) what() string {
+	if f.Plan == nil {
+		return "without a fault"
+	}
+	kind, _ := kindOf(f.Plan.Kind)
+	return fmt.Sprintf("%s: %s", f.Plan, kind.Sentence)
+}
+
+func (r *Report) printFinding(w io.Writer, f Finding) {
 	fmt.Fprintf(w, "\n%v, in %d of %d runs: %s\n", f.Verdict, f.Shown, f.Of, f.Verdict.Sentence())
-	fmt.Fprintf(w, "  %s\n", report.Printable(what))
+	fmt.Fprintf(w, "  %s\n", report.Printable(f.what()))
 	seen := f
 	if f.Smallest != nil {
 		seen = *f.Smallest
