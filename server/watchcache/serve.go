@@ -41,7 +41,8 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 		}
 	}
 	due := false // a bookmark is to be sent, once the watch has passed the changes that it was not woken for
-	for ctx.Err() == nil {
+	// A client that is always behind does not make the watch outlive its server.
+	for ctx.Err() == nil && !isClosed(stop) {
 		initial := !w.stated
 		newer, err := w.step(ctx, to)
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -115,6 +116,15 @@ func (w *Watch) step(ctx context.Context, to Receiver) (newer <-chan struct{}, e
 		return newer, to.Initialized()
 	}
 	return newer, nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // fired reports whether a timer has fired.

@@ -132,6 +132,45 @@ func TestWatchesReceiveTheDifference(t *testing.T) {
 	}
 }
 
+// lagging is a recorder before which the next event has always happened already.
+type lagging struct {
+	recorder
+	next func() error
+}
+
+func (l *lagging) Send(e watchcache.Event, initial bool) error {
+	return errors.Join(l.recorder.Send(e, initial), l.next())
+}
+
+// A watch whose client never catches up ends with the server, too: it does not receive what happens after that.
+func TestLaggingWatchesEndWithTheServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{})
+	from := r.source.put("a", "x")
+	write := func() error { return r.WaitForRevision(t.Context(), r.source.put("a", "x")) }
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := r.Watch(t.Context(), "/widgets/", at(from, everythingBelow()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	to := &lagging{}
+	to.next = func() error {
+		switch len(to.events) {
+		case 3:
+			close(stop)
+		case 20:
+			return errIdle
+		}
+		return write()
+	}
+	if err := w.Serve(t.Context(), stop, to); err != nil || len(to.events) < 3 {
+		t.Errorf("the watch has sent %q, %v", to.events, err)
+	}
+}
+
 // A watch that is canceled sends nothing more, not even the rest of a segment or of a difference.
 func TestCanceledWatchesSendNothingMore(t *testing.T) {
 	t.Parallel()
