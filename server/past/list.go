@@ -30,8 +30,8 @@ type shownRow struct {
 	Cells                   []string
 }
 
-// list reads the list of the query's moment.
-func (r *pageRead) list() (*shownList, error) {
+// list reads the list of the query's moment, which may be one of all types.
+func (r *pageRead) list(ofAll bool) (*shownList, error) {
 	m, err := history.ParseMoment(r.query.At, r.server.now())
 	if err != nil {
 		return nil, badRequest(err)
@@ -40,6 +40,11 @@ func (r *pageRead) list() (*shownList, error) {
 	found := &resolved{tables: r.server.tables}
 	if found.stream, err = r.view.StreamOf(r.objects.Resource, r.objects.Namespace); err != nil {
 		return nil, notFound(err.Error())
+	}
+	if ofAll {
+		if m, err = r.view.In(r.q.Context(), m, found.stream); err != nil {
+			return nil, momentError(err)
+		}
 	}
 	if err := found.locate(r.q.Context(), r.view, m, r.server.config.AllowGaps); err != nil {
 		return nil, momentError(err)

@@ -104,7 +104,7 @@ func (r *resolved) header() string {
 
 // resolve finds the resource and the point of a request.
 func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPath) (found *resolved, err error) {
-	moment, err := momentOf(q, info, p.moment)
+	moment, err := momentOf(q, info)
 	if err != nil {
 		return nil, badRequest(err)
 	}
@@ -117,7 +117,13 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 		if found.stream, err = v.StreamOf(group.String(), info.Namespace); err != nil {
 			return notFound(err.Error())
 		}
-		located := found.locate(q.Context(), v, moment, s.config.AllowGaps)
+		located := error(nil)
+		if moment.IsNow() {
+			moment, located = v.In(q.Context(), p.moment, found.stream)
+		}
+		if located == nil {
+			located = found.locate(q.Context(), v, moment, s.config.AllowGaps)
+		}
 		t, err := v.TypeAt(q.Context(), group.String(), found.time) // the newest, if the moment is not known
 		if err != nil {
 			return err
@@ -181,9 +187,9 @@ func (r *resolved) locate(ctx context.Context, v *history.View, m history.Moment
 	return nil
 }
 
-// momentOf returns the moment that a request asks for: the revision of the page before or of an exact read, that
-// after which a watch continues, or else the moment of the address.
-func momentOf(q *http.Request, info *request.RequestInfo, m history.Moment) (history.Moment, error) {
+// momentOf returns the moment that a request asks for itself, by a revision of its resource: that of the page before or
+// of an exact read, or that after which a watch continues. It is now without one.
+func momentOf(q *http.Request, info *request.RequestInfo) (m history.Moment, err error) {
 	query := q.URL.Query()
 	if token := query.Get("continue"); token != "" && info.Verb == "list" {
 		_, revision, err := apistorage.DecodeContinue(token, "/")

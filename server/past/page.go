@@ -98,11 +98,12 @@ func (s *Server) servePage(w http.ResponseWriter, q *http.Request, u user.Info, 
 		return
 	}
 	p := page{Query: parsePageQuery(q.URL.Query())}
-	if !at.IsNow() && p.Query.At == "" {
+	ofAll := p.Query.At == "" && !at.IsNow()
+	if ofAll {
 		p.Query.At = at.String()
 	}
 	code := http.StatusOK
-	err := s.config.History.View(q.Context(), func(v *history.View) error { return s.fillPage(q, u, v, &p) })
+	err := s.config.History.View(q.Context(), func(v *history.View) error { return s.fillPage(q, u, v, &p, ofAll) })
 	if err != nil {
 		status := statusOf(err)
 		code, p.Failure = int(status.Code), status.Message
@@ -135,8 +136,9 @@ type pageRead struct {
 	query   pageQuery
 }
 
-// fillPage reads what a page shows. What it has read before an error stays.
-func (s *Server) fillPage(q *http.Request, u user.Info, v *history.View, p *page) error {
+// fillPage reads what a page shows. What it has read before an error stays. ofAll is true if the moment of the list is one
+// of all types.
+func (s *Server) fillPage(q *http.Request, u user.Info, v *history.View, p *page, ofAll bool) error {
 	types, err := v.Types(q.Context())
 	if err != nil {
 		return err
@@ -176,7 +178,7 @@ func (s *Server) fillPage(q *http.Request, u user.Info, v *history.View, p *page
 		}
 	}
 	if p.Query.At != "" {
-		if p.List, err = r.list(); err != nil {
+		if p.List, err = r.list(ofAll); err != nil {
 			return err
 		}
 	}

@@ -263,6 +263,42 @@ func TestNow(t *testing.T) {
 	})
 }
 
+// TestIn has the time of a revision for a type of another etcd, whose revisions are others.
+func TestIn(t *testing.T) {
+	database := past()
+	database.status = append(database.status, sink.Status{
+		ID: stream.Identity{Resource: "events"}, Line: 1, Active: true, First: at(1000), FirstSeen: minute(0),
+		Progress: sink.Progress{Cursor: 1020, Since: 1000}, Time: minute(8),
+	})
+	event := sink.Type{Version: "v1", Kind: "Event"}
+	database.types = append(database.types, sink.StoredType{Resource: "events", Type: event})
+	view(t, database, func(v *history.View) {
+		for m, want := range map[history.Moment]string{
+			{Revision: 15}: "2026-11-28T10:02:00Z", {Time: minute(3)}: "2026-11-28T10:03:00Z", {}: "now",
+			{Revision: 21}: "2026-11-28T10:03:00Z", // in a gap of pods, which is none of events
+			{Revision: 46}: "pods: the history ends before revision 46; " +
+				"the last known moment is revision 45 at 2026-11-28T10:08:00Z",
+			{Revision: 9}: "pods: the history begins after revision 9; " +
+				"the first known moment is revision 10 at 2026-11-28T10:00:00Z",
+		} {
+			got, err := v.In(t.Context(), m, streamOf(t, v, "events"))
+			if text := got.String(); err == nil && text != want || err != nil && err.Error() != want {
+				t.Errorf("%v: %s, %v, want %s", m, text, err, want)
+			}
+			if got, err := v.In(t.Context(), m, streamOf(t, v, "pods")); err != nil || got != m {
+				t.Errorf("%v of pods: %v, %v", m, got, err)
+			}
+		}
+		types, err := v.TypesAt(t.Context(), history.Moment{Revision: 15})
+		if err != nil || !slices.ContainsFunc(types, func(of history.Type) bool { return of.Resource == "events" }) {
+			t.Errorf("%+v, %v", types, err)
+		}
+		if types, err = v.TypesAt(t.Context(), history.Moment{Revision: 9}); err != nil || len(types) > 0 {
+			t.Errorf("before all: %+v, %v", types, err)
+		}
+	})
+}
+
 // TestTimeInAGap refuses the times between the last transaction before a gap and the end of its list, also if no state
 // was stored meanwhile, and only them.
 func TestTimeInAGap(t *testing.T) {

@@ -117,6 +117,33 @@ func (v *View) Followed(ctx context.Context, m Moment, streams ...sink.Status) (
 	return followed, others, nil
 }
 
+// In returns a moment of all types as one of a stream. A revision is one of the line with the most types: for a stream
+// of another line, it is the time at which the last change up to it was stored. In returns an [Unknown] if that is not
+// known.
+func (v *View) In(ctx context.Context, m Moment, of sink.Status) (Moment, error) {
+	if m.Revision == 0 {
+		return m, nil
+	}
+	all := ByLine(v.streams)
+	first := all[0].Line
+	if of.Line == first {
+		return m, nil
+	}
+	line := slices.DeleteFunc(all, func(s sink.Status) bool { return s.Line != first })
+	points, err := v.Points(ctx, m, true, line...)
+	if err != nil {
+		return m, err
+	}
+	last := slices.MaxFunc(line, func(a, b sink.Status) int {
+		return cmp.Or(cmp.Compare(a.Progress.Epoch, b.Progress.Epoch), cmp.Compare(a.Progress.Cursor, b.Progress.Cursor))
+	})
+	err = v.Check(ctx, last, points.Of(last))
+	if unknown, ok := errors.AsType[*Unknown](err); err != nil && (!ok || unknown.Gap == nil) {
+		return m, err
+	}
+	return Moment{Time: points.Time}, nil
+}
+
 // ByLine returns streams, those of the line with the most of them first: a revision of several types is one of that line.
 func ByLine(streams []sink.Status) []sink.Status {
 	count := map[int]int{}

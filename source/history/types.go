@@ -57,7 +57,10 @@ func (v *View) TypesAt(ctx context.Context, m Moment) (all []Type, err error) {
 		if len(all) > 0 && all[len(all)-1].Resource == s.ID.Resource {
 			continue
 		}
-		points, err := v.Points(ctx, m, true, s)
+		points, err := v.pointsIn(ctx, m, s)
+		if errors.As(err, new(*Unknown)) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -76,6 +79,15 @@ func (v *View) TypesAt(ctx context.Context, m Moment) (all []Type, err error) {
 		}
 	}
 	return all, nil
+}
+
+// pointsIn returns the points of a stream at a moment of all types.
+func (v *View) pointsIn(ctx context.Context, m Moment, of sink.Status) (*Points, error) {
+	m, err := v.In(ctx, m, of)
+	if err != nil {
+		return nil, err
+	}
+	return v.Points(ctx, m, true, of)
 }
 
 // TypeOf returns the type of a resource as it was known last, nil if it is not known.
