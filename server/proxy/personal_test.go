@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,8 +18,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -195,12 +199,15 @@ func (s seen) names() (all []string) {
 	return all
 }
 
-func (r *personalRig) request(ctx context.Context, address, token, path string) *http.Response {
+func (r *personalRig) request(ctx context.Context, address, token, path string, header ...string) *http.Response {
 	r.Helper()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
 	r.must(err)
 	q.Header.Set("Authorization", "Bearer "+token)
 	q.Header.Set("Accept", "application/json")
+	for i := 0; i+1 < len(header); i += 2 {
+		q.Header.Set(header[i], header[i+1])
+	}
 	response, err := http.DefaultClient.Do(q)
 	r.must(err)
 	return response
@@ -533,4 +540,57 @@ func TestPersonalNamespaceMadeAnew(t *testing.T) {
 	r.write("a", "m0", "1")
 	r.expect(events, "MODIFIED", "a/m0")
 	r.want(r.get(0, ada, configMaps), "", "a")
+}
+
+// A personal Table has the rows of the namespaces that the user may read, as the server prints them one by one.
+func TestPersonalTables(t *testing.T) {
+	r := newPersonalRig(t, 1, func(*Config) {})
+	definitions, err := apiextensions.NewForConfig(r.server.Config())
+	r.must(err)
+	_, err = definitions.CustomResourceDefinitions().Create(t.Context(), widgetDefinition(), metav1.CreateOptions{})
+	r.must(err)
+	client, err := dynamic.NewForConfig(r.server.Config())
+	r.must(err)
+	await.NoError(t, "widgets are served", func() error {
+		_, err := client.Resource(widgetsResource).List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+	ada := r.user("ada")
+	for _, namespace := range inhabited {
+		for i := range 2 {
+			_, err := client.Resource(widgetsResource).Namespace(namespace).Create(t.Context(), newWidget(fmt.Sprint("w", i), "red"), metav1.CreateOptions{})
+			r.must(err)
+		}
+		if namespace == "ab" {
+			continue
+		}
+		r.grant("ada", namespace)
+		_, err := r.admin.RbacV1().Roles(namespace).Patch(t.Context(), "ada", types.JSONPatchType,
+			[]byte(`[{"op":"add","path":"/rules/-","value":{"apiGroups":["example.com"],"resources":["widgets"],"verbs":["list","watch"]}}]`), metav1.PatchOptions{})
+		r.must(err)
+	}
+	rows := func(address, token, path string) string {
+		response := r.request(t.Context(), address, token, path, "Accept", tableMedia)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		r.must(err)
+		_, rest, _ := strings.Cut(string(body), `"rows":[`)
+		return strings.TrimSuffix(rest, "]}\n")
+	}
+	direct, err := rest.TransportFor(r.server.Config())
+	r.must(err)
+	between := httptest.NewServer(&httputil.ReverseProxy{Transport: direct, Rewrite: func(q *httputil.ProxyRequest) {
+		to, _ := url.Parse(r.server.Config().Host)
+		q.SetURL(to)
+		q.Out.Header.Del("Authorization")
+	}})
+	defer between.Close()
+	await.State(t, "the Table has the rows of the namespaces", func() (bool, string) {
+		var all []string
+		for _, namespace := range []string{"a-b", "a", "b"} { // in the order of keys
+			all = append(all, rows(between.URL, "", "/apis/example.com/v1/namespaces/"+namespace+"/widgets"))
+		}
+		got, want := rows(r.replicas[0].serve.URL, ada, "/apis/example.com/v1/widgets"), strings.Join(all, ",")
+		return got == want && strings.Count(got, `{"cells":`) == 6, got + "\n" + want
+	})
 }

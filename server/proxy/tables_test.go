@@ -40,6 +40,8 @@ type tableRig struct {
 	definitions apiextensions.CustomResourceDefinitionInterface
 }
 
+var widgetsResource = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+
 const widgetsPath = "/apis/example.com/v1/namespaces/default/widgets"
 
 func newTableRig(t *testing.T) *tableRig {
@@ -50,31 +52,8 @@ func newTableRig(t *testing.T) *tableRig {
 	client, err := dynamic.NewForConfig(served.Config())
 	r.must(err)
 	r.definitions = definitions.CustomResourceDefinitions()
-	r.widgets = client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}).Namespace("default")
-	preserve := true
-	spec := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve}
-	_, err = r.definitions.Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec},
-				}},
-				AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{
-					{Name: "Color", Type: "string", JSONPath: ".spec.color"},
-					{Name: "Size", Type: "integer", JSONPath: ".spec.size", Description: "How large it is."},
-					{Name: "Weight", Type: "number", JSONPath: ".spec.weight", Priority: 1},
-					{Name: "Ready", Type: "boolean", JSONPath: ".spec.ready"},
-					{Name: "All", Type: "string", JSONPath: ".spec"},
-					{Name: "Due", Type: "date", JSONPath: ".spec.due"},
-					{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
-				},
-			}},
-		},
-	}, metav1.CreateOptions{})
+	r.widgets = client.Resource(widgetsResource).Namespace("default")
+	_, err = r.definitions.Create(t.Context(), widgetDefinition(), metav1.CreateOptions{})
 	r.must(err)
 	await.NoError(t, "widgets are served", func() error {
 		_, err := r.widgets.List(t.Context(), metav1.ListOptions{})
@@ -98,6 +77,34 @@ func newTableRig(t *testing.T) *tableRig {
 		r.server.Close()
 	})
 	return r
+}
+
+// widgetDefinition returns the definition of widgets.
+func widgetDefinition() *apiextensionsv1.CustomResourceDefinition {
+	preserve := true
+	spec := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve}
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec},
+				}},
+				AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{
+					{Name: "Color", Type: "string", JSONPath: ".spec.color"},
+					{Name: "Size", Type: "integer", JSONPath: ".spec.size", Description: "How large it is."},
+					{Name: "Weight", Type: "number", JSONPath: ".spec.weight", Priority: 1},
+					{Name: "Ready", Type: "boolean", JSONPath: ".spec.ready"},
+					{Name: "All", Type: "string", JSONPath: ".spec"},
+					{Name: "Due", Type: "date", JSONPath: ".spec.due"},
+					{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
+				},
+			}},
+		},
+	}
 }
 
 func (r *tableRig) must(err error) {
@@ -138,15 +145,20 @@ func (r *tableRig) between(served *rest.Config) {
 	})
 }
 
-// create creates a widget that is a year old at least, so that its ages stay as they are during the test.
+// create creates a widget.
 func (r *tableRig) create(name, color string) *unstructured.Unstructured {
 	r.Helper()
-	o, err := r.widgets.Create(r.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name, "labels": map[string]any{"color": color}},
-		"spec": map[string]any{"color": color, "size": int64(len(name)), "weight": 1.5, "ready": color == "green", "due": "1999-01-01T00:00:00Z", "more": []any{"<a>", int64(1)}},
-	}}, metav1.CreateOptions{})
+	o, err := r.widgets.Create(r.Context(), newWidget(name, color), metav1.CreateOptions{})
 	r.must(err)
 	return o
+}
+
+// newWidget returns a widget with an age that stays as it is for years.
+func newWidget(name, color string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name, "labels": map[string]any{"color": color}},
+		"spec": map[string]any{"color": color, "size": int64(len(name)), "weight": 1.5, "ready": color == "green", "due": "1999-01-01T00:00:00Z", "more": []any{"<a>", int64(1)}},
+	}}
 }
 
 func (r *tableRig) open(server *httptest.Server, path string) *http.Response {
