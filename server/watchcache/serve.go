@@ -41,11 +41,13 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 		}
 	}
 	due := false // a bookmark is to be sent, once the watch has passed the changes that it was not woken for
-	// A client that is always behind does not make the watch outlive its server.
-	for ctx.Err() == nil && !isClosed(stop) {
+	for ctx.Err() == nil {
 		initial := !w.stated
-		newer, err := w.step(ctx, to)
+		newer, err := w.step(ctx, stop, to)
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			return nil
+		}
+		if isClosed(stop) { // the step may have sent a part: no bookmark may follow
 			return nil
 		}
 		if err != nil {
@@ -97,12 +99,13 @@ func (w *Watch) sendProgress(to Receiver) error {
 }
 
 // step sends the events that TryNext returns. It returns the channel that is closed when there are
-// more, if there are none at the moment. Once ctx is canceled, which may be because the client has lost its permission, it sends nothing.
-func (w *Watch) step(ctx context.Context, to Receiver) (newer <-chan struct{}, err error) {
+// more, if there are none at the moment. Once ctx is canceled, which may be because the client has lost its permission,
+// or stop is closed, it sends nothing.
+func (w *Watch) step(ctx context.Context, stop <-chan struct{}, to Receiver) (newer <-chan struct{}, err error) {
 	initialized := w.initialized()
 	events, newer, failure := w.TryNext()
 	for _, e := range events {
-		if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		if err := ctx.Err(); errors.Is(err, context.Canceled) || isClosed(stop) {
 			return nil, err
 		}
 		if err := to.Send(e, w.unshared); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -171,7 +172,8 @@ func TestLaggingWatchesEndWithTheServer(t *testing.T) {
 	}
 }
 
-// A watch that is canceled sends nothing more, not even the rest of a segment or of a difference.
+// A watch that is canceled, or whose server ends, sends nothing more, not even the rest of a segment or of a
+// difference.
 func TestCanceledWatchesSendNothingMore(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, store.Options{WindowBytes: 1})
@@ -192,6 +194,14 @@ func TestCanceledWatchesSendNothingMore(t *testing.T) {
 		to := &canceler{cancel: cancel}
 		if err := w.Serve(ctx, nil, to); err != nil || len(to.events) != 1 {
 			t.Errorf("from %d: %q, %v", revision, to.events, err)
+		}
+		if w, err = r.Watch(t.Context(), "/widgets/", o); err != nil {
+			t.Fatal(err)
+		}
+		stop := make(chan struct{})
+		to = &canceler{cancel: sync.OnceFunc(func() { close(stop) })}
+		if err := w.Serve(t.Context(), stop, to); err != nil || len(to.events) != 1 {
+			t.Errorf("from %d, until the server ends: %q, %v", revision, to.events, err)
 		}
 	}
 }
