@@ -65,6 +65,9 @@ func (c *Cluster) work(ctx context.Context, namespace, name string) (time.Time, 
 func newAttempt(job *batchv1.Job, pods []*corev1.Pod) *attempt {
 	a := &attempt{Job: job, completed: map[int]bool{}}
 	a.indexed = job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion && job.Spec.Completions != nil
+	if a.indexed { // also by pods that are deleted since
+		addRanges(a.completed, job.Status.CompletedIndexes, int(*job.Spec.Completions))
+	}
 	for _, pod := range pods {
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded:
@@ -306,6 +309,24 @@ func (a *attempt) status(verdict *batchv1.JobCondition, now time.Time) *batchv1.
 	set(criterion, corev1.ConditionTrue)
 	set(*verdict, corev1.ConditionTrue)
 	return status
+}
+
+// addRanges adds the numbers of a text that ranges has returned, as far as they are below a limit.
+func addRanges(to map[int]bool, text string, limit int) {
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		end, err2 := strconv.Atoi(last)
+		if err != nil || err2 != nil || from < 0 {
+			continue
+		}
+		for n := from; n <= end && n < limit; n++ {
+			to[n] = true
+		}
+	}
 }
 
 // ranges returns numbers as "0-2,4".
