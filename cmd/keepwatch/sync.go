@@ -57,7 +57,7 @@ The file of -f has the same in YAML:
   to: sqlite:state.db
   retention: 90d                        # of states that were replaced or deleted; default: for ever
   thin: 7d:1h                           # after 7 days, of the states of an hour the last one; default: all
-                                        # sqlite: maxSize, beyond which the states that ended first are deleted
+                                        # databases: maxSize, beyond which the states that ended first are deleted
                                         # files: state, shape, rotateSize, rotateAge, compress
                                         # https: state, shape, mode, signingKey
   sinks:                                # in place of to, where there are several: each has the settings above, its own
@@ -131,7 +131,8 @@ func newSyncCommand() *cobra.Command {
 	flags.Var(&o.settings.Retention, "retention", "delete states this long after they were replaced or deleted, for example 90d; 0 retains them for ever")
 	flags.Var(&o.settings.Thin, "thin",
 		"thin out old states of a database: 7d:1h retains, after 7 days, one an hour, and the last one before a deletion")
-	flags.StringVar(&o.settings.MaxSize, "max-size", "", "delete the states that ended first when a SQLite file has more than this size, for example 10Gi; current states are never deleted")
+	flags.StringVar(&o.settings.MaxSize, "max-size", "",
+		"delete the states that ended first when a SQLite file, or the JSON in Postgres, has more than this size: 10Gi; never current ones")
 	flags.StringVar(&o.settings.Shape, "shape", "", "format of changes, except in databases and buckets: events, as keepwatch watch prints them, or debezium")
 	flags.StringVar(&o.settings.RotateSize, "rotate-size", "", "close a file at this size before compression (default 256Mi)")
 	flags.Var(&o.settings.RotateAge, "rotate-age", "close a file at this age; 0 means 1h")

@@ -185,7 +185,7 @@ func (r *syncReport) expired(e sink.Expiry) {
 	}
 	if e.Excess > 0 && !now.Before(r.nextOver) {
 		r.clear()
-		r.start.printf("the current states alone are %s bytes more than --max-size: no history is left, and the file grows", grouped(e.Excess))
+		r.start.printf("the current states alone are %s bytes more than --max-size: no history is left, and the database grows", grouped(e.Excess))
 		r.nextOver = now.Add(sizeEvery)
 	}
 }

@@ -88,10 +88,14 @@ func (s *sinkSettings) openPostgres(elected bool, callbacks sinkCallbacks) (data
 	if err := s.checkThin(); err != nil {
 		return nil, err
 	}
-	options := postgres.Options{
-		Retention: s.Retention.Duration, Thin: s.Thin.Thinning, TakeOver: elected, Expired: callbacks.expired,
+	size, err := parseSize("the size of a database", s.MaxSize)
+	if err != nil {
+		return nil, err
 	}
-	return postgres.New(s.To, options), s.allow("retention", "thin")
+	options := postgres.Options{
+		Retention: s.Retention.Duration, Thin: s.Thin.Thinning, MaxSize: size, TakeOver: elected, Expired: callbacks.expired,
+	}
+	return postgres.New(s.To, options), s.allow("retention", "thin", "max-size")
 }
 
 // checkThin checks that states are old enough to be thinned out before they are deleted.
@@ -108,7 +112,7 @@ func (s *sinkSettings) openSQLite(path string, callbacks sinkCallbacks) (_ datab
 		return nil, err
 	}
 	options := sqlite.Options{Retention: s.Retention.Duration, Thin: s.Thin.Thinning, Expired: callbacks.expired}
-	if options.MaxSize, err = parseSize("the size of a SQLite file", s.MaxSize); err != nil {
+	if options.MaxSize, err = parseSize("the size of a database", s.MaxSize); err != nil {
 		return nil, err
 	}
 	return sqlite.New(path, options), s.allow("retention", "thin", "max-size")

@@ -335,8 +335,9 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"pods", "--to=postgres://h/d", "--thin=7d:1h", "--retention=1d"}, "--retention 24h0m0s deletes states before --thin thins them out"},
 		{[]string{"pods", "--to=nats://h/S", "--thin=7d:1h"}, "--thin is not for nats: its settings are --shape"},
 		{[]string{"-f", file("to: sqlite:x.db\nthin: 7d\nresources: [{resource: pods}]")}, `sync.yaml: thin: "7d": give AGE:INTERVAL`},
-		{[]string{"pods", to, "--max-size=0"}, `the size of a SQLite file must be a quantity such as 256Mi, not "0"`},
-		{[]string{"pods", "--to=postgres://h/d", "--max-size=1Gi"}, "--max-size is not for postgres: its settings are --retention, --thin"},
+		{[]string{"pods", to, "--max-size=0"}, `the size of a database must be a quantity such as 256Mi, not "0"`},
+		{[]string{"pods", "--to=postgres://h/d", "--max-size=much"}, `the size of a database must be a quantity such as 256Mi, not "much"`},
+		{[]string{"pods", "--to=files:d", "--max-size=1Gi"}, "--max-size is not for files: its settings are --state, --shape"},
 		{[]string{"pods", to, "--state=d"}, "--state is not for sqlite"},
 		{[]string{"pods", to, "--idle-timeout=0"}, "--idle-timeout must be more than 0"},
 		{[]string{"pods", to, "--leader-elect=sync"}, `--leader-elect must be NAMESPACE/NAME of a Lease, not "sync"`},
@@ -410,7 +411,7 @@ func FuzzSyncFile(f *testing.F) {
 func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 	address := freeAddress(t)
 	p := startProcess(t, "sync", "configmaps,namespaces", "-A", "--to", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--max-size", "1", "--metrics-bind-address", address)
-	p.waitStderr(t, "more than --max-size: no history is left, and the file grows")
+	p.waitStderr(t, "more than --max-size: no history is left, and the database grows")
 	p.waitStderr(t, "synced at")
 	configMap(t, client, "counted", "x")
 	defer deleteConfigMap(t, client, "counted")

@@ -13,8 +13,9 @@
 //	pooler.go    poolers that share sessions
 //	errors.go    which errors are worth another attempt
 //	schema.go    the tables
-//	write.go     one batch; retention
-//	thin.go      thinning
+//	write.go     one batch
+//	expire.go    what is deleted by age and by size
+//	thin.go      what is deleted by thinning
 //	text.go      JSON that jsonb accepts
 //	name.go      names that columns and indexes accept
 //	status.go    the status, while another process may write

@@ -13,32 +13,37 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
+// snapshotOf returns what reads one state of the tables at an address.
+func snapshotOf(t *testing.T, url string) func(func(sink.Snapshot) error) {
+	return func(read func(sink.Snapshot) error) {
+		t.Helper()
+		history, err := postgres.OpenHistory(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(history.Snapshot(t.Context(), read), history.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // testHistory reads the past while the schema is open for writing, also after the connection has ended, and tables of
 // an older format.
 func testHistory(t *testing.T, server *pgtest.Server) {
-	snapshotOf := func(url string) func(func(sink.Snapshot) error) {
-		return func(read func(sink.Snapshot) error) {
-			t.Helper()
-			history, err := postgres.OpenHistory(t.Context(), url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(history.Snapshot(t.Context(), read), history.Close()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	url := server.URL("history")
-	sinktest.TestHistory(t, postgres.New(url, postgres.Options{}), snapshotOf(url))
+	sinktest.TestHistory(t, postgres.New(url, postgres.Options{}), snapshotOf(t, url))
 	later := server.URL("history_later")
-	sinktest.TestHistoryBeginsLater(t, postgres.New(later, postgres.Options{Retention: time.Hour}), snapshotOf(later))
+	sinktest.TestHistoryBeginsLater(t, postgres.New(later, postgres.Options{Retention: time.Hour}), snapshotOf(t, later))
 	gaps := server.URL("history_gaps")
-	t.Run("gaps", func(t *testing.T) { sinktest.TestGapTimes(t, postgres.New(gaps, postgres.Options{}), snapshotOf(gaps)) })
+	t.Run("gaps", func(t *testing.T) {
+		sinktest.TestGapTimes(t, postgres.New(gaps, postgres.Options{}), snapshotOf(t, gaps))
+	})
 	// The tables get a newer format while the list of the last gap is not complete: its end stays open.
-	server.SQL(`ALTER TABLE history_gaps.gaps DROP COLUMN began, DROP COLUMN ended; ALTER TABLE history_gaps.keepwatch DROP COLUMN thinned; UPDATE history_gaps.keepwatch SET format = 4;
+	server.SQL(`ALTER TABLE history_gaps.gaps DROP COLUMN began, DROP COLUMN ended; ALTER TABLE history_gaps.keepwatch DROP COLUMN thinned;
+		ALTER TABLE history_gaps.resources DROP COLUMN bytes; UPDATE history_gaps.keepwatch SET format = 4;
 		UPDATE history_gaps.cursors SET gap = 'expired', cursor = 30 WHERE resource = 'pods'`)
 	open(t, postgres.New(gaps, postgres.Options{}))
-	snapshotOf(gaps)(func(tables sink.Snapshot) error {
+	snapshotOf(t, gaps)(func(tables sink.Snapshot) error {
 		all, err := tables.Gaps(t.Context())
 		if err != nil || len(all) != 3 || all[0].Ended.IsZero() || all[1].Ended.IsZero() || !all[2].Ended.IsZero() {
 			t.Errorf("gaps of an older format: %+v, %v", all, err)
@@ -46,7 +51,7 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 		return nil
 	})
 	incomplete := server.URL("history_incomplete")
-	sinktest.TestHistoryOfAnIncompleteList(t, postgres.New(incomplete, postgres.Options{Retention: time.Hour}), snapshotOf(incomplete))
+	sinktest.TestHistoryOfAnIncompleteList(t, postgres.New(incomplete, postgres.Options{Retention: time.Hour}), snapshotOf(t, incomplete))
 
 	history, err := postgres.OpenHistory(t.Context(), url)
 	if err != nil {
@@ -68,7 +73,7 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	}
 	server.SQL(`ALTER TABLE history.gaps DROP COLUMN began, DROP COLUMN ended; DROP TABLE history.types; DROP INDEX history.resources_from, history.resources_to; UPDATE history.keepwatch SET format = 3;
 		ALTER TABLE history.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen`)
-	snapshotOf(url)(func(tables sink.Snapshot) error {
+	snapshotOf(t, url)(func(tables sink.Snapshot) error {
 		all, err := tables.Status(t.Context())
 		types, err2 := tables.Types(t.Context())
 		if err != nil || err2 != nil || len(types) != 0 || all[2].First != (sink.Point{Revision: 20}) {

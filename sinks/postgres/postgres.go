@@ -41,6 +41,9 @@ type Options struct {
 	Retention time.Duration
 	// Thin thins out what is older than its age, and not deleted yet.
 	Thin sink.Thinning
+	// MaxSize is how many bytes all states may have, as JSON. Those that ended first are deleted beyond it, and current
+	// ones never. Zero is no limit.
+	MaxSize int64
 	// Expired, if set, is called with what was deleted, after the transaction.
 	Expired func(sink.Expiry)
 	// TakeOver ends the session of another writer, once, at the start. It is for a process that was elected: the one before
@@ -64,7 +67,9 @@ type Sink struct {
 	empty   []bool    // of streams: the tables have no row of the resource that has ended
 	swept   time.Time // when retention was last applied
 	thinner *history.Thinner
-	sweep   int // sweepRows
+	sweep   int   // sweepRows
+	bytes   int64 // of all states as JSON, with MaxSize
+	excess  int64 // the last Expiry.Excess of size
 }
 
 // New returns the sink of an address: a URL or a keyword string, as libpq accepts them. It
@@ -103,7 +108,9 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 		if err := s.migrate(ctx, tx); err != nil {
 			return err
 		}
-		stored, err = s.load(ctx, tx)
+		if stored, err = s.load(ctx, tx); err == nil {
+			err = s.measure(ctx, tx)
+		}
 		return err
 	})
 	return stored, err

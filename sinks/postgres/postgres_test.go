@@ -75,6 +75,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("history", func(t *testing.T) { testHistory(t, server) })
 	t.Run("no history", func(t *testing.T) { testNoHistory(t, server) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, server) })
+	t.Run("max size", func(t *testing.T) { testMaxSize(t, server) })
 	t.Run("thinning", func(t *testing.T) { testThinning(t, server) })
 	t.Run("read-only", func(t *testing.T) { testReadOnly(t, server) })
 	t.Run("revoked", func(t *testing.T) { testRevoked(t, server) })
@@ -278,7 +279,7 @@ func testNames(t *testing.T, server *pgtest.Server) {
 	s.Close()
 	server.SQL(`UPDATE names.resources SET name = full_name; ALTER TABLE names.gaps DROP COLUMN began, DROP COLUMN ended;
 		ALTER TABLE names.keepwatch DROP COLUMN thinned;
-		ALTER TABLE names.resources DROP COLUMN full_name, DROP COLUMN sum; DROP TABLE names.types; DROP INDEX names.resources_from, names.resources_to;
+		ALTER TABLE names.resources DROP COLUMN full_name, DROP COLUMN sum, DROP COLUMN bytes; DROP TABLE names.types; DROP INDEX names.resources_from, names.resources_to;
 		ALTER TABLE names.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen; UPDATE names.keepwatch SET format = 1`)
 	open(t, s)
 	write(5, keepwatch.Modified, old)

@@ -91,6 +91,8 @@ CREATE INDEX gaps_open ON gaps (resource, namespace) WHERE ended IS NULL;
 `, `
 ALTER TABLE keepwatch ADD COLUMN thinned timestamptz;
 CREATE INDEX gaps_thinned ON gaps (resource, namespace, ended) WHERE reason = 'thinned';
+`, `
+ALTER TABLE resources ADD COLUMN bytes int;
 `}
 
 const createView = `CREATE OR REPLACE VIEW %s AS

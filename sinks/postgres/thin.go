@@ -19,7 +19,7 @@ const (
 		WHERE resource = $4 AND namespace = $5 AND name = $6 AND id = (SELECT id FROM resources
 			WHERE resource = $4 AND namespace = $5 AND name = $6 AND id < $7 ORDER BY id DESC LIMIT 1)
 		AND uid = $8 AND to_epoch = $9 AND valid_to = $10 AND NOT deleted`
-	deleteRow = `DELETE FROM resources WHERE resource = $1 AND namespace = $2 AND name = $3 AND id = $4`
+	deleteRow = `DELETE FROM resources WHERE resource = $1 AND namespace = $2 AND name = $3 AND id = $4 RETURNING ` + bytesOfRow
 	extendGap = `UPDATE gaps SET from_revision = least(from_revision, $4), to_revision = greatest(to_revision, $5), began = least(began, $6),
 			seen = greatest(seen, $7), ended = greatest(ended, $7)
 		WHERE reason = 'thinned' AND resource = $1 AND namespace = $2 AND ended > $8 AND ended <= $9 AND epoch = $3`
@@ -29,8 +29,11 @@ const (
 		AND (epoch, to_revision) <= ($4, $5)`
 )
 
-// tables are the tables in a transaction.
-type tables struct{ tx pgx.Tx }
+// tables are the tables in a transaction. bytes is the size of all states.
+type tables struct {
+	tx    pgx.Tx
+	bytes *int64
+}
 
 var _ history.ThinTables = tables{}
 
@@ -103,7 +106,12 @@ func (t tables) Replace(ctx context.Context, rows []history.Stay, chains []histo
 		b.Queue(extendRow, c.To.Epoch, int64(c.To.Revision), c.SeenTo, f.Resource, f.Namespace, f.Name, f.ID, f.UID, f.From.Epoch, int64(f.From.Revision))
 	}
 	for _, r := range rows {
-		b.Queue(deleteRow, r.Resource, r.Namespace, r.Name, r.ID)
+		b.Queue(deleteRow, r.Resource, r.Namespace, r.Name, r.ID).QueryRow(func(row pgx.Row) error {
+			var bytes int64
+			err := row.Scan(&bytes)
+			*t.bytes -= bytes
+			return err
+		})
 	}
 	return t.tx.SendBatch(ctx, b).Close()
 }

@@ -26,8 +26,9 @@ const (
 		WHERE resource = $1 AND namespace = $2 AND name = $3 AND id > coalesce((SELECT id FROM resources
 			WHERE resource = $1 AND namespace = $2 AND name = $3 AND (to_epoch, valid_to) <= ($4, $5) ORDER BY id DESC LIMIT 1), 0)`
 	endRowsBefore = endRows + ` AND valid_to IS NOT NULL`
-	insertRow     = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, full_name, sum)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+	insertRow     = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, full_name, sum,
+			bytes)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
 	insertGap = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen, began)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, (SELECT written FROM cursors WHERE resource = $1 AND namespace = $2))`
 	endGaps      = `UPDATE gaps SET ended = $3 WHERE resource = $1 AND namespace = $2 AND ended IS NULL`
@@ -36,22 +37,10 @@ const (
 			first_seen = CASE WHEN first_revision = 0 AND $5::bigint > 0 THEN $8 ELSE first_seen END,
 			first_revision = CASE WHEN first_revision = 0 THEN $5 ELSE first_revision END
 		WHERE resource = $1 AND namespace = $2`
-	// The cursors' first point moves to the last end of the rows that are deleted.
-	expireRows = `WITH expired AS (DELETE FROM resources WHERE (resource, namespace, name, id) IN
-			(SELECT resource, namespace, name, id FROM resources WHERE seen_to < $1 LIMIT $2)
-			RETURNING resource, namespace, to_epoch, valid_to, seen_to),
-		last AS (SELECT DISTINCT ON (resource, namespace) * FROM expired ORDER BY resource, namespace, to_epoch DESC, valid_to DESC),
-		moved AS (UPDATE cursors c SET first_epoch = l.to_epoch, first_revision = l.valid_to, first_seen = l.seen_to
-			FROM (SELECT DISTINCT ON (c.resource, c.namespace) c.resource, c.namespace, to_epoch, valid_to, seen_to FROM last
-				JOIN cursors c ON c.resource = last.resource AND c.namespace IN ('', last.namespace)
-				ORDER BY c.resource, c.namespace, to_epoch DESC, valid_to DESC) l
-			WHERE c.resource = l.resource AND c.namespace = l.namespace AND (c.first_epoch, c.first_revision) < (l.to_epoch, l.valid_to)
-				AND c.first_revision > 0)
-		SELECT count(*), max(seen_to) FROM expired`
 )
 
 var rowColumns = []string{
-	"resource", "namespace", "name", "uid", "epoch", "valid_from", "seen_from", "to_epoch", "valid_to", "seen_to", "deleted", "object", "full_name", "sum",
+	"resource", "namespace", "name", "uid", "epoch", "valid_from", "seen_from", "to_epoch", "valid_to", "seen_to", "deleted", "object", "full_name", "sum", "bytes",
 }
 
 // copyFrom is the number of rows from which on COPY is faster than statements in one round
@@ -101,6 +90,7 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		queueEndings(first, id.Resource, changes.Endings, batch.Time)
 		for _, r := range changes.Rows {
 			rows = append(rows, valuesOf(id.Resource, r, batch.Time))
+			s.bytes += int64(len(r.JSON))
 		}
 		queueProgress(last, id, p, changes.Gaps, batch.Time)
 	}
@@ -111,11 +101,16 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		}
 		return err
 	})
-	if err != nil || s.options.Expired == nil {
+	if err != nil {
 		return err
 	}
 	for _, e := range expired {
-		s.options.Expired(e)
+		if e.Reason == sink.ExpiredBySize {
+			s.excess = e.Excess
+		}
+		if s.options.Expired != nil {
+			s.options.Expired(e)
+		}
 	}
 	return nil
 }
@@ -185,49 +180,6 @@ func valuesOf(resource string, r history.Row, now time.Time) []any {
 	name, full := indexed(r.Key.Name)
 	return []any{
 		resource, text(r.Key.Namespace), name, text(string(r.UID)), r.From.Epoch, int64(r.From.Revision), now, epoch, revision, seen, deleted,
-		acceptable(r.JSON), full, int64(r.Sum),
+		acceptable(r.JSON), full, int64(r.Sum), len(r.JSON),
 	}
-}
-
-const (
-	// sweepEvery is how often retention is applied, and sweepRows bounds the rows of one
-	// batch.
-	sweepEvery = time.Minute
-	sweepRows  = 2000
-)
-
-// expire deletes rows that ended before the retention, and then those that are thinned out. It returns what it has
-// deleted. messages is the number of those in the batch.
-func (s *Sink) expire(ctx context.Context, tx pgx.Tx, now time.Time, messages int) (all []sink.Expiry, err error) {
-	now = s.clock.Bound(now)
-	aged, err := s.expireAged(ctx, tx, now)
-	if err != nil {
-		return nil, err
-	}
-	// A step of the thinning reads each row three times, and more rows than the batch can have added.
-	thinned, err := s.thinner.Step(ctx, tables{tx}, now, 3*(s.sweep+2*messages))
-	for _, e := range []sink.Expiry{aged, thinned} {
-		if e.States > 0 {
-			all = append(all, e)
-		}
-	}
-	return all, err
-}
-
-// expireAged deletes rows that ended before the retention.
-func (s *Sink) expireAged(ctx context.Context, tx pgx.Tx, now time.Time) (sink.Expiry, error) {
-	e := sink.Expiry{Reason: sink.ExpiredByAge}
-	if s.options.Retention == 0 || now.Sub(s.swept) < sweepEvery {
-		return e, nil
-	}
-	var until *time.Time
-	err := tx.QueryRow(ctx, expireRows, now.Add(-s.options.Retention), s.sweep).Scan(&e.States, &until)
-	if until != nil {
-		e.Until = *until
-	}
-	if err != nil || e.States == s.sweep {
-		return e, err // the next batch continues
-	}
-	s.swept = now
-	return e, nil
 }

@@ -24,6 +24,7 @@
 //	atomic.go      a database that refuses one change of a batch
 //	asof.go        objects that are added again, as of each revision
 //	history.go     what a database shows of the past
+//	size.go        a sink that is bounded
 //	thinning.go    a history that is thinned out, beside one that is not
 //	disk_linux.go  a small disk, which can become full or read-only
 //	bench.go       Benchmark: pods of a large cluster
