@@ -81,8 +81,8 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, tables: tables, now: time.Now, shown: metricsHandler(config.Registry),
 		requestTimeout: defaultRequestTimeout,
-		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		caches: newCaches(config.History, budget, watchcache.NewMetrics(config.Registry), newMeters(config.Registry), cmp.Or(config.MaxReplays, maxReplays)),
+		infos:          &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
+		caches:         newCaches(config.History, budget, watchcache.NewMetrics(config.Registry), newMeters(config.Registry), cmp.Or(config.MaxReplays, maxReplays)),
 	}
 	if config.Cluster != nil {
 		if s.cluster, err = newAuthority(config.Cluster); err != nil {
