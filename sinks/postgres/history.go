@@ -18,9 +18,8 @@ import (
 // more than the right to select. Snapshots wait for each other: there is one connection. A connection that has ended
 // is opened anew.
 type History struct {
-	turn   chan struct{} // has one element while no snapshot is read
-	sink   *Sink         // has the connection
-	format int
+	turn chan struct{} // has one element while no snapshot is read
+	sink *Sink         // has the connection
 }
 
 // OpenHistory connects to an address. It returns an error if the schema has no tables of keepwatch sync, or those of
@@ -41,14 +40,20 @@ func (h *History) connect(ctx context.Context) (err error) {
 	if _, err := h.sink.conn.Exec(ctx, `SET default_transaction_read_only = on`); err != nil {
 		return err
 	}
-	h.format, err = formatOf(ctx, h.sink.conn)
+	_, err = readableFormat(ctx, h.sink.conn)
+	return err
+}
+
+// readableFormat returns the format of the tables, or an error if there are none, or those of a newer keepwatch.
+func readableFormat(ctx context.Context, q querier) (int, error) {
+	format, err := formatOf(ctx, q)
 	switch {
 	case err != nil:
-		return err
-	case h.format == 0:
-		return errors.New("the schema has no tables of keepwatch sync")
+		return 0, err
+	case format == 0:
+		return 0, errors.New("the schema has no tables of keepwatch sync")
 	}
-	return history.CheckFormat(h.format, len(migrations))
+	return format, history.CheckFormat(format, len(migrations))
 }
 
 // Close ends the connection.
@@ -72,7 +77,11 @@ func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) 
 	if err != nil {
 		return h.sink.failure(err)
 	}
-	err = read(&snapshot{tx: tx, history: h})
+	if format, failed := readableFormat(ctx, tx); failed != nil { // another sync may have changed the tables
+		err = h.sink.failure(failed)
+	} else {
+		err = read(&snapshot{tx: tx, history: h, format: format})
+	}
 	_ = tx.Rollback(context.WithoutCancel(ctx)) // it has changed nothing
 	return err
 }
@@ -81,10 +90,11 @@ func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) 
 type snapshot struct {
 	tx      pgx.Tx
 	history *History
+	format  int
 }
 
 func (s *snapshot) Status(ctx context.Context) ([]sink.Status, error) {
-	all, err := statusIn(ctx, s.tx, s.history.format)
+	all, err := statusIn(ctx, s.tx, s.format)
 	if err != nil {
 		return nil, s.history.sink.failure(err)
 	}
@@ -93,7 +103,7 @@ func (s *snapshot) Status(ctx context.Context) ([]sink.Status, error) {
 
 func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
 	times := `began, ended`
-	if s.history.format < 5 {
+	if s.format < 5 {
 		times = `NULL::timestamptz, seen`
 	}
 	err = s.query(ctx, func(row pgx.Rows) error {
@@ -114,7 +124,7 @@ func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
 }
 
 func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error) {
-	if s.history.format < 4 {
+	if s.format < 4 {
 		return nil, nil
 	}
 	err = s.query(ctx, func(row pgx.Rows) error {

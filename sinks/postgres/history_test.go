@@ -73,6 +73,10 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	}
 	server.SQL(`ALTER TABLE history.gaps DROP COLUMN began, DROP COLUMN ended; DROP TABLE history.types; DROP INDEX history.resources_from, history.resources_to; UPDATE history.keepwatch SET format = 3;
 		ALTER TABLE history.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen`)
+	// Also with the connection from before: a sync of another version may change the tables meanwhile.
+	if err := status(); err != nil {
+		t.Errorf("tables that have changed: %v", err)
+	}
 	snapshotOf(t, url)(func(tables sink.Snapshot) error {
 		all, err := tables.Status(t.Context())
 		types, err2 := tables.Types(t.Context())
@@ -81,6 +85,26 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 		}
 		return nil
 	})
+}
+
+// testNewerTables refuses tables that a newer keepwatch has made of those that were opened.
+func testNewerTables(t *testing.T, server *pgtest.Server) {
+	url := server.URL("becomes_newer")
+	s := postgres.New(url, postgres.Options{})
+	open(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	history, err := postgres.OpenHistory(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer history.Close()
+	server.SQL(`UPDATE becomes_newer.keepwatch SET format = 99`)
+	err = history.Snapshot(t.Context(), func(sink.Snapshot) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "use a newer keepwatch") {
+		t.Error(err)
+	}
 }
 
 // testNoHistory refuses what is no history, with one line.
