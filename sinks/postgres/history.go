@@ -20,6 +20,7 @@ import (
 type History struct {
 	turn chan struct{} // has one element while no snapshot is read
 	sink *Sink         // has the connection
+	gaps history.Gaps
 }
 
 // OpenHistory connects to an address. It returns an error if the schema has no tables of keepwatch sync, or those of
@@ -101,7 +102,20 @@ func (s *snapshot) Status(ctx context.Context) ([]sink.Status, error) {
 	return all, nil
 }
 
-func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
+func (s *snapshot) Gaps(ctx context.Context) ([]sink.StoredGap, error) {
+	if s.format < 5 {
+		return s.readGaps(ctx)
+	}
+	var state history.GapsState
+	err := s.tx.QueryRow(ctx, `SELECT coalesce(max(id), 0), `+history.QueryGapsState+` FROM gaps`).
+		Scan(&state.Last, &state.Count, &state.Ended, &state.From, &state.To)
+	if err != nil {
+		return nil, s.history.sink.failure(err)
+	}
+	return s.history.gaps.Get(state, func() ([]sink.StoredGap, error) { return s.readGaps(ctx) })
+}
+
+func (s *snapshot) readGaps(ctx context.Context) (all []sink.StoredGap, err error) {
 	times := `began, ended`
 	if s.format < 5 {
 		times = `NULL::timestamptz, seen`

@@ -22,6 +22,7 @@ import (
 // up no writer: a snapshot delays only that the write-ahead log becomes shorter. It is safe for concurrent use.
 type History struct {
 	path string
+	gaps history.Gaps
 
 	mu sync.Mutex
 	db *sql.DB // nil: closed
@@ -212,7 +213,20 @@ func (s *snapshot) Status(ctx context.Context) (all []sink.Status, err error) {
 	return all, nil
 }
 
-func (s *snapshot) Gaps(ctx context.Context) (all []sink.StoredGap, err error) {
+func (s *snapshot) Gaps(ctx context.Context) ([]sink.StoredGap, error) {
+	if s.format < 4 {
+		return s.readGaps(ctx)
+	}
+	var state history.GapsState
+	err := s.tx.QueryRowContext(ctx, `SELECT coalesce(max(rowid), 0), `+history.QueryGapsState+` FROM gaps`).
+		Scan(&state.Last, &state.Count, &state.Ended, &state.From, &state.To)
+	if err != nil {
+		return nil, s.history.failure(err)
+	}
+	return s.history.gaps.Get(state, func() ([]sink.StoredGap, error) { return s.readGaps(ctx) })
+}
+
+func (s *snapshot) readGaps(ctx context.Context) (all []sink.StoredGap, err error) {
 	times := `coalesce(began, ''), coalesce(ended, '')`
 	if s.format < 4 {
 		times = `'', seen`

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -30,6 +31,7 @@ type History struct {
 	database Database
 	options  Options
 	latest   latest
+	gaps     sortedGaps
 }
 
 // New returns the history in a database, which it does not close.
@@ -40,7 +42,7 @@ func New(database Database, options Options) *History {
 // View calls read with one state of the database. It is valid until read returns.
 func (h *History) View(ctx context.Context, read func(*View) error) error {
 	return h.database.Snapshot(ctx, func(tables sink.Snapshot) error {
-		v := &View{tables: tables, known: h.options.Known}
+		v := &View{tables: tables, known: h.options.Known, sorted: h.gaps.sort}
 		if err := v.load(ctx); err != nil {
 			return err
 		}
@@ -52,6 +54,7 @@ func (h *History) View(ctx context.Context, read func(*View) error) error {
 type View struct {
 	tables  sink.Snapshot
 	known   func(resource string) *sink.Type
+	sorted  func([]sink.StoredGap) map[place][]sink.StoredGap
 	streams []sink.Status
 	gaps    map[place][]sink.StoredGap
 	types   []sink.StoredType
@@ -68,20 +71,39 @@ func (v *View) load(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	v.gaps = map[place][]sink.StoredGap{}
-	for _, g := range gaps {
-		in := place{g.Resource, g.Namespace}
-		v.gaps[in] = append(v.gaps[in], g)
-	}
-	for _, all := range v.gaps {
-		sortGaps(all)
-	}
+	v.gaps = v.sorted(gaps)
 	v.types, err = v.tables.Types(ctx)
 	return err
 }
 
 // Streams returns the streams that were ever stored, by resource and namespace.
 func (v *View) Streams() []sink.Status { return v.streams }
+
+// sortedGaps are the gaps of each stream. They are immutable.
+type sortedGaps struct {
+	mu  sync.Mutex
+	of  []sink.StoredGap
+	all map[place][]sink.StoredGap
+}
+
+// sort returns gaps by their streams. Those of the same slice as before are not sorted again.
+func (s *sortedGaps) sort(gaps []sink.StoredGap) map[place][]sink.StoredGap {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all != nil && len(gaps) == len(s.of) && (len(gaps) == 0 || &gaps[0] == &s.of[0]) {
+		return s.all
+	}
+	all := map[place][]sink.StoredGap{}
+	for _, g := range gaps {
+		in := place{g.Resource, g.Namespace}
+		all[in] = append(all[in], g)
+	}
+	for _, of := range all {
+		sortGaps(of)
+	}
+	s.of, s.all = gaps, all
+	return all
+}
 
 // sortGaps sorts the gaps of a stream by their beginnings. Those with one beginning stay in their order.
 func sortGaps(all []sink.StoredGap) {

@@ -88,7 +88,8 @@ type StateQuery struct {
 type Snapshot interface {
 	// Status returns the status of every stream that was ever stored, by resource and namespace.
 	Status(ctx context.Context) ([]Status, error)
-	// Gaps returns all declared gaps in the order in which they were stored.
+	// Gaps returns all declared gaps in the order in which they were stored. They must not be changed: snapshots that have
+	// the same gaps may share them.
 	Gaps(ctx context.Context) ([]StoredGap, error)
 	// Types returns the types in the order in which they were stored. It has none of a resource that was last
 	// followed before databases stored them.

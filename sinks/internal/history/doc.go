@@ -8,6 +8,7 @@
 // begins, and the old row is valid at no revision.
 //
 //	thin.go    the rows that thinning deletes
+//	gaps.go    the gaps as they were read last
 //	rows.go    the rows that a piece inserts and ends
 //	clock.go   how much time has passed, for retention and thinning
 //	schema.go  the names of views, and of streams in the tables
