@@ -68,7 +68,7 @@
 //	listwrite.go     its parts, written in order        itemencoding.go   encodings of objects in lists
 //	listhead.go    bytes before and after the items     object.go         an object on its own
 //	listbody.go    bytes between the items              table.go          rows of a Table
-//	unread.go      what rows do not show of messages
+//	unread.go      what rows do not show of messages    compare.go        Tables beside the server's own
 //	indent.go      indented JSON                        cold.go           drops encodings that are not used
 //	pipeline.go    encodes ahead of what is sent        planserializer.go JSON by internal/objectjson
 //	view.go        lists and watches of some namespaces, and their continue tokens
