@@ -76,7 +76,7 @@ func orCreate(path string) (*bolt.DB, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return db, err
 	}
-	if db, err = lock(path+".new", os.OpenFile, false); err != nil {
+	if db, err = lockNew(path + ".new"); err != nil {
 		return nil, err
 	}
 	if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -99,6 +99,21 @@ func orCreate(path string) (*bolt.DB, error) {
 		return nil, err
 	}
 	return lock(path, openExisting, false)
+}
+
+// lockNew opens a file that has no name yet, or creates it. One that cannot be read is the remnant of a process that was
+// killed while it wrote the first pages: nothing was stored in it.
+func lockNew(path string) (*bolt.DB, error) {
+	if about, err := os.Stat(path); err == nil && 0 < about.Size() && about.Size() < minSize { // bbolt would read beyond its end
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	db, err := lock(path, os.OpenFile, false)
+	if err == nil || InUse(err) || os.Remove(path) != nil {
+		return db, err
+	}
+	return lock(path, os.OpenFile, false)
 }
 
 // ReadOnly opens an existing file for readers only.
