@@ -30,6 +30,7 @@ const (
 	asMetadata     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	asMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	asTable        = "application/json;as=Table;g=meta.k8s.io;v=v1"
+	asTableBeta    = "application/json;as=Table;g=meta.k8s.io;v=v1beta1"
 	asMetadataPB   = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
@@ -83,6 +84,14 @@ func TestReadPathIsExact(t *testing.T) {
 				requested++
 				all.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path+"?"+query, accept) })
 			}
+			for _, include := range []string{"None", "Object", "Metadata"} {
+				for _, accept := range []string{asTable, asTableBeta} {
+					requested++
+					all.Go(func() error {
+						return same(t, own.RESTConfig(), library.RESTConfig(), path+"?"+query+"&includeObject="+include, accept)
+					})
+				}
+			}
 		}
 	}
 	for _, path := range []string{"/api/v1/namespaces/web/pods/p1", "/api/v1/namespaces/web", "/api/v1/nodes/n1", custom + "/w0", custom + "/w1"} {
@@ -104,7 +113,7 @@ func TestReadPathIsExact(t *testing.T) {
 		"/api/v1/namespaces/web/pods/none", "/api/v1/namespaces/web/nodes", "/api/v1/pods?fieldSelector=spec.none%3Da", "/api/v1/pods?labelSelector=%3D%3D",
 		"/api/v1/pods?resourceVersion=a", "/api/v1/pods?resourceVersionMatch=Exact", "/api/v1/pods?limit=1&continue=a", custom + "?fieldSelector=spec.size%3D3",
 		"/api/v1/pods?sendInitialEvents=true", custom + "/none", "/api/v1/namespaces?limit=9&continue=" + otherToken, custom + "/w1?resourceVersion=99999", custom + "?resourceVersion=99999",
-		"/api/v1/limitranges", "/api/v1/pods?includeObject=Object", "/api/v1/pods?includeObject=all",
+		"/api/v1/limitranges", "/api/v1/pods?includeObject=all",
 		"/api/v1/nodes/n1?resourceVersion=99999", "/api/v1/pods?resourceVersion=99999", "/api/v1/pods?pretty=true", "/api/v1/nones", "/api/v1/watch/pods?timeoutSeconds=1&resourceVersion=" + first,
 	} {
 		for _, accept := range []string{asJSON, asTable, "application/yaml"} {
@@ -322,7 +331,7 @@ func request(ctx context.Context, config *rest.Config, path, accept, encoding st
 	}
 	body, err := io.ReadAll(from)
 	text := token.ReplaceAllString(string(body), `"continue":"token"`)
-	if accept == asTable {
+	if accept == asTable || accept == asTableBeta {
 		text = age.ReplaceAllString(text, "age")
 	}
 	return response{answer.StatusCode, answer.Header.Get("Content-Type"), contentEncoding, strings.Join(answer.Header["Warning"], ""), text}, err

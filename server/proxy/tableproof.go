@@ -89,9 +89,6 @@ func (t *tables) readVersion(ctx context.Context) (string, error) {
 
 // tableOf returns how memory prints the Tables of a resource, and the identity of its definition.
 func (t *tables) tableOf(ctx context.Context, f *follower) (_ *readpath.Table, identity string, _ error) {
-	if f.format.slim {
-		return nil, "", fmt.Errorf("%w: its objects have no managedFields", errNoTable)
-	}
 	if !f.format.dynamic {
 		return nil, "", fmt.Errorf("%w: its columns are in the server's program", errNoTable)
 	}
@@ -182,6 +179,9 @@ func (t *tables) compare(ctx context.Context, f *follower, reader *readpath.Read
 		"limit": {strconv.Itoa(comparedPage)},
 	}
 	for {
+		if f.format.slim { // the server has managedFields in the metadata
+			query.Set("includeObject", string(metav1.IncludeNone))
+		}
 		next, err := t.comparePage(ctx, reader, path, query)
 		if err != nil || next == "" || !of.all {
 			return err

@@ -44,7 +44,7 @@ var widgetsResource = schema.GroupVersionResource{Group: "example.com", Version:
 
 const widgetsPath = "/apis/example.com/v1/namespaces/default/widgets"
 
-func newTableRig(t *testing.T) *tableRig {
+func newTableRig(t *testing.T, drop ...string) *tableRig {
 	r := &tableRig{T: t, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	served := testserver.New(t)
 	definitions, err := apiextensions.NewForConfig(served.Config())
@@ -60,9 +60,8 @@ func newTableRig(t *testing.T) *tableRig {
 		return err
 	})
 	r.between(served.Config())
-	if r.proxy, err = New(Config{Server: &rest.Config{Host: r.server.URL}, OwnToken: "own", SmallCollection: -1}); err != nil {
-		t.Fatal(err)
-	}
+	r.proxy, err = New(Config{Server: &rest.Config{Host: r.server.URL}, OwnToken: "own", SmallCollection: -1, DropManagedFields: drop})
+	r.must(err)
 	r.proxy.tables.versionEvery, r.proxy.tables.sampleEvery, r.proxy.tables.retry = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -234,9 +233,25 @@ func TestTablesOfCustomResources(t *testing.T) {
 		r.fromMemory(path, "list")
 	}
 	r.fromMemory(widgetsPath+"/widget-3", "get")
+	for _, include := range []metav1.IncludeObjectPolicy{metav1.IncludeNone, metav1.IncludeObject, metav1.IncludeMetadata} {
+		r.fromMemory(widgetsPath+"?includeObject="+string(include), "list")
+	}
 	if r.comparisons("equal") == 0 || r.comparisons("different") > 0 {
 		t.Errorf("%v comparisons are equal, %v different", r.comparisons("equal"), r.comparisons("different"))
 	}
+}
+
+// The cells of clients that receive objects without managedFields are compared, too.
+func TestTablesWithoutManagedFields(t *testing.T) {
+	t.Parallel()
+	r := newTableRig(t, "")
+	r.create("a", "red")
+	r.fromMemory(widgetsPath+"?includeObject=None", "list")
+	await.State(t, "a row without managedFields is answered from memory", func() (bool, string) {
+		before := r.saved("list")
+		got := r.get(r.serve, widgetsPath)
+		return r.saved("list") > before && strings.Contains(got, `"name":"a"`) && !strings.Contains(got, "managedFields"), got
+	})
 }
 
 // A watch of Tables has the server's events. It ends when the definition changes, and the next Tables have the new columns.

@@ -22,7 +22,7 @@ var ErrIncomparable = errors.New("the reader has no Table to compare with")
 // token; otherwise the states differ.
 func (s *Reader) CompareTable(q *http.Request, info *request.RequestInfo, body []byte, earliest, latest time.Time) (rows int, err error) {
 	r, why := s.resource.parse(q, info)
-	if why != "" || info.Verb != "list" || r.encoding != tableJSON || r.pretty {
+	if why != "" || info.Verb != "list" || !isTable(r.encoding) || r.pretty {
 		return 0, fmt.Errorf("%w: %s", ErrIncomparable, why)
 	}
 	result, err := s.listOf(q.Context(), r)

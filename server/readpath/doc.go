@@ -16,7 +16,7 @@
 // # Delegated requests
 //
 // The handler answers requests that it can answer exactly as the API server would, byte by byte. It
-// delegates all others to the API server's handlers: writes, subresources, Tables without metadata, YAML,
+// delegates all others to the API server's handlers: writes, subresources, YAML,
 // indented Tables and watches, WebSockets, versions other than the stored one. It also delegates requests that fail,
 // so that one place words the errors, except for requests that have already waited for a revision. A
 // metric counts delegated requests by reason.

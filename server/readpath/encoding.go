@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
@@ -19,11 +20,19 @@ const (
 	objectProtobuf
 	metadataJSON // PartialObjectMetadata
 	metadataProtobuf
-	tableJSON // a row of a Table
+	// The rows of a Table in the version v1: with the metadata of their objects, without objects, and with whole objects.
+	tableJSON
+	tableAlone
+	tableWhole
+	// The same in the version v1beta1.
+	tableJSONBeta
+	tableAloneBeta
+	tableWholeBeta
 )
 
 func isProtobuf(as encoding) bool { return as == objectProtobuf || as == metadataProtobuf }
 func isMetadata(as encoding) bool { return as == metadataJSON || as == metadataProtobuf }
+func isTable(as encoding) bool    { return as >= tableJSON }
 
 // mediaType returns the media type of an encoding.
 func mediaType(as encoding) string {
@@ -73,8 +82,8 @@ func (r *Resource) accepted(q *http.Request, options negotiation.MediaTypeOption
 	if options.Convert == nil {
 		return as, ""
 	}
-	if *options.Convert == tableVersion.WithKind("Table") && as == objectJSON && r.Table != nil && wantsMetadata(q) {
-		return tableJSON, ""
+	if options.Convert.Kind == "Table" && as == objectJSON && r.Table != nil {
+		return tableOf(q, options.Convert.GroupVersion())
 	}
 	wanted := "PartialObjectMetadata"
 	if list {
@@ -99,13 +108,32 @@ func Negotiate(
 ) (form Form, ok bool) {
 	r := Resource{Serializer: serializer, Dynamic: dynamic, Table: &Table{}}
 	as, pretty, why := r.negotiate(q, info.Verb == "list")
-	return Form{Protobuf: isProtobuf(as), Table: as == tableJSON}, why == "" && !pretty
+	return Form{Protobuf: isProtobuf(as), Table: isTable(as)}, why == "" && !pretty
 }
 
-// wantsMetadata reports whether the rows of a requested Table contain the metadata of their objects.
-func wantsMetadata(q *http.Request) bool {
+// tableOf returns the encoding of the Table that a request asks for in a version.
+func tableOf(q *http.Request, version schema.GroupVersion) (as encoding, _ reason) {
+	switch version {
+	case metav1.SchemeGroupVersion:
+		as = tableJSON
+	case metav1beta1.SchemeGroupVersion:
+		as = tableJSONBeta
+	default:
+		return 0, reasonEncoding
+	}
 	include := q.URL.Query()["includeObject"]
-	return len(include) == 0 || len(include) == 1 && (include[0] == "" || include[0] == string(metav1.IncludeMetadata))
+	if len(include) > 1 {
+		return 0, reasonEncoding
+	}
+	switch metav1.IncludeObjectPolicy(strings.Join(include, "")) {
+	case "", metav1.IncludeMetadata:
+		return as, ""
+	case metav1.IncludeNone:
+		return as + tableAlone - tableJSON, ""
+	case metav1.IncludeObject:
+		return as + tableWhole - tableJSON, ""
+	}
+	return 0, reasonEncoding
 }
 
 // namesMediaType reports whether a client accepts everything or names a media type in full. The

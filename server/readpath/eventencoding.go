@@ -40,9 +40,9 @@ func (s *Reader) eventMember(e watchcache.Event, as encoding) ([]byte, error) {
 
 // eventRow returns the row of an event's object, which all watches share. Events of each type have
 // the same one.
-func (s *Reader) eventRow(e watchcache.Event) ([]byte, error) {
-	return s.sharedEncoding(e, encodingKey{s.id, tableJSON, false, "", e.Revision}, func() ([]byte, error) {
-		return s.eventItem(e, tableJSON, singleRead)
+func (s *Reader) eventRow(e watchcache.Event, as encoding) ([]byte, error) {
+	return s.sharedEncoding(e, encodingKey{s.id, as, false, "", e.Revision}, func() ([]byte, error) {
+		return s.eventItem(e, as, singleRead)
 	})
 }
 
@@ -72,8 +72,8 @@ func (s *Reader) appendUnsharedEvent(b []byte, e watchcache.Event, as encoding) 
 }
 
 // unsharedRow returns the row of an event that only one watch sends.
-func (s *Reader) unsharedRow(e watchcache.Event) ([]byte, error) {
-	return s.eventItem(e, tableJSON, listRead)
+func (s *Reader) unsharedRow(e watchcache.Event, as encoding) ([]byte, error) {
+	return s.eventItem(e, as, listRead)
 }
 
 func (s *Reader) appendEncodedEvent(b []byte, e watchcache.Event, as encoding, u use) ([]byte, error) {

@@ -47,8 +47,8 @@ func (s *Reader) object(o keepwatch.Object, as encoding, pretty bool) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	if as == tableJSON {
-		table, err := s.resource.Table.appendTable(nil, item, o.Revision().String(), true)
+	if isTable(as) {
+		table, err := s.resource.Table.appendTable(nil, item, o.Revision().String(), true, as)
 		return append(table, '\n'), err
 	}
 	object := s.resource.appendObject(make([]byte, 0, len(item)+128), item, as)

@@ -119,8 +119,8 @@ func (s *Reader) itemAtRevision(o *watchcache.Object, as encoding, revision keep
 // converted, as in kube-apiserver: conversion may add annotations.
 func (s *Reader) encodeItem(o runtime.Object, as encoding) ([]byte, error) {
 	switch {
-	case as == tableJSON:
-		return s.encodeRow(o)
+	case isTable(as):
+		return s.encodeRow(o, as)
 	case isMetadata(as):
 		return s.encodeMetadata(o, as)
 	}
@@ -145,8 +145,8 @@ var verbatimType = reflect.TypeFor[watchcache.Verbatim]()
 // message, without decoding it, or not as a whole. It returns false if the object must be decoded.
 func (s *Reader) encodeMessage(o *watchcache.Object, as encoding) (item []byte, ok bool, err error) {
 	switch {
-	case as == tableJSON:
-		return s.encodeMessageRow(o)
+	case isTable(as):
+		return s.encodeMessageRow(o, as)
 	case as != objectJSON && as != metadataJSON || !s.hasMessage(o):
 		return nil, false, nil
 	case as == metadataJSON:

@@ -37,7 +37,7 @@ func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason)
 		if !l.encodable() {
 			return nil, reasonState
 		}
-		if !r.pretty {
+		if !r.pretty && r.encoding <= tableJSON { // other Tables are rare
 			s.listEncodings.record(r.encoding, gzip, s.resource.ListEncodingUsed)
 		}
 		if err := l.measureLarge(gzip); err != nil {

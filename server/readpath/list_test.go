@@ -52,7 +52,7 @@ func (r *rig) expected(namespace string, p apistorage.SelectionPredicate, f enco
 	must(0, r.storage.GetList(r.t.Context(), key, apistorage.ListOptions{Predicate: p, Recursive: true}, list))(r.t)
 	t := r.t.(*testing.T)
 	if f == tableJSON {
-		return expectedTable(t, list, true)
+		return expectedTable(t, list, true, tableForms[0], r.kind)
 	}
 	if !isMetadata(f) {
 		if r.kind.dynamic {

@@ -41,7 +41,7 @@ func (l listBody) append(b, item []byte, first bool) []byte {
 	if l.pretty {
 		return appendIndented(appendLine(b, itemDepth), item, itemDepth)
 	}
-	if l.encoding == tableJSON {
+	if isTable(l.encoding) {
 		return appendRow(b, item, l.now)
 	}
 	return append(b, item...)
@@ -49,14 +49,14 @@ func (l listBody) append(b, item []byte, first bool) []byte {
 
 // cacheable reports whether blocks of the body are worth caching: the rows of a Table have other ages each time, and
 // indented JSON is for people.
-func (l listBody) cacheable() bool { return l.encoding != tableJSON && !l.pretty }
+func (l listBody) cacheable() bool { return !isTable(l.encoding) && !l.pretty }
 
 // size returns how many bytes append appends.
 func (l listBody) size(item []byte, first bool) int {
 	switch {
 	case isProtobuf(l.encoding):
 		return protowire.SizeTag(listItem) + protowire.SizeBytes(len(item))
-	case l.encoding == tableJSON, l.pretty:
+	case isTable(l.encoding), l.pretty:
 		return len(l.append(nil, item, first))
 	case first:
 		return len(item)

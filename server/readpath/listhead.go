@@ -28,8 +28,8 @@ func (r *Resource) listHeadAndTail(result *watchcache.ListResult, as encoding, b
 		}
 		field := protowire.AppendBytes(protowire.AppendTag(nil, listMeta, protowire.BytesType), meta)
 		return append(appendUnknown(nil, r.kindOfList(as), len(field)+bodySize), field...), unknownEnd, nil
-	case as == tableJSON:
-		head, err := r.Table.appendHead(nil, about, true)
+	case isTable(as):
+		head, err := r.Table.appendHead(nil, about, true, as)
 		return head, []byte("]}\n"), err
 	case as == objectJSON && r.Dynamic:
 		return r.dynamicHeadAndTail(about, result.Annotations)

@@ -21,7 +21,7 @@ func (l *listResponse) measureLarge(gzip bool) error {
 		}
 		return l.setHeadAndTail(true)
 	}
-	cacheable := !gzip && l.body.encoding != tableJSON && !l.body.pretty
+	cacheable := !gzip && !isTable(l.body.encoding) && !l.body.pretty
 	measured, err := l.measure(func(cached []byte) bool { return cacheable && cached != nil })
 	if err != nil {
 		return err

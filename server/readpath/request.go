@@ -29,7 +29,7 @@ const (
 	reasonVerb     reason = "verb"     // neither GET, LIST nor WATCH, or for no resource, or for a subresource
 	reasonResource reason = "resource" // without a watch cache
 	reasonPath     reason = "path"     // no route of the API server, or one below /watch/
-	reasonEncoding reason = "encoding" // YAML, CBOR, indented watches and Tables, Tables with whole objects or none, other versions
+	reasonEncoding reason = "encoding" // YAML, CBOR, indented watches and Tables, other versions
 	reasonInvalid  reason = "invalid"  // parameters that the API server rejects
 	reasonOption   reason = "option"   // rare parameters
 	reasonProtocol reason = "protocol" // WebSockets

@@ -8,8 +8,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
+	apistorage "k8s.io/apiserver/pkg/storage"
 
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
@@ -20,7 +23,7 @@ type Table struct {
 	// Columns describe the cells of each row.
 	Columns []metav1.TableColumnDefinition
 	// Row returns an object's row: its cells, and its conditions if it has some. A cell is a value that
-	// JSON can represent, or a [Since]. Row need not set the row's object: that is the metadata.
+	// JSON can represent, or a [Since]. Row need not set the row's object: the request says what it is.
 	Row func(runtime.Object) (metav1.TableRow, error)
 	// Unread are fields of an object's message that Row does not read: it then gets objects without them, if the watch
 	// cache has the messages, and the metadata of the row is made of the message. So the resource's conversion, if there
@@ -50,8 +53,13 @@ func (s Since) At(now time.Time) string {
 	return s.Before + duration.HumanDuration(now.Sub(s.Time)) + s.After
 }
 
-// tableVersion is the version of Table that the read path answers.
-var tableVersion = metav1.SchemeGroupVersion
+// tableVersion returns the version of the Table whose rows have an encoding.
+func tableVersion(as encoding) schema.GroupVersion {
+	if as >= tableJSONBeta {
+		return metav1beta1.SchemeGroupVersion
+	}
+	return metav1.SchemeGroupVersion
+}
 
 // A cached row is the JSON of a row, with a mark in the place of each age: a zero byte, which JSON never
 // contains, and the time in microseconds as eight bytes.
@@ -61,22 +69,55 @@ const (
 )
 
 // encodeRow returns the row of an object with marks.
-func (s *Reader) encodeRow(o runtime.Object) ([]byte, error) {
+func (s *Reader) encodeRow(o runtime.Object, as encoding) ([]byte, error) {
 	row, err := s.resource.Table.Row(o)
 	if err != nil {
 		return nil, err
+	}
+	included, err := s.included(o, as)
+	if err != nil {
+		return nil, err
+	}
+	return markedRow(row, included)
+}
+
+// included returns what a row has of its object. It may change the object.
+func (s *Reader) included(o runtime.Object, as encoding) ([]byte, error) {
+	switch as {
+	case tableWhole, tableWholeBeta:
+		item, err := s.encodeItem(o, objectJSON)
+		if err != nil {
+			return nil, err
+		}
+		return s.resource.appendObject(nil, item, objectJSON), nil
+	case tableAlone, tableAloneBeta: // the end of the initial events is seen in the metadata
+		if ends, err := apistorage.HasInitialEventsEndBookmarkAnnotation(o); err != nil || !ends {
+			return null, err
+		}
 	}
 	about, err := s.encodeMetadata(o, metadataJSON)
 	if err != nil {
 		return nil, err
 	}
-	return markedRow(row, about)
+	return inVersion(about, as), nil
+}
+
+var null = []byte("null")
+
+// inVersion returns the JSON of metadata in the version of a Table.
+func inVersion(about []byte, as encoding) []byte {
+	if tableVersion(as) == metadataVersion {
+		return about
+	}
+	const kind = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/`
+	rest := bytes.TrimPrefix(about, []byte(kind+`v1"`))
+	return append([]byte(kind+`v1beta1"`), rest...)
 }
 
 // encodeMessageRow is encodeRow of an object's message, without decoding what the row does not show. It returns false
 // if the object must be decoded.
-func (s *Reader) encodeMessageRow(o *watchcache.Object) (row []byte, ok bool, err error) {
-	if s.resource.Table.Unread == nil || !s.hasMessage(o) {
+func (s *Reader) encodeMessageRow(o *watchcache.Object, as encoding) (row []byte, ok bool, err error) {
+	if s.resource.Table.Unread == nil || !s.hasMessage(o) || as != tableJSON && as != tableJSONBeta {
 		return nil, false, nil
 	}
 	about, ok := s.messageMetadata(o)
@@ -96,12 +137,12 @@ func (s *Reader) encodeMessageRow(o *watchcache.Object) (row []byte, ok bool, er
 	if err != nil {
 		return nil, false, err
 	}
-	row, err = markedRow(cells, about)
+	row, err = markedRow(cells, inVersion(about, as))
 	return row, true, err
 }
 
-// markedRow encodes a row with marks, and with the JSON of its metadata.
-func markedRow(row metav1.TableRow, about []byte) ([]byte, error) {
+// markedRow encodes a row with marks, and with the JSON of its object.
+func markedRow(row metav1.TableRow, included []byte) ([]byte, error) {
 	b := getBuffer()
 	defer func() { putBuffer(b) }()
 	b = append(b, `{"cells":[`...)
@@ -122,7 +163,7 @@ func markedRow(row metav1.TableRow, about []byte) ([]byte, error) {
 		}
 		b = append(append(b, `,"conditions":`...), conditions...)
 	}
-	b = append(append(b, `,"object":`...), about...)
+	b = append(append(b, `,"object":`...), included...)
 	return bytes.Clone(append(b, '}')), nil
 }
 
@@ -177,7 +218,7 @@ func appendRow(b, row []byte, now time.Time) []byte {
 }
 
 // appendHead appends the start of a Table, up to its first row.
-func (t *Table) appendHead(b []byte, about metav1.ListMeta, columns bool) ([]byte, error) {
+func (t *Table) appendHead(b []byte, about metav1.ListMeta, columns bool, as encoding) ([]byte, error) {
 	start := struct {
 		metav1.ListMeta   `json:"metadata,omitempty"`
 		ColumnDefinitions []metav1.TableColumnDefinition `json:"columnDefinitions"`
@@ -189,14 +230,14 @@ func (t *Table) appendHead(b []byte, about metav1.ListMeta, columns bool) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	b = appendKind(b, tableVersion.WithKind("Table"))
+	b = appendKind(b, tableVersion(as).WithKind("Table"))
 	b = append(b, fields[1:len(fields)-1]...)
 	return append(b, `,"rows":[`...), nil
 }
 
 // appendTable appends a Table of one row.
-func (t *Table) appendTable(b, row []byte, revision string, columns bool) ([]byte, error) {
-	b, err := t.appendHead(b, metav1.ListMeta{ResourceVersion: revision}, columns)
+func (t *Table) appendTable(b, row []byte, revision string, columns bool, as encoding) ([]byte, error) {
+	b, err := t.appendHead(b, metav1.ListMeta{ResourceVersion: revision}, columns, as)
 	if err != nil {
 		return nil, err
 	}

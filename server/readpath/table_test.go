@@ -12,9 +12,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	apistorage "k8s.io/apiserver/pkg/storage"
 	"pgregory.net/rapid"
 )
 
@@ -42,18 +46,51 @@ var testTable = Table{
 	Unread: Fields{1: {17: nil}, 2: nil, 3: nil}, // managed fields, spec and status
 }
 
+// tableForm is a Table that a client can ask for.
+type tableForm struct {
+	as      encoding
+	version schema.GroupVersion
+	include metav1.IncludeObjectPolicy
+}
+
+var tableForms = []tableForm{
+	{tableJSON, metav1.SchemeGroupVersion, ""}, {tableJSON, metav1.SchemeGroupVersion, metav1.IncludeMetadata},
+	{tableAlone, metav1.SchemeGroupVersion, metav1.IncludeNone}, {tableWhole, metav1.SchemeGroupVersion, metav1.IncludeObject},
+	{tableJSONBeta, metav1beta1.SchemeGroupVersion, metav1.IncludeMetadata},
+	{tableAloneBeta, metav1beta1.SchemeGroupVersion, metav1.IncludeNone}, {tableWholeBeta, metav1beta1.SchemeGroupVersion, metav1.IncludeObject},
+}
+
+func (f tableForm) accept() http.Header {
+	return accept("application/json;as=Table;g=meta.k8s.io;v=" + f.version.Version)
+}
+
+// include returns what a row has of its object, as k8s.io/apiserver decides it.
+func (f tableForm) included(t *testing.T, o runtime.Object, k kind) runtime.Object {
+	t.Helper()
+	switch {
+	case f.include == metav1.IncludeObject:
+		o = o.DeepCopyObject()
+		o.GetObjectKind().SetGroupVersionKind(k.gvk)
+		return o
+	case f.include == metav1.IncludeNone && !must(apistorage.HasInitialEventsEndBookmarkAnnotation(o))(t):
+		return nil
+	}
+	about := partial(t, o)
+	about.SetGroupVersionKind(f.version.WithKind("PartialObjectMetadata"))
+	return about
+}
+
 // expectedTable returns an API server's Table of an object or a list.
-func expectedTable(t *testing.T, o runtime.Object, columns bool) []byte {
+func expectedTable(t *testing.T, o runtime.Object, columns bool, f tableForm, k kind) []byte {
 	t.Helper()
 	table := &metav1.Table{Rows: []metav1.TableRow{}}
-	table.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
 	if columns {
 		table.ColumnDefinitions = testTable.Columns
 	}
 	add := func(o runtime.Object) error {
 		row := must(testTable.Row(o))(t)
 		row.Cells[2] = row.Cells[2].(Since).At(time.Now())
-		row.Object.Object = partial(t, o)
+		row.Object.Object = f.included(t, o, k)
 		table.Rows = append(table.Rows, row)
 		return nil
 	}
@@ -65,16 +102,22 @@ func expectedTable(t *testing.T, o runtime.Object, columns bool) []byte {
 		table.ResourceVersion = must(meta.Accessor(o))(t).GetResourceVersion()
 		must(0, add(o))(t)
 	}
-	return encoded(t, table, metav1.SchemeGroupVersion, metadataJSON)
+	serializer := serializerFor(t, metadataJSON).Serializer
+	return must(runtime.Encode(metainternalversionscheme.Codecs.EncoderForVersion(serializer, f.version), table))(t)
 }
 
 func TestObjectsAsTables(t *testing.T) {
 	for _, k := range []kind{pods, statefulSets, widgets} {
 		r := newRig(t, k, options{})
-		o := r.create("default", "o1")
+		o := r.create("default", "o1", withNote("<é>"))
 		r.waitFor(o)
-		_, got := r.get(r.path("default")+"/o1", accept(asTable))
-		expectBytes(t, k.gvk.Kind, got, expectedTable(t, o.(runtime.Object), true))
+		for _, f := range tableForms {
+			_, got := r.get(r.path("default")+"/o1?includeObject="+string(f.include), f.accept())
+			expectBytes(t, fmt.Sprint(k.gvk.Kind, f), got, expectedTable(t, o.(runtime.Object), true, f, k))
+		}
+		if delegated := r.delegated.Load(); delegated > 0 {
+			t.Errorf("%s: %d requests were delegated", k.gvk.Kind, delegated)
+		}
 		r.reader.resource.Table = nil
 		if got := r.reasonFor(http.MethodGet, r.path(""), accept(asTable)); got != reasonEncoding {
 			t.Errorf("%s without a Table: %q", k.gvk.Kind, got)
@@ -112,23 +155,30 @@ func TestWatchesAsTables(t *testing.T) {
 		r := newRig(t, k, options{})
 		added := r.create("default", "o1")
 		query := "?watch=1&timeoutSeconds=600&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-		first, second := r.open(r.path("")+query, accept(asTable)), r.open(r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+added.GetResourceVersion(), accept(asTable))
-		expect := func(from io.Reader, kind watch.EventType, o metav1.Object, columns bool) {
-			t.Helper()
-			want := encodedEvent(t, string(kind), bytes.TrimSuffix(expectedTable(t, o.(runtime.Object), columns), newline), objectJSON)
-			got := make([]byte, len(want))
-			must(io.ReadFull(from, got))(t)
-			expectBytes(t, fmt.Sprint(k.gvk.Kind, " ", kind), got, want)
-		}
-		expect(first.Body, watch.Added, added, true)
 		end := k.newObject().(metav1.Object)
 		end.SetResourceVersion(added.GetResourceVersion())
 		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		expect(first.Body, watch.Bookmark, end, false)
+		expect := func(f tableForm, from io.Reader, event watch.EventType, o metav1.Object, columns bool) {
+			t.Helper()
+			want := encodedEvent(t, string(event), bytes.TrimSuffix(expectedTable(t, o.(runtime.Object), columns, f, k), newline), objectJSON)
+			got := make([]byte, len(want))
+			must(io.ReadFull(from, got))(t)
+			expectBytes(t, fmt.Sprint(k.gvk.Kind, f, event), got, want)
+		}
+		firsts, seconds := make([]io.Reader, len(tableForms)), make([]io.Reader, len(tableForms))
+		for i, f := range tableForms {
+			include := "&includeObject=" + string(f.include)
+			firsts[i] = r.open(r.path("")+query+include, f.accept()).Body
+			seconds[i] = r.open(r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+added.GetResourceVersion()+include, f.accept()).Body
+			expect(f, firsts[i], watch.Added, added, true)
+			expect(f, firsts[i], watch.Bookmark, end, false)
+		}
 		changed, deleted := r.update("default", "o1", withLabel("tier", "b")), r.delete("default", "o1")
-		for from, columns := range map[io.Reader]bool{first.Body: false, second.Body: true} {
-			expect(from, watch.Modified, changed, columns)
-			expect(from, watch.Deleted, deleted, false)
+		for i, f := range tableForms {
+			for from, columns := range map[io.Reader]bool{firsts[i]: false, seconds[i]: true} {
+				expect(f, from, watch.Modified, changed, columns)
+				expect(f, from, watch.Deleted, deleted, false)
+			}
 		}
 		if delegated := r.delegated.Load(); delegated > 0 {
 			t.Errorf("%s: %d requests were delegated", k.gvk.Kind, delegated)

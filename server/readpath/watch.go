@@ -208,7 +208,7 @@ func (s *watchResponse) newEventWriter(ctx context.Context, w http.ResponseWrite
 // clients read nothing occupy the memory of one.
 func (s *watchResponse) add(out *eventWriter, e watchcache.Event, initial bool) error {
 	switch {
-	case s.encoding == tableJSON:
+	case isTable(s.encoding):
 		return s.addTable(out, e, initial)
 	case e.Type == watch.Bookmark:
 		encoded, err := s.appendUnsharedEvent(nil, e, s.encoding)
@@ -265,12 +265,12 @@ func (s *watchResponse) addTable(out *eventWriter, e watchcache.Event, initial b
 	if initial || e.Type == watch.Bookmark {
 		rowOf = s.unsharedRow
 	}
-	row, err := rowOf(e)
+	row, err := rowOf(e, s.encoding)
 	if err != nil {
 		return err
 	}
 	b := appendEventStart(make([]byte, 0, len(row)+eventOverhead), e.Type)
-	if b, err = s.resource.Table.appendTable(b, row, e.Revision.String(), !s.columnsSent); err != nil {
+	if b, err = s.resource.Table.appendTable(b, row, e.Revision.String(), !s.columnsSent, s.encoding); err != nil {
 		return err
 	}
 	b, s.columnsSent = append(b, "}\n"...), true

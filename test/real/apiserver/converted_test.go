@@ -108,7 +108,7 @@ func TestOlderServices(t *testing.T) {
 	watch := "/api/v1/namespaces/default/services?" + url.Values{"watch": {"1"}, "timeoutSeconds": {"1"}, "resourceVersion": {past}}.Encode()
 	s.shows(watch, asJSON, `"clusterIPs":["10.0.9.9"]`)
 	s.shows(watch, asTable, `"10.0.9.9"`)
-	s.shows(watch+"&includeObject=Object", asTable, `"clusterIPs":["10.0.9.9"]`) // delegated
+	s.shows(watch+"&includeObject=Object", asTable, `"clusterIPs":["10.0.9.9"]`)
 	s.shows(watch+"&includeObject=None", asTable, `"10.0.9.9"`)
 }
 

@@ -49,7 +49,7 @@ func TestKubectlGet(t *testing.T) {
 	direct, proxied := r.kubectl(r.server.Config()), r.kubectl(through)
 	for _, args := range []string{
 		"get widgets", "get widgets -A", "get widgets -o wide", "get widgets w1 w2", "get widgets w0", "get widgets --no-headers",
-		"get widgets -l color=none", "get widgets --chunk-size 2", "get widgets --field-selector metadata.name=w3",
+		"get widgets -l color=none", "get widgets --chunk-size 2", "get widgets --field-selector metadata.name=w3", "get widgets --sort-by .spec.color",
 	} {
 		verb := map[bool]string{true: "get", false: "list"}[args == "get widgets w1 w2" || args == "get widgets w0"]
 		await.State(t, "kubectl "+args+" is answered from memory", func() (bool, string) {
