@@ -29,7 +29,8 @@ func prepareAPIService(obj runtime.Object) {
 
 // prepareAPIServiceUpdate sets the condition again when the server that answers changes.
 func prepareAPIServiceUpdate(obj, old runtime.Object) {
-	if (obj.(*apiregistrationv1.APIService).Spec.Service == nil) != (old.(*apiregistrationv1.APIService).Spec.Service == nil) {
+	is, was := obj.(*apiregistrationv1.APIService).Spec.Service, old.(*apiregistrationv1.APIService).Spec.Service
+	if (is == nil) != (was == nil) {
 		prepareAPIService(obj)
 	}
 }

@@ -201,7 +201,8 @@ func validatePriorityLevel(l *flowcontrolv1.PriorityLevelConfiguration) (errs fi
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), fmt.Sprintf("annotation '%s' is forbidden", key)))
 	}
 	at, spec := field.NewPath("spec"), &l.Spec
-	if (l.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt) != (spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
+	exempt := l.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt
+	if exempt != (spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
 		errs = append(errs, field.Invalid(at.Child("type"), spec.Type, "must be 'Exempt' if and only if `name` is 'exempt'"))
 	}
 	switch spec.Type {
