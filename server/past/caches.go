@@ -58,10 +58,8 @@ type cacheKey struct {
 
 // entry is a resource at a moment.
 type entry struct {
-	cache *watchcache.Cache
-	// reader is the one that was used last, and then the time that its ages are relative to.
-	reader *readpath.Reader
-	then   time.Time
+	cache  *watchcache.Cache
+	reader *readpath.Reader // nil before the first request
 	end    context.CancelFunc
 	inUse  int
 	replay bool // for one watch
@@ -222,30 +220,37 @@ func (c *caches) begin(ctx context.Context, of *resolved, options history.Source
 }
 
 // readerOf returns the reader of a cache whose Tables have the ages at the time of a moment. Moments that have one
-// state share its cache.
+// state share its cache, and the encodings in it.
 func (c *caches) readerOf(e *entry, of *resolved) (*readpath.Reader, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if e.reader == nil {
+		var err error
+		if e.reader, err = c.newReader(e.cache, of); err != nil {
+			return nil, err
+		}
+	}
 	then := of.tableTime()
-	if e.reader != nil && e.then.Equal(then) {
+	if then.IsZero() {
 		return e.reader, nil
 	}
-	table, err := of.tables.table(of, then)
+	return e.reader.At(func() time.Time { return then }), nil
+}
+
+// newReader returns a reader of a cache whose Tables have the ages of now.
+func (c *caches) newReader(cache *watchcache.Cache, of *resolved) (*readpath.Reader, error) {
+	table, err := of.tables.table(of)
 	if err != nil {
 		return nil, err
 	}
 	f := of.format
-	reader, err := readpath.NewReader(readpath.Resource{
-		Cache: e.cache, Resource: of.resource, Kind: f.kind, Namespaced: f.namespaced, Dynamic: f.dynamic,
+	return readpath.NewReader(readpath.Resource{
+		Cache: cache, Resource: of.resource, Kind: f.kind, Namespaced: f.namespaced, Dynamic: f.dynamic,
 		Serializer: of.tables.serializer, Table: table, FieldLabel: f.fieldLabel,
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.attributes}
 		},
 	}, c.budget)
-	if err == nil {
-		e.reader, e.then = reader, then
-	}
-	return reader, err
 }
 
 func (c *caches) newCache(of *resolved, options history.SourceOptions) (*watchcache.Cache, error) {

@@ -64,7 +64,7 @@ func (r *pageRead) list(ofAll bool) (*shownList, error) {
 	if found.table, err = r.server.tables.source(r.q.Context(), r.view, found); err != nil {
 		return nil, err
 	}
-	table, err := r.server.tables.tableNow(found)
+	table, err := r.server.tables.table(found)
 	if err != nil {
 		return nil, err
 	}

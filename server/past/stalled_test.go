@@ -40,6 +40,20 @@ func (large) States(_ context.Context, _ sink.StateQuery, yield func(sink.State)
 	return nil
 }
 
+// run runs a server until the returned function is called.
+func run(t *testing.T, s *Server) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	running := make(chan struct{})
+	go func() { defer close(running); s.Run(ctx) }()
+	await.True(t, "the server runs", func() bool {
+		s.caches.mu.Lock()
+		defer s.caches.mu.Unlock()
+		return s.caches.running != nil
+	})
+	return func() { cancel(); <-running }
+}
+
 // A list whose client does not read ends with its request's deadline, and no longer keeps the cache of its moment.
 func TestStalledListsEnd(t *testing.T) {
 	t.Parallel()
@@ -48,15 +62,7 @@ func TestStalledListsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.requestTimeout = 300 * time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	running := make(chan struct{})
-	go func() { defer close(running); s.Run(ctx) }()
-	defer func() { cancel(); <-running }()
-	await.True(t, "the server runs", func() bool {
-		s.caches.mu.Lock()
-		defer s.caches.mu.Unlock()
-		return s.caches.running != nil
-	})
+	defer run(t, s)()
 	ended := make(chan struct{}, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		defer func() { ended <- struct{}{} }()
@@ -83,6 +89,32 @@ func TestStalledListsEnd(t *testing.T) {
 	for key, e := range s.caches.all {
 		if e.inUse != 0 {
 			t.Errorf("%v is in use %d times", key, e.inUse)
+		}
+	}
+}
+
+// Moments with one state share the encodings of its cache, whatever times their Tables are relative to.
+func TestMomentsOfOneStateShareEncodings(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{History: history.New(large{}, history.Options{}), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run(t, s)()
+	var bytes int64
+	for i := range 3 {
+		path := fmt.Sprintf("/at/2026-11-28T10:0%d:00Z/api/v1/secrets", 1+i)
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		q.Header.Set("Authorization", "Bearer x")
+		q.Header.Set("Accept-Encoding", "gzip")
+		w := httptest.NewRecorder()
+		if s.ServeHTTP(w, q); w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		if now := s.caches.budget.Bytes(); i == 0 {
+			bytes = now
+		} else if now != bytes || bytes == 0 {
+			t.Errorf("after %d moments %d bytes are cached, after one %d", 1+i, now, bytes)
 		}
 	}
 }

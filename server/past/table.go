@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,19 +97,8 @@ func (t *tables) source(ctx context.Context, v *history.View, of *resolved) (tab
 	return "", nil
 }
 
-// table returns the table of a resource, with the ages at a time, or of now if that is zero.
-func (t *tables) table(of *resolved, at time.Time) (*readpath.Table, error) {
-	found, err := t.tableNow(of)
-	if err != nil || at.IsZero() {
-		return found, err
-	}
-	then := *found
-	then.Now = func() time.Time { return at }
-	return &then, nil
-}
-
-// tableNow returns the table of a resource with the ages of now.
-func (t *tables) tableNow(of *resolved) (*readpath.Table, error) {
+// table returns the table of a resource with the ages of now.
+func (t *tables) table(of *resolved) (*readpath.Table, error) {
 	if of.format.dynamic {
 		var defined []apiextensionsv1.CustomResourceColumnDefinition
 		if of.table != "" {

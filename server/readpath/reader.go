@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -44,6 +45,18 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	}
 	s.blocks = s.newBlocks()
 	return s, nil
+}
+
+// At returns a reader whose Tables have the ages at the time that now returns. It shares the encodings of s.
+func (s *Reader) At(now func() time.Time) *Reader {
+	at, resource := *s, *s.resource
+	if resource.Table != nil {
+		table := *resource.Table
+		table.Now = now
+		resource.Table = &table
+	}
+	at.resource = &resource
+	return &at
 }
 
 // Answers reports whether the reader answers requests of this form, as far as the state allows.
