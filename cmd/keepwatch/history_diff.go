@@ -93,6 +93,7 @@ func (d *differ) run(ctx context.Context, args []string, first, second history.M
 	if from.Lines() > 1 {
 		fmt.Fprintf(d.stderr, "keepwatch: the types are in %d etcds: they are compared at the times of the moments\n", from.Lines())
 	}
+	d.reportLater(to, streams)
 	var all []difference.Difference
 	for _, stream := range streams {
 		of.Resource = stream.ID.Resource
@@ -106,6 +107,21 @@ func (d *differ) run(ctx context.Context, args []string, first, second history.M
 		return d.printUnified(all)
 	}
 	return d.printFields(all)
+}
+
+// reportLater names the types whose newest state is not compared: without a word, a comparison that lacks their last
+// changes looks as if there were none.
+func (d *differ) reportLater(at *history.Points, streams []sink.Status) {
+	later := at.Later(streams...)
+	if len(later) == 0 {
+		return
+	}
+	types := later[0].ID.Resource
+	if n := len(later) - 1; n > 0 {
+		types += fmt.Sprintf(" and %d more", n)
+	}
+	fmt.Fprintf(d.stderr, "keepwatch: compared up to revision %d, the newest that all types have reached; "+
+		"the history of %s is newer: name a type to compare all of it\n", at.Of(later[0]).Revision, types)
 }
 
 // selected returns what is compared: the objects of the arguments and their stream, or the streams of all types that

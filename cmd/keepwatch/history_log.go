@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -34,6 +35,10 @@ have written the state, and FIELDS what they have changed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check("text", "json", "yaml"); err != nil {
 				return err
+			}
+			if len(args) == 0 || args[0] == "*" {
+				return &exitError{codeUsage, errors.New("give the type of the resource, for example pods; " +
+					"'keepwatch history diff -A --at -15m' compares all types")}
 			}
 			return o.view(cmd.Context(), func(v *history.View) error { return o.log(cmd.Context(), v, args, cmd.OutOrStdout()) })
 		},

@@ -301,6 +301,7 @@ func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
 		"text":            {1, "log cm --from sqlite:" + text, "file is not a database"},
 		"no server":       {1, "log cm --from postgres://127.0.0.1:1/x", "connect"},
 		"no type":         {2, "log --from " + to, "give the type"},
+		"all types":       {2, "log * --from " + to, "'keepwatch history diff -A --at -15m' compares all types"},
 		"unknown type":    {1, "log pods --from " + to, `the history has no resource type "pods", only configmaps`},
 		"unknown object":  {1, "log cm/nothing --from " + to, "the history has no configmaps named nothing in namespace default, from revision"},
 		"no namespace":    {1, "log cm -n nowhere --from " + to, "the history has no configmaps in namespace nowhere"},

@@ -201,7 +201,7 @@ func TestPoints(t *testing.T) {
 				"pods: the history between revisions 20 and 30 is missing (expired); the nearest known moments are " +
 					"revision 20 at 2026-11-28T10:03:00Z and revision 30 at 2026-11-28T10:05:00Z"},
 			"before the first list": {history.Moment{Time: minute(-1)}, []sink.Status{pods},
-				"pods: the history begins after revision 0; the first known moment is revision 10 at 2026-11-28T10:00:00Z"},
+				"pods: the history begins later; the first known moment is revision 10 at 2026-11-28T10:00:00Z"},
 			"after the end": {history.Moment{Time: minute(9)}, []sink.Status{pods},
 				"pods: the history ends before 2026-11-28T10:09:00Z; the last known moment is revision 45 at 2026-11-28T10:08:00Z"},
 			"a later revision": {history.Moment{Revision: 46}, []sink.Status{pods},
@@ -254,6 +254,21 @@ func TestNow(t *testing.T) {
 		})
 	}
 	database := past()
+	view(t, database, func(v *history.View) {
+		pods, maps := streamOf(t, v, "pods"), streamOf(t, v, "configmaps")
+		points, err := v.Points(t.Context(), history.Moment{}, false, maps, pods)
+		if err != nil || points.Of(pods) != at(41) {
+			t.Fatalf("%+v, %v", points, err)
+		}
+		if later := points.Later(maps, pods); len(later) != 1 || later[0].ID.Resource != "pods" {
+			t.Errorf("newer than what both have reached: %+v", later)
+		}
+		points, err = v.Points(t.Context(), history.Moment{Revision: 41}, false, maps, pods)
+		if err != nil || points.Later(maps, pods) != nil {
+			t.Errorf("newer than a revision: %+v, %v", points.Later(maps, pods), err)
+		}
+	})
+	database = past()
 	database.status[0].Active, database.status[1].Active = false, false // as after the last sync of others
 	view(t, database, func(v *history.View) {
 		points, err := v.Points(t.Context(), history.Moment{}, false, streamOf(t, v, "configmaps"))

@@ -65,7 +65,11 @@ func (v *View) Check(ctx context.Context, of sink.Status, at sink.Point) error {
 		if gap := v.gapAt(of, first); gap != nil { // older states of it were deleted
 			_, first = pointsOf(*gap, v.Gaps(of))
 		}
-		return v.unknownAt(ctx, of, fmt.Sprintf("the history begins after revision %d", at.Revision), nil, nil, &first)
+		reason := "the history begins later"
+		if at.Revision > 0 { // a time before everything has no revision
+			reason = fmt.Sprintf("the history begins after revision %d", at.Revision)
+		}
+		return v.unknownAt(ctx, of, reason, nil, nil, &first)
 	}
 	if last.Before(at) {
 		return v.unknownAt(ctx, of, fmt.Sprintf("the history ends before revision %d", at.Revision), nil, &last, nil)

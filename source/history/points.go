@@ -32,6 +32,17 @@ func (p *Points) byTime(s sink.Status) bool {
 // only.
 func (p *Points) Lines() int { return len(p.lines) }
 
+// Later returns the streams that have a newer state than at the moment now, which is the newest point that all streams
+// of a line have reached. For another moment it returns none.
+func (p *Points) Later(streams ...sink.Status) (later []sink.Status) {
+	for _, s := range streams {
+		if p.Moment.IsNow() && p.Of(s).Before(sink.Point{Epoch: s.Progress.Epoch, Revision: s.Progress.Cursor}) {
+			later = append(later, s)
+		}
+	}
+	return later
+}
+
 // Points returns the points of streams at a moment. With lenient false it returns an [Unknown] if the state of one of
 // them is not known.
 func (v *View) Points(ctx context.Context, m Moment, lenient bool, streams ...sink.Status) (*Points, error) {
