@@ -142,6 +142,9 @@ func (d describer) find(ctx context.Context, name schema.GroupResource) (schema.
 			return version.WithResource(name.Resource), nil
 		}
 	}
+	if name.Group == "" { // which a user may have left out
+		return schema.GroupVersionResource{}, fmt.Errorf("%w in the core group ('kubectl api-resources -o name' has the names)", notServed(name))
+	}
 	return schema.GroupVersionResource{}, notServed(name)
 }
 

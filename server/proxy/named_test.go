@@ -42,7 +42,10 @@ func TestNamedResourcesAreFollowed(t *testing.T) {
 		return slices.Equal(c.representations("configmaps"), []string{"json"}) && slices.Equal(c.representations("deployments"), []string{"json"}) &&
 			len(r.proxy.Status().Unfollowed) == 2
 	})
-	want := []UnfollowedStatus{{"podz", "the server has no resource podz"}, {"widgets.example.com", "the server has no resource widgets.example.com"}}
+	want := []UnfollowedStatus{
+		{"podz", "the server has no resource podz in the core group ('kubectl api-resources -o name' has the names)"},
+		{"widgets.example.com", "the server has no resource widgets.example.com"},
+	}
 	if got := r.proxy.Status().Unfollowed; !slices.Equal(got, want) {
 		t.Errorf("not followed: %v", got)
 	}

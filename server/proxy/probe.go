@@ -74,8 +74,8 @@ func (p *probe) run(ctx context.Context) {
 			return
 		case isAnswer(err):
 			p.unanswered.Store(nil)
-		default:
-			p.unanswered.CompareAndSwap(nil, &began)
+		case p.unanswered.CompareAndSwap(nil, &began):
+			klog.ErrorS(err, "The server does not answer: it is asked again until it does", "every", probeEvery)
 		}
 		switch {
 		case utilnet.IsTimeout(err) && last.silent.IsZero():
