@@ -220,7 +220,7 @@ func (l libraryLog) WithGroup(name string) slog.Handler {
 func newRootCommand(log *messageLog) *cobra.Command {
 	root := &cobra.Command{
 		Use:           keepwatchName,
-		Short:         "Serve the Kubernetes API, stream the changes of a resource without losing any, and test API servers and clients",
+		Short:         "Follow Kubernetes without losing a change, take reads off its API server, and test controllers without it",
 		Args:          usage(cobra.NoArgs),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -245,7 +245,24 @@ func newRootCommand(log *messageLog) *cobra.Command {
 		}
 		return &exitError{codeUsage, err}
 	})
-	root.AddCommand(newServeCommand(), newAssetsCommand(), newWatchCommand(), newSyncCommand(), newHistoryCommand(), newJudgeCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newTopCommand(), newVersionCommand())
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Store changes, and look back:", []*cobra.Command{newWatchCommand(), newSyncCommand(), newHistoryCommand()}},
+		{"Take reads off an API server:", []*cobra.Command{newProxyCommand(), newTopCommand()}},
+		{"Be an API server, for tests:", []*cobra.Command{newAssetsCommand(), newServeCommand()}},
+		{"Judge operators, servers, clients and caches:", []*cobra.Command{
+			newJudgeCommand(), newConformCommand(), newFaultsCommand(), newAuditCommand(),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.title
+		}
+		root.AddCommand(group.commands...)
+	}
+	root.AddCommand(newVersionCommand())
 	return root
 }
 
