@@ -3,13 +3,21 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	genericserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/options"
 
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
+
+// shownAuditFlags are in the help: kube-apiserver has 25 more, which tune them.
+var shownAuditFlags = []string{
+	"audit-policy-file", "audit-log-path", "audit-log-maxage", "audit-log-maxbackup", "audit-log-maxsize", "audit-webhook-config-file",
+}
 
 // auditFlags are kube-apiserver's flags of the audit log.
 type auditFlags struct{ *options.AuditOptions }
@@ -19,7 +27,14 @@ func newAuditFlags() auditFlags { return auditFlags{options.NewAuditOptions()} }
 func (a auditFlags) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	a.AddFlags(flags)
-	flags.Lookup("audit-policy-file").Usage = "record the reads that are answered from memory by this policy (audit.k8s.io/v1), in --audit-log-path or --audit-webhook-config-file; at the level RequestResponse without the objects. The server's audit log has the other requests"
+	flags.VisitAll(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, "audit-") {
+			f.Hidden = !slices.Contains(shownAuditFlags, f.Name)
+		}
+	})
+	flags.Lookup("audit-policy-file").Usage = "record the reads that are answered from memory by this policy (audit.k8s.io/v1), " +
+		"in --audit-log-path or --audit-webhook-config-file; at the level RequestResponse without the objects. " +
+		"The server's audit log has the other requests. All --audit flags of kube-apiserver are accepted"
 	flags.Lookup("audit-log-path").Usage = "write the audit log of --audit-policy-file to this file; - means standard output"
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -44,7 +45,9 @@ func OpenHistory(ctx context.Context, path string) (*History, error) {
 // open opens the file. The caller holds the lock, or is the only one that has h.
 func (h *History) open(ctx context.Context) error {
 	file, err := os.Stat(h.path)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("there is no such file: give the one that keepwatch sync writes")
+	} else if err != nil {
 		return err
 	}
 	if file.IsDir() {
