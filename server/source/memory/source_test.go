@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -94,6 +95,24 @@ func TestWatch(t *testing.T) {
 			t.Errorf("a closed watch: %v", err)
 		}
 	}
+}
+
+// A watch of a resource that does not change reaches the revision of another one's changes by itself, again and again.
+func TestWatchReachesOtherChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memory.New()
+		defer db.Close()
+		w := must(pods(db).Watch(t.Context(), put(t, db, "ns/a")))(t)
+		defer w.Close()
+		for range 3 {
+			newest := elsewhere(t, db)
+			begun := time.Now()
+			batch := must(w.Next())(t)
+			if took := time.Since(begun); !batch.Bookmark() || batch.To != newest || took > 10*time.Second {
+				t.Errorf("after %v: %+v, want a bookmark at %d", took, batch, newest)
+			}
+		}
+	})
 }
 
 // A watch that is opened below the newest revision reaches it, although nothing of its resource changes: a caller that

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"time"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
@@ -73,12 +74,20 @@ func (w *watch) Next() (keepwatch.Batch, error) {
 	return keepwatch.Batch{}, w.end
 }
 
+// progressEvery is how often a watch without changes reaches the newest revision, so that bookmarks do not lag behind
+// writes to other resources. It is the interval of the source of etcd.
+const progressEvery = 10 * time.Second
+
 // wait waits for a change, a request of progress, or the end.
 func (w *watch) wait(newer <-chan struct{}) {
+	due := time.NewTimer(progressEvery)
+	defer due.Stop()
 	select {
 	case <-newer:
 	case r := <-w.requested:
 		w.progress = max(w.progress, r)
+	case <-due.C:
+		w.progress = max(w.progress, w.source.db.Revision())
 	case <-w.ctx.Done():
 		w.end = &keepwatch.Failure{Kind: keepwatch.Ended, Err: context.Cause(w.ctx)}
 	}
