@@ -20,33 +20,61 @@ func (s *Reader) get(q *http.Request, r readRequest) (http.HandlerFunc, reason) 
 	if result.Len() == 0 {
 		return s.errorHandler(apierrors.NewNotFound(s.resource.Resource.GroupResource(), r.info.Name)), ""
 	}
-	var object []byte
+	var found keepwatch.Object
 	for o := range result.All() {
-		if object, err = s.object(o, r.encoding, r.pretty); err != nil {
-			return nil, reasonState
+		found = o
+	}
+	return s.getObject(q, r, found)
+}
+
+// getObject returns the response with an object. A large one is made once it is admitted: requests that wait hold no
+// more than its item encoding, which they share. They read that once, since a second read would mark it used.
+func (s *Reader) getObject(q *http.Request, r readRequest, o keepwatch.Object) (http.HandlerFunc, reason) {
+	item, err := s.itemEncoding(o, r.encoding, singleRead)
+	if err != nil {
+		return nil, reasonState
+	}
+	gzip := responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip"
+	if size := len(item); size > gzipFrom { // the object is larger
+		if gzip {
+			return nil, reasonOption // objects are rarely so large
 		}
+		if r.pretty {
+			size *= 2 // about
+		}
+		return s.admit(q, int64(size), func() (http.HandlerFunc, reason) {
+			object, err := s.object(o, item, r.encoding, r.pretty)
+			if err != nil {
+				return nil, reasonState
+			}
+			return objectWriter(object, r.encoding), ""
+		})
 	}
-	if len(object) > gzipFrom && responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip" {
-		return nil, reasonOption // objects are rarely so large
+	object, err := s.object(o, item, r.encoding, r.pretty)
+	switch {
+	case err != nil:
+		return nil, reasonState
+	case len(object) <= gzipFrom:
+		return objectWriter(object, r.encoding), ""
+	case gzip:
+		return nil, reasonOption
 	}
-	write := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", mediaType(r.encoding))
+	write := objectWriter(object, r.encoding)
+	return s.admit(q, int64(len(object)), func() (http.HandlerFunc, reason) { return write, "" })
+}
+
+// objectWriter returns the response with the body of an object.
+func objectWriter(object []byte, as encoding) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", mediaType(as))
 		w.Header().Set("Content-Length", strconv.Itoa(len(object)))
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write(object) // it fails if the client is gone
 	}
-	if len(object) <= gzipFrom {
-		return write, ""
-	}
-	return s.admit(q, int64(len(object)), func() (http.HandlerFunc, reason) { return write, "" })
 }
 
-// object returns the body of the response to a GET.
-func (s *Reader) object(o keepwatch.Object, as encoding, pretty bool) ([]byte, error) {
-	item, err := s.itemEncoding(o, as, singleRead)
-	if err != nil {
-		return nil, err
-	}
+// object returns the body of the response to a GET, given the item encoding of the object.
+func (s *Reader) object(o keepwatch.Object, item []byte, as encoding, pretty bool) ([]byte, error) {
 	if isTable(as) {
 		table, err := s.resource.Table.appendTable(nil, item, o.Revision().String(), true, as)
 		return append(table, '\n'), err

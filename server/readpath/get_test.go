@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -90,5 +92,33 @@ func TestGetIsConsistent(t *testing.T) {
 		if want := fmt.Sprintf(`"resourceVersion":%q`, written.GetResourceVersion()); !strings.Contains(string(body), want) {
 			t.Fatalf("want %s: %s", want, body)
 		}
+	}
+}
+
+// A large object is made for a response when that is admitted: requests that wait, or are refused, hold no bytes.
+func TestLargeObjectsAreMadeOnceAdmitted(t *testing.T) {
+	budget := NewBudget(1 << 30)
+	budget.lists = newAdmission(64 * gzipFrom)
+	r := newRig(t, pods, options{budget: budget})
+	var made atomic.Int64
+	table := testTable
+	table.Now = func() time.Time { made.Add(1); return time.Now() }
+	r.reader.resource.Table = &table
+	r.waitFor(r.create("default", "o1", withNote(strings.Repeat("x", 2*gzipFrom))))
+	get := func(want int, wantMade int64) {
+		t.Helper()
+		answer, body := r.get(r.path("default")+"/o1", accept(asTable))
+		if answer.StatusCode != want || made.Load() != wantMade || want == http.StatusOK && len(body) < 2*gzipFrom {
+			t.Errorf("%s, made %d times, %d bytes", answer.Status, made.Load(), len(body))
+		}
+	}
+	release := must(budget.lists.acquire(t.Context(), "other", 64*gzipFrom))(t)
+	budget.lists.waiting = queueLength // a full queue
+	get(http.StatusTooManyRequests, 0)
+	budget.lists.waiting = 0
+	release()
+	get(http.StatusOK, 1)
+	if inUse := budget.lists.inUse(); inUse != 0 {
+		t.Errorf("%d bytes are in use", inUse)
 	}
 }
