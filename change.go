@@ -47,9 +47,9 @@ type Change struct {
 // difference that is computed twice has the same ids.
 func (c Change) ID() string { return c.id("") }
 
-// IDAgain returns an identifier for a change of an object that was delivered as deleted, and is delivered again in the same
-// state: "uid/revision/n". n is another one each time, so that a consumer that ignores the identifiers that it has seen
-// accepts the change.
+// IDAgain returns an identifier for a change of an object that was delivered as deleted, and is delivered again in the
+// same state: "uid/revision/n". n is another one each time, so that a consumer that ignores the identifiers that it has
+// seen accepts the change.
 func (c Change) IDAgain(n uint64) string { return c.id("/" + strconv.FormatUint(n, 10)) }
 
 func (c Change) id(again string) string {

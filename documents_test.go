@@ -25,7 +25,8 @@ const (
 // shorter are the lengths of documents that have a limit of their own: the first page, and the page of figures.
 var shorter = map[string]int{"README.md": 120, "docs/performance.md": 250}
 
-// TestDocuments checks each document of the repository: its length, the lengths of its paragraphs and table cells, and its links.
+// TestDocuments checks each document of the repository: its length, the lengths of its paragraphs and table cells, and
+// its links.
 func TestDocuments(t *testing.T) {
 	root := os.DirFS(".")
 	for _, name := range documents(t, root) {
@@ -88,7 +89,8 @@ func faultOfPage(text string) string {
 	return ""
 }
 
-// TestFaultsOfPages checks that a missing section, a wrong order and a missing introduction are found, and nothing else.
+// TestFaultsOfPages checks that a missing section, a wrong order and a missing introduction are found, and nothing
+// else.
 func TestFaultsOfPages(t *testing.T) {
 	const rest = "## How to\n## Reference\n## Limits\n## Troubleshooting\n"
 	for text, want := range map[string]string{
@@ -107,8 +109,8 @@ func TestFaultsOfPages(t *testing.T) {
 // fileName matches a file, or files by a pattern, in a package's table of files.
 var fileName = regexp.MustCompile(`[\w*]+\.go\b`)
 
-// TestFileTables checks that a package's table of files, in the lines of its comment that begin with a tab, has each file, and no
-// other one.
+// TestFileTables checks that a package's table of files, in the lines of its comment that begin with a tab, has each
+// file, and no other one.
 func TestFileTables(t *testing.T) {
 	root := os.DirFS(".")
 	err := fs.WalkDir(root, ".", func(dir string, entry fs.DirEntry, err error) error {
@@ -167,18 +169,23 @@ func TestFaultsOfDocuments(t *testing.T) {
 	long := strings.Repeat("word ", 144) // 719 characters that are seen
 	cell := strings.Repeat("c", 200)
 	for name, test := range map[string]struct{ text, want string }{
-		"lines":           {strings.Repeat("\n", maxLines+1), "a.md has 601 lines, and may have 600"},
-		"paragraph":       {"# A\n\n" + long + "\nand more\n", "a.md:3: a paragraph has 728 characters, and may have 720"},
-		"item":            {"- one\n- " + long + "\n  and more\n", "a.md:2: a paragraph has 730 characters, and may have 720"},
-		"two paragraphs":  {long + "\n\n" + long + "\n", ""},
-		"list":            {strings.Repeat("1. an item\n   in two lines\n", 50), ""},
-		"link's target":   {long[5:] + "[x](b.md?" + strings.Repeat("q", maxParagraph) + ")", ""},
-		"code":            {"    " + long + long + "\n\n```\n" + long + long + "\n[x](no.md)\n```\n", ""},
-		"cell":            {"| a | b |\n|---|---|\n| " + cell + " | " + cell + "d |\n", "a.md:3: a table cell has 201 characters, and may have 200"},
-		"escaped":         {"| " + cell[1:] + `\|` + cell + " |\n", "a.md:1: a table cell has 400 characters, and may have 200"},
-		"dead file":       {"see [no](no.md) and [b](b.md)", "a.md:1: the link no.md leads nowhere"},
-		"dead anchor":     {"[b](b.md#three), [b](b.md#one-and-two), [b](b.md#one-and-two-1)", "a.md:1: the link b.md#three leads to no heading"},
-		"anchor here":     {"# Here `code`: [it](b.md)!\n\n[x](#here-code-it), [y](#there)\n", "a.md:3: the link #there leads to no heading"},
+		"lines":     {strings.Repeat("\n", maxLines+1), "a.md has 601 lines, and may have 600"},
+		"paragraph": {"# A\n\n" + long + "\nand more\n", "a.md:3: a paragraph has 728 characters, and may have 720"},
+		"item": {"- one\n- " + long + "\n  and more\n",
+			"a.md:2: a paragraph has 730 characters, and may have 720"},
+		"two paragraphs": {long + "\n\n" + long + "\n", ""},
+		"list":           {strings.Repeat("1. an item\n   in two lines\n", 50), ""},
+		"link's target":  {long[5:] + "[x](b.md?" + strings.Repeat("q", maxParagraph) + ")", ""},
+		"code":           {"    " + long + long + "\n\n```\n" + long + long + "\n[x](no.md)\n```\n", ""},
+		"cell": {"| a | b |\n|---|---|\n| " + cell + " | " + cell + "d |\n",
+			"a.md:3: a table cell has 201 characters, and may have 200"},
+		"escaped": {"| " + cell[1:] + `\|` + cell + " |\n",
+			"a.md:1: a table cell has 400 characters, and may have 200"},
+		"dead file": {"see [no](no.md) and [b](b.md)", "a.md:1: the link no.md leads nowhere"},
+		"dead anchor": {"[b](b.md#three), [b](b.md#one-and-two), [b](b.md#one-and-two-1)",
+			"a.md:1: the link b.md#three leads to no heading"},
+		"anchor here": {"# Here `code`: [it](b.md)!\n\n[x](#here-code-it), [y](#there)\n",
+			"a.md:3: the link #there leads to no heading"},
 		"image, folder":   {"![x](x/p.svg) [x](x) [w](https://example.com/no.md)", ""},
 		"in code":         {"`[x](no.md)`", ""},
 		"above the root":  {"[x](../no.md)", "a.md:1: the link ../no.md leads nowhere"},
@@ -210,7 +217,8 @@ func TestPictures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if of := fmt.Sprintf("<!-- %s %x -->\n", path.Base(source), sha256.Sum256(text)); !bytes.HasSuffix(drawn, []byte(of)) {
+		if of := fmt.Sprintf("<!-- %s %x -->\n", path.Base(source), sha256.Sum256(text)); !bytes.HasSuffix(drawn,
+			[]byte(of)) {
 			t.Errorf("%s was not drawn from this %s (make pictures): it does not end with %s", picture, source, of)
 		}
 	}
@@ -306,7 +314,8 @@ func blocks(text string) (all []block) {
 		}
 		switch b := (block{line: i + 1, text: line}); {
 		case fenced:
-		case trimmed == "" || strings.HasPrefix(trimmed, "<!--") || !open && strings.HasPrefix(line, "    ") && !item.MatchString(line):
+		case trimmed == "" || strings.HasPrefix(trimmed, "<!--") || !open && strings.HasPrefix(line, "    ") &&
+			!item.MatchString(line):
 			open = false
 		case heading.MatchString(line):
 			b.heading, open = true, false

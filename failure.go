@@ -86,8 +86,9 @@ var kindNames = [endOfKinds]string{
 	RevisionTooLarge: "revision too large", Unauthorized: "unauthorized", Forbidden: "forbidden",
 	Absent: "absent", StreamingListUnsupported: "streaming list unsupported",
 	Undecodable: "undecodable", ProtocolViolation: "protocol violation",
-	UnknownStatus: "unknown status", Rejected: "rejected", Silent: "silent", Redefined: "redefined", StaleReplica: "stale replica",
-	Rewound: "rewound", Unversioned: "unversioned", InvariantViolation: "invariant violation",
+	UnknownStatus: "unknown status", Rejected: "rejected", Silent: "silent", Redefined: "redefined",
+	StaleReplica: "stale replica",
+	Rewound:      "rewound", Unversioned: "unversioned", InvariantViolation: "invariant violation",
 }
 
 // FailureKinds returns every kind, in order.

@@ -25,7 +25,8 @@ func TestParseRevision(t *testing.T) {
 }
 
 func FuzzParseRevision(f *testing.F) {
-	for _, s := range []string{"1", "007", "0", "", "+1", "1_000", "18446744073709551615", "18446744073709551616", "0x1", "١", " 1", "1e3"} {
+	for _, s := range []string{"1", "007", "0", "", "+1", "1_000", "18446744073709551615", "18446744073709551616", "0x1",
+		"١", " 1", "1e3"} {
 		f.Add(s)
 	}
 	decimal := regexp.MustCompile(`\A[1-9][0-9]*\z`)

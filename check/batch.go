@@ -14,7 +14,8 @@ func (j *judge) batch(t *timeline, b keepwatch.Batch) []finding {
 	c := comparison{judge: j, batch: b, events: t.between(b.From, b.To), late: slices.Clone(j.split)}
 	c.pair()
 	if b.To > t.last {
-		c.addFinding(c.promiseOfEnd(), -1, fmt.Sprintf("a batch up to %d, the newest revision, at most", t.last), fmt.Sprintf("a batch up to %d", b.To))
+		c.addFinding(c.promiseOfEnd(), -1, fmt.Sprintf("a batch up to %d, the newest revision, at most", t.last),
+			fmt.Sprintf("a batch up to %d", b.To))
 	}
 	c.order()
 	for i, k := range c.pairs {
@@ -68,7 +69,8 @@ func (c *comparison) first(r keepwatch.Revision) int {
 func (c *comparison) mismatch(e event, g keepwatch.Change) string {
 	h := c.history
 	switch {
-	case g.Type != e.Type || g.Revision != e.Revision || g.Object.Key() != e.Object.Key() || g.Object.UID() != e.Object.UID():
+	case g.Type != e.Type || g.Revision != e.Revision || g.Object.Key() != e.Object.Key() ||
+		g.Object.UID() != e.Object.UID():
 		return "another event"
 	case g.Type == keepwatch.Deleted && g.Object.Revision() != e.Object.Revision() && g.Object.Revision() != e.Revision,
 		g.Type != keepwatch.Deleted && g.Object.Revision() != e.Object.Revision():
@@ -89,7 +91,8 @@ func (c *comparison) order() {
 			continue
 		}
 		if k < last {
-			c.addFinding(P2, i, "the history's order", fmt.Sprintf("%s after %s", describe(c.events[k].Change), describe(c.events[last].Change)))
+			c.addFinding(P2, i, "the history's order", fmt.Sprintf("%s after %s", describe(c.events[k].Change),
+				describe(c.events[last].Change)))
 		}
 		last = max(last, k)
 	}
@@ -155,7 +158,8 @@ func (c *comparison) matchByKey(i int, g keepwatch.Change) bool {
 // replaces both.
 func (c *comparison) matchCreate(k, i int, e event, g keepwatch.Change) {
 	if next := k + 1; next < len(c.events) && c.changes[next] < 0 {
-		if n := c.events[next]; n.Object.Key() == e.Object.Key() && n.Revision == e.Revision && n.Object.UID() == g.Object.UID() {
+		if n := c.events[next]; n.Object.Key() == e.Object.Key() && n.Revision == e.Revision &&
+			n.Object.UID() == g.Object.UID() {
 			c.changes[next] = i
 		}
 	}

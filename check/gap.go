@@ -12,7 +12,8 @@ import (
 // view at the gap's end (P3), key by key: the order between keys is free.
 func (j *judge) gap(t *timeline, g keepwatch.Gap) []finding {
 	if g.To > t.last {
-		return []finding{{P3, -1, fmt.Sprintf("a gap up to %d, the newest revision, at most", t.last), fmt.Sprintf("a gap up to %d", g.To)}}
+		return []finding{{P3, -1, fmt.Sprintf("a gap up to %d, the newest revision, at most", t.last),
+			fmt.Sprintf("a gap up to %d", g.To)}}
 	}
 	d := difference{judge: j, timeline: t, gap: g}
 	received := map[keepwatch.Key][]int{}

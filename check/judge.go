@@ -181,7 +181,8 @@ func (j *judge) checkContiguity(from, to keepwatch.Revision, restored bool) {
 // needed judges the second half of P3: a gap only where the history has expired.
 func (j *judge) needed(g keepwatch.Gap, historyFrom keepwatch.Revision) {
 	if historyFrom > 0 && g.From >= historyFrom && g.Reason != keepwatch.GapRewind {
-		j.report(P3, fmt.Sprintf("the history, which the sender had from %d on", historyFrom), fmt.Sprintf("a gap from %d", g.From))
+		j.report(P3, fmt.Sprintf("the history, which the sender had from %d on", historyFrom), fmt.Sprintf("a gap from %d",
+			g.From))
 	}
 }
 

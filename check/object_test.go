@@ -104,11 +104,13 @@ func batch(from, to keepwatch.Revision, lines ...string) check.Received {
 }
 
 func gap(from, to keepwatch.Revision, lines ...string) check.Received {
-	return check.Received{Delivery: keepwatch.Gap{From: from, To: to, Reason: keepwatch.GapExpired, Changes: changes(lines)}}
+	return check.Received{Delivery: keepwatch.Gap{From: from, To: to, Reason: keepwatch.GapExpired,
+		Changes: changes(lines)}}
 }
 
 func rewind(from, to keepwatch.Revision, lines ...string) check.Received {
-	return check.Received{Delivery: keepwatch.Gap{From: from, To: to, Reason: keepwatch.GapRewind, Changes: changes(lines)}}
+	return check.Received{Delivery: keepwatch.Gap{From: from, To: to, Reason: keepwatch.GapRewind,
+		Changes: changes(lines)}}
 }
 
 func shown(at keepwatch.Revision, objects ...string) check.Shown {

@@ -88,7 +88,8 @@ func (w world) difference(a, b view, r keepwatch.Revision) []keepwatch.Change {
 		case before == nil || after == nil || before.UID() != after.UID():
 			all = append(all, w.change(r, before, after)...)
 		default:
-			all = append(all, keepwatch.Change{Type: keepwatch.Modified, Revision: after.Revision(), Object: after, Prior: before})
+			all = append(all, keepwatch.Change{Type: keepwatch.Modified, Revision: after.Revision(), Object: after,
+				Prior: before})
 		}
 	}
 	return all
@@ -173,7 +174,8 @@ func drawTranscript(t *rapid.T, w world) check.Transcript {
 	for range rapid.IntRange(1, 8).Draw(t, "records") {
 		newest := last(w.history.Epochs[current.epoch])
 		to := position{current.epoch, revision(t, "to", current.at, newest)}
-		switch kind := rapid.SampledFrom([]string{"batch", "batch", "batch", "gap", "epoch", "resume", "show"}).Draw(t, "kind"); {
+		switch kind := rapid.SampledFrom([]string{"batch", "batch", "batch", "gap", "epoch", "resume", "show"}).Draw(t,
+			"kind"); {
 		case kind == "epoch" && current.epoch+1 < len(w.history.Epochs):
 			base := w.history.Epochs[current.epoch+1].Base
 			if current.at <= base {
@@ -190,7 +192,10 @@ func drawTranscript(t *rapid.T, w world) check.Transcript {
 		case kind == "resume":
 			i := rapid.IntRange(0, len(visited)-1).Draw(t, "mark")
 			current = visited[i]
-			if slices.ContainsFunc(visited, func(p position) bool { return p != current && w.alsoAt(p.epoch, p.at, current.epoch, current.at) }) {
+			if slices.ContainsFunc(visited, func(p position) bool {
+				return p != current && w.alsoAt(p.epoch, p.at, current.epoch,
+					current.at)
+			}) {
 				return tr // the revision alone does not identify the position
 			}
 			visited = visited[:i+1]
@@ -257,7 +262,8 @@ func mutate(t *rapid.T, w world, records []check.Record) bool {
 	all := slices.Clone(changesOf(d))
 	_, isGap := d.(keepwatch.Gap)
 	c := all[k]
-	switch kind := rapid.SampledFrom([]string{"drop", "repeat", "swap", "time", "state", "move"}).Draw(t, "mutation"); kind {
+	switch kind := rapid.SampledFrom([]string{"drop", "repeat", "swap", "time", "state", "move"}).Draw(t,
+		"mutation"); kind {
 	case "drop":
 		all = slices.Delete(all, k, k+1)
 	case "repeat":

@@ -59,7 +59,9 @@ func newTimeline(h History, epoch int, writes []Write, f Filter) *timeline {
 	before := keepwatch.Revision(0)
 	for _, w := range writes {
 		if w.Revision < before || w.Object != nil && (w.Object.Key() != w.Key || w.Object.Revision() != w.Revision) {
-			panic(fmt.Sprintf("check: the history's write of %s at %d is out of order, or has another key or revision than its object", w.Key, w.Revision))
+			panic(fmt.Sprintf(
+				"check: the history's write of %s at %d is out of order, or has another key or revision than its object", w.Key,
+				w.Revision))
 		}
 		before = w.Revision
 		t.write(h, w)
@@ -82,13 +84,16 @@ func (t *timeline) write(h History, w Write) {
 	edge := prior != nil && w.Object != nil && prior.UID() == w.Object.UID()
 	switch {
 	case before && after && edge:
-		t.appendEvent(h, event{Change: keepwatch.Change{Type: keepwatch.Modified, Revision: w.Revision, Object: w.Object, Prior: prior}})
+		t.appendEvent(h, event{Change: keepwatch.Change{Type: keepwatch.Modified, Revision: w.Revision, Object: w.Object,
+			Prior: prior}})
 		return
 	case before:
-		t.appendEvent(h, event{Change: keepwatch.Change{Type: keepwatch.Deleted, Revision: w.Revision, Object: prior, Prior: prior}, edge: edge})
+		t.appendEvent(h, event{Change: keepwatch.Change{Type: keepwatch.Deleted, Revision: w.Revision, Object: prior,
+			Prior: prior}, edge: edge})
 	}
 	if after {
-		t.appendEvent(h, event{Change: keepwatch.Change{Type: keepwatch.Added, Revision: w.Revision, Object: w.Object}, edge: edge})
+		t.appendEvent(h, event{Change: keepwatch.Change{Type: keepwatch.Added, Revision: w.Revision, Object: w.Object},
+			edge: edge})
 	}
 }
 

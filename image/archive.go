@@ -64,7 +64,8 @@ func archive(out io.Writer, dir fs.FS, created time.Time) error {
 			return err
 		}
 		defer text.Close()
-		if err := w.WriteHeader(&tar.Header{Format: tar.FormatUSTAR, Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size(), ModTime: created}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Format: tar.FormatUSTAR, Typeflag: tar.TypeReg, Name: name, Mode: 0o644,
+			Size: info.Size(), ModTime: created}); err != nil {
 			return err
 		}
 		_, err = io.Copy(w, text)

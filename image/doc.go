@@ -1,4 +1,5 @@
-// Command image builds the images of keepwatch-apiserver and keepwatch from the repository's Dockerfile, without Docker.
+// Command image builds the images of keepwatch-apiserver and keepwatch from the repository's Dockerfile, without
+// Docker.
 //
 //	go run . -context .. -arch amd64,arm64 -o ../bin/image.tar nonroot=localhost/keepwatch-apiserver:v1.37.2
 //

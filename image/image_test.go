@@ -48,7 +48,8 @@ func folder(t *testing.T) string {
 func build(t *testing.T, dir string) []byte {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "image.tar")
-	if err := run(dir, archs, out, []string{"nonroot=localhost/a:v1", "root=localhost/a:v1-root", "keepwatch=localhost/k:v1"}); err != nil {
+	if err := run(dir, archs, out, []string{"nonroot=localhost/a:v1", "root=localhost/a:v1-root",
+		"keepwatch=localhost/k:v1"}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
@@ -85,7 +86,8 @@ func TestStages(t *testing.T) {
 	}{
 		"localhost/a:v1":      {"65532:65532", "/go-runner", apiserver},
 		"localhost/a:v1-root": {"", "/go-runner", apiserver},
-		"localhost/k:v1":      {"65532:65532", "/usr/local/bin/keepwatch", map[string]string{"usr/local/bin/keepwatch": "keepwatch"}},
+		"localhost/k:v1": {"65532:65532", "/usr/local/bin/keepwatch",
+			map[string]string{"usr/local/bin/keepwatch": "keepwatch"}},
 	} {
 		for _, arch := range archs {
 			image := read(t, build(t, folder(t)), name, arch)
@@ -94,7 +96,8 @@ func TestStages(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := config.Config
-			if c.User != want.user || !slices.Equal(c.Entrypoint, []string{want.entry}) || !slices.Contains(strings.Split(strings.TrimPrefix(c.Env[0], "PATH="), ":"), "/usr/local/bin") {
+			if c.User != want.user || !slices.Equal(c.Entrypoint, []string{want.entry}) ||
+				!slices.Contains(strings.Split(strings.TrimPrefix(c.Env[0], "PATH="), ":"), "/usr/local/bin") {
 				t.Errorf("%s for %s has the configuration %+v", name, arch, c)
 			}
 			if config.Architecture != arch || config.OS != "linux" || !config.Created.Equal(time.Unix(0, 0)) {
@@ -205,11 +208,13 @@ func TestUnsupportedInstructions(t *testing.T) {
 		"COPY --from=elsewhere --chmod=755 /src/missing /a": "another stage",
 	} {
 		dockerfile := "FROM golang AS b\nWORKDIR /src\nFROM scratch AS a\nARG TARGETARCH\n" + text + "\n"
-		if _, err := index([]byte(dockerfile), t.TempDir(), "a", archs, time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := index([]byte(dockerfile), t.TempDir(), "a", archs, time.Unix(0, 0)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", text, err, want)
 		}
 	}
-	if _, err := index([]byte("FROM golang AS a"), "", "a", archs, time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), `no stage "golang"`) {
+	if _, err := index([]byte("FROM golang AS a"), "", "a", archs, time.Unix(0, 0)); err == nil ||
+		!strings.Contains(err.Error(), `no stage "golang"`) {
 		t.Errorf("an image that must be pulled: %v", err)
 	}
 }

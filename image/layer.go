@@ -80,7 +80,8 @@ func layer(files []file, created time.Time) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.path, err)
 		}
-		if err := header(tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.path, "/"), Mode: f.mode, Size: int64(len(text))}); err != nil {
+		if err := header(tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.path, "/"), Mode: f.mode,
+			Size: int64(len(text))}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(text); err != nil {

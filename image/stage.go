@@ -31,7 +31,8 @@ func parseDockerfile(text []byte, context, arch string) (*dockerfile, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &dockerfile{context: context, arch: arch, stages: map[string]instructions.Stage{}, lex: shell.NewLex(parsed.EscapeToken)}
+	d := &dockerfile{context: context, arch: arch, stages: map[string]instructions.Stage{},
+		lex: shell.NewLex(parsed.EscapeToken)}
 	for _, stage := range stages {
 		d.stages[stage.Name] = stage
 	}
@@ -118,7 +119,8 @@ func (d *dockerfile) expand(word string) (string, error) {
 // copy adds a file that another stage builds.
 func (d *dockerfile) copy(c *contents, command *instructions.CopyCommand) error {
 	from, ok := d.stages[command.From]
-	if !ok || len(command.SourcePaths) != 1 || len(command.SourceContents) > 0 || command.Chown != "" || len(command.ExcludePatterns) > 0 ||
+	if !ok || len(command.SourcePaths) != 1 || len(command.SourceContents) > 0 || command.Chown != "" ||
+		len(command.ExcludePatterns) > 0 ||
 		strings.HasSuffix(command.DestPath, "/") || !path.IsAbs(command.DestPath) {
 		return fmt.Errorf("give one file of another stage, and its absolute path")
 	}

@@ -22,9 +22,9 @@ func (a Audit) Equal() bool { return len(a.Missing)+len(a.Extra)+len(a.Different
 
 // Audit compares keys, UIDs and resource versions of all objects, also of skipped ones, with the
 // server's at the cache's revision. It does not compare contents, which differ at an equal resource
-// version only after a change of the definition: the next list corrects that. The server reads them from its storage, in pages. Audit
-// returns a *keepwatch.Failure of kind Expired if the server compacts that revision meanwhile;
-// the next audit uses a newer revision.
+// version only after a change of the definition: the next list corrects that. The server reads them from its storage,
+// in pages. Audit returns a *keepwatch.Failure of kind Expired if the server compacts that revision meanwhile; the next
+// audit uses a newer revision.
 func (i *Informer[T]) Audit(ctx context.Context) (Audit, error) {
 	current := i.follower.Current()
 	if current == nil {
@@ -35,7 +35,9 @@ func (i *Informer[T]) Audit(ctx context.Context) (Audit, error) {
 	if err != nil {
 		return Audit{}, err
 	}
-	err = i.follower.ListAt(ctx, current.Revision(), func(objects []keepwatch.Object) error { return list.Put(ctx, objects) })
+	err = i.follower.ListAt(ctx, current.Revision(), func(objects []keepwatch.Object) error {
+		return list.Put(ctx, objects)
+	})
 	if err != nil {
 		return Audit{}, err
 	}

@@ -52,13 +52,15 @@ func Resync(period time.Duration) HandlerOption {
 // 1 s, doubling to 1 min, merged with later changes of the object: Old is always the state
 // that handler accepted last. Changes of other objects are delivered in the meantime. ctx
 // is done when the handler is removed or the informer ends.
-func (i *Informer[T]) Handle(handler func(ctx context.Context, change Change[T]) error, options ...HandlerOption) (*Registration, error) {
+func (i *Informer[T]) Handle(handler func(ctx context.Context, change Change[T]) error,
+	options ...HandlerOption) (*Registration, error) {
 	var set handlerSettings
 	for _, o := range options {
 		o(&set)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	h, err := i.follower.Add(callbacks[T]{ctx, handler}, follow.HandlerOptions{Resync: set.resync, Retry: true, Stop: cancel})
+	h, err := i.follower.Add(callbacks[T]{ctx, handler}, follow.HandlerOptions{Resync: set.resync, Retry: true,
+		Stop: cancel})
 	if err != nil {
 		cancel()
 		return nil, err
@@ -88,7 +90,8 @@ func (c callbacks[T]) Callback(n follow.Notification) func() error {
 	return func() error {
 		err := c.handle(c.ctx, change)
 		if err != nil && c.ctx.Err() == nil {
-			utilruntime.HandleErrorWithContext(c.ctx, err, "A handler failed and will be called again", "change", change.Type.String(), "object", n.Key().String())
+			utilruntime.HandleErrorWithContext(c.ctx, err, "A handler failed and will be called again", "change",
+				change.Type.String(), "object", n.Key().String())
 		}
 		return err
 	}

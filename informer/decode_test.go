@@ -15,7 +15,9 @@ import (
 // A compact informer returns the same objects as others.
 func TestCompact(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a", podtest.Mark("1")), podtest.Pod("b", podtest.Mark("2")))
-	inf := pods(t, s, informer.Compact(), informer.Index("mark", func(p *corev1.Pod) []string { return []string{p.Labels["mark"]} }),
+	inf := pods(t, s, informer.Compact(), informer.Index("mark", func(p *corev1.Pod) []string {
+		return []string{p.Labels["mark"]}
+	}),
 		informer.Transform(func(p *corev1.Pod) (*corev1.Pod, error) {
 			p.Spec.NodeName = "seen"
 			return p, nil
@@ -42,10 +44,14 @@ func TestUndecodable(t *testing.T) {
 	inf := pods(t, s)
 	podtest.RunTyped(t, inf)
 	<-inf.Synced()
-	podtest.Eventually(t, func() bool { _, _, watches := s.Counts(); return watches > 0 }, func() string { return "no watch" })
+	podtest.Eventually(t, func() bool { _, _, watches := s.Counts(); return watches > 0 }, func() string {
+		return "no watch"
+	})
 	s.Inject(`{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","uid":"a-101","resourceVersion":"200"},"spec":{"nodeName":7}}}` + "\n")
 	key := keepwatch.Key{Namespace: "ns", Name: "a"}
-	podtest.Eventually(t, func() bool { return inf.Status().Rejected[key] != nil }, func() string { return fmt.Sprint(inf.Status()) })
+	podtest.Eventually(t, func() bool { return inf.Status().Rejected[key] != nil }, func() string {
+		return fmt.Sprint(inf.Status())
+	})
 	if _, ok := inf.Get("ns", "a"); ok {
 		t.Error("a is shown in an old state")
 	}

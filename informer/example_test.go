@@ -49,7 +49,8 @@ func ExampleNew() {
 // Custom resources, and any others, without a Go type.
 func ExampleResource() {
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	objects, err := informer.New[*metav1.PartialObjectMetadata](&rest.Config{Host: "https://localhost"}, informer.Resource(widgets))
+	objects, err := informer.New[*metav1.PartialObjectMetadata](&rest.Config{Host: "https://localhost"},
+		informer.Resource(widgets))
 	fmt.Println(objects.State(), err)
 	// Output: STOPPED <nil>
 }

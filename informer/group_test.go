@@ -26,7 +26,8 @@ func TestCheckIgnoresTypedFailures(t *testing.T) {
 	})
 	group := health.NewGroup()
 	var failure *keepwatch.Failure
-	if err := pods(t, s, informer.InGroup(group), informer.StartupDeadline(0)).Run(t.Context()); !errors.As(err, &failure) {
+	if err := pods(t, s, informer.InGroup(group), informer.StartupDeadline(0)).Run(t.Context()); !errors.As(err,
+		&failure) {
 		t.Errorf("Run: %v", err)
 	}
 	if err := group.Check(nil); err != nil {

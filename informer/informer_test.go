@@ -53,7 +53,9 @@ func TestTypedInformer(t *testing.T) {
 	}
 	s.Put(podtest.Pod("b", podtest.Mark("x")))
 	s.Remove("a")
-	podtest.Eventually(t, func() bool { return len(names(inf.All())) == 2 }, func() string { return fmt.Sprint(names(inf.All())) })
+	podtest.Eventually(t, func() bool { return len(names(inf.All())) == 2 }, func() string {
+		return fmt.Sprint(names(inf.All()))
+	})
 	if got := names(inf.Snapshot().ByIndex("mark", "x")); !slices.Equal(got, []string{"b", "c"}) {
 		t.Errorf("ByIndex: %q", got)
 	}
@@ -148,7 +150,9 @@ func (c *changes) all() []string {
 
 func (c *changes) want(t *testing.T, lines ...string) {
 	t.Helper()
-	podtest.Eventually(t, func() bool { return len(c.all()) >= len(lines) }, func() string { return fmt.Sprintf("events %q", c.all()) })
+	podtest.Eventually(t, func() bool { return len(c.all()) >= len(lines) }, func() string {
+		return fmt.Sprintf("events %q", c.all())
+	})
 	if got := c.all(); !slices.Equal(got, lines) {
 		t.Fatalf("events %q, want %q", got, lines)
 	}
@@ -210,7 +214,9 @@ func TestRetryOfDeletedObject(t *testing.T) {
 	s.Put(podtest.Pod("a", podtest.Mark("3")))
 	want := []string{"ADDED a[1]", "ADDED b[] fails", "MODIFIED a[2] after [1]",
 		"DELETED a[2] after [2] fails", "DELETED a[2] after [2] fails", "DELETED a[2] after [2] fails"}
-	podtest.Eventually(t, func() bool { return len(events.all()) >= len(want) }, func() string { return fmt.Sprint(events.all()) })
+	podtest.Eventually(t, func() bool { return len(events.all()) >= len(want) }, func() string {
+		return fmt.Sprint(events.all())
+	})
 	if got := events.all()[:len(want)]; !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}
@@ -305,7 +311,9 @@ func TestStartupDeadline(t *testing.T) {
 	informers := []*informer.Informer[*corev1.Pod]{pods(t, s), pods(t, s, informer.StartupDeadline(-1))}
 	for _, inf := range informers {
 		podtest.RunTyped(t, inf)
-		podtest.Eventually(t, func() bool { return inf.State() == health.Forbidden }, func() string { return string(inf.State()) })
+		podtest.Eventually(t, func() bool { return inf.State() == health.Forbidden }, func() string {
+			return string(inf.State())
+		})
 		if err := inf.Status().Healthy(time.Hour); err != nil {
 			t.Errorf("within an hour: %v", err)
 		}
@@ -345,7 +353,8 @@ func TestAudit(t *testing.T) {
 	s.Mu.Unlock()
 	audit, err = inf.Audit(t.Context())
 	name := func(n string) []keepwatch.Key { return []keepwatch.Key{{Namespace: "ns", Name: n}} }
-	if err != nil || !slices.Equal(audit.Missing, name("d")) || !slices.Equal(audit.Extra, name("b")) || !slices.Equal(audit.Different, name("c")) {
+	if err != nil || !slices.Equal(audit.Missing, name("d")) || !slices.Equal(audit.Extra, name("b")) ||
+		!slices.Equal(audit.Different, name("c")) {
 		t.Errorf("%+v, %v", audit, err)
 	}
 	inf.Repair()
@@ -370,7 +379,9 @@ func TestAudit(t *testing.T) {
 	s.Revision++
 	s.Send("BOOKMARK", s.Bookmark())
 	s.Mu.Unlock()
-	podtest.Eventually(t, func() bool { return slices.Contains(events.all(), "MODIFIED a[new] after []") }, func() string { return fmt.Sprintf("events %q", events.all()) })
+	podtest.Eventually(t, func() bool { return slices.Contains(events.all(), "MODIFIED a[new] after []") }, func() string {
+		return fmt.Sprintf("events %q", events.all())
+	})
 }
 
 // If an index function panics for an object, the object is missing from this index only.
@@ -410,7 +421,8 @@ func TestTypedTransformPanics(t *testing.T) {
 		t.Errorf("in the cache: %q", got)
 	}
 	rejected := inf.Status().Rejected
-	for name, want := range map[string]string{"panics": "transform: panic: no value", "nothing": "transform: it returned nil"} {
+	for name, want := range map[string]string{"panics": "transform: panic: no value",
+		"nothing": "transform: it returned nil"} {
 		if err := rejected[keepwatch.Key{Namespace: "ns", Name: name}]; err == nil || err.Error() != want {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -104,5 +104,6 @@ func responseBody(r rest.Result) ([]byte, error) {
 
 // objectRequest completes a request with the object of a state.
 func (s *server) objectRequest(r *rest.Request, state map[string]any) *rest.Request {
-	return r.NamespaceIfScoped(text(state, "namespace"), s.kind.namespaced).Resource(s.kind.resource.Resource).Name(text(state, "name"))
+	return r.NamespaceIfScoped(text(state, "namespace"),
+		s.kind.namespaced).Resource(s.kind.resource.Resource).Name(text(state, "name"))
 }

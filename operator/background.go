@@ -13,8 +13,8 @@ const defaultGrace = 30 * time.Second
 
 // Timer declares a handler that is called repeatedly for each object: at once, and then an
 // interval after each success. After an error it is called again as the error and the options
-// determine. It is not called concurrently for one object. While the object is being deleted it is not called; delete handlers
-// wait until a running call has returned or is abandoned, see [StopGrace].
+// determine. It is not called concurrently for one object. While the object is being deleted it is not called; delete
+// handlers wait until a running call has returned or is abandoned, see [StopGrace].
 func Timer[T metav1.Object](op *Operator, interval time.Duration, f Func[T], options ...HandlerOption) {
 	t := declareTask(op, f, "timer", options)
 	t.Interval = interval
@@ -48,7 +48,8 @@ func StopGrace(warning, grace time.Duration) HandlerOption {
 
 func declareTask[T metav1.Object](op *Operator, f Func[T], what string, options []HandlerOption) *background.Task {
 	d := newDeclaration[T](op, f, 0, what, options)
-	t := &background.Task{Handler: d.Handler, Schedule: d.Schedule, Index: len(op.background), FixedBackoff: d.fixedBackoff}
+	t := &background.Task{Handler: d.Handler, Schedule: d.Schedule, Index: len(op.background),
+		FixedBackoff: d.fixedBackoff}
 	op.background = append(op.background, &handler{Handler: d.Handler, call: caller(f)})
 	op.tasks = append(op.tasks, t)
 	return t

@@ -115,6 +115,7 @@ func (e *engine) logVerdict(o *object, id string, v cycle.Verdict, event bool) {
 		if !event {
 			return
 		}
-		o.recordEvent(o.newest(), "Warning", "HandlerRetried", fmt.Sprintf("%s failed and will be called again: %v", id, v.Err))
+		o.recordEvent(o.newest(), "Warning", "HandlerRetried", fmt.Sprintf("%s failed and will be called again: %v", id,
+			v.Err))
 	}
 }

@@ -50,16 +50,16 @@ func (e *engine) reportRejection(o *object, out *outgoing, g view, err error) {
 	}
 }
 
-// obstacles are the errors of an object's progress, by the reasons in its condition. Only a change of the object, of its
-// schema or of a webhook removes them.
+// obstacles are the errors of an object's progress, by the reasons in its condition. Only a change of the object, of
+// its schema or of a webhook removes them.
 var obstacles = map[error]string{
 	cycle.ErrUnreadable: "ProgressUnreadable",
 	cycle.ErrNoSpace:    "NoSpaceForProgress",
 	errNotStored:        "ProgressNotStored",
 }
 
-// reportObstacle records an obstacle in an Event, and on the object as a condition, once for each reason until the server
-// accepts a step. It does nothing for other errors.
+// reportObstacle records an obstacle in an Event, and on the object as a condition, once for each reason until the
+// server accepts a step. It does nothing for other errors.
 func (e *engine) reportObstacle(o *object, g view, err error) {
 	for obstacle, reason := range obstacles {
 		if !errors.Is(err, obstacle) || o.reportedFailures.step == reason {

@@ -42,11 +42,13 @@ type engine struct {
 // errInvariantViolated ends the operator: its state cannot be trusted.
 var errInvariantViolated = errors.New("an invariant of the operator is broken")
 
-func newEngine(op *Operator, k kind, api api, source objectSource, recorder *eventRecorder, handling context.Context, fail func(error)) *engine {
+func newEngine(op *Operator, k kind, api api, source objectSource, recorder *eventRecorder, handling context.Context,
+	fail func(error)) *engine {
 	e := &engine{
 		Operator: op, kind: k, spec: op.spec(), api: api, source: source, recorder: recorder,
 		queue: queue.New[keepwatch.Key](), logger: op.logger().With("resource", op.name), fail: fail,
-		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrNotSelected), objects: map[keepwatch.Key][]*object{}, calls: map[*call]struct{}{},
+		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrNotSelected),
+		objects: map[keepwatch.Key][]*object{}, calls: map[*call]struct{}{},
 	}
 	op.metrics.queue.Store(e.queue)
 	return e
@@ -145,7 +147,8 @@ func (e *engine) work() {
 	}
 }
 
-// handle processes the objects of a name once, in their order. One that is not deleted and handled is the last, for now.
+// handle processes the objects of a name once, in their order. One that is not deleted and handled is the last, for
+// now.
 func (e *engine) handle(key keepwatch.Key) {
 	e.mu.Lock()
 	named := slices.Clone(e.objects[key])

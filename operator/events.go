@@ -55,7 +55,8 @@ func (o *object) recordEvent(state map[string]any, kind, reason, message string)
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: e.kind.kind.GroupVersion().String(), Kind: e.kind.kind.Kind,
-			Namespace: namespace, Name: text(state, "name"), UID: types.UID(o.uid), ResourceVersion: text(state, "resourceVersion"),
+			Namespace: namespace, Name: text(state, "name"), UID: types.UID(o.uid), ResourceVersion: text(state,
+				"resourceVersion"),
 		},
 		Type: kind, Reason: reason, Message: cycle.Brief(message), Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source:              corev1.EventSource{Component: e.name, Host: e.recorder.instance},

@@ -96,7 +96,8 @@ func (w *fakeServer) store(name string, state map[string]any, typ keepwatch.Chan
 	} else {
 		w.objects[name] = state
 	}
-	w.history = append(w.history, change{typ, keepwatch.Revision(w.revision), &unstructured.Unstructured{Object: state}, false})
+	w.history = append(w.history, change{typ, keepwatch.Revision(w.revision), &unstructured.Unstructured{Object: state},
+		false})
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
@@ -152,10 +153,12 @@ func (w *fakeServer) get(_ context.Context, seen map[string]any) (*unstructured.
 }
 
 func answer(code int, reason metav1.StatusReason) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason)}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
+		Message: string(reason)}}
 }
 
-func (w *fakeServer) patch(ctx context.Context, seen map[string]any, r write.Request) (*unstructured.Unstructured, error) {
+func (w *fakeServer) patch(ctx context.Context, seen map[string]any,
+	r write.Request) (*unstructured.Unstructured, error) {
 	name := text(seen, "name")
 	w.mu.Lock()
 	fault := w.fault
@@ -213,7 +216,8 @@ func (w *fakeServer) patchLocked(name string, r write.Request) (map[string]any, 
 	}
 	if r.Subresource == "" && text(state, "uid") != text(old, "uid") {
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
-			Code: http.StatusUnprocessableEntity, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "metadata.uid"}}},
+			Code:    http.StatusUnprocessableEntity,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "metadata.uid"}}},
 		}}
 	}
 	if text(state, "resourceVersion") != text(old, "resourceVersion") {
@@ -371,7 +375,8 @@ func startWith(t *testing.T, f objectSource, op *Operator, api api) *runningOper
 	p := &process{}
 	p.ctx, p.stop = context.WithCancelCause(t.Context())
 	p.handling, p.cancelHandlers = context.WithCancelCause(context.WithoutCancel(t.Context()))
-	r := &runningOperator{p, newEngine(op, widgetKind, api, f, newEventRecorder(nil, op.set.logger), p.handling, p.fail), make(chan error, 1)}
+	r := &runningOperator{p, newEngine(op, widgetKind, api, f, newEventRecorder(nil, op.set.logger), p.handling, p.fail),
+		make(chan error, 1)}
 	go func() { r.ended <- p.drive([]*engine{r.engine}) }()
 	return r
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// faultPattern is a fault at one of an operator's patches: the three patterns of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management
-// Controllers", OSDI 2022).
+// faultPattern is a fault at one of an operator's patches: the three patterns of Sieve (Sun et al., "Automatic
+// Reliability Testing for Cluster Management Controllers", OSDI 2022).
 type faultPattern uint8
 
 const (

@@ -37,7 +37,8 @@ func TestForgottenObjectReturns(t *testing.T) {
 	deliver := func(typ keepwatch.ChangeType) {
 		revision++
 		e.deliver(change{typ, keepwatch.Revision(revision), &unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"name": "one", "namespace": "default", "uid": "one-1", "resourceVersion": strconv.Itoa(revision)},
+			"metadata": map[string]any{"name": "one", "namespace": "default", "uid": "one-1",
+				"resourceVersion": strconv.Itoa(revision)},
 		}}, false})
 	}
 	random := rand.New(rand.NewPCG(1, 2))

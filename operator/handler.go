@@ -207,9 +207,11 @@ func caller[T metav1.Object](f Func[T]) func(context.Context, *invocation) error
 }
 
 // newDeclaration applies the options of a handler, and records what is invalid.
-func newDeclaration[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback string, options []HandlerOption) *declaration {
+func newDeclaration[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback string,
+	options []HandlerOption) *declaration {
 	d := &declaration{
-		Handler:  cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: backoff.Exponential{First: firstBackoff, Max: maxBackoff}},
+		Handler: cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: backoff.Exponential{First: firstBackoff,
+			Max: maxBackoff}},
 		Schedule: background.Schedule{Grace: defaultGrace},
 	}
 	if op.set.backoff != nil {
@@ -227,7 +229,9 @@ func newDeclaration[T metav1.Object](op *Operator, f any, causes cycle.Cause, fa
 	if d.Retries < 0 || d.Timeout < 0 || d.Backoff.First < 0 {
 		d.errs = append(d.errs, fmt.Errorf("retries, timeout and backoff cannot be negative"))
 	}
-	if causes != cycle.Update && slices.ContainsFunc(d.Filter.Fields, func(f cycle.FieldFilter) bool { return f.Side != cycle.Either }) {
+	if causes != cycle.Update && slices.ContainsFunc(d.Filter.Fields, func(f cycle.FieldFilter) bool {
+		return f.Side != cycle.Either
+	}) {
 		d.errs = append(d.errs, fmt.Errorf("From and To are options of update handlers only"))
 	}
 	if err := decodable[T](); err != nil {

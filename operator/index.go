@@ -28,10 +28,12 @@ type indexed[V any] struct {
 // object's values by key. It is called for every change and must be quick. The index
 // contains the first list before any handler is called, also of other operators in the
 // same [Run].
-func Index[T metav1.Object, K comparable, V any](op *Operator, f func(object T) map[K]V, options ...HandlerOption) *Lookup[K, V] {
+func Index[T metav1.Object, K comparable, V any](op *Operator, f func(object T) map[K]V,
+	options ...HandlerOption) *Lookup[K, V] {
 	d := newDeclaration[T](op, f, 0, "index", options)
 	x := &Lookup[K, V]{values: map[K]map[keepwatch.UID]indexed[V]{}, keys: map[keepwatch.UID][]K{}}
-	op.indexes = append(op.indexes, indexer{d.ID, d.Filter, func(state map[string]any, uid keepwatch.UID, key keepwatch.Key) error {
+	op.indexes = append(op.indexes, indexer{d.ID, d.Filter, func(state map[string]any, uid keepwatch.UID,
+		key keepwatch.Key) error {
 		object, err := decode[T](state)
 		if err != nil {
 			return err

@@ -55,35 +55,56 @@ func newMetrics(name string, workers int) *metrics {
 		collected(m, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, ask))
 	}
 	histogram := func(name, help string, labels prometheus.Labels, buckets []float64) prometheus.Observer {
-		return collected(m, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: labels, Buckets: buckets}))
+		return collected(m, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: labels,
+			Buckets: buckets}))
 	}
 
 	for priority, number := range priorities {
 		labels := prometheus.Labels{"name": name, "controller": name, "priority": number}
-		gauge("workqueue_depth", "Current depth of workqueue by workqueue and priority", labels, func() float64 { return m.depth(priority) })
+		gauge("workqueue_depth", "Current depth of workqueue by workqueue and priority", labels, func() float64 {
+			return m.depth(priority)
+		})
 	}
-	gauge("workqueue_unfinished_work_seconds", "How many seconds of work has been done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.", of, m.unfinished)
-	gauge("workqueue_longest_running_processor_seconds", "How many seconds has the longest running processor for workqueue been running.", of, m.longest)
-	collected(m, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "workqueue_adds_total", Help: "Total number of adds handled by workqueue", ConstLabels: of}, m.added))
-	m.retries = counter("workqueue_retries_total", "Total number of items added to the workqueue with a non-zero delay (rate-limited requeues, explicit RequeueAfter or AddAfter calls)", of)
-	m.queueDuration = histogram("workqueue_queue_duration_seconds", "How long in seconds an item stays in workqueue before being requested", of, queueBuckets)
-	m.workDuration = histogram("workqueue_work_duration_seconds", "How long in seconds processing an item from workqueue takes.", of, queueBuckets)
+	gauge("workqueue_unfinished_work_seconds",
+		"How many seconds of work has been done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.", of, m.unfinished)
+	gauge("workqueue_longest_running_processor_seconds",
+		"How many seconds has the longest running processor for workqueue been running.", of, m.longest)
+	collected(m, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "workqueue_adds_total",
+		Help: "Total number of adds handled by workqueue", ConstLabels: of}, m.added))
+	m.retries = counter("workqueue_retries_total",
+		"Total number of items added to the workqueue with a non-zero delay (rate-limited requeues, explicit RequeueAfter or AddAfter calls)", of)
+	m.queueDuration = histogram("workqueue_queue_duration_seconds",
+		"How long in seconds an item stays in workqueue before being requested", of, queueBuckets)
+	m.workDuration = histogram("workqueue_work_duration_seconds",
+		"How long in seconds processing an item from workqueue takes.", of, queueBuckets)
 
-	m.reconciles = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "controller_runtime_reconcile_total", Help: "Total number of reconciliations per controller", ConstLabels: controller}, []string{"result"}))
+	m.reconciles = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "controller_runtime_reconcile_total",
+		Help: "Total number of reconciliations per controller", ConstLabels: controller}, []string{"result"}))
 	for _, result := range []string{resultError, resultRequeueAfter, resultSuccess} {
 		m.reconciles.WithLabelValues(result) // exported as 0 before the first
 	}
-	m.errors = counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller", controller)
-	m.terminal = counter("controller_runtime_terminal_reconcile_errors_total", "Total number of terminal reconciliation errors per controller", controller)
-	m.panics = counter("controller_runtime_reconcile_panics_total", "Total number of reconciliation panics per controller", controller)
-	m.timeouts = counter("controller_runtime_reconcile_timeouts_total", "Total number of reconciliation timeouts per controller", controller)
-	m.reconcileTime = histogram("controller_runtime_reconcile_time_seconds", "Length of time per reconciliation per controller", controller, reconcileBuckets)
-	m.active = collected(m, prometheus.NewGauge(prometheus.GaugeOpts{Name: "controller_runtime_active_workers", Help: "Number of currently used workers per controller", ConstLabels: controller}))
-	gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles per controller", controller, func() float64 { return float64(workers) })
+	m.errors = counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller",
+		controller)
+	m.terminal = counter("controller_runtime_terminal_reconcile_errors_total",
+		"Total number of terminal reconciliation errors per controller", controller)
+	m.panics = counter("controller_runtime_reconcile_panics_total", "Total number of reconciliation panics per controller",
+		controller)
+	m.timeouts = counter("controller_runtime_reconcile_timeouts_total",
+		"Total number of reconciliation timeouts per controller", controller)
+	m.reconcileTime = histogram("controller_runtime_reconcile_time_seconds",
+		"Length of time per reconciliation per controller", controller, reconcileBuckets)
+	m.active = collected(m, prometheus.NewGauge(prometheus.GaugeOpts{Name: "controller_runtime_active_workers",
+		Help: "Number of currently used workers per controller", ConstLabels: controller}))
+	gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles per controller",
+		controller, func() float64 { return float64(workers) })
 
-	m.handlers = collected(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "keepwatch_operator_handler_duration_seconds", Help: "How long handlers take.", ConstLabels: controller, Buckets: handlerBuckets}, []string{"handler", "result"}))
-	m.patches = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "keepwatch_operator_patches_total", Help: "Patches that were sent, by the answer.", ConstLabels: controller}, []string{"code"}))
-	m.eventsDropped = counter("keepwatch_operator_events_dropped_total", "Events that were dropped because the queue was full.", controller)
+	m.handlers = collected(m,
+		prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "keepwatch_operator_handler_duration_seconds",
+			Help: "How long handlers take.", ConstLabels: controller, Buckets: handlerBuckets}, []string{"handler", "result"}))
+	m.patches = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "keepwatch_operator_patches_total",
+		Help: "Patches that were sent, by the answer.", ConstLabels: controller}, []string{"code"}))
+	m.eventsDropped = counter("keepwatch_operator_events_dropped_total",
+		"Events that were dropped because the queue was full.", controller)
 	return m
 }
 

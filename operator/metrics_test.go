@@ -75,15 +75,18 @@ func TestMetrics(t *testing.T) {
 				}
 			}
 		}
-		want(map[string]float64{"workqueue_depth": 0, "workqueue_unfinished_work_seconds": 0, "controller_runtime_max_concurrent_reconciles": 2})
+		want(map[string]float64{"workqueue_depth": 0, "workqueue_unfinished_work_seconds": 0,
+			"controller_runtime_max_concurrent_reconciles": 2})
 		for _, name := range []string{"slow", "slower", "again", "bad", "panics"} {
 			w.create(name, spec(1))
 		}
 		r := startIn(t, w, op)
 		time.Sleep(4 * time.Second)
 		want(map[string]float64{
-			"workqueue_depth": 3, "workqueue_adds_total": 5, "workqueue_queue_duration_seconds": 2, "workqueue_work_duration_seconds": 0,
-			"workqueue_unfinished_work_seconds": 8, "workqueue_longest_running_processor_seconds": 4, "controller_runtime_active_workers": 2,
+			"workqueue_depth": 3, "workqueue_adds_total": 5, "workqueue_queue_duration_seconds": 2,
+			"workqueue_work_duration_seconds":   0,
+			"workqueue_unfinished_work_seconds": 8, "workqueue_longest_running_processor_seconds": 4,
+			"controller_runtime_active_workers": 2,
 		})
 		time.Sleep(6500 * time.Millisecond)
 		want(map[string]float64{
@@ -93,7 +96,8 @@ func TestMetrics(t *testing.T) {
 		})
 		time.Sleep(20 * time.Second)
 		want(map[string]float64{
-			"workqueue_unfinished_work_seconds": 0, "workqueue_longest_running_processor_seconds": 0, "controller_runtime_active_workers": 0,
+			"workqueue_unfinished_work_seconds": 0, "workqueue_longest_running_processor_seconds": 0,
+			"controller_runtime_active_workers":       0,
 			"keepwatch_operator_events_dropped_total": 0, "controller_runtime_terminal_reconcile_errors_total": 0,
 		})
 		panics := value(t, op, "controller_runtime_reconcile_panics_total")
@@ -106,8 +110,10 @@ func TestMetrics(t *testing.T) {
 			"controller_runtime_active_workers": 1, "controller_runtime_reconcile_timeouts_total": 0,
 		})
 		time.Sleep(5 * time.Second)
-		want(map[string]float64{"controller_runtime_terminal_reconcile_errors_total": 2, "controller_runtime_reconcile_timeouts_total": 1})
-		if all, took := value(t, op, "controller_runtime_reconcile_total"), value(t, op, "controller_runtime_reconcile_time_seconds"); all == 0 || all != took {
+		want(map[string]float64{"controller_runtime_terminal_reconcile_errors_total": 2,
+			"controller_runtime_reconcile_timeouts_total": 1})
+		if all, took := value(t, op, "controller_runtime_reconcile_total"), value(t, op,
+			"controller_runtime_reconcile_time_seconds"); all == 0 || all != took {
 			t.Errorf("%v ends of %v times", all, took)
 		}
 		if patches := value(t, op, "keepwatch_operator_patches_total"); patches != float64(len(w.patches)) {
@@ -121,14 +127,15 @@ func TestMetrics(t *testing.T) {
 func TestLabels(t *testing.T) {
 	const queued, reconciled = "name=widgets.example.com controller=widgets.example.com", "controller=widgets.example.com"
 	want := map[string][]string{
-		"workqueue_depth":                                    {queued + " priority=-100", queued + " priority=0"},
-		"workqueue_adds_total":                               {queued},
-		"workqueue_queue_duration_seconds":                   {queued},
-		"workqueue_work_duration_seconds":                    {queued},
-		"workqueue_unfinished_work_seconds":                  {queued},
-		"workqueue_longest_running_processor_seconds":        {queued},
-		"workqueue_retries_total":                            {queued},
-		"controller_runtime_reconcile_total":                 {reconciled + " result=error", reconciled + " result=requeue_after", reconciled + " result=success"},
+		"workqueue_depth":                             {queued + " priority=-100", queued + " priority=0"},
+		"workqueue_adds_total":                        {queued},
+		"workqueue_queue_duration_seconds":            {queued},
+		"workqueue_work_duration_seconds":             {queued},
+		"workqueue_unfinished_work_seconds":           {queued},
+		"workqueue_longest_running_processor_seconds": {queued},
+		"workqueue_retries_total":                     {queued},
+		"controller_runtime_reconcile_total": {reconciled + " result=error", reconciled +
+			" result=requeue_after", reconciled + " result=success"},
 		"controller_runtime_reconcile_errors_total":          {reconciled},
 		"controller_runtime_terminal_reconcile_errors_total": {reconciled},
 		"controller_runtime_reconcile_panics_total":          {reconciled},

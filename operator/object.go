@@ -227,7 +227,8 @@ func (o *object) seen(g view) cycle.Seen {
 	return cycle.Seen{
 		Object: g.state, Gone: g.gone, Listed: o.listed, Begun: o.begun,
 		Deferred: o.deferred, Written: o.progressWritten,
-		WantsDaemon: o.tasks.WantsDaemon(o.engine.taskState(g)), RunsDaemon: o.tasks.RunsDaemon(), RunsTimer: o.tasks.RunsTimer(),
+		WantsDaemon: o.tasks.WantsDaemon(o.engine.taskState(g)), RunsDaemon: o.tasks.RunsDaemon(),
+		RunsTimer: o.tasks.RunsTimer(),
 	}
 }
 

@@ -64,7 +64,8 @@ func TestLargeObjects(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.change("one", "size", int64(2))
 		time.Sleep(time.Hour)
-		j.want(t, "0 create first", "0 create second", "1 create first", "1 create second", "60 update first from 1", "60 update second from 1")
+		j.want(t, "0 create first", "0 create second", "1 create first", "1 create second", "60 update first from 1",
+			"60 update second from 1")
 		if condition := conditionOf(w, "one"); condition != "" {
 			t.Error(condition)
 		}
@@ -91,7 +92,8 @@ func TestNoSpaceForProgress(t *testing.T) {
 		r := startIn(t, w, op)
 		time.Sleep(time.Hour)
 		j.want(t)
-		if condition := conditionOf(w, "one"); !strings.Contains(condition, "NoSpaceForProgress") || !strings.Contains(condition, "smaller") {
+		if condition := conditionOf(w, "one"); !strings.Contains(condition, "NoSpaceForProgress") ||
+			!strings.Contains(condition, "smaller") {
 			t.Errorf("the condition is %q", condition)
 		}
 		if n := len(w.patchesOf("one")); n != 1 {
@@ -119,7 +121,8 @@ func TestUnreadableProgress(t *testing.T) {
 		w.annotate("one", "last-handled-configuration", "{")
 		r := startIn(t, w, op)
 		time.Sleep(time.Hour)
-		if condition := conditionOf(w, "one"); !strings.Contains(condition, "ProgressUnreadable") || !strings.Contains(condition, defaultPrefix+"/last-handled-configuration") {
+		if condition := conditionOf(w, "one"); !strings.Contains(condition, "ProgressUnreadable") ||
+			!strings.Contains(condition, defaultPrefix+"/last-handled-configuration") {
 			t.Errorf("the condition is %q", condition)
 		}
 		w.annotate("one", "last-handled-configuration", nil)
@@ -154,7 +157,8 @@ func TestOptionalDeleteHandlers(t *testing.T) {
 	})
 }
 
-// A delete handler begins when the calls of the object's timers have ended, or after their grace. Daemons run beside it.
+// A delete handler begins when the calls of the object's timers have ended, or after their grace. Daemons run beside
+// it.
 func TestDeleteHandlersWaitForTimers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
@@ -182,7 +186,8 @@ func TestDeleteHandlersWaitForTimers(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.delete("hangs")
 		time.Sleep(time.Hour)
-		j.want(t, "0 slow: timer begins", "10 slow: timer ends", "10 slow: deleted", "200 hangs: timer begins", "235 hangs: deleted", "300 hangs: timer ends")
+		j.want(t, "0 slow: timer begins", "10 slow: timer ends", "10 slow: deleted", "200 hangs: timer begins",
+			"235 hangs: deleted", "300 hangs: timer ends")
 		_ = r.end()
 	})
 }

@@ -164,7 +164,8 @@ func (op *Operator) check() error {
 	if problems := validation.IsDNS1123Subdomain(op.set.prefix); len(problems) > 0 || len(op.set.prefix) > 253-1-63 {
 		fail("prefix %q: want a DNS name of at most 189 bytes, like widgets.example.com", op.set.prefix)
 	}
-	if problems := validation.IsQualifiedName(op.set.finalizer); len(problems) > 0 || !strings.Contains(op.set.finalizer, "/") {
+	if problems := validation.IsQualifiedName(op.set.finalizer); len(problems) > 0 || !strings.Contains(op.set.finalizer,
+		"/") {
 		fail("finalizer %q: want a DNS name and a name, like example.com/finalizer", op.set.finalizer)
 	}
 	if op.set.progressStore != nil && len(op.set.progressStore) == 0 {
@@ -202,7 +203,8 @@ func (op *Operator) checkNames() (errs []error) {
 		case used && owner != h.ID:
 			errs = append(errs, fmt.Errorf("handlers %q and %q would share an annotation; choose another id", owner, h.ID))
 		case declared[h.ID]&h.Causes != 0:
-			errs = append(errs, fmt.Errorf("handler %q: declared twice for %s; give one of them another ID", h.ID, declared[h.ID]&h.Causes))
+			errs = append(errs, fmt.Errorf("handler %q: declared twice for %s; give one of them another ID", h.ID,
+				declared[h.ID]&h.Causes))
 		}
 		owners[key] = h.ID
 		declared[h.ID] |= h.Causes

@@ -90,7 +90,8 @@ func (p *Patch) validate(path []string) error {
 	case slices.Contains([]string{"labels", "annotations", "ownerReferences", "finalizers"}, path[1]):
 		return nil
 	}
-	return fmt.Errorf("patch of metadata.%s: only labels, annotations, ownerReferences and finalizers can be changed", path[1])
+	return fmt.Errorf("patch of metadata.%s: only labels, annotations, ownerReferences and finalizers can be changed",
+		path[1])
 }
 
 // validateAnnotations returns an error if a value of all annotations would change the operator's.

@@ -31,7 +31,8 @@ type killableServer struct {
 	killed atomic.Bool
 }
 
-func (m *killableServer) patch(ctx context.Context, seen map[string]any, r write.Request) (*unstructured.Unstructured, error) {
+func (m *killableServer) patch(ctx context.Context, seen map[string]any,
+	r write.Request) (*unstructured.Unstructured, error) {
 	if m.killed.Load() {
 		return nil, errors.New("killed")
 	}

@@ -145,8 +145,9 @@ func request[T metav1.Object](in *invocation) (*Request[T], error) {
 		return nil, err
 	}
 	r := &Request[T]{
-		Object: object, Cause: in.cause, Diff: ownDifferences(in.diff), WatchEvent: in.event, Retry: in.retry, Started: in.started,
-		Logger: in.logger, Patch: in.patch, in: in,
+		Object: object, Cause: in.cause, Diff: ownDifferences(in.diff), WatchEvent: in.event, Retry: in.retry,
+		Started: in.started,
+		Logger:  in.logger, Patch: in.patch, in: in,
 	}
 	if in.old != nil {
 		if r.Old, err = decode[T](in.old); err != nil {
@@ -164,7 +165,8 @@ func request[T metav1.Object](in *invocation) (*Request[T], error) {
 func ownDifferences(shared []cycle.Difference) []Difference {
 	own := make([]Difference, len(shared))
 	for n, d := range shared {
-		own[n] = Difference{FieldOp(d.Op), FieldPath(d.Path), runtime.DeepCopyJSONValue(d.Old), runtime.DeepCopyJSONValue(d.New)}
+		own[n] = Difference{FieldOp(d.Op), FieldPath(d.Path), runtime.DeepCopyJSONValue(d.Old),
+			runtime.DeepCopyJSONValue(d.New)}
 	}
 	return own
 }

@@ -53,7 +53,8 @@ func TestFailedHandlersAreRetriedSoon(t *testing.T) {
 		w.create("one", spec(1))
 		r := startIn(t, w, op)
 		time.Sleep(time.Minute)
-		j.want(t, "0 retry 0", "0.005 retry 1", "0.015 retry 2", "0.035 retry 3", "0.075 retry 4", "0.155 retry 5", "0.315 retry 6", "0.635 retry 7")
+		j.want(t, "0 retry 0", "0.005 retry 1", "0.015 retry 2", "0.035 retry 3", "0.075 retry 4", "0.155 retry 5",
+			"0.315 retry 6", "0.635 retry 7")
 		if patches := w.patchesOf("one"); len(patches) != 2 || !strings.Contains(patches[0].body, "not yet") {
 			t.Errorf("want the first failure and the success to be written, got %v", patches)
 		}
@@ -117,7 +118,8 @@ func TestKopfsFixedDelay(t *testing.T) {
 	}{
 		"of the operator": {[]Option{DefaultBackoff(time.Minute)}, nil, []string{"0 retry 0", "60 retry 1", "120 retry 2"}},
 		"of a handler":    {nil, []HandlerOption{Backoff(time.Minute)}, []string{"0 retry 0", "60 retry 1", "120 retry 2"}},
-		"of both":         {[]Option{DefaultBackoff(time.Minute)}, []HandlerOption{Backoff(time.Second)}, []string{"0 retry 0", "1 retry 1", "2 retry 2"}},
+		"of both": {[]Option{DefaultBackoff(time.Minute)}, []HandlerOption{Backoff(time.Second)},
+			[]string{"0 retry 0", "1 retry 1", "2 retry 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
@@ -141,7 +143,8 @@ func TestRetriesContinueAfterARestart(t *testing.T) {
 		w.create("one", spec(1))
 		r := startIn(t, w, op)
 		time.Sleep(100 * time.Millisecond) // after the fifth call
-		if stored := recordOf(t, w, "one", "make"); stored.Retries != 1 || !stored.Delayed.Equal(j.start.Add(5*time.Millisecond).UTC()) {
+		if stored := recordOf(t, w, "one", "make"); stored.Retries != 1 ||
+			!stored.Delayed.Equal(j.start.Add(5*time.Millisecond).UTC()) {
 			t.Errorf("stored %+v", stored)
 		}
 		if err := r.end(); err != nil {
@@ -156,7 +159,8 @@ func TestRetriesContinueAfterARestart(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		j.want(t, "0 retry 0", "0.005 retry 1", "0.015 retry 2", "0.035 retry 3", "0.075 retry 4",
-			"0.1 retry 1", "0.11 retry 2", "0.13 retry 3", "0.17 retry 4", "0.25 retry 5", "0.41 retry 6", "0.73 retry 7", "1.37 retry 8",
+			"0.1 retry 1", "0.11 retry 2", "0.13 retry 3", "0.17 retry 4", "0.25 retry 5", "0.41 retry 6", "0.73 retry 7",
+			"1.37 retry 8",
 			"2.65 retry 9", "5.21 retry 10", "10.33 retry 11")
 		if left := annotationOf(w.at("one"), "make"); left != nil {
 			t.Errorf("left on the object: %v", left)
@@ -193,7 +197,8 @@ func TestPatchesOfFailingHandlersAreSent(t *testing.T) {
 func TestNotFoundIsNoDeletion(t *testing.T) {
 	resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	for name, missing := range map[string]error{
-		"a load balancer": apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", resource, "one", "404 page not found", 0, true),
+		"a load balancer": apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", resource, "one",
+			"404 page not found", 0, true),
 		"the subresource": apierrors.NewNotFound(resource, "one"),
 		"410":             apierrors.NewGenericServerResponse(http.StatusGone, "patch", resource, "one", "", 0, true),
 	} {

@@ -17,7 +17,8 @@ import (
 
 // errNotStored: the server accepted progress and dropped it, as it does with fields that the
 // resource's schema does not know, or a webhook removed it. Without progress, handlers would be called forever.
-var errNotStored = errors.New("the server accepts progress and does not store it; does the schema preserve unknown fields in the status, and does no webhook remove annotations?")
+var errNotStored = errors.New(
+	"the server accepts progress and does not store it; does the schema preserve unknown fields in the status, and does no webhook remove annotations?")
 
 // requestTimeout bounds one request.
 const requestTimeout = 30 * time.Second

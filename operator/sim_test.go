@@ -69,7 +69,8 @@ func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
 		time.Sleep(11500 * time.Millisecond)
 		w.create("good", spec(1))
 		time.Sleep(90 * time.Second)
-		want := []string{"0 bad", "1 bad", "2 bad", "4 bad", "7 bad", "11.5 good", "12 bad", "20 bad", "33 bad", "54 bad", "88 bad"}
+		want := []string{"0 bad", "1 bad", "2 bad", "4 bad", "7 bad", "11.5 good", "12 bad", "20 bad", "33 bad", "54 bad",
+			"88 bad"}
 		j.want(t, want...)
 		var rejected, other int
 		for _, p := range w.patchesOf("bad") {
@@ -142,7 +143,8 @@ func (v *wordyServer) fault(r write.Request, _ string) (error, bool) {
 	v.count++
 	err := answer(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).(*apierrors.StatusError)
 	err.ErrStatus.Message = fmt.Sprintf("the admission of try %d says no", v.count)
-	err.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: v.field, Message: err.ErrStatus.Message}}}
+	err.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid,
+		Field: v.field, Message: err.ErrStatus.Message}}}
 	return err, false
 }
 
@@ -564,7 +566,8 @@ func TestDaemons(t *testing.T) {
 		time.Sleep(time.Minute)
 		j.want(t,
 			"0 start [keepwatch.io/finalizer]", "1 warned", "6 cancelled: the object is deleted or no longer passes the filter",
-			"6 start [keepwatch.io/finalizer]", "10 warned", "15 cancelled: the object is deleted or no longer passes the filter")
+			"6 start [keepwatch.io/finalizer]", "10 warned",
+			"15 cancelled: the object is deleted or no longer passes the filter")
 		if w.at("one") != nil || len(r.engine.objects) != 0 {
 			t.Error("the object is still there, or remembered")
 		}
@@ -621,7 +624,8 @@ func TestCrashingDaemonsAreRestartedSlowly(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		w.change("one", "size", int64(2))
 		time.Sleep(time.Hour)
-		j.want(t, "0 start 0", "1 start 1", "2 start 2", "4 start 3", "7 start 4", "12 start 5", "3613 start 6", "3614 start 7")
+		j.want(t, "0 start 0", "1 start 1", "2 start 2", "4 start 3", "7 start 4", "12 start 5", "3613 start 6",
+			"3614 start 7")
 		_ = r.end()
 	})
 }

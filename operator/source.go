@@ -53,7 +53,8 @@ func newInformers(cfg *rest.Config, k kind, op *Operator) (*informers, error) {
 		namespaces = []string{""}
 	}
 	f := new(informers)
-	for _, ns := range slices.Compact(slices.Sorted(slices.Values(namespaces))) { // two of one would deliver each change twice
+	// two of one would deliver each change twice
+	for _, ns := range slices.Compact(slices.Sorted(slices.Values(namespaces))) {
 		options := []informer.Option{
 			informer.Resource(k.resource), informer.Namespace(ns), informer.InGroup(op.group),
 			informer.StartupDeadline(set.startupDeadline), informer.DropManagedFields(),

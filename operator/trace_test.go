@@ -30,14 +30,16 @@ type tracer struct {
 	*traces
 }
 
-func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (t *tracer) Start(ctx context.Context, name string,
+	options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.begun++
 	config := trace.NewSpanStartConfig(options...)
-	s := &span{traces: t.traces, name: name, attributes: config.Attributes(), context: trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{byte(t.begun)}, TraceFlags: trace.FlagsSampled,
-	})}
+	s := &span{traces: t.traces, name: name, attributes: config.Attributes(),
+		context: trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{byte(t.begun)}, TraceFlags: trace.FlagsSampled,
+		})}
 	return trace.ContextWithSpan(ctx, s), s
 }
 

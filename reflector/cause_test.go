@@ -42,7 +42,8 @@ func (e ending) Replace(context.Context, keepwatch.Relist) (keepwatch.Replacemen
 // quiet is a source with an empty list.
 type quiet struct{ keepwatch.Source }
 
-func (quiet) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (quiet) StreamList(context.Context, keepwatch.Revision,
+	func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "none")
 }
 

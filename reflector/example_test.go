@@ -19,7 +19,8 @@ func (cluster) List(context.Context, keepwatch.ListRequest) (keepwatch.Page, err
 
 func (cluster) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
 
-func (cluster) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (cluster) StreamList(context.Context, keepwatch.Revision,
+	func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "this one only lists")
 }
 

@@ -63,7 +63,8 @@ func (r *progressRecorder) advance(now time.Time, m machine.Machine, in machine.
 }
 
 // fail records a failure and the decision on it.
-func (r *progressRecorder) fail(now time.Time, m machine.Machine, failure *keepwatch.Failure, decision Decision, watchOpen bool) {
+func (r *progressRecorder) fail(now time.Time, m machine.Machine, failure *keepwatch.Failure, decision Decision,
+	watchOpen bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.enterLiveIfSteady(now)

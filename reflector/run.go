@@ -69,7 +69,8 @@ func (r *run) fail(failure *keepwatch.Failure) machine.Action {
 	decision := decisionOf(before, after)
 	now := time.Now()
 	r.recorder.fail(now, after, failure, decision, r.watch != nil)
-	r.observe(Notice{Time: now, State: stateOf(after), Failure: failure, Decision: decision, Wait: wait, Revision: after.Revision})
+	r.observe(Notice{Time: now, State: stateOf(after), Failure: failure, Decision: decision, Wait: wait,
+		Revision: after.Revision})
 	return action
 }
 
@@ -260,7 +261,8 @@ func (r *run) putObjects(ctx context.Context, objects []keepwatch.Object, remain
 		return err
 	}
 	r.listed += int64(len(objects))
-	r.observe(Notice{Time: time.Now(), State: stateOf(r.machine), Listed: r.listed, Remaining: remaining, Revision: r.machine.Revision})
+	r.observe(Notice{Time: time.Now(), State: stateOf(r.machine), Listed: r.listed, Remaining: remaining,
+		Revision: r.machine.Revision})
 	return nil
 }
 
@@ -268,7 +270,8 @@ func (r *run) putObjects(ctx context.Context, objects []keepwatch.Object, remain
 func (r *run) reportSkipped(skipped []*keepwatch.Failure) {
 	r.skipped += len(skipped)
 	for _, failure := range skipped {
-		r.observe(Notice{Time: time.Now(), State: stateOf(r.machine), Failure: failure, Decision: Skip, Revision: r.machine.Revision})
+		r.observe(Notice{Time: time.Now(), State: stateOf(r.machine), Failure: failure, Decision: Skip,
+			Revision: r.machine.Revision})
 	}
 }
 

@@ -59,10 +59,11 @@ func TestRelistKeepsTheStore(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		filled := store.New(store.Options{})
 		fill(t, filled, []string{"a@3", "b@4", "c@5", "=10"})
-		p := &player{cancel: cancel, start: time.Now(), watcher: filled.Watch(store.Cursor{}, store.Filter{}), lines: []string{
-			"newest 10", "fail expired", "page 20 a@3 continue=p2", "fail unreachable", "page 20 continue=p3",
-			"fail expired", "page 30 continue=p2", "page 30 d@25",
-		}}
+		p := &player{cancel: cancel, start: time.Now(), watcher: filled.Watch(store.Cursor{}, store.Filter{}),
+			lines: []string{
+				"newest 10", "fail expired", "page 20 a@3 continue=p2", "fail unreachable", "page 20 continue=p3",
+				"fail expired", "page 30 continue=p2", "page 30 d@25",
+			}}
 		relisting := 0
 		err := reflector.New(p, filled, reflector.Options{Seed: 1, Observe: func(n reflector.Notice) {
 			if n.Revision == 10 {
@@ -91,7 +92,8 @@ func TestProgress(t *testing.T) {
 		filled := store.New(store.Options{})
 		start := time.Now()
 		p := &player{cancel: cancel, start: start, watcher: filled.Watch(store.Cursor{}, store.Filter{}), lines: []string{
-			"state a@3 =10", "sleep 1m", "batch 12 ~a@12 ~a@11", "sleep 1m", "bookmark 20", "sleep 1m", "fail unreachable", "fail forbidden", "hang",
+			"state a@3 =10", "sleep 1m", "batch 12 ~a@12 ~a@11", "sleep 1m", "bookmark 20", "sleep 1m", "fail unreachable",
+			"fail forbidden", "hang",
 		}}
 		r := reflector.New(p, filled, reflector.Options{Seed: 1, StartupDeadline: -1})
 		if got := r.Progress(); got.State != reflector.Stopped || got.Since != start || !got.LastConfirmed.IsZero() {
@@ -123,13 +125,15 @@ func TestProgress(t *testing.T) {
 			after("event", got.LastEvent, step.event)
 			after("confirmed", got.LastConfirmed, step.confirmed)
 			if got.State != step.state || got.Revision != step.filled || got.Dropped != step.dropped ||
-				got.Reconnects[keepwatch.Unreachable] != step.cut || got.Reconnects[keepwatch.Forbidden] != step.denied || len(got.Relists) > 0 {
+				got.Reconnects[keepwatch.Unreachable] != step.cut || got.Reconnects[keepwatch.Forbidden] != step.denied ||
+				len(got.Relists) > 0 {
 				t.Errorf("after %v: %+v", step.at, got)
 			}
 		}
 		cancel()
 		<-ended
-		if got := r.Progress(); got.State != reflector.Stopped || got.Since != time.Now() || got.LastFailure.Kind != keepwatch.Forbidden {
+		if got := r.Progress(); got.State != reflector.Stopped || got.Since != time.Now() ||
+			got.LastFailure.Kind != keepwatch.Forbidden {
 			t.Errorf("after Run: %+v", got)
 		}
 	})
@@ -158,7 +162,8 @@ func checkProgress(t *testing.T, script []string, want ...observation) {
 			got := r.Progress()
 			if notLive := got.NotLiveSince.Sub(start); got.State != l.state || l.since >= 0 && got.Since.Sub(start) != l.since ||
 				got.NotLiveSince.IsZero() != (l.notLive < 0) || l.notLive >= 0 && notLive != l.notLive {
-				t.Errorf("after %v: %s since %v, not live since %v (%v); want %+v", l.at, got.State, got.Since.Sub(start), notLive, got.NotLiveSince.IsZero(), l)
+				t.Errorf("after %v: %s since %v, not live since %v (%v); want %+v", l.at, got.State, got.Since.Sub(start), notLive,
+					got.NotLiveSince.IsZero(), l)
 			}
 		}
 		cancel()
@@ -188,7 +193,8 @@ func TestSteadyWatchIsProgress(t *testing.T) {
 	const cut = time.Minute
 	reopened := cut + 478608760 // after a backoff that the seed gives
 	steady := reopened + 10*time.Second
-	checkProgress(t, []string{"state a@3 =10", "sleep 1m", "fail unreachable", "open", "sleep 1m", "fail unreachable", "hang"},
+	checkProgress(t, []string{"state a@3 =10", "sleep 1m", "fail unreachable", "open", "sleep 1m", "fail unreachable",
+		"hang"},
 		observation{reopened, reflector.Stalled, cut, cut},
 		observation{steady - 1, reflector.Stalled, cut, cut},
 		observation{steady, reflector.Live, steady, -1},
@@ -212,7 +218,8 @@ func TestUnfinishedListIsNoProgress(t *testing.T) {
 	for range 100 {
 		script = append(script, "objects a@3", "fail unreachable")
 	}
-	checkProgress(t, script, observation{0, reflector.Stalled, 0, 0}, observation{10 * time.Minute, reflector.Stalled, -1, 0})
+	checkProgress(t, script, observation{0, reflector.Stalled, 0, 0}, observation{10 * time.Minute, reflector.Stalled, -1,
+		0})
 }
 
 // TestReadsAhead checks that the next page is read while the target stores one, and that Run ends after the reading.

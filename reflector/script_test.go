@@ -100,8 +100,10 @@ func play(t *testing.T, script string) string {
 	if progress.State != reflector.Stopped {
 		t.Errorf("state after Run is %s", progress.State)
 	}
-	p.record("relists %v, reconnects %v, dropped %d, skipped %d", progress.Relists, progress.Reconnects, progress.Dropped, progress.Skipped)
-	p.record("at %d; last event %s, last confirmed %s", progress.Revision, p.since(progress.LastEvent), p.since(progress.LastConfirmed))
+	p.record("relists %v, reconnects %v, dropped %d, skipped %d", progress.Relists, progress.Reconnects, progress.Dropped,
+		progress.Skipped)
+	p.record("at %d; last event %s, last confirmed %s", progress.Revision, p.since(progress.LastEvent),
+		p.since(progress.LastConfirmed))
 	return p.transcript.String()
 }
 
@@ -255,7 +257,8 @@ func (p *player) List(ctx context.Context, r keepwatch.ListRequest) (keepwatch.P
 	return page, nil
 }
 
-func (p *player) StreamList(ctx context.Context, at keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (p *player) StreamList(ctx context.Context, at keepwatch.Revision,
+	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	p.record("stream%s", floor(at))
 	for {
 		words, failure := p.next(ctx)

@@ -4,8 +4,8 @@ import "github.com/keepwatch/keepwatch"
 
 // At returns the state at a revision of the current epoch, as long as the window reaches
 // back to it. It reverts the changes since then, at a cost proportional to their number,
-// unless it returned the same state recently, and does not wait for the writer. It fails with a *keepwatch.Failure: Expired for a revision behind
-// the window or within a gap, RevisionTooLarge for a revision that the store has not
+// unless it returned the same state recently, and does not wait for the writer. It fails with a *keepwatch.Failure:
+// Expired for a revision behind the window or within a gap, RevisionTooLarge for a revision that the store has not
 // reached.
 func (s *Store) At(revision keepwatch.Revision) (*Snapshot, error) {
 	v := s.view.Load()

@@ -40,7 +40,8 @@ func TestAtShowsThePast(t *testing.T) {
 		}
 	}
 	for r, kind := range map[keepwatch.Revision]keepwatch.FailureKind{
-		0: keepwatch.Expired, 9: keepwatch.Expired, 15: keepwatch.Expired, 19: keepwatch.Expired, 23: keepwatch.RevisionTooLarge,
+		0: keepwatch.Expired, 9: keepwatch.Expired, 15: keepwatch.Expired, 19: keepwatch.Expired,
+		23: keepwatch.RevisionTooLarge,
 	} {
 		_, err := s.At(r)
 		wantFailure(t, err, kind)
@@ -75,7 +76,9 @@ func TestAtOfAnEmptyStore(t *testing.T) {
 // found without looking at the rest.
 func TestAtIsTheStateOfThen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(Options{WindowBytes: 40 * (logEntryBytes + changeBytes + 1), Size: func(keepwatch.Object) int { return 1 }})
+		w := newWorld(Options{WindowBytes: 40 * (logEntryBytes + changeBytes + 1), Size: func(keepwatch.Object) int {
+			return 1
+		}})
 		w.list(t, "")
 		current := map[keepwatch.Revision]state{w.store.Revision(): maps.Clone(w.state)}
 		for range rapid.IntRange(1, 30).Draw(t, "batches") {
@@ -108,7 +111,9 @@ func TestAtIsTheStateOfThen(t *testing.T) {
 
 // All pages of a list show one state, which is made once, and kept no longer than the window reaches back to it.
 func TestThePastIsMadeOnce(t *testing.T) {
-	s := listed(t, Options{WindowBytes: 20 * (logEntryBytes + changeBytes + 2), Size: func(keepwatch.Object) int { return 1 }}, 1, thingAt("a", 1))
+	s := listed(t, Options{WindowBytes: 20 * (logEntryBytes + changeBytes + 2), Size: func(keepwatch.Object) int {
+		return 1
+	}}, 1, thingAt("a", 1))
 	at := func(r keepwatch.Revision) *Snapshot {
 		t.Helper()
 		then, err := s.At(r)

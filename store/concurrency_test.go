@@ -46,14 +46,16 @@ func herd(t *testing.T, s *Store, n int) {
 // every snapshot is one whole state.
 func TestManyReadersOneWriter(t *testing.T) {
 	// A window so small that the slow ones fall behind it.
-	s := listed(t, Options{WindowBytes: 200 * (logEntryBytes + changeBytes), Size: func(keepwatch.Object) int { return 1 }, Term: colorOf}, 1)
+	s := listed(t, Options{WindowBytes: 200 * (logEntryBytes + changeBytes), Size: func(keepwatch.Object) int { return 1 },
+		Term: colorOf}, 1)
 	const batches = 3000
 	end := keepwatch.Revision(1 + batches + 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var watchers, readers sync.WaitGroup
 	for i := range 300 {
-		f := []Filter{{}, {Namespace: fmt.Sprint("ns", i%10)}, {Match: red}, {Namespace: "ns3", Match: red}, {Match: red, Term: &Term{"color", "red"}}}[i%5]
+		f := []Filter{{}, {Namespace: fmt.Sprint("ns", i%10)}, {Match: red}, {Namespace: "ns3", Match: red},
+			{Match: red, Term: &Term{"color", "red"}}}[i%5]
 		watchers.Go(func() {
 			w, fold := s.Watch(Cursor{}, f), state{}
 			for w.Cursor().Revision < end {

@@ -142,7 +142,8 @@ func TestDiffOfTreesThatShareNothing(t *testing.T) {
 	if got := a.Diff(b); len(got) != 0 {
 		t.Fatalf("equal objects differ: %s", changesText(got))
 	}
-	if got := a.Diff(&Snapshot{revision: 9}); len(got) != 1000 || got[0].Type != keepwatch.Deleted || got[0].Revision != 9 {
+	if got := a.Diff(&Snapshot{revision: 9}); len(got) != 1000 || got[0].Type != keepwatch.Deleted ||
+		got[0].Revision != 9 {
 		t.Fatalf("to nothing: %d changes", len(got))
 	}
 	if got := (&Snapshot{}).Diff(a); len(got) != 1000 || got[0].Type != keepwatch.Added {

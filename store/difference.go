@@ -5,7 +5,8 @@ import "github.com/keepwatch/keepwatch"
 // since fails if the difference since a cursor is not known. Since the zero cursor it is
 // the whole state.
 func (v *view) since(c Cursor, f Filter) error {
-	if c.Revision == 0 || c.Epoch == v.snapshot.epoch && v.graveyard.coversSince(c.Revision) && (f.Match == nil || v.attributes.coversSince(c.Revision)) {
+	if c.Revision == 0 || c.Epoch == v.snapshot.epoch && v.graveyard.coversSince(c.Revision) &&
+		(f.Match == nil || v.attributes.coversSince(c.Revision)) {
 		return nil
 	}
 	return keepwatch.Failed(keepwatch.Expired,

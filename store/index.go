@@ -75,8 +75,8 @@ func keyOf(before, after keepwatch.Object) keepwatch.Key {
 	return after.Key()
 }
 
-// replacePostings replaces the postings of a key's old values by those of its current ones. old may have values without a
-// posting: an index function that could not judge the state before can judge it now.
+// replacePostings replaces the postings of a key's old values by those of its current ones. old may have values without
+// a posting: an index function that could not judge the state before can judge it now.
 func replacePostings(ed *editor, key keepwatch.Key, old, now []string) {
 	if slices.Equal(old, now) {
 		return

@@ -21,17 +21,24 @@ func TestInvalidate(t *testing.T) {
 		history []string // the deliveries of a watcher
 		epoch   uint64
 	}{
-		"rewind": {[]keepwatch.GapReason{rewind}, rewind, 4, objects{a}, []string{"gap 10-4 rewind; DELETED@4 ns/b b-1@5"}, 1},
+		"rewind": {[]keepwatch.GapReason{rewind}, rewind, 4, objects{a}, []string{"gap 10-4 rewind; DELETED@4 ns/b b-1@5"},
+			1},
 		"rewind, by another run": {[]keepwatch.GapReason{rewind}, "", 4, objects{a},
 			[]string{"gap 10-4 rewind; DELETED@4 ns/b b-1@5"}, 1},
 		"passed again": {[]keepwatch.GapReason{rewind}, "", 12, objects{a.painted("red"), b.withUID("b-2").at(4), c},
-			[]string{"gap 10-12 rewind; MODIFIED@3 ns/a a-1@3; DELETED@12 ns/b b-1@5; ADDED@4 ns/b b-2@4; ADDED@9 ns/c c-1@9"}, 1},
-		"passed again exactly, and nothing differs": {[]keepwatch.GapReason{rewind}, "", 10, objects{a, b}, []string{"gap 10-10 rewind"}, 1},
-		"not trusted":                     {[]keepwatch.GapReason{expired}, expired, 12, objects{a, b, c}, []string{"gap 10-12 expired; ADDED@9 ns/c c-1@9"}, 0},
-		"not trusted, by another run":     {[]keepwatch.GapReason{downtime}, "", 12, objects{a, b, c}, []string{"gap 10-12 downtime; ADDED@9 ns/c c-1@9"}, 0},
-		"not trusted, and it was right":   {[]keepwatch.GapReason{expired}, "", 10, objects{a, b}, nil, 0},
-		"not trusted, and it is a rewind": {[]keepwatch.GapReason{expired}, rewind, 12, objects{a.at(2)}, []string{"gap 10-12 rewind; MODIFIED@2 ns/a a-1@2; DELETED@12 ns/b b-1@5"}, 1},
-		"the newest reason counts":        {[]keepwatch.GapReason{expired, rewind}, "", 12, objects{a, b}, []string{"gap 10-12 rewind"}, 1},
+			[]string{"gap 10-12 rewind; MODIFIED@3 ns/a a-1@3; DELETED@12 ns/b b-1@5; ADDED@4 ns/b b-2@4; ADDED@9 ns/c c-1@9"},
+			1},
+		"passed again exactly, and nothing differs": {[]keepwatch.GapReason{rewind}, "", 10, objects{a, b},
+			[]string{"gap 10-10 rewind"}, 1},
+		"not trusted": {[]keepwatch.GapReason{expired}, expired, 12, objects{a, b, c},
+			[]string{"gap 10-12 expired; ADDED@9 ns/c c-1@9"}, 0},
+		"not trusted, by another run": {[]keepwatch.GapReason{downtime}, "", 12, objects{a, b, c},
+			[]string{"gap 10-12 downtime; ADDED@9 ns/c c-1@9"}, 0},
+		"not trusted, and it was right": {[]keepwatch.GapReason{expired}, "", 10, objects{a, b}, nil, 0},
+		"not trusted, and it is a rewind": {[]keepwatch.GapReason{expired}, rewind, 12, objects{a.at(2)},
+			[]string{"gap 10-12 rewind; MODIFIED@2 ns/a a-1@2; DELETED@12 ns/b b-1@5"}, 1},
+		"the newest reason counts": {[]keepwatch.GapReason{expired, rewind}, "", 12, objects{a, b},
+			[]string{"gap 10-12 rewind"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := listed(t, Options{}, 10, a, b)
@@ -41,7 +48,9 @@ func TestInvalidate(t *testing.T) {
 			for _, reason := range row.reasons {
 				invalidate(t, s, reason)
 			}
-			if err := s.AddIndexes(map[string]IndexFunc{"color": func(o keepwatch.Object) []string { return []string{o.(*thing).color} }}); err != nil {
+			if err := s.AddIndexes(map[string]IndexFunc{"color": func(o keepwatch.Object) []string {
+				return []string{o.(*thing).color}
+			}}); err != nil {
 				t.Fatal(err)
 			}
 			select {

@@ -9,8 +9,8 @@ import (
 const maxPast = 4
 
 // past has the states that At returned last, the newest use first: all pages of a list show one state, which would
-// otherwise be made again for each of them. It holds only states to which the window reaches back, so that it keeps no objects
-// alive that the window does not have.
+// otherwise be made again for each of them. It holds only states to which the window reaches back, so that it keeps no
+// objects alive that the window does not have.
 type past struct {
 	mu     sync.Mutex
 	states []*Snapshot
@@ -43,7 +43,8 @@ func (p *past) add(s *Store, then *Snapshot) {
 	p.states = slices.Insert(p.states, 0, then)
 }
 
-// trim drops the states to which the window of a view does not reach back. The writer calls it after it published the view.
+// trim drops the states to which the window of a view does not reach back. The writer calls it after it published the
+// view.
 func (p *past) trim(v *view) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -215,7 +215,8 @@ func filters() *rapid.Generator[Filter] {
 // to the true state of its view.
 func TestPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		unjudged := rapid.SampledFrom([]keepwatch.Revision{3, 1 << 40}).Draw(t, "unjudged") // the revisions of objects that have no term
+		// the revisions of objects that have no term
+		unjudged := rapid.SampledFrom([]keepwatch.Revision{3, 1 << 40}).Draw(t, "unjudged")
 		w := newWorld(Options{
 			Size:           func(keepwatch.Object) int { return 100 },
 			WindowBytes:    int64(rapid.IntRange(1, 20).Draw(t, "window")) * (logEntryBytes + changeBytes + 100),
@@ -257,7 +258,8 @@ func TestPromises(t *testing.T) {
 			},
 			"invalidate": func(t *rapid.T) {
 				listed := w.store.Snapshot()
-				if err := w.store.Invalidate(t.Context(), w.reason()); err != nil || w.store.Revision() != 0 || w.store.Snapshot() != listed {
+				if err := w.store.Invalidate(t.Context(), w.reason()); err != nil || w.store.Revision() != 0 ||
+					w.store.Snapshot() != listed {
 					t.Fatalf("invalidated: Revision is %d, %v", w.store.Revision(), err)
 				}
 			},

@@ -48,7 +48,8 @@ func TestQueueViewsAreImmutable(t *testing.T) {
 					t.Fatalf("%d bytes, want %d", now.bytes, bytes)
 				}
 				if now.dropped > now.len() || now.droppedBytes > now.bytes {
-					t.Fatalf("%d items of %d bytes are dropped but retained, with %d of %d in the queue", now.dropped, now.droppedBytes, now.len(), now.bytes)
+					t.Fatalf("%d items of %d bytes are dropped but retained, with %d of %d in the queue", now.dropped,
+						now.droppedBytes, now.len(), now.bytes)
 				}
 				for _, v := range append(views, now) {
 					if !slices.Equal(contents(v.queue), v.twin) {

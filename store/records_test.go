@@ -188,11 +188,12 @@ func TestRecordsEqualTheList(t *testing.T) {
 		t.Errorf("the revision is %d", s.Revision())
 	}
 	apply(t, s, 11, modify(thingAt("a", 11)))
-	wantDifference(t, 0, s, 10, state{key("ns", "a"): thingAt("a", 9), key("ns", "b"): thingAt("b", 3)}, stateOf(s.Snapshot()))
+	wantDifference(t, 0, s, 10, state{key("ns", "a"): thingAt("a", 9), key("ns", "b"): thingAt("b", 3)},
+		stateOf(s.Snapshot()))
 }
 
-// A list that shows another content than the one of which the record is the hash: nobody resumes from before it. A record
-// without a hash, as earlier versions have written them, is compared by UID and revision.
+// A list that shows another content than the one of which the record is the hash: nobody resumes from before it. A
+// record without a hash, as earlier versions have written them, is compared by UID and revision.
 func TestRecordsOfAnotherContent(t *testing.T) {
 	for name, row := range map[string]struct {
 		forget bool // the hash

@@ -26,7 +26,8 @@ func newModel() *model {
 
 // apply returns how many changes are old, and whether the batch is refused.
 func (l *model) apply(b keepwatch.Batch) (old int, refused bool) {
-	if l.now.Revision == 0 || l.invalid != "" || b.From > l.now.Revision || b.To < b.From || b.To < l.now.Revision && len(b.Changes) == 0 {
+	if l.now.Revision == 0 || l.invalid != "" || b.From > l.now.Revision || b.To < b.From || b.To < l.now.Revision &&
+		len(b.Changes) == 0 {
 		return 0, true
 	}
 	next, last := l.copy(), l.now.Revision+1
@@ -62,7 +63,8 @@ func (l *model) apply(b keepwatch.Batch) (old int, refused bool) {
 // old reports whether a change of an unknown object is one of before its deletion.
 func (l *model) old(c keepwatch.Change) bool {
 	for _, t := range l.tombstones[c.Object.Key()] {
-		if t.revision > c.Revision || t.revision == c.Revision && (c.Type == keepwatch.Deleted || t.object.UID() == c.Object.UID()) {
+		if t.revision > c.Revision || t.revision == c.Revision && (c.Type == keepwatch.Deleted ||
+			t.object.UID() == c.Object.UID()) {
 			return true
 		}
 	}
@@ -80,7 +82,8 @@ func (l *model) reaches(r keepwatch.Revision) bool {
 }
 
 func (l *model) bury(o keepwatch.Object, at keepwatch.Revision) {
-	l.tombstones[o.Key()] = append(l.tombstones[o.Key()][:len(l.tombstones[o.Key()]):len(l.tombstones[o.Key()])], tombstone{object: o, revision: at})
+	l.tombstones[o.Key()] = append(l.tombstones[o.Key()][:len(l.tombstones[o.Key()]):len(l.tombstones[o.Key()])],
+		tombstone{object: o, revision: at})
 }
 
 func (l *model) copy() *model {
@@ -200,7 +203,8 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 				}
 				objects = nil
 			case 6:
-				batch := keepwatch.Batch{From: max(l.now.Revision+2, keepwatch.Revision(a>>5)) - keepwatch.Revision(a>>5), To: revision, Changes: changes}
+				batch := keepwatch.Batch{From: max(l.now.Revision+2, keepwatch.Revision(a>>5)) - keepwatch.Revision(a>>5),
+					To: revision, Changes: changes}
 				if a&16 == 0 {
 					batch.From = min(batch.From, l.now.Revision)
 				}

@@ -39,7 +39,8 @@ func TestSelectionBehindTheWindow(t *testing.T) {
 				}
 				for key, o := range fold {
 					if in := view[key]; in == nil || in.UID() != o.UID() {
-						t.Fatalf("after the changes up to %d of the gap%s\nthe consumer has %v, which is not in its view", at, changesText(gap.Changes), o)
+						t.Fatalf("after the changes up to %d of the gap%s\nthe consumer has %v, which is not in its view", at,
+							changesText(gap.Changes), o)
 					}
 				}
 			}

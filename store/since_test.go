@@ -27,7 +27,8 @@ func deltas(changes []keepwatch.Change) (lines []string) {
 func TestSinceIsExactWithinItsBound(t *testing.T) {
 	s := listed(t, Options{}, 10, thingAt("a", 1), thingAt("b", 2))
 	seen := s.Snapshot()
-	applied(t, s, modify(thingAt("a", 11)), modify(thingAt("a", 12)), del(thingAt("b", 2), 13), add(thingAt("c", 14)), del(thingAt("c", 14), 15))
+	applied(t, s, modify(thingAt("a", 11)), modify(thingAt("a", 12)), del(thingAt("b", 2), 13), add(thingAt("c", 14)),
+		del(thingAt("c", 14), 15))
 	for most, want := range map[int][]string{
 		5: {"MODIFIED a@11 at 11", "MODIFIED a@12 at 12", "DELETED b@13 at 13", "ADDED c@14 at 14", "DELETED c@15 at 15"},
 		4: {"MODIFIED a@12 at 12", "DELETED b@13 at 13"},

@@ -84,7 +84,8 @@ func TestSnapshotNeverChanges(t *testing.T) {
 	apply(t, s, 9, modify(a.at(4)), del(b, 5), add(thingAt("d", 6)))
 	relist(t, s, keepwatch.GapExpired, 12)
 	wantLines(t, namesOf(old.All()), "ns/a", "ns/b", "ns/c")
-	if o, ok := old.Get(b.key); !ok || o != b || old.Revision() != 3 || old.Len() != 3 || digest(old.Digest()) != recomputed(old) {
+	if o, ok := old.Get(b.key); !ok || o != b || old.Revision() != 3 || old.Len() != 3 ||
+		digest(old.Digest()) != recomputed(old) {
 		t.Fatal("an old snapshot has changed")
 	}
 	if o, ok := s.Snapshot().Get(b.key); ok || o != nil || s.Snapshot().Len() != 0 || s.Snapshot().Digest() != 0 {

@@ -43,7 +43,8 @@ type view struct {
 // New returns an empty store.
 func New(options Options) *Store {
 	s := &Store{options: options.withDefaults(), begun: time.Now()}
-	s.view.Store(&view{snapshot: &Snapshot{}, graveyard: &graveyard{}, attributes: attributeLog{enabled: s.options.Attributes != nil}})
+	s.view.Store(&view{snapshot: &Snapshot{}, graveyard: &graveyard{},
+		attributes: attributeLog{enabled: s.options.Attributes != nil}})
 	if r := s.options.Records; r != nil && r.Revision > 0 {
 		s.records, s.options.Records = r.view(s.options), nil
 	}
@@ -156,7 +157,8 @@ func (s *Store) publish(t *txn, d keepwatch.Delivery) error {
 	}
 	if old.snapshot.Cursor() != t.base.Cursor() { // the snapshots may differ, by an index that was added
 		return keepwatch.Failed(keepwatch.InvariantViolation,
-			"the state moved from revision %d to %d under a list: there must be one writer", t.base.revision, old.snapshot.revision)
+			"the state moved from revision %d to %d under a list: there must be one writer", t.base.revision,
+			old.snapshot.revision)
 	}
 	next := &view{
 		snapshot: t.snapshot(), window: old.window, graveyard: old.graveyard.after(t, d, s.options),

@@ -8,8 +8,8 @@ import (
 )
 
 // Term is an equality that a filter by content requires: the attribute of a name has a value. The watchers of one value
-// are woken together, for changes of objects that have it or had it: ten thousand watchers of a node's pods each cost a write
-// of another node's pod nothing.
+// are woken together, for changes of objects that have it or had it: ten thousand watchers of a node's pods each cost a
+// write of another node's pod nothing.
 type Term struct{ Name, Value string }
 
 const (
@@ -40,7 +40,8 @@ type termScope struct {
 	changed atomic.Pointer[viewNumbers] // nil before the first change
 }
 
-// viewNumbers are the numbers of the newest views that changed something in a scope, in rising order. They are immutable.
+// viewNumbers are the numbers of the newest views that changed something in a scope, in rising order. They are
+// immutable.
 type viewNumbers struct {
 	list [recentChanges]uint64
 	n    int
@@ -65,8 +66,8 @@ func (ts *terms) find(name string) *term {
 	return nil
 }
 
-// valueOf returns the scope of a term's value, nil if there is no term or if its name cannot be added now: its watchers are
-// woken for every change of what else their filters name.
+// valueOf returns the scope of a term's value, nil if there is no term or if its name cannot be added now: its watchers
+// are woken for every change of what else their filters name.
 func (s *Store) valueOf(by *Term) *termScope {
 	if by == nil || s.options.Term == nil {
 		return nil
@@ -81,7 +82,8 @@ func (s *Store) valueOf(by *Term) *termScope {
 	return t.scope(by.Value)
 }
 
-// addTerm adds a name. It returns nil if there are too many, or while the writer writes: a watcher does not wait for it.
+// addTerm adds a name. It returns nil if there are too many, or while the writer writes: a watcher does not wait for
+// it.
 func (s *Store) addTerm(name string) *term {
 	if !s.writing.TryLock() {
 		return nil
@@ -170,8 +172,8 @@ func (s *termScope) add(number uint64) bool {
 	return true
 }
 
-// after returns the numbers of the views after one, up to another, that changed something in the scope. It returns false
-// if that is not known.
+// after returns the numbers of the views after one, up to another, that changed something in the scope. It returns
+// false if that is not known.
 func (s *termScope) after(seen, now uint64) (numbers []uint64, ok bool) {
 	if seen < s.term.since || s.term.unknown.Load() > seen {
 		return nil, false
@@ -193,8 +195,8 @@ func (s *termScope) after(seen, now uint64) (numbers []uint64, ok bool) {
 	return numbers, true
 }
 
-// advanceByTerm is advance for a watcher with a term: it looks only at what changed in the scope of the term's value. It
-// returns false if the changes since the cursor must be searched.
+// advanceByTerm is advance for a watcher with a term: it looks only at what changed in the scope of the term's value.
+// It returns false if the changes since the cursor must be searched.
 func (w *Watcher) advanceByTerm(v *view) (_ keepwatch.Delivery, ok bool, _ error) {
 	seen := w.seen
 	numbers, ok := w.value.after(seen, v.number)

@@ -42,7 +42,8 @@ func otherColor(colors ...string) string {
 func TestAWatcherByTermSleepsWhileOthersChange(t *testing.T) {
 	const current, writes = 100, 10_000
 	bytes := int64(current) * (logEntryBytes + changeBytes + 2)
-	s := listed(t, Options{WindowBytes: bytes, Size: func(keepwatch.Object) int { return 1 }, Term: colorOf}, 1, thingAt("a", 1).painted("red"))
+	s := listed(t, Options{WindowBytes: bytes, Size: func(keepwatch.Object) int { return 1 }, Term: colorOf}, 1,
+		thingAt("a", 1).painted("red"))
 	blue := otherColor("red")
 	w := s.Watch(Cursor{Revision: 1}, ofColor("red"))
 	woken := 0
@@ -74,7 +75,8 @@ func TestAWatcherByTermSleepsWhileOthersChange(t *testing.T) {
 			t.Fatalf("not woken for an object that is %s now", step.color)
 		}
 		d, _, err := w.TryNext()
-		if got := (logEntry{delivery: d}).changes(); err != nil || len(got) != 1 || got[0].Type != step.want || got[0].Revision != r {
+		if got := (logEntry{delivery: d}).changes(); err != nil || len(got) != 1 || got[0].Type != step.want ||
+			got[0].Revision != r {
 			t.Fatalf("the watcher returns %q, %v; want %s at %d", lines(d), err, step.want, r)
 		}
 		_, newer, _ = w.TryNext()
@@ -111,7 +113,8 @@ func TestAWatcherByTermThatIsPolledLateMissesNothing(t *testing.T) {
 func TestTermsAreBounded(t *testing.T) {
 	s := listed(t, Options{Term: func(keepwatch.Object, string) (string, bool) { return "x", true }}, 1)
 	for i := range maxTerms + 5 {
-		w := s.Watch(Cursor{Revision: 1}, Filter{Match: func(keepwatch.Object) bool { return true }, Term: &Term{fmt.Sprint("name", i), "x"}})
+		w := s.Watch(Cursor{Revision: 1}, Filter{Match: func(keepwatch.Object) bool { return true },
+			Term: &Term{fmt.Sprint("name", i), "x"}})
 		if _, newer, _ := w.TryNext(); newer == nil || (w.value != nil) != (i < maxTerms) {
 			t.Fatalf("watcher %d has scope %v", i, w.value)
 		}
@@ -153,7 +156,9 @@ func BenchmarkWatchersByTerm(b *testing.B) {
 					r++
 					writes++
 					node := fmt.Sprint("node-", writes*7919%n)
-					apply(b, s, r, add(thingAt(fmt.Sprint("o", writes%n), r).with(func(t *thing) { t.color, t.uid = node, keepwatch.UID(node) })))
+					apply(b, s, r, add(thingAt(fmt.Sprint("o", writes%n), r).with(func(t *thing) {
+						t.color, t.uid = node, keepwatch.UID(node)
+					})))
 					if writes%100 == 0 {
 						for received.Load() < int64(writes) {
 							time.Sleep(100 * time.Microsecond)

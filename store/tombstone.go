@@ -102,7 +102,8 @@ func (g *graveyard) coversSince(r keepwatch.Revision) bool {
 	return r >= g.horizon && (i == len(g.spans) || r <= g.spans[i].from)
 }
 
-// revealed reports whether an object left at a revision that is not known exactly, because that revision is within a span.
+// revealed reports whether an object left at a revision that is not known exactly, because that revision is within a
+// span.
 func (g *graveyard) revealed(left keepwatch.Revision) bool {
 	i := sort.Search(len(g.spans), func(i int) bool { return g.spans[i].to >= left })
 	return i < len(g.spans) && g.spans[i].from < left

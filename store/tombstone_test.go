@@ -73,7 +73,8 @@ func gravesSince(g *graveyard, r keepwatch.Revision) (revisions []keepwatch.Revi
 }
 
 func TestTombstonesBecomeSlim(t *testing.T) {
-	o := Options{Slim: slim, Size: func(keepwatch.Object) int { return 100 }, TombstoneBytes: 2 * (100 + tombstoneBytes), WindowBytes: 1}
+	o := Options{Slim: slim, Size: func(keepwatch.Object) int { return 100 }, TombstoneBytes: 2 * (100 + tombstoneBytes),
+		WindowBytes: 1}
 	a, b, c := thingAt("a", 1), thingAt("b", 1), thingAt("c", 1)
 	s := listed(t, o, 1, a, b, c)
 	w := s.Watch(s.Snapshot().Cursor(), Filter{})

@@ -17,7 +17,8 @@ import (
 // above the slash: the order of keys differs from that of the pairs.
 var (
 	namespaces = []string{"", "n", "ns", "ns-a", "ns.a", "ns0", "ns1", "ns11", "ns-a-b"}
-	names      = []string{"a", "a-b", "a.b", "a0", "aa", "b", "deployment-1-abcdef01", "deployment-1-abcdef02", "deployment-1"}
+	names      = []string{"a", "a-b", "a.b", "a0", "aa", "b", "deployment-1-abcdef01", "deployment-1-abcdef02",
+		"deployment-1"}
 )
 
 func keysOf() *rapid.Generator[keepwatch.Key] {

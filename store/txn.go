@@ -42,9 +42,11 @@ func (t *txn) apply(c keepwatch.Change) (applied bool, err error) {
 		return false, err
 	}
 	p := t.seek(c.Object.Key())
-	if p.entry != nil && c.Type == keepwatch.Deleted && c.Revision == p.object.Revision() && c.Object.UID() == p.object.UID() {
+	if p.entry != nil && c.Type == keepwatch.Deleted && c.Revision == p.object.Revision() &&
+		c.Object.UID() == p.object.UID() {
 		// It is no duplicate: an earlier deletion of the object is at an earlier revision.
-		return false, keepwatch.Failed(keepwatch.ProtocolViolation, "%s was deleted at %d, but exists at that revision", c.Object.Key(), c.Revision)
+		return false, keepwatch.Failed(keepwatch.ProtocolViolation, "%s was deleted at %d, but exists at that revision",
+			c.Object.Key(), c.Revision)
 	}
 	if p.entry != nil && c.Revision <= p.object.Revision() || p.entry == nil && t.deletedSince(c) {
 		return false, nil

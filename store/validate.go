@@ -17,7 +17,8 @@ func validateBatch(v *view, b keepwatch.Batch) error {
 	current := v.snapshot.revision
 	switch {
 	case current == 0, v.invalid != "":
-		return keepwatch.Failed(keepwatch.InvariantViolation, "history (%d, %d] arrives before the list that is due", b.From, b.To)
+		return keepwatch.Failed(keepwatch.InvariantViolation, "history (%d, %d] arrives before the list that is due", b.From,
+			b.To)
 	case b.From > current:
 		return keepwatch.Failed(keepwatch.ProtocolViolation,
 			"history from %d on leaves a hole after %d", b.From, current)
@@ -48,7 +49,8 @@ func validateChange(c keepwatch.Change, to keepwatch.Revision) error {
 // namespace would make two keys equal.
 func validateKey(o keepwatch.Object) error {
 	if key := o.Key(); key.Name == "" || strings.Contains(key.Namespace, "/") {
-		return keepwatch.Failed(keepwatch.ProtocolViolation, "%q in namespace %q is no object's name", key.Name, key.Namespace)
+		return keepwatch.Failed(keepwatch.ProtocolViolation, "%q in namespace %q is no object's name", key.Name,
+			key.Namespace)
 	}
 	return nil
 }
@@ -62,7 +64,8 @@ func validatePrior(c keepwatch.Change, current *entry) error {
 	if c.Type == keepwatch.Deleted {
 		if uid != "" && uid != current.object.UID() {
 			return keepwatch.Failed(keepwatch.ProtocolViolation,
-				"%s at %d deletes UID %s, but the current UID is %s: an event was missed", key, c.Revision, uid, current.object.UID())
+				"%s at %d deletes UID %s, but the current UID is %s: an event was missed", key, c.Revision, uid,
+				current.object.UID())
 		}
 		return nil
 	}

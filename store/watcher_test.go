@@ -26,7 +26,8 @@ func TestWatchWithinTheWindow(t *testing.T) {
 	apply(t, s, 12, modify(a.at(11)), add(thingAt("c", 12)))
 	apply(t, s, 13)
 	apply(t, s, 16, modify(a.at(14)), modify(b.at(15)), del(a, 16))
-	first, second := "MODIFIED@11 ns/a a-1@11; ADDED@12 ns/c c-1@12", "MODIFIED@14 ns/a a-1@14; MODIFIED@15 ns/b b-1@15; DELETED@16 ns/a a-1@16"
+	first, second := "MODIFIED@11 ns/a a-1@11; ADDED@12 ns/c c-1@12",
+		"MODIFIED@14 ns/a a-1@14; MODIFIED@15 ns/b b-1@15; DELETED@16 ns/a a-1@16"
 	for from, want := range map[keepwatch.Revision][]string{
 		10: {"batch 10-12; " + first, "batch 12-16; " + second},
 		11: {"batch 11-12; ADDED@12 ns/c c-1@12", "batch 12-16; " + second},
@@ -189,8 +190,8 @@ func TestWatchBehindTheWindowFiltered(t *testing.T) {
 		"gap 5-13 expired; DELETED@9 other/b b-1@9; MODIFIED@8 other/a a-1@8")
 }
 
-// An object that left the view, and entered it again, is deleted in between. If only a list showed that it had left, no revision of
-// the deletion is before that of the state in the view.
+// An object that left the view, and entered it again, is deleted in between. If only a list showed that it had left, no
+// revision of the deletion is before that of the state in the view.
 func TestWatchBehindTheWindowOfWhatCameBack(t *testing.T) {
 	a := thingAt("a", 2).painted("red")
 	colored := Options{WindowBytes: 1, Attributes: colors}
@@ -268,14 +269,16 @@ func TestWatchOfWhatAListHasHealed(t *testing.T) {
 	apply(t, s, 12, del(lost, 12))
 	apply(t, s, 13)
 	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 5}, Filter{}))...), "gap 5-13 expired")
-	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 10}, Filter{}))...), "gap 10-13 expired; DELETED@12 ns/lost lost-1@12")
+	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 10}, Filter{}))...),
+		"gap 10-13 expired; DELETED@12 ns/lost lost-1@12")
 }
 
 func TestWatchThroughARewind(t *testing.T) {
 	a, b := thingAt("a", 3), thingAt("b", 8)
 	s := listed(t, Options{}, 10, a, b)
 	apply(t, s, 12, modify(b.at(12)))
-	late, current, future := s.Watch(Cursor{Revision: 10}, Filter{}), s.Watch(Cursor{Revision: 12}, Filter{}), s.Watch(Cursor{Revision: 15}, Filter{})
+	late, current, future := s.Watch(Cursor{Revision: 10}, Filter{}), s.Watch(Cursor{Revision: 12}, Filter{}),
+		s.Watch(Cursor{Revision: 15}, Filter{})
 	relist(t, s, keepwatch.GapRewind, 8, a, b)
 	apply(t, s, 9, modify(a.at(9)))
 	rest := []string{"gap 12-8 rewind; MODIFIED@8 ns/b b-1@8", "batch 8-9; MODIFIED@9 ns/a a-1@9"}
@@ -429,7 +432,8 @@ func TestWatchUnreadable(t *testing.T) {
 	}
 	t.Run("history", func(t *testing.T) {
 		s, w := began(Options{})
-		apply(t, s, 9, modify(a.at(2).painted("red")), modify(b.at(5).painted("red")), modify(a.at(5).painted("dark")), modify(a.at(7).painted("blue")), del(b.painted("red"), 8))
+		apply(t, s, 9, modify(a.at(2).painted("red")), modify(b.at(5).painted("red")), modify(a.at(5).painted("dark")),
+			modify(a.at(7).painted("blue")), del(b.painted("red"), 8))
 		d, _, err := w.TryNext()
 		if err != nil {
 			t.Fatal(err)

@@ -123,7 +123,8 @@ func TestWindowIsASlice(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				r.add(rapid.IntRange(0, 11).Draw(t, "kind"), rapid.IntRange(0, 4).Draw(t, "ahead"),
-					rapid.IntRange(0, 3).Draw(t, "changes"), max(0, rapid.IntRange(-9, 9).Draw(t, "unheard")), time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds"))*time.Second)
+					rapid.IntRange(0, 3).Draw(t, "changes"), max(0, rapid.IntRange(-9, 9).Draw(t, "unheard")),
+					time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds"))*time.Second)
 			},
 			"": func(t *rapid.T) { r.check(t) },
 		})
@@ -164,7 +165,8 @@ func TestWindowAge(t *testing.T) {
 	for i := range 5 {
 		from := Cursor{Revision: keepwatch.Revision(i + 1)}
 		to := Cursor{Revision: keepwatch.Revision(i + 2)}
-		w = w.add(logEntry{delivery: batch(from.Revision, to.Revision), from: from, to: to, at: time.Duration(i) * 20 * time.Second}, 0, o)
+		w = w.add(logEntry{delivery: batch(from.Revision, to.Revision), from: from, to: to,
+			at: time.Duration(i) * 20 * time.Second}, 0, o)
 	}
 	if oldest := w.oldest(Cursor{Revision: 6}); oldest != 2 || w.len() != 4 {
 		t.Fatalf("%d log entries since %d, want those of the last minute", w.len(), oldest)

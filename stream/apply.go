@@ -32,7 +32,8 @@ func (d *delivery) apply(c keepwatch.Change, to keepwatch.Revision) (isNew bool,
 	case err != nil:
 		return false, err
 	case known && c.Type == keepwatch.Deleted && c.Revision == prior.revision && o.UID() == prior.uid:
-		return false, keepwatch.Failed(keepwatch.ProtocolViolation, "%s was deleted at %d, but exists at that revision", key, c.Revision)
+		return false, keepwatch.Failed(keepwatch.ProtocolViolation, "%s was deleted at %d, but exists at that revision", key,
+			c.Revision)
 	case known && c.Revision <= prior.revision, !known && c.Type == keepwatch.Deleted:
 		return false, nil
 	case c.Revision <= d.start || c.Revision < d.last || c.Revision > to:

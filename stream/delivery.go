@@ -83,8 +83,8 @@ func (d *delivery) add(key string, o Object) uint64 {
 	return r.serial
 }
 
-// modify delivers a new state of an object, or another content of the same state, as an event of the type kind: Modified, or
-// Added if the consumer may not have the object.
+// modify delivers a new state of an object, or another content of the same state, as an event of the type kind:
+// Modified, or Added if the consumer may not have the object.
 func (d *delivery) modify(key string, prior record, o Object, kind keepwatch.ChangeType) {
 	r := recordOf(o, prior.serial, d.kind)
 	if r.revision == prior.revision {

@@ -110,8 +110,8 @@ func (d *disk) unseen(seen serials) (keys []string, err error) {
 }
 
 const (
-	// longestKey is the number of bytes of the longest key that is stored as it is. Names that are free text, such as those of
-	// RBAC, may be longer than the 32 KiB for which bbolt has room.
+	// longestKey is the number of bytes of the longest key that is stored as it is. Names that are free text, such as
+	// those of RBAC, may be longer than the 32 KiB for which bbolt has room.
 	longestKey = 1 << 10
 	// hashedPrefix begins the hash of a longer key. No name has a percent sign.
 	hashedPrefix = "%sha256:"

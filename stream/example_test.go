@@ -36,7 +36,8 @@ func (notebook) List(context.Context, keepwatch.ListRequest) (keepwatch.Page, er
 
 func (notebook) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
 
-func (notebook) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (notebook) StreamList(context.Context, keepwatch.Revision,
+	func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "a notebook only lists")
 }
 

@@ -30,7 +30,8 @@ func (o thing) JSON() []byte {
 func (o thing) Metadata() []byte { return fmt.Appendf(nil, `{%s}`, o.members()) }
 
 func (o thing) members() string {
-	return fmt.Sprintf(`"apiVersion":"v1","kind":"Thing","metadata":{"namespace":%q,"name":%q,"uid":%q,"resourceVersion":"%d"}`,
+	return fmt.Sprintf(
+		`"apiVersion":"v1","kind":"Thing","metadata":{"namespace":%q,"name":%q,"uid":%q,"resourceVersion":"%d"}`,
 		o.key.Namespace, o.key.Name, o.uid, o.revision)
 }
 
@@ -109,7 +110,8 @@ func (x *testStream) list(relist keepwatch.Relist, to keepwatch.Revision, object
 }
 
 // delivered returns the messages since its last call in a short notation. A deletion has
-// the event's revision in parentheses: "-a.1@7 (9)". An object that is delivered again has the other part of its id: "+a.1@7/9".
+// the event's revision in parentheses: "-a.1@7 (9)". An object that is delivered again has the other part of its id:
+// "+a.1@7/9".
 func (x *testStream) delivered() string {
 	x.t.Helper()
 	var messages []string

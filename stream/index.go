@@ -54,7 +54,8 @@ func (d *disk) checkIndex(id Identity) error {
 	case d.committed.Cursor == 0:
 		return errors.New("its first list is not complete: run the stream until SYNCED")
 	case d.committed.Relisting:
-		return fmt.Errorf("the list behind the gap at revision %v is not complete: run the stream until SYNCED", d.committed.Cursor)
+		return fmt.Errorf("the list behind the gap at revision %v is not complete: run the stream until SYNCED",
+			d.committed.Cursor)
 	}
 	return nil
 }
@@ -68,9 +69,9 @@ func (x *Index) Revision() keepwatch.Revision { return x.disk.committed.Cursor }
 // Len returns the number of objects.
 func (x *Index) Len() int { return int(x.disk.committed.Count) }
 
-// Objects calls visit with each object, in the order of keys, except for keys of more than 1 KiB. The objects have metadata only,
-// without managedFields, as [Object].Metadata returns them. It returns visit's error, or one
-// of the file.
+// Objects calls visit with each object, in the order of keys, except for keys of more than 1 KiB. The objects have
+// metadata only, without managedFields, as [Object].Metadata returns them. It returns visit's error, or one of the
+// file.
 func (x *Index) Objects(visit func(Object) error) error {
 	return x.disk.db.View(func(tx *bolt.Tx) error {
 		return tx.Bucket(recordsBucket).ForEach(func(key, text []byte) error {

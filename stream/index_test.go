@@ -37,7 +37,8 @@ func TestIndex(t *testing.T) {
 			t.Errorf("%v follows %v", o.Key(), last)
 		}
 		last = o.Key()
-		if want := fmt.Sprintf("%s.1@%d", last.Name, o.Revision()); string(o.Metadata()) != string(at(want).Metadata()) || o.UID() != at(want).uid {
+		if want := fmt.Sprintf("%s.1@%d", last.Name, o.Revision()); string(o.Metadata()) != string(at(want).Metadata()) ||
+			o.UID() != at(want).uid {
 			t.Errorf("%v is %s", last, o.Metadata())
 		}
 		return nil
@@ -95,7 +96,8 @@ func TestIndexRefused(t *testing.T) {
 		{"no file", t.TempDir(), testIdentity, "no such file"},
 		{"another stream", filled, other, "belongs to another stream"},
 		{"a stream has it", used, testIdentity, "in use by another keepwatch"},
-		{"before the first list", in(func(t *testing.T, dir string) { closed(t, openDisk(t, dir)) }), testIdentity, "first list is not complete"},
+		{"before the first list", in(func(t *testing.T, dir string) { closed(t, openDisk(t, dir)) }), testIdentity,
+			"first list is not complete"},
 		{"within a gap", in(func(t *testing.T, dir string) {
 			fillState(t, dir, 3)
 			d := openDisk(t, dir)

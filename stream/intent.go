@@ -51,7 +51,8 @@ func decodeIntent(text []byte) (intent, error) {
 		body = append([]byte{body[0] &^ ofDifference}, body[1:]...)
 	}
 	in := decoder{buf: body}
-	i := intent{difference: difference, kind: in.changeType(), revision: keepwatch.Revision(in.uvarint()), key: in.string()}
+	i := intent{difference: difference, kind: in.changeType(), revision: keepwatch.Revision(in.uvarint()),
+		key: in.string()}
 	if in.err != nil {
 		return intent{}, in.err
 	}

@@ -54,7 +54,8 @@ func TestKilledBetweenARewindAndItsList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, killed := t.TempDir(), t.TempDir()
-			follow(t, dir, &restored{newest: 9, page: keepwatch.Page{Revision: 9, Objects: []keepwatch.Object{note{"a", 4}, note{"b", 9}}}}, "SYNCED")
+			follow(t, dir, &restored{newest: 9, page: keepwatch.Page{Revision: 9, Objects: []keepwatch.Object{note{"a", 4},
+				note{"b", 9}}}}, "SYNCED")
 
 			// The source is at 7. The reflector requests a list, and receives none.
 			ctx, kill := context.WithCancelCause(t.Context())
@@ -72,7 +73,9 @@ func TestKilledBetweenARewindAndItsList(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", d)
 			}
 			// The gap has ended: the next process continues without a list.
-			lines = follow(t, killed, &restored{newest: row.restored.Revision, asked: func() { t.Error("the process requests a list") }}, "SYNCED")
+			lines = follow(t, killed, &restored{newest: row.restored.Revision, asked: func() {
+				t.Error("the process requests a list")
+			}}, "SYNCED")
 			if len(lines) != 1 {
 				t.Errorf("delivered %q", lines)
 			}
@@ -119,7 +122,8 @@ func follow(t *testing.T, dir string, source keepwatch.Source, until string) []s
 }
 
 // run runs a process until ctx is done because of want.
-func run(t *testing.T, ctx context.Context, dir string, source keepwatch.Source, want error, flushed func([]byte)) []string {
+func run(t *testing.T, ctx context.Context, dir string, source keepwatch.Source, want error,
+	flushed func([]byte)) []string {
 	t.Helper()
 	state, err := stream.Open(dir, stream.Identity{})
 	if err != nil {

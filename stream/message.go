@@ -11,8 +11,8 @@ type Event struct {
 	Type     keepwatch.ChangeType
 	Revision keepwatch.Revision // of the change, as in keepwatch.Change
 	// ID is the same in every repetition of the event: keepwatch.Change.ID, and for another content at the same revision
-	// its number and hash, "uid/revision/1-9e3779b97f4a7c15". For an object that was delivered as deleted, and is delivered
-	// again in the same state, it is keepwatch.Change.IDAgain.
+	// its number and hash, "uid/revision/1-9e3779b97f4a7c15". For an object that was delivered as deleted, and is
+	// delivered again in the same state, it is keepwatch.Change.IDAgain.
 	ID string
 	// Object is the new state. For Deleted it is the last state, or its metadata only.
 	Object Object

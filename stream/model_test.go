@@ -165,7 +165,8 @@ func (f *follower) step(forced bool) {
 // watch delivers the next batch of history, perhaps with repetitions at its start.
 func (f *follower) watch(current keepwatch.Revision) error {
 	to := keepwatch.Revision(rapid.Uint64Range(uint64(current), uint64(f.world.revision())).Draw(f.t, "to"))
-	from := keepwatch.Revision(rapid.Uint64Range(uint64(max(f.world.compacted, current-min(current, 2))), uint64(current)).Draw(f.t, "from"))
+	from := keepwatch.Revision(rapid.Uint64Range(uint64(max(f.world.compacted, current-min(current, 2))),
+		uint64(current)).Draw(f.t, "from"))
 	_, err := f.stream.Apply(context.Background(), keepwatch.Batch{From: from, To: to, Changes: f.world.history[from:to]})
 	return err
 }
@@ -176,7 +177,8 @@ func (f *follower) list() error {
 	if !f.newest {
 		to = keepwatch.Revision(rapid.Uint64Range(uint64(f.stream.position.Cursor), uint64(to)).Draw(f.t, "list at"))
 	}
-	relist := keepwatch.Relist{Reason: rapid.SampledFrom([]keepwatch.GapReason{keepwatch.GapExpired, ""}).Draw(f.t, "reason"), To: to}
+	relist := keepwatch.Relist{Reason: rapid.SampledFrom([]keepwatch.GapReason{keepwatch.GapExpired, ""}).Draw(f.t,
+		"reason"), To: to}
 	if f.stream.Revision() == 0 && rapid.Bool().Draw(f.t, "streamed") {
 		relist.To = 0
 	}
@@ -220,7 +222,8 @@ func (f *follower) runAtRandom() {
 		"invalidate": func(*rapid.T) { f.invalidate() },
 		"hide":       func(*rapid.T) { f.hide() },
 		"compact": func(t *rapid.T) {
-			f.world.compacted = keepwatch.Revision(rapid.Uint64Range(uint64(f.world.compacted), uint64(f.world.revision())).Draw(t, "compact"))
+			f.world.compacted = keepwatch.Revision(rapid.Uint64Range(uint64(f.world.compacted),
+				uint64(f.world.revision())).Draw(t, "compact"))
 		},
 		"": func(*rapid.T) {},
 	})
@@ -234,8 +237,8 @@ func (f *follower) runAtRandom() {
 	f.end()
 }
 
-// hide ends the stream because the source does not show the resource for a time. Its objects stay. A crash meanwhile is followed by
-// another end, or by a list: the resource may be back.
+// hide ends the stream because the source does not show the resource for a time. Its objects stay. A crash meanwhile is
+// followed by another end, or by a list: the resource may be back.
 func (f *follower) hide() {
 	f.world.hide()
 	f.planCrash(12)

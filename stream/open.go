@@ -44,7 +44,8 @@ func explain(dir, path string, err error) error {
 	case errors.Is(err, errOtherStream):
 		return fmt.Errorf("state directory %s %w; use another directory, or delete this one to begin anew", dir, err)
 	case errors.Is(err, errDamagedFile):
-		return fmt.Errorf("state file %s %w; it was not changed: restore it from a backup, or delete it to begin anew", path, err)
+		return fmt.Errorf("state file %s %w; it was not changed: restore it from a backup, or delete it to begin anew", path,
+			err)
 	case errors.As(err, new(*os.PathError)):
 		return fmt.Errorf("state file: %w", err)
 	}

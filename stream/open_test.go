@@ -27,7 +27,8 @@ func fillState(t *testing.T, dir string, n int) {
 		objects = append(objects, fmt.Sprintf("a%d.1@%d", i, i+1))
 	}
 	x.list(keepwatch.Relist{}, keepwatch.Revision(n), objects...)
-	announced := []announcement{{1, intent{kind: keepwatch.Added, revision: 7, key: "default/x", record: recordOf(at("x.1@7"), 0, schema.GroupVersionKind{})}}}
+	announced := []announcement{{1, intent{kind: keepwatch.Added, revision: 7, key: "default/x",
+		record: recordOf(at("x.1@7"), 0, schema.GroupVersionKind{})}}}
 	if err := d.announce(announced, 7); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,8 @@ func TestOpenRefusesAnother(t *testing.T) {
 		{"the same cluster by another address", with(func(i *Identity) { i.Cluster.Server = "https://two" }), ""},
 		{"the UID can't be read now", with(func(i *Identity) { i.Cluster.UID = "" }), ""},
 		{"another cluster at the same address", with(func(i *Identity) { i.Cluster.UID = "u-2" }), "u-2"},
-		{"another address, and no UID", with(func(i *Identity) { i.Cluster = Cluster{Server: "https://two"} }), "https://two"},
+		{"another address, and no UID", with(func(i *Identity) { i.Cluster = Cluster{Server: "https://two"} }),
+			"https://two"},
 		{"another resource", with(func(i *Identity) { i.Resource = "deployments.apps" }), "deployments.apps"},
 		{"another namespace", with(func(i *Identity) { i.Namespace = "b" }), "in namespace b"},
 		{"all namespaces", with(func(i *Identity) { i.Namespace = "" }), "in all namespaces"},
@@ -198,7 +200,8 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 		make func(t *testing.T, path string)
 		want string
 	}{
-		{"text", func(t *testing.T, path string) { write(t, path, bytes.Repeat([]byte("not a state file\n"), 5000)) }, "is damaged"},
+		{"text", func(t *testing.T, path string) { write(t, path, bytes.Repeat([]byte("not a state file\n"), 5000)) },
+			"is damaged"},
 		{"a few bytes", func(t *testing.T, path string) { write(t, path, []byte("x")) }, "state file"},
 		{"zeros", func(t *testing.T, path string) { write(t, path, make([]byte, 1<<16)) }, "is damaged"},
 		{"nothing", func(t *testing.T, path string) { write(t, path, nil) }, "is damaged: it ends after 0 bytes"},
@@ -327,7 +330,8 @@ func TestStateFileRemovedInUse(t *testing.T) {
 				t.Fatal(err)
 			}
 			remove(t, dir)
-			for what, err := range map[string]error{"announce": d.announce(nil, 2), "commit": d.commit(commit{position: d.committed}), "close": d.Close()} {
+			for what, err := range map[string]error{"announce": d.announce(nil, 2),
+				"commit": d.commit(commit{position: d.committed}), "close": d.Close()} {
 				if err == nil || !strings.Contains(err.Error(), "while it was in use: the cursor is lost") {
 					t.Errorf("%s: %v", what, err)
 				}

@@ -16,7 +16,8 @@ func TestRecordRoundTrip(t *testing.T) {
 		{serial: 1 << 60, uid: "a-b", revision: 1<<64 - 1, doubt: keepwatch.Added, metadata: []byte(`{"metadata":{}}`)},
 	} {
 		got, err := decodeRecord(r.encode())
-		if err != nil || got.uid != r.uid || got.revision != r.revision || got.doubt != r.doubt || !bytes.Equal(got.metadata, r.metadata) {
+		if err != nil || got.uid != r.uid || got.revision != r.revision || got.doubt != r.doubt ||
+			!bytes.Equal(got.metadata, r.metadata) {
 			t.Errorf("%+v was decoded as %+v, %v", r, got, err)
 		}
 		if serial, err := serialOf(r.encode()); serial != r.serial || err != nil {

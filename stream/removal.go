@@ -2,8 +2,8 @@ package stream
 
 import "github.com/keepwatch/keepwatch"
 
-// removal is a delivery of deletions that a difference has found: its list does not have the objects, or the resource has ended.
-// An object up to its revision that a later list has was deleted for the consumer, and exists all the same.
+// removal is a delivery of deletions that a difference has found: its list does not have the objects, or the resource
+// has ended. An object up to its revision that a later list has was deleted for the consumer, and exists all the same.
 type removal struct {
 	To     keepwatch.Revision `json:"to"`
 	Number uint64             `json:"number"`

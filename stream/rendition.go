@@ -40,9 +40,9 @@ func (r Rendition) suffix() string {
 	return fmt.Sprintf("/%d-%016x", r.Number, r.Sum)
 }
 
-// sumOf returns a hash of an object's text, except for a type in front, which a list may not have: 0 if the server has sent
-// a part of the object only, metadata or a row. kube-apiserver writes one state always in the same text: the members of Go
-// types in their order, and those of maps sorted.
+// sumOf returns a hash of an object's text, except for a type in front, which a list may not have: 0 if the server has
+// sent a part of the object only, metadata or a row. kube-apiserver writes one state always in the same text: the
+// members of Go types in their order, and those of maps sorted.
 func sumOf(o Object) uint64 {
 	text := bytes.TrimPrefix(o.JSON(), []byte("{"))
 	for _, member := range [...]string{`"kind":"`, `"apiVersion":"`, `"kind":"`} {

@@ -91,8 +91,8 @@ func TestDefinitionIsStored(t *testing.T) {
 	}
 }
 
-// A list that shows another content at an equal revision delivers it, once, with an id of its own: the definition of the type
-// has changed. A content that comes back has a new id, because consumers ignore those that they have seen.
+// A list that shows another content at an equal revision delivers it, once, with an id of its own: the definition of
+// the type has changed. A content that comes back has a new id, because consumers ignore those that they have seen.
 func TestRedefined(t *testing.T) {
 	for kind, state := range states(t) {
 		t.Run(kind, func(t *testing.T) {
@@ -102,7 +102,8 @@ func TestRedefined(t *testing.T) {
 			restart := func() { x = newTestStream(t, x.state, Options{}) }
 			seen := map[string]bool{}
 			for i, note := range []string{"red", "note 5", "red", "blue"} {
-				want := fmt.Sprintf("MODIFIED a.1/5%s %q", Rendition{sumOf(redefined("a.1@5", note).(Object)), uint64(i + 1)}.suffix(), note)
+				want := fmt.Sprintf("MODIFIED a.1/5%s %q", Rendition{sumOf(redefined("a.1@5", note).(Object)),
+					uint64(i + 1)}.suffix(), note)
 				to := keepwatch.Revision(20 + 10*i)
 				x.listObjects(to, redefined("a.1@5", note), at("b.1@7"))
 				if got := x.ids(); got != want || seen[got] {
@@ -151,8 +152,8 @@ func TestRedefinedOverACrash(t *testing.T) {
 	}
 }
 
-// The type in front of an object is no content: a list of a built-in kind does not have it. Of an object that was sent in part
-// the content is not known.
+// The type in front of an object is no content: a list of a built-in kind does not have it. Of an object that was sent
+// in part the content is not known.
 func TestSum(t *testing.T) {
 	sum := func(text string) uint64 { return sumOf(lastKnown{record: record{metadata: []byte(text)}}) }
 	want := sum(`{"metadata":{"name":"a"},"data":{"d":"7"}}`)
@@ -167,14 +168,16 @@ func TestSum(t *testing.T) {
 	if sum(`{"metadata":{"name":"a"},"data":{"d":"8"}}`) == want {
 		t.Error("another content has the same sum")
 	}
-	for _, text := range []string{"", `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{}}`, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{}}`} {
+	for _, text := range []string{"", `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{}}`,
+		`{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{}}`} {
 		if got := sum(text); got != 0 {
 			t.Errorf("%q has the sum %x", text, got)
 		}
 	}
 }
 
-// A state of format 1 has no sums: the first list adds them and delivers nothing, and the next other content is delivered.
+// A state of format 1 has no sums: the first list adds them and delivers nothing, and the next other content is
+// delivered.
 func TestStateWithoutSums(t *testing.T) {
 	dir := t.TempDir()
 	open := func() State {

@@ -42,7 +42,8 @@ func (s *Stream) replace(relist keepwatch.Relist) (*replacement, error) {
 		relist.Reason = s.position.Invalid
 	}
 	if relist.To > 0 && relist.To < s.position.Delivered && relist.Reason != keepwatch.GapRewind {
-		if err := s.refuseList("the list is at revision %d, but %d was delivered before", relist.To, s.position.Delivered); err != nil {
+		if err := s.refuseList("the list is at revision %d, but %d was delivered before", relist.To,
+			s.position.Delivered); err != nil {
 			return nil, err
 		}
 		relist.Reason = keepwatch.GapRewind
@@ -75,7 +76,8 @@ func (s *Stream) declareGap(relist keepwatch.Relist) error {
 }
 
 // appendGap adds a Gap for a consumer that has received a Synced. Without a reason an
-// earlier run has begun the difference, and the gap is a downtime. A consumer forgets the ids that it has seen at a rewind.
+// earlier run has begun the difference, and the gap is a downtime. A consumer forgets the ids that it has seen at a
+// rewind.
 func (d *delivery) appendGap(relist keepwatch.Relist) {
 	if relist.Reason == keepwatch.GapRewind {
 		d.position.forget()
@@ -130,7 +132,8 @@ func (r *replacement) compareStates(d *delivery, key string, prior record, o Obj
 	case prior.doubt != 0:
 		d.modify(key, prior, o, prior.doubt)
 	case o.Revision() < prior.revision && r.relist.To > 0 && r.relist.Reason != keepwatch.GapRewind:
-		err := r.stream.refuseList("the list at %d has %s at %d, but it was delivered at %d", r.relist.To, key, o.Revision(), prior.revision)
+		err := r.stream.refuseList("the list at %d has %s at %d, but it was delivered at %d", r.relist.To, key, o.Revision(),
+			prior.revision)
 		if err != nil {
 			return err
 		}
@@ -189,13 +192,13 @@ func (s *Stream) deliverDeleted(keys []string, at keepwatch.Revision) error {
 }
 
 // End delivers what is left of a resource that the source no longer has: a Gap with the reason, a Deleted for each
-// object, and a Synced without objects. It delivers nothing if the consumer has no objects and no gap is open. newest is
-// a revision at which the source had no such resource; if a greater one was delivered, that one counts. The caller
+// object, and a Synced without objects. It delivers nothing if the consumer has no objects and no gap is open. newest
+// is a revision at which the source had no such resource; if a greater one was delivered, that one counts. The caller
 // must not call Apply or Replace at the same time.
 //
-// From then on Revision returns zero, in the next run too: a resource that returns is listed, and its difference is a gap
-// with the reason. Its history continues no cursor: it has no deletions for what was delivered as deleted here, and no
-// additions for what still exists.
+// From then on Revision returns zero, in the next run too: a resource that returns is listed, and its difference is a
+// gap with the reason. Its history continues no cursor: it has no deletions for what was delivered as deleted here, and
+// no additions for what still exists.
 func (s *Stream) End(ctx context.Context, newest keepwatch.Revision, reason keepwatch.GapReason) error {
 	p := s.position
 	switch empty := p.Count == 0 && len(s.announced) == 0; {

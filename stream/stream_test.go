@@ -240,7 +240,8 @@ func TestLongNames(t *testing.T) {
 	}
 	index := openIndex(t, dir)
 	names := map[string]bool{}
-	if err := index.Objects(func(o Object) error { names[o.Key().Name] = true; return nil }); err != nil || !names[long] || !names[longer] || len(names) != 2 {
+	if err := index.Objects(func(o Object) error { names[o.Key().Name] = true; return nil }); err != nil || !names[long] ||
+		!names[longer] || len(names) != 2 {
 		t.Errorf("%d names, %v", len(names), err)
 	}
 	if err := index.Close(); err != nil {

@@ -59,8 +59,8 @@ type Stored struct {
 // Interrupted returns what is stored after a crash has left a part of the piece behind the position: the
 // entries include that part, and delivered is the greatest revision in it. The next pieces repeat
 // events of the part at most for objects that it added or changed, and then deleted: the consumer
-// recognizes them by their ids until the cursor has reached delivered, or until the next gap. Interrupted returns an error if
-// the position is damaged.
+// recognizes them by their ids until the cursor has reached delivered, or until the next gap. Interrupted returns an
+// error if the position is damaged.
 func (s Stored) Interrupted(delivered keepwatch.Revision) (Stored, error) {
 	p, err := s.decodePosition()
 	if err != nil {
@@ -104,7 +104,8 @@ func NewTransactional(stored Stored, write func(Piece) error, options Options) (
 		t.entries[e.Key.String()] = entry{t.committed.Serial, e.UID, e.Revision, e.Rendition}
 	}
 	if n := uint64(len(t.entries)); n != t.committed.Count || n != t.committed.Serial {
-		return nil, fmt.Errorf("%d objects were stored, and there are %d: another program has changed them", t.committed.Count, len(stored.Entries))
+		return nil, fmt.Errorf("%d objects were stored, and there are %d: another program has changed them",
+			t.committed.Count, len(stored.Entries))
 	}
 	return New(t, t, options)
 }

@@ -99,14 +99,16 @@ func TestTransactional(t *testing.T) {
 
 	s = d.resume(t)
 	d.fail = errors.New("disk full")
-	batch := keepwatch.Batch{From: 20, To: 21, Changes: []keepwatch.Change{{Type: keepwatch.Deleted, Revision: 21, Object: at("c.3@21")}}}
+	batch := keepwatch.Batch{From: 20, To: 21, Changes: []keepwatch.Change{{Type: keepwatch.Deleted, Revision: 21,
+		Object: at("c.3@21")}}}
 	if _, err := s.Apply(context.Background(), batch); !errors.Is(err, d.fail) {
 		t.Errorf("got %v", err)
 	}
 	d.fail = nil
 	s = d.resume(t)
 	for range 2 { // the second one is a duplicate
-		if _, err := s.Apply(context.Background(), keepwatch.Batch{From: s.Revision(), To: 21, Changes: batch.Changes}); err != nil {
+		if _, err := s.Apply(context.Background(), keepwatch.Batch{From: s.Revision(), To: 21,
+			Changes: batch.Changes}); err != nil {
 			t.Fatal(err)
 		}
 	}

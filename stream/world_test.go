@@ -94,7 +94,8 @@ type fold struct {
 }
 
 func newFold(w *world) *fold {
-	return &fold{world: w, objects: map[string]line{}, ids: map[string]bool{}, deleted: map[string]bool{}, delivered: map[string]bool{}}
+	return &fold{world: w, objects: map[string]line{}, ids: map[string]bool{}, deleted: map[string]bool{},
+		delivered: map[string]bool{}}
 }
 
 // read folds the output of one run. It ignores a last line without a line break.
@@ -177,7 +178,8 @@ func (f *fold) compare(r keepwatch.Revision) {
 	}
 	want := f.world.at(r)
 	for key, o := range want {
-		if got := f.objects[key].Object; got.Metadata.UID != string(o.uid) || got.Metadata.ResourceVersion != o.revision.String() || got.Note != o.note {
+		if got := f.objects[key].Object; got.Metadata.UID != string(o.uid) ||
+			got.Metadata.ResourceVersion != o.revision.String() || got.Note != o.note {
 			f.errorf("at %d %s is %+v, want %+v", r, key, got, o)
 		}
 	}

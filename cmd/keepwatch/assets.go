@@ -60,7 +60,8 @@ func newAssetsCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "the folder, which is made if it doesn't exist (default: one in the user's cache folder for each path of the programs)")
+	cmd.Flags().StringVar(&dir, "dir", "",
+		"the folder, which is made if it doesn't exist (default: one in the user's cache folder for each path of the programs)")
 	cmd.Flags().BoolVar(&exact, "exact", false, "link kube-apiserver to keepwatch-apiserver, and let etcd store data")
 	return cmd
 }
@@ -121,7 +122,8 @@ func link(program, name string) error {
 	case err != nil:
 		return err
 	case existing.Mode().Type() != fs.ModeSymlink:
-		return fmt.Errorf("%s exists and isn't a link: it was not changed; remove it, or give another folder with --dir", name)
+		return fmt.Errorf("%s exists and isn't a link: it was not changed; remove it, or give another folder with --dir",
+			name)
 	}
 	if current, err := os.Readlink(name); err == nil && current == program {
 		return nil

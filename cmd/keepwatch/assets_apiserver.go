@@ -90,23 +90,32 @@ func (s *apiServer) flags() *pflag.FlagSet {
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.SetNormalizeFunc(cliflag.WordSepNormalizeFunc) // underscores are hyphens
 	flags.Usage = func() {}
-	flags.StringSliceVar(&s.authorizationModes, "authorization-mode", nil, "what users may do: RBAC, or AlwaysAllow, which is the default; other modes have no effect")
+	flags.StringSliceVar(&s.authorizationModes, "authorization-mode", nil,
+		"what users may do: RBAC, or AlwaysAllow, which is the default; other modes have no effect")
 	flags.StringVar(&s.bindAddress, "bind-address", "127.0.0.1", "serve HTTPS on this address")
 	flags.Uint16Var(&s.securePort, "secure-port", 6443, "serve HTTPS on this port")
-	flags.StringVar(&s.certDir, "cert-dir", "", "the folder of apiserver.crt and apiserver.key, which are made if they don't exist, unless --tls-cert-file is given")
+	flags.StringVar(&s.certDir, "cert-dir", "",
+		"the folder of apiserver.crt and apiserver.key, which are made if they don't exist, unless --tls-cert-file is given")
 	flags.StringVar(&s.options.CertFile, "tls-cert-file", "", "the serving certificate")
 	flags.StringVar(&s.options.KeyFile, "tls-private-key-file", "", "the key of --tls-cert-file")
-	flags.StringVar(&s.options.ClientCAFile, "client-ca-file", "", "the certificate authorities of clients: a certificate's common name is the user, its organizations are the groups")
-	flags.StringSliceVar(&s.options.Etcd.Servers, "etcd-servers", nil, "store the data in this etcd, unless it is keepwatch's")
+	flags.StringVar(&s.options.ClientCAFile, "client-ca-file", "",
+		"the certificate authorities of clients: a certificate's common name is the user, its organizations are the groups")
+	flags.StringSliceVar(&s.options.Etcd.Servers, "etcd-servers", nil,
+		"store the data in this etcd, unless it is keepwatch's")
 	flags.StringVar(&s.options.Etcd.CAFile, "etcd-cafile", "", "certificate authority of --etcd-servers")
 	flags.StringVar(&s.options.Etcd.CertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	flags.StringVar(&s.options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
-	flags.StringVar(&s.options.ServiceClusterIPRange, "service-cluster-ip-range", "", "the cluster IPs that Services get, at which nothing answers: a range, or one of IPv4 and one of IPv6 with a comma between them; 10.0.0.0/16 if empty")
-	flags.StringVar(&s.options.ServiceNodePortRange, "service-node-port-range", "", "the node ports that Services get, at which nothing answers; 30000-32767 if empty")
+	flags.StringVar(&s.options.ServiceClusterIPRange, "service-cluster-ip-range", "",
+		"the cluster IPs that Services get, at which nothing answers: a range, or one of IPv4 and one of IPv6 with a comma between them; 10.0.0.0/16 if empty")
+	flags.StringVar(&s.options.ServiceNodePortRange, "service-node-port-range", "",
+		"the node ports that Services get, at which nothing answers; 30000-32767 if empty")
 	flags.DurationVar(&s.options.EventTTL, "event-ttl", 0, "keep Events for this time after their last write (default 1h)")
-	flags.StringArrayVar(&s.options.ServiceAccounts.Issuers, "service-account-issuer", nil, "the issuer of service accounts' tokens; of several, the first is in new tokens, and all are accepted")
-	flags.StringVar(&s.options.ServiceAccounts.SigningKeyFile, "service-account-signing-key-file", "", "the private key that signs service accounts' tokens; without it, a new one")
-	flags.StringArrayVar(&s.options.ServiceAccounts.KeyFiles, "service-account-key-file", nil, "keys that verify service accounts' tokens, besides the one that signs")
+	flags.StringArrayVar(&s.options.ServiceAccounts.Issuers, "service-account-issuer", nil,
+		"the issuer of service accounts' tokens; of several, the first is in new tokens, and all are accepted")
+	flags.StringVar(&s.options.ServiceAccounts.SigningKeyFile, "service-account-signing-key-file", "",
+		"the private key that signs service accounts' tokens; without it, a new one")
+	flags.StringArrayVar(&s.options.ServiceAccounts.KeyFiles, "service-account-key-file", nil,
+		"keys that verify service accounts' tokens, besides the one that signs")
 	for _, name := range slices.Sorted(maps.Keys(acceptedFlags)) {
 		flags.String(name, "", acceptedFlags[name])
 	}
@@ -129,7 +138,8 @@ func undefined(flags *pflag.FlagSet, args []string) []string {
 
 // authorization returns the mode that decides: as in kube-apiserver, a request is allowed that one of them allows.
 func (s *apiServer) authorization() controlplane.Authorization {
-	if slices.Contains(s.authorizationModes, string(controlplane.RBAC)) && !slices.Contains(s.authorizationModes, string(controlplane.AlwaysAllow)) {
+	if slices.Contains(s.authorizationModes, string(controlplane.RBAC)) && !slices.Contains(s.authorizationModes,
+		string(controlplane.AlwaysAllow)) {
 		return controlplane.RBAC
 	}
 	return controlplane.AlwaysAllow
@@ -148,7 +158,8 @@ func (s *apiServer) complete(ctx context.Context) (controlplane.Options, error) 
 	options.Authorization = s.authorization()
 	options.Listen = net.JoinHostPort(s.bindAddress, strconv.Itoa(int(s.securePort)))
 	if options.CertFile == "" && s.certDir != "" {
-		options.CertFile, options.KeyFile = filepath.Join(s.certDir, "apiserver.crt"), filepath.Join(s.certDir, "apiserver.key")
+		options.CertFile, options.KeyFile = filepath.Join(s.certDir, "apiserver.crt"), filepath.Join(s.certDir,
+			"apiserver.key")
 		if err := makeCertificate(s.bindAddress, options.CertFile, options.KeyFile); err != nil {
 			return options, err
 		}

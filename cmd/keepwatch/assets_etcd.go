@@ -85,7 +85,8 @@ func serveEmpty(ctx context.Context, urls []url.URL) error {
 	ended := make(chan error, len(urls))
 	for _, u := range urls {
 		if u.Scheme != "http" {
-			return &exitError{codeUsage, fmt.Errorf("cannot listen on %s: an etcd that stores nothing has no TLS; give an http URL, or set TEST_ASSET_ETCD to a real etcd", u.String())}
+			return &exitError{codeUsage,
+				fmt.Errorf("cannot listen on %s: an etcd that stores nothing has no TLS; give an http URL, or set TEST_ASSET_ETCD to a real etcd", u.String())}
 		}
 		listener, err := net.Listen("tcp", u.Host)
 		if err != nil {
@@ -112,7 +113,8 @@ func emptyEtcd() http.Handler {
 	})
 	answers.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(etcdversion.Versions{Server: etcdversion.Version, Cluster: etcdversion.Version, Storage: "none"})
+		_ = json.NewEncoder(w).Encode(etcdversion.Versions{Server: etcdversion.Version, Cluster: etcdversion.Version,
+			Storage: "none"})
 	})
 	answers.HandleFunc("/", refuseEtcd)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

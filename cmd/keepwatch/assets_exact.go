@@ -19,7 +19,9 @@ func findExactServer(beside string) (string, error) {
 	path := filepath.Join(beside, exactServer)
 	if _, err := exec.LookPath(path); err != nil {
 		if path, err = exec.LookPath(exactServer); err != nil {
-			return "", fmt.Errorf("there is no %s in %s or in PATH: make it by `make kubernetes` in a clone of Keepwatch, or leave out --exact", exactServer, beside)
+			return "", fmt.Errorf(
+				"there is no %s in %s or in PATH: make it by `make kubernetes` in a clone of Keepwatch, or leave out --exact",
+				exactServer, beside)
 		}
 	}
 	return filepath.Abs(path)

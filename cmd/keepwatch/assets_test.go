@@ -109,7 +109,8 @@ func TestExactAssets(t *testing.T) {
 	t.Setenv("HOME", cache) // on other systems
 	t.Setenv("PATH", path)
 	code, stdout, stderr := execute(t, "assets", "--exact")
-	if made, _ := os.ReadDir(cache); code != 1 || stdout != "" || len(made) > 0 || !strings.Contains(stderr, "there is no keepwatch-apiserver in ") ||
+	if made, _ := os.ReadDir(cache); code != 1 || stdout != "" || len(made) > 0 ||
+		!strings.Contains(stderr, "there is no keepwatch-apiserver in ") ||
 		!strings.Contains(stderr, "make kubernetes") {
 		t.Errorf("exit %d, stdout %q, stderr %q, made %v", code, stdout, stderr, made)
 	}
@@ -122,7 +123,8 @@ func TestExactAssets(t *testing.T) {
 	if code != 0 || exact == usual {
 		t.Fatalf("exit %d, %q beside %q, %s", code, exact, usual, stderr)
 	}
-	if target, err := os.Readlink(filepath.Join(strings.TrimSpace(exact), "kube-apiserver")); err != nil || target != server {
+	if target, err := os.Readlink(filepath.Join(strings.TrimSpace(exact), "kube-apiserver")); err != nil ||
+		target != server {
 		t.Errorf("kube-apiserver leads to %s, %v", target, err)
 	}
 }
@@ -163,7 +165,8 @@ func TestAssetsAnswerFlagProbes(t *testing.T) {
 			t.Errorf("%s --help has --%s: %v", c.name, c.flag, has)
 		}
 	}
-	for name, form := range map[string]string{"kube-apiserver": `^Kubernetes v1\.\d+\.\d+\S*\n$`, "etcd": `^etcd Version: 3\.\d+\.\d+\n$`} {
+	for name, form := range map[string]string{"kube-apiserver": `^Kubernetes v1\.\d+\.\d+\S*\n$`,
+		"etcd": `^etcd Version: 3\.\d+\.\d+\n$`} {
 		if code, stdout, _ := executeAs(t, name, "--version"); code != 0 || !regexp.MustCompile(form).MatchString(stdout) {
 			t.Errorf("%s --version: exit %d, %q", name, code, stdout)
 		}
@@ -180,7 +183,8 @@ func TestAssetsRefuseInvalidFlags(t *testing.T) {
 		{"etcd", "--listen-client-urls=https://127.0.0.1:0"},
 	} {
 		code, stdout, stderr := executeAs(t, line[0], line[1:]...)
-		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, line[0]+": ") || !strings.HasSuffix(stderr, "See '"+line[0]+" --help'.\n") {
+		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, line[0]+": ") ||
+			!strings.HasSuffix(stderr, "See '"+line[0]+" --help'.\n") {
 			t.Errorf("%q: exit %d, stdout %q, stderr %q", line, code, stdout, stderr)
 		}
 	}
@@ -228,7 +232,8 @@ func TestEmptyEtcd(t *testing.T) {
 			return err
 		}
 		defer response.Body.Close()
-		if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK || string(body) != `{"health":"true","reason":""}` {
+		if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK ||
+			string(body) != `{"health":"true","reason":""}` {
 			return fmt.Errorf("%s: %q, %v", response.Status, body, err)
 		}
 		return nil
@@ -238,7 +243,8 @@ func TestEmptyEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := client.Put(t.Context(), "a", "b"); grpcstatus.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "stores nothing") {
+	if _, err := client.Put(t.Context(), "a", "b"); grpcstatus.Code(err) != codes.Unimplemented ||
+		!strings.Contains(err.Error(), "stores nothing") {
 		t.Errorf("a put is answered: %v", err)
 	}
 	terminate(t, p)
@@ -273,7 +279,8 @@ func javaCertificate(t *testing.T, certFile, keyFile string) {
 }
 
 // The command line of jenvtest and kube-api-test: flags with separate values, repeated ones, one without a value,
-// and one that has no effect; and one with an underscore, which kube-apiserver also takes. The user of a client certificate has its names. The server starts before its etcd.
+// and one that has no effect; and one with an underscore, which kube-apiserver also takes. The user of a client
+// certificate has its names. The server starts before its etcd.
 func TestAPIServerOfJava(t *testing.T) {
 	dir := t.TempDir()
 	assetsIn(t, dir)
@@ -287,10 +294,12 @@ func TestAPIServerOfJava(t *testing.T) {
 		"--service-account-key-file", key, "--service-account-issuer", cert,
 		"--disable-admission-plugins", "ServiceAccount", "--client-ca-file", cert,
 		"--service-cluster-ip-range", "10.0.0.0/24", "--allow-privileged")
-	etcd := startAsset(t, dir, "etcd", "--listen-client-urls", "http://127.0.0.1:"+etcdPort, "--advertise-client-urls", "http://127.0.0.1:"+etcdPort)
+	etcd := startAsset(t, dir, "etcd", "--listen-client-urls", "http://127.0.0.1:"+etcdPort, "--advertise-client-urls",
+		"http://127.0.0.1:"+etcdPort)
 	waitLine(t, p, ", data in memory\n")
 	text := p.stderr.String()
-	if !strings.HasPrefix(text, "kube-apiserver (keepwatch): --min-request-timeout has no effect here\n") || strings.Count(text, "\n") != 2 {
+	if !strings.HasPrefix(text, "kube-apiserver (keepwatch): --min-request-timeout has no effect here\n") ||
+		strings.Count(text, "\n") != 2 {
 		t.Errorf("stderr is %q", text)
 	}
 	client, err := kubernetes.NewForConfig(&rest.Config{
@@ -300,7 +309,8 @@ func TestAPIServerOfJava(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,22 +320,27 @@ func TestAPIServerOfJava(t *testing.T) {
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
-	server := []string{"--server", "https://127.0.0.1:" + port, "--certificate-authority", filepath.Join(dir, "apiserver.crt"), "--kubeconfig", os.DevNull}
+	server := []string{"--server", "https://127.0.0.1:" + port, "--certificate-authority",
+		filepath.Join(dir, "apiserver.crt"), "--kubeconfig", os.DevNull}
 	admin := append(server, "--client-certificate", cert, "--client-key", key)
 	kubectlOutput(t, dir, append(admin, "create", "serviceaccount", "robot")...)
 	token := kubectlOutput(t, dir, append(admin, "create", "token", "robot", "--duration", "20m")...)
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
-	if err != nil || !strings.Contains(string(payload), `"iss":"https://localhost"`) || !strings.Contains(string(payload), `"aud":["https://localhost",`) {
+	if err != nil || !strings.Contains(string(payload), `"iss":"https://localhost"`) || !strings.Contains(string(payload),
+		`"aud":["https://localhost",`) {
 		t.Errorf("the claims are %s, %v", payload, err)
 	}
-	if name := kubectlOutput(t, dir, append(server, "--token", token, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")...); name != "system:serviceaccount:default:robot" {
+	if name := kubectlOutput(t, dir, append(server, "--token", token, "auth", "whoami", "-o",
+		"jsonpath={.status.userInfo.username}")...); name != "system:serviceaccount:default:robot" {
 		t.Errorf("the user of the token is %q", name)
 	}
-	changed := rest.AnonymousClientConfig(&rest.Config{Host: "https://127.0.0.1:" + port, TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "apiserver.crt")}})
+	changed := rest.AnonymousClientConfig(&rest.Config{Host: "https://127.0.0.1:" + port,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "apiserver.crt")}})
 	changed.BearerToken = token + "x"
 	if stranger, err := kubernetes.NewForConfig(changed); err != nil {
 		t.Error(err)
-	} else if _, err := stranger.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+	} else if _, err := stranger.CoreV1().Namespaces().List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a changed token: %v", err)
 	}
 	if text := p.stderr.String(); strings.Contains(text, token[:40]) || strings.Count(text, "\n") != 2 {
@@ -358,7 +373,8 @@ func TestAssetsKubectlVersion(t *testing.T) {
 		t.Errorf("%q, want %s", text, release)
 	}
 	minor := strings.Split(release, ".")[1]
-	if text := kubectlOutput(t, dir, "version", "--client", "-o", "json"); !strings.Contains(text, `"major": "1"`) || !strings.Contains(text, `"minor": "`+minor+`"`) {
+	if text := kubectlOutput(t, dir, "version", "--client", "-o", "json"); !strings.Contains(text, `"major": "1"`) ||
+		!strings.Contains(text, `"minor": "`+minor+`"`) {
 		t.Error(text)
 	}
 }

@@ -69,9 +69,11 @@ func newAuditCommand() *cobra.Command {
 	flags := cmd.Flags()
 	o.addTo(flags)
 	flags.StringVar(&o.against, "against", "", "the kubeconfig of the other server, or the folder of a stream's state")
-	flags.BoolVar(&o.contents, "contents", false, "compare servers of different clusters, by the contents of their objects only")
+	flags.BoolVar(&o.contents, "contents", false,
+		"compare servers of different clusters, by the contents of their objects only")
 	flags.StringVarP(&o.output, "output", "o", "table", "the report's format: table or json")
-	flags.Lookup("request-timeout").Usage = "The length of time to wait for discovery and for one page of a list (for example 30s). Zero means no limit."
+	flags.Lookup(
+		"request-timeout").Usage = "The length of time to wait for discovery and for one page of a list (for example 30s). Zero means no limit."
 	return cmd
 }
 
@@ -182,7 +184,8 @@ func verdictOf(results []audit.Result) error {
 }
 
 // compare compares one resource, and sets its full name when it is known.
-func (o *auditOptions) compare(ctx context.Context, r auditRequest, one typeAndName, name *string) (*audit.Report, error) {
+func (o *auditOptions) compare(ctx context.Context, r auditRequest, one typeAndName,
+	name *string) (*audit.Report, error) {
 	t, err := o.resolve(ctx, once, one, r.selection, "list")
 	if err != nil {
 		return nil, err
@@ -209,7 +212,8 @@ func (o *auditOptions) compare(ctx context.Context, r auditRequest, one typeAndN
 // once sends a request once: a comparison does not wait for a server that does not run.
 func once(ctx context.Context, request func(context.Context) error) error { return request(ctx) }
 
-func (o *auditOptions) compareState(ctx context.Context, t *resourceTarget, options audit.Options) (*audit.Report, error) {
+func (o *auditOptions) compareState(ctx context.Context, t *resourceTarget,
+	options audit.Options) (*audit.Report, error) {
 	id, err := t.identity(ctx, once)
 	if err != nil {
 		return nil, err

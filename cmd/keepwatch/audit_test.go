@@ -25,7 +25,8 @@ func startServers(t *testing.T) servers {
 	t.Cleanup(func() { os.RemoveAll(data) })
 	start := func(args ...string) string {
 		file := filepath.Join(t.TempDir(), "kubeconfig")
-		startProcess(t, append([]string{"serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", file}, args...)...).waitReady(t)
+		startProcess(t, append([]string{"serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", file},
+			args...)...).waitReady(t)
 		return file
 	}
 	s := servers{
@@ -52,19 +53,27 @@ func TestAuditCommand(t *testing.T) {
 		stdout, stderr string // regular expressions
 	}{
 		{"twins", []string{"cm,secrets,ns", "-A", "--against", s.twin}, 0,
-			`(?s)^RESOURCE .*\nconfigmaps +\d+ +3 +3 +0 +0 +0 +equal, digest [0-9a-f]{16}\nsecrets .*\nnamespaces +\d+ +4 .*\n$`, `^$`},
-		{"twins, the other way round, one object", []string{"configmaps", "b", "--kubeconfig", s.twin, "--against", s.first}, 0, `\nconfigmaps +\d+ +1 +1 .*\n$`, `^$`},
-		{"a selector", []string{"configmaps", "-l", "app!=web", "--against", s.twin, "--chunk-size=1"}, 0, `\nconfigmaps +\d+ +0 +0 .*\n$`, `^$`},
-		{"another cluster", []string{"configmaps", "--against", s.other}, 2, `\nconfigmaps +- .* not compared\n$`, `servers of different clusters .*--contents compares those\n$`},
-		{"another cluster's contents", []string{"configmaps", "--against", s.other, "--contents"}, 0, `\nconfigmaps +- +3 +3 .* equal`, `^$`},
-		{"an unknown type", []string{"nothing,configmaps", "--against", s.twin}, 2, `\nnothing .* not compared\nconfigmaps .* equal`, `^keepwatch: nothing not compared: the server doesn't have a resource type "nothing"\n$`},
+			`(?s)^RESOURCE .*\nconfigmaps +\d+ +3 +3 +0 +0 +0 +equal, digest [0-9a-f]{16}\nsecrets .*\nnamespaces +\d+ +4 .*\n$`,
+			`^$`},
+		{"twins, the other way round, one object", []string{"configmaps", "b", "--kubeconfig", s.twin, "--against", s.first},
+			0, `\nconfigmaps +\d+ +1 +1 .*\n$`, `^$`},
+		{"a selector", []string{"configmaps", "-l", "app!=web", "--against", s.twin, "--chunk-size=1"}, 0,
+			`\nconfigmaps +\d+ +0 +0 .*\n$`, `^$`},
+		{"another cluster", []string{"configmaps", "--against", s.other}, 2, `\nconfigmaps +- .* not compared\n$`,
+			`servers of different clusters .*--contents compares those\n$`},
+		{"another cluster's contents", []string{"configmaps", "--against", s.other, "--contents"}, 0,
+			`\nconfigmaps +- +3 +3 .* equal`, `^$`},
+		{"an unknown type", []string{"nothing,configmaps", "--against", s.twin}, 2,
+			`\nnothing .* not compared\nconfigmaps .* equal`,
+			`^keepwatch: nothing not compared: the server doesn't have a resource type "nothing"\n$`},
 		{"no kubeconfig", []string{"configmaps", "--against", "audit.go"}, 2, `not compared`, `--against: `},
 		{"no state", []string{"configmaps", "--against", t.TempDir()}, 2, `not compared`, `no such file`},
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			code, stdout, stderr := execute(t, append([]string{"audit"}, step.args...)...)
-			if code != step.code || !regexp.MustCompile(step.stdout).MatchString(stdout) || !regexp.MustCompile(step.stderr).MatchString(stderr) {
+			if code != step.code || !regexp.MustCompile(step.stdout).MatchString(stdout) ||
+				!regexp.MustCompile(step.stderr).MatchString(stderr) {
 				t.Errorf("exit %d, stdout %s, stderr %s", code, stdout, stderr)
 			}
 		})
@@ -94,7 +103,8 @@ func TestAuditCommand(t *testing.T) {
 				Missing, Extra, Different int
 			}
 		}
-		if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != 2 || report.Equal || len(report.Resources) != 2 ||
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != 2 || report.Equal ||
+			len(report.Resources) != 2 ||
 			report.Resources[0].Missing != 1 || report.Resources[1].Error == "" {
 			t.Errorf("exit %d, %v: %s", code, err, stdout)
 		}
@@ -111,15 +121,18 @@ func TestAuditCommand(t *testing.T) {
 		deleteConfigMap(t, client, "a") // behind the cursor
 		for _, args := range [][]string{nil, {"--kubeconfig", s.twin}} {
 			code, stdout, stderr := execute(t, append([]string{"audit", "configmaps", "--against", state}, args...)...)
-			if code != 0 || !strings.Contains(stdout, "equal, digest") || !regexp.MustCompile(`configmaps +\d+ +3 +3 `).MatchString(stdout) {
+			if code != 0 || !strings.Contains(stdout, "equal, digest") ||
+				!regexp.MustCompile(`configmaps +\d+ +3 +3 `).MatchString(stdout) {
 				t.Errorf("%v: exit %d, stdout %s, stderr %s", args, code, stdout, stderr)
 			}
 		}
 		watch()
-		if code, stdout, _ := execute(t, "audit", "configmaps", "--against", state); code != 0 || !regexp.MustCompile(`configmaps +\d+ +2 +2 `).MatchString(stdout) {
+		if code, stdout, _ := execute(t, "audit", "configmaps", "--against", state); code != 0 ||
+			!regexp.MustCompile(`configmaps +\d+ +2 +2 `).MatchString(stdout) {
 			t.Errorf("exit %d, stdout %s", code, stdout)
 		}
-		if code, _, stderr := execute(t, "audit", "configmaps", "-A", "--against", state); code != 2 || !strings.Contains(stderr, "belongs to another stream") {
+		if code, _, stderr := execute(t, "audit", "configmaps", "-A", "--against", state); code != 2 ||
+			!strings.Contains(stderr, "belongs to another stream") {
 			t.Errorf("exit %d, stderr %s", code, stderr)
 		}
 	})
@@ -148,7 +161,8 @@ func TestAuditUsage(t *testing.T) {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			code, stdout, stderr := execute(t, append([]string{"audit"}, tt.args...)...)
 			lines := strings.Split(stderr, "\n")
-			if code != 2 || stdout != "" || !strings.Contains(lines[0], tt.want) || !slices.Equal(lines[1:], []string{"See 'keepwatch audit --help'.", ""}) {
+			if code != 2 || stdout != "" || !strings.Contains(lines[0], tt.want) ||
+				!slices.Equal(lines[1:], []string{"See 'keepwatch audit --help'.", ""}) {
 				t.Errorf("exit %d, stdout %q, stderr %q, want %q", code, stdout, stderr, tt.want)
 			}
 		})

@@ -61,7 +61,8 @@ func newConformCommand() *cobra.Command {
 	o.config.AddFlags(flags)
 	flags.Lookup("namespace").Usage = "Use this existing namespace instead of one of the run's own"
 	flags.StringVarP(&o.output, "output", "o", "table", "the report's format: table, json or junit")
-	flags.StringVar(&o.disturb, "disturb", "", "run this shell command behind a third of the writes of each resource; it may restart or compact the server, or restore its storage from a backup")
+	flags.StringVar(&o.disturb, "disturb", "",
+		"run this shell command behind a third of the writes of each resource; it may restart or compact the server, or restore its storage from a backup")
 	flags.IntVar(&o.watchers, "watchers", conform.DefaultWatchers, "watchers of each resource")
 	flags.IntVar(&o.writes, "writes", conform.DefaultWrites, "random writes of each resource that the watchers follow")
 	flags.Uint64Var(&o.seed, "seed", 0, "repeat the writes of a report's seed; 0 is a random one")

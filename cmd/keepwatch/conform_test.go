@@ -40,16 +40,19 @@ func TestConformCommand(t *testing.T) {
 			t.Errorf("%s is %s", one.Rule.ID, one.Verdict)
 		}
 	}
-	if code, stdout, stderr := separately(t, append(small, "table", "--disturb", "exit 3")...); code != 1 || stdout != "" || !strings.Contains(stderr, "the disturbance failed: exit status 3") {
+	if code, stdout, stderr := separately(t, append(small, "table", "--disturb", "exit 3")...); code != 1 ||
+		stdout != "" || !strings.Contains(stderr, "the disturbance failed: exit status 3") {
 		t.Errorf("a disturbance that fails: exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	if code, _, stderr := separately(t, "conform", "--kubeconfig", kubeconfig, "-n", "missing"); code != 1 || !strings.Contains(stderr, `namespaces "missing" not found`) {
+	if code, _, stderr := separately(t, "conform", "--kubeconfig", kubeconfig, "-n", "missing"); code != 1 ||
+		!strings.Contains(stderr, `namespaces "missing" not found`) {
 		t.Errorf("a missing namespace: exit %d, stderr %q", code, stderr)
 	}
 }
 
 func TestConformUsage(t *testing.T) {
-	for _, args := range [][]string{{"-o", "yaml"}, {"--watchers", "0"}, {"--writes", "-1"}, {"argument"}, {"--seed", "x"}} {
+	for _, args := range [][]string{{"-o", "yaml"}, {"--watchers", "0"}, {"--writes", "-1"}, {"argument"},
+		{"--seed", "x"}} {
 		code, stdout, stderr := execute(t, append([]string{"conform"}, args...)...)
 		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)

@@ -16,8 +16,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// connection returns the configuration of the connection to the cluster that the flags, the environment, a kubeconfig or a pod name.
-// kubectl's libraries take localhost:8080 where none does; no current cluster serves plain HTTP there, so that is an error here.
+// connection returns the configuration of the connection to the cluster that the flags, the environment, a kubeconfig
+// or a pod name. kubectl's libraries take localhost:8080 where none does; no current cluster serves plain HTTP there,
+// so that is an error here.
 func connection(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 	config, err := flags.ToRESTConfig()
 	switch {

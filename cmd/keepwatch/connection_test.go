@@ -23,9 +23,11 @@ func TestNoCluster(t *testing.T) {
 	}
 	notKubeconfig := file("log", "keepwatch: ready\n")
 	empty := file("empty", "apiVersion: v1\nkind: Config\n")
-	contexts := file("contexts", "apiVersion: v1\nkind: Config\ncontexts:\n- name: a\n  context: {cluster: a, user: a}\n- name: b\n  context: {cluster: b, user: b}\n")
+	contexts := file("contexts",
+		"apiVersion: v1\nkind: Config\ncontexts:\n- name: a\n  context: {cluster: a, user: a}\n- name: b\n  context: {cluster: b, user: b}\n")
 	missing := filepath.Join(dir, "missing")
-	for _, command := range []string{"proxy --kubeconfig-out=", "proxy --print-rbac", "top", "watch pods", "sync pods --to sqlite:" + filepath.Join(dir, "x.db"),
+	for _, command := range []string{"proxy --kubeconfig-out=", "proxy --print-rbac", "top", "watch pods",
+		"sync pods --to sqlite:" + filepath.Join(dir, "x.db"),
 		"audit pods --against " + empty, "conform", "faults --plan compaction"} {
 		for _, tt := range []struct{ environment, flags, want string }{
 			{"", "", "no cluster is configured: give --kubeconfig, set KUBECONFIG, or write ~/.kube/config"},
@@ -99,7 +101,8 @@ func TestListenErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %s", address, err, want)
 		}
 		t.Setenv("KUBECONFIG", kubeconfig)
-		if _, _, stderr := execute(t, "faults", "--plan", "compaction", "--listen", address); !strings.HasPrefix(stderr, "keepwatch: "+want+"\n") {
+		if _, _, stderr := execute(t, "faults", "--plan", "compaction", "--listen", address); !strings.HasPrefix(stderr,
+			"keepwatch: "+want+"\n") {
 			t.Errorf("faults: %s, want %s", stderr, want)
 		}
 	}

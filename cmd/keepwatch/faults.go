@@ -70,8 +70,10 @@ func newFaultsCommand() *cobra.Command {
 	o.config.AddFlags(flags)
 	flags.StringVar(&o.plan, "plan", "", "a named plan, or a file")
 	flags.Uint64Var(&o.seed, "seed", 0, "repeat the random decisions of this seed (default the plan's, or a random one)")
-	flags.StringVar(&o.kubeconfig, "kubeconfig-out", "./faults.kubeconfig", "write a kubeconfig for the proxy to this file once it is ready")
-	flags.StringVar(&o.record, "record", "", "write the plan with its seed, and a line for each request, to this new folder")
+	flags.StringVar(&o.kubeconfig, "kubeconfig-out", "./faults.kubeconfig",
+		"write a kubeconfig for the proxy to this file once it is ready")
+	flags.StringVar(&o.record, "record", "",
+		"write the plan with its seed, and a line for each request, to this new folder")
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:0", "serve HTTPS on this address; port 0 uses a free port")
 	cmd.AddCommand(newFaultsPlansCommand(), newFaultsReportCommand())
 	return cmd
@@ -101,7 +103,8 @@ func (o *faultsOptions) run(cmd *cobra.Command) error {
 	if err := writeKubeconfig(o.kubeconfig, "faults", proxy.Config()); err != nil {
 		return errors.Join(err, proxy.Close())
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "keepwatch: ready at %s, kubeconfig %s, plan %s, seed %d\n", proxy.Config().Host, o.kubeconfig, o.plan, proxy.Seed())
+	fmt.Fprintf(cmd.ErrOrStderr(), "keepwatch: ready at %s, kubeconfig %s, plan %s, seed %d\n", proxy.Config().Host,
+		o.kubeconfig, o.plan, proxy.Seed())
 	<-cmd.Context().Done()
 	return proxy.Close()
 }
@@ -204,7 +207,8 @@ func printClients(out io.Writer, clients []faults.Client) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CLIENT\tREQUESTS\tLISTS\tPAGES\tWATCHES\tEVENTS\tFAULTS\tRETRIES\tPAUSE\tFASTEST\tPER SECOND")
 	for _, c := range clients {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\n", programName(c), c.Requests, c.Lists, c.Pages, c.Watches, c.Events,
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\n", programName(c), c.Requests, c.Lists, c.Pages,
+			c.Watches, c.Events,
 			sum(c.Faults), c.Retries, seconds(c.LongestPause), seconds(c.FastestRepetition), c.MostPerSecond)
 	}
 	if err := table.Flush(); err != nil {

@@ -23,25 +23,30 @@ import (
 // TestFaults runs the command in front of a server, makes a request that its plan selects and one that it does not,
 // ends it, and reads its report.
 func TestFaults(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "{}")
+	}))
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
 	upstream, through := filepath.Join(dir, "upstream"), filepath.Join(dir, "through")
 	plan, record := filepath.Join(dir, "plan.yaml"), filepath.Join(dir, "record")
 	if err := writeKubeconfig(upstream, "upstream", &rest.Config{
 		Host: server.URL, BearerToken: "secret",
-		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})},
+		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+			Bytes: server.Certificate().Raw})},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(plan, []byte("rules: [{fault: status, status: Expired, match: {resource: pods}}]"), 0o600); err != nil {
+	if err := os.WriteFile(plan, []byte("rules: [{fault: status, status: Expired, match: {resource: pods}}]"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	var messages bytes.Buffer // read after the end
 	go func() {
-		ended <- run(ctx, []string{"faults", "--kubeconfig", upstream, "--plan", plan, "--seed", "7", "--kubeconfig-out", through, "--record", record}, io.Discard, &messages)
+		ended <- run(ctx, []string{"faults", "--kubeconfig", upstream, "--plan", plan, "--seed", "7", "--kubeconfig-out",
+			through, "--record", record}, io.Discard, &messages)
 	}()
 	cfg := waitForKubeconfig(t, through, ended)
 	client, err := rest.HTTPClientFor(cfg)
@@ -67,20 +72,24 @@ func TestFaults(t *testing.T) {
 		t.Errorf("messages: %s", got)
 	}
 	var table, list bytes.Buffer
-	if code := run(t.Context(), []string{"faults", "report", record}, &table, io.Discard); code != 0 || !strings.Contains(table.String(), "met 1 × status 410 Expired") {
+	if code := run(t.Context(), []string{"faults", "report", record}, &table, io.Discard); code != 0 ||
+		!strings.Contains(table.String(), "met 1 × status 410 Expired") {
 		t.Errorf("exit code %d, report:\n%s", code, table.String())
 	}
 	if code := run(t.Context(), []string{"faults", "report", record, "-o", "json"}, &list, io.Discard); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	var clients []faults.Client
-	if err := json.Unmarshal(list.Bytes(), &clients); err != nil || len(clients) != 1 || clients[0].Requests != 2 || clients[0].Lists != 2 {
+	if err := json.Unmarshal(list.Bytes(), &clients); err != nil || len(clients) != 1 || clients[0].Requests != 2 ||
+		clients[0].Lists != 2 {
 		t.Errorf("%v: %s", err, list.String())
 	}
-	if code := run(t.Context(), []string{"faults", "--kubeconfig", upstream, "--plan", plan, "--record", record}, io.Discard, io.Discard); code != codeError {
+	if code := run(t.Context(), []string{"faults", "--kubeconfig", upstream, "--plan", plan, "--record", record},
+		io.Discard, io.Discard); code != codeError {
 		t.Errorf("a record was replaced: exit code %d", code)
 	}
-	if replayed, err := faults.ReadPlan(filepath.Join(record, "plan.yaml")); err != nil || replayed.Seed != 7 || len(replayed.Rules) != 1 {
+	if replayed, err := faults.ReadPlan(filepath.Join(record, "plan.yaml")); err != nil || replayed.Seed != 7 ||
+		len(replayed.Rules) != 1 {
 		t.Errorf("the record's plan: %+v, %v", replayed, err)
 	}
 }
@@ -120,7 +129,8 @@ func TestFaultsUsage(t *testing.T) {
 	}
 	for _, test := range tests {
 		var stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(test.args), io.Discard, &stderr); code != test.code || !strings.Contains(stderr.String(), test.want) {
+		if code := run(t.Context(), strings.Fields(test.args), io.Discard, &stderr); code != test.code ||
+			!strings.Contains(stderr.String(), test.want) {
 			t.Errorf("%s: exit code %d, %s", test.args, code, stderr.String())
 		}
 	}
@@ -134,7 +144,8 @@ func TestFaultsPlans(t *testing.T) {
 	}
 	for _, p := range faults.Plans() {
 		var text bytes.Buffer
-		if code := run(t.Context(), []string{"faults", "plans", p.Name}, &text, io.Discard); code != 0 || !strings.Contains(list.String(), p.Incident) {
+		if code := run(t.Context(), []string{"faults", "plans", p.Name}, &text, io.Discard); code != 0 ||
+			!strings.Contains(list.String(), p.Incident) {
 			t.Errorf("%s: exit code %d", p.Name, code)
 		}
 		if _, err := faults.ParsePlan(text.Bytes()); err != nil {

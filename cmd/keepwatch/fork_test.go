@@ -31,7 +31,8 @@ func TestForkHistory(t *testing.T) {
 	s.create("widgets", "v1", "one")
 	if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "map-reader"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get",
+			"list"}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func TestForkHistory(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("the fork has %+v, want %+v", got, want)
 		}
-		if _, err := forked.CoreV1().ConfigMaps("default").Get(t.Context(), "late", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := forked.CoreV1().ConfigMaps("default").Get(t.Context(), "late",
+			metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the fork has what was created later: %v", err)
 		}
 		return forked
@@ -83,7 +85,8 @@ func TestForkHistory(t *testing.T) {
 	fork := startProcess(t, "serve", "--history", "sqlite:"+file, "--at", at, "--writable", "--authorization-mode", "RBAC",
 		"--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig)
 	fork.waitStderr(t, "ready in")
-	if !regexp.MustCompile(`begins with revision ` + then + ` at \S+: \d+ objects; \d+ apiservices.apiregistration.k8s.io are not served; ` +
+	if !regexp.MustCompile(`begins with revision ` + then +
+		` at \S+: \d+ objects; \d+ apiservices.apiregistration.k8s.io are not served; ` +
 		`not followed then: 1 types \(gadgets.example.com, …\); 1 references to owners that are not in the history were removed`).MatchString(fork.stderr.String()) {
 		t.Errorf("%s", fork.stderr)
 	}
@@ -108,7 +111,8 @@ func TestForkHistory(t *testing.T) {
 		return apierrors.IsNotFound(err)
 	})
 	s.createIn(config, "widgets", "v1", "two")
-	if got, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil || got.Data["color"] != "blue" {
+	if got, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil ||
+		got.Data["color"] != "blue" {
 		t.Errorf("the cluster has %+v, %v", got, err)
 	}
 
@@ -162,7 +166,8 @@ func TestForkHistory(t *testing.T) {
 		"--history sqlite:" + file + " --writable --at revision/1":        "the first known moment is revision",
 		"--history sqlite:" + file + " --writable --at revision/1" + then: "the last known moment is revision",
 	} {
-		if code, _, stderr := execute(t, append([]string{"serve"}, strings.Fields(args)...)...); code == 0 || !strings.Contains(stderr, want) {
+		if code, _, stderr := execute(t, append([]string{"serve"}, strings.Fields(args)...)...); code == 0 ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("%s: exit %d, %s", args, code, stderr)
 		}
 	}
@@ -178,7 +183,8 @@ func (s *typesServer) createIn(config *rest.Config, plural, version, name string
 	path := schema.GroupVersion{Group: "example.com", Version: version}
 	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q}}`, path, kindOf(plural), name)
 	waitFor(s.T, func() bool { // the definition is served a moment after the start
-		err := client.CoreV1().RESTClient().Post().AbsPath("/apis", path.String(), "namespaces/default", plural).Body([]byte(body)).Do(s.Context()).Error()
+		err := client.CoreV1().RESTClient().Post().AbsPath("/apis", path.String(), "namespaces/default",
+			plural).Body([]byte(body)).Do(s.Context()).Error()
 		if err != nil && !apierrors.IsNotFound(err) {
 			s.Fatal(err)
 		}

@@ -74,7 +74,8 @@ const historyAddresses = "sqlite:FILE or postgres://USER@HOST/DATABASE"
 func (o *historyFlags) addTo(flags *pflag.FlagSet, outputs string) {
 	o.addDatabaseTo(flags, outputs)
 	flags.BoolVar(&o.status, "status", false, "show the fields of status, too")
-	flags.BoolVar(&o.managedFields, "managed-fields", false, "show metadata.managedFields, too, where whole objects are compared")
+	flags.BoolVar(&o.managedFields, "managed-fields", false,
+		"show metadata.managedFields, too, where whole objects are compared")
 }
 
 // addDatabaseTo adds the flags of commands that compare nothing.
@@ -82,7 +83,8 @@ func (o *historyFlags) addDatabaseTo(flags *pflag.FlagSet, outputs string) {
 	o.config.AddFlags(flags)
 	flags.StringVar(&o.from, "from", "", "the database that keepwatch sync has written: "+historyAddresses)
 	flags.StringVarP(&o.output, "output", "o", "text", "the output: "+outputs)
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, regardless of the context and --namespace")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false,
+		"all namespaces, regardless of the context and --namespace")
 }
 
 // check returns an error for another output than those allowed.
@@ -136,7 +138,8 @@ func (o *historyFlags) namespace() (string, error) {
 }
 
 // objects returns the objects that the arguments name: TYPE, TYPE NAME or TYPE/NAME.
-func (o *historyFlags) objects(ctx context.Context, v *history.View, args []string) (of history.Objects, t *history.Type, err error) {
+func (o *historyFlags) objects(ctx context.Context, v *history.View,
+	args []string) (of history.Objects, t *history.Type, err error) {
 	arg, err := parseTypeAndName(args)
 	if err != nil {
 		return of, nil, &exitError{codeUsage, err}
@@ -150,7 +153,8 @@ func (o *historyFlags) objects(ctx context.Context, v *history.View, args []stri
 			return of, nil, err
 		}
 		if of.Name != "" && of.Namespace == "" {
-			return of, nil, &exitError{codeUsage, errors.New("a name can't be combined with all namespaces: remove the name or -A")}
+			return of, nil,
+				&exitError{codeUsage, errors.New("a name can't be combined with all namespaces: remove the name or -A")}
 		}
 	}
 	return of, t, nil

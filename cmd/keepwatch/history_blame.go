@@ -61,7 +61,8 @@ type blamedField struct {
 	Managers []field.Manager    `json:"managers,omitempty"`
 }
 
-func (o *historyFlags) blame(ctx context.Context, v *history.View, args []string, m history.Moment, out, stderr io.Writer) error {
+func (o *historyFlags) blame(ctx context.Context, v *history.View, args []string, m history.Moment, out,
+	stderr io.Writer) error {
 	of, _, err := o.objects(ctx, v, args)
 	if err != nil {
 		return err
@@ -133,7 +134,8 @@ func (o *historyFlags) blamed(life []history.Event) ([]blamedField, error) {
 		}
 		e := life[f.State]
 		b := blamedField{
-			Path: f.Path.String(), Value: f.Value, Was: f.From, Since: e.Point.Revision, Time: e.Time, Existed: e.Type == history.Existed,
+			Path: f.Path.String(), Value: f.Value, Was: f.From, Since: e.Point.Revision, Time: e.Time,
+			Existed:  e.Type == history.Existed,
 			Managers: f.Managers,
 		}
 		if e.Gap != nil {
@@ -149,7 +151,8 @@ func isIdentity(p field.Path) bool {
 	if p.In("apiVersion") || p.In("kind") {
 		return true
 	}
-	return slices.ContainsFunc([]string{"name", "namespace", "uid", "creationTimestamp", "generation", "generateName", "selfLink"},
+	return slices.ContainsFunc([]string{"name", "namespace", "uid", "creationTimestamp", "generation", "generateName",
+		"selfLink"},
 		func(name string) bool { return p.In("metadata", name) })
 }
 
@@ -165,7 +168,8 @@ func printBlame(out io.Writer, fields []blamedField) error {
 		case f.Gap != nil:
 			since += " (gap)"
 		}
-		fmt.Fprintf(rows, "%s\t%s\t%s\t%s\t%s\t%s\n", since, clock(f.Time), names(f.Managers), f.Path, shortened(f.Value), shortened(f.Was))
+		fmt.Fprintf(rows, "%s\t%s\t%s\t%s\t%s\t%s\n", since, clock(f.Time), names(f.Managers), f.Path, shortened(f.Value),
+			shortened(f.Was))
 	}
 	if err := rows.Flush(); err != nil {
 		return writeError(err)

@@ -91,7 +91,8 @@ func (d *differ) run(ctx context.Context, args []string, first, second history.M
 		return err
 	}
 	if from.Lines() > 1 {
-		fmt.Fprintf(d.stderr, "keepwatch: the types are in %d etcds: they are compared at the times of the moments\n", from.Lines())
+		fmt.Fprintf(d.stderr, "keepwatch: the types are in %d etcds: they are compared at the times of the moments\n",
+			from.Lines())
 	}
 	d.reportLater(to, streams)
 	var all []difference.Difference
@@ -195,7 +196,8 @@ func (d *differ) printUnified(all []difference.Difference) error {
 		}
 	}
 	if folded > 0 {
-		fmt.Fprintf(d.stderr, "keepwatch: %d objects differ in status and managedFields only: see --status and --managed-fields\n", folded)
+		fmt.Fprintf(d.stderr,
+			"keepwatch: %d objects differ in status and managedFields only: see --status and --managed-fields\n", folded)
 	}
 	return nil
 }

@@ -49,11 +49,14 @@ at one revision, or about --event-ttl after its last change. The reason is in -o
 			if ttl <= 0 {
 				return &exitError{codeUsage, fmt.Errorf("--event-ttl must be positive, not %v", ttl)}
 			}
-			return o.view(cmd.Context(), func(v *history.View) error { return o.events(cmd.Context(), v, args, ttl, cmd.OutOrStdout()) })
+			return o.view(cmd.Context(), func(v *history.View) error {
+				return o.events(cmd.Context(), v, args, ttl, cmd.OutOrStdout())
+			})
 		},
 	}
 	o.addDatabaseTo(cmd.Flags(), "text, json or yaml")
-	cmd.Flags().DurationVar(&ttl, "event-ttl", ttl, "how long the API server keeps an Event after its last change: its flag of that name")
+	cmd.Flags().DurationVar(&ttl, "event-ttl", ttl,
+		"how long the API server keeps an Event after its last change: its flag of that name")
 	return cmd
 }
 
@@ -89,7 +92,8 @@ type endOfEvent struct {
 	Time     time.Time          `json:"time"`
 }
 
-func (o *historyFlags) events(ctx context.Context, v *history.View, args []string, ttl time.Duration, out io.Writer) error {
+func (o *historyFlags) events(ctx context.Context, v *history.View, args []string, ttl time.Duration,
+	out io.Writer) error {
 	about, t, err := o.about(ctx, v, args)
 	if err != nil {
 		return err
@@ -100,7 +104,8 @@ func (o *historyFlags) events(ctx context.Context, v *history.View, args []strin
 		return fmt.Errorf("%w: keepwatch sync events stores them", err)
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("the history has no Events about %s", strings.TrimSpace(strings.Join(args, "/")+inNamespace(about.Namespace)))
+		return fmt.Errorf("the history has no Events about %s", strings.TrimSpace(strings.Join(args, "/")+
+			inNamespace(about.Namespace)))
 	}
 	summary, err := newSummary(t)
 	if err != nil {
@@ -110,7 +115,8 @@ func (o *historyFlags) events(ctx context.Context, v *history.View, args []strin
 	states := map[keepwatch.Key][]sink.State{}
 	for _, r := range found {
 		one := reportedEvents{
-			Type: r.Type, Reason: r.Reason, Message: r.Message, Reporter: r.Reporter, Count: r.Count, First: r.First, Last: r.Last,
+			Type: r.Type, Reason: r.Reason, Message: r.Message, Reporter: r.Reporter, Count: r.Count, First: r.First,
+			Last:  r.Last,
 			Event: r.State.Key.String(), Revision: r.State.From.Revision, Subject: r.Subject,
 		}
 		if r.End.Type != history.Current {
@@ -119,7 +125,8 @@ func (o *historyFlags) events(ctx context.Context, v *history.View, args []strin
 		if t != nil {
 			key := keepwatch.Key{Namespace: r.Subject.Namespace, Name: r.Subject.Name}
 			if _, known := states[key]; !known {
-				if states[key], err = v.States(ctx, history.Objects{Resource: t.Resource, Namespace: key.Namespace, Name: key.Name}); err != nil {
+				if states[key], err = v.States(ctx, history.Objects{Resource: t.Resource, Namespace: key.Namespace,
+					Name: key.Name}); err != nil {
 					return err
 				}
 			}
@@ -146,8 +153,10 @@ func inNamespace(name string) string {
 	return " in namespace " + name
 }
 
-// about returns which Events the arguments ask for, and the type of the objects, nil if the history has only the Events.
-func (o *historyFlags) about(ctx context.Context, v *history.View, args []string) (history.About, *history.Type, error) {
+// about returns which Events the arguments ask for, and the type of the objects, nil if the history has only the
+// Events.
+func (o *historyFlags) about(ctx context.Context, v *history.View,
+	args []string) (history.About, *history.Type, error) {
 	of, t, err := o.objects(ctx, v, args)
 	if err == nil {
 		return history.About{Kind: t.Kind, Group: t.Group(), Namespace: of.Namespace, Name: of.Name}, t, nil
@@ -255,7 +264,8 @@ func printReported(out io.Writer, all []reportedEvents, several bool) error {
 			end = e.End.Type
 		}
 		revision, state := e.Object.text()
-		fmt.Fprintf(rows, "%s\t%d\t%s\t%s%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.Last), e.Count, clock(e.First), object, e.Type, e.Reason, end,
+		fmt.Fprintf(rows, "%s\t%d\t%s\t%s%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.Last), e.Count, clock(e.First), object, e.Type,
+			e.Reason, end,
 			revision, state, strings.Join(strings.Fields(e.Message), " "))
 	}
 	if err := rows.Flush(); err != nil {

@@ -14,13 +14,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// dyingPod creates a Pod of a namespace whose container runs out of memory, and what is reported about it: a start, a kill in
-// both APIs of Events, and, twice and later once more, that the container is not started again. At the end the Pod is deleted.
+// dyingPod creates a Pod of a namespace whose container runs out of memory, and what is reported about it: a start, a
+// kill in both APIs of Events, and, twice and later once more, that the container is not started again. At the end the
+// Pod is deleted.
 func dyingPod(t *testing.T, client kubernetes.Interface, namespace string) *corev1.Pod {
 	t.Helper()
 	create(t, client.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	pod := create(t, client.CoreV1().Pods(namespace).Create, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	})
 	involved := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: "web", UID: pod.UID}
 	clock := time.Now().Truncate(time.Second)
@@ -50,14 +52,17 @@ func dyingPod(t *testing.T, client kubernetes.Interface, namespace string) *core
 	}
 	status(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 	report("web.1", "Normal", "Started", "Started container c")
-	status(corev1.ContainerStatus{RestartCount: 3, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}}})
+	status(corev1.ContainerStatus{RestartCount: 3,
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}}})
 	create(t, client.EventsV1().Events(namespace).Create, &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "web.2"}, Regarding: involved, Type: "Warning", Reason: "Killed", Note: "out of\tmemory", Action: "Kill",
+		ObjectMeta: metav1.ObjectMeta{Name: "web.2"}, Regarding: involved, Type: "Warning", Reason: "Killed",
+		Note: "out of\tmemory", Action: "Kill",
 		ReportingController: "example.com/oom", ReportingInstance: "node-1", EventTime: metav1.NewMicroTime(tick()),
 	})
 	report("web.3", "Warning", "BackOff", "Back-off restarting container c")
 	patch := []byte(`{"count":2,"lastTimestamp":"` + tick().UTC().Format(time.RFC3339) + `"}`)
-	if _, err := client.CoreV1().Events(namespace).Patch(t.Context(), "web.3", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := client.CoreV1().Events(namespace).Patch(t.Context(), "web.3", types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoreV1().Events(namespace).Delete(t.Context(), "web.3", metav1.DeleteOptions{}); err != nil {
@@ -65,7 +70,8 @@ func dyingPod(t *testing.T, client kubernetes.Interface, namespace string) *core
 	}
 	report("web.4", "Warning", "BackOff", "Back-off restarting container c")
 	grace := int64(0)
-	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), "web",
+		metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
 		t.Fatal(err)
 	}
 	report("web.5", "Normal", "Killing", "Stopping container c")
@@ -96,7 +102,8 @@ T +1 +T +Warning +Killed +current +\d+ +0/1 OOMKilled 3 +out of memory *
 T +3 +T +Warning +BackOff +current +\d+ +0/1 OOMKilled 3 +Back-off restarting container c *
 T +1 +T +Normal +Killing +current +\d+ deleted +0/1 Terminating 3 +Stopping container c *
 `)
-	if out, _ := look(t, "events", "pods", "-n", ns, "--from", to); !strings.Contains(out, "OBJECT") || !strings.Contains(out, ns+"/web ") {
+	if out, _ := look(t, "events", "pods", "-n", ns, "--from", to); !strings.Contains(out, "OBJECT") ||
+		!strings.Contains(out, ns+"/web ") {
 		t.Error(out)
 	}
 	if err := client.CoreV1().Events(ns).Delete(t.Context(), "web.4", metav1.DeleteOptions{}); err != nil {
@@ -111,11 +118,13 @@ T +1 +T +Normal +Killing +current +\d+ deleted +0/1 Terminating 3 +Stopping cont
 		return found.Events[2].End != nil
 	})
 	back := found.Events[2]
-	if back.End.Type != "deleted" || !strings.Contains(back.End.Because, "would have lived for 1h") || back.Object.Revision == 0 || back.Reporter != "kubelet" ||
+	if back.End.Type != "deleted" || !strings.Contains(back.End.Because, "would have lived for 1h") ||
+		back.Object.Revision == 0 || back.Reporter != "kubelet" ||
 		back.Event != ns+"/web.4" || string(back.Subject.UID) != string(pod.UID) || back.Last.Before(back.First) {
 		t.Errorf("%s", out)
 	}
-	if out, _ := look(t, "events", "po", "web", "-n", ns, "--from", to, "-o", "yaml"); !strings.Contains(out, "because: it ended") {
+	if out, _ := look(t, "events", "po", "web", "-n", ns, "--from", to, "-o", "yaml"); !strings.Contains(out,
+		"because: it ended") {
 		t.Error(out)
 	}
 	sync.end()
@@ -131,8 +140,9 @@ T +1 +T +Normal +Killing +current +\d+ deleted +0/1 Terminating 3 +Stopping cont
 		args string
 		want string
 	}{
-		"no Events":       {1, "pod/web --from " + none, "the history has no events: keepwatch sync events stores them"},
-		"none about it":   {1, "pod/nothing -n dying --from " + to, "the history has no Events about pod/nothing in namespace dying"},
+		"no Events": {1, "pod/web --from " + none, "the history has no events: keepwatch sync events stores them"},
+		"none about it": {1, "pod/nothing -n dying --from " + to,
+			"the history has no Events about pod/nothing in namespace dying"},
 		"an unknown type": {1, "widget/x --from " + alone, `the history has no resource type "widget"`},
 		"no type":         {2, "--from " + to, "give the type"},
 		"a lifetime":      {2, "pod/web --event-ttl 0s --from " + to, "--event-ttl must be positive"},

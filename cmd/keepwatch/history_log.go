@@ -198,7 +198,8 @@ func printLog(out io.Writer, events []loggedEvent, several bool) error {
 		if e.Type == history.Deleted {
 			managers = "<not recorded>"
 		}
-		fmt.Fprintf(rows, "%d\t%s\t%s\t%s%s\t%s\t%s\n", e.Revision, clock(e.Time), e.Type, object, generation, managers, e.summary())
+		fmt.Fprintf(rows, "%d\t%s\t%s\t%s%s\t%s\t%s\n", e.Revision, clock(e.Time), e.Type, object, generation, managers,
+			e.summary())
 	}
 	if err := rows.Flush(); err != nil {
 		return writeError(err)

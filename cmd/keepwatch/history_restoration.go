@@ -107,7 +107,8 @@ func isRedacted(value json.RawMessage) bool {
 }
 
 // first has the kinds that others need.
-var first = []string{"CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "ServiceAccount", "ClusterRole", "Role"}
+var first = []string{"CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "ServiceAccount",
+	"ClusterRole", "Role"}
 
 // sort orders the objects: definitions and namespaces first, and each owner before what it owns.
 func (r *restoration) sort() {
@@ -209,12 +210,16 @@ func (r *restoration) open(one *restored) error {
 
 // restores reports whether an object of a kind is among those that are restored.
 func (r *restoration) restores(kind, name string) bool {
-	return slices.ContainsFunc(r.objects, func(one *restored) bool { return one.kind.Kind == kind && one.state.Key.Name == name })
+	return slices.ContainsFunc(r.objects, func(one *restored) bool {
+		return one.kind.Kind == kind &&
+			one.state.Key.Name == name
+	})
 }
 
 // exists reports whether a namespace exists, as far as that is known.
 func (r *restoration) exists(ctx context.Context, namespace string) bool {
-	_, err := r.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace, metav1.GetOptions{})
+	_, err := r.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace,
+		metav1.GetOptions{})
 	return !apierrors.IsNotFound(err)
 }
 
@@ -226,7 +231,8 @@ func (r *restoration) prepareOwners(ctx context.Context, one *restored) error {
 		if !appliedOwners(one.live) {
 			return nil // what it has now stays
 		}
-		for _, owner := range one.live.GetOwnerReferences() { // those that an earlier apply has set would be removed by another without
+		// those that an earlier apply has set would be removed by another without
+		for _, owner := range one.live.GetOwnerReferences() {
 			references = append(references, reference(owner))
 		}
 		return unstructured.SetNestedSlice(one.object.Object, references, "metadata", "ownerReferences")
@@ -241,7 +247,8 @@ func (r *restoration) prepareOwners(ctx context.Context, one *restored) error {
 		case err != nil:
 			return err
 		case uid == "":
-			one.notes = append(one.notes, fmt.Sprintf("its owner %s %s does not exist: it is restored without", owner.Kind, owner.Name))
+			one.notes = append(one.notes, fmt.Sprintf("its owner %s %s does not exist: it is restored without", owner.Kind,
+				owner.Name))
 			continue
 		case uid != owner.UID:
 			one.notes = append(one.notes, fmt.Sprintf("its owner %s %s is another one of that name", owner.Kind, owner.Name))
@@ -258,7 +265,8 @@ func (r *restoration) prepareOwners(ctx context.Context, one *restored) error {
 // appliedOwners reports whether an earlier restoration has set owner references of an object.
 func appliedOwners(live *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(live.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
-		return m.Manager == restoreManager && m.FieldsV1 != nil && strings.Contains(m.FieldsV1.String(), `"f:ownerReferences"`)
+		return m.Manager == restoreManager && m.FieldsV1 != nil && strings.Contains(m.FieldsV1.String(),
+			`"f:ownerReferences"`)
 	})
 }
 
@@ -313,7 +321,8 @@ func (r *restoration) prepareVolume(ctx context.Context, one *restored) error {
 	if one.kind.Kind != "PersistentVolumeClaim" || one.live != nil || volume == "" {
 		return nil
 	}
-	o, err := r.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}).Get(ctx, volume, metav1.GetOptions{})
+	o, err := r.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}).Get(ctx, volume,
+		metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		one.notes = append(one.notes, fmt.Sprintf("its volume %s is gone, and its data: the claim gets a new one", volume))

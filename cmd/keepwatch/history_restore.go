@@ -69,7 +69,8 @@ If stdout is a terminal, --dry-run is the default: nothing is written without --
 		"all namespaces, regardless of the context and --namespace")
 	flags.StringVar(&o.at, "at", o.at, "the moment: 2026-11-28T10:42:00Z, 10:42, -15m or revision/4711")
 	flags.StringVarP(&o.selector, "selector", "l", "", "only objects with these labels at the moment")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "write nothing, and show what would be written (default true if stdout is a terminal)")
+	flags.BoolVar(&o.dryRun, "dry-run", false,
+		"write nothing, and show what would be written (default true if stdout is a terminal)")
 	flags.BoolVar(&o.force, "force-conflicts", false, "take fields over that other managers have written")
 	return cmd
 }
@@ -166,7 +167,8 @@ func (o *restoreOptions) states(ctx context.Context, v *history.View, args []str
 }
 
 // selected returns what the arguments name: TYPE/NAME, or types.
-func (o *restoreOptions) selected(ctx context.Context, v *history.View, args []string) (all []history.Objects, err error) {
+func (o *restoreOptions) selected(ctx context.Context, v *history.View,
+	args []string) (all []history.Objects, err error) {
 	if len(args) != 1 || !strings.Contains(args[0], ",") {
 		of, _, err := o.objects(ctx, v, args)
 		if err == nil && of.Name != "" && o.selector != "" {
@@ -226,7 +228,8 @@ type restoredObject struct {
 func (o *restoreOptions) report(out io.Writer, r *restoration) error {
 	all := []restoredObject{}
 	for _, one := range r.objects {
-		all = append(all, restoredObject{one.state.Resource, one.state.Key.Namespace, one.state.Key.Name, one.result, one.notes})
+		all = append(all, restoredObject{one.state.Resource, one.state.Key.Namespace, one.state.Key.Name, one.result,
+			one.notes})
 	}
 	if o.output != "text" {
 		return writeData(out, o.output, map[string]any{"objects": all, "dryRun": o.dryRun})

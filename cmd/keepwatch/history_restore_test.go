@@ -30,24 +30,30 @@ func stored(t *testing.T, to, object, namespace, revision string) {
 }
 
 // createMap creates a ConfigMap, which others may own, and returns it.
-func createMap(t *testing.T, client kubernetes.Interface, namespace, name string, owners ...*corev1.ConfigMap) *corev1.ConfigMap {
+func createMap(t *testing.T, client kubernetes.Interface, namespace, name string,
+	owners ...*corev1.ConfigMap) *corev1.ConfigMap {
 	t.Helper()
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "x"}}, Data: map[string]string{"name": name}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "x"}},
+		Data: map[string]string{"name": name}}
 	for _, owner := range owners {
-		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID})
+		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap",
+			Name: owner.Name, UID: owner.UID})
 	}
-	created, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), o, metav1.CreateOptions{FieldManager: "alice"})
+	created, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), o,
+		metav1.CreateOptions{FieldManager: "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return created
 }
 
-// testHistoryRestore restores objects that were changed, deleted, and deleted with their owners; and names what cannot be restored.
+// testHistoryRestore restores objects that were changed, deleted, and deleted with their owners; and names what cannot
+// be restored.
 func testHistoryRestore(t *testing.T, client kubernetes.Interface) {
 	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
 	const ns = "restore"
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	maps := client.CoreV1().ConfigMaps(ns)
@@ -83,7 +89,8 @@ func testHistoryRestore(t *testing.T, client kubernetes.Interface) {
 	}
 	// One alone loses the owner that is gone; all together are restored in the order of owners.
 	_, stderr = run(0, "cm/b-child", "--at", at, "--dry-run=true")
-	if !strings.Contains(stderr, "configmaps/b-child -n restore: its owner ConfigMap z-parent does not exist: it is restored without") {
+	if !strings.Contains(stderr,
+		"configmaps/b-child -n restore: its owner ConfigMap z-parent does not exist: it is restored without") {
 		t.Error(stderr)
 	}
 	run(0, "configmaps", "-l", "app=x", "--at", at)
@@ -98,20 +105,23 @@ func testHistoryRestore(t *testing.T, client kubernetes.Interface) {
 			t.Errorf("%s: %v %v", o.Name, o.Data, o.Labels)
 		}
 	}
-	if o := now["a-grandchild"]; len(o.OwnerReferences) != 2 || o.OwnerReferences[0].UID != now["b-child"].UID || o.OwnerReferences[1].UID != now["c"].UID ||
+	if o := now["a-grandchild"]; len(o.OwnerReferences) != 2 || o.OwnerReferences[0].UID != now["b-child"].UID ||
+		o.OwnerReferences[1].UID != now["c"].UID ||
 		now["b-child"].OwnerReferences[0].UID != now["z-parent"].UID {
 		t.Errorf("owners: %+v", o.OwnerReferences)
 	}
 	// A conflict is named, and nothing is written, not even what has none.
 	body := []byte(`{"data":{"name":"changed"}}`)
-	if _, err := maps.Patch(t.Context(), "c", types.MergePatchType, body, metav1.PatchOptions{FieldManager: "bob"}); err != nil {
+	if _, err := maps.Patch(t.Context(), "c", types.MergePatchType, body,
+		metav1.PatchOptions{FieldManager: "bob"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := maps.Delete(t.Context(), "a-grandchild", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	_, stderr = run(1, "cm", "--at", at)
-	if !strings.Contains(stderr, `configmaps/c -n restore: conflict with "bob" using v1 at .data.name: see --force-conflicts`) ||
+	if !strings.Contains(stderr,
+		`configmaps/c -n restore: conflict with "bob" using v1 at .data.name: see --force-conflicts`) ||
 		!strings.HasSuffix(stderr, "keepwatch: nothing was written: 1 of 4 objects cannot be restored\n") {
 		t.Error(stderr)
 	}
@@ -120,7 +130,8 @@ func testHistoryRestore(t *testing.T, client kubernetes.Interface) {
 	}
 	out, _ = run(0, "cm", "--at", at, "--force-conflicts", "-o", "json")
 	var report struct{ Objects []restoredObject }
-	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Objects) != 4 || report.Objects[1].Result != "unchanged" ||
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Objects) != 4 ||
+		report.Objects[1].Result != "unchanged" ||
 		report.Objects[2].Result != "configured" {
 		t.Errorf("%s, %v", out, err)
 	}
@@ -152,8 +163,10 @@ func testRestoreRedacted(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
-// testRestoreObstacles names what hinders: an object that is being deleted, a namespace that is gone. A service gets another cluster IP.
-func testRestoreObstacles(t *testing.T, client kubernetes.Interface, to string, run func(int, ...string) (string, string)) {
+// testRestoreObstacles names what hinders: an object that is being deleted, a namespace that is gone. A service gets
+// another cluster IP.
+func testRestoreObstacles(t *testing.T, client kubernetes.Interface, to string,
+	run func(int, ...string) (string, string)) {
 	const ns = "restore"
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}}
 	held, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), held, metav1.CreateOptions{})
@@ -161,7 +174,8 @@ func testRestoreObstacles(t *testing.T, client kubernetes.Interface, to string, 
 		t.Fatal(err)
 	}
 	service, err := client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"a": "b"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}},
+			Selector: map[string]string{"a": "b"}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -172,11 +186,13 @@ func testRestoreObstacles(t *testing.T, client kubernetes.Interface, to string, 
 		t.Fatal(err)
 	}
 	at := "revision/" + held.ResourceVersion
-	if _, stderr := run(1, "cm/held", "--at", at); !strings.Contains(stderr, "it is being deleted, which waits for its finalizers: example.com/hold") {
+	if _, stderr := run(1, "cm/held", "--at", at); !strings.Contains(stderr,
+		"it is being deleted, which waits for its finalizers: example.com/hold") {
 		t.Error(stderr)
 	}
 	patch := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	_, stderr := run(0, "cm/held", "--at", at)
@@ -187,7 +203,8 @@ func testRestoreObstacles(t *testing.T, client kubernetes.Interface, to string, 
 		t.Fatal(err)
 	}
 	other, err := client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{ // takes the address
-		ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.ServiceSpec{ClusterIP: service.Spec.ClusterIP, Ports: service.Spec.Ports},
+		ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.ServiceSpec{ClusterIP: service.Spec.ClusterIP,
+			Ports: service.Spec.Ports},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -216,11 +233,13 @@ func testRestoreObstacles(t *testing.T, client kubernetes.Interface, to string, 
 	}
 }
 
-// testHistoryRestoreMany deletes objects at random, and restores what was there: everything is as it was, and nothing else changes.
+// testHistoryRestoreMany deletes objects at random, and restores what was there: everything is as it was, and nothing
+// else changes.
 func testHistoryRestoreMany(t *testing.T, client kubernetes.Interface) {
 	const ns, count = "many", 120
 	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(7, 7))
@@ -245,7 +264,8 @@ func testHistoryRestoreMany(t *testing.T, client kubernetes.Interface) {
 		t.Fatal(err)
 	}
 	code, out, stderr := execute(t, "history", "restore", "cm", "-n", ns, "--from", to, "--at", "now")
-	if created := strings.Count(out, " created\n"); code != 0 || created != count-len(before.Items) || strings.Count(out, " unchanged\n") != len(before.Items) {
+	if created := strings.Count(out, " created\n"); code != 0 || created != count-len(before.Items) ||
+		strings.Count(out, " unchanged\n") != len(before.Items) {
 		t.Fatalf("exit %d, %d created, %s", code, created, stderr)
 	}
 	after, err := client.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
@@ -258,7 +278,8 @@ func testHistoryRestoreMany(t *testing.T, client kubernetes.Interface) {
 	}
 	for _, was := range all {
 		now, err := client.CoreV1().ConfigMaps(ns).Get(t.Context(), was.Name, metav1.GetOptions{})
-		if err != nil || fmt.Sprint(now.Data, now.Labels) != fmt.Sprint(was.Data, was.Labels) || len(now.OwnerReferences) != len(was.OwnerReferences) {
+		if err != nil || fmt.Sprint(now.Data, now.Labels) != fmt.Sprint(was.Data, was.Labels) ||
+			len(now.OwnerReferences) != len(was.OwnerReferences) {
 			t.Errorf("%s: %+v, %v", was.Name, now, err)
 			continue
 		}

@@ -45,7 +45,8 @@ func TestHistory(t *testing.T) {
 func patch(t *testing.T, client kubernetes.Interface, name, manager, key, value string) string {
 	t.Helper()
 	body := fmt.Sprintf(`{"data":{%q:%q}}`, key, value)
-	o, err := client.CoreV1().ConfigMaps("default").Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: manager})
+	o, err := client.CoreV1().ConfigMaps("default").Patch(t.Context(), name, types.MergePatchType, []byte(body),
+		metav1.PatchOptions{FieldManager: manager})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,18 +123,21 @@ REVISION +TIME +EVENT +GENERATION +MANAGERS +FIELDS *
 \d+ +T +MODIFIED +bob +data.size *
 \d+ +T +DELETED +<not recorded> *
 `)
-	if _, stderr := look(t, "blame", "cm/story", "--from", to); !strings.Contains(stderr, "configmaps/story -n default was deleted at revision ") {
+	if _, stderr := look(t, "blame", "cm/story", "--from", to); !strings.Contains(stderr,
+		"configmaps/story -n default was deleted at revision ") {
 		t.Errorf("blame of a deleted object: %q", stderr)
 	}
 	out, _ = look(t, "diff", "cm/story", "--at", "revision/"+second, "--from", to, "-o", "fields")
 	mustMatch(t, out, "DELETED configmaps/default/story revision "+second+" > <none>\n")
 	out, _ = look(t, "diff", "cm/story", "--at", "now", "--and", "revision/"+second, "--from", to, "-o", "json")
 	var compared struct{ Objects []comparedObject }
-	if err := json.Unmarshal([]byte(out), &compared); err != nil || len(compared.Objects) != 1 || compared.Objects[0].Type != history.Added {
+	if err := json.Unmarshal([]byte(out), &compared); err != nil || len(compared.Objects) != 1 ||
+		compared.Objects[0].Type != history.Added {
 		t.Errorf("backward: %s, %v", out, err)
 	}
 	out, _ = look(t, "log", "cm", "--from", to, "-o", "yaml")
-	if !strings.Contains(out, "- manager: bob") && !strings.Contains(out, "manager: bob") || !strings.Contains(out, `path: data.color`) {
+	if !strings.Contains(out, "- manager: bob") && !strings.Contains(out, "manager: bob") ||
+		!strings.Contains(out, `path: data.color`) {
 		t.Error(out)
 	}
 	before, err := os.ReadFile(file)
@@ -279,7 +283,8 @@ func testHistoryNotFollowed(t *testing.T, client kubernetes.Interface) {
 func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
 	dir := t.TempDir()
 	to := "sqlite:" + filepath.Join(dir, "state.db")
-	_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "odd"}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "odd"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,17 +298,19 @@ func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
 		args string
 		want string
 	}{
-		"no database":     {2, "log cm", "give the database with --from"},
-		"another sink":    {2, "log cm --from kafka://host/topic", "the database of a history must be sqlite:FILE or postgres://"},
-		"a relative URL":  {2, "log cm --from sqlite://state.db", "the database of a history must be"},
-		"no file":         {1, "log cm --from sqlite:" + dir + "/none", "no such file"},
-		"a directory":     {1, "log cm --from sqlite:" + dir, "it is a directory"},
-		"text":            {1, "log cm --from sqlite:" + text, "file is not a database"},
-		"no server":       {1, "log cm --from postgres://127.0.0.1:1/x", "connect"},
-		"no type":         {2, "log --from " + to, "give the type"},
-		"all types":       {2, "log * --from " + to, "'keepwatch history diff -A --at -15m' compares all types"},
-		"unknown type":    {1, "log pods --from " + to, `the history has no resource type "pods", only configmaps`},
-		"unknown object":  {1, "log cm/nothing --from " + to, "the history has no configmaps named nothing in namespace default, from revision"},
+		"no database": {2, "log cm", "give the database with --from"},
+		"another sink": {2, "log cm --from kafka://host/topic",
+			"the database of a history must be sqlite:FILE or postgres://"},
+		"a relative URL": {2, "log cm --from sqlite://state.db", "the database of a history must be"},
+		"no file":        {1, "log cm --from sqlite:" + dir + "/none", "no such file"},
+		"a directory":    {1, "log cm --from sqlite:" + dir, "it is a directory"},
+		"text":           {1, "log cm --from sqlite:" + text, "file is not a database"},
+		"no server":      {1, "log cm --from postgres://127.0.0.1:1/x", "connect"},
+		"no type":        {2, "log --from " + to, "give the type"},
+		"all types":      {2, "log * --from " + to, "'keepwatch history diff -A --at -15m' compares all types"},
+		"unknown type":   {1, "log pods --from " + to, `the history has no resource type "pods", only configmaps`},
+		"unknown object": {1, "log cm/nothing --from " + to,
+			"the history has no configmaps named nothing in namespace default, from revision"},
 		"no namespace":    {1, "log cm -n nowhere --from " + to, "the history has no configmaps in namespace nowhere"},
 		"a name and -A":   {2, "log cm/odd -A --from " + to, "a name can't be combined with all namespaces"},
 		"an output":       {2, "log cm -o wide --from " + to, "--output must be text, json, yaml"},
@@ -317,7 +324,9 @@ func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
 		"several objects": {2, "log cm a b --from " + to, "a stream has one resource type"},
 	} {
 		code, stdout, stderr := execute(t, append([]string{"history"}, strings.Fields(row.args)...)...)
-		if code != row.code || stdout != "" || !strings.Contains(stderr, row.want) || strings.Count(stderr, "\n") != row.code { // wrong usage has a line about --help
+		// wrong usage has a line about --help
+		if code != row.code || stdout != "" || !strings.Contains(stderr, row.want) ||
+			strings.Count(stderr, "\n") != row.code {
 			t.Errorf("%s: exit %d, %q%q, want %q", name, code, stdout, stderr, row.want)
 		}
 	}
@@ -362,7 +371,8 @@ func testHistoryQuickStart(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`kubectl-set`, `-      - image: nginx:1\.27`, `\+      - image: nginx:1\.28`, `"nginx:1\.28" +"nginx:1\.27"`, `web .* nginx +nginx:1\.27 +app=web`,
+		`kubectl-set`, `-      - image: nginx:1\.27`, `\+      - image: nginx:1\.28`, `"nginx:1\.28" +"nginx:1\.27"`,
+		`web .* nginx +nginx:1\.27 +app=web`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("the output lacks %q:\n%s", want, out)

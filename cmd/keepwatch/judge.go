@@ -72,23 +72,32 @@ func newJudgeCommand() *cobra.Command {
 	flags.SetInterspersed(false) // what follows the command is its own
 	flags.StringVar(&j.Workload, "workload", "", "the folder with the steps")
 	flags.StringArrayVar(&j.Samples, "samples", nil,
-		"a file or folder from which a workload is derived, without --workload; repeatable (default "+operators.DefaultSamples+")")
-	flags.StringVar(&o.next, "next", "", "the command of the operator's next version, split at spaces, which takes over half-way")
-	flags.StringArrayVar(&j.CRDs, "crds", nil, "a file or folder with CustomResourceDefinitions and other objects that exist before; repeatable")
-	flags.StringArrayVar(&j.RBAC, "rbac", nil, "a file or folder with the operator's roles, as whose ServiceAccount it runs; repeatable (default everything is allowed)")
-	flags.StringArrayVar(&j.Plans, "plan", nil, "run this kind of plans, or this plan of a report, or none; repeatable (default all)")
-	flags.StringVar(&j.Steps, "steps", "", "perform only these files of the workload, or objects in them: 1,3.2 (default all)")
+		"a file or folder from which a workload is derived, without --workload; repeatable (default "+
+			operators.DefaultSamples+")")
+	flags.StringVar(&o.next, "next", "",
+		"the command of the operator's next version, split at spaces, which takes over half-way")
+	flags.StringArrayVar(&j.CRDs, "crds", nil,
+		"a file or folder with CustomResourceDefinitions and other objects that exist before; repeatable")
+	flags.StringArrayVar(&j.RBAC, "rbac", nil,
+		"a file or folder with the operator's roles, as whose ServiceAccount it runs; repeatable (default everything is allowed)")
+	flags.StringArrayVar(&j.Plans, "plan", nil,
+		"run this kind of plans, or this plan of a report, or none; repeatable (default all)")
+	flags.StringVar(&j.Steps, "steps", "",
+		"perform only these files of the workload, or objects in them: 1,3.2 (default all)")
 	flags.BoolVar(&o.shrink, "shrink", true, "look for the smallest workload that shows a finding")
 	flags.IntVar(&j.Limit, "limit", 0, "run at most this number of plans, chosen by the seed; 0 is all")
 	flags.Uint64Var(&j.Seed, "seed", 0, "choose the plans of --limit as the report of this seed; 0 is a random one")
 	flags.BoolVar(&j.Simulate, "simulate", true, "let pods and workloads become ready, without containers")
-	flags.DurationVar(&j.Quiet, "quiet", operators.DefaultQuiet, "the time without activity after which the operator is quiet")
-	flags.DurationVar(&j.Patience, "patience", operators.DefaultPatience, "the time for a step; give more than the operator waits before it retries")
+	flags.DurationVar(&j.Quiet, "quiet", operators.DefaultQuiet,
+		"the time without activity after which the operator is quiet")
+	flags.DurationVar(&j.Patience, "patience", operators.DefaultPatience,
+		"the time for a step; give more than the operator waits before it retries")
 	flags.IntVar(&j.Repeat, "repeat", operators.DefaultRepeat, "how often a plan with a finding runs")
 	flags.IntVar(&j.Parallel, "parallel", 0, "runs at a time (default two a processor)")
 	flags.StringVar(&o.expected, "expected", "", "a file with the findings that are accepted, and why")
 	flags.StringVarP(&o.output, "output", "o", "table", "the report's format: table, json, junit or html")
-	flags.StringVar(&o.record, "record", "", "write the report in all formats, and the operator's output, to this new folder")
+	flags.StringVar(&o.record, "record", "",
+		"write the report in all formats, and the operator's output, to this new folder")
 	return cmd
 }
 
@@ -105,8 +114,9 @@ func describePlans() string {
 
 // judgePrinters are the formats of a report.
 var judgePrinters = map[string]func(*operators.Report, io.Writer) error{
-	"table": (*operators.Report).PrintTable, "json": (*operators.Report).PrintJSON, "junit": (*operators.Report).PrintJUnit,
-	"html": (*operators.Report).PrintHTML,
+	"table": (*operators.Report).PrintTable, "json": (*operators.Report).PrintJSON,
+	"junit": (*operators.Report).PrintJUnit,
+	"html":  (*operators.Report).PrintHTML,
 }
 
 func (o *judgeOptions) run(cmd *cobra.Command, args []string) error {

@@ -17,7 +17,8 @@ import (
 func writeKubeconfig(file, name string, client *rest.Config) error {
 	existing, err := clientcmd.LoadFromFile(file)
 	if !errors.Is(err, fs.ErrNotExist) && (err != nil || !namesOnly(existing, name)) {
-		return fmt.Errorf("%s exists and is not a kubeconfig of %s: it was not changed, give another file with --kubeconfig-out", file, name)
+		return fmt.Errorf(
+			"%s exists and is not a kubeconfig of %s: it was not changed, give another file with --kubeconfig-out", file, name)
 	}
 	k := clientcmdapi.NewConfig()
 	k.Clusters[name] = &clientcmdapi.Cluster{Server: client.Host, CertificateAuthorityData: client.CAData}

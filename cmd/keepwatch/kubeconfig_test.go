@@ -40,7 +40,8 @@ func TestKubeconfigIsPrivate(t *testing.T) {
 // What is not a kubeconfig of the command is not replaced.
 func TestKubeconfigOfOthers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
-	for _, text := range []string{"no kubeconfig", "clusters: [{name: production}]", "clusters: [{name: faults}, {name: production}]"} {
+	for _, text := range []string{"no kubeconfig", "clusters: [{name: production}]",
+		"clusters: [{name: faults}, {name: production}]"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

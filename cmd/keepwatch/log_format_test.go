@@ -44,7 +44,8 @@ func TestLogsAsJSON(t *testing.T) {
 		t.Errorf("a second server at the same address: exit %d", code)
 	}
 	last := records(t, second.stderr.String())
-	if r := last[len(last)-1]; r.Level != "ERROR" || r.Exit != codeError || !strings.Contains(r.Msg, "another process does") {
+	if r := last[len(last)-1]; r.Level != "ERROR" || r.Exit != codeError ||
+		!strings.Contains(r.Msg, "another process does") {
 		t.Errorf("the last message is %+v", r)
 	}
 	p.Process.Signal(syscall.SIGTERM)
@@ -59,7 +60,8 @@ func TestLogsAsJSON(t *testing.T) {
 func TestLogFormats(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"version --log-format yaml",
-			`keepwatch: invalid argument "yaml" for "--log-format" flag: want text or json` + "\nSee 'keepwatch version --help'.\n"},
+			`keepwatch: invalid argument "yaml" for "--log-format" flag: want text or json` +
+				"\nSee 'keepwatch version --help'.\n"},
 		{"sync --log-format text", "keepwatch: "},
 		{"sync --log-format json", "{"},
 	} {

@@ -177,7 +177,8 @@ func plain(message string) string {
 }
 
 // runKeepwatch runs a subcommand, and returns its whole name. Its help calls the program by the name.
-func runKeepwatch(ctx context.Context, name string, args []string, stdout io.Writer, log *messageLog) (command string, err error) {
+func runKeepwatch(ctx context.Context, name string, args []string, stdout io.Writer,
+	log *messageLog) (command string, err error) {
 	root := newRootCommand(log)
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	root.SetArgs(args)

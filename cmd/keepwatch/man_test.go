@@ -34,7 +34,8 @@ func folderFor(t *testing.T, flag string) string {
 	return flag
 }
 
-// Each command has a man page with all of its flags. SOURCE_DATE_EPOCH is their date, and nothing depends on the machine.
+// Each command has a man page with all of its flags. SOURCE_DATE_EPOCH is their date, and nothing depends on the
+// machine.
 func TestManPages(t *testing.T) {
 	folder := folderFor(t, *manFolder)
 	const home = "/home/somebody"

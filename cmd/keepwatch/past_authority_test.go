@@ -55,10 +55,12 @@ func (p *authorizedPast) bind(namespace string, names ...string) {
 	role := rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "map-reader"}
 	meta := metav1.ObjectMeta{Name: "maps"}
 	if namespace == "" {
-		create(p.T, p.client.RbacV1().ClusterRoleBindings().Create, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: role, Subjects: subjects})
+		create(p.T, p.client.RbacV1().ClusterRoleBindings().Create, &rbacv1.ClusterRoleBinding{ObjectMeta: meta,
+			RoleRef: role, Subjects: subjects})
 		return
 	}
-	create(p.T, p.client.RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: role, Subjects: subjects})
+	create(p.T, p.client.RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: role,
+		Subjects: subjects})
 }
 
 // get reads as a service account, and returns the code. With open it returns the response, too.
@@ -86,14 +88,18 @@ func (p *authorizedPast) get(name, path string, header ...string) (*http.Respons
 func TestPastAuthority(t *testing.T) {
 	t.Parallel()
 	srv := testserver.New(t, testserver.RBAC())
-	p := &authorizedPast{T: t, client: kubernetes.NewForConfigOrDie(srv.Config()), tokens: map[string]string{"nobody": "", "wrong": "x.y.z"}}
+	p := &authorizedPast{T: t, client: kubernetes.NewForConfigOrDie(srv.Config()), tokens: map[string]string{"nobody": "",
+		"wrong": "x.y.z"}}
 	create(t, p.client.RbacV1().ClusterRoles().Create, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "map-reader"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get",
+			"list", "watch"}}},
 	})
 	for _, name := range []string{"all", "one", "none"} {
-		create(t, p.client.CoreV1().ServiceAccounts("kube-system").Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		token, err := p.client.CoreV1().ServiceAccounts("kube-system").CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		create(t, p.client.CoreV1().ServiceAccounts("kube-system").Create,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		token, err := p.client.CoreV1().ServiceAccounts("kube-system").CreateToken(t.Context(), name,
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,10 +115,13 @@ func TestPastAuthority(t *testing.T) {
 	p.bind("gone", "one")
 	kubeconfig := srv.Kubeconfig()
 	file := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
-	startProcess(t, "sync", "configmaps,services", "-A", "--to", file, "--kubeconfig", kubeconfig).waitStderr(t, "synced at")
-	last := create(t, p.client.CoreV1().ConfigMaps("left").Create, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}})
+	startProcess(t, "sync", "configmaps,services", "-A", "--to", file, "--kubeconfig", kubeconfig).waitStderr(t,
+		"synced at")
+	last := create(t, p.client.CoreV1().ConfigMaps("left").Create,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}})
 	log, out := filepath.Join(t.TempDir(), "audit.log"), filepath.Join(t.TempDir(), "past")
-	startProcess(t, "serve", "--history", file, "--listen", "127.0.0.1:0", "--kubeconfig-out", out, "--authorize", kubeconfig, "--audit-log", log).
+	startProcess(t, "serve", "--history", file, "--listen", "127.0.0.1:0", "--kubeconfig-out", out, "--authorize",
+		kubeconfig, "--audit-log", log).
 		waitStderr(t, "at/MOMENT")
 	config, err := clientcmd.BuildConfigFromFlags("", out)
 	if err != nil || config.BearerToken != "" {
@@ -137,9 +146,12 @@ func TestPastAuthority(t *testing.T) {
 	const maps = "/configmaps"
 	expect("at first", map[string]int{
 		"all /api/v1" + maps: 200, "all /api/v1/namespaces/gone" + maps: 200, "all /api/v1/services": 403,
-		"one /api/v1" + maps: 403, "one /api/v1/namespaces/left" + maps: 200, "one /api/v1/namespaces/right/configmaps/m": 403,
-		"one /api/v1/namespaces/gone/configmaps/m": 200, "one /api/v1/namespaces/never" + maps: 403, "all /api/v1/namespaces/never" + maps: 200,
-		"none /api/v1/namespaces/left" + maps: 403, "nobody /api/v1" + maps: 401, "wrong /api/v1" + maps: 401, "none /apis": 200, "nobody /apis": 401,
+		"one /api/v1" + maps: 403, "one /api/v1/namespaces/left" + maps: 200,
+		"one /api/v1/namespaces/right/configmaps/m": 403,
+		"one /api/v1/namespaces/gone/configmaps/m":  200, "one /api/v1/namespaces/never" + maps: 403,
+		"all /api/v1/namespaces/never" + maps: 200,
+		"none /api/v1/namespaces/left" + maps: 403, "nobody /api/v1" + maps: 401, "wrong /api/v1" + maps: 401,
+		"none /apis": 200, "nobody /apis": 401,
 	})
 	if _, code := p.get("all", at+"/api/v1/configmaps", "Impersonate-User", "root"); code != 403 {
 		t.Errorf("an impersonation: %d", code)
@@ -159,7 +171,8 @@ func TestPastAuthority(t *testing.T) {
 		return apierrors.IsNotFound(err)
 	})
 	waitFor(t, func() bool { _, code := p.get("one", at+"/api/v1/namespaces/gone/configmaps/m"); return code == 403 })
-	created := create(t, p.client.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}})
+	created := create(t, p.client.CoreV1().Namespaces().Create,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}})
 	p.bind("gone", "one")
 	waitFor(t, func() bool { // the new one is known
 		_, code := p.get("one", "/at/now/api/v1/namespaces/gone"+maps)
@@ -168,7 +181,8 @@ func TestPastAuthority(t *testing.T) {
 	if !created.CreationTimestamp.After(last.CreationTimestamp.Time) {
 		t.Log("both namespaces were created in one second") // which is what a time of creation can tell
 	} else {
-		expect("another namespace", map[string]int{"one /api/v1/namespaces/gone/configmaps/m": 403, "all /api/v1/namespaces/gone/configmaps/m": 200})
+		expect("another namespace", map[string]int{"one /api/v1/namespaces/gone/configmaps/m": 403,
+			"all /api/v1/namespaces/gone/configmaps/m": 200})
 	}
 
 	// A right that is revoked ends the watch.
@@ -184,25 +198,30 @@ func TestPastAuthority(t *testing.T) {
 	expect("revoked", map[string]int{"one /api/v1/namespaces/left" + maps: 403})
 	p.checkLog(log)
 
-	if code, _, stderr := separately(t, "serve", "--history", file, "--authorize", kubeconfig, "--token", "x"); code != codeUsage || !strings.Contains(stderr, "exclude each other") {
+	if code, _, stderr := separately(t, "serve", "--history", file, "--authorize", kubeconfig, "--token",
+		"x"); code != codeUsage || !strings.Contains(stderr, "exclude each other") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }
 
-// page looks at the page of a history, with a timeline that begins with the revision of an object of the namespace left, and a change after that.
+// page looks at the page of a history, with a timeline that begins with the revision of an object of the namespace
+// left, and a change after that.
 func (p *authorizedPast) page(file string, first *corev1.ConfigMap) {
 	p.Helper()
-	later := create(p.T, p.client.CoreV1().ConfigMaps("left").Create, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "later"}})
+	later := create(p.T, p.client.CoreV1().ConfigMaps("left").Create,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "later"}})
 	stored(p.T, file, "cm/later", "left", later.ResourceVersion)
 	const form, left = "/keepwatch/", "/keepwatch/?type=configmaps&namespace=left"
 	begin := "&from=revision/" + first.ResourceVersion
 	change := begin + "&object=left/later&since=" + later.ResourceVersion + "&upto=" + later.ResourceVersion
 	for row, want := range map[string]int{
 		"all " + form: 200, "none " + form: 200, "nobody " + form: 401, "wrong " + form: 401, "nobody " + left + begin: 401,
-		"all " + left + begin: 200, "one " + left + begin: 200, "one " + left + change: 200, "none " + left + begin: 403, "none " + left + change: 403,
+		"all " + left + begin: 200, "one " + left + begin: 200, "one " + left + change: 200, "none " + left + begin: 403,
+		"none " + left + change:           403,
 		"one " + left + "&from=-3d":       403, // before the namespace was created
 		"one " + left + begin + "&at=-3d": 410, "all " + left + "&from=-3d": 200,
-		"one /keepwatch/?type=configmaps" + change: 403, "all /keepwatch/?type=configmaps" + change: 200, "all /keepwatch/?type=services" + begin: 403,
+		"one /keepwatch/?type=configmaps" + change: 403, "all /keepwatch/?type=configmaps" + change: 200,
+		"all /keepwatch/?type=services" + begin:                          403,
 		"one /at/now/keepwatch/?type=configmaps&namespace=right" + begin: 403, "one " + left + begin + "&name=later": 200,
 		"one /keepwatch/?type=configmaps&namespace=never" + begin: 403, "none /keepwatch/?type=secrets": 404,
 	} {
@@ -212,7 +231,8 @@ func (p *authorizedPast) page(file string, first *corev1.ConfigMap) {
 		if err != nil {
 			p.Fatal(err)
 		}
-		if code != want || code != 200 && strings.Contains(string(body), "<svg") != (code == 410) || code == 403 && strings.Contains(string(body), "ADDED") {
+		if code != want || code != 200 && strings.Contains(string(body), "<svg") != (code == 410) || code == 403 &&
+			strings.Contains(string(body), "ADDED") {
 			p.Errorf("the page: %s: %d, want %d: %s", row, code, want, body)
 		}
 	}
@@ -229,7 +249,8 @@ func (p *authorizedPast) compare(at string, namespaces []string) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range n {
 		user := []string{"all", "one", "none"}[random.IntN(3)]
-		a := &authorizationv1.ResourceAttributes{Version: "v1", Resource: []string{"configmaps", "services"}[random.IntN(2)], Verb: "list"}
+		a := &authorizationv1.ResourceAttributes{Version: "v1", Resource: []string{"configmaps", "services"}[random.IntN(2)],
+			Verb: "list"}
 		path := at + "/api/v1"
 		if random.IntN(4) > 0 {
 			a.Namespace = namespaces[random.IntN(len(namespaces))]
@@ -240,12 +261,13 @@ func (p *authorizedPast) compare(at string, namespaces []string) {
 			a.Name, a.Verb = []string{"m", "other"}[random.IntN(2)], "get"
 			path += "/" + a.Name
 		}
-		review, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(p.Context(), &authorizationv1.SubjectAccessReview{
-			Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: "system:serviceaccount:kube-system:" + user, ResourceAttributes: a,
-				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
-			},
-		}, metav1.CreateOptions{})
+		review, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(p.Context(),
+			&authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: "system:serviceaccount:kube-system:" + user, ResourceAttributes: a,
+					Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
+				},
+			}, metav1.CreateOptions{})
 		if err != nil {
 			p.Fatal(err)
 		}
@@ -269,9 +291,11 @@ func (p *authorizedPast) checkLog(file string) {
 			p.Fatalf("%s: %v", line, err)
 		}
 		if e.ObjectRef != nil {
-			seen[fmt.Sprint(e.User.Username, " ", e.Verb, " ", e.ObjectRef.Namespace, " ", e.Annotations["authorization.k8s.io/decision"])] = true
+			seen[fmt.Sprint(e.User.Username, " ", e.Verb, " ", e.ObjectRef.Namespace, " ",
+				e.Annotations["authorization.k8s.io/decision"])] = true
 		}
-		if e.Annotations["authorization.k8s.io/decision"] == "allow" && e.ResponseStatus == nil && !strings.HasPrefix(e.Annotations["keepwatch.io/moment"], "revision=") {
+		if e.Annotations["authorization.k8s.io/decision"] == "allow" && e.ResponseStatus == nil &&
+			!strings.HasPrefix(e.Annotations["keepwatch.io/moment"], "revision=") {
 			p.Errorf("no moment: %s", line)
 		}
 		if strings.Contains(line, "Bearer") || p.tokens["all"] != "" && strings.Contains(line, p.tokens["all"]) {
@@ -279,7 +303,8 @@ func (p *authorizedPast) checkLog(file string) {
 		}
 	}
 	const user = "system:serviceaccount:kube-system:"
-	for _, want := range []string{user + "all list gone allow", user + "one get gone allow", user + "one get gone forbid", user + "none list left forbid", user + "one watch left allow"} {
+	for _, want := range []string{user + "all list gone allow", user + "one get gone allow", user + "one get gone forbid",
+		user + "none list left forbid", user + "one watch left allow"} {
 		if !seen[want] {
 			p.Errorf("the log lacks %q", want)
 		}

@@ -111,8 +111,8 @@ func (p *pageOf) must(code int, texts ...string) {
 	}
 }
 
-// spread gives what was stored of a namespace times that are minutes apart, in the order of revisions, an hour ago, and returns that of the
-// first change. The tests of the page need marks that do not touch each other.
+// spread gives what was stored of a namespace times that are minutes apart, in the order of revisions, an hour ago, and
+// returns that of the first change. The tests of the page need marks that do not touch each other.
 func spread(t *testing.T, file, namespace string) time.Time {
 	t.Helper()
 	db, err := sql.Open("sqlite", file)
@@ -153,8 +153,8 @@ func spread(t *testing.T, file, namespace string) time.Time {
 	return begin
 }
 
-// testPastPage looks at the page of a history with an object that was created, changed within a gap, and deleted, and with one that has a hostile
-// name, as no API server allows.
+// testPastPage looks at the page of a history with an object that was created, changed within a gap, and deleted, and
+// with one that has a hostile name, as no API server allows.
 func testPastPage(t *testing.T, client kubernetes.Interface) {
 	const ns = "page"
 	create(t, client.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
@@ -183,7 +183,8 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 	last := createMap(t, client, ns, "last")
 	stored(t, to, "cm/last", ns, last.ResourceVersion)
 	sync.end()
-	diff, _ := look(t, "diff", "cm/web", "-n", ns, "--at", "revision/"+created.ResourceVersion, "--and", "revision/"+green.ResourceVersion, "--from", to)
+	diff, _ := look(t, "diff", "cm/web", "-n", ns, "--at", "revision/"+created.ResourceVersion, "--and", "revision/"+
+		green.ResourceVersion, "--from", to)
 	begin := spread(t, file, ns)
 	db, err := sql.Open("sqlite", file)
 	if err != nil {
@@ -204,10 +205,12 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 
 	form := readPage(t, past, "/keepwatch/")
 	form.must(http.StatusOK, "Choose a type")
-	if csp := form.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; style-src 'self';") || strings.Contains(csp, "script") || form.tags["option"] != 2 {
+	if csp := form.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp,
+		"default-src 'none'; style-src 'self';") || strings.Contains(csp, "script") || form.tags["option"] != 2 {
 		t.Errorf("%q, %v", csp, form.tags)
 	}
-	if code, body, header := past.get(t, "/keepwatch/page.css", "text/css"); code != http.StatusOK || len(body) == 0 || header.Get("Content-Type") != "text/css; charset=utf-8" {
+	if code, body, header := past.get(t, "/keepwatch/page.css", "text/css"); code != http.StatusOK || len(body) == 0 ||
+		header.Get("Content-Type") != "text/css; charset=utf-8" {
 		t.Errorf("the style: %d, %v", code, header)
 	}
 	if p := readPage(t, past, "/keepwatch"); p.code != http.StatusOK { // where it is redirected to
@@ -217,7 +220,8 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 	from := begin.Add(-5 * time.Minute).Format(time.RFC3339)
 	address := "/keepwatch/?" + url.Values{"type": {"configmaps"}, "namespace": {ns}, "from": {from}}.Encode()
 	timeline := readPage(t, past, address)
-	timeline.must(http.StatusOK, ns+"/web", ns+"/"+hostile, "missing from "+begin.Add(5*time.Minute).Format("2006-01-02 15:04:05"), ": expired")
+	timeline.must(http.StatusOK, ns+"/web", ns+"/"+hostile, "missing from "+
+		begin.Add(5*time.Minute).Format("2006-01-02 15:04:05"), ": expired")
 	if timeline.tags["svg"] != 1 || timeline.tags["path"] != 6 {
 		t.Errorf("%v", timeline.tags)
 	}
@@ -238,7 +242,8 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 
 	// The difference is that of the command.
 	modified := readPage(t, past, "/keepwatch/"+timeline.link("modified", "revision "+green.ResourceVersion))
-	modified.must(http.StatusOK, "Written by bob.", "keepwatch history restore configmaps/web -n page --at revision/"+created.ResourceVersion+" --from DATABASE",
+	modified.must(http.StatusOK, "Written by bob.", "keepwatch history restore configmaps/web -n page --at revision/"+
+		created.ResourceVersion+" --from DATABASE",
 		"keepwatch history restore configmaps/web -n page --at revision/"+green.ResourceVersion)
 	want := strings.Split(strings.TrimSpace(diff), "\n")
 	if len(modified.lines) < 3 || !slices.Equal(modified.lines[2:], want[2:]) { // without the times, which were changed
@@ -249,15 +254,19 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 	gone := readPage(t, past, "/keepwatch/"+timeline.link("deleted", "DELETED"))
 	gone.must(http.StatusOK, "+++ /dev/null", "--at revision/"+red.ResourceVersion+" --from")
 	found := readPage(t, past, "/keepwatch/"+timeline.link("added", "revision "+other.ResourceVersion)) // in the gap
-	found.must(http.StatusOK, "keepwatch history restore 'configmaps/"+hostile+"' -n page --at revision/"+red.ResourceVersion)
+	found.must(http.StatusOK, "keepwatch history restore 'configmaps/"+hostile+"' -n page --at revision/"+
+		red.ResourceVersion)
 
 	// The list of a moment, as columns; by the moment in the address, too.
-	for _, path := range []string{address + "&at=revision/" + green.ResourceVersion, "/at/revision/" + green.ResourceVersion + address} {
+	for _, path := range []string{address + "&at=revision/" + green.ResourceVersion, "/at/revision/" +
+		green.ResourceVersion + address} {
 		p := readPage(t, past, path)
-		p.must(http.StatusOK, "1 configmaps at revision "+green.ResourceVersion, "Data", "--at revision/"+green.ResourceVersion)
+		p.must(http.StatusOK, "1 configmaps at revision "+green.ResourceVersion, "Data", "--at revision/"+
+			green.ResourceVersion)
 	}
 	// All changes of the object as one mark, and with the status.
-	far := address + "&to=now&name=web&object=" + ns + "/web&since=" + created.ResourceVersion + "&upto=" + red.ResourceVersion
+	far := address + "&to=now&name=web&object=" + ns + "/web&since=" + created.ResourceVersion + "&upto=" +
+		red.ResourceVersion
 	readPage(t, past, far).must(http.StatusOK, "3 changes until revision "+red.ResourceVersion, "+  color: "+hostile)
 	readPage(t, past, far+"&status=1").must(http.StatusOK, "With status. Without")
 
@@ -266,21 +275,24 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 		code int
 		want string
 	}{
-		"from the beginning":  {"/keepwatch/?type=configmaps&namespace=page&from=revision/1", 200, ns + "/web"},
-		"a type":              {"/keepwatch/?type=" + url.QueryEscape(hostile), 404, "the history has no " + hostile},
-		"a namespace":         {"/keepwatch/?type=configmaps&namespace=" + url.QueryEscape(hostile), 200, "No object has changed"},
-		"a name":              {"/keepwatch/?type=configmaps&name=x", 400, "a name needs a namespace"},
-		"nonsense":            {address + "&at=" + url.QueryEscape(hostile), 400, "give 2026-11-28T10:42:00Z"},
-		"a beginning":         {"/keepwatch/?type=configmaps&from=yesterday", 400, "give 2026-11-28T10:42:00Z"},
-		"an end":              {"/keepwatch/?type=configmaps&to=2999-01-01T00:00:00Z", 400, "is in the future"},
-		"the wrong order":     {"/keepwatch/?type=configmaps&from=now", 400, "must begin before that"},
-		"an unknown moment":   {address + "&at=revision/1", 410, "the first known moment is revision"},
-		"a moment in the gap": {address + "&at=revision/" + other.ResourceVersion, 410, "the nearest known moments are revision " + green.ResourceVersion},
-		"a later moment":      {address + "&at=revision/99999999", 410, "the last known moment is revision"},
-		"no such object":      {address + "&object=page/none&since=1&upto=2", 404, "no object of the timeline is page/none"},
-		"no such change":      {address + "&object=page/web&since=1&upto=" + red.ResourceVersion, 404, "the timeline has no change of page/web from revision 1"},
-		"a bad change":        {address + "&object=page/web&since=x.1&upto=y", 400, "not valid"},
-		"no such file":        {"/keepwatch/page.html", 404, "the page has no page.html"},
+		"from the beginning": {"/keepwatch/?type=configmaps&namespace=page&from=revision/1", 200, ns + "/web"},
+		"a type":             {"/keepwatch/?type=" + url.QueryEscape(hostile), 404, "the history has no " + hostile},
+		"a namespace": {"/keepwatch/?type=configmaps&namespace=" + url.QueryEscape(hostile), 200,
+			"No object has changed"},
+		"a name":            {"/keepwatch/?type=configmaps&name=x", 400, "a name needs a namespace"},
+		"nonsense":          {address + "&at=" + url.QueryEscape(hostile), 400, "give 2026-11-28T10:42:00Z"},
+		"a beginning":       {"/keepwatch/?type=configmaps&from=yesterday", 400, "give 2026-11-28T10:42:00Z"},
+		"an end":            {"/keepwatch/?type=configmaps&to=2999-01-01T00:00:00Z", 400, "is in the future"},
+		"the wrong order":   {"/keepwatch/?type=configmaps&from=now", 400, "must begin before that"},
+		"an unknown moment": {address + "&at=revision/1", 410, "the first known moment is revision"},
+		"a moment in the gap": {address + "&at=revision/" + other.ResourceVersion, 410,
+			"the nearest known moments are revision " + green.ResourceVersion},
+		"a later moment": {address + "&at=revision/99999999", 410, "the last known moment is revision"},
+		"no such object": {address + "&object=page/none&since=1&upto=2", 404, "no object of the timeline is page/none"},
+		"no such change": {address + "&object=page/web&since=1&upto=" + red.ResourceVersion, 404,
+			"the timeline has no change of page/web from revision 1"},
+		"a bad change": {address + "&object=page/web&since=x.1&upto=y", 400, "not valid"},
+		"no such file": {"/keepwatch/page.html", 404, "the page has no page.html"},
 	} {
 		p := readPage(t, past, row.path)
 		if p.code != row.code || !strings.Contains(p.text, row.want) {
@@ -289,7 +301,8 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 	}
 	stranger := past.withoutToken()
 	for _, path := range []string{"/keepwatch/", address, "/keepwatch/page.css"} {
-		if code, body, _ := fetchBody(t, stranger, past.host+path, "text/html"); code != http.StatusUnauthorized || strings.Contains(string(body), "web") {
+		if code, body, _ := fetchBody(t, stranger, past.host+path, "text/html"); code != http.StatusUnauthorized ||
+			strings.Contains(string(body), "web") {
 			t.Errorf("without the token: %d, %s", code, body)
 		}
 	}

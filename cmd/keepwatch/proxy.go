@@ -95,22 +95,33 @@ func newProxyCommand() *cobra.Command {
 	flags := cmd.Flags()
 	o.config.AddFlags(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7443", "serve HTTPS on this address; port 0 uses a free port")
-	flags.StringVar(&o.kubeconfigOut, "kubeconfig-out", "./keepwatch-proxy.kubeconfig", "write a kubeconfig for the proxy to this file; who can read it acts as the user of --kubeconfig. Empty writes none, as does the default in a pod")
-	flags.StringVar(&o.certFile, "tls-cert-file", "", "serving certificate, with those of its authorities behind it, read again when the file changes (default one of an authority of the proxy's own, which is in --kubeconfig-out, or printed)")
+	flags.StringVar(&o.kubeconfigOut, "kubeconfig-out", "./keepwatch-proxy.kubeconfig",
+		"write a kubeconfig for the proxy to this file; who can read it acts as the user of --kubeconfig. Empty writes none, as does the default in a pod")
+	flags.StringVar(&o.certFile, "tls-cert-file", "",
+		"serving certificate, with those of its authorities behind it, read again when the file changes (default one of an authority of the proxy's own, which is in --kubeconfig-out, or printed)")
 	flags.StringVar(&o.keyFile, "tls-private-key-file", "", "key of --tls-cert-file")
-	flags.StringSliceVar(&o.cache, "cache", nil, "answer reads of these resources from memory, as resource[.group]: pods,deployments.apps, and read them at the start; * is all but Secrets, which must be named (default *)")
+	flags.StringSliceVar(&o.cache, "cache", nil,
+		"answer reads of these resources from memory, as resource[.group]: pods,deployments.apps, and read them at the start; * is all but Secrets, which must be named (default *)")
 	flags.StringSliceVar(&o.noCache, "no-cache", nil, "forward reads of these resources, as resource[.group]")
-	flags.StringArrayVar(&o.drop, "drop", nil, "drop this part of objects from answers from memory: managedFields, for all clients, or managedFields=AGENT, for those whose user agents begin with AGENT. Can be repeated")
-	flags.BoolVar(&o.printRBAC, "print-rbac", false, "print the ClusterRole that the proxy's identity needs for --cache, --no-cache, --impersonate and --personal, and exit")
-	flags.BoolVar(&o.impersonate, "impersonate", false, "accept client certificates and front proxies of the cluster, and act as the users that they name; the proxy's identity then needs the right to impersonate everybody")
-	flags.StringVar(&o.personal, "personal", "", "answer lists and watches over all namespaces that the server refuses to a user from the namespaces in which it allows them; annotate also names these in the metadata of lists in JSON")
+	flags.StringArrayVar(&o.drop, "drop", nil,
+		"drop this part of objects from answers from memory: managedFields, for all clients, or managedFields=AGENT, for those whose user agents begin with AGENT. Can be repeated")
+	flags.BoolVar(&o.printRBAC, "print-rbac", false,
+		"print the ClusterRole that the proxy's identity needs for --cache, --no-cache, --impersonate and --personal, and exit")
+	flags.BoolVar(&o.impersonate, "impersonate", false,
+		"accept client certificates and front proxies of the cluster, and act as the users that they name; the proxy's identity then needs the right to impersonate everybody")
+	flags.StringVar(&o.personal, "personal", "",
+		"answer lists and watches over all namespaces that the server refuses to a user from the namespaces in which it allows them; annotate also names these in the metadata of lists in JSON")
 	flags.Lookup("personal").NoOptDefVal = "true"
-	flags.StringSliceVar(&o.personalGroups, "personal-groups", nil, "restrict --personal to the users of these groups (default all users)")
+	flags.StringSliceVar(&o.personalGroups, "personal-groups", nil,
+		"restrict --personal to the users of these groups (default all users)")
 	flags.Var(&o.history, "watch-history", watchhistory.Usage)
-	flags.StringVar(&o.state, "state", "", "directory for an index of what is cached, without contents and without Secrets, and for the proxy's authority and token: with it clients' watches resume after a restart of the proxy")
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "serve /metrics on this address, too, as plain HTTP for everybody, for example :8080; 0 for none")
+	flags.StringVar(&o.state, "state", "",
+		"directory for an index of what is cached, without contents and without Secrets, and for the proxy's authority and token: with it clients' watches resume after a restart of the proxy")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0",
+		"serve /metrics on this address, too, as plain HTTP for everybody, for example :8080; 0 for none")
 	o.audit.addTo(cmd)
-	flags.Var(&o.memory, "memory-limit", "soft limit of the process's memory, such as 2Gi: when there is no room left, the server answers for whole resources again, the largest idle one first (default none)")
+	flags.Var(&o.memory, "memory-limit",
+		"soft limit of the process's memory, such as 2Gi: when there is no room left, the server answers for whole resources again, the largest idle one first (default none)")
 	return cmd
 }
 
@@ -118,7 +129,8 @@ func newProxyCommand() *cobra.Command {
 func (o *proxyOptions) checkDrop() error {
 	for _, value := range o.drop {
 		if part, agent, some := strings.Cut(value, "="); part != "managedFields" || some && agent == "" {
-			return fmt.Errorf("--drop: only managedFields can be dropped, for all clients, or as managedFields=AGENT for some: not %q", value)
+			return fmt.Errorf(
+				"--drop: only managedFields can be dropped, for all clients, or as managedFields=AGENT for some: not %q", value)
 		}
 	}
 	return nil
@@ -160,14 +172,16 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 	setGCPercent()
 	hideClientDisconnects()
 	if (o.certFile == "") != (o.keyFile == "") {
-		return &exitError{codeUsage, errors.New("--tls-cert-file and --tls-private-key-file belong together: give both or none")}
+		return &exitError{codeUsage,
+			errors.New("--tls-cert-file and --tls-private-key-file belong together: give both or none")}
 	}
 	server, err := connection(o.config)
 	if err != nil {
 		return &exitError{codeUsage, err}
 	}
 	if o.impersonate && server.Impersonate.UserName != "" {
-		return &exitError{codeUsage, errors.New("--impersonate and --as exclude each other: the proxy would act as its clients' users with the rights of its own user, not of the one of --as")}
+		return &exitError{codeUsage,
+			errors.New("--impersonate and --as exclude each other: the proxy would act as its clients' users with the rights of its own user, not of the one of --as")}
 	}
 	if !named && inPod(server) {
 		o.kubeconfigOut = "" // clients there have tokens of their own
@@ -197,7 +211,8 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 	}
 	registry := metrics.NewKubeRegistry()
 	p, err := proxy.New(proxy.Config{
-		Registry: registry, Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection, MemoryLimit: int64(o.memory), State: state, DropManagedFields: o.droppedFor(), Audit: audit,
+		Registry: registry, Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection,
+		MemoryLimit: int64(o.memory), State: state, DropManagedFields: o.droppedFor(), Audit: audit,
 		History: store.Options{WindowBytes: o.history.Bytes, WindowAge: o.history.Age}, Personal: o.personalViews(),
 	})
 	if err != nil {
@@ -221,7 +236,8 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 	files := ""
 	if o.kubeconfigOut != "" {
 		write := func() error {
-			return writeKubeconfig(o.kubeconfigOut, "keepwatch-proxy", &rest.Config{Host: address, TLSClientConfig: rest.TLSClientConfig{CAData: serving.trusted()}, BearerToken: token})
+			return writeKubeconfig(o.kubeconfigOut, "keepwatch-proxy", &rest.Config{Host: address,
+				TLSClientConfig: rest.TLSClientConfig{CAData: serving.trusted()}, BearerToken: token})
 		}
 		if err := write(); err != nil {
 			return err
@@ -291,7 +307,8 @@ type readServer interface {
 }
 
 // serveReads serves until ctx is done or the listener fails.
-func serveReads(ctx context.Context, reads readServer, serving *proxyServing, listener net.Listener, stderr io.Writer) error {
+func serveReads(ctx context.Context, reads readServer, serving *proxyServing, listener net.Listener,
+	stderr io.Writer) error {
 	running, stop := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() { reads.Run(running) })
@@ -320,19 +337,20 @@ func serveReads(ctx context.Context, reads readServer, serving *proxyServing, li
 func newReadServer(handler http.Handler, stderr io.Writer) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 32 * time.Second, IdleTimeout: 90 * time.Second, // as k8s.io/apiserver
-		// The write deadline of a stream of HTTP/2 ends the stream, which waits for the connection: a client that is frozen, and takes
-		// nothing from it, keeps all its streams.
+		// The write deadline of a stream of HTTP/2 ends the stream, which waits for the connection: a client that is frozen,
+		// and takes nothing from it, keeps all its streams.
 		HTTP2:    &http.HTTP2Config{WriteByteTimeout: time.Minute},
 		ErrorLog: log.New(panicWriter{stderr}, "", 0),
 	}
 }
 
-// panicWriter writes reports of net/http about panics to another writer. It discards the others, which are about mistakes
-// of clients: failed handshakes, invalid requests.
+// panicWriter writes reports of net/http about panics to another writer. It discards the others, which are about
+// mistakes of clients: failed handshakes, invalid requests.
 type panicWriter struct{ out io.Writer }
 
 func (w panicWriter) Write(report []byte) (int, error) {
-	if bytes.HasPrefix(report, []byte("http: panic serving ")) || bytes.HasPrefix(report, []byte("http2: panic serving ")) {
+	if bytes.HasPrefix(report, []byte("http: panic serving ")) ||
+		bytes.HasPrefix(report, []byte("http2: panic serving ")) {
 		return w.out.Write(report)
 	}
 	return len(report), nil

@@ -18,8 +18,8 @@ import (
 	"github.com/keepwatch/keepwatch/internal/privatefile"
 )
 
-// proxyCredentials are what clients have of a proxy: its token, and the authority of the certificate that it makes. With a
-// directory of --state they stay the same, or no client could resume after a restart.
+// proxyCredentials are what clients have of a proxy: its token, and the authority of the certificate that it makes.
+// With a directory of --state they stay the same, or no client could resume after a restart.
 type proxyCredentials struct {
 	token     string
 	authority localhost.Authority
@@ -38,8 +38,8 @@ type storedCredentials struct {
 // authorityLeft is how long a stored authority must be valid to be used again.
 const authorityLeft = 365 * 24 * time.Hour
 
-// loadProxyCredentials returns the credentials in a directory, or new ones, which it stores there. Without a directory they are
-// those of this process.
+// loadProxyCredentials returns the credentials in a directory, or new ones, which it stores there. Without a directory
+// they are those of this process.
 func loadProxyCredentials(dir string) (*proxyCredentials, error) {
 	if dir == "" {
 		return newProxyCredentials()
@@ -51,7 +51,8 @@ func loadProxyCredentials(dir string) (*proxyCredentials, error) {
 		if damage == nil {
 			return found, nil
 		}
-		klog.ErrorS(damage, "The proxy has another authority and another token: its clients need the new kubeconfig", "file", file)
+		klog.ErrorS(damage, "The proxy has another authority and another token: its clients need the new kubeconfig", "file",
+			file)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("--state: %w", err)
 	}

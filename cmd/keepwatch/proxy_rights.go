@@ -19,7 +19,8 @@ func (o *proxyOptions) printRights(selection proxy.Selection, stdout, stderr io.
 	if !only {
 		served, err := o.servedResources(stderr)
 		if err != nil {
-			return fmt.Errorf("can't read the resource types of the cluster, which --print-rbac needs unless --cache names them all: %w", err)
+			return fmt.Errorf(
+				"can't read the resource types of the cluster, which --print-rbac needs unless --cache names them all: %w", err)
 		}
 		resources = append(resources, served...)
 	}
@@ -61,7 +62,9 @@ func (o *proxyOptions) servedResources(stderr io.Writer) ([]schema.GroupResource
 			return nil, err
 		}
 		for _, r := range group.APIResources {
-			if !slices.ContainsFunc([]string{"get", "list", "watch"}, func(verb string) bool { return !slices.Contains(r.Verbs, verb) }) {
+			if !slices.ContainsFunc([]string{"get", "list", "watch"}, func(verb string) bool {
+				return !slices.Contains(r.Verbs, verb)
+			}) {
 				served = append(served, version.WithResource(r.Name).GroupResource())
 			}
 		}

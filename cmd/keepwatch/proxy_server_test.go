@@ -24,10 +24,13 @@ func (w written) Write(b []byte) (int, error) {
 
 // A panic while a request is served is logged, with its stack. Failed handshakes and invalid requests are not.
 func TestProxyLogsPanics(t *testing.T) {
-	for protocol, prefix := range map[string]string{"HTTP/1.1": "http: panic serving ", "HTTP/2.0": "http2: panic serving "} {
+	for protocol, prefix := range map[string]string{"HTTP/1.1": "http: panic serving ",
+		"HTTP/2.0": "http2: panic serving "} {
 		logged := make(written, 10)
 		served := httptest.NewUnstartedServer(nil)
-		served.Config = newReadServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault of the proxy") }), logged)
+		served.Config = newReadServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			panic("a fault of the proxy")
+		}), logged)
 		served.EnableHTTP2 = protocol == "HTTP/2.0"
 		served.StartTLS()
 		if c, err := tls.Dial("tcp", served.Listener.Addr().String(), &tls.Config{MinVersion: tls.VersionTLS12}); err == nil {
@@ -38,7 +41,8 @@ func TestProxyLogsPanics(t *testing.T) {
 			answer.Body.Close()
 			t.Errorf("%s: %s", protocol, answer.Status)
 		}
-		if report := <-logged; !strings.HasPrefix(report, prefix) || !strings.Contains(report, "a fault of the proxy") || !strings.Contains(report, "proxy_server_test.go") {
+		if report := <-logged; !strings.HasPrefix(report, prefix) || !strings.Contains(report, "a fault of the proxy") ||
+			!strings.Contains(report, "proxy_server_test.go") {
 			t.Errorf("%s: %s", protocol, report)
 		}
 		served.Close()
@@ -48,7 +52,8 @@ func TestProxyLogsPanics(t *testing.T) {
 	}
 }
 
-// A client of HTTP/2 that is frozen, and takes nothing from its connection, is cut off: the write deadlines of its streams cannot end them.
+// A client of HTTP/2 that is frozen, and takes nothing from its connection, is cut off: the write deadlines of its
+// streams cannot end them.
 func TestProxyCutsOffFrozenClients(t *testing.T) {
 	ended := make(chan error, 1)
 	served := httptest.NewUnstartedServer(nil)
@@ -88,7 +93,8 @@ func TestProxyCutsOffFrozenClients(t *testing.T) {
 	for _, err := range []error{
 		frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}),
 		frames.WriteWindowUpdate(0, window),
-		frames.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndStream: true, EndHeaders: true}),
+		frames.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndStream: true,
+			EndHeaders: true}),
 	} {
 		if err != nil {
 			t.Fatal(err)

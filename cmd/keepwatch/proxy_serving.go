@@ -22,7 +22,8 @@ type proxyServing struct {
 }
 
 // newServing returns the TLS of a listener on an address. clients may be nil.
-func (o *proxyOptions) newServing(address net.Addr, own *proxyCredentials, clients dynamiccertificates.CAContentProvider) (*proxyServing, error) {
+func (o *proxyOptions) newServing(address net.Addr, own *proxyCredentials,
+	clients dynamiccertificates.CAContentProvider) (*proxyServing, error) {
 	s := &proxyServing{}
 	var err error
 	if o.certFile != "" {
@@ -67,8 +68,8 @@ type changeListener func()
 // Enqueue is called by a provider of certificates.
 func (l changeListener) Enqueue() { l() }
 
-// authorityOf returns what clients must trust for a certificate, which those of its authorities may follow: nothing if the
-// system trusts it, else the authorities, or the certificate itself if there are none.
+// authorityOf returns what clients must trust for a certificate, which those of its authorities may follow: nothing if
+// the system trusts it, else the authorities, or the certificate itself if there are none.
 func authorityOf(chain []byte) []byte {
 	certificates, err := cert.ParseCertsPEM(chain)
 	if err != nil {
@@ -96,7 +97,8 @@ func encodeCertificate(c *x509.Certificate) []byte {
 
 // listen returns a listener that serves with the newest certificate.
 func (s *proxyServing) listen(on net.Listener) net.Listener {
-	return tls.NewListener(on, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.controller.GetConfigForClient})
+	return tls.NewListener(on, &tls.Config{MinVersion: tls.VersionTLS12,
+		GetConfigForClient: s.controller.GetConfigForClient})
 }
 
 // run follows the files and the authorities until ctx ends.

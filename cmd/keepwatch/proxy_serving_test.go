@@ -26,7 +26,8 @@ func TestProxyReadsCertificateAgain(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	first, second := writtenCertificate(t, certFile, keyFile), newTestCertificate(t)
-	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "", "--tls-cert-file", certFile, "--tls-private-key-file", keyFile)
+	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "", "--tls-cert-file", certFile,
+		"--tls-private-key-file", keyFile)
 	waitLine(t, p, "keepwatch: proxy of ")
 	address := proxyAddress.FindStringSubmatch(p.stderr.String())[1]
 	if err := trusts(address, first); err != nil {
@@ -47,7 +48,8 @@ func TestProxyPrintsItsAuthority(t *testing.T) {
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "")
 	waitLine(t, p, "\n-----END CERTIFICATE-----\n")
 	printed := p.stderr.String()
-	if err := trusts(proxyAddress.FindStringSubmatch(printed)[1], localhost.Certificate{Authority: []byte(printed[strings.Index(printed, "-----BEGIN"):])}); err != nil {
+	if err := trusts(proxyAddress.FindStringSubmatch(printed)[1],
+		localhost.Certificate{Authority: []byte(printed[strings.Index(printed, "-----BEGIN"):])}); err != nil {
 		t.Errorf("a client with the printed authority: %v", err)
 	}
 	terminate(t, p)
@@ -100,9 +102,11 @@ func TestProxyKeepsItsAuthority(t *testing.T) {
 func TestProxyTrustsCertificateFile(t *testing.T) {
 	cluster(t)
 	dir := t.TempDir()
-	certFile, keyFile, file := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "proxy.kubeconfig")
+	certFile, keyFile, file := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir,
+		"proxy.kubeconfig")
 	writtenCertificate(t, certFile, keyFile)
-	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--tls-cert-file", certFile, "--tls-private-key-file", keyFile)
+	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--tls-cert-file", certFile,
+		"--tls-private-key-file", keyFile)
 	waitLine(t, p, "keepwatch: proxy of ")
 	if _, err := clientOf(t, file).Discovery().ServerVersion(); err != nil {
 		t.Errorf("a client with the kubeconfig: %v", err)
@@ -111,7 +115,8 @@ func TestProxyTrustsCertificateFile(t *testing.T) {
 	replaceFile(t, certFile, append(second.Cert, second.Authority...))
 	replaceFile(t, keyFile, second.Key)
 	await.NoError(t, "a client with the kubeconfig trusts the new certificate", func() error {
-		if config, err := clientcmd.BuildConfigFromFlags("", file); err != nil || string(config.CAData) != string(second.Authority) {
+		if config, err := clientcmd.BuildConfigFromFlags("", file); err != nil ||
+			string(config.CAData) != string(second.Authority) {
 			return fmt.Errorf("the kubeconfig has another authority, %w", err)
 		}
 		_, err := clientOf(t, file).Discovery().ServerVersion()

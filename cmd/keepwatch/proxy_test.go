@@ -40,7 +40,8 @@ func TestProxyCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	created, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "proxied-"}}, metav1.CreateOptions{})
+	created, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "proxied-"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,10 +52,13 @@ func TestProxyCommand(t *testing.T) {
 }
 
 func TestProxyUsage(t *testing.T) {
-	for _, args := range [][]string{{"--tls-cert-file", "x"}, {"--tls-private-key-file", "x"}, {"argument"}, {"--watch-history", "x"}, {"--kubeconfig", "missing"},
-		{"--cache", "pods/log"}, {"--no-cache", "*"}, {"--cache", "pods", "--no-cache", "pods"}, {"--cache", "Pods", "--print-rbac"}, {"--memory-limit", "0"}, {"--memory-limit", "much"},
+	for _, args := range [][]string{{"--tls-cert-file", "x"}, {"--tls-private-key-file", "x"}, {"argument"},
+		{"--watch-history", "x"}, {"--kubeconfig", "missing"},
+		{"--cache", "pods/log"}, {"--no-cache", "*"}, {"--cache", "pods", "--no-cache", "pods"},
+		{"--cache", "Pods", "--print-rbac"}, {"--memory-limit", "0"}, {"--memory-limit", "much"},
 		{"--drop", "status"}, {"--drop", "managedFields="}, {"--drop", "managedfields"},
-		{"--audit-log-path", "x"}, {"--audit-policy-file", "x"}, {"--audit-policy-file", "x", "--audit-log-path", "x", "--audit-log-mode", "x"}} {
+		{"--audit-log-path", "x"}, {"--audit-policy-file", "x"}, {"--audit-policy-file", "x", "--audit-log-path", "x",
+			"--audit-log-mode", "x"}} {
 		code, stdout, stderr := execute(t, append([]string{"proxy"}, args...)...)
 		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
@@ -97,7 +101,8 @@ func TestProxyMetrics(t *testing.T) {
 		}
 	}
 	terminate(t, p)
-	if code, _, stderr := execute(t, "proxy", "--metrics-bind-address", "nonsense"); code != 2 || !strings.HasPrefix(stderr, "keepwatch: --metrics-bind-address: ") {
+	if code, _, stderr := execute(t, "proxy", "--metrics-bind-address", "nonsense"); code != 2 ||
+		!strings.HasPrefix(stderr, "keepwatch: --metrics-bind-address: ") {
 		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
 }
@@ -107,24 +112,30 @@ func TestProxyAudit(t *testing.T) {
 	cluster(t)
 	dir := t.TempDir()
 	file, policy, log := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "policy"), filepath.Join(dir, "log")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(policy,
+		[]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--audit-policy-file", policy, "--audit-log-path", log)
+	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--audit-policy-file", policy,
+		"--audit-log-path", log)
 	waitLine(t, p, "keepwatch: proxy of ")
 	maps := clientOf(t, file).CoreV1().ConfigMaps("default")
 	await.State(t, "the log has a list", func() (bool, string) {
-		if _, err := maps.List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil { // the first ones are forwarded
+		// the first ones are forwarded
+		if _, err := maps.List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(log)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Contains(string(text), `"requestURI":"/api/v1/namespaces/default/configmaps?resourceVersion=0"`), string(text)
+		return strings.Contains(string(text), `"requestURI":"/api/v1/namespaces/default/configmaps?resourceVersion=0"`),
+			string(text)
 	})
 	terminate(t, p)
-	if code, _, stderr := execute(t, "proxy", "--audit-policy-file", log, "--audit-log-path", log); code != 1 || !strings.HasPrefix(stderr, "keepwatch: the audit log: ") {
+	if code, _, stderr := execute(t, "proxy", "--audit-policy-file", log, "--audit-log-path", log); code != 1 ||
+		!strings.HasPrefix(stderr, "keepwatch: the audit log: ") {
 		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
 }
@@ -132,7 +143,8 @@ func TestProxyAudit(t *testing.T) {
 // A proxy that acts as another user does not act as its clients' users, too.
 func TestProxyImpersonatesOnce(t *testing.T) {
 	cluster(t)
-	code, _, stderr := execute(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "", "--as", "ada", "--impersonate")
+	code, _, stderr := execute(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "", "--as", "ada",
+		"--impersonate")
 	if code != 2 || !strings.Contains(stderr, "--impersonate and --as exclude each other") {
 		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
@@ -160,7 +172,8 @@ func TestProxyRights(t *testing.T) {
 	rights := func(flags ...string) (rules []rbacv1.PolicyRule) {
 		code, stdout, stderr := execute(t, append([]string{"proxy", "--print-rbac"}, flags...)...)
 		var role rbacv1.ClusterRole
-		if err := yaml.UnmarshalStrict([]byte(stdout), &role); code != 0 || err != nil || role.Kind != "ClusterRole" || role.Name != "keepwatch-proxy" {
+		if err := yaml.UnmarshalStrict([]byte(stdout), &role); code != 0 || err != nil || role.Kind != "ClusterRole" ||
+			role.Name != "keepwatch-proxy" {
 			t.Fatalf("%v: exit %d, %v, %s, stderr %q", flags, code, err, stdout, stderr)
 		}
 		return role.Rules[7:]
@@ -168,15 +181,18 @@ func TestProxyRights(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing"))
 	verbs := []string{"get", "list", "watch"}
 	want := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: verbs}, {APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: verbs},
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: verbs}, {APIGroups: []string{"apps"},
+			Resources: []string{"deployments"}, Verbs: verbs},
 	}
 	if got := rights("--cache", "pods,deployments.apps", "--cache", "nodes"); !reflect.DeepEqual(got, want) {
 		t.Errorf("the named ones: %v", got)
 	}
-	if got := rights("--cache", "pods", "--impersonate"); len(got) != 4 || !reflect.DeepEqual(got[1:], proxy.ImpersonationRules()) {
+	if got := rights("--cache", "pods", "--impersonate"); len(got) != 4 ||
+		!reflect.DeepEqual(got[1:], proxy.ImpersonationRules()) {
 		t.Errorf("with impersonation: %v", got)
 	}
-	if got := rights("--cache", "pods", "--personal", "--personal-groups", "devs"); !reflect.DeepEqual(got[1:], proxy.PersonalRules()) {
+	if got := rights("--cache", "pods", "--personal", "--personal-groups", "devs"); !reflect.DeepEqual(got[1:],
+		proxy.PersonalRules()) {
 		t.Errorf("with personal views: %v", got)
 	}
 	for _, flag := range []string{"--personal=some", "--personal-groups=devs"} {
@@ -184,7 +200,8 @@ func TestProxyRights(t *testing.T) {
 			t.Errorf("%s: exit %d, %q", flag, code, stderr)
 		}
 	}
-	if code, _, stderr := execute(t, "proxy", "--print-rbac"); code != 1 || !strings.Contains(stderr, "unless --cache names them all") {
+	if code, _, stderr := execute(t, "proxy", "--print-rbac"); code != 1 ||
+		!strings.Contains(stderr, "unless --cache names them all") {
 		t.Errorf("without a cluster: exit %d, %q", code, stderr)
 	}
 	cluster(t)

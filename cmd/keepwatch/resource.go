@@ -52,9 +52,12 @@ func clientName() string { return "keepwatch/" + strings.Trim(currentVersion().V
 
 func (o *resourceFlags) addTo(flags *pflag.FlagSet) {
 	o.config.AddFlags(flags)
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, regardless of the context and --namespace")
-	flags.StringVarP(&o.labelSelector, "selector", "l", "", "only objects with these labels, for example key1=value1,key2!=value2")
-	flags.StringVar(&o.fieldSelector, "field-selector", "", "only objects with these fields, for example spec.nodeName=n1; the server supports a few fields of each type")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false,
+		"all namespaces, regardless of the context and --namespace")
+	flags.StringVarP(&o.labelSelector, "selector", "l", "",
+		"only objects with these labels, for example key1=value1,key2!=value2")
+	flags.StringVar(&o.fieldSelector, "field-selector", "",
+		"only objects with these fields, for example spec.nodeName=n1; the server supports a few fields of each type")
 	flags.Int64Var(&o.chunkSize, "chunk-size", 500, "list in pages of this many objects; 0 requests all in one")
 }
 
@@ -81,7 +84,9 @@ func parseTypeAndName(args []string) (typeAndName, error) {
 	case len(args) == 2 && !slash && !strings.Contains(args[1], "/"):
 		a.name = args[1]
 	case len(args) > 1:
-		return typeAndName{}, fmt.Errorf("a stream has one resource type, and one object or all objects: give TYPE or TYPE NAME, not %q", strings.Join(args, " "))
+		return typeAndName{},
+			fmt.Errorf("a stream has one resource type, and one object or all objects: give TYPE or TYPE NAME, not %q",
+				strings.Join(args, " "))
 	}
 	if a.kind == "" || a.name == "" && (slash || len(args) == 2) || strings.Contains(a.name, "/") {
 		return typeAndName{}, fmt.Errorf("give TYPE, TYPE NAME or TYPE/NAME, not %q", strings.Join(args, " "))
@@ -98,7 +103,8 @@ func (o *resourceFlags) check() error {
 		return fmt.Errorf("--chunk-size must not be negative: %d", o.chunkSize)
 	}
 	if timeout, err := clientcmd.ParseTimeout(*o.config.Timeout); err != nil || timeout < 0 {
-		return fmt.Errorf("--request-timeout must be a time like 30s or 2m, or a number of seconds, not %q", *o.config.Timeout)
+		return fmt.Errorf("--request-timeout must be a time like 30s or 2m, or a number of seconds, not %q",
+			*o.config.Timeout)
 	}
 	return nil
 }
@@ -143,7 +149,8 @@ func (t *resourceTarget) name() string { return t.resource.GroupResource().Strin
 type repeat func(ctx context.Context, request func(context.Context) error) error
 
 // resolve finds the resource of the arguments on the server. The server must support the verbs for it.
-func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndName, selection selection, verbs ...string) (*resourceTarget, error) {
+func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndName, selection selection,
+	verbs ...string) (*resourceTarget, error) {
 	config, err := connection(o.config)
 	if err != nil {
 		return nil, err
@@ -214,7 +221,8 @@ func mappingOf(ctx context.Context, mapper meta.RESTMapperWithContext, text stri
 	kind, err := mapper.KindForWithContext(ctx, resource.WithVersion(""))
 	switch {
 	case meta.IsNoMatchError(err) && resource.Group != "":
-		return nil, startup.Refused(unknownType{fmt.Errorf("the server doesn't have a resource type %q in group %q", resource.Resource, resource.Group)})
+		return nil, startup.Refused(unknownType{fmt.Errorf("the server doesn't have a resource type %q in group %q",
+			resource.Resource, resource.Group)})
 	case meta.IsNoMatchError(err):
 		return nil, startup.Refused(unknownType{fmt.Errorf("the server doesn't have a resource type %q", resource.Resource)})
 	case meta.IsAmbiguousError(err):
@@ -228,8 +236,8 @@ func mappingOf(ctx context.Context, mapper meta.RESTMapperWithContext, text stri
 // unknownType is the error of a type that the server does not have.
 type unknownType struct{ error }
 
-// checkGroup returns a better error for an unknown type if the server does not show all types of the group that is named: the server of
-// an aggregated API may be down. The request is then repeated.
+// checkGroup returns a better error for an unknown type if the server does not show all types of the group that is
+// named: the server of an aggregated API may be down. The request is then repeated.
 func checkGroup(ctx context.Context, client rest.Interface, kind string, unknown error) error {
 	if !errors.As(unknown, new(unknownType)) {
 		return unknown
@@ -250,8 +258,8 @@ func checkGroup(ctx context.Context, client rest.Interface, kind string, unknown
 	return unknown
 }
 
-// checkReady returns an error while the server starts: until then it lacks the types of CustomResourceDefinitions. A server that
-// does not say whether it is ready counts as such.
+// checkReady returns an error while the server starts: until then it lacks the types of CustomResourceDefinitions. A
+// server that does not say whether it is ready counts as such.
 func checkReady(ctx context.Context, client rest.Interface) error {
 	var code int
 	err := client.Get().AbsPath("/readyz").Do(ctx).StatusCode(&code).Error()
@@ -267,7 +275,8 @@ func checkReady(ctx context.Context, client rest.Interface) error {
 }
 
 // checkVerbs returns what discovery says of a resource, and an error if the server does not support the verbs for it.
-func checkVerbs(ctx context.Context, types discovery.DiscoveryInterfaceWithContext, resource schema.GroupVersionResource,
+func checkVerbs(ctx context.Context, types discovery.DiscoveryInterfaceWithContext,
+	resource schema.GroupVersionResource,
 	verbs []string) (*metav1.APIResource, error) {
 	found, err := types.ServerResourcesForGroupVersionWithContext(ctx, resource.GroupVersion().String())
 	if err != nil {
@@ -339,7 +348,8 @@ func clusterOf(ctx context.Context, config *rest.Config, repeat repeat) (stream.
 		case err == nil:
 			cluster.UID = string(o.UID)
 		case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err):
-			return fmt.Errorf("can't read the identity of the cluster from its namespace kube-system: %w", startup.WithoutAddress(err))
+			return fmt.Errorf("can't read the identity of the cluster from its namespace kube-system: %w",
+				startup.WithoutAddress(err))
 		}
 		return nil
 	})

@@ -102,38 +102,54 @@ func newServeCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&options.DataDir, "data-dir", "", "the folder of all data, in an embedded etcd (default: all data is in memory, and gone at the end)")
-	flags.BoolVar(&options.TemporaryEtcd, "etcd", false, "use an embedded etcd in a temporary folder, removed at the end, instead of memory")
+	flags.StringVar(&options.DataDir, "data-dir", "",
+		"the folder of all data, in an embedded etcd (default: all data is in memory, and gone at the end)")
+	flags.BoolVar(&options.TemporaryEtcd, "etcd", false,
+		"use an embedded etcd in a temporary folder, removed at the end, instead of memory")
 	flags.StringVar(&options.Listen, "listen", "127.0.0.1:6443", "serve HTTPS on this address; port 0 uses a free port")
-	flags.StringVar(&options.Kubeconfig, "kubeconfig-out", "./keepwatch.kubeconfig", "write a kubeconfig for the server to this file once it is ready")
-	flags.StringVar(&options.Token, "token", "", "bearer token of the administrator (default the token in the data folder, or a new one)")
-	flags.BoolVar(&options.Controllers, "controllers", true, "run the controllers that make no pods; false is kube-apiserver without kube-controller-manager")
-	flags.BoolVar(&simulate, "simulate", false, "let pods run, without containers: schedule them to simulated nodes, report them as ready, and run the controllers of workloads")
+	flags.StringVar(&options.Kubeconfig, "kubeconfig-out", "./keepwatch.kubeconfig",
+		"write a kubeconfig for the server to this file once it is ready")
+	flags.StringVar(&options.Token, "token", "",
+		"bearer token of the administrator (default the token in the data folder, or a new one)")
+	flags.BoolVar(&options.Controllers, "controllers", true,
+		"run the controllers that make no pods; false is kube-apiserver without kube-controller-manager")
+	flags.BoolVar(&simulate, "simulate", false,
+		"let pods run, without containers: schedule them to simulated nodes, report them as ready, and run the controllers of workloads")
 	flags.StringVar(&past.address, "history", "",
 		"serve the past, read-only, from the database that keepwatch sync writes: "+historyAddresses)
 	flags.BoolVar(&past.allowGaps, "allow-gaps", false,
 		"with --history: answer moments in a gap with what is known of them, and a Warning header")
 	flags.StringVar(&past.authorize, "authorize", "",
 		"with --history: the kubeconfig of the live cluster, which decides by the rights of now who may read what; clients send tokens of it")
-	flags.StringVar(&past.audit, "audit-log", "", "with --history: append a line for each read to this file, in the format of kube-apiserver's audit log")
+	flags.StringVar(&past.audit, "audit-log", "",
+		"with --history: append a line for each read to this file, in the format of kube-apiserver's audit log")
 	flags.IntVar(&past.replays, "max-replays", 64, "with --history: open watches; another one is answered with 429")
 	flags.BoolVar(&past.writable, "writable", false,
 		"with --history: serve a server in memory that begins with the state of --at; what is written to it is gone at the end")
-	flags.StringVar(&past.at, "at", "now", "with --writable: the moment, such as 2026-11-28T10:42:00Z, 10:42, -15m or revision/4711")
+	flags.StringVar(&past.at, "at", "now",
+		"with --writable: the moment, such as 2026-11-28T10:42:00Z, 10:42, -15m or revision/4711")
 	flags.BoolVar(&endWithParent, "end-with-parent", false,
 		"end also when the process that started this one ends, as a test that is killed")
-	flags.StringVar((*string)(&options.Authorization), "authorization-mode", string(controlplane.AlwaysAllow), "what users may do: \"AlwaysAllow\", or \"RBAC\" for what roles and bindings allow")
-	flags.StringSliceVar(&options.Etcd.Servers, "etcd-servers", nil, "use this etcd (scheme://host:port, comma separated) instead of the embedded one; read-only if another server has written to it")
-	flags.BoolVar(&options.Adopt, "adopt", false, "make --etcd-servers this server's own, permanently, although another server has written to it: write without validation, compact, and delete namespaces with only the kinds that this server serves (default: serve it read-only)")
+	flags.StringVar((*string)(&options.Authorization), "authorization-mode", string(controlplane.AlwaysAllow),
+		"what users may do: \"AlwaysAllow\", or \"RBAC\" for what roles and bindings allow")
+	flags.StringSliceVar(&options.Etcd.Servers, "etcd-servers", nil,
+		"use this etcd (scheme://host:port, comma separated) instead of the embedded one; read-only if another server has written to it")
+	flags.BoolVar(&options.Adopt, "adopt", false,
+		"make --etcd-servers this server's own, permanently, although another server has written to it: write without validation, compact, and delete namespaces with only the kinds that this server serves (default: serve it read-only)")
 	flags.StringVar(&options.Etcd.CAFile, "etcd-cafile", "", "certificate authority of --etcd-servers")
 	flags.StringVar(&options.Etcd.CertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	flags.StringVar(&options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
-	flags.BoolVar(&options.Verify, "verify", false, "read every object in etcd before the server is ready, and end with exit code 1 if one is damaged")
-	flags.StringVar(&options.ServiceClusterIPRange, "service-cluster-ip-range", "", "the cluster IPs that Services get: a range, or one of IPv4 and one of IPv6 with a comma between them (default 10.0.0.0/16)")
-	flags.StringVar(&options.ServiceNodePortRange, "service-node-port-range", "", "the node ports that Services get (default 30000-32767)")
+	flags.BoolVar(&options.Verify, "verify", false,
+		"read every object in etcd before the server is ready, and end with exit code 1 if one is damaged")
+	flags.StringVar(&options.ServiceClusterIPRange, "service-cluster-ip-range", "",
+		"the cluster IPs that Services get: a range, or one of IPv4 and one of IPv6 with a comma between them (default 10.0.0.0/16)")
+	flags.StringVar(&options.ServiceNodePortRange, "service-node-port-range", "",
+		"the node ports that Services get (default 30000-32767)")
 	flags.DurationVar(&options.EventTTL, "event-ttl", 0, "keep Events for this time after their last write (default 1h)")
-	flags.Int64Var(&options.QuotaBackendBytes, "quota-backend-bytes", 0, "size of the embedded etcd's database at which creates and updates are refused (default 8 GiB)")
-	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage), "implementation of reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache, which needs an etcd (--etcd without another one)")
+	flags.Int64Var(&options.QuotaBackendBytes, "quota-backend-bytes", 0,
+		"size of the embedded etcd's database at which creates and updates are refused (default 8 GiB)")
+	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage),
+		"implementation of reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache, which needs an etcd (--etcd without another one)")
 	flags.Var((*watchhistory.History)(&options.WatchHistory), "watch-history", watchhistory.Usage)
 	return cmd
 }
@@ -176,7 +192,8 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 			time.Since(start).Seconds(), server.RESTConfig().Host, options.Kubeconfig, describeData(options, server.DataDir()))
 		if options.Verify {
 			objects, unknown := server.Verified()
-			fmt.Fprintf(stderr, "keepwatch: verified %d objects in etcd; %d keys belong to no resource of this server\n", objects, unknown)
+			fmt.Fprintf(stderr, "keepwatch: verified %d objects in etcd; %d keys belong to no resource of this server\n",
+				objects, unknown)
 		}
 		if server.ReadOnly() {
 			fmt.Fprintf(stderr, "keepwatch: read-only: the etcd at %s holds data that another server has written; see --adopt\n",
@@ -187,7 +204,8 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 
 // runServer runs a server until ctx is done, whose log goes to log. It calls ready once, when the server answers all
 // requests.
-func runServer(ctx context.Context, options controlplane.Options, log io.Writer, ready func(*controlplane.Server)) error {
+func runServer(ctx context.Context, options controlplane.Options, log io.Writer,
+	ready func(*controlplane.Server)) error {
 	setGCPercent()
 	var floor []byte // takes no memory, since it is never accessed; but a memory limit would count it
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {

@@ -66,7 +66,8 @@ func (d disk) freeSpace(t *testing.T) {
 func (d disk) serve(t *testing.T) (p *process, kubeconfig string) {
 	t.Helper()
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	return startProcess(t, "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig, "--data-dir", filepath.Join(d.path, "data")), kubeconfig
+	return startProcess(t, "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig,
+		"--data-dir", filepath.Join(d.path, "data")), kubeconfig
 }
 
 // exitInTime is exit with exitTimeout.
@@ -103,7 +104,8 @@ func (d disk) checkEnd(t *testing.T, p *process) (kubeconfig string, again *proc
 		t.Errorf("exit %d", code)
 	}
 	lines := strings.Split(strings.TrimSpace(p.stderr.String()), "\n")
-	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "keepwatch: ") || !strings.Contains(last, "no space left on device") {
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "keepwatch: ") ||
+		!strings.Contains(last, "no space left on device") {
 		t.Errorf("the last line is %.500q", last)
 	}
 	if len(lines) > 20 {

@@ -36,7 +36,8 @@ func TestServeEndsDuringStart(t *testing.T) {
 	for _, after := range []int64{0, 500, 3_000, 10_000} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
 			etcd := newSilentProxy(t, socket, after)
-			p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", filepath.Join(t.TempDir(), "kubeconfig"),
+			p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", filepath.Join(t.TempDir(),
+				"kubeconfig"),
 				"--etcd-servers", "http://"+etcd.Addr().String())
 			<-etcd.silent
 			p.Process.Signal(syscall.SIGTERM)

@@ -58,15 +58,18 @@ func (h *historyServing) check(cmd *cobra.Command) error {
 	if h.writable {
 		for _, name := range append(refused, "authorize", "audit-log", "max-replays") {
 			if cmd.Flags().Changed(name) {
-				return &exitError{codeUsage, fmt.Errorf("--writable begins with the state of a moment, in memory: remove --%s", name)}
+				return &exitError{codeUsage, fmt.Errorf("--writable begins with the state of a moment, in memory: remove --%s",
+					name)}
 			}
 		}
 		return nil
 	}
 	if h.authorize != "" && cmd.Flags().Changed("token") {
-		return &exitError{codeUsage, errors.New("--authorize and --token exclude each other: clients send tokens of the cluster")}
+		return &exitError{codeUsage,
+			errors.New("--authorize and --token exclude each other: clients send tokens of the cluster")}
 	}
-	refused = append(refused, "simulate", "authorization-mode", "event-ttl", "at", "controllers", "watch-history", "quota-backend-bytes",
+	refused = append(refused, "simulate", "authorization-mode", "event-ttl", "at", "controllers", "watch-history",
+		"quota-backend-bytes",
 		"service-cluster-ip-range", "service-node-port-range", "etcd-cafile", "etcd-certfile", "etcd-keyfile")
 	for _, name := range refused {
 		if cmd.Flags().Changed(name) {
@@ -109,7 +112,8 @@ func (h *historyServing) serve(ctx context.Context, options controlplane.Options
 	defer func() { err = errors.Join(err, database.Close()) }()
 	token := cmp.Or(options.Token, rand.Text())
 	config := past.Config{
-		History: history.New(database, history.Options{Known: fork.KnownType}), Token: token, AllowGaps: h.allowGaps, MaxReplays: h.replays,
+		History: history.New(database, history.Options{Known: fork.KnownType}), Token: token, AllowGaps: h.allowGaps,
+		MaxReplays: h.replays,
 	}
 	if h.authorize != "" {
 		if config.Cluster, err = clientcmd.BuildConfigFromFlags("", h.authorize); err != nil {
@@ -147,7 +151,8 @@ func (h *historyServing) serve(ctx context.Context, options controlplane.Options
 	if err := writeHistoryKubeconfig(options.Kubeconfig, address, serving.trusted(), token); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "keepwatch: the history of %s at %s/at/MOMENT, kubeconfig %s\n", databaseName(h.address), address, options.Kubeconfig)
+	fmt.Fprintf(stderr, "keepwatch: the history of %s at %s/at/MOMENT, kubeconfig %s\n", databaseName(h.address), address,
+		options.Kubeconfig)
 	return serveReads(ctx, server, serving, listener, stderr)
 }
 
@@ -170,7 +175,8 @@ func writeHistoryKubeconfig(file, address string, authority []byte, token string
 	case errors.Is(err, fs.ErrNotExist):
 		k = clientcmdapi.NewConfig()
 	case err != nil || !historiesOnly(k):
-		return fmt.Errorf("%s exists and is not a kubeconfig of a history: it was not changed, give another file with --kubeconfig-out", file)
+		return fmt.Errorf(
+			"%s exists and is not a kubeconfig of a history: it was not changed, give another file with --kubeconfig-out", file)
 	}
 	moments := map[string]string{nowContext: "/at/now"}
 	for name, cluster := range k.Clusters {
@@ -239,7 +245,8 @@ The context has the name of the moment. A time of a day, and one before now, is 
 	}
 	cmd.Flags().StringVar(&file, "kubeconfig", "./keepwatch.kubeconfig", "the kubeconfig that serve --history has written")
 	cmd.Flags().StringVar(&name, "name", "", "the name of the context (default: the moment)")
-	cmd.Flags().Float64Var(&speed, "speed", speed, "how many times faster than it was recorded watches continue from the moment; 0 is as fast as they read")
+	cmd.Flags().Float64Var(&speed, "speed", speed,
+		"how many times faster than it was recorded watches continue from the moment; 0 is as fast as they read")
 	return cmd
 }
 

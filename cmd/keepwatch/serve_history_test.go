@@ -97,12 +97,14 @@ type recordedList struct {
 // listPaths are the lists that are recorded: all, of a namespace, with selectors, and pages.
 var listPaths = []string{
 	"/api/v1/configmaps", "/api/v1/namespaces/default/configmaps", "/api/v1/configmaps?labelSelector=app%3Dy",
-	"/api/v1/configmaps?fieldSelector=metadata.name%3Dh3", "/api/v1/namespaces/nowhere/configmaps", "/api/v1/configmaps?limit=3",
-	"/api/v1/services", "/api/v1/services?fieldSelector=spec.type%3DClusterIP", "/apis/example.com/v1/widgets", "/api/v1/configmaps?limit=500",
+	"/api/v1/configmaps?fieldSelector=metadata.name%3Dh3", "/api/v1/namespaces/nowhere/configmaps",
+	"/api/v1/configmaps?limit=3",
+	"/api/v1/services", "/api/v1/services?fieldSelector=spec.type%3DClusterIP", "/apis/example.com/v1/widgets",
+	"/api/v1/configmaps?limit=500",
 }
 
-// testServeHistory records lists of the server while objects of three types change, and compares them with what the history answers at
-// their revisions, byte for byte.
+// testServeHistory records lists of the server while objects of three types change, and compares them with what the
+// history answers at their revisions, byte for byte.
 func testServeHistory(t *testing.T, config *rest.Config, client *kubernetes.Clientset) {
 	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
 	live, err := rest.HTTPClientFor(config)
@@ -135,15 +137,18 @@ func testServeHistory(t *testing.T, config *rest.Config, client *kubernetes.Clie
 		case 0:
 			_ = client.CoreV1().ConfigMaps("default").Delete(t.Context(), name, metav1.DeleteOptions{})
 		case 1:
-			body := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w%d","annotations":{"b":"<&>","a":"%d"}},"spec":{"size":%d}}`, i, i, i)
+			body := fmt.Sprintf(
+				`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w%d","annotations":{"b":"<&>","a":"%d"}},"spec":{"size":%d}}`, i, i, i)
 			post(t, live, widgets, body)
 		case 2:
-			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i)}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i)},
+				Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 			if _, err := client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		default:
-			data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "y"}}, Data: map[string]string{"i": fmt.Sprint(i, "<&>\u2028")}}
+			data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "y"}},
+				Data: map[string]string{"i": fmt.Sprint(i, "<&>\u2028")}}
 			if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), data, metav1.CreateOptions{}); err != nil {
 				patch(t, client, name, "m", "i", fmt.Sprint(i))
 			}
@@ -152,7 +157,8 @@ func testServeHistory(t *testing.T, config *rest.Config, client *kubernetes.Clie
 		record(listPaths[random.IntN(len(listPaths))], []string{acceptJSON, acceptTable, acceptMetadata}[random.IntN(3)])
 	}
 	post(t, live, widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"last"},"spec":{"size":7}}`)
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "last"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "last"},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	if _, err := client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +181,8 @@ func testServeHistory(t *testing.T, config *rest.Config, client *kubernetes.Clie
 		if code == http.StatusGone && strings.Contains(string(body), "the history ends before revision") {
 			continue // another type has this revision, and a sync has not heard of it
 		}
-		if exact++; code != http.StatusOK || !bytes.Equal(body, want) || !strings.HasPrefix(header.Get("Keepwatch-Moment"), "revision="+r.revision) {
+		if exact++; code != http.StatusOK || !bytes.Equal(body, want) || !strings.HasPrefix(header.Get("Keepwatch-Moment"),
+			"revision="+r.revision) {
 			t.Errorf("%s %s at %s: %d\n%s\nwant\n%s", r.path, r.accept, r.revision, code, body, want)
 		}
 	}
@@ -194,14 +201,17 @@ func testServeHistory(t *testing.T, config *rest.Config, client *kubernetes.Clie
 // testPastGaps refuses moments in a gap, or warns of them, and replays a gap as the difference between its ends.
 func testPastGaps(t *testing.T, file, first, last string) {
 	db := openSQLite(t, file)
-	if _, err := db.Exec(`INSERT INTO gaps SELECT 'configmaps', '', 0, ?, ?, 'expired', '2026-11-28 10:00:00.000', NULL, '2026-11-28 10:00:00.000'`, first, last); err != nil {
+	if _, err := db.Exec(
+		`INSERT INTO gaps SELECT 'configmaps', '', 0, ?, ?, 'expired', '2026-11-28 10:00:00.000', NULL, '2026-11-28 10:00:00.000'`, first, last); err != nil {
 		t.Fatal(err)
 	}
 	inGap := query(t, db, `SELECT min(valid_from) FROM resources WHERE resource = 'configmaps' AND valid_from > `+first)[0]
 	strict, lenient := servePast(t, "sqlite:"+file), servePast(t, "sqlite:"+file, "--allow-gaps")
 	path := "/at/revision/" + inGap + "/api/v1/configmaps"
 	code, body, _ := strict.get(t, path, acceptJSON)
-	want := fmt.Sprintf("the history between revisions %s and %s is missing (expired); the nearest known moments are revision %s at ", first, last, first)
+	want := fmt.Sprintf(
+		"the history between revisions %s and %s is missing (expired); the nearest known moments are revision %s at ", first,
+		last, first)
 	if code != http.StatusGone || !strings.Contains(string(body), want) {
 		t.Errorf("in a gap: %d, %s", code, body)
 	}
@@ -224,7 +234,8 @@ func testPastGaps(t *testing.T, file, first, last string) {
 	if err := json.Unmarshal(body, &there.Object); err != nil {
 		t.Fatal(err)
 	}
-	next := watchPast(t, strict, "/at/revision/"+first+"/speed/0/api/v1/configmaps?watch=1&resourceVersion="+first+"&fieldSelector=metadata.name%3Dh-last")
+	next := watchPast(t, strict, "/at/revision/"+first+"/speed/0/api/v1/configmaps?watch=1&resourceVersion="+first+
+		"&fieldSelector=metadata.name%3Dh-last")
 	if e := next(); e.Type != "ADDED" || e.Object.ResourceVersion != there.Object.ResourceVersion {
 		t.Errorf("over the gap: %+v, want %+v", e, there)
 	}
@@ -264,7 +275,8 @@ func testPastPages(t *testing.T, past *pastServer, last string) {
 		moment := []string{"revision/" + last, "now", "-0s"}[min(pages, 1)] // only the first page says which
 		_, body, _ := past.get(t, "/at/"+moment+"/api/v1/configmaps?limit=2&continue="+url.QueryEscape(token), acceptJSON)
 		var page metav1.PartialObjectMetadataList
-		if err := json.Unmarshal(body, &page); err != nil || page.ResourceVersion != last || len(page.Items) > 2 || len(page.Items) == 0 {
+		if err := json.Unmarshal(body, &page); err != nil || page.ResourceVersion != last || len(page.Items) > 2 ||
+			len(page.Items) == 0 {
 			t.Fatalf("%s, %v", body, err)
 		}
 		for _, o := range page.Items {
@@ -312,7 +324,8 @@ func watchPast(t *testing.T, past *pastServer, path string) func() pastEvent {
 	}
 }
 
-// testPastWatches folds the events of watches from a moment on: at the end there is the newest state, and what happens then arrives.
+// testPastWatches folds the events of watches from a moment on: at the end there is the newest state, and what happens
+// then arrives.
 func testPastWatches(t *testing.T, past *pastServer, client *kubernetes.Clientset, first, last string) {
 	state := map[string]string{} // name → resourceVersion
 	fold := func(e pastEvent) {
@@ -333,7 +346,8 @@ func testPastWatches(t *testing.T, past *pastServer, client *kubernetes.Clientse
 	for _, o := range list.Items {
 		state[o.Name] = o.ResourceVersion
 	}
-	next := watchPast(t, past, "/at/revision/"+first+"/api/v1/namespaces/default/configmaps?watch=true&speed=0&resourceVersion="+list.ResourceVersion)
+	next := watchPast(t, past, "/at/revision/"+first+
+		"/api/v1/namespaces/default/configmaps?watch=true&speed=0&resourceVersion="+list.ResourceVersion)
 	reached := list.ResourceVersion
 	for reached != last {
 		e := next()
@@ -352,7 +366,8 @@ func testPastWatches(t *testing.T, past *pastServer, client *kubernetes.Clientse
 		t.Errorf("the replay ends at %v, want %v", state, want)
 	}
 	// With the initial state, in the path, and from now on.
-	initial := watchPast(t, past, "/at/revision/"+last+"/speed/0/api/v1/namespaces/default/configmaps?watch=true&fieldSelector=metadata.name%3Dh-last")
+	initial := watchPast(t, past, "/at/revision/"+last+
+		"/speed/0/api/v1/namespaces/default/configmaps?watch=true&fieldSelector=metadata.name%3Dh-last")
 	if e := initial(); e.Type != "ADDED" || e.Object.Name != "h-last" || e.Object.ResourceVersion != last {
 		t.Errorf("the initial state: %+v", e)
 	}
@@ -398,7 +413,8 @@ func testPastBounds(t *testing.T, to, last string) {
 		end()
 	}
 	_, text, _ := past.get(t, "/metrics", "*/*")
-	for _, want := range []string{"keepwatch_past_replays 2", `keepwatch_past_refused_total{bound="replays"} 1`, `keepwatch_past_refused_total{bound="moments"} 0`} {
+	for _, want := range []string{"keepwatch_past_replays 2", `keepwatch_past_refused_total{bound="replays"} 1`,
+		`keepwatch_past_refused_total{bound="moments"} 0`} {
 		if !strings.Contains(string(text), "\n"+want+"\n") {
 			t.Errorf("the metrics lack %s", want)
 		}
@@ -427,7 +443,8 @@ func testPastRefused(t *testing.T, past *pastServer, first, last string) {
 		"before":           {"/at/revision/2/api/v1/configmaps", 410, "the first known moment is revision"},
 		"before, by time":  {"/at/-2d/api/v1/configmaps", 410, "the first known moment is revision"},
 		"another type":     {at + "/api/v1/pods", 404, "the history has no pods"},
-		"another version":  {at + "/apis/example.com/v2/widgets", 404, "the history has no widgets.example.com of version v2"},
+		"another version": {at + "/apis/example.com/v2/widgets", 404,
+			"the history has no widgets.example.com of version v2"},
 		"no object":        {at + "/api/v1/namespaces/default/configmaps/nothing", 404, `configmaps \"nothing\" not found`},
 		"a subresource":    {at + "/api/v1/namespaces/default/services/last/status", 404, "no services/status"},
 		"a label selector": {at + "/api/v1/configmaps?labelSelector=a%3Db%3Dc", 400, "labelSelector"},
@@ -438,23 +455,27 @@ func testPastRefused(t *testing.T, past *pastServer, first, last string) {
 		"a bad version":    {at + "/api/v1/configmaps?watch=1&resourceVersion=x", 400, "not a positive decimal number"},
 		"a path":           {at + "/openapi/v2", 404, "the history has no /openapi/v2"},
 		"a group":          {at + "/apis/none.example.com", 404, "the history has no /apis/none.example.com"},
-		"an early watch":   {"/at/now/api/v1/configmaps?watch=1&resourceVersion=2", 410, "the first known moment is revision"},
-		"dots":             {"/at/now/../../etc/passwd", 404, ""},
-		"nothing":          {"/", 404, "the paths of this server begin with a moment"},
+		"an early watch": {"/at/now/api/v1/configmaps?watch=1&resourceVersion=2", 410,
+			"the first known moment is revision"},
+		"dots":    {"/at/now/../../etc/passwd", 404, ""},
+		"nothing": {"/", 404, "the paths of this server begin with a moment"},
 	} {
 		code, body, _ := past.get(t, row.path, acceptJSON)
-		if code != row.code || !strings.Contains(string(body), row.want) || !strings.Contains(string(body), `"kind":"Status"`) {
+		if code != row.code || !strings.Contains(string(body), row.want) ||
+			!strings.Contains(string(body), `"kind":"Status"`) {
 			t.Errorf("%s: %d, %s", name, code, body)
 		}
 	}
 	if code, body, _ := past.get(t, at+"/api/v1/configmaps", "application/yaml"); code != http.StatusNotAcceptable {
 		t.Errorf("YAML: %d, %s", code, body)
 	}
-	if code, body, _ := past.get(t, at+"/api/v1/configmaps", "application/vnd.kubernetes.protobuf,application/json"); code != 200 || body[0] != '{' {
+	if code, body, _ := past.get(t, at+"/api/v1/configmaps",
+		"application/vnd.kubernetes.protobuf,application/json"); code != 200 || body[0] != '{' {
 		t.Errorf("protobuf or JSON: %d, %.100s", code, body)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		q, err := http.NewRequestWithContext(t.Context(), method, past.host+at+"/api/v1/namespaces/default/configmaps/h-first", strings.NewReader("{}"))
+		q, err := http.NewRequestWithContext(t.Context(), method, past.host+at+
+			"/api/v1/namespaces/default/configmaps/h-first", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -468,19 +489,22 @@ func testPastRefused(t *testing.T, past *pastServer, first, last string) {
 		}
 	}
 	stranger := past.withoutToken()
-	if code, body, _ := fetchBody(t, stranger, past.host+at+"/api/v1/configmaps", acceptJSON); code != http.StatusUnauthorized {
+	if code, body, _ := fetchBody(t, stranger, past.host+at+"/api/v1/configmaps",
+		acceptJSON); code != http.StatusUnauthorized {
 		t.Errorf("without the token: %d, %s", code, body)
 	}
 }
 
 // testPastContexts adds a context, and reads its moment with kubectl.
 func testPastContexts(t *testing.T, past *pastServer, last string) {
-	code, out, stderr := execute(t, "history", "context", "revision/"+last, "--kubeconfig", past.kubeconfig, "--name", "then")
+	code, out, stderr := execute(t, "history", "context", "revision/"+last, "--kubeconfig", past.kubeconfig, "--name",
+		"then")
 	if code != 0 || !strings.Contains(out, `context "then" is revision/`+last) {
 		t.Fatalf("exit %d, %s%s", code, out, stderr)
 	}
 	moment := time.Now().Add(-time.Second).UTC().Format("15:04:05")
-	if code, out, stderr := execute(t, "history", "context", moment, "--kubeconfig", past.kubeconfig, "--speed", "60"); code != 0 || !strings.Contains(out, "Z: kubectl") {
+	if code, out, stderr := execute(t, "history", "context", moment, "--kubeconfig", past.kubeconfig, "--speed",
+		"60"); code != 0 || !strings.Contains(out, "Z: kubectl") {
 		t.Errorf("exit %d, %s%s", code, out, stderr)
 	}
 	config, err := clientcmd.LoadFromFile(past.kubeconfig)
@@ -520,7 +544,8 @@ func testPastContexts(t *testing.T, past *pastServer, last string) {
 		"--history sqlite:x --data-dir y":             "remove --data-dir",
 		"--history sqlite:x --listen 127.0.0.1:99999": "no such file",
 	} {
-		if code, _, stderr := execute(t, append([]string{"serve"}, strings.Fields(args)...)...); code == 0 || !strings.Contains(stderr, want) {
+		if code, _, stderr := execute(t, append([]string{"serve"}, strings.Fields(args)...)...); code == 0 ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("%s: exit %d, %s", args, code, stderr)
 		}
 	}
@@ -587,7 +612,8 @@ func TestHistoryPostgres(t *testing.T) {
 	if !regexp.MustCompile(now + ` +\S+ +m +data.i +"3" +"2"`).MatchString(out) {
 		t.Error(out)
 	}
-	if out, _ = look(t, "diff", "cm/p-first", "--at", "revision/"+first, "--from", to, "-o", "fields"); !strings.Contains(out, `data.i: <none> > "3"`) {
+	if out, _ = look(t, "diff", "cm/p-first", "--at", "revision/"+first, "--from", to, "-o",
+		"fields"); !strings.Contains(out, `data.i: <none> > "3"`) {
 		t.Error(out)
 	}
 }

@@ -52,22 +52,37 @@ func sendInvalidRequests(t *testing.T, client *http.Client, host string) {
 	const apply = maps + "/a?fieldManager=test&fieldValidation=Strict"
 	client.Timeout = await.Deadline
 	for _, m := range []struct{ method, path, media, body string }{
-		{"GET", maps + "?limit=a", "", ""}, {"GET", maps + "?watch=maybe&limit=a", "", ""}, {"GET", maps + "?labelSelector=%3D%3D", "", ""},
+		{"GET", maps + "?limit=a", "", ""}, {"GET", maps + "?watch=maybe&limit=a", "", ""},
+		{"GET", maps + "?labelSelector=%3D%3D", "", ""},
 		{"GET", maps + "?timeout=a", "", ""}, {"GET", maps + "?timeout=-5s", "", ""}, {"GET", maps + "?continue=a", "", ""},
-		{"GET", maps + "?resourceVersion=a", "", ""}, {"GET", maps + "?resourceVersion=a&watch=1", "", ""}, {"GET", maps + "?resourceVersion=9999999&watch=1&timeoutSeconds=1", "", ""},
-		{"GET", maps + "?a=b;limit=1&pretty=;", "", ""}, {"GET", maps + "?%zz", "", ""}, {"GET", "//api/v1", "", ""}, {"GET", "/api/v1/watch", "", ""}, {"GET", "/api/v1/proxy/pods", "", ""},
-		{"GET", maps + "/none", "", ""}, {"DELETE", maps + "/none", "", ""}, {"DELETE", maps + "/none", "application/json", "{"}, {"BREW", maps, "", ""},
-		{"POST", maps, "application/json", "{"}, {"POST", maps, "text/plain", "a"}, {"POST", maps, "application/vnd.kubernetes.protobuf", "k8s\x00a"},
-		{"POST", maps, "application/json", `{"kind":"Pod","apiVersion":"v1"}`}, {"POST", maps, "application/json", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"A B"}}`},
-		{"POST", maps + "?fieldValidation=Strict", "application/json", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"none":1}`},
+		{"GET", maps + "?resourceVersion=a", "", ""}, {"GET", maps + "?resourceVersion=a&watch=1", "", ""},
+		{"GET", maps + "?resourceVersion=9999999&watch=1&timeoutSeconds=1", "", ""},
+		{"GET", maps + "?a=b;limit=1&pretty=;", "", ""}, {"GET", maps + "?%zz", "", ""}, {"GET", "//api/v1", "", ""},
+		{"GET", "/api/v1/watch", "", ""}, {"GET", "/api/v1/proxy/pods", "", ""},
+		{"GET", maps + "/none", "", ""}, {"DELETE", maps + "/none", "", ""}, {"DELETE", maps + "/none", "application/json",
+			"{"}, {"BREW", maps, "", ""},
+		{"POST", maps, "application/json", "{"}, {"POST", maps, "text/plain", "a"},
+		{"POST", maps, "application/vnd.kubernetes.protobuf", "k8s\x00a"},
+		{"POST", maps, "application/json", `{"kind":"Pod","apiVersion":"v1"}`}, {"POST", maps, "application/json",
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"A B"}}`},
+		{"POST", maps + "?fieldValidation=Strict", "application/json",
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"none":1}`},
 		{"POST", maps, "application/json", `{"data":"` + strings.Repeat("a", 4<<20) + `"}`},
-		{"PATCH", apply, "application/apply-patch+yaml", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"none":1}`},
-		{"PATCH", maps + "/a?fieldManager=test", "application/apply-patch+yaml", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"none":1}`},
-		{"PATCH", apply, "application/apply-patch+yaml", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":[1]}`},
-		{"PATCH", maps + "/a", "application/apply-patch+yaml", "{"}, {"PATCH", maps + "/a", "application/json-patch+json", `[{"op":"none"}]`}, {"PATCH", maps + "/a", "application/strategic-merge-patch+json", `{"data":1}`},
-		{"PATCH", maps + "/a", "application/merge-patch+json", `{"metadata":{"managedFields":[{"manager":"a","operation":"Update","fieldsType":"FieldsV1","fieldsV1":{"a":1}}]}}`},
-		{"PUT", maps + "/a", "application/json", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"b"}}`}, {"PUT", maps + "/a", "application/json", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"1"}}`},
-		{"POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", `{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"a"},"spec":{}}`},
+		{"PATCH", apply, "application/apply-patch+yaml",
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"none":1}`},
+		{"PATCH", maps + "/a?fieldManager=test", "application/apply-patch+yaml",
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"none":1}`},
+		{"PATCH", apply, "application/apply-patch+yaml",
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":[1]}`},
+		{"PATCH", maps + "/a", "application/apply-patch+yaml", "{"}, {"PATCH", maps + "/a", "application/json-patch+json",
+			`[{"op":"none"}]`}, {"PATCH", maps + "/a", "application/strategic-merge-patch+json", `{"data":1}`},
+		{"PATCH", maps + "/a", "application/merge-patch+json",
+			`{"metadata":{"managedFields":[{"manager":"a","operation":"Update","fieldsType":"FieldsV1","fieldsV1":{"a":1}}]}}`},
+		{"PUT", maps + "/a", "application/json", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"b"}}`},
+		{"PUT", maps + "/a", "application/json",
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"1"}}`},
+		{"POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json",
+			`{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"a"},"spec":{}}`},
 	} {
 		q, err := http.NewRequestWithContext(t.Context(), m.method, host+m.path, strings.NewReader(m.body))
 		if err != nil {
@@ -95,11 +110,16 @@ func sendGarbage(t *testing.T, config *rest.Config) {
 	settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for _, g := range []struct{ protocol, bytes string }{
 		{"", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"}, {"", "\x16\x03\x01\xff\xff"}, {"", ""},
-		{"http/1.1", "nonsense\r\n\r\n"}, {"http/1.1", "GET / HTTP/1.1\r\nHost: a\r\nA: " + strings.Repeat("a", 2<<20)}, {"http/1.1", "GET / HTTP/9.9\r\n\r\n"}, {"http/1.1", "GET /"},
+		{"http/1.1", "nonsense\r\n\r\n"}, {"http/1.1", "GET / HTTP/1.1\r\nHost: a\r\nA: " + strings.Repeat("a", 2<<20)},
+		{"http/1.1", "GET / HTTP/9.9\r\n\r\n"}, {"http/1.1", "GET /"},
 		{"http/1.1", "POST /api HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n"},
-		{"h2", "GET / HTTP/1.1\r\n\r\n"}, {"h2", preface}, {"h2", preface + settings + "\xff\xff\xff\xff\xff\xff\xff\xff\xff"}, {"h2", preface + "\x00\x00\x04\x00\x00\x00\x00\x00\x01aaaa"},
-		{"h2", preface + settings + "\x00\x00\x04\x01\x05\x00\x00\x00\x01aaaa"}, {"h2", preface + settings + "\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00"},
-		{"h2", preface + settings + "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\xff\xff\xff\xff"}, {"h2", preface + settings + "\x00\x00\x00\x04\x00\x00\x00\x00\x03"},
+		{"h2", "GET / HTTP/1.1\r\n\r\n"}, {"h2", preface},
+		{"h2", preface + settings + "\xff\xff\xff\xff\xff\xff\xff\xff\xff"},
+		{"h2", preface + "\x00\x00\x04\x00\x00\x00\x00\x00\x01aaaa"},
+		{"h2", preface + settings + "\x00\x00\x04\x01\x05\x00\x00\x00\x01aaaa"},
+		{"h2", preface + settings + "\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00"},
+		{"h2", preface + settings + "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\xff\xff\xff\xff"},
+		{"h2", preface + settings + "\x00\x00\x00\x04\x00\x00\x00\x00\x03"},
 	} {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
@@ -127,7 +147,8 @@ func TestServeWithFewDescriptors(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	const limit = 220
-	p := startWith(t, []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, limit)}, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
+	p := startWith(t, []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, limit)}, "serve", "--listen",
+		"127.0.0.1:0", "--kubeconfig-out", file)
 	line := p.waitReady(t)
 	config := configOf(t, file)
 	authenticated, err := kubernetes.NewForConfig(config)
@@ -168,7 +189,8 @@ func TestServeWithFewDescriptors(t *testing.T) {
 		}
 	default:
 	}
-	if _, err := authenticated.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "written"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := authenticated.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "written"}}, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
 	p.Process.Signal(syscall.SIGTERM)

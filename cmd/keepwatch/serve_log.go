@@ -93,13 +93,15 @@ func withoutClientDisconnects(log utilruntime.ErrorHandler) utilruntime.ErrorHan
 // causedByClient reports whether the cause of an error, in the context of a request, is a disconnected
 // client or an invalid request. A request that exceeds its deadline is neither, and is logged.
 func causedByClient(ctx context.Context, err error) bool {
-	return errors.Is(ctx.Err(), context.Canceled) || err != nil && (isUnwrittenResponse(err.Error()) || isClientMistake(err.Error()))
+	return errors.Is(ctx.Err(), context.Canceled) || err != nil && (isUnwrittenResponse(err.Error()) ||
+		isClientMistake(err.Error()))
 }
 
 // isUnwrittenResponse recognizes reports of the code that writes responses by their text: they have no
 // context of the request, and most have no error.
 func isUnwrittenResponse(report string) bool {
-	if !strings.HasPrefix(report, "apiserver was unable to ") && !strings.HasPrefix(report, "apiserver received an error ") {
+	if !strings.HasPrefix(report, "apiserver was unable to ") &&
+		!strings.HasPrefix(report, "apiserver received an error ") {
 		return false
 	}
 	for _, err := range disconnectErrors {

@@ -71,18 +71,24 @@ func TestCausedByClient(t *testing.T) {
 		{"a request that took too long", late, nil, false},
 		{"no error", t.Context(), nil, false},
 		{"any error", t.Context(), errors.New("etcdserver: no space"), false},
-		{"a truncated response", t.Context(), errors.New("apiserver was unable to write a JSON response: write tcp a->b: write: broken pipe"), true},
-		{"the same over HTTP/2", t.Context(), errors.New("apiserver was unable to close cleanly the response writer: http2: stream closed"), true},
-		{"a response that can't be encoded", t.Context(), errors.New("apiserver was unable to write a JSON response: json: unsupported type"), false},
+		{"a truncated response", t.Context(),
+			errors.New("apiserver was unable to write a JSON response: write tcp a->b: write: broken pipe"), true},
+		{"the same over HTTP/2", t.Context(),
+			errors.New("apiserver was unable to close cleanly the response writer: http2: stream closed"), true},
+		{"a response that can't be encoded", t.Context(),
+			errors.New("apiserver was unable to write a JSON response: json: unsupported type"), false},
 		{"a webhook disconnects", t.Context(), errors.New(`failed calling webhook "x": write: broken pipe`), false},
-		{"etcd disconnects", t.Context(), errors.New("apiserver received an error that is not an metav1.Status: &errors.errorString{}: read: connection reset by peer"), false},
+		{"etcd disconnects", t.Context(),
+			errors.New("apiserver received an error that is not an metav1.Status: &errors.errorString{}: read: connection reset by peer"), false},
 	} {
 		if got := causedByClient(test.ctx, test.err); got != test.want {
 			t.Errorf("%s: %v", test.name, got)
 		}
 	}
 	var logged []string
-	handler := withoutClientDisconnects(func(_ context.Context, _ error, msg string, _ ...any) { logged = append(logged, msg) })
+	handler := withoutClientDisconnects(func(_ context.Context, _ error, msg string, _ ...any) {
+		logged = append(logged, msg)
+	})
 	for _, ctx := range []context.Context{disconnected, late} {
 		handler(ctx, nil, "Timeout or abort while handling")
 	}
@@ -95,7 +101,8 @@ func TestCausedByClient(t *testing.T) {
 func fill(t *testing.T, config *rest.Config) {
 	client := kubernetes.NewForConfigOrDie(config)
 	for range 40 {
-		big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "big-"}, Data: map[string]string{"x": strings.Repeat("content ", 60<<10)}}
+		big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "big-"},
+			Data: map[string]string{"x": strings.Repeat("content ", 60<<10)}}
 		if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), big, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

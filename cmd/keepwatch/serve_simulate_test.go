@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// kubectl sees a Deployment roll out, a pod become ready and a Job complete. It advances the time through keepwatch proxy until a pod
-// ends.
+// kubectl sees a Deployment roll out, a pod become ready and a Job complete. It advances the time through keepwatch
+// proxy until a pod ends.
 func TestServeSimulate(t *testing.T) {
 	dir := t.TempDir()
 	assetsIn(t, dir)
@@ -19,7 +19,8 @@ func TestServeSimulate(t *testing.T) {
 		return kubectlOutput(t, dir, append([]string{"--kubeconfig", kubeconfig}, args...)...)
 	}
 	kubectl("create", "deployment", "web", "--image", "nginx", "--replicas", "3")
-	if out := kubectl("rollout", "status", "deployment/web", "--timeout", "5m"); !strings.HasSuffix(out, `deployment "web" successfully rolled out`) {
+	if out := kubectl("rollout", "status", "deployment/web", "--timeout", "5m"); !strings.HasSuffix(out,
+		`deployment "web" successfully rolled out`) {
 		t.Error(out)
 	}
 	kubectl("set", "image", "deployment/web", "nginx=nginx:2")
@@ -34,12 +35,14 @@ func TestServeSimulate(t *testing.T) {
 	if nodes := kubectl("get", "nodes", "-o", "name"); nodes != "node/node-1" {
 		t.Error(nodes)
 	}
-	kubectl("run", "long", "--image", "busybox", "--restart", "Never", "--annotations", "simulation.keepwatch.io/run-for=48h")
+	kubectl("run", "long", "--image", "busybox", "--restart", "Never", "--annotations",
+		"simulation.keepwatch.io/run-for=48h")
 	kubectl("wait", "--for", "condition=Ready", "pod/long", "--timeout", "5m")
 	proxied := filepath.Join(t.TempDir(), "kubeconfig")
 	front := startProcess(t, "proxy", "--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", "--kubeconfig-out", proxied)
 	waitLine(t, front, "keepwatch: proxy of ")
-	if out := kubectl("create", "--raw", "/keepwatch/simulation/advance?by=48h", "-f", "-", "--kubeconfig", proxied); !strings.HasPrefix(out, `{"time":"`) {
+	if out := kubectl("create", "--raw", "/keepwatch/simulation/advance?by=48h", "-f", "-", "--kubeconfig",
+		proxied); !strings.HasPrefix(out, `{"time":"`) {
 		t.Error(out)
 	}
 	kubectl("wait", "--for", "jsonpath={.status.phase}=Succeeded", "pod/long", "--timeout", "5m")

@@ -36,7 +36,8 @@ const quota = 6 << 20
 func TestServeAtItsQuota(t *testing.T) {
 	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
-	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir, "--quota-backend-bytes", fmt.Sprint(quota)}
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir,
+		"--quota-backend-bytes", fmt.Sprint(quota)}
 	p := startProcess(t, args...)
 	p.waitReady(t)
 	client := clientOf(t, file)
@@ -90,7 +91,8 @@ func TestServeAtItsQuota(t *testing.T) {
 // fillEtcd creates objects until etcd has no space, also after compacting and defragmenting.
 func fillEtcd(t *testing.T, client kubernetes.Interface, dir string) {
 	t.Helper()
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dir, "run", "etcd.sock")}, Logger: zap.NewNop()})
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dir, "run", "etcd.sock")},
+		Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,8 @@ func checkNoSpaceToFree(t *testing.T, etcd *clientv3.Client) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = etcd.Compact(t.Context(), newest.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+	if _, err = etcd.Compact(t.Context(), newest.Header.Revision, clientv3.WithCompactPhysical()); err != nil &&
+		!errors.Is(err, rpctypes.ErrCompacted) {
 		t.Fatal(err)
 	}
 	if _, err = etcd.Defragment(t.Context(), etcd.Endpoints()[0]); err != nil {
@@ -132,10 +135,12 @@ func refusesWrites(t *testing.T, kubeconfig string) (names []string) {
 	client := clientOf(t, kubeconfig)
 	maps := client.CoreV1().ConfigMaps("default")
 	_, err := maps.Create(t.Context(), large(""), metav1.CreateOptions{})
-	if !apierrors.HasStatusCause(err, "EtcdNoSpace") || !strings.Contains(err.Error(), "delete objects, or give etcd a larger quota") {
+	if !apierrors.HasStatusCause(err, "EtcdNoSpace") ||
+		!strings.Contains(err.Error(), "delete objects, or give etcd a larger quota") {
 		t.Errorf("a create is answered: %v", err)
 	}
-	_, err = client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
+	_, err = client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
 	if !apierrors.HasStatusCause(err, "EtcdNoSpace") {
 		t.Errorf("a small create is answered: %v", err)
 	}
@@ -147,7 +152,8 @@ func refusesWrites(t *testing.T, kubeconfig string) (names []string) {
 		names = append(names, o.Name)
 	}
 	patch := []byte(`{"metadata":{"labels":{"a":"b"}}}`)
-	if _, err := maps.Patch(t.Context(), names[0], types.MergePatchType, patch, metav1.PatchOptions{}); !apierrors.HasStatusCause(err, "EtcdNoSpace") {
+	if _, err := maps.Patch(t.Context(), names[0], types.MergePatchType, patch,
+		metav1.PatchOptions{}); !apierrors.HasStatusCause(err, "EtcdNoSpace") {
 		t.Errorf("a patch is answered: %v", err)
 	}
 	if _, err := maps.Get(t.Context(), names[0], metav1.GetOptions{}); err != nil {
@@ -161,7 +167,8 @@ func refusesWrites(t *testing.T, kubeconfig string) (names []string) {
 	if e := next(t, events); e.Type != watch.Added {
 		t.Errorf("a watch begins with %v", e)
 	}
-	for path, want := range map[string]int{"/readyz": http.StatusInternalServerError, "/readyz?exclude=etcd-NOSPACE": http.StatusOK, "/livez": http.StatusOK} {
+	for path, want := range map[string]int{"/readyz": http.StatusInternalServerError,
+		"/readyz?exclude=etcd-NOSPACE": http.StatusOK, "/livez": http.StatusOK} {
 		code, body := health(t, kubeconfig, path)
 		if code != want || code != http.StatusOK && !strings.Contains(body, "[-]etcd-NOSPACE failed") {
 			t.Errorf("%s answers %d %s", path, code, body)

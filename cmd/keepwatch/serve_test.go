@@ -47,8 +47,8 @@ func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// separately runs a subcommand in a process of its own until it ends: tests that run in parallel cannot share the log of
-// the Kubernetes libraries.
+// separately runs a subcommand in a process of its own until it ends: tests that run in parallel cannot share the log
+// of the Kubernetes libraries.
 func separately(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out output
@@ -59,7 +59,8 @@ func separately(t *testing.T, args ...string) (code int, stdout, stderr string) 
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"nonsense"}, {"serve", "--nonsense"}, {"serve", "argument"}, {"version", "argument"}, {"--nonsense"}, {"serve", "--listen", "nonsense"}} {
+	for _, args := range [][]string{{"nonsense"}, {"serve", "--nonsense"}, {"serve", "argument"}, {"version", "argument"},
+		{"--nonsense"}, {"serve", "--listen", "nonsense"}} {
 		code, stdout, stderr := execute(t, args...)
 		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
@@ -75,7 +76,9 @@ func TestServeHelp(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit %d", code)
 	}
-	for _, text := range []string{"no controllers of workloads run", "--simulate", "/keepwatch/simulation/advance?by=", "Not enforced: admission beyond namespaces", "--authorization-mode", "--controllers", "--data-dir", "--etcd ", "in memory", "--listen", "--etcd-servers", "--adopt", "--kubeconfig-out", "--token"} {
+	for _, text := range []string{"no controllers of workloads run", "--simulate", "/keepwatch/simulation/advance?by=",
+		"Not enforced: admission beyond namespaces", "--authorization-mode", "--controllers", "--data-dir", "--etcd ",
+		"in memory", "--listen", "--etcd-servers", "--adopt", "--kubeconfig-out", "--token"} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("the help lacks %q", text)
 		}
@@ -226,7 +229,8 @@ func TestServeUntilSignal(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "kubeconfig")
 			p := startProcess(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file}, c.args...)...)
 			line := p.waitReady(t)
-			form := regexp.MustCompile(`^keepwatch: ready in \d+\.\ds at (https://127\.0\.0\.1:\d+), kubeconfig (\S+), ` + c.data + `\n$`)
+			form := regexp.MustCompile(`^keepwatch: ready in \d+\.\ds at (https://127\.0\.0\.1:\d+), kubeconfig (\S+), ` +
+				c.data + `\n$`)
 			match := form.FindStringSubmatch(line)
 			if match == nil || match[2] != file {
 				t.Fatalf("stderr is %q", line)
@@ -267,7 +271,8 @@ func TestServeAfterKill(t *testing.T) {
 	p := startProcess(t, args...)
 	p.waitReady(t)
 	second := startProcess(t, args...)
-	if code := second.exit(t); code != 1 || !strings.Contains(second.stderr.String(), "is in use by another server") || strings.Count(second.stderr.String(), "\n") != 1 {
+	if code := second.exit(t); code != 1 || !strings.Contains(second.stderr.String(), "is in use by another server") ||
+		strings.Count(second.stderr.String(), "\n") != 1 {
 		t.Errorf("a second server on the same folder: exit %d, %q", code, second.stderr)
 	}
 	before, err := os.ReadFile(file)

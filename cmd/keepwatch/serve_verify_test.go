@@ -15,11 +15,13 @@ import (
 func TestServeVerifies(t *testing.T) {
 	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
-	args := []string{"serve", "--controllers=false", "--verify", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}
+	args := []string{"serve", "--controllers=false", "--verify", "--listen", "127.0.0.1:0", "--kubeconfig-out", file,
+		"--data-dir", dir}
 	p := startProcess(t, args...)
 	waitLine(t, p, "keepwatch: verified 0 objects in etcd; 0 keys belong to no resource of this server\n")
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "victim"}}
-	if _, err := clientOf(t, file).CoreV1().ConfigMaps("default").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+	if _, err := clientOf(t, file).CoreV1().ConfigMaps("default").Create(t.Context(), o,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	terminate(t, p)
@@ -41,7 +43,8 @@ func TestServeVerifies(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	text := p.stderr.String()
-	if !strings.Contains(text, `1 of 49 objects in etcd are damaged: "/registry/configmaps/default/victim": the object is "default/vicuim"; restore a copy`) || strings.Count(text, "\n") != 1 {
+	if !strings.Contains(text,
+		`1 of 49 objects in etcd are damaged: "/registry/configmaps/default/victim": the object is "default/vicuim"; restore a copy`) || strings.Count(text, "\n") != 1 {
 		t.Errorf("stderr is %q", text)
 	}
 }

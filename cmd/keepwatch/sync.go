@@ -128,35 +128,49 @@ func newSyncCommand() *cobra.Command {
 	flags := cmd.Flags()
 	o.resourceFlags.addTo(flags)
 	o.addSinkFlags(cmd)
-	flags.Var(&o.settings.Retention, "retention", "delete states this long after they were replaced or deleted, for example 90d; 0 retains them for ever")
+	flags.Var(&o.settings.Retention, "retention",
+		"delete states this long after they were replaced or deleted, for example 90d; 0 retains them for ever")
 	flags.Var(&o.settings.Thin, "thin",
 		"thin out old states of a database: 7d:1h retains, after 7 days, one an hour, and the last one before a deletion")
 	flags.StringVar(&o.settings.MaxSize, "max-size", "",
 		"delete the states that ended first when a SQLite file, or the JSON in Postgres, has more than this size: 10Gi; never current ones")
-	flags.StringVar(&o.settings.Shape, "shape", "", "format of changes, except in databases and buckets: events, as keepwatch watch prints them, or debezium")
-	flags.StringVar(&o.settings.RotateSize, "rotate-size", "", "close a file at this size before compression (default 256Mi)")
+	flags.StringVar(&o.settings.Shape, "shape", "",
+		"format of changes, except in databases and buckets: events, as keepwatch watch prints them, or debezium")
+	flags.StringVar(&o.settings.RotateSize, "rotate-size", "",
+		"close a file at this size before compression (default 256Mi)")
 	flags.Var(&o.settings.RotateAge, "rotate-age", "close a file at this age; 0 means 1h")
-	flags.StringVar(&o.settings.Mode, "mode", "", "how CloudEvents are in HTTP requests: structured, binary or batched (default structured)")
-	flags.StringVar(&o.settings.SigningKey, "signing-key", "", "sign HTTP requests with the key in this file, 24 bytes or more in base64")
+	flags.StringVar(&o.settings.Mode, "mode", "",
+		"how CloudEvents are in HTTP requests: structured, binary or batched (default structured)")
+	flags.StringVar(&o.settings.SigningKey, "signing-key", "",
+		"sign HTTP requests with the key in this file, 24 bytes or more in base64")
 	flags.StringVar(&o.settings.Compress, "compress", "", "compress closed files: none, gzip or zstd")
-	flags.StringArrayVar(&o.resource.Fields, "fields", nil, "store these fields only, besides name, namespace and UID: a path such as spec.nodeName or {.spec.containers[*].image}; may be repeated")
-	flags.StringArrayVar(&o.resource.Redact, "redact", nil, "replace the values at this path by REDACTED, also where annotations repeat the object; may be repeated")
+	flags.StringArrayVar(&o.resource.Fields, "fields", nil,
+		"store these fields only, besides name, namespace and UID: a path such as spec.nodeName or {.spec.containers[*].image}; may be repeated")
+	flags.StringArrayVar(&o.resource.Redact, "redact", nil,
+		"replace the values at this path by REDACTED, also where annotations repeat the object; may be repeated")
 	flags.StringSliceVar(&o.resource.Drop, "drop", nil, "drop these parts of objects; managedFields is the only one")
 	flags.BoolVar(&o.resource.MetadataOnly, "metadata-only", false, "request and store only the metadata of objects")
-	flags.BoolVar(&o.includeSecrets, "include-secrets", false, "permit the resource type secrets: their values are stored as plain text, unless they are redacted")
+	flags.BoolVar(&o.includeSecrets, "include-secrets", false,
+		"permit the resource type secrets: their values are stored as plain text, unless they are redacted")
 	flags.BoolVar(&o.untilSynced, "until-synced", false, "end when all types are stored and complete at one revision")
-	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open a watch again after this time without an event, more than 0")
-	flags.StringVar(&o.endpoint, "metrics-bind-address", "0", "serve /metrics and /readyz on this address, for example :8080; 0 for none")
-	flags.DurationVar(&o.maxLag, "max-lag", 5*time.Minute, "/readyz fails when a type was not confirmed to be current for this long")
-	flags.StringVar(&o.lease, "leader-elect", "", "work only while elected among all processes with this Lease: NAMESPACE/NAME")
+	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout,
+		"open a watch again after this time without an event, more than 0")
+	flags.StringVar(&o.endpoint, "metrics-bind-address", "0",
+		"serve /metrics and /readyz on this address, for example :8080; 0 for none")
+	flags.DurationVar(&o.maxLag, "max-lag", 5*time.Minute,
+		"/readyz fails when a type was not confirmed to be current for this long")
+	flags.StringVar(&o.lease, "leader-elect", "",
+		"work only while elected among all processes with this Lease: NAMESPACE/NAME")
 	cmd.AddCommand(newSyncStatusCommand())
 	return cmd
 }
 
 // addSinkFlags adds the flags that name the database.
 func (o *syncOptions) addSinkFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.settings.To, "to", "", "where changes are stored: sqlite:FILE, postgres://..., files:DIRECTORY, https://..., kafka://... or nats://...")
-	cmd.Flags().StringVar(&o.settings.State, "state", "", "directory with the cursors of files and HTTP servers (default for files: state in their directory)")
+	cmd.Flags().StringVar(&o.settings.To, "to", "",
+		"where changes are stored: sqlite:FILE, postgres://..., files:DIRECTORY, https://..., kafka://... or nats://...")
+	cmd.Flags().StringVar(&o.settings.State, "state", "",
+		"directory with the cursors of files and HTTP servers (default for files: state in their directory)")
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "read the database and the resource types from this YAML file")
 }
 
@@ -196,9 +210,10 @@ func (o *syncOptions) sync(ctx context.Context, settings *syncSettings, stderr i
 	})
 }
 
-// followAll stores the resources in each sink, until ctx is done or one of them fails. Each sink has watches and cursors
-// of its own, so that none waits for another. It returns the reason of the end, never nil.
-func (o *syncOptions) followAll(ctx context.Context, settings *syncSettings, endpoint *syncEndpoint, stderr io.Writer) error {
+// followAll stores the resources in each sink, until ctx is done or one of them fails. Each sink has watches and
+// cursors of its own, so that none waits for another. It returns the reason of the end, never nil.
+func (o *syncOptions) followAll(ctx context.Context, settings *syncSettings, endpoint *syncEndpoint,
+	stderr io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if len(settings.Sinks) > 0 {
@@ -222,7 +237,8 @@ func (o *syncOptions) followAll(ctx context.Context, settings *syncSettings, end
 }
 
 // destination returns what follow needs to store in a sink.
-func (o *syncOptions) destination(settings *syncSettings, s *sinkSettings, endpoint *syncEndpoint, stderr io.Writer) destination {
+func (o *syncOptions) destination(settings *syncSettings, s *sinkSettings, endpoint *syncEndpoint,
+	stderr io.Writer) destination {
 	name := ""
 	if len(settings.Sinks) > 0 {
 		name = s.Name

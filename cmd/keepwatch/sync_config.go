@@ -163,7 +163,8 @@ func (s *syncSettings) completeResources() error {
 		r := &s.Resources[i]
 		err := r.complete()
 		if err == nil && r.pattern() && slices.ContainsFunc(s.Resources[:i], r.overlaps) {
-			err = fmt.Errorf("%s of these namespaces are stored already: give each pattern once, or once for each namespace", r.Resource)
+			err = fmt.Errorf("%s of these namespaces are stored already: give each pattern once, or once for each namespace",
+				r.Resource)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.place, err)
@@ -199,8 +200,10 @@ func (o *syncOptions) addArguments(args []string) error {
 
 // readFile reads the file of -f. --to takes precedence over it.
 func (o *syncOptions) readFile(args []string) (*syncSettings, error) {
-	if len(args) > 0 || o.allNamespaces || o.namespaceSet || o.labelSelector != "" || o.fieldSelector != "" || o.resource.set() || o.settings.given("state") != "" {
-		return nil, errors.New("with -f, the file has the types, namespaces, selectors, fields and the settings of the sink: remove them from the command line")
+	if len(args) > 0 || o.allNamespaces || o.namespaceSet || o.labelSelector != "" || o.fieldSelector != "" ||
+		o.resource.set() || o.settings.given("state") != "" {
+		return nil, errors.New(
+			"with -f, the file has the types, namespaces, selectors, fields and the settings of the sink: remove them from the command line")
 	}
 	text, err := os.ReadFile(o.file)
 	if err != nil {
@@ -274,14 +277,16 @@ func (r *syncResource) parsePattern() error {
 		return nil
 	}
 	if problems := validation.IsDNS1123Subdomain(group); !ok || len(problems) > 0 {
-		return fmt.Errorf("%q is no pattern: *.GROUP, for example *.example.com, is every type of one API group, and * every type", r.Resource)
+		return fmt.Errorf(
+			"%q is no pattern: *.GROUP, for example *.example.com, is every type of one API group, and * every type", r.Resource)
 	}
 	r.group = group
 	return nil
 }
 
 // resolveAll finds the resources on the server, except for those of patterns.
-func (o *syncOptions) resolveAll(ctx context.Context, resources []syncResource, namespace string, report *syncReport) (all []apitypes.Resource, err error) {
+func (o *syncOptions) resolveAll(ctx context.Context, resources []syncResource, namespace string,
+	report *syncReport) (all []apitypes.Resource, err error) {
 	flags := o.resourceFlags
 	flags.allNamespaces = true
 	var targets []*resourceTarget
@@ -336,12 +341,14 @@ func (o *syncOptions) namespace() (string, error) {
 // checkTarget checks a target that was resolved, and that it shares no objects with earlier ones.
 func (o *syncOptions) checkTarget(t *resourceTarget, earlier []*resourceTarget) error {
 	if t.isSecret() && !o.includeSecrets {
-		return errors.New("secrets are stored only with --include-secrets: their values would be stored as plain text; --redact 'data.*' replaces them")
+		return errors.New(
+			"secrets are stored only with --include-secrets: their values would be stored as plain text; --redact 'data.*' replaces them")
 	}
 	if slices.ContainsFunc(earlier, func(e *resourceTarget) bool {
 		return e.name() == t.name() && (e.namespace == t.namespace || e.namespace == "" || t.namespace == "")
 	}) {
-		return fmt.Errorf("%s of these namespaces are stored already: give each type once, or once for each namespace", t.name())
+		return fmt.Errorf("%s of these namespaces are stored already: give each type once, or once for each namespace",
+			t.name())
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ func checkLease(lease string) error {
 
 // whenElected calls run when this process is elected among all with the same Lease. It returns the reason of the end,
 // never nil.
-func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpoint *syncEndpoint, run func(context.Context) error) error {
+func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpoint *syncEndpoint,
+	run func(context.Context) error) error {
 	if o.lease == "" {
 		return run(ctx)
 	}

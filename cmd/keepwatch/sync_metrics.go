@@ -106,20 +106,26 @@ func notReady(s transfer.Status, now time.Time, maxLag time.Duration) string {
 var (
 	ofResource = []string{"resource", "namespace"}
 
-	syncEvents     = syncMetric("events_total", "Events that were stored, by type.", append(ofResource, "type")...)
-	syncBytes      = syncMetric("object_bytes_total", "Bytes of the objects that were stored, as JSON.", ofResource...)
-	syncObjects    = syncMetric("objects", "Current objects.", ofResource...)
-	syncRevision   = syncMetric("revision", "Revision up to which all changes are stored.", ofResource...)
-	syncBehind     = syncMetric("lag_revisions", "Difference from the greatest revision that was received of the resources in the same etcd.", ofResource...)
-	syncLag        = syncMetric("lag_seconds", "Time since the server confirmed that the stored state is current.", ofResource...)
+	syncEvents   = syncMetric("events_total", "Events that were stored, by type.", append(ofResource, "type")...)
+	syncBytes    = syncMetric("object_bytes_total", "Bytes of the objects that were stored, as JSON.", ofResource...)
+	syncObjects  = syncMetric("objects", "Current objects.", ofResource...)
+	syncRevision = syncMetric("revision", "Revision up to which all changes are stored.", ofResource...)
+	syncBehind   = syncMetric("lag_revisions",
+		"Difference from the greatest revision that was received of the resources in the same etcd.", ofResource...)
+	syncLag = syncMetric("lag_seconds", "Time since the server confirmed that the stored state is current.",
+		ofResource...)
 	syncGaps       = syncMetric("gaps_total", "Declared gaps, by reason.", append(ofResource, "reason")...)
-	syncReconnects = syncMetric("reconnects_total", "Watches that were opened again, by the failure before.", append(ofResource, "reason")...)
-	syncRelists    = syncMetric("relists_total", "Lists after the first one, by the failure before.", append(ofResource, "reason")...)
-	syncBatches    = syncMetric("batches_total", "Transactions that were committed.")
-	syncRetries    = syncMetric("retries_total", "Errors of the sink after which another attempt followed.")
-	syncDead       = syncMetric("dead_letters_total", "Refusals of events that the sink does not repeat. An event of a batch that is repeated is refused again.")
-	syncExpired    = syncMetric("expired_states_total",
-		"States that the sink has deleted: by age, of --retention, by size, of --max-size, or by thinning, of --thin.", "reason")
+	syncReconnects = syncMetric("reconnects_total", "Watches that were opened again, by the failure before.",
+		append(ofResource, "reason")...)
+	syncRelists = syncMetric("relists_total", "Lists after the first one, by the failure before.",
+		append(ofResource, "reason")...)
+	syncBatches = syncMetric("batches_total", "Transactions that were committed.")
+	syncRetries = syncMetric("retries_total", "Errors of the sink after which another attempt followed.")
+	syncDead    = syncMetric("dead_letters_total",
+		"Refusals of events that the sink does not repeat. An event of a batch that is repeated is refused again.")
+	syncExpired = syncMetric("expired_states_total",
+		"States that the sink has deleted: by age, of --retention, by size, of --max-size, or by thinning, of --thin.",
+		"reason")
 	syncExcess   = syncMetric("excess_bytes", "Bytes by which the current states alone are more than --max-size.")
 	syncComplete = syncMetric("complete", "1 if all resources of one etcd are complete at one revision, else 0.", "line")
 	syncCut      = syncMetric("complete_revision", "Revision at which all resources of one etcd are complete.", "line")
@@ -192,7 +198,8 @@ var (
 
 // withZeros returns counts with an entry for each of some kinds, 0 if it has none: Prometheus does not see the first
 // increase of a counter that appears with it.
-func withZeros(counts map[keepwatch.FailureKind]uint64, kinds []keepwatch.FailureKind) map[keepwatch.FailureKind]uint64 {
+func withZeros(counts map[keepwatch.FailureKind]uint64,
+	kinds []keepwatch.FailureKind) map[keepwatch.FailureKind]uint64 {
 	all := map[keepwatch.FailureKind]uint64{}
 	for _, kind := range kinds {
 		all[kind] = 0

@@ -21,14 +21,16 @@ func TestCompleteOfEachEtcd(t *testing.T) {
 		return transfer.Resource{Stream: sink.Stream{ID: stream.Identity{Resource: name}, Line: line}}
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(syncCollector{transfer.New(nil, []transfer.Resource{on("pods", 0), on("nodes", 0), on("events", 1)}, transfer.Options{})})
+	registry.MustRegister(syncCollector{transfer.New(nil, []transfer.Resource{on("pods", 0), on("nodes", 0),
+		on("events", 1)}, transfer.Options{})})
 	want := `
 # HELP keepwatch_sync_complete 1 if all resources of one etcd are complete at one revision, else 0.
 # TYPE keepwatch_sync_complete gauge
 keepwatch_sync_complete{line="0"} 0
 keepwatch_sync_complete{line="1"} 0
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "keepwatch_sync_complete", "keepwatch_sync_complete_revision"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "keepwatch_sync_complete",
+		"keepwatch_sync_complete_revision"); err != nil {
 		t.Error(err)
 	}
 }
@@ -55,11 +57,16 @@ func TestNotReady(t *testing.T) {
 		status transfer.Status
 		want   string
 	}{
-		"the database is not open": {transfer.Status{Resources: []transfer.ResourceStatus{starting}}, "pods is not complete: the sink is not open"},
-		"a list":                   {transfer.Status{Resources: []transfer.ResourceStatus{resource("pods", 0, now)}}, "pods is not complete: LIVE"},
-		"complete":                 {transfer.Status{Resources: []transfer.ResourceStatus{resource("pods", 0, now)}, Cuts: cut(0)}, ""},
-		"another line":             {transfer.Status{Resources: []transfer.ResourceStatus{resource("pods", 0, now), resource("events", 1, now)}, Cuts: cut(0)}, "events is not complete: LIVE"},
-		"lag":                      {transfer.Status{Resources: []transfer.ResourceStatus{resource("pods", 0, now.Add(-6*time.Minute))}, Cuts: cut(0)}, "pods was not confirmed to be current for 6m0s"},
+		"the database is not open": {transfer.Status{Resources: []transfer.ResourceStatus{starting}},
+			"pods is not complete: the sink is not open"},
+		"a list": {transfer.Status{Resources: []transfer.ResourceStatus{resource("pods", 0, now)}},
+			"pods is not complete: LIVE"},
+		"complete": {transfer.Status{Resources: []transfer.ResourceStatus{resource("pods", 0, now)},
+			Cuts: cut(0)}, ""},
+		"another line": {transfer.Status{Resources: []transfer.ResourceStatus{resource("pods", 0, now),
+			resource("events", 1, now)}, Cuts: cut(0)}, "events is not complete: LIVE"},
+		"lag": {transfer.Status{Resources: []transfer.ResourceStatus{resource("pods", 0,
+			now.Add(-6*time.Minute))}, Cuts: cut(0)}, "pods was not confirmed to be current for 6m0s"},
 	} {
 		if got := notReady(row.status, now, 5*time.Minute); got != row.want {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
@@ -69,7 +76,8 @@ func TestNotReady(t *testing.T) {
 
 // TestStandbyHasNoLag checks that a former writer of a database shows no lag while another process writes.
 func TestStandbyHasNoLag(t *testing.T) {
-	status := transfer.Status{Resources: []transfer.ResourceStatus{{Reflector: reflector.Progress{LastConfirmed: time.Now().Add(-time.Hour)}}}}
+	status := transfer.Status{Resources: []transfer.ResourceStatus{
+		{Reflector: reflector.Progress{LastConfirmed: time.Now().Add(-time.Hour)}}}}
 	for _, standby := range []bool{false, true} {
 		status.Standby = standby
 		metrics, lags := make(chan prometheus.Metric, 100), 0

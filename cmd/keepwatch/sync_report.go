@@ -51,7 +51,8 @@ const maxCounts = 20
 // newSyncReport returns the report of a sink. The name is empty if it is the only one.
 func newSyncReport(out io.Writer, sink string) *syncReport {
 	r := &syncReport{
-		out: out, sink: sink, synced: map[int]bool{}, named: map[string]*resourceTarget{}, targets: map[stream.Identity]*syncTarget{},
+		out: out, sink: sink, synced: map[int]bool{}, named: map[string]*resourceTarget{},
+		targets: map[stream.Identity]*syncTarget{},
 	}
 	r.start = r.printer()
 	return r
@@ -180,12 +181,15 @@ func (r *syncReport) expired(e sink.Expiry) {
 	r.deleted += uint64(e.States)
 	if e.States > 0 && !now.Before(r.nextReached) {
 		r.clear()
-		r.start.printf("--max-size is reached: %s states were deleted, which had ended by %s", grouped(int64(r.deleted)), e.Until.UTC().Format(time.RFC3339))
+		r.start.printf("--max-size is reached: %s states were deleted, which had ended by %s", grouped(int64(r.deleted)),
+			e.Until.UTC().Format(time.RFC3339))
 		r.deleted, r.nextReached = 0, now.Add(sizeEvery)
 	}
 	if e.Excess > 0 && !now.Before(r.nextOver) {
 		r.clear()
-		r.start.printf("the current states alone are %s bytes more than --max-size: no history is left, and the database grows", grouped(e.Excess))
+		r.start.printf(
+			"the current states alone are %s bytes more than --max-size: no history is left, and the database grows",
+			grouped(e.Excess))
 		r.nextOver = now.Add(sizeEvery)
 	}
 }
@@ -201,7 +205,8 @@ func (r *syncReport) committed(batch sink.Batch) {
 			case stream.Gap:
 				clear(r.synced)
 				if !r.quiet {
-					t.status.printf("%s: the history from %d to %d is lost (%s), the difference follows", t.scope(), m.From, m.To, m.Reason)
+					t.status.printf("%s: the history from %d to %d is lost (%s), the difference follows", t.scope(), m.From, m.To,
+						m.Reason)
 				}
 			case stream.Synced:
 				t.status.clear()
@@ -210,7 +215,8 @@ func (r *syncReport) committed(batch sink.Batch) {
 	}
 }
 
-// cut reports the first cut of a line, and the first one after a gap, a change of the resources or an error of the sink.
+// cut reports the first cut of a line, and the first one after a gap, a change of the resources or an error of the
+// sink.
 func (r *syncReport) cut(status transfer.Status, line int, cut sink.Cut) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,14 +24,19 @@ func TestExpiredReport(t *testing.T) {
 			want   string
 		}{
 			{0, sink.ExpiredByAge, 9, 0, ""},
-			{0, sink.ExpiredBySize, 1200, 0, "keepwatch: --max-size is reached: 1,200 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
+			{0, sink.ExpiredBySize, 1200, 0,
+				"keepwatch: --max-size is reached: 1,200 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
 			{time.Minute, sink.ExpiredBySize, 10, 0, ""},
-			{time.Minute, sink.ExpiredBySize, 0, 4096, "keepwatch: the current states alone are 4,096 bytes more than --max-size: no history is left, and the database grows\n"},
+			{time.Minute, sink.ExpiredBySize, 0, 4096,
+				"keepwatch: the current states alone are 4,096 bytes more than --max-size: no history is left, and the database grows\n"},
 			{time.Minute, sink.ExpiredBySize, 0, 5000, ""},
-			{time.Hour, sink.ExpiredBySize, 5, 0, "keepwatch: --max-size is reached: 15 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
-			{0, sink.ExpiredByThinning, 2000, 0, "keepwatch: --thin: 2,000 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
+			{time.Hour, sink.ExpiredBySize, 5, 0,
+				"keepwatch: --max-size is reached: 15 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
+			{0, sink.ExpiredByThinning, 2000, 0,
+				"keepwatch: --thin: 2,000 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
 			{time.Minute, sink.ExpiredByThinning, 10, 0, ""},
-			{time.Hour, sink.ExpiredByThinning, 5, 0, "keepwatch: --thin: 15 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
+			{time.Hour, sink.ExpiredByThinning, 5, 0,
+				"keepwatch: --thin: 15 states were deleted, which had ended by 2026-11-28T10:42:00Z\n"},
 		} {
 			time.Sleep(step.after)
 			out.Reset()

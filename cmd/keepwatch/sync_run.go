@@ -14,7 +14,8 @@ import (
 // the fewer transactions they need.
 const batchBytes = 4 << 20
 
-// How often the types of patterns are requested, and how long the server must not have shown one until it leaves. Tests shorten them.
+// How often the types of patterns are requested, and how long the server must not have shown one until it leaves. Tests
+// shorten them.
 var requestEvery, leaveAfter = apitypes.DefaultRequestEvery, apitypes.DefaultLeaveAfter
 
 // destination is where the resources are stored.
@@ -50,7 +51,8 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 		},
 		WatchTimeout: report.watchTimeout, Added: report.add, Logf: report.printf,
 		Hooks: transfer.Options{
-			Opened: report.opened, Observe: report.observe, Retrying: report.retrying, Refused: report.refused, Expired: report.expired,
+			Opened: report.opened, Observe: report.observe, Retrying: report.retrying, Refused: report.refused,
+			Expired:   report.expired,
 			Committed: report.committed,
 		},
 	}

@@ -230,7 +230,8 @@ func (s *sinkSettings) given(except ...string) string {
 		name  string
 		given bool
 	}{
-		{"retention", s.Retention.Duration != 0}, {"thin", s.Thin.Interval != 0}, {"max-size", s.MaxSize != ""}, {"shape", s.Shape != ""}, {"rotate-size", s.RotateSize != ""},
+		{"retention", s.Retention.Duration != 0}, {"thin", s.Thin.Interval != 0}, {"max-size", s.MaxSize != ""},
+		{"shape", s.Shape != ""}, {"rotate-size", s.RotateSize != ""},
 		{"rotate-age", s.RotateAge.Duration != 0}, {"compress", s.Compress != ""}, {"mode", s.Mode != ""},
 		{"signing-key", s.SigningKey != ""}, {"state", s.State != ""},
 	} {

@@ -21,8 +21,8 @@ func (s *syncSettings) all() []*sinkSettings {
 	return all
 }
 
-// checkSinks checks the settings of the sinks, as far as that is possible without connecting to them, and names each sink
-// that has no name by its scheme.
+// checkSinks checks the settings of the sinks, as far as that is possible without connecting to them, and names each
+// sink that has no name by its scheme.
 func (s *syncSettings) checkSinks() error {
 	if len(s.Sinks) == 0 {
 		return s.sinkSettings.complete()

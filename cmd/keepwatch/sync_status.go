@@ -99,7 +99,8 @@ func printSyncStatus(out io.Writer, all []sink.Status, now time.Time) error {
 		if !s.Time.IsZero() {
 			written = duration.HumanDuration(now.Sub(s.Time))
 		}
-		fmt.Fprintf(rows, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", s.ID.Resource, namespace, s.Progress.Cursor, s.Progress.Since, s.Count, s.Progress.Epoch, gap, written)
+		fmt.Fprintf(rows, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", s.ID.Resource, namespace, s.Progress.Cursor, s.Progress.Since,
+			s.Count, s.Progress.Epoch, gap, written)
 		if s.Active {
 			lines[s.Line] = append(lines[s.Line], s.Progress)
 		}

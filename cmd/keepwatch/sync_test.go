@@ -53,26 +53,34 @@ func testSyncStory(t *testing.T, client kubernetes.Interface) {
 	}
 
 	db := openSQLite(t, file)
-	if got := query(t, db, `SELECT name FROM current_configmaps ORDER BY name`); !slices.Equal(got, []string{"three", "two"}) {
+	if got := query(t, db, `SELECT name FROM current_configmaps ORDER BY name`); !slices.Equal(got,
+		[]string{"three", "two"}) {
 		t.Errorf("current: %q", got)
 	}
-	if got := query(t, db, `SELECT object -> 'metadata' -> 'labels' ->> 'app' FROM resources WHERE deleted AND name = 'one'`); !slices.Equal(got, []string{"x"}) {
+	if got := query(t, db,
+		`SELECT object -> 'metadata' -> 'labels' ->> 'app' FROM resources WHERE deleted AND name = 'one'`); !slices.Equal(got,
+		[]string{"x"}) {
 		t.Errorf("the last state of the deleted object: %q", got)
 	}
 	was := query(t, db, `SELECT valid_from FROM current_configmaps JOIN resources USING (id) WHERE resources.name = 'two'`)
-	then := query(t, db, fmt.Sprintf(`SELECT name FROM resources WHERE resource = 'configmaps' AND valid_from <= %[1]s AND (valid_to IS NULL OR valid_to > %[1]s) ORDER BY name`, was[0]))
+	then := query(t, db,
+		fmt.Sprintf(
+			`SELECT name FROM resources WHERE resource = 'configmaps' AND valid_from <= %[1]s AND (valid_to IS NULL OR valid_to > %[1]s) ORDER BY name`, was[0]))
 	if !slices.Equal(then, []string{"one", "two"}) {
 		t.Errorf("as of revision %s: %q", was[0], then)
 	}
 
 	code, stdout, stderr := execute(t, "sync", "status", "--to", to)
-	if code != 0 || !regexp.MustCompile(`(?s)^RESOURCE +NAMESPACE +REVISION.*\nconfigmaps +<all> +\d+ +\d+ +2 +0 +<none> +\S+\nnamespaces .*\n2 of 2: complete at revision \d+\n$`).MatchString(stdout) {
+	if code != 0 ||
+		!regexp.MustCompile(
+			`(?s)^RESOURCE +NAMESPACE +REVISION.*\nconfigmaps +<all> +\d+ +\d+ +2 +0 +<none> +\S+\nnamespaces .*\n2 of 2: complete at revision \d+\n$`).MatchString(stdout) {
 		t.Errorf("exit %d, %s%s", code, stdout, stderr)
 	}
 
 	// Other objects, another selection, and a second writer are refused.
 	code, _, stderr = execute(t, "sync", "configmaps", "-A", "-l", "app=x", "--to", to, "--until-synced")
-	if want := "it has the objects of configmaps in all namespaces of cluster"; code != 1 || !strings.Contains(stderr, want) {
+	if want := "it has the objects of configmaps in all namespaces of cluster"; code != 1 ||
+		!strings.Contains(stderr, want) {
 		t.Errorf("exit %d, %q, want %q", code, stderr, want)
 	}
 	writer := startProcess(t, "sync", "configmaps", "-A", "--to", to)
@@ -87,7 +95,8 @@ func testSyncStory(t *testing.T, client kubernetes.Interface) {
 	waitFor(t, func() bool {
 		return slices.Equal(query(t, db, `SELECT name FROM current_configmaps`), []string{"three"})
 	})
-	if _, stdout, _ := execute(t, "sync", "status", "--to", to); !strings.Contains(stdout, "<not followed>") || !strings.Contains(stdout, "1 of 2: complete") {
+	if _, stdout, _ := execute(t, "sync", "status", "--to", to); !strings.Contains(stdout, "<not followed>") ||
+		!strings.Contains(stdout, "1 of 2: complete") {
 		t.Error(stdout)
 	}
 	deleteConfigMap(t, client, "three")
@@ -97,7 +106,8 @@ func testSyncStory(t *testing.T, client kubernetes.Interface) {
 func testSyncElected(t *testing.T) {
 	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
 	start := func() *process {
-		return startProcess(t, "sync", "namespaces", "--to", to, "--leader-elect", "default/sync", "--metrics-bind-address", "127.0.0.1:0")
+		return startProcess(t, "sync", "namespaces", "--to", to, "--leader-elect", "default/sync", "--metrics-bind-address",
+			"127.0.0.1:0")
 	}
 	first := start()
 	first.waitStderr(t, "synced at")
@@ -143,7 +153,8 @@ func testSyncFiles(t *testing.T, client kubernetes.Interface) {
 	if problems, err := fold.Invariants(t.Context()); err != nil || len(problems) > 0 || fold.Repeated > 0 {
 		t.Errorf("%q, %v, %d repeated", problems, err, fold.Repeated)
 	}
-	if lines := strings.Count(string(text), `"type":"DELETED"`); lines != 1 || strings.Contains(string(text), `"app":"x"`) || !strings.Contains(string(text), `"app":"REDACTED"`) {
+	if lines := strings.Count(string(text), `"type":"DELETED"`); lines != 1 ||
+		strings.Contains(string(text), `"app":"x"`) || !strings.Contains(string(text), `"app":"REDACTED"`) {
 		t.Errorf("%d deletions: %s", lines, text)
 	}
 	code, stdout, stderr := execute(t, "sync", "status", "--to", to)
@@ -151,13 +162,15 @@ func testSyncFiles(t *testing.T, client kubernetes.Interface) {
 		t.Errorf("exit %d, %s%s", code, stdout, stderr)
 	}
 	code, _, stderr = execute(t, "sync", "configmaps", "-n", "default", "--to", to, "--until-synced")
-	if want := "configmaps: it has these objects already, of another choice of namespaces"; code != 1 || !strings.Contains(stderr, want) {
+	if want := "configmaps: it has these objects already, of another choice of namespaces"; code != 1 ||
+		!strings.Contains(stderr, want) {
 		t.Errorf("exit %d, %q, want %q", code, stderr, want)
 	}
 	deleteConfigMap(t, client, "two")
 }
 
-// openSQLite opens a file that a process may open or close meanwhile: SQLite locks it for these moments, and a reader waits.
+// openSQLite opens a file that a process may open or close meanwhile: SQLite locks it for these moments, and a reader
+// waits.
 func openSQLite(t *testing.T, file string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)", file, await.Deadline.Milliseconds()))
@@ -198,7 +211,8 @@ func waitFor(t *testing.T, done func() bool) {
 func testSyncProjections(t *testing.T, client kubernetes.Interface) {
 	const password = "cGFzc3dvcmQ="
 	copies := map[string]string{corev1.LastAppliedConfigAnnotation: password, "example.com/any": password}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: copies}, Data: map[string][]byte{"p": []byte("password")}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: copies},
+		Data: map[string][]byte{"p": []byte("password")}}
 	if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -216,20 +230,24 @@ resources:
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := execute(t, "sync", "-f", settings); code != 2 || !strings.Contains(stderr, "sync.yaml: resources[0]: secrets are stored only with --include-secrets") {
+	if code, _, stderr := execute(t, "sync", "-f", settings); code != 2 ||
+		!strings.Contains(stderr, "sync.yaml: resources[0]: secrets are stored only with --include-secrets") {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
 	syncOnce(t, "-f", settings, "--include-secrets")
 	db := openSQLite(t, file)
-	if got := query(t, db, `SELECT object -> 'data' ->> 'p' FROM current_secrets WHERE name = 's'`); !slices.Equal(got, []string{"REDACTED"}) {
+	if got := query(t, db, `SELECT object -> 'data' ->> 'p' FROM current_secrets WHERE name = 's'`); !slices.Equal(got,
+		[]string{"REDACTED"}) {
 		t.Errorf("the redacted value is %q", got)
 	}
-	if got := query(t, db, `SELECT object -> 'metadata' ->> 'labels' || (object -> 'metadata' ->> 'managedFields' IS NULL) FROM current_configmaps WHERE name = 'projected'`); !slices.Equal(got, []string{`{"app":"x"}1`}) {
+	if got := query(t, db,
+		`SELECT object -> 'metadata' ->> 'labels' || (object -> 'metadata' ->> 'managedFields' IS NULL) FROM current_configmaps WHERE name = 'projected'`); !slices.Equal(got, []string{`{"app":"x"}1`}) {
 		t.Errorf("the selected fields are %q", got)
 	}
 	for i, setting := range []string{"--metadata-only", "--fields=metadata", "--redact=data.*"} {
 		syncOnce(t, "secrets", "-n", "default", "--include-secrets", setting, "--to", fmt.Sprintf("sqlite:%s/%d.db", dir, i))
-		syncOnce(t, "secrets", "-n", "default", "--include-secrets", setting, "--to", fmt.Sprintf("files:%s/%d", dir, i)) // and its state
+		// and its state
+		syncOnce(t, "secrets", "-n", "default", "--include-secrets", setting, "--to", fmt.Sprintf("files:%s/%d", dir, i))
 	}
 	found := 0
 	if err := filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
@@ -297,9 +315,11 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"pods", "services", to}, "give the types as one argument, for example pods,services"},
 		{[]string{"pods,", to}, ": the resource type is missing"},
 		{[]string{"pods/a", to}, "give types and not objects"},
-		{[]string{"pods", "--to=mysql://u:secret@h/d"}, "must be sqlite:FILE, postgres://USER@HOST/DATABASE, files:DIRECTORY, https://HOST/PATH, kafka://HOST/TOPICS or nats://HOST/STREAM"},
+		{[]string{"pods", "--to=mysql://u:secret@h/d"},
+			"must be sqlite:FILE, postgres://USER@HOST/DATABASE, files:DIRECTORY, https://HOST/PATH, kafka://HOST/TOPICS or nats://HOST/STREAM"},
 		{[]string{"pods", "--to=kafka://u:secret@h"}, "the address needs the topics"},
-		{[]string{"pods", "--to=kafka://h/k8s.{resource}", "--shape=avro"}, `the shape must be events or debezium, not "avro"`},
+		{[]string{"pods", "--to=kafka://h/k8s.{resource}", "--shape=avro"},
+			`the shape must be events or debezium, not "avro"`},
 		{[]string{"pods", "--to=kafka://h/k8s.{resource}?shape=debezium", "--shape=events"}, "give one of them"},
 		{[]string{"pods", "--to=nats://h/?kv=b", "--shape=events"}, "a bucket has no shape"},
 		{[]string{"*.example.com/a", to}, "give types and not objects"},
@@ -319,25 +339,36 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"pods", "--to=files:d", "--compress=lz4"}, `the compression must be none, gzip or zstd, not "lz4"`},
 		{[]string{"pods", "--to=files:d", "--rotate-size=-1"}, `a quantity such as 256Mi, not "-1"`},
 		{[]string{"pods", "--to=files:d", "--rotate-age=-1s"}, `"-1s" is negative`},
-		{[]string{"pods", "--to=files:d", "--retention=1h"}, "--retention is not for files: its settings are --state, --shape"},
+		{[]string{"pods", "--to=files:d", "--retention=1h"},
+			"--retention is not for files: its settings are --state, --shape"},
 		{[]string{"pods", "--to=https://u:secret@h"}, "give the directory for the cursors with --state"},
 		{[]string{"pods", "--to=https://u:secret@h:x/", "--state=d"}, "--to: the address must be https://HOST/PATH"},
-		{[]string{"pods", "--to=https://h/", "--state=d", "--mode=bulk"}, `the mode must be structured, binary or batched, not "bulk"`},
-		{[]string{"pods", "--to=https://h/", "--state=d", "--compress=gzip"}, "--compress is not for https: its settings are --state, --shape, --mode"},
-		{[]string{"pods", "--to=https://h/", "--state=d", "--signing-key=" + file("c2hvcnQ=")}, "must have 24 bytes or more in base64"},
+		{[]string{"pods", "--to=https://h/", "--state=d", "--mode=bulk"},
+			`the mode must be structured, binary or batched, not "bulk"`},
+		{[]string{"pods", "--to=https://h/", "--state=d", "--compress=gzip"},
+			"--compress is not for https: its settings are --state, --shape, --mode"},
+		{[]string{"pods", "--to=https://h/", "--state=d", "--signing-key=" + file("c2hvcnQ=")},
+			"must have 24 bytes or more in base64"},
 		{[]string{"pods", "--to=https://h/", "--state=d", "--signing-key=none"}, "--signing-key: open none"},
-		{[]string{"pods", to, "--compress=zstd"}, "--compress is not for sqlite: its settings are --retention, --thin, --max-size"},
-		{[]string{"pods", to, "--thin=7d"}, `invalid argument "7d" for "--thin" flag: give AGE:INTERVAL: 7d:1h retains one state an hour after 7 days`},
+		{[]string{"pods", to, "--compress=zstd"},
+			"--compress is not for sqlite: its settings are --retention, --thin, --max-size"},
+		{[]string{"pods", to, "--thin=7d"},
+			`invalid argument "7d" for "--thin" flag: give AGE:INTERVAL: 7d:1h retains one state an hour after 7 days`},
 		{[]string{"pods", to, "--thin=7d:soon"}, `for "--thin" flag: give AGE:INTERVAL`},
 		{[]string{"pods", to, "--thin=7d:1s"}, `for "--thin" flag: the interval 1s is less than a minute`},
 		{[]string{"pods", to, "--thin=30m:1h"}, `for "--thin" flag: the age 30m0s is less than the interval 1h0m0s`},
-		{[]string{"pods", to, "--thin=7d:1h", "--retention=7d"}, "--retention 168h0m0s deletes states before --thin thins them out, after 168h0m0s"},
-		{[]string{"pods", "--to=postgres://h/d", "--thin=7d:1h", "--retention=1d"}, "--retention 24h0m0s deletes states before --thin thins them out"},
+		{[]string{"pods", to, "--thin=7d:1h", "--retention=7d"},
+			"--retention 168h0m0s deletes states before --thin thins them out, after 168h0m0s"},
+		{[]string{"pods", "--to=postgres://h/d", "--thin=7d:1h", "--retention=1d"},
+			"--retention 24h0m0s deletes states before --thin thins them out"},
 		{[]string{"pods", "--to=nats://h/S", "--thin=7d:1h"}, "--thin is not for nats: its settings are --shape"},
-		{[]string{"-f", file("to: sqlite:x.db\nthin: 7d\nresources: [{resource: pods}]")}, `sync.yaml: thin: "7d": give AGE:INTERVAL`},
+		{[]string{"-f", file("to: sqlite:x.db\nthin: 7d\nresources: [{resource: pods}]")},
+			`sync.yaml: thin: "7d": give AGE:INTERVAL`},
 		{[]string{"pods", to, "--max-size=0"}, `the size of a database must be a quantity such as 256Mi, not "0"`},
-		{[]string{"pods", "--to=postgres://h/d", "--max-size=much"}, `the size of a database must be a quantity such as 256Mi, not "much"`},
-		{[]string{"pods", "--to=files:d", "--max-size=1Gi"}, "--max-size is not for files: its settings are --state, --shape"},
+		{[]string{"pods", "--to=postgres://h/d", "--max-size=much"},
+			`the size of a database must be a quantity such as 256Mi, not "much"`},
+		{[]string{"pods", "--to=files:d", "--max-size=1Gi"},
+			"--max-size is not for files: its settings are --state, --shape"},
 		{[]string{"pods", to, "--state=d"}, "--state is not for sqlite"},
 		{[]string{"pods", to, "--idle-timeout=0"}, "--idle-timeout must be more than 0"},
 		{[]string{"pods", to, "--leader-elect=sync"}, `--leader-elect must be NAMESPACE/NAME of a Lease, not "sync"`},
@@ -345,30 +376,49 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"pods", to, "-f", file("")}, "with -f, the file has the types"},
 		{[]string{"-f", file("to: sqlite:x.db")}, "sync.yaml: resources is empty"},
 		{[]string{"-f", file("resources: [{resource: pods}]")}, "give the database with --to"},
-		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: pods, selektor: a}]")}, `unknown field "resources[0].selektor"`},
-		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: pods}, {selector: a}]")}, "sync.yaml: resources[1]: the resource type is missing"},
-		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: pods, redact: ['a..b']}]")}, `sync.yaml: resources[0]: path "a..b": at "..b"`},
-		{[]string{"-f", file("to: sqlite:x.db\nretention: soon\nresources: [{resource: pods}]")}, `sync.yaml: retention and rotateAge must be times such as 90d or 12h, not "soon"`},
+		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: pods, selektor: a}]")},
+			`unknown field "resources[0].selektor"`},
+		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: pods}, {selector: a}]")},
+			"sync.yaml: resources[1]: the resource type is missing"},
+		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: pods, redact: ['a..b']}]")},
+			`sync.yaml: resources[0]: path "a..b": at "..b"`},
+		{[]string{"-f", file("to: sqlite:x.db\nretention: soon\nresources: [{resource: pods}]")},
+			`sync.yaml: retention and rotateAge must be times such as 90d or 12h, not "soon"`},
 		{[]string{"-f", file("to: [x")}, "sync.yaml: yaml: line 1"},
-		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}]\nto: sqlite:b.db\nresources: [{resource: pods}]")}, "the file has sinks: each of them has its own name, to"},
-		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}]\nretention: 1h\nresources: [{resource: pods}]")}, "the file has sinks: each of them"},
-		{[]string{to, "-f", file("sinks: [{to: 'sqlite:a.db'}]\nresources: [{resource: pods}]")}, "has sinks: remove --to and --state from the command line"},
-		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {state: d}]\nresources: [{resource: pods}]")}, "sinks[1]: to is missing: sqlite:FILE"},
-		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {to: 'files:d', compress: lz4}]\nresources: [{resource: pods}]")}, "sinks[1]: the compression must be none, gzip or zstd"},
-		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {to: 'sqlite:b.db'}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the name sqlite, too: give one of them another name"},
-		{[]string{"-f", file("sinks: [{to: 'postgres://u:secret@h/d'}, {name: other, to: 'postgres://u:secret@h/d'}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the same to"},
-		{[]string{"-f", file("sinks: [{to: 'files:d/a'}, {name: other, to: 'files:./d/b/../a'}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the same to"},
-		{[]string{"-f", file("sinks: [{to: 'files:a', state: s}, {to: 'https://h/', state: ./s}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the state directory ./s, too"},
-		{[]string{"-f", file("sinks: [{name: 'a b', to: 'sqlite:a.db'}]\nresources: [{resource: pods}]")}, `sinks[0]: name "a b": a lowercase`},
-		{[]string{"status", "-f", file("sinks: [{to: 'sqlite:a.db'}, {}]\nresources: [{resource: pods}]")}, "sinks[1]: to is missing"},
+		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}]\nto: sqlite:b.db\nresources: [{resource: pods}]")},
+			"the file has sinks: each of them has its own name, to"},
+		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}]\nretention: 1h\nresources: [{resource: pods}]")},
+			"the file has sinks: each of them"},
+		{[]string{to, "-f", file("sinks: [{to: 'sqlite:a.db'}]\nresources: [{resource: pods}]")},
+			"has sinks: remove --to and --state from the command line"},
+		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {state: d}]\nresources: [{resource: pods}]")},
+			"sinks[1]: to is missing: sqlite:FILE"},
+		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {to: 'files:d', compress: lz4}]\nresources: [{resource: pods}]")},
+			"sinks[1]: the compression must be none, gzip or zstd"},
+		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {to: 'sqlite:b.db'}]\nresources: [{resource: pods}]")},
+			"sinks[1]: sinks[0] has the name sqlite, too: give one of them another name"},
+		{[]string{"-f",
+			file("sinks: [{to: 'postgres://u:secret@h/d'}, {name: other, to: 'postgres://u:secret@h/d'}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the same to"},
+		{[]string{"-f",
+			file("sinks: [{to: 'files:d/a'}, {name: other, to: 'files:./d/b/../a'}]\nresources: [{resource: pods}]")},
+			"sinks[1]: sinks[0] has the same to"},
+		{[]string{"-f",
+			file("sinks: [{to: 'files:a', state: s}, {to: 'https://h/', state: ./s}]\nresources: [{resource: pods}]")},
+			"sinks[1]: sinks[0] has the state directory ./s, too"},
+		{[]string{"-f", file("sinks: [{name: 'a b', to: 'sqlite:a.db'}]\nresources: [{resource: pods}]")},
+			`sinks[0]: name "a b": a lowercase`},
+		{[]string{"status", "-f", file("sinks: [{to: 'sqlite:a.db'}, {}]\nresources: [{resource: pods}]")},
+			"sinks[1]: to is missing"},
 		{[]string{"*,*", to}, "*: * of these namespaces are stored already: give each pattern once"},
-		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: '*.a.b', namespace: c}, {resource: '*.a.b'}]")}, "sync.yaml: resources[1]: *.a.b of these namespaces are stored already"},
+		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: '*.a.b', namespace: c}, {resource: '*.a.b'}]")},
+			"sync.yaml: resources[1]: *.a.b of these namespaces are stored already"},
 		{[]string{"status"}, "give the database with --to"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			code, stdout, stderr := execute(t, append([]string{"sync"}, tt.args...)...)
 			first, rest, _ := strings.Cut(stderr, "\n")
-			if code != 2 || stdout != "" || !strings.Contains(first, tt.want) || strings.Contains(stderr, "secret@") || !strings.HasPrefix(rest, "See 'keepwatch sync ") {
+			if code != 2 || stdout != "" || !strings.Contains(first, tt.want) || strings.Contains(stderr, "secret@") ||
+				!strings.HasPrefix(rest, "See 'keepwatch sync ") {
 				t.Errorf("exit %d, stdout %q, stderr %q, want exit 2 and one sentence with %q", code, stdout, stderr, tt.want)
 			}
 		})
@@ -410,7 +460,8 @@ func FuzzSyncFile(f *testing.F) {
 // testSyncEndpoint reads the metrics and the readiness of a process.
 func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 	address := freeAddress(t)
-	p := startProcess(t, "sync", "configmaps,namespaces", "-A", "--to", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--max-size", "1", "--metrics-bind-address", address)
+	p := startProcess(t, "sync", "configmaps,namespaces", "-A", "--to", "sqlite:"+filepath.Join(t.TempDir(), "x.db"),
+		"--max-size", "1", "--metrics-bind-address", address)
 	p.waitStderr(t, "more than --max-size: no history is left, and the database grows")
 	p.waitStderr(t, "synced at")
 	configMap(t, client, "counted", "x")
@@ -447,14 +498,16 @@ func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 func testSyncOtherEtcd(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sync.yaml")
-	text := fmt.Sprintf("to: sqlite:%s/state.db\nresources: [{resource: namespaces}, {resource: configmaps, otherEtcd: true}, {resource: secrets, metadataOnly: true}]", dir)
+	text := fmt.Sprintf(
+		"to: sqlite:%s/state.db\nresources: [{resource: namespaces}, {resource: configmaps, otherEtcd: true}, {resource: secrets, metadataOnly: true}]", dir)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if stderr := syncOnce(t, "-f", file, "--include-secrets"); strings.Count(stderr, "synced at") != 2 {
 		t.Error(stderr)
 	}
-	got := query(t, openSQLite(t, filepath.Join(dir, "state.db")), `SELECT resource || ' ' || line FROM cursors ORDER BY resource`)
+	got := query(t, openSQLite(t, filepath.Join(dir, "state.db")),
+		`SELECT resource || ' ' || line FROM cursors ORDER BY resource`)
 	if want := []string{"configmaps 1", "namespaces 0", "secrets 0"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -537,7 +590,9 @@ resources: [{resource: configmaps}, {resource: namespaces}]
 	}
 	p.end()
 	exit, stdout, stderr := execute(t, "sync", "status", "-f", file)
-	if exit != 0 || !regexp.MustCompile(`(?s)^sqlite:\nRESOURCE.*\n2 of 2: complete.*\n\narchive:\nRESOURCE.*\n2 of 2: complete.*\n\nhttp:\nRESOURCE.*\n2 of 2: complete at revision \d+\n$`).MatchString(stdout) {
+	if exit != 0 ||
+		!regexp.MustCompile(
+			`(?s)^sqlite:\nRESOURCE.*\n2 of 2: complete.*\n\narchive:\nRESOURCE.*\n2 of 2: complete.*\n\nhttp:\nRESOURCE.*\n2 of 2: complete at revision \d+\n$`).MatchString(stdout) {
 		t.Errorf("exit %d, %s%s", exit, stdout, stderr)
 	}
 	if stderr := syncOnce(t, "-f", file); strings.Count(stderr, "synced at") != 3 {

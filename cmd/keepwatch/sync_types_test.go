@@ -75,10 +75,12 @@ func (s *typesServer) defineKind(plural, kind string, versions ...string) {
 	for i, v := range versions {
 		crd.Spec.Versions = append(crd.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{
 			Name: v, Served: true, Storage: i == len(versions)-1,
-			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep}},
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object",
+				XPreserveUnknownFields: &keep}},
 		})
 	}
-	if _, err := s.crds.ApiextensionsV1().CustomResourceDefinitions().Create(s.Context(), crd, metav1.CreateOptions{}); err != nil {
+	if _, err := s.crds.ApiextensionsV1().CustomResourceDefinitions().Create(s.Context(), crd,
+		metav1.CreateOptions{}); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -114,7 +116,8 @@ func (s *typesServer) create(plural, version, name string) {
 
 func (s *typesServer) createInNamespace(namespace, plural, version, name string) {
 	s.Helper()
-	resource := s.objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: version, Resource: plural}).Namespace(namespace)
+	resource := s.objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: version,
+		Resource: plural}).Namespace(namespace)
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/" + version, "kind": kindOf(plural), "metadata": map[string]any{"name": name},
 	}}
@@ -161,7 +164,8 @@ func TestSyncTypes(t *testing.T) {
 	s.define("widgets", "v1alpha1", "v1")
 	s.create("widgets", "v1", "one")
 	s.defineKind("copies", "Widget", "v1") // it is never established: another type has the kind
-	namespaces := []string{"namespaces default", "namespaces kube-node-lease", "namespaces kube-public", "namespaces kube-system"}
+	namespaces := []string{"namespaces default", "namespaces kube-node-lease", "namespaces kube-public",
+		"namespaces kube-system"}
 	now := func(more string) []string { return append([]string{more}, namespaces...) }
 	s.waitCurrent(p, file, now("widgets.example.com one")...)
 	p.waitStderr(t, "widgets.example.com joins")
@@ -180,7 +184,8 @@ func TestSyncTypes(t *testing.T) {
 	s.define("widgets", "v1")
 	s.create("widgets", "v1", "one")
 	s.waitCurrent(p, file, now("widgets.example.com one")...)
-	if got := query(t, openSQLite(t, file), `SELECT count(DISTINCT uid) FROM resources WHERE name = 'one'`); got[0] != "2" {
+	if got := query(t, openSQLite(t, file),
+		`SELECT count(DISTINCT uid) FROM resources WHERE name = 'one'`); got[0] != "2" {
 		t.Errorf("%s objects have had the name", got[0])
 	}
 
@@ -194,14 +199,18 @@ func TestSyncTypes(t *testing.T) {
 		!regexp.MustCompile(`synced at \d+: namespaces 4, gadgets.example.com 1\n$`).MatchString(stderr) {
 		t.Errorf("stderr is %q", stderr)
 	}
-	if got, want := query(t, openSQLite(t, file), currentObjects), append([]string{"gadgets.example.com two"}, namespaces...); !slices.Equal(got, want) {
+	if got, want := query(t, openSQLite(t, file), currentObjects), append([]string{"gadgets.example.com two"},
+		namespaces...); !slices.Equal(got, want) {
 		t.Errorf("the file has %q, want %q", got, want)
 	}
-	if got := query(t, openSQLite(t, file), `SELECT resource || ' ' || reason FROM gaps ORDER BY rowid DESC LIMIT 1`); !slices.Equal(got, []string{"widgets.example.com expired"}) {
+	if got := query(t, openSQLite(t, file),
+		`SELECT resource || ' ' || reason FROM gaps ORDER BY rowid DESC LIMIT 1`); !slices.Equal(got,
+		[]string{"widgets.example.com expired"}) {
 		t.Errorf("the last gap is %q", got)
 	}
 	_, stdout, _ := execute(t, "sync", "status", "--to", "sqlite:"+file)
-	if !regexp.MustCompile(`widgets.example.com +<all> +\d+ +\d+ +0 +0 +<not followed>`).MatchString(stdout) || !strings.Contains(stdout, "2 of 3: complete at revision") {
+	if !regexp.MustCompile(`widgets.example.com +<all> +\d+ +\d+ +0 +0 +<not followed>`).MatchString(stdout) ||
+		!strings.Contains(stdout, "2 of 3: complete at revision") {
 		t.Error(stdout)
 	}
 }
@@ -215,12 +224,14 @@ func TestSyncTypesOfNamespaces(t *testing.T) {
 	s.createInNamespace("kube-public", "widgets", "v1", "foreign")
 	dir := t.TempDir()
 	database, settings := filepath.Join(dir, "state.db"), filepath.Join(dir, "sync.yaml")
-	text := "to: sqlite:" + database + "\nresources:\n- {resource: '*.example.com', namespace: default}\n- {resource: '*.example.com', namespace: kube-system}\n"
+	text := "to: sqlite:" + database +
+		"\nresources:\n- {resource: '*.example.com', namespace: default}\n- {resource: '*.example.com', namespace: kube-system}\n"
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	syncOnce(t, "-f", settings)
-	if got := query(t, openSQLite(t, database), currentObjects); !slices.Equal(got, []string{"widgets.example.com own", "widgets.example.com second"}) {
+	if got := query(t, openSQLite(t, database), currentObjects); !slices.Equal(got, []string{"widgets.example.com own",
+		"widgets.example.com second"}) {
 		t.Errorf("the file has %q", got)
 	}
 }
@@ -229,7 +240,8 @@ func TestSyncTypesOfNamespaces(t *testing.T) {
 func TestSyncAllTypes(t *testing.T) {
 	s := newTypesServer(t)
 	client := kubernetes.NewForConfigOrDie(s.config)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, Data: map[string][]byte{"password": []byte("xyzzy")}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"},
+		Data: map[string][]byte{"password": []byte("xyzzy")}}
 	if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +253,8 @@ func TestSyncAllTypes(t *testing.T) {
 	for _, l := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch"}}, lists) {
 		group := schema.FromAPIVersionAndKind(l.GroupVersion, "").Group
 		for _, r := range l.APIResources {
-			if name := (schema.GroupResource{Group: group, Resource: r.Name}).String(); name != "secrets" && name != "events.events.k8s.io" {
+			if name := (schema.GroupResource{Group: group, Resource: r.Name}).String(); name != "secrets" &&
+				name != "events.events.k8s.io" {
 				want = append(want, name)
 			}
 		}
@@ -273,7 +286,9 @@ func TestSyncAllTypes(t *testing.T) {
 		t.Errorf("a Secret was stored, %v", err)
 	}
 	syncOnce(t, "*,secrets", "-A", "--to", "sqlite:"+file, "--include-secrets", "--redact", "data.*")
-	if got := query(t, openSQLite(t, file), `SELECT object->>'$.data.password' FROM resources WHERE resource = 'secrets' AND name = 'hidden'`); !slices.Equal(got, []string{"REDACTED"}) {
+	if got := query(t, openSQLite(t, file),
+		`SELECT object->>'$.data.password' FROM resources WHERE resource = 'secrets' AND name = 'hidden'`); !slices.Equal(got,
+		[]string{"REDACTED"}) {
 		t.Errorf("the Secret is %q", got)
 	}
 }
@@ -308,7 +323,9 @@ func (s *typesServer) through(answer func(http.ResponseWriter, *http.Request) bo
 	if err != nil {
 		s.Fatal(err)
 	}
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(address) }}
+	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(address)
+	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !answer(w, r) {
 			proxy.ServeHTTP(w, r)
@@ -359,7 +376,8 @@ func TestSyncTypeDeletedInItsFirstList(t *testing.T) {
 	s.define("gadgets", "v1")
 	s.create("gadgets", "v1", "two")
 	s.waitCurrent(p, file, "gadgets.example.com two")
-	if got := query(t, openSQLite(t, file), `SELECT count(*) FROM resources WHERE resource = 'widgets.example.com' AND deleted`); got[0] != "1" {
+	if got := query(t, openSQLite(t, file),
+		`SELECT count(*) FROM resources WHERE resource = 'widgets.example.com' AND deleted`); got[0] != "1" {
 		t.Errorf("%s objects of the first page are deleted, want 1", got[0])
 	}
 }

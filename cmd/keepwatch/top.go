@@ -66,7 +66,8 @@ func newTopCommand() *cobra.Command {
 
 // refreshTop draws the table again and again until ctx is done. While the proxy does not answer, it says so above the
 // last table. What does not fit into the terminal is left out: size returns its columns and lines.
-func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io.Writer, size func() (int, int, error), every time.Duration) error {
+func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io.Writer, size func() (int, int, error),
+	every time.Duration) error {
 	const home, clearLine, clearBelow = "\x1b[H", "\x1b[K", "\x1b[J"
 	var table bytes.Buffer
 	first := true
@@ -104,9 +105,9 @@ func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io
 	}
 }
 
-// fit cuts lines that are wider than a terminal, and those that it has no place for: it would scroll, and every refresh leave
-// a copy behind. The last place says how many are missing. A character of the table takes one column, and the last column
-// stays empty: clearing the rest of a full line clears its last character. A size of 0 is unknown.
+// fit cuts lines that are wider than a terminal, and those that it has no place for: it would scroll, and every refresh
+// leave a copy behind. The last place says how many are missing. A character of the table takes one column, and the
+// last column stays empty: clearing the rest of a full line clears its last character. A size of 0 is unknown.
 func fit(screen string, width, height int) string {
 	lines := strings.Split(strings.TrimSuffix(screen, "\n"), "\n")
 	if place := height - 1; height > 0 && len(lines) > height {
@@ -122,13 +123,16 @@ func fit(screen string, width, height int) string {
 
 // writeTop writes the table once.
 func writeTop(ctx context.Context, client discovery.DiscoveryInterface, out io.Writer) error {
-	body, err := client.RESTClient().Get().AbsPath("/keepwatch/status").SetHeader("Accept", "application/json").Do(ctx).Raw()
+	body, err := client.RESTClient().Get().AbsPath("/keepwatch/status").SetHeader("Accept",
+		"application/json").Do(ctx).Raw()
 	var answered metav1.Status
 	switch {
 	case apierrors.IsForbidden(err):
-		return errors.New("the user may not see what the proxy does: a ClusterRole must allow the verb get on the nonResourceURLs /keepwatch/status, as 'keepwatch proxy --print-rbac' prints")
+		return errors.New(
+			"the user may not see what the proxy does: a ClusterRole must allow the verb get on the nonResourceURLs /keepwatch/status, as 'keepwatch proxy --print-rbac' prints")
 	case apierrors.IsUnauthorized(err):
-		return errors.New("the proxy does not know the user: give the kubeconfig that it has written at its last start with --kubeconfig, or a user of the cluster")
+		return errors.New(
+			"the proxy does not know the user: give the kubeconfig that it has written at its last start with --kubeconfig, or a user of the cluster")
 	case apierrors.IsNotFound(err):
 		return errors.New("this server is no keepwatch proxy: give the proxy's kubeconfig with --kubeconfig")
 	case err != nil && json.Unmarshal(body, &answered) == nil && answered.Message != "": // client-go says "unknown"
@@ -161,21 +165,24 @@ func printTop(out io.Writer, s proxy.Status) error {
 		if r.Confirmed != nil {
 			confirmed = max(0, s.Time.Sub(*r.Confirmed)).Round(time.Second).String() + " ago"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", r.Name(), r.Version, r.Encoding, r.State, confirmed, r.Objects, proxy.Size(r.Bytes), r.Watchers, r.Relisted())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", r.Name(), r.Version, r.Encoding, r.State, confirmed, r.Objects,
+			proxy.Size(r.Bytes), r.Watchers, r.Relisted())
 	}
 	fmt.Fprintln(t, "\nFROM MEMORY\tVERSION\tLIST\tWATCH\tGET\tSENT\tFORWARDED")
 	for _, r := range s.Reads {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name(), r.Version, r.Of("list"), r.Of("watch"), r.Of("get"), r.Sent(), proxy.Counts(r.Why))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name(), r.Version, r.Of("list"), r.Of("watch"), r.Of("get"),
+			r.Sent(), proxy.Counts(r.Why))
 	}
 	fmt.Fprintln(t, "\nCLIENT\tRECEIVED\tREQUESTS\tOPEN\tFORWARDED")
 	for _, c := range s.Clients {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", printable(c.UserAgent), proxy.Size(c.Bytes), c.Requests, c.Open, proxy.Counts(c.Why))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", printable(c.UserAgent), proxy.Size(c.Bytes), c.Requests, c.Open,
+			proxy.Counts(c.Why))
 	}
 	return t.Flush()
 }
 
-// printable replaces what is no printable ASCII: it could control a terminal, or be wider than a column. Clients choose their user
-// agents.
+// printable replaces what is no printable ASCII: it could control a terminal, or be wider than a column. Clients choose
+// their user agents.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

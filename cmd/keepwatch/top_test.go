@@ -55,7 +55,8 @@ func TestTop(t *testing.T) {
 		return row.MatchString(text), text
 	})
 	t.Logf("the table:\n%s", text)
-	if reads := regexp.MustCompile(`(?m)^configmaps +v1 +[1-9]\d* of [1-9]\d* +- +- +\S+ of \S+ +\d`); !reads.MatchString(text) {
+	if reads := regexp.MustCompile(`(?m)^configmaps +v1 +[1-9]\d* of [1-9]\d* +- +- +\S+ of \S+ +\d`); !reads.MatchString(
+		text) {
 		t.Errorf("no row has the lists of config maps:\n%s", text)
 	}
 	if !strings.Contains(text, " answers. ") || !strings.Contains(text, "hostile?/1.0 ") {
@@ -112,8 +113,8 @@ func (f writerFunc) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// In a real terminal the table is refreshed in place, also if it has more lines than the terminal, and fits a changed size.
-// An interrupt ends it.
+// In a real terminal the table is refreshed in place, also if it has more lines than the terminal, and fits a changed
+// size. An interrupt ends it.
 func TestTopInTerminal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("with -short keepwatch top is NOT tested in a terminal")
@@ -132,11 +133,13 @@ func TestTopInTerminal(t *testing.T) {
 		return string(out)
 	}
 	t.Cleanup(func() { tmux("kill-server") })
-	startWith(t, []string{"tmux", "-S", socket, "-f", "/dev/null", "new-session", "-d", "-x", "60", "-y", "6"}, "top", "--kubeconfig", file)
+	startWith(t, []string{"tmux", "-S", socket, "-f", "/dev/null", "new-session", "-d", "-x", "60", "-y", "6"}, "top",
+		"--kubeconfig", file)
 	shows := func(what string, ok func(lines []string) bool) {
 		t.Helper()
 		await.State(t, what, func() (bool, string) {
-			if _, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil && p.ProcessState == nil {
+			if _, err := client.CoreV1().ConfigMaps("").List(t.Context(),
+				metav1.ListOptions{ResourceVersion: "0"}); err != nil && p.ProcessState == nil {
 				t.Log(err) // the proxy may be down by now
 			}
 			shown := tmux("capture-pane", "-p")
@@ -148,12 +151,14 @@ func TestTopInTerminal(t *testing.T) {
 	}
 	begins := func(line, with string) bool { return strings.HasPrefix(line, with) }
 	shows("small", func(l []string) bool {
-		return len(l) == 6 && begins(l[0], "https://") && len(l[0]) == 59 && begins(l[2], "RESOURCE") && strings.HasSuffix(l[5], "enlarge the terminal")
+		return len(l) == 6 && begins(l[0], "https://") && len(l[0]) == 59 && begins(l[2], "RESOURCE") &&
+			strings.HasSuffix(l[5], "enlarge the terminal")
 	})
 	tmux("resize-window", "-x", "200", "-y", "50")
 	shows("enlarged", func(l []string) bool {
 		return len(l) > 6 && begins(l[0], "https://") && strings.Contains(l[0], "GET") && begins(l[2], "RESOURCE") &&
-			slices.ContainsFunc(l, func(line string) bool { return begins(line, "CLIENT") }) && !strings.Contains(strings.Join(l, ""), "enlarge")
+			slices.ContainsFunc(l, func(line string) bool { return begins(line, "CLIENT") }) &&
+			!strings.Contains(strings.Join(l, ""), "enlarge")
 	})
 	terminate(t, p)
 	shows("without the proxy", func(l []string) bool {
@@ -166,7 +171,8 @@ func TestTopInTerminal(t *testing.T) {
 // Without a proxy, one sentence says what to do.
 func TestTopWithoutProxy(t *testing.T) {
 	cluster(t)
-	if code, stdout, stderr := execute(t, "top"); code != 1 || stdout != "" || !strings.Contains(stderr, "this server is no keepwatch proxy: give the proxy's kubeconfig") {
+	if code, stdout, stderr := execute(t, "top"); code != 1 || stdout != "" ||
+		!strings.Contains(stderr, "this server is no keepwatch proxy: give the proxy's kubeconfig") {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 	if code, _, stderr := execute(t, "top", "argument"); code != 2 {
@@ -184,13 +190,15 @@ func TestTopRefused(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
-			_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"why it is so","code":%d}`, code)
+			_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"why it is so","code":%d}`,
+				code)
 		}))
 		file := filepath.Join(t.TempDir(), "kubeconfig")
 		if err := writeKubeconfig(file, "refused", &rest.Config{Host: server.URL, BearerToken: "token"}); err != nil {
 			t.Fatal(err)
 		}
-		if exit, stdout, stderr := execute(t, "top", "--kubeconfig", file); exit != 1 || stdout != "" || !strings.Contains(stderr, want) {
+		if exit, stdout, stderr := execute(t, "top", "--kubeconfig", file); exit != 1 || stdout != "" ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("%d: exit %d, %q, %q", code, exit, stdout, stderr)
 		}
 		server.Close()

@@ -116,13 +116,15 @@ func newWatchCommand() *cobra.Command {
 	flags := cmd.Flags()
 	o.resourceFlags.addTo(flags)
 	o.output.addTo(cmd)
-	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open the watch again after this time without an event, more than 0; servers send a bookmark about once a minute")
+	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout,
+		"open the watch again after this time without an event, more than 0; servers send a bookmark about once a minute")
 	flags.BoolVar(&o.bookmarks, "bookmarks", false, "print BOOKMARK lines, about one a minute")
 	flags.BoolVar(&o.acknowledge, "acknowledge", false,
 		"move the cursor when stdin has a line for each line that was printed, and end with stdin")
 	flags.StringVar(&o.stateDir, "state", "", "store the cursor in this folder, and resume from there")
 	flags.BoolVar(&o.untilSynced, "until-synced", false, "end after SYNCED, when the state is written")
-	flags.Lookup("request-timeout").Usage = "The length of time to wait for discovery and for one page of a list (for example 30s). The stream itself never times out. Zero means no limit."
+	flags.Lookup(
+		"request-timeout").Usage = "The length of time to wait for discovery and for one page of a list (for example 30s). The stream itself never times out. Zero means no limit."
 	return cmd
 }
 
@@ -151,7 +153,8 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 		return &exitError{codeUsage, err}
 	}
 	if o.acknowledge && !output.data {
-		return &exitError{codeUsage, errors.New("--acknowledge needs the output ndjson: other outputs have no line for each event")}
+		return &exitError{codeUsage,
+			errors.New("--acknowledge needs the output ndjson: other outputs have no line for each event")}
 	}
 	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
 	if err := checkOpen(stdout); err != nil {
@@ -180,7 +183,8 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 var errSynced = apitypes.ErrSynced
 
 // follow runs the stream. It returns the reason of its end, never nil.
-func (o *watchOptions) follow(ctx context.Context, target *resourceTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
+func (o *watchOptions) follow(ctx context.Context, target *resourceTarget, output outputFormat, stdout io.Writer,
+	status *statusPrinter) error {
 	source, err := target.source(kube.Options{
 		Representation: output.representation, PageSize: o.pageSize(), IdleTimeout: o.idleTimeout,
 		WatchTimeout: func() time.Duration { return status.watchTimeout(status.awaitsSynced) },
@@ -220,7 +224,8 @@ func requested(end error) bool {
 
 // stream writes the changes of source since state. It returns the reason why it ended, never
 // nil.
-func (o *watchOptions) stream(ctx context.Context, source keepwatch.Source, state stream.State, target *resourceTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
+func (o *watchOptions) stream(ctx context.Context, source keepwatch.Source, state stream.State, target *resourceTarget,
+	output outputFormat, stdout io.Writer, status *statusPrinter) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	status.resource = target.name()

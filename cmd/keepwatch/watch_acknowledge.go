@@ -14,8 +14,8 @@ import (
 // errConsumerEnded ends a stream whose consumer has closed stdin. It is an end on request.
 var errConsumerEnded = errors.New("the consumer has closed stdin")
 
-// acknowledgments are the lines that a consumer has handled, of those that were printed: it writes a line to stdin for each.
-// A nil value waits for none.
+// acknowledgments are the lines that a consumer has handled, of those that were printed: it writes a line to stdin for
+// each. A nil value waits for none.
 type acknowledgments struct {
 	mu           sync.Mutex
 	printed      int64
@@ -23,8 +23,8 @@ type acknowledgments struct {
 	changed      chan struct{} // closed when acknowledged grows
 }
 
-// readAcknowledgments counts the lines of in until it ends, or until a line comes too many, and calls end with the reason. A
-// read from stdin can't be canceled: the reading ends with the process.
+// readAcknowledgments counts the lines of in until it ends, or until a line comes too many, and calls end with the
+// reason. A read from stdin can't be canceled: the reading ends with the process.
 func readAcknowledgments(in io.Reader, end func(error)) *acknowledgments {
 	a := &acknowledgments{changed: make(chan struct{})}
 	go func() {
@@ -54,8 +54,8 @@ func (a *acknowledgments) add(n int64) bool {
 	return a.acknowledged <= a.printed
 }
 
-// wait waits until the consumer has acknowledged every line that was printed. It returns the cause of ctx when that is done
-// before.
+// wait waits until the consumer has acknowledged every line that was printed. It returns the cause of ctx when that is
+// done before.
 func (a *acknowledgments) wait(ctx context.Context) error {
 	for a != nil {
 		a.mu.Lock()
@@ -111,8 +111,8 @@ func (s *acknowledgedSink) Flush() error {
 	return s.acknowledgments.wait(s.ctx)
 }
 
-// outputFile is an output that is a file. The cursor is on the disk as soon as it moves, so the lines before it must be,
-// too. A nil value is no file.
+// outputFile is an output that is a file. The cursor is on the disk as soon as it moves, so the lines before it must
+// be, too. A nil value is no file.
 type outputFile os.File
 
 // outputFileOf returns the file of an output, if a state follows it.

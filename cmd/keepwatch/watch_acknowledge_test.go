@@ -116,7 +116,8 @@ func (c *consumer) close() {
 	}
 }
 
-// testWatchAcknowledge ends a stream in all ways. What was not acknowledged comes again, with its ids; what was, does not.
+// testWatchAcknowledge ends a stream in all ways. What was not acknowledged comes again, with its ids; what was, does
+// not.
 func testWatchAcknowledge(t *testing.T, client kubernetes.Interface) {
 	for name, types := range map[string]string{"one type": "cm", "two types": "configmaps,pods"} {
 		t.Run(name, func(t *testing.T) {

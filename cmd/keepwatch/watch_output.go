@@ -39,8 +39,10 @@ func (f *outputFlags) outputFormats() []string {
 func (f *outputFlags) addTo(cmd *cobra.Command) {
 	f.print.AddFlags(cmd)
 	cmd.Flags().Lookup("output").Usage = "Output format. One of: (" + strings.Join(f.outputFormats(), ", ") + ")."
-	cmd.Flags().BoolVar(&f.watchEvents, "output-watch-events", false, "print watch events around objects, and a column EVENT in tables")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.outputFormats(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().BoolVar(&f.watchEvents, "output-watch-events", false,
+		"print watch events around objects, and a column EVENT in tables")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.outputFormats(),
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 // outputFormat is a value of -o.
@@ -63,23 +65,27 @@ func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 	}
 	switch format {
 	case "ndjson":
-		return outputFormat{representation: kube.WholeObjects, data: true, lines: true, sink: func(out io.Writer, t *resourceTarget) stream.Sink {
+		return outputFormat{representation: kube.WholeObjects, data: true, lines: true, sink: func(out io.Writer,
+			t *resourceTarget) stream.Sink {
 			return stream.NDJSON(out, t.name())
 		}}, nil
 	case "table", "wide":
-		return outputFormat{representation: kube.TableRows, lines: true, sink: func(out io.Writer, t *resourceTarget) stream.Sink {
+		return outputFormat{representation: kube.TableRows, lines: true, sink: func(out io.Writer,
+			t *resourceTarget) stream.Sink {
 			return stream.Table(out, stream.TableOptions{
 				Namespaces: t.namespaced && t.namespace == "", Wide: format == "wide", WatchEvents: f.watchEvents,
 			})
 		}}, nil
 	case "name":
-		return outputFormat{representation: kube.MetadataOnly, lines: true, sink: func(out io.Writer, t *resourceTarget) stream.Sink {
+		return outputFormat{representation: kube.MetadataOnly, lines: true, sink: func(out io.Writer,
+			t *resourceTarget) stream.Sink {
 			return stream.Names(out, t.kind.GroupKind())
 		}}, nil
 	}
 	printer, err := f.print.ToPrinter()
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return outputFormat{}, fmt.Errorf("the output format %q is unknown: give one of %s", format, strings.Join(f.outputFormats(), ", "))
+		return outputFormat{}, fmt.Errorf("the output format %q is unknown: give one of %s", format,
+			strings.Join(f.outputFormats(), ", "))
 	} else if err != nil {
 		return outputFormat{}, err
 	}

@@ -10,8 +10,8 @@ import (
 // errNoReader ends a stream whose output nobody reads any more.
 var errNoReader = &exitError{code: codeNoReader}
 
-// whileRead calls write with a context that ends when out has no reader any more. The process then ends by SIGPIPE, as it does at a
-// write.
+// whileRead calls write with a context that ends when out has no reader any more. The process then ends by SIGPIPE, as
+// it does at a write.
 func whileRead(ctx context.Context, out io.Writer, write func(context.Context) error) error {
 	reading, end := context.WithCancelCause(ctx)
 	var awaiting sync.WaitGroup

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestWatchUntilSyncedResumed resumes a stream after other resources were written. The server confirms the revision of pods as
-// kube-apiserver does: 2 s before the end of a watch, so only a short watch is confirmed soon.
+// TestWatchUntilSyncedResumed resumes a stream after other resources were written. The server confirms the revision of
+// pods as kube-apiserver does: 2 s before the end of a watch, so only a short watch is confirmed soon.
 func TestWatchUntilSyncedResumed(t *testing.T) {
 	const podList = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`
 	const bookmark = `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}}`
@@ -43,7 +43,8 @@ func TestWatchUntilSyncedResumed(t *testing.T) {
 	args := []string{"watch", "pods", "-s", server.URL, "--state", t.TempDir(), "--until-synced"}
 	for _, want := range []string{"10", "20"} {
 		code, stdout, stderr := execute(t, args...)
-		if code != 0 || stdout != `{"type":"SYNCED","revision":"`+want+`","count":0}`+"\n" || strings.Contains(stderr, "resuming") {
+		if code != 0 || stdout != `{"type":"SYNCED","revision":"`+want+`","count":0}`+"\n" ||
+			strings.Contains(stderr, "resuming") {
 			t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 		}
 		revision.Store(20)

@@ -21,7 +21,8 @@ import (
 func severalTypes(args []string) bool { return len(args) > 0 && strings.ContainsAny(args[0], ",*") }
 
 // runSeveral prints the changes of several types: it is keepwatch sync with the output as its sink.
-func (o *watchOptions) runSeveral(ctx context.Context, args []string, output outputFormat, stdout, stderr io.Writer) error {
+func (o *watchOptions) runSeveral(ctx context.Context, args []string, output outputFormat, stdout,
+	stderr io.Writer) error {
 	settings, err := o.several(args)
 	if err != nil {
 		return &exitError{codeUsage, err}
@@ -46,13 +47,15 @@ func (o *watchOptions) runSeveral(ctx context.Context, args []string, output out
 		}
 		return o.severalState(p)
 	}
-	return all.follow(ctx, settings.Resources, destination{open: open, report: report, started: func(*transfer.Transfer) {}})
+	return all.follow(ctx, settings.Resources, destination{open: open, report: report,
+		started: func(*transfer.Transfer) {}})
 }
 
 // several returns the types of the arguments.
 func (o *watchOptions) several(args []string) (*syncSettings, error) {
 	if len(args) > 1 {
-		return nil, fmt.Errorf("a name can't be combined with several types: give TYPE,TYPE or TYPE NAME, not %q", strings.Join(args, " "))
+		return nil, fmt.Errorf("a name can't be combined with several types: give TYPE,TYPE or TYPE NAME, not %q",
+			strings.Join(args, " "))
 	}
 	types := &syncOptions{resourceFlags: o.resourceFlags}
 	if err := types.addArguments(args); err != nil {
@@ -67,7 +70,9 @@ func (o *watchOptions) severalState(r sink.Receiver) (sink.Sink, error) {
 		return &unstored{Receiver: r, states: map[stream.Identity]stream.State{}}, nil
 	}
 	if _, err := os.Stat(filepath.Join(o.stateDir, "stream.db")); err == nil {
-		return nil, fmt.Errorf("state directory %s has the state of one type: use another directory for several, or delete this one to begin anew", o.stateDir)
+		return nil, fmt.Errorf(
+			"state directory %s has the state of one type: use another directory for several, or delete this one to begin anew",
+			o.stateDir)
 	}
 	return statedir.New(o.stateDir, r), nil
 }
@@ -75,7 +80,9 @@ func (o *watchOptions) severalState(r sink.Receiver) (sink.Sink, error) {
 // checkSingleState returns an error for a folder that has the state of several types.
 func checkSingleState(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "sync.json")); err == nil {
-		return fmt.Errorf("state directory %s has the state of several types: use another directory for one, or delete this one to begin anew", dir)
+		return fmt.Errorf(
+			"state directory %s has the state of several types: use another directory for one, or delete this one to begin anew",
+			dir)
 	}
 	return nil
 }

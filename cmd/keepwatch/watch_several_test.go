@@ -59,7 +59,8 @@ func foldSeveral(t *testing.T, name string) *severalFold {
 
 func (f *severalFold) names() []string { return slices.Sorted(maps.Values(f.objects)) }
 
-var fourNamespaces = []string{"namespaces default", "namespaces kube-node-lease", "namespaces kube-public", "namespaces kube-system"}
+var fourNamespaces = []string{"namespaces default", "namespaces kube-node-lease", "namespaces kube-public",
+	"namespaces kube-system"}
 
 // TestWatchSeveral prints two types, ends in three ways, and resumes.
 func TestWatchSeveral(t *testing.T) {
@@ -87,7 +88,8 @@ func TestWatchSeveral(t *testing.T) {
 	becomes(1, "configmaps several-one")
 	configMap(t, client, "several-two", "x")
 	becomes(1, "configmaps several-one", "configmaps several-two")
-	if code, _, stderr := execute(t, append([]string{"watch"}, args...)...); code != 1 || !strings.Contains(stderr, "is in use by another keepwatch") {
+	if code, _, stderr := execute(t, append([]string{"watch"}, args...)...); code != 1 ||
+		!strings.Contains(stderr, "is in use by another keepwatch") {
 		t.Errorf("a second one: exit %d, %q", code, stderr)
 	}
 	p.Process.Kill()
@@ -109,7 +111,9 @@ func TestWatchSeveral(t *testing.T) {
 	}
 	becomes(3)
 	f := foldSeveral(t, file)
-	if f.problem != "" || len(f.gaps) > 0 || slices.ContainsFunc(f.synced, func(s []string) bool { return !slices.Equal(s, both) }) {
+	if f.problem != "" || len(f.gaps) > 0 || slices.ContainsFunc(f.synced, func(s []string) bool {
+		return !slices.Equal(s, both)
+	}) {
 		t.Errorf("%s, gaps %q, SYNCED of %q", f.problem, f.gaps, f.synced)
 	}
 
@@ -121,7 +125,8 @@ func TestWatchSeveral(t *testing.T) {
 		{[]string{"namespaces,configmaps", "-A", "-l", "a=b", "--state", state}, "belongs to another stream"},
 		{[]string{"namespaces,configmaps", "-n", "default", "--state", state}, "of another choice of namespaces"},
 	} {
-		if code, stdout, stderr := execute(t, append([]string{"watch", "--until-synced"}, tt.args...)...); code != 1 || stdout != "" || !strings.Contains(stderr, tt.want) {
+		if code, stdout, stderr := execute(t, append([]string{"watch", "--until-synced"}, tt.args...)...); code != 1 ||
+			stdout != "" || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%v: exit %d, %q, %q", tt.args, code, stdout, stderr)
 		}
 	}
@@ -134,7 +139,8 @@ func TestWatchSeveral(t *testing.T) {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 	code, stdout, stderr := execute(t, "watch", "namespaces,configmaps", "-A", "--until-synced", "-o", "name")
-	if lines := strings.Split(stdout, "\n"); code != 0 || !slices.Contains(lines, "namespace/default") || !strings.Contains(stderr, "synced at ") {
+	if lines := strings.Split(stdout, "\n"); code != 0 || !slices.Contains(lines, "namespace/default") ||
+		!strings.Contains(stderr, "synced at ") {
 		t.Errorf("exit %d, %s, %s", code, stdout, stderr)
 	}
 }
@@ -155,7 +161,8 @@ func TestWatchTypes(t *testing.T) {
 		}()
 		waitFor(t, func() bool {
 			f := foldSeveral(t, file)
-			return f.problem == "" && slices.Equal(f.names(), want) && len(f.synced) > 0 && slices.Equal(f.synced[len(f.synced)-1], resources)
+			return f.problem == "" && slices.Equal(f.names(), want) && len(f.synced) > 0 &&
+				slices.Equal(f.synced[len(f.synced)-1], resources)
 		})
 	}
 	becomes([]string{"namespaces"})

@@ -111,7 +111,9 @@ func TestRetryRequestEnds(t *testing.T) {
 		ended := errors.New("ended")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, ended)
 		defer cancel()
-		err := newStatusPrinter(io.Discard, io.Discard).retryRequest(ctx, func(context.Context) error { return statusError(429, 100) })
+		err := newStatusPrinter(io.Discard, io.Discard).retryRequest(ctx, func(context.Context) error {
+			return statusError(429, 100)
+		})
 		if !errors.Is(err, ended) {
 			t.Errorf("got %v", err)
 		}
@@ -120,7 +122,8 @@ func TestRetryRequestEnds(t *testing.T) {
 
 func TestWithoutAddress(t *testing.T) {
 	long := &url.Error{Op: "Get", URL: "https://127.0.0.1:6443/api?timeout=32s", Err: syscall.ECONNREFUSED}
-	if got := startup.WithoutAddress(long); !errors.Is(got, syscall.ECONNREFUSED) || strings.Contains(got.Error(), "timeout") {
+	if got := startup.WithoutAddress(long); !errors.Is(got, syscall.ECONNREFUSED) ||
+		strings.Contains(got.Error(), "timeout") {
 		t.Errorf("got %v", got)
 	}
 	if got := startup.WithoutAddress(io.EOF); got != io.EOF {
@@ -128,7 +131,8 @@ func TestWithoutAddress(t *testing.T) {
 	}
 }
 
-// TestTypeOfAStartingServer asks for a type of a CustomResourceDefinition that a server does not have before it is ready.
+// TestTypeOfAStartingServer asks for a type of a CustomResourceDefinition that a server does not have before it is
+// ready.
 func TestTypeOfAStartingServer(t *testing.T) {
 	var asked atomic.Int64 // how often whether it is ready
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -136,7 +140,8 @@ func TestTypeOfAStartingServer(t *testing.T) {
 		ready := asked.Load() > 2
 		switch {
 		case r.URL.Path == "/readyz" && asked.Add(1) <= 2:
-			http.Error(w, "[-]poststarthook/start-apiextensions-controllers failed: not finished", http.StatusInternalServerError)
+			http.Error(w, "[-]poststarthook/start-apiextensions-controllers failed: not finished",
+				http.StatusInternalServerError)
 		case r.URL.Path == "/readyz":
 			fmt.Fprint(w, "ok")
 		case r.URL.Path == "/api":
@@ -146,9 +151,11 @@ func TestTypeOfAStartingServer(t *testing.T) {
 		case r.URL.Path == "/apis" && !ready:
 			fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
 		case r.URL.Path == "/apis":
-			fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}],"preferredVersion":{"groupVersion":"example.com/v1","version":"v1"}}]}`)
+			fmt.Fprint(w,
+				`{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}],"preferredVersion":{"groupVersion":"example.com/v1","version":"v1"}}]}`)
 		case r.URL.Path == "/apis/example.com/v1" && ready:
-			fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[{"name":"widgets","namespaced":true,"kind":"Widget","verbs":["list","watch"]}]}`)
+			fmt.Fprint(w,
+				`{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[{"name":"widgets","namespaced":true,"kind":"Widget","verbs":["list","watch"]}]}`)
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}
@@ -158,13 +165,16 @@ func TestTypeOfAStartingServer(t *testing.T) {
 	*o.config.APIServer, *o.config.CacheDir = server.URL, t.TempDir()
 	var out bytes.Buffer
 	resolve := func(kind string) (*resourceTarget, error) {
-		return o.resolve(t.Context(), newStatusPrinter(&out, &out).retryRequest, typeAndName{kind: kind}, selection{}, "list", "watch")
+		return o.resolve(t.Context(), newStatusPrinter(&out, &out).retryRequest, typeAndName{kind: kind}, selection{}, "list",
+			"watch")
 	}
 	target, err := resolve("widgets.example.com")
-	if err != nil || target.name() != "widgets.example.com" || strings.Count(out.String(), "the server is not ready: it may lack types; retrying in") != 2 {
+	if err != nil || target.name() != "widgets.example.com" ||
+		strings.Count(out.String(), "the server is not ready: it may lack types; retrying in") != 2 {
 		t.Errorf("%+v, %v: %s", target, err, &out)
 	}
-	if _, err := resolve("gadgets.example.com"); err == nil || err.Error() != `the server doesn't have a resource type "gadgets" in group "example.com"` {
+	if _, err := resolve("gadgets.example.com"); err == nil ||
+		err.Error() != `the server doesn't have a resource type "gadgets" in group "example.com"` {
 		t.Error(err)
 	}
 }

@@ -83,8 +83,8 @@ func (w *statusPrinter) watchTimeout(stale bool) time.Duration {
 	return apitypes.WatchTimeout(stream.Identity{}, stale)
 }
 
-// retryRequest sends a request whose response is needed before the stream can begin, until it succeeds or fails with a final
-// error. It prints a line for each attempt.
+// retryRequest sends a request whose response is needed before the stream can begin, until it succeeds or fails with a
+// final error. It prints a line for each attempt.
 func (w *statusPrinter) retryRequest(ctx context.Context, request func(context.Context) error) error {
 	return startup.Retry(ctx, w.printf, request)
 }
@@ -94,7 +94,8 @@ func (w *statusPrinter) retryRequest(ctx context.Context, request func(context.C
 // reflector resumes after the first and requests the newest revision after the second. If
 // that request fails as well, the failure has consequences.
 func (w *statusPrinter) isRepeatedIdle(n reflector.Notice) bool {
-	return n.Failure.Kind == keepwatch.Idle && w.idle != "" && (n.Decision == reflector.Resume || w.idle == reflector.Resume)
+	return n.Failure.Kind == keepwatch.Idle && w.idle != "" && (n.Decision == reflector.Resume ||
+		w.idle == reflector.Resume)
 }
 
 func (w *statusPrinter) flushPending() {
@@ -198,7 +199,8 @@ func (s *statusWriter) Write(m stream.Message) error {
 		}
 	case stream.Gap:
 		if s.printEvents {
-			s.status.printf("%s: the history from %d to %d is lost (%s), the difference follows", s.status.resource, m.From, m.To, m.Reason)
+			s.status.printf("%s: the history from %d to %d is lost (%s), the difference follows", s.status.resource, m.From,
+				m.To, m.Reason)
 		}
 	}
 	return s.Sink.Write(m)

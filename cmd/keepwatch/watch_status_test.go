@@ -18,7 +18,8 @@ func TestPrintedNotices(t *testing.T) {
 		notice reflector.Notice
 		want   string
 	}{
-		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Decision: reflector.Resume, Revision: 1234, Wait: 1234567890},
+		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Decision: reflector.Resume, Revision: 1234,
+			Wait: 1234567890},
 			"keepwatch: watch pods: connection reset by peer; resuming at 1234 in 1.2s\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Ended), Decision: reflector.Resume, Revision: 1234},
 			"keepwatch: watch pods: connection reset by peer; resuming at 1234\n"},
@@ -50,7 +51,8 @@ func TestLoggedProgress(t *testing.T) {
 	w := newStatusPrinter(&out, &out)
 	w.resource = "pods"
 	now := time.Now()
-	for _, n := range []reflector.Notice{{Listed: 500, Remaining: 9500}, {Listed: 1000, Remaining: 9000}, {Listed: 2500, Remaining: 7500}, {Listed: 3000}, {Listed: 4000}, {}, {Listed: 500}} {
+	for _, n := range []reflector.Notice{{Listed: 500, Remaining: 9500}, {Listed: 1000, Remaining: 9000},
+		{Listed: 2500, Remaining: 7500}, {Listed: 3000}, {Listed: 4000}, {}, {Listed: 500}} {
 		now = now.Add(16 * time.Second)
 		n.Time = now
 		w.observe(n)
@@ -63,7 +65,8 @@ func TestLoggedProgress(t *testing.T) {
 // TestPrintedFallbacks checks that the fallback to pages is printed with the first page, and not if the
 // server refuses lists as well.
 func TestPrintedFallbacks(t *testing.T) {
-	refused := reflector.Notice{Failure: keepwatch.Failed(keepwatch.StreamingListUnsupported, "no such thing"), Decision: reflector.ListAgain}
+	refused := reflector.Notice{Failure: keepwatch.Failed(keepwatch.StreamingListUnsupported, "no such thing"),
+		Decision: reflector.ListAgain}
 	throttled := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Throttled, "busy"), Decision: reflector.ListAgain}
 	rejected := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Rejected, "bad selector"), Decision: reflector.Stop}
 	page := reflector.Notice{}
@@ -95,7 +98,8 @@ func TestPrintedIdleTimeouts(t *testing.T) {
 		return reflector.Notice{Failure: keepwatch.Failed(keepwatch.Idle, "silent"), Decision: v, Revision: 7}
 	}
 	resume, verify, list := idle(reflector.Resume), idle(reflector.Verify), idle(reflector.ListAgain)
-	reset := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Decision: reflector.Resume, Revision: 7}
+	reset := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Decision: reflector.Resume,
+		Revision: 7}
 	const (
 		resumeLine = "keepwatch: silent; resuming at 7\n"
 		verifyLine = "keepwatch: silent; requesting the newest revision, then resuming at 7\n"
@@ -141,7 +145,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	expect("")
 	w.observe(reflector.Notice{Time: start.Add(progressEvery), Listed: 1_234_567})
 	expect(erase + "listing pods 1,234,567")
-	w.observe(reflector.Notice{Time: start.Add(time.Second), Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Decision: reflector.ListAgain})
+	w.observe(reflector.Notice{Time: start.Add(time.Second), Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"),
+		Decision: reflector.ListAgain})
 	expect(erase + "keepwatch: reset; retrying\n")
 	w.observe(reflector.Notice{Time: start.Add(time.Second), Listed: 500})
 	expect(erase + "listing pods 500")
@@ -159,12 +164,14 @@ func TestStatusWriter(t *testing.T) {
 		want    string
 	}{
 		{stream.Synced{Revision: 7, Count: 41200}, "keepwatch: pods: synced at 7, objects: 41,200\n"},
-		{stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired}, "keepwatch: pods: the history from 7 to 9 is lost (expired), the difference follows\n"},
+		{stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired},
+			"keepwatch: pods: the history from 7 to 9 is lost (expired), the difference follows\n"},
 		{stream.Bookmark{Revision: 9}, ""},
 	} {
 		for _, printEvents := range []bool{true, false} {
 			var out, data bytes.Buffer
-			s := &statusWriter{Sink: stream.NDJSON(&data, "pods"), status: &statusPrinter{out: &out, resource: "pods"}, printEvents: printEvents}
+			s := &statusWriter{Sink: stream.NDJSON(&data, "pods"), status: &statusPrinter{out: &out, resource: "pods"},
+				printEvents: printEvents}
 			if err := s.Write(tt.message); err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +183,8 @@ func TestStatusWriter(t *testing.T) {
 				want = ""
 			}
 			if out.String() != want || data.Len() == 0 {
-				t.Errorf("%v, printEvents %v: printed %q, want %q; %d bytes of data", tt.message, printEvents, &out, want, data.Len())
+				t.Errorf("%v, printEvents %v: printed %q, want %q; %d bytes of data", tt.message, printEvents, &out, want,
+					data.Len())
 			}
 		}
 	}

@@ -102,7 +102,8 @@ func TestWatchUsage(t *testing.T) {
 		{[]string{"pods", "--idle-timeout=-1s"}, "--idle-timeout must be more than 0: -1s"},
 		{[]string{"pods", "--idle-timeout=0"}, "--idle-timeout must be more than 0: 0s"},
 		{[]string{"pods", "--idle-timeout=abc"}, "--idle-timeout"},
-		{[]string{"pods", "--request-timeout=abc"}, `--request-timeout must be a time like 30s or 2m, or a number of seconds, not "abc"`},
+		{[]string{"pods", "--request-timeout=abc"},
+			`--request-timeout must be a time like 30s or 2m, or a number of seconds, not "abc"`},
 		{[]string{"pods", "--request-timeout=-1s"}, "--request-timeout"},
 		{[]string{"pods", "--nonsense"}, "unknown flag"},
 		{[]string{"pods", "--acknowledge", "-o", "name"}, "--acknowledge needs the output ndjson"},
@@ -114,7 +115,8 @@ func TestWatchUsage(t *testing.T) {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			code, stdout, stderr := execute(t, append([]string{"watch"}, tt.args...)...)
 			lines := strings.Split(stderr, "\n")
-			if code != 2 || stdout != "" || !strings.Contains(lines[0], tt.want) || !strings.HasPrefix(lines[0], "keepwatch: ") ||
+			if code != 2 || stdout != "" || !strings.Contains(lines[0], tt.want) ||
+				!strings.HasPrefix(lines[0], "keepwatch: ") ||
 				!slices.Equal(lines[1:], []string{"See 'keepwatch watch --help'.", ""}) {
 				t.Errorf("exit %d, stdout %q, stderr %q, want exit 2 and one sentence with %q", code, stdout, stderr, tt.want)
 			}
@@ -129,7 +131,8 @@ func TestWatchHelp(t *testing.T) {
 	}
 	for _, text := range []string{
 		"--kubeconfig", "--context", "-n, --namespace", "--as ", "-A, --all-namespaces", "-l, --selector", "--field-selector",
-		"-o, --output", "--bookmarks", "--state", "--until-synced", "--acknowledge", "--chunk-size", "The stream itself never times out", "also waits for a server",
+		"-o, --output", "--bookmarks", "--state", "--until-synced", "--acknowledge", "--chunk-size",
+		"The stream itself never times out", "also waits for a server",
 		`{"type":"SYNCED"`, `{"type":"GAP"`, "Exit codes: 0", "141",
 	} {
 		if !strings.Contains(stdout, text) {
@@ -149,10 +152,12 @@ func testWatchOutputs(t *testing.T, client kubernetes.Interface) {
 		stdout []string // lines; "…" at the end of one stands for anything
 		stderr string
 	}{
-		{[]string{"cm"}, []string{`{"type":"ADDED","revision":"…`, `{"type":"ADDED","revision":"…`, `{"type":"SYNCED","revision":"…`}, ""},
+		{[]string{"cm"}, []string{`{"type":"ADDED","revision":"…`, `{"type":"ADDED","revision":"…`,
+			`{"type":"SYNCED","revision":"…`}, ""},
 		{[]string{"configmaps", "one"}, []string{`{"type":"ADDED","revision":"…`, `{"type":"SYNCED","revision":"…`}, ""},
 		{[]string{"configmap/one", "-o", "name"}, []string{"configmap/one"}, "configmaps: synced at …, objects: 1"},
-		{[]string{"ConfigMap", "-l", "app=y", "-o", "name"}, []string{"configmap/two"}, "configmaps: synced at …, objects: 1"},
+		{[]string{"ConfigMap", "-l", "app=y", "-o", "name"}, []string{"configmap/two"},
+			"configmaps: synced at …, objects: 1"},
 		{[]string{"cm", "--field-selector", "metadata.name!=two", "-o", "name"}, []string{"configmap/one"}, "objects: 1"},
 		{[]string{"cm", "one", "--field-selector", "metadata.namespace=other", "-o", "name"}, nil, "objects: 0"},
 		{[]string{"cm", "-n", "kube-system", "-o", "name"}, nil, "objects: 0"},
@@ -160,10 +165,13 @@ func testWatchOutputs(t *testing.T, client kubernetes.Interface) {
 		{[]string{"cm", "--chunk-size", "0", "-o", "name"}, []string{"configmap/one", "configmap/two"}, "objects: 2"},
 		{[]string{"deploy.apps", "-o", "name"}, nil, "deployments.apps: synced"},
 		{[]string{"deployments.v1.apps"}, []string{`{"type":"SYNCED","revision":"…`}, ""},
-		{[]string{"ns", "-n", "nowhere", "-o", "name"}, []string{"namespace/default", "namespace/kube-node-lease", "namespace/kube-public", "namespace/kube-system"}, "objects: 4"},
+		{[]string{"ns", "-n", "nowhere", "-o", "name"}, []string{"namespace/default", "namespace/kube-node-lease",
+			"namespace/kube-public", "namespace/kube-system"}, "objects: 4"},
 		{[]string{"cm", "-o", "table"}, []string{"NAME   DATA   AGE", "one    0      …", "two    0      …"}, "objects: 2"},
-		{[]string{"cm", "-A", "-o", "wide"}, []string{"NAMESPACE   NAME   DATA   AGE", "default     one    0      …", "default     two    0      …"}, "objects: 2"},
-		{[]string{"cm", "-o", "table", "--output-watch-events"}, []string{"EVENT   …", "ADDED      one    0      …", "ADDED      two    0      …"}, "objects: 2"},
+		{[]string{"cm", "-A", "-o", "wide"}, []string{"NAMESPACE   NAME   DATA   AGE", "default     one    0      …",
+			"default     two    0      …"}, "objects: 2"},
+		{[]string{"cm", "-o", "table", "--output-watch-events"}, []string{"EVENT   …", "ADDED      one    0      …",
+			"ADDED      two    0      …"}, "objects: 2"},
 		{[]string{"cm", "-o", `jsonpath={.metadata.name}{"\n"}`}, []string{"one", "two"}, "objects: 2"},
 		{[]string{"cm", "--template", `{{.metadata.name}}{{"\n"}}`}, []string{"one", "two"}, "objects: 2"},
 		{[]string{"cm", "two", "-o", "yaml"}, []string{
@@ -184,7 +192,8 @@ func testWatchOutputs(t *testing.T, client kubernetes.Interface) {
 			if !slices.EqualFunc(lines, tt.stdout, like) {
 				t.Errorf("stdout\n%s\nwant\n%s", stdout, strings.Join(tt.stdout, "\n"))
 			}
-			if before, after, _ := strings.Cut(tt.stderr, "…"); !strings.Contains(stderr, before) || !strings.Contains(stderr, after) {
+			if before, after, _ := strings.Cut(tt.stderr, "…"); !strings.Contains(stderr, before) ||
+				!strings.Contains(stderr, after) {
 				t.Errorf("stderr %q, want %q", stderr, tt.stderr)
 			}
 		})
@@ -338,7 +347,9 @@ func testWatchResumes(t *testing.T, client kubernetes.Interface) {
 
 	for _, args := range [][]string{{"cm", "-A"}, {"pods"}, {"cm", "-l", "app=x"}, {"cm", "one"}} {
 		code, _, stderr := execute(t, append([]string{"watch", "--state", state}, args...)...)
-		if code != 1 || !strings.Contains(stderr, "belongs to another stream: it has the state of configmaps in namespace default of cluster") {
+		if code != 1 ||
+			!strings.Contains(stderr,
+				"belongs to another stream: it has the state of configmaps in namespace default of cluster") {
 			t.Errorf("another stream %v: exit %d, %q", args, code, stderr)
 		}
 	}
@@ -365,7 +376,8 @@ func testWatchStateDeleted(t *testing.T, client kubernetes.Interface) {
 				t.Fatal(err)
 			}
 			next(p)
-			want := "keepwatch: state file " + filepath.Join(state, "stream.db") + " was deleted while it was in use: the cursor is lost\n"
+			want := "keepwatch: state file " + filepath.Join(state, "stream.db") +
+				" was deleted while it was in use: the cursor is lost\n"
 			if code := p.exit(t); code != 1 || p.stderr.String() != want {
 				t.Errorf("exit %d, stderr %q, want 1 and %q", code, p.stderr, want)
 			}
@@ -381,7 +393,8 @@ func testWatchStateDeleted(t *testing.T, client kubernetes.Interface) {
 // testWatchWithoutReader ends a stream whose output is not read.
 func testWatchWithoutReader(t *testing.T, client kubernetes.Interface) {
 	for i := range 40 {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"x": strings.Repeat("x", 10_000)}}
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)},
+			Data: map[string]string{"x": strings.Repeat("x", 10_000)}}
 		if _, err := client.CoreV1().ConfigMaps("kube-system").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -412,7 +425,8 @@ func testWatchReaderClosed(t *testing.T) {
 	p := startWatch(t, w, "ns")
 	w.Close()
 	p.exit(t)
-	if s := p.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGPIPE || p.stderr.String() != "" {
+	if s := p.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGPIPE ||
+		p.stderr.String() != "" {
 		t.Errorf("%v: %s", p.ProcessState, p.stderr)
 	}
 }
@@ -424,7 +438,8 @@ func testWatchFullDisk(t *testing.T) {
 	}
 	defer full.Close()
 	p := startWatch(t, full, "ns")
-	if code := p.exit(t); code != 1 || !strings.Contains(p.stderr.String(), "keepwatch: write the output: write /dev/stdout: no space left on device") {
+	if code := p.exit(t); code != 1 || !strings.Contains(p.stderr.String(),
+		"keepwatch: write the output: write /dev/stdout: no space left on device") {
 		t.Errorf("exit %d, stderr %q", code, p.stderr)
 	}
 }
@@ -461,7 +476,8 @@ func fakeAPI(t *testing.T, documents map[string]string, first ...string) *httpte
 }
 
 func status(code int, reason, message string) string {
-	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason, code, message)
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason,
+		code, message)
 }
 
 const forbidden = `pods is forbidden: User "eve" cannot list resource "pods" in API group "" in the namespace "default"`
@@ -509,7 +525,8 @@ func TestStateHasKind(t *testing.T) {
 	watch := func(answer string, args ...string) string {
 		t.Helper()
 		known["/api/v1/namespaces/default/pods"] = answer
-		code, stdout, stderr := execute(t, append([]string{"watch", "pods", "-s", server.URL, "--until-synced", "--state", state}, args...)...)
+		code, stdout, stderr := execute(t, append([]string{"watch", "pods", "-s", server.URL, "--until-synced", "--state",
+			state}, args...)...)
 		if code != 0 {
 			t.Errorf("exit %d: %s", code, stderr)
 		}
@@ -519,21 +536,24 @@ func TestStateHasKind(t *testing.T) {
 		t.Errorf("printed %s", got)
 	}
 	got := watch(fmt.Sprintf(list, 20, ""))
-	if want := `"object":{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":"a",`; !strings.Contains(got, want) {
+	if want := `"object":{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":"a",`; !strings.Contains(
+		got, want) {
 		t.Errorf("printed %s, want %s", got, want)
 	}
 }
 
 // TestWatchWaitsForTheServer starts a stream before the server is ready.
 func TestWatchWaitsForTheServer(t *testing.T) {
-	server := fakeAPI(t, documents(), status(503, "ServiceUnavailable", "starting up"), status(401, "Unauthorized", "Unauthorized"))
+	server := fakeAPI(t, documents(), status(503, "ServiceUnavailable", "starting up"), status(401, "Unauthorized",
+		"Unauthorized"))
 	code, stdout, stderr := execute(t, "watch", "pods", "-s", server.URL)
 	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
 	if code != 1 || stdout != "" || len(lines) < 2 || !strings.HasSuffix(lines[len(lines)-1], forbidden) {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	for _, l := range lines[:len(lines)-1] {
-		if !strings.HasPrefix(l, "keepwatch: can't read the resource types of the server: ") || !strings.Contains(l, "; retrying in ") {
+		if !strings.HasPrefix(l, "keepwatch: can't read the resource types of the server: ") ||
+			!strings.Contains(l, "; retrying in ") {
 			t.Errorf("stderr has %q", l)
 		}
 	}
@@ -545,7 +565,8 @@ func TestWatchWithoutAServer(t *testing.T) {
 	out := appending(t, filepath.Join(t.TempDir(), "out"))
 	for signal, want := range map[os.Signal]int{syscall.SIGTERM: 0, os.Interrupt: 130} {
 		p := startWatch(t, out, "pods", "-s", "https://127.0.0.1:1")
-		p.waitStderr(t, "keepwatch: can't read the resource types of the server: dial tcp 127.0.0.1:1: connect: connection refused; retrying in ")
+		p.waitStderr(t,
+			"keepwatch: can't read the resource types of the server: dial tcp 127.0.0.1:1: connect: connection refused; retrying in ")
 		p.Process.Signal(signal)
 		if code := p.exit(t); code != want {
 			t.Errorf("after %v: exit %d, stderr %q", signal, code, p.stderr)
@@ -571,7 +592,8 @@ func (p *process) waitStderr(t *testing.T, want string) {
 
 // TestWatchToClosedStdout checks that a closed stdout is refused.
 func TestWatchToClosedStdout(t *testing.T) {
-	for mode, closed := range map[int]bool{os.O_RDWR: true, os.O_WRONLY: false} { // as the runtime opens it, and as `>` does
+	// as the runtime opens it, and as `>` does
+	for mode, closed := range map[int]bool{os.O_RDWR: true, os.O_WRONLY: false} {
 		null, err := os.OpenFile(os.DevNull, mode, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -585,7 +607,8 @@ func TestWatchToClosedStdout(t *testing.T) {
 	sh.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
 	var stderr bytes.Buffer
 	sh.Stderr = &stderr
-	if err := sh.Run(); sh.ProcessState.ExitCode() != 1 || !strings.HasPrefix(stderr.String(), "keepwatch: stdout is closed: ") {
+	if err := sh.Run(); sh.ProcessState.ExitCode() != 1 || !strings.HasPrefix(stderr.String(),
+		"keepwatch: stdout is closed: ") {
 		t.Errorf("%v: %s", err, &stderr)
 	}
 }
@@ -635,7 +658,9 @@ func TestWatchIdentity(t *testing.T) {
 		hidden := fakeAPI(t, map[string]string{path: answer})
 		check(hidden, stream.Cluster{Server: hidden.URL}, "")
 	}
-	unready := fakeAPI(t, map[string]string{path: known}, status(500, "InternalError", "not now"), status(401, "Unauthorized", "Unauthorized"))
-	check(unready, stream.Cluster{UID: "u-1", Server: unready.URL}, "from its namespace kube-system: not now; retrying in ")
+	unready := fakeAPI(t, map[string]string{path: known}, status(500, "InternalError", "not now"),
+		status(401, "Unauthorized", "Unauthorized"))
+	check(unready, stream.Cluster{UID: "u-1", Server: unready.URL},
+		"from its namespace kube-system: not now; retrying in ")
 	check(fakeAPI(t, map[string]string{path: status(400, "BadRequest", "never")}), stream.Cluster{}, "never")
 }

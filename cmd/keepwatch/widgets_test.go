@@ -18,7 +18,8 @@ import (
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-// widgets is a server with three objects of the type widgets.example.com, in one version. Its CustomResourceDefinitions cannot be read.
+// widgets is a server with three objects of the type widgets.example.com, in one version. Its CustomResourceDefinitions
+// cannot be read.
 type widgets struct {
 	*httptest.Server
 
@@ -56,7 +57,8 @@ func (s *widgets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	version, down, revision, changed := s.version, s.down, s.revision, s.changed
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	group := fmt.Sprintf(`{"kind":"APIGroup","apiVersion":"v1","name":"example.com","versions":[{"groupVersion":"example.com/%s","version":"%[1]s"}]}`, version)
+	group := fmt.Sprintf(
+		`{"kind":"APIGroup","apiVersion":"v1","name":"example.com","versions":[{"groupVersion":"example.com/%s","version":"%[1]s"}]}`, version)
 	served := "/apis/example.com/" + version
 	switch path := r.URL.Path; {
 	case path == "/api":
@@ -87,7 +89,8 @@ func (s *widgets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for i := range 3 {
 			items = append(items, widget(version, i, 205+i))
 		}
-		fmt.Fprintf(w, `{"kind":"WidgetList","apiVersion":"example.com/%s","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version, revision, strings.Join(items, ","))
+		fmt.Fprintf(w, `{"kind":"WidgetList","apiVersion":"example.com/%s","metadata":{"resourceVersion":"%d"},"items":[%s]}`,
+			version, revision, strings.Join(items, ","))
 	default:
 		refuse(w, 404, "NotFound")
 	}
@@ -98,7 +101,9 @@ func (s *widgets) watch(w http.ResponseWriter, r *http.Request, version string, 
 	if version == "v2" {
 		fmt.Fprintf(w, `{"type":"ADDED","object":%s}`, widget(version, 3, revision))
 	}
-	fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"kind":"Widget","apiVersion":"example.com/%s","metadata":{"resourceVersion":"%d"}}}`, version, revision)
+	fmt.Fprintf(w,
+		`{"type":"BOOKMARK","object":{"kind":"Widget","apiVersion":"example.com/%s","metadata":{"resourceVersion":"%d"}}}`,
+		version, revision)
 	http.NewResponseController(w).Flush()
 	select {
 	case <-changed:
@@ -107,7 +112,8 @@ func (s *widgets) watch(w http.ResponseWriter, r *http.Request, version string, 
 }
 
 func widget(version string, number, revision int) string {
-	return fmt.Sprintf(`{"kind":"Widget","apiVersion":"example.com/%s","metadata":{"namespace":"default","name":"w%d","uid":"uid-%[2]d","resourceVersion":"%d"}}`, version, number, revision)
+	return fmt.Sprintf(
+		`{"kind":"Widget","apiVersion":"example.com/%s","metadata":{"namespace":"default","name":"w%d","uid":"uid-%[2]d","resourceVersion":"%d"}}`, version, number, revision)
 }
 
 // inProcess is a command that runs in the test's process.
@@ -180,8 +186,8 @@ func hurried(t *testing.T) {
 	requestEvery, leaveAfter = 20*time.Millisecond, 100*time.Millisecond
 }
 
-// TestTypeLeavesAndReturns follows the types of a group, which is not served for a time. Its objects stay. It returns while the stream
-// runs, and once more while it does not.
+// TestTypeLeavesAndReturns follows the types of a group, which is not served for a time. Its objects stay. It returns
+// while the stream runs, and once more while it does not.
 func TestTypeLeavesAndReturns(t *testing.T) {
 	hurried(t)
 	s := newWidgets(t, "v1")
@@ -208,8 +214,8 @@ func TestTypeLeavesAndReturns(t *testing.T) {
 	}
 }
 
-// TestWatchEndsWithItsReader closes the pipe that a stream has written to, as the end of its parent does. The stream has nothing more to
-// write.
+// TestWatchEndsWithItsReader closes the pipe that a stream has written to, as the end of its parent does. The stream
+// has nothing more to write.
 func TestWatchEndsWithItsReader(t *testing.T) {
 	s := newWidgets(t, "v1")
 	for _, types := range []string{"widgets.example.com", "*.example.com"} {
@@ -306,7 +312,8 @@ func TestTypeOfServerThatIsDown(t *testing.T) {
 	s := newWidgets(t, "v1")
 	s.serve("v1", true)
 	for _, kind := range []string{"gizmos", "gizmos.other.com"} {
-		if code, _, stderr := execute(t, "watch", kind, "-A", "-s", s.URL); code != 1 || !strings.HasPrefix(stderr, "keepwatch: the server doesn't have a resource type") {
+		if code, _, stderr := execute(t, "watch", kind, "-A", "-s", s.URL); code != 1 ||
+			!strings.HasPrefix(stderr, "keepwatch: the server doesn't have a resource type") {
 			t.Errorf("%s: exit %d, stderr %q", kind, code, stderr)
 		}
 	}

@@ -43,7 +43,8 @@ func (p *parent) adopt(ctx context.Context, r *operator.Request[*Widget]) error 
 		WithOwnerReferences(metav1apply.OwnerReference().WithAPIVersion(owner.APIVersion).WithKind(owner.Kind).
 			WithName(owner.Name).WithUID(owner.UID).WithController(true).WithBlockOwnerDeletion(true)).
 		WithData(map[string]string{"size": fmt.Sprint(r.Object.Spec.Size)})
-	made, err := p.client.CoreV1().ConfigMaps(r.Object.Namespace).Apply(ctx, child, metav1.ApplyOptions{FieldManager: "children", Force: true})
+	made, err := p.client.CoreV1().ConfigMaps(r.Object.Namespace).Apply(ctx, child,
+		metav1.ApplyOptions{FieldManager: "children", Force: true})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
-// Judge shows an operator with a mistake that keepwatch judge finds: each Widget gets a ConfigMap, whose name the server
-// generates. If the answer is lost, or the process dies before it has stored the name, it creates a second one. With
-// --fixed, the name is a function of the Widget's, and creating it again does no harm.
+// Judge shows an operator with a mistake that keepwatch judge finds: each Widget gets a ConfigMap, whose name the
+// server generates. If the answer is lost, or the process dies before it has stored the name, it creates a second one.
+// With --fixed, the name is a function of the Widget's, and creating it again does no harm.
 package main
 
 import (

@@ -30,7 +30,8 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *kubeconfig, manager.Lease{Namespace: *namespace, Name: "widgets", Identity: *identity}); err != nil {
+	if err := run(ctx, *kubeconfig, manager.Lease{Namespace: *namespace, Name: "widgets",
+		Identity: *identity}); err != nil {
 		slog.Error("it ends", "error", err)
 		os.Exit(1)
 	}

@@ -68,7 +68,8 @@ func parsePages(t *testing.T, folder string) map[string]*parsed {
 }
 
 // TestLinks checks that each link within the site leads to a page, an anchor or a picture; that links to other files of
-// the repository lead to files that git has; that a page loads only what the site has; and that each page can be reached.
+// the repository lead to files that git has; that a page loads only what the site has; and that each page can be
+// reached.
 func TestLinks(t *testing.T) {
 	out := t.TempDir()
 	build(t, "v0.1.0", out)

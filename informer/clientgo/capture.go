@@ -30,8 +30,8 @@ func newReader(cfg *rest.Config) *reader {
 	return r
 }
 
-// copyConfig copies a configuration. Unlike rest.CopyConfig, it copies the groups and the extra values of the impersonated
-// user, too.
+// copyConfig copies a configuration. Unlike rest.CopyConfig, it copies the groups and the extra values of the
+// impersonated user, too.
 func copyConfig(cfg *rest.Config) *rest.Config {
 	c := rest.CopyConfig(cfg)
 	c.Impersonate.Groups = slices.Clone(c.Impersonate.Groups)

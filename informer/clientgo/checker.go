@@ -4,8 +4,8 @@ package clientgo
 
 import "k8s.io/client-go/tools/cache"
 
-// client-go's interfaces have these methods from v0.36 on. With an older client-go, which this file does not compile with,
-// build with -tags k8s_v0.35.
+// client-go's interfaces have these methods from v0.36 on. With an older client-go, which this file does not compile
+// with, build with -tags k8s_v0.35.
 
 // HasSyncedChecker returns a checker that is done once HasSynced is true.
 func (s *Shared) HasSyncedChecker() cache.DoneChecker {

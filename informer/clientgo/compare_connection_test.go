@@ -121,7 +121,9 @@ func TestCompareLostConnections(t *testing.T) {
 		{"reset in the middle of a frame", func(t *testing.T, s *podtest.Server, l *proxy) {
 			before := l.forwarded.Load()
 			s.Inject(`{"type":"MODIFIED","object":{"kind":"Pod","metadata":{`)
-			podtest.Eventually(t, func() bool { return l.forwarded.Load() > before }, func() string { return "the frame does not arrive" })
+			podtest.Eventually(t, func() bool { return l.forwarded.Load() > before }, func() string {
+				return "the frame does not arrive"
+			})
 			l.reset()
 		}},
 		{"half-open", func(_ *testing.T, _ *podtest.Server, l *proxy) { l.freeze() }},

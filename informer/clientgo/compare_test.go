@@ -42,7 +42,9 @@ func compare(t *testing.T, scenario func(t *testing.T, s *podtest.Server, events
 		stop := podtest.Run(t, inf)
 		defer stop()
 		podtest.WaitForSync(t, inf, registration)
-		podtest.Eventually(t, func() bool { lists, streams, _ := s.Counts(); return lists+streams > 0 }, func() string { return "no list" })
+		podtest.Eventually(t, func() bool { lists, streams, _ := s.Counts(); return lists+streams > 0 }, func() string {
+			return "no list"
+		})
 		events.reset()
 		lists, streams, _ := s.Counts()
 		scenario(t, s, &events)
@@ -165,9 +167,12 @@ func TestCompareRedefinedObjects(t *testing.T) {
 				podtest.Status(410, metav1.StatusReasonExpired, "too old")(w, r)
 			})
 			s.CutWatches()
-			podtest.Eventually(t, func() bool { return slices.Contains(events.all(), "update b@102 to b@102") }, func() string { return fmt.Sprint(events.all()) })
+			podtest.Eventually(t, func() bool { return slices.Contains(events.all(), "update b@102 to b@102") }, func() string {
+				return fmt.Sprint(events.all())
+			})
 			o, _, err := inf.GetStore().GetByKey("ns/b")
-			if p, ok := o.(*corev1.Pod); err != nil || !ok || p.Spec.SchedulerName != "default-scheduler" || p.Status.Message != "transformed" {
+			if p, ok := o.(*corev1.Pod); err != nil || !ok || p.Spec.SchedulerName != "default-scheduler" ||
+				p.Status.Message != "transformed" {
 				t.Errorf("the store has %v, %v", o, err)
 			}
 			if got := events.all(); name != "client-go" && len(got) > 1 {
@@ -261,10 +266,14 @@ func TestCompareSlowHandlers(t *testing.T) {
 			podtest.WaitForSync(t, inf, registration)
 			before := heap()
 			source.updates(n)
-			podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == source.revision() }, func() string { return "the cache is behind" })
+			podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == source.revision() }, func() string {
+				return "the cache is behind"
+			})
 			grown := int64(heap()) - int64(before)
 			source.deletions(deletions)
-			podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == source.revision() }, func() string { return "the cache is behind" })
+			podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == source.revision() }, func() string {
+				return "the cache is behind"
+			})
 			released.Store(true)
 			close(release)
 			t.Logf("%s: %d updates while the handler is busy: the heap grows by %d MiB", name, n, grown>>20)
@@ -275,7 +284,9 @@ func TestCompareSlowHandlers(t *testing.T) {
 			if grown > 64<<20 {
 				t.Errorf("the heap has grown by %d MiB", grown>>20)
 			}
-			podtest.Eventually(t, func() bool { return inf.(*clientgo.Shared).Status().Behind == 0 }, func() string { return "the handler is behind" })
+			podtest.Eventually(t, func() bool { return inf.(*clientgo.Shared).Status().Behind == 0 }, func() string {
+				return "the handler is behind"
+			})
 			stop()
 			if calls > 3*objects {
 				t.Errorf("the handler was called %d times", calls)

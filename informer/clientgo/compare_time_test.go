@@ -33,7 +33,8 @@ var builds = []struct {
 
 // compareInSynctest runs a scenario for both informers in virtual time, and returns Keepwatch's
 // outcome.
-func compareInSynctest[T any](t *testing.T, client func() cache.ListerWatcher, scenario func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) T) (keepwatch T) {
+func compareInSynctest[T any](t *testing.T, client func() cache.ListerWatcher, scenario func(t *testing.T,
+	lw cache.ListerWatcher, inf cache.SharedIndexInformer) T) (keepwatch T) {
 	t.Helper()
 	for _, b := range builds {
 		synctest.Test(t, func(t *testing.T) {
@@ -81,7 +82,8 @@ func within[T any](happens <-chan T) time.Duration {
 
 // A streaming list that does not end is abandoned (kubernetes #140890).
 func TestCompareEndlessStreamingLists(t *testing.T) {
-	took := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) time.Duration {
+	took := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher,
+		inf cache.SharedIndexInformer) time.Duration {
 		stop := podtest.Run(t, inf)
 		defer stop()
 		(<-lw.(scripted).watches).Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
@@ -94,7 +96,8 @@ func TestCompareEndlessStreamingLists(t *testing.T) {
 
 // A half-open connection is abandoned after two periods of bookmarks and some seconds.
 func TestCompareSilence(t *testing.T) {
-	took := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) time.Duration {
+	took := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher,
+		inf cache.SharedIndexInformer) time.Duration {
 		stop := podtest.Run(t, inf)
 		defer stop()
 		live(lw.(scripted).script)
@@ -113,7 +116,8 @@ func TestCompareBackoff(t *testing.T) {
 		waits []time.Duration
 		lists bool // after them
 	}
-	keepwatch := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) (p pace) {
+	keepwatch := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher,
+		inf cache.SharedIndexInformer) (p pace) {
 		s := lw.(scripted).script
 		stop := podtest.Run(t, inf)
 		defer stop()

@@ -38,7 +38,8 @@ func (r *requests) record(_ http.ResponseWriter, q *http.Request) bool {
 	if strings.HasPrefix(q.UserAgent(), "keepwatch/") {
 		by = "keepwatch"
 	}
-	r.all = append(r.all, fmt.Sprintf("%s %s?%s accepting %s", by, q.URL.Path, q.URL.Query().Get("labelSelector"), q.Header.Get("Accept")))
+	r.all = append(r.all, fmt.Sprintf("%s %s?%s accepting %s", by, q.URL.Path, q.URL.Query().Get("labelSelector"),
+		q.Header.Get("Accept")))
 	return false
 }
 
@@ -62,7 +63,8 @@ func (r *requests) want(t *testing.T, prefix string, parts ...string) {
 }
 
 // syncedPods runs an informer of a group and waits until its handler has received the pods.
-func syncedPods(t *testing.T, g *clientgo.Group, lw cache.ListerWatcher, example runtime.Object, want ...string) cache.SharedIndexInformer {
+func syncedPods(t *testing.T, g *clientgo.Group, lw cache.ListerWatcher, example runtime.Object,
+	want ...string) cache.SharedIndexInformer {
 	t.Helper()
 	inf := g.NewSharedIndexInformer(lw, example, 0, cache.Indexers{})
 	var events recorder
@@ -89,13 +91,14 @@ func TestDirect(t *testing.T) {
 			return cache.NewFilteredListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "pods", "ns",
 				func(o *metav1.ListOptions) { o.LabelSelector = "mark!=none" })
 		}, "accepting application/vnd.kubernetes.protobuf,application/json"},
-		"unstructured": {&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}, func(cfg *rest.Config) cache.ListerWatcher {
-			objects := dynamic.NewForConfigOrDie(cfg).Resource(podsResource).Namespace("ns")
-			return listWatch(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.LabelSelector = "mark!=none"
-				return objects.List(ctx, o)
-			})
-		}, "accepting application/json"},
+		"unstructured": {&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}},
+			func(cfg *rest.Config) cache.ListerWatcher {
+				objects := dynamic.NewForConfigOrDie(cfg).Resource(podsResource).Namespace("ns")
+				return listWatch(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					o.LabelSelector = "mark!=none"
+					return objects.List(ctx, o)
+				})
+			}, "accepting application/json"},
 		"metadata": {&metav1.PartialObjectMetadata{TypeMeta: kind}, func(cfg *rest.Config) cache.ListerWatcher {
 			objects := metadata.NewForConfigOrDie(cfg).Resource(podsResource).Namespace("ns")
 			return listWatch(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -125,7 +128,8 @@ func TestDirect(t *testing.T) {
 }
 
 func listWatch(list cache.ListWithContextFunc) cache.ListerWatcher {
-	return &cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return &cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: func(context.Context,
+		metav1.ListOptions) (watch.Interface, error) {
 		panic("the ListerWatcher is used for a watch")
 	}}
 }
@@ -163,7 +167,8 @@ func TestDirectDoesNotChangeTheConfiguration(t *testing.T) {
 	syncedPods(t, g, podsListWatch(forClients), &corev1.Pod{}, "add! a@101[1]")
 	var received requests
 	s.Intercept(received.record)
-	if list, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+	if list, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Pods("").List(t.Context(),
+		metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
 		t.Errorf("another client lists %v, %v", list, err)
 	}
 	syncedPods(t, g, podsListWatch(cfg), &corev1.Pod{}, "add! a@101[1]")
@@ -171,7 +176,8 @@ func TestDirectDoesNotChangeTheConfiguration(t *testing.T) {
 }
 
 func podsListWatch(cfg *rest.Config) *cache.ListWatch {
-	return cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "pods", "", fields.Everything())
+	return cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "pods", "",
+		fields.Everything())
 }
 
 // tweak adds a parameter to the request that is not a selector.

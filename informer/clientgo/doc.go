@@ -46,8 +46,8 @@
 //
 // # Versions
 //
-// The package works with client-go v0.36 and newer, whose version it leaves to the program. With client-go v0.33 to v0.35,
-// whose interfaces have fewer methods, build with -tags k8s_v0.35.
+// The package works with client-go v0.36 and newer, whose version it leaves to the program. With client-go v0.33 to
+// v0.35, whose interfaces have fewer methods, build with -tags k8s_v0.35.
 //
 // # Servers and fakes
 //

@@ -21,25 +21,29 @@ var _ dynamicinformer.DynamicSharedInformerFactory = (*dynamicFactory)(nil)
 
 // NewDynamicSharedInformerFactory replaces dynamicinformer's. It returns a factory of informers
 // of unstructured objects, by resource, in all namespaces.
-func NewDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration) dynamicinformer.DynamicSharedInformerFactory {
+func NewDynamicSharedInformerFactory(client dynamic.Interface,
+	resync time.Duration) dynamicinformer.DynamicSharedInformerFactory {
 	return NewGroup().NewDynamicSharedInformerFactory(client, resync)
 }
 
 // NewFilteredDynamicSharedInformerFactory is NewDynamicSharedInformerFactory for one namespace.
 // tweak changes the options of every list and watch.
-func NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration, namespace string, tweak dynamicinformer.TweakListOptionsFunc) dynamicinformer.DynamicSharedInformerFactory {
+func NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration, namespace string,
+	tweak dynamicinformer.TweakListOptionsFunc) dynamicinformer.DynamicSharedInformerFactory {
 	return NewGroup().NewFilteredDynamicSharedInformerFactory(client, resync, namespace, tweak)
 }
 
 // NewDynamicSharedInformerFactory returns a factory of informers of the group; see the function
 // of the same name.
-func (g *Group) NewDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration) dynamicinformer.DynamicSharedInformerFactory {
+func (g *Group) NewDynamicSharedInformerFactory(client dynamic.Interface,
+	resync time.Duration) dynamicinformer.DynamicSharedInformerFactory {
 	return g.NewFilteredDynamicSharedInformerFactory(client, resync, metav1.NamespaceAll, nil)
 }
 
 // NewFilteredDynamicSharedInformerFactory returns a factory of informers of the group; see the
 // function of the same name.
-func (g *Group) NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration, namespace string, tweak dynamicinformer.TweakListOptionsFunc) dynamicinformer.DynamicSharedInformerFactory {
+func (g *Group) NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration,
+	namespace string, tweak dynamicinformer.TweakListOptionsFunc) dynamicinformer.DynamicSharedInformerFactory {
 	return &dynamicFactory{
 		group: g, client: client, resync: resync, namespace: namespace, tweak: tweak,
 		informers: map[schema.GroupVersionResource]*dynamicInformer{},
@@ -87,7 +91,8 @@ func (f *dynamicFactory) ForResource(resource schema.GroupVersionResource) infor
 }
 
 // dynamicListerWatcher returns a ListerWatcher of unstructured objects.
-func dynamicListerWatcher(client dynamic.Interface, resource schema.GroupVersionResource, namespace string, tweak func(*metav1.ListOptions)) cache.ListerWatcher {
+func dynamicListerWatcher(client dynamic.Interface, resource schema.GroupVersionResource, namespace string,
+	tweak func(*metav1.ListOptions)) cache.ListerWatcher {
 	if tweak == nil {
 		tweak = func(*metav1.ListOptions) {}
 	}

@@ -14,7 +14,8 @@ import (
 //
 // The informer accepts objects of any type that the ListerWatcher returns; see [Group.For] for a
 // type.
-func For(lw func(kubernetes.Interface) cache.ListerWatcher) func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+func For(lw func(kubernetes.Interface) cache.ListerWatcher) func(
+	kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 	return NewGroup().For(nil, lw)
 }
 
@@ -23,8 +24,11 @@ func For(lw func(kubernetes.Interface) cache.ListerWatcher) func(kubernetes.Inte
 //	factory.InformerFor(&corev1.Pod{}, group.For(&corev1.Pod{}, func(c kubernetes.Interface) cache.ListerWatcher {…}))
 //
 // Objects of another type than the example's are skipped; see health.Status.
-func (g *Group) For(example runtime.Object, lw func(kubernetes.Interface) cache.ListerWatcher) func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+func (g *Group) For(example runtime.Object,
+	lw func(kubernetes.Interface) cache.ListerWatcher) func(
+	kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 	return func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return g.NewSharedIndexInformer(lw(client), example, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		return g.NewSharedIndexInformer(lw(client), example, resync,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	}
 }

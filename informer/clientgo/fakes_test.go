@@ -202,7 +202,8 @@ func TestDynamicFactoryOfAGroup(t *testing.T) {
 // A unit test can put objects into the cache before the first list.
 func TestWritesBeforeTheFirstList(t *testing.T) {
 	client := fake.NewClientset(podtest.Pod("real"))
-	inf := clientgo.NewSharedIndexInformer(podsOf(client), &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	inf := clientgo.NewSharedIndexInformer(podsOf(client), &corev1.Pod{}, 0,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	if err := inf.GetStore().Add(podtest.Pod("seed")); err != nil {
 		t.Fatal(err)
 	}

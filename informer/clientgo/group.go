@@ -33,6 +33,7 @@ func NewGroup(options ...Option) *Group {
 
 // NewSharedIndexInformer returns an informer of the group; see the function of the same
 // name.
-func (g *Group) NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+func (g *Group) NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers cache.Indexers) cache.SharedIndexInformer {
 	return newShared(lw, example, resync, indexers, g)
 }

@@ -59,7 +59,8 @@ func TestCheckFailsForStoppedInformers(t *testing.T) {
 	group := clientgo.NewGroup(clientgo.StartupDeadline(0))
 	group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil).RunWithContext(t.Context())
 	for range 2 {
-		if err := group.Check(nil); err == nil || !strings.HasPrefix(err.Error(), "informer *v1.Pod: STOPPED: ") || !strings.Contains(err.Error(), "you may not") {
+		if err := group.Check(nil); err == nil || !strings.HasPrefix(err.Error(), "informer *v1.Pod: STOPPED: ") ||
+			!strings.Contains(err.Error(), "you may not") {
 			t.Errorf("after it has failed: %v", err)
 		}
 	}
@@ -95,9 +96,12 @@ func TestStartupDeadline(t *testing.T) {
 			t.Errorf("%v: the informer stops after %v; Check: %v", deadline, took, group.Check(nil))
 		}
 	}
-	inf := clientgo.NewGroup(clientgo.StartupDeadline(-1)).NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil).(*clientgo.Shared)
+	inf := clientgo.NewGroup(clientgo.StartupDeadline(-1)).NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0,
+		nil).(*clientgo.Shared)
 	podtest.Run(t, inf)
-	podtest.Eventually(t, func() bool { return inf.State() == health.Forbidden }, func() string { return string(inf.State()) })
+	podtest.Eventually(t, func() bool { return inf.State() == health.Forbidden }, func() string {
+		return string(inf.State())
+	})
 	s.Intercept(nil)
 	podtest.WaitForSync(t, inf)
 }
@@ -120,7 +124,8 @@ func TestCheckFailsForEachStoppedInformer(t *testing.T) {
 	inf := group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil)
 	podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf)
-	if err := group.Check(nil); err == nil || strings.Contains(err.Error(), "*v1.Pod") || !strings.Contains(err.Error(), "*v1.Node") {
+	if err := group.Check(nil); err == nil || strings.Contains(err.Error(), "*v1.Pod") ||
+		!strings.Contains(err.Error(), "*v1.Node") {
 		t.Errorf("when one of them was replaced: %v", err)
 	}
 }
@@ -137,10 +142,13 @@ func TestMetrics(t *testing.T) {
 	podtest.WaitForSync(t, inf, registration)
 	s.FailWatches(1, podtest.Status(503, metav1.StatusReasonServiceUnavailable, "not now"))
 	s.CutWatches()
-	podtest.Eventually(t, func() bool { return group.Status()["*v1.Pod"].Reconnects[keepwatch.ServerError] == 1 }, func() string { return "no reconnect" })
+	podtest.Eventually(t, func() bool { return group.Status()["*v1.Pod"].Reconnects[keepwatch.ServerError] == 1 },
+		func() string { return "no reconnect" })
 	s.Put(podtest.Pod("c"))
 	podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == "103" }, inf.LastSyncResourceVersion)
-	podtest.Eventually(t, func() bool { return group.Status()["*v1.Pod"].Panics == 3 }, func() string { return "the handler is behind" })
+	podtest.Eventually(t, func() bool { return group.Status()["*v1.Pod"].Panics == 3 }, func() string {
+		return "the handler is behind"
+	})
 	want := `
 # HELP informer_store_resource_version [ALPHA] The 15 least significant digits of the resource version of the store.
 # TYPE informer_store_resource_version gauge
@@ -205,7 +213,9 @@ func TestStates(t *testing.T) {
 		s.Intercept(func(w http.ResponseWriter, r *http.Request) bool { answer(w, r); return true })
 		inf := sharedOn(s)
 		stop := podtest.Run(t, inf)
-		podtest.Eventually(t, func() bool { return inf.State() == state }, func() string { return string(inf.State()) + ", want " + string(state) })
+		podtest.Eventually(t, func() bool { return inf.State() == state }, func() string {
+			return string(inf.State()) + ", want " + string(state)
+		})
 		if inf.Status().LastFailure == nil {
 			t.Errorf("%s without a failure", state)
 		}

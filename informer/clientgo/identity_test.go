@@ -34,12 +34,20 @@ func TestDirectIdentity(t *testing.T) {
 			c.Wrap(func(next http.RoundTripper) http.RoundTripper { return next })
 			return c
 		}, ours},
-		"another impersonated user":  {func(c *rest.Config) *rest.Config { c.Impersonate.UserName = "guest"; return c }, theirs},
-		"another impersonated group": {func(c *rest.Config) *rest.Config { c.Impersonate.Groups[0] = "guests"; return c }, theirs},
-		"another impersonated extra": {func(c *rest.Config) *rest.Config { c.Impersonate.Extra["scope"][0] = "none"; return c }, theirs},
-		"no impersonation":           {func(c *rest.Config) *rest.Config { c.Impersonate = rest.ImpersonationConfig{}; return c }, theirs},
-		"another token":              {func(c *rest.Config) *rest.Config { c.BearerToken = "guest"; return c }, theirs},
-		"no token":                   {func(c *rest.Config) *rest.Config { c.BearerToken = ""; return c }, theirs},
+		"another impersonated user": {func(c *rest.Config) *rest.Config { c.Impersonate.UserName = "guest"; return c },
+			theirs},
+		"another impersonated group": {func(c *rest.Config) *rest.Config { c.Impersonate.Groups[0] = "guests"; return c },
+			theirs},
+		"another impersonated extra": {func(c *rest.Config) *rest.Config {
+			c.Impersonate.Extra["scope"][0] = "none"
+			return c
+		}, theirs},
+		"no impersonation": {func(c *rest.Config) *rest.Config {
+			c.Impersonate = rest.ImpersonationConfig{}
+			return c
+		}, theirs},
+		"another token": {func(c *rest.Config) *rest.Config { c.BearerToken = "guest"; return c }, theirs},
+		"no token":      {func(c *rest.Config) *rest.Config { c.BearerToken = ""; return c }, theirs},
 		"a password": {func(c *rest.Config) *rest.Config {
 			c.BearerToken, c.Username, c.Password = "", "guest", "guest"
 			return c
@@ -76,9 +84,11 @@ func TestDirectIdentity(t *testing.T) {
 			cfg := s.Config()
 			cfg.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 			cfg.BearerToken = "administrator"
-			cfg.Impersonate = rest.ImpersonationConfig{UserName: "auditor", Groups: []string{"auditors"}, Extra: map[string][]string{"scope": {"all"}}}
+			cfg.Impersonate = rest.ImpersonationConfig{UserName: "auditor", Groups: []string{"auditors"},
+				Extra: map[string][]string{"scope": {"all"}}}
 			forClients, direct := clientgo.Direct(cfg)
-			syncedPods(t, clientgo.NewGroup(direct), podsListWatch(client.change(rest.CopyConfig(forClients))), &corev1.Pod{}, "add! a@101[1]")
+			syncedPods(t, clientgo.NewGroup(direct), podsListWatch(client.change(rest.CopyConfig(forClients))), &corev1.Pod{},
+				"add! a@101[1]")
 			received.want(t, client.reader)
 		})
 	}

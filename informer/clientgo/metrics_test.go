@@ -85,7 +85,9 @@ func TestQueuedItems(t *testing.T) {
 	want := func(n float64) {
 		t.Helper()
 		queued := func() float64 { return gatheredOne(t, metrics, "informer_queued_items").value }
-		podtest.Eventually(t, func() bool { return queued() == n }, func() string { return fmt.Sprintf("%v are queued, not %v", queued(), n) })
+		podtest.Eventually(t, func() bool { return queued() == n }, func() string {
+			return fmt.Sprintf("%v are queued, not %v", queued(), n)
+		})
 	}
 	want(3)
 	step <- struct{}{}
@@ -114,7 +116,8 @@ func TestProcessingLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := clientgo.NewGroup(clientgo.Seed(1))
 		metrics := gathering(group)
-		inf := group.NewSharedIndexInformer(newSource(t, podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("c")), &corev1.Pod{}, 0, nil)
+		inf := group.NewSharedIndexInformer(newSource(t, podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("c")), &corev1.Pod{},
+			0, nil)
 		slow := handle(t, inf, &recorder{react: func(string) { time.Sleep(30 * time.Millisecond) }})
 		fast := handle(t, inf, &recorder{react: func(string) { panic("at once") }})
 		stop := podtest.Run(t, inf)

@@ -75,7 +75,8 @@ type logLines struct {
 }
 
 // run runs an informer of pods that logs here.
-func (l *logLines) run(t *testing.T, s *podtest.Server, group *clientgo.Group, shared bool) interface{ HasSynced() bool } {
+func (l *logLines) run(t *testing.T, s *podtest.Server, group *clientgo.Group,
+	shared bool) interface{ HasSynced() bool } {
 	logger := funcr.New(func(_, line string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()

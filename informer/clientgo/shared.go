@@ -42,13 +42,16 @@ type Shared struct {
 //
 // resync is the period at which handlers without a period of their own receive the whole
 // state again, 0 for never.
-func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewGroup().NewSharedIndexInformer(lw, example, resync, indexers)
 }
 
-func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, group *Group) *Shared {
+func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers,
+	group *Group) *Shared {
 	name := nameOf(example)
-	source := &lazySource{lw: lw, example: example, name: name, direct: group.settings.direct, options: group.settings.source()}
+	source := &lazySource{lw: lw, example: example, name: name, direct: group.settings.direct,
+		options: group.settings.source()}
 	o := group.settings.follow
 	o.Resync = resync
 	follower := follow.New(name, source, example, o)
@@ -82,7 +85,8 @@ func (s *Shared) AddEventHandler(handler cache.ResourceEventHandler) (cache.Reso
 }
 
 // AddEventHandlerWithResyncPeriod adds a handler with a resync period of its own.
-func (s *Shared) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (s *Shared) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler,
+	period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return s.AddEventHandlerWithOptions(handler, cache.HandlerOptions{ResyncPeriod: &period})
 }
 
@@ -91,7 +95,8 @@ const minimumResync = time.Second
 
 // AddEventHandlerWithOptions adds a handler, at any time before the informer has
 // stopped. Its callbacks are called one after the other, from one goroutine.
-func (s *Shared) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (s *Shared) AddEventHandlerWithOptions(handler cache.ResourceEventHandler,
+	options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	period := s.resync
 	if options.ResyncPeriod != nil {
 		period = *options.ResyncPeriod
@@ -101,7 +106,8 @@ func (s *Shared) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, 
 		if options.Logger != nil {
 			logger = *options.Logger
 		}
-		logger.Info("Resync period is too small, using the minimum", "resyncPeriod", period, "minimumResyncPeriod", minimumResync)
+		logger.Info("Resync period is too small, using the minimum", "resyncPeriod", period, "minimumResyncPeriod",
+			minimumResync)
 		period = minimumResync
 	}
 	h, err := s.follower.Add(callbacks{handler}, follow.HandlerOptions{Resync: period})
@@ -280,9 +286,10 @@ func (s *Shared) RunWithContext(ctx context.Context) {
 // it. A new list is logged in any case, because client-go's default handler logs nothing for
 // an expired revision.
 func (s *Shared) reporter(ctx context.Context) func(reflector.Notice) {
-	named := cache.NewReflectorWithOptions(s.lw, s.example, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{
-		Name: "keepwatch", TypeDescription: s.follower.Name(),
-	})
+	named := cache.NewReflectorWithOptions(s.lw, s.example, cache.NewStore(cache.MetaNamespaceKeyFunc),
+		cache.ReflectorOptions{
+			Name: "keepwatch", TypeDescription: s.follower.Name(),
+		})
 	return func(n reflector.Notice) {
 		if n.Decision == reflector.Relist {
 			s.follower.LogRelist(ctx, n.Failure)

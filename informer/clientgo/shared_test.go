@@ -40,7 +40,8 @@ func shared(lw cache.ListerWatcher, resync time.Duration) *clientgo.Shared {
 	return clientgo.NewSharedIndexInformer(lw, &corev1.Pod{}, resync, cache.Indexers{}).(*clientgo.Shared)
 }
 
-func handle(t *testing.T, inf cache.SharedInformer, h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
+func handle(t *testing.T, inf cache.SharedInformer,
+	h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
 	t.Helper()
 	registration, err := inf.AddEventHandler(h)
 	if err != nil {
@@ -80,7 +81,9 @@ func TestIndexersCanBeAddedAtAnyTime(t *testing.T) {
 	source.Add(podtest.Pod("c", podtest.Mark("2")))
 	x := inf.GetIndexer()
 	for _, name := range []string{"before", "after"} {
-		podtest.Eventually(t, func() bool { objects, _ := x.ByIndex(name, "mark"); return len(objects) == 2 }, func() string { return name })
+		podtest.Eventually(t, func() bool { objects, _ := x.ByIndex(name, "mark"); return len(objects) == 2 }, func() string {
+			return name
+		})
 		objects, err := x.ByIndex(name, "mark")
 		if got := found(objects); err != nil || !slices.Equal(got, []string{"a", "c"}) {
 			t.Errorf("%s: %q, %v", name, got, err)
@@ -193,7 +196,9 @@ func TestWatchErrorHandlers(t *testing.T) {
 	source.ListError = errors.New("access denied")
 	for name, set := range map[string]func(inf cache.SharedInformer, events chan<- string) error{
 		"plain": func(inf cache.SharedInformer, events chan<- string) error {
-			return inf.SetWatchErrorHandler(func(r *cache.Reflector, err error) { events <- r.TypeDescription() + " " + err.Error() })
+			return inf.SetWatchErrorHandler(func(r *cache.Reflector, err error) {
+				events <- r.TypeDescription() + " " + err.Error()
+			})
 		},
 		"with context": func(inf cache.SharedInformer, events chan<- string) error {
 			return inf.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
@@ -291,11 +296,15 @@ func TestTransform(t *testing.T) {
 func TestTransformToAnotherType(t *testing.T) {
 	source := newSource(t, podtest.Pod("a"))
 	inf := shared(source, 0)
-	if err := inf.SetTransform(func(o any) (any, error) { return "the name is " + o.(*corev1.Pod).Name, nil }); err != nil {
+	if err := inf.SetTransform(func(o any) (any, error) {
+		return "the name is " + o.(*corev1.Pod).Name, nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	events := make(chan any, 10)
-	handle(t, inf, cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { events <- o }, DeleteFunc: func(o any) { events <- o }})
+	handle(t, inf, cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { events <- o }, DeleteFunc: func(o any) {
+		events <- o
+	}})
 	podtest.Run(t, inf)
 	if got := <-events; got != "the name is a" {
 		t.Errorf("added %v", got)
@@ -334,7 +343,8 @@ func TestTransformErrors(t *testing.T) {
 	podtest.WaitForSync(t, inf)
 	events.want(t, "add! a@101", "add! c@103")
 	status := inf.Status()
-	if _, ok := status.Rejected[keepwatch.Key{Namespace: "ns", Name: "b"}]; !ok || status.Objects != 2 || len(status.Rejected) != 1 {
+	if _, ok := status.Rejected[keepwatch.Key{Namespace: "ns", Name: "b"}]; !ok || status.Objects != 2 ||
+		len(status.Rejected) != 1 {
 		t.Errorf("status: %d objects, %v rejected", status.Objects, status.Rejected)
 	}
 	events.reset()
@@ -355,7 +365,8 @@ func TestTransformErrors(t *testing.T) {
 
 // A transform that panics or returns nil skips the object, in a list and in a watch.
 func TestTransformPanics(t *testing.T) {
-	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b", podtest.Mark("bad")), podtest.Pod("c", podtest.Mark("nothing")))
+	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b", podtest.Mark("bad")),
+		podtest.Pod("c", podtest.Mark("nothing")))
 	inf := sharedOn(s)
 	if err := inf.SetTransform(func(o any) (any, error) {
 		switch o.(*corev1.Pod).Labels["mark"] {
@@ -511,7 +522,8 @@ func TestLateHandlers(t *testing.T) {
 	source.Add(podtest.Pod("c"))
 	events.want(t, "add! a@1", "add! b@2", "add c@3")
 	stop()
-	if _, err := inf.AddEventHandler(&events); err == nil || !strings.HasSuffix(err.Error(), "was not added to shared informer because it has stopped already") {
+	if _, err := inf.AddEventHandler(&events); err == nil ||
+		!strings.HasSuffix(err.Error(), "was not added to shared informer because it has stopped already") {
 		t.Errorf("added to a stopped informer: %v", err)
 	}
 }
@@ -595,7 +607,8 @@ func TestCrashOnPanic(t *testing.T) {
 		}
 		return
 	}
-	inf := clientgo.NewGroup(clientgo.CrashOnPanic()).NewSharedIndexInformer(newSource(t, podtest.Pod("a")), &corev1.Pod{}, 0, nil)
+	inf := clientgo.NewGroup(clientgo.CrashOnPanic()).NewSharedIndexInformer(newSource(t, podtest.Pod("a")), &corev1.Pod{},
+		0, nil)
 	handle(t, inf, &recorder{react: func(line string) { panic(line) }})
 	inf.RunWithContext(t.Context())
 }
@@ -707,5 +720,8 @@ func TestEventsFoldToTheCache(t *testing.T) {
 		}
 		return len(fold) == len(want)
 	}
-	podtest.Eventually(t, same, func() string { return fmt.Sprintf("%d objects from events, %d on the server", len(fold), len(want)) })
+	podtest.Eventually(t, same, func() string {
+		return fmt.Sprintf("%d objects from events, %d on the server", len(fold),
+			len(want))
+	})
 }

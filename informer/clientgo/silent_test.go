@@ -95,7 +95,8 @@ func TestSilentWatches(t *testing.T) {
 		s.write("a", true)
 		s.write("b", true)
 		group := clientgo.NewGroup()
-		inf := group.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: s.List, WatchFuncWithContext: s.Watch}, &corev1.Pod{}, 0, nil)
+		inf := group.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: s.List, WatchFuncWithContext: s.Watch},
+			&corev1.Pod{}, 0, nil)
 		stop := podtest.Run(t, inf)
 		podtest.WaitForSync(t, inf)
 		names := func() string { return strings.Join(slices.Sorted(slices.Values(inf.GetStore().ListKeys())), " ") }

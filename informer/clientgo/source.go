@@ -69,14 +69,16 @@ func decodable(example runtime.Object) bool {
 		return false
 	}
 	_, ok := example.(metav1.Object)
-	return ok && reflect.TypeOf(example).Kind() == reflect.Pointer && reflect.TypeOf(example).Elem().Kind() == reflect.Struct
+	return ok && reflect.TypeOf(example).Kind() == reflect.Pointer &&
+		reflect.TypeOf(example).Elem().Kind() == reflect.Struct
 }
 
 func (s *lazySource) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	return s.resolve(ctx).List(ctx, req)
 }
 
-func (s *lazySource) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *lazySource) StreamList(ctx context.Context, notOlderThan keepwatch.Revision,
+	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return s.resolve(ctx).StreamList(ctx, notOlderThan, emit)
 }
 

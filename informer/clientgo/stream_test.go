@@ -141,9 +141,13 @@ func TestProtocolViolations(t *testing.T) {
 			p.ResourceVersion = "x"
 			w.Modify(p)
 		},
-		"a bookmark without one":  func(w *watch.FakeWatcher) { w.Action(watch.Bookmark, podtest.Pod("")) },
-		"unknown event":           func(w *watch.FakeWatcher) { w.Action("PATCHED", podtest.Pod("a", podtest.UID("a"), podtest.At(11))) },
-		"modified, never added":   func(w *watch.FakeWatcher) { w.Modify(podtest.Pod("b", podtest.UID("b"), podtest.At(11))) },
+		"a bookmark without one": func(w *watch.FakeWatcher) { w.Action(watch.Bookmark, podtest.Pod("")) },
+		"unknown event": func(w *watch.FakeWatcher) {
+			w.Action("PATCHED", podtest.Pod("a", podtest.UID("a"), podtest.At(11)))
+		},
+		"modified, never added": func(w *watch.FakeWatcher) {
+			w.Modify(podtest.Pod("b", podtest.UID("b"), podtest.At(11)))
+		},
 		"deleted, at its own age": func(w *watch.FakeWatcher) { w.Delete(podtest.Pod("a", podtest.UID("a"), podtest.At(5))) },
 	} {
 		t.Run(name, func(t *testing.T) {

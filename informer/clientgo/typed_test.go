@@ -65,7 +65,9 @@ func TestTypedView(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := inf.AddTypedIndexers(cache.TypedIndexers[*corev1.Pod]{"mark": func(p *corev1.Pod) ([]string, error) { return []string{p.Labels["mark"]}, nil }}); err != nil {
+	if err := inf.AddTypedIndexers(cache.TypedIndexers[*corev1.Pod]{"mark": func(p *corev1.Pod) ([]string, error) {
+		return []string{p.Labels["mark"]}, nil
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	podtest.Run(t, inf)

@@ -19,19 +19,22 @@ var (
 	stateDesc         = desc("state", "1 for the state that the informer is in, 0 for the others.", "state")
 	sinceDesc         = desc("state_since_timestamp_seconds", "When the informer entered its state.")
 	lastEventDesc     = desc("last_event_timestamp_seconds", "When the last change arrived; 0 if none has.")
-	lastConfirmedDesc = desc("last_confirmed_timestamp_seconds", "When the server last confirmed that the cache is current; 0 if it has not.")
-	relistsDesc       = desc("relists_total", "Lists after the first, by what caused them.", "reason")
-	reconnectsDesc    = desc("reconnects_total", "New watches from the revision where the last one ended, by what ended it.", "reason")
-	droppedDesc       = desc("dropped_events_total", "Events that were not new.")
-	objectsDesc       = desc("objects", "Objects in the cache.")
-	rejectedDesc      = desc("rejected_objects", "Objects on the server that the cache skips.")
-	handlersDesc      = desc("handlers", "Event handlers.")
-	behindDesc        = desc("handlers_behind", "Event handlers that have not received every change of the cache.")
-	panicsDesc        = desc("handler_panics_total", "Panics in event handlers.")
+	lastConfirmedDesc = desc("last_confirmed_timestamp_seconds",
+		"When the server last confirmed that the cache is current; 0 if it has not.")
+	relistsDesc    = desc("relists_total", "Lists after the first, by what caused them.", "reason")
+	reconnectsDesc = desc("reconnects_total",
+		"New watches from the revision where the last one ended, by what ended it.", "reason")
+	droppedDesc  = desc("dropped_events_total", "Events that were not new.")
+	objectsDesc  = desc("objects", "Objects in the cache.")
+	rejectedDesc = desc("rejected_objects", "Objects on the server that the cache skips.")
+	handlersDesc = desc("handlers", "Event handlers.")
+	behindDesc   = desc("handlers_behind", "Event handlers that have not received every change of the cache.")
+	panicsDesc   = desc("handler_panics_total", "Panics in event handlers.")
 
 	queuedDesc  = clientGoDesc("queued_items", "Number of items currently queued in the FIFO.")
 	latencyDesc = clientGoDesc("processing_latency_seconds", "Time taken to process events after popping from the queue.")
-	versionDesc = clientGoDesc("store_resource_version", "The 15 least significant digits of the resource version of the store.")
+	versionDesc = clientGoDesc("store_resource_version",
+		"The 15 least significant digits of the resource version of the store.")
 )
 
 // clientGoDesc describes a series that client-go's informers export under the same name:

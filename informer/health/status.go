@@ -13,11 +13,12 @@ import (
 type State string
 
 const (
-	Syncing      State = "SYNCING"      // the first list is being read
-	Live         State = "LIVE"         // a watch is open; it opened or delivered a change within the last minute
-	Quiet        State = "QUIET"        // a watch has been open and delivered no change for a minute
-	Stalled      State = "STALLED"      // the server cannot be reached or answers with errors
-	Stale        State = "STALE"        // watches stay open and deliver nothing although the resource changes; lists replace them
+	Syncing State = "SYNCING" // the first list is being read
+	Live    State = "LIVE"    // a watch is open; it opened or delivered a change within the last minute
+	Quiet   State = "QUIET"   // a watch has been open and delivered no change for a minute
+	Stalled State = "STALLED" // the server cannot be reached or answers with errors
+	// watches stay open and deliver nothing although the resource changes; lists replace them
+	Stale        State = "STALE"
 	Relisting    State = "RELISTING"    // a later list is being read, to compute the difference
 	Forbidden    State = "FORBIDDEN"    // the credentials do not permit the request
 	Absent       State = "ABSENT"       // the server does not serve the resource
@@ -70,10 +71,9 @@ type Status struct {
 }
 
 // Healthy returns an error with the state, the duration and the last failure if the informer
-// has not followed its resource for longer than grace. For Stale it has the cache's age. It returns nil otherwise, also if
-// nothing changes on the server, and if the informer was stopped. A server that accepts
-// requests and does not complete them causes an error. [Group.Check] and
-// operator.Operator.Healthy use a grace of two minutes.
+// has not followed its resource for longer than grace. For Stale it has the cache's age. It returns nil otherwise, also
+// if nothing changes on the server, and if the informer was stopped. A server that accepts requests and does not
+// complete them causes an error. [Group.Check] and operator.Operator.Healthy use a grace of two minutes.
 func (s Status) Healthy(grace time.Duration) error {
 	if s.NotLiveSince.IsZero() {
 		return nil

@@ -11,7 +11,8 @@ import (
 // Healthy depends on how long the informer has not followed, not on the duration of its state: a
 // server that accepts each watch and resets it is unhealthy, and one without changes is healthy.
 func TestHealthy(t *testing.T) {
-	s := health.Status{State: health.Stalled, Since: time.Now(), NotLiveSince: time.Now().Add(-time.Hour), LastFailure: errors.New("reset")}
+	s := health.Status{State: health.Stalled, Since: time.Now(), NotLiveSince: time.Now().Add(-time.Hour),
+		LastFailure: errors.New("reset")}
 	if err := s.Healthy(time.Minute); err == nil || err.Error() != "STALLED, and not following for 1h0m0s: reset" {
 		t.Errorf("not following for an hour: %v", err)
 	}
@@ -19,7 +20,8 @@ func TestHealthy(t *testing.T) {
 		t.Errorf("within a longer grace: %v", err)
 	}
 	s.State, s.LastConfirmed = health.Stale, time.Now().Add(-3*time.Minute)
-	if err := s.Healthy(time.Minute); err == nil || err.Error() != "STALE (current 3m0s ago), and not following for 1h0m0s: reset" {
+	if err := s.Healthy(time.Minute); err == nil ||
+		err.Error() != "STALE (current 3m0s ago), and not following for 1h0m0s: reset" {
 		t.Errorf("stale for an hour: %v", err)
 	}
 	s = health.Status{State: health.Quiet, Since: time.Now().Add(-time.Hour), LastFailure: errors.New("reset")}

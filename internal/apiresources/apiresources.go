@@ -1,5 +1,5 @@
-// Package apiresources asks an API server which groups and resources it serves. client-go's discovery client takes a context
-// for that from v0.36 on only, and a request without one would outlive the end of who waits for it.
+// Package apiresources asks an API server which groups and resources it serves. client-go's discovery client takes a
+// context for that from v0.36 on only, and a request without one would outlive the end of who waits for it.
 package apiresources
 
 import (
@@ -17,8 +17,8 @@ type Server struct{ client rest.Interface }
 // On returns the server that a discovery client asks.
 func On(client discovery.DiscoveryInterface) Server { return Server{client.RESTClient()} }
 
-// Versions returns the versions of a group in the server's order, the preferred one first. It returns none of a group that
-// the server does not have.
+// Versions returns the versions of a group in the server's order, the preferred one first. It returns none of a group
+// that the server does not have.
 func (s Server) Versions(ctx context.Context, group string) ([]string, error) {
 	if group == "" {
 		return []string{"v1"}, nil

@@ -56,7 +56,8 @@ var rules = map[string]rule{
 		ours: []string{"", "store"},
 		others: []string{
 			"go.etcd.io/etcd/api/v3/", "go.etcd.io/etcd/client/v3", // the interface that etcd3 writes through
-			"google.golang.org/grpc", "google.golang.org/protobuf/proto", // the size of etcd's requests, and the error of its client
+			// the size of etcd's requests, and the error of its client
+			"google.golang.org/grpc", "google.golang.org/protobuf/proto",
 		},
 		why: "a database in memory is a tree and its history; k8s.io/apiserver's etcd3 writes, and nothing here decodes values",
 	},
@@ -70,9 +71,10 @@ var rules = map[string]rule{
 		why:  "an item is a store's object: it depends neither on its source nor on its readers",
 	},
 	"informer/internal/object": {
-		ours:   []string{"", "internal/intern", "informer/internal/item", "source/kube"},
-		others: []string{"k8s.io/apimachinery/", "github.com/go-json-experiment/json", "google.golang.org/protobuf/encoding/protowire"},
-		why:    "a decoder depends on bytes and types, and not on their source",
+		ours: []string{"", "internal/intern", "informer/internal/item", "source/kube"},
+		others: []string{"k8s.io/apimachinery/", "github.com/go-json-experiment/json",
+			"google.golang.org/protobuf/encoding/protowire"},
+		why: "a decoder depends on bytes and types, and not on their source",
 	},
 	"informer/internal/listwatch": {
 		ours:   []string{"", "informer/internal/item", "internal/deletions", "internal/paging", "source/kube"},
@@ -90,7 +92,8 @@ var rules = map[string]rule{
 		why:    "the engine of informers joins any source, a store and handlers: it depends on neither of the two APIs above it",
 	},
 	"informer/internal/direct": {
-		ours:   []string{"", "source/kube", "informer/internal/follow", "informer/internal/item", "informer/internal/listwatch", "informer/internal/object", "internal/apiresources"},
+		ours: []string{"", "source/kube", "informer/internal/follow", "informer/internal/item",
+			"informer/internal/listwatch", "informer/internal/object", "internal/apiresources"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "a source reports failures; the reflector decides, and the target stores",
 	},
@@ -160,7 +163,8 @@ var rules = map[string]rule{
 		why:    "a receiver depends on no other sink, and not on where its messages come from",
 	},
 	"sinks/webhook": {
-		ours:   []string{"", "internal/backoff", "internal/durable", "internal/localhost", "stream", "stream/shape", "stream/sink"},
+		ours: []string{"", "internal/backoff", "internal/durable", "internal/localhost", "stream", "stream/shape",
+			"stream/sink"},
 		others: []string{"github.com/cloudevents/sdk-go/v2/", "github.com/standard-webhooks/standard-webhooks/libraries/go$"},
 		why:    "a receiver depends on no other sink, and not on where its messages come from",
 	},
@@ -188,7 +192,8 @@ var rules = map[string]rule{
 		why:    "a transfer joins any sources to any sink",
 	},
 	"stream/transfer/apitypes": {
-		ours:   []string{"", "internal/backoff", "internal/startup", "reflector", "source/kube", "stream", "stream/sink", "stream/transfer"},
+		ours: []string{"", "internal/backoff", "internal/startup", "reflector", "source/kube", "stream", "stream/sink",
+			"stream/transfer"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "which types a cluster has is known without a sink and without a command",
 	},
@@ -208,9 +213,11 @@ var rules = map[string]rule{
 		why: "a watch cache serves any source: it depends neither on etcd nor on HTTP, and has no writes",
 	},
 	"server/storage": {
-		ours: []string{"", "store", "server/source/etcd", "server/source/memory", "server/watchcache", "server/internal/etcddial", "server/internal/recent"},
+		ours: []string{"", "store", "server/source/etcd", "server/source/memory", "server/watchcache",
+			"server/internal/etcddial", "server/internal/recent"},
 		others: []string{
-			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/tools/cache", "k8s.io/component-base/metrics", "k8s.io/klog/",
+			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/tools/cache", "k8s.io/component-base/metrics",
+			"k8s.io/klog/",
 			"go.etcd.io/etcd/client/", "google.golang.org/grpc",
 		},
 		why: "a storage is a library's storage.Interface over a watch cache on etcd: it serves no HTTP itself",
@@ -230,7 +237,8 @@ var rules = map[string]rule{
 	"server/controlplane/internal/certificates": {
 		ours: []string{"server/controlplane/internal/worker"},
 		others: []string{
-			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/apiserver/pkg/admission$", "k8s.io/apiserver/pkg/authentication/user$",
+			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/apiserver/pkg/admission$",
+			"k8s.io/apiserver/pkg/authentication/user$",
 			"k8s.io/apiserver/pkg/authorization/authorizer$", "k8s.io/client-go/",
 		},
 		why: "a controller is a client of the server that runs it; the authority is the server's",
@@ -251,7 +259,8 @@ var rules = map[string]rule{
 	"server/controlplane/internal/apiservices": {
 		ours: []string{"server/controlplane/internal/worker"},
 		others: []string{
-			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/",
+			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apiextensions-apiserver/pkg/client/",
+			"k8s.io/apimachinery/pkg/", "k8s.io/client-go/",
 			"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1$",
 		},
 		why: "which versions are registered depends on definitions, and not on the server that has the APIServices",
@@ -269,7 +278,8 @@ var rules = map[string]rule{
 	},
 	"server/controlplane/internal/limitranges": {
 		others: []string{
-			"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/component-helpers/resource$",
+			"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission",
+			"k8s.io/component-helpers/resource$",
 			"k8s.io/utils/lru",
 		},
 		why: "an admission plugin depends on what the API has, and not on the server around it",
@@ -281,7 +291,8 @@ var rules = map[string]rule{
 	},
 	"server/controlplane/internal/policies": {
 		others: []string{
-			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/apiserver/pkg/cel",
+			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission",
+			"k8s.io/apiserver/pkg/cel",
 			"k8s.io/apiserver/pkg/authentication/user$", "k8s.io/apiserver/pkg/authorization/authorizer$",
 		},
 		why: "which policies are valid depends on the plugins that evaluate them, and not on where policies are stored",
@@ -297,15 +308,18 @@ var rules = map[string]rule{
 	"server/controlplane/internal/quotas": {
 		ours: []string{"server/controlplane/internal/resourcename", "server/controlplane/internal/worker"},
 		others: []string{
-			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/apiserver/pkg/quota/",
+			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission",
+			"k8s.io/apiserver/pkg/quota/",
 			"k8s.io/component-helpers/",
 		},
 		why: "what counts depends on objects, and not on where they are stored",
 	},
 	"server/controlplane/internal/rbac": {
 		others: []string{
-			"k8s.io/api/rbac/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/auth/rbac/", "sigs.k8s.io/yaml", "golang.org/x/sync/errgroup",
-			"k8s.io/apiserver/pkg/admission$", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/authorizer$", "k8s.io/apiserver/pkg/endpoints/request$",
+			"k8s.io/api/rbac/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/auth/rbac/",
+			"sigs.k8s.io/yaml", "golang.org/x/sync/errgroup",
+			"k8s.io/apiserver/pkg/admission$", "k8s.io/apiserver/pkg/authentication/",
+			"k8s.io/apiserver/pkg/authorization/authorizer$", "k8s.io/apiserver/pkg/endpoints/request$",
 		},
 		why: "rights depend on roles and users, and not on where they are stored",
 	},
@@ -315,13 +329,15 @@ var rules = map[string]rule{
 		why:    "connections and credentials do not depend on what a request reads or writes",
 	},
 	"server/controlplane/internal/simulation": {
-		ours:   []string{"server/controlplane/internal/worker"},
-		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/scheduling/", "k8s.io/klog/v2$"},
-		why:    "a simulated cluster is a client of the server that runs it",
+		ours: []string{"server/controlplane/internal/worker"},
+		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/",
+			"k8s.io/component-helpers/scheduling/", "k8s.io/klog/v2$"},
+		why: "a simulated cluster is a client of the server that runs it",
 	},
 	"server/controlplane/internal/established": {
-		others: []string{"k8s.io/apiextensions-apiserver/pkg/apihelpers$", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/apimachinery/pkg/apis/meta/v1$", "k8s.io/apiserver/pkg/admission$"},
-		why:    "what definitions have in a cache depends on the library that reads them there, and not on the server around it",
+		others: []string{"k8s.io/apiextensions-apiserver/pkg/apihelpers$", "k8s.io/apiextensions-apiserver/pkg/apis/",
+			"k8s.io/apimachinery/pkg/apis/meta/v1$", "k8s.io/apiserver/pkg/admission$"},
+		why: "what definitions have in a cache depends on the library that reads them there, and not on the server around it",
 	},
 	"server/controlplane/internal/worker": {
 		others: []string{"k8s.io/apimachinery/pkg/api/errors$", "k8s.io/client-go/util/workqueue$"},
@@ -334,24 +350,29 @@ var rules = map[string]rule{
 	"server/controlplane/internal/tokens": {
 		ours: []string{"server/controlplane/internal/datadir"},
 		others: []string{
-			"github.com/emicklei/go-restful/v3", "github.com/go-jose/go-jose/v4", "k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/",
+			"github.com/emicklei/go-restful/v3", "github.com/go-jose/go-jose/v4", "k8s.io/api/core/v1$",
+			"k8s.io/apimachinery/pkg/",
 			"k8s.io/apiserver/pkg/authentication/", "k8s.io/client-go/util/keyutil",
 		},
 		why: "tokens depend on keys and on objects, and not on where these are stored",
 	},
 	"server/controlplane/...": {
-		ours: []string{"", "store", "internal/privatefile", "server/source/...", "server/watchcache", "server/storage", "server/readpath",
+		ours: []string{"", "store", "internal/privatefile", "server/source/...", "server/watchcache", "server/storage",
+			"server/readpath",
 			"server/customreaders", "server/servemetrics", "server/internal/...", "server/controlplane/..."},
 		others: []string{"*"},
 		why:    "the embedded API server must not depend on the clients that are tested against it",
 	},
 	"server/testserver": {
-		ours:   []string{"", "server/controlplane", "server/past/fork", "source/history"},
-		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/authentication/user$", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/routine$", "k8s.io/client-go/", "k8s.io/klog/v2$"},
-		why:    "a server in a test is the server with faults around it: it reads and writes as any client does, and klog, which it shares with the test, is silent",
+		ours: []string{"", "server/controlplane", "server/past/fork", "source/history"},
+		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/",
+			"k8s.io/apiserver/pkg/authentication/user$", "k8s.io/apiserver/pkg/endpoints/",
+			"k8s.io/apiserver/pkg/server/routine$", "k8s.io/client-go/", "k8s.io/klog/v2$"},
+		why: "a server in a test is the server with faults around it: it reads and writes as any client does, and klog, which it shares with the test, is silent",
 	},
 	"operator": {
-		ours: []string{"", "informer", "informer/health", "internal/apiresources", "internal/backoff", "operator/internal/...",
+		ours: []string{"", "informer", "informer/health", "internal/apiresources", "internal/backoff",
+			"operator/internal/...",
 			"reflector", "source/kube"}, // which failures of discovery end the start
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/utils/clock",
@@ -397,9 +418,10 @@ var rules = map[string]rule{
 		why:    "the content of a request and the meaning of an answer are decided without I/O",
 	},
 	"operator/internal/cycle": {
-		ours:   []string{"internal/backoff"},
-		others: []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/json", "golang.org/x/crypto/blake2b"},
-		why:    "the decisions of an operator are a pure function without I/O",
+		ours: []string{"internal/backoff"},
+		others: []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/json",
+			"golang.org/x/crypto/blake2b"},
+		why: "the decisions of an operator are a pure function without I/O",
 	},
 	"check": {ours: []string{""}, why: "the oracle must not share code with the packages that it judges"},
 	"server/judge/audit": {
@@ -410,15 +432,18 @@ var rules = map[string]rule{
 		why: "an audit reads servers as any client does, and the state of a stream; it depends on no server and no store",
 	},
 	"server/judge/conform": {
-		ours:   []string{"", "check", "internal/eventframes", "server/judge/internal/report"},
-		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/streaming/pkg/httpstream$", "golang.org/x/sync/errgroup"},
-		why:    "a judge of servers must not share code with the servers and clients that it judges",
+		ours: []string{"", "check", "internal/eventframes", "server/judge/internal/report"},
+		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/",
+			"k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+			"k8s.io/streaming/pkg/httpstream$", "golang.org/x/sync/errgroup"},
+		why: "a judge of servers must not share code with the servers and clients that it judges",
 	},
 	"server/judge/internal/report": {why: "a format depends on no judge"},
 	"server/judge/operators": {
 		ours: []string{"", "server/controlplane", "server/judge/internal/report"},
 		others: []string{
-			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/routine$", "k8s.io/client-go/", "golang.org/x/sync/errgroup",
+			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/routine$",
+			"k8s.io/client-go/", "golang.org/x/sync/errgroup",
 			"sigs.k8s.io/yaml$",
 		},
 		why: "a judge of operators disturbs what passes between an operator and its server, and reads the server as any client does",
@@ -457,30 +482,38 @@ var rules = map[string]rule{
 		why:    "the command and the page show the same text",
 	},
 	"server/past": {
-		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns", "server/customcolumns",
+		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns",
+			"server/customcolumns",
 			"server/past/difference", "server/readpath", "server/servemetrics", "server/watchcache"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/api/authentication/v1$", "k8s.io/apimachinery/",
-			"k8s.io/apiserver/pkg/apis/audit/v1$", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/", "k8s.io/apiserver/pkg/endpoints/",
-			"k8s.io/apiserver/pkg/server/mux$", "k8s.io/client-go/kubernetes$", "k8s.io/client-go/rest$", "k8s.io/apiserver/pkg/storage$",
+			"k8s.io/apiserver/pkg/apis/audit/v1$", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/",
+			"k8s.io/apiserver/pkg/endpoints/",
+			"k8s.io/apiserver/pkg/server/mux$", "k8s.io/client-go/kubernetes$", "k8s.io/client-go/rest$",
+			"k8s.io/apiserver/pkg/storage$",
 			"k8s.io/apiserver/pkg/warning$", "k8s.io/component-base/metrics", "k8s.io/klog/v2",
 		},
 		why: "the past is read through a history: neither a cluster, nor the driver of a database",
 	},
 	"server/proxy": {
-		ours: []string{"", "store", "reflector", "source/kube", "server/customcolumns", "server/watchcache", "server/readpath", "internal/boltfile", "internal/durable", "server/internal/freshread", "server/servemetrics",
+		ours: []string{"", "store", "reflector", "source/kube", "server/customcolumns", "server/watchcache",
+			"server/readpath", "internal/boltfile", "internal/durable", "server/internal/freshread", "server/servemetrics",
 			"server/proxy/..."},
 		others: []string{
-			"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
-			"github.com/go-json-experiment/json", "sigs.k8s.io/json", "google.golang.org/protobuf/encoding/protowire", "go.etcd.io/bbolt", "golang.org/x/sync/singleflight",
-			"github.com/cespare/xxhash/v2", "golang.org/x/net/http/httpguts", "golang.org/x/net/websocket", "k8s.io/streaming/pkg/httpstream$", "k8s.io/streaming/pkg/httpstream/wsstream",
+			"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/",
+			"k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
+			"github.com/go-json-experiment/json", "sigs.k8s.io/json", "google.golang.org/protobuf/encoding/protowire",
+			"go.etcd.io/bbolt", "golang.org/x/sync/singleflight",
+			"github.com/cespare/xxhash/v2", "golang.org/x/net/http/httpguts", "golang.org/x/net/websocket",
+			"k8s.io/streaming/pkg/httpstream$", "k8s.io/streaming/pkg/httpstream/wsstream",
 		},
 		why: "a proxy reads through a Kubernetes API alone: neither etcd nor a server's storage",
 	},
 	"server/proxy/internal/personal": {
 		ours: []string{"", "store", "server/watchcache"},
 		others: []string{
-			"k8s.io/api/rbac/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/authorizer$",
+			"k8s.io/api/rbac/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/authentication/",
+			"k8s.io/apiserver/pkg/authorization/authorizer$",
 			"k8s.io/component-base/metrics", "k8s.io/klog/",
 		},
 		why: "who may see what is decided without a connection: the proxy brings reviews and what it follows",
@@ -489,15 +522,18 @@ var rules = map[string]rule{
 	"server/customcolumns": {
 		ours: []string{"server/readpath"},
 		others: []string{
-			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor$",
-			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/registry/rest$", "k8s.io/client-go/util/jsonpath$", "k8s.io/utils/ptr$",
+			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$",
+			"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor$",
+			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/registry/rest$", "k8s.io/client-go/util/jsonpath$",
+			"k8s.io/utils/ptr$",
 		},
 		why: "the cells of a custom resource depend on its definition and the object alone: servers, the proxy and the past show the same",
 	},
 	"server/customreaders": {
 		ours: []string{"server/customcolumns", "server/readpath", "server/storage", "server/watchcache"},
 		others: []string{
-			"k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/registry/", "k8s.io/apiserver/pkg/storage",
+			"k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/registry/",
+			"k8s.io/apiserver/pkg/storage",
 			"k8s.io/apiserver/pkg/features", "k8s.io/apiserver/pkg/util/feature", "k8s.io/client-go/tools/cache",
 		},
 		why: "the readers of custom resources depend on apiextensions-apiserver, and not on the server around it: there are two",
@@ -507,13 +543,17 @@ var rules = map[string]rule{
 		others: []string{"go.etcd.io/etcd/client/", "go.uber.org/zap", "google.golang.org/grpc"},
 		why:    "a connection to etcd does not depend on its reads and writes",
 	},
-	"internal/testonly/judgetest": {others: []string{"k8s.io/client-go/rest"}, why: "a proxy in front of a server knows neither the judge nor the server"},
-	"internal/eventframes":        {others: []string{"k8s.io/apimachinery/"}, why: "a judge's reader of watches shares no code with clients"},
-	"internal/testonly/fleet":     {others: []string{"k8s.io/api/core/", "k8s.io/apimachinery/"}, why: "tests make its objects and nothing else"},
-	"internal/intern":             {why: "a table of texts depends on nothing but the texts"},
-	"internal/testonly/await":     {why: "a wait depends on nothing but the test"},
-	"internal/testonly/child":     {why: "a process does not depend on which server it is"},
-	"sinks/testonly/pgtest":       {ours: []string{"internal/testonly/child", "internal/localhost"}, why: "a server for tests depends on no client of it"},
+	"internal/testonly/judgetest": {others: []string{"k8s.io/client-go/rest"},
+		why: "a proxy in front of a server knows neither the judge nor the server"},
+	"internal/eventframes": {others: []string{"k8s.io/apimachinery/"},
+		why: "a judge's reader of watches shares no code with clients"},
+	"internal/testonly/fleet": {others: []string{"k8s.io/api/core/", "k8s.io/apimachinery/"},
+		why: "tests make its objects and nothing else"},
+	"internal/intern":         {why: "a table of texts depends on nothing but the texts"},
+	"internal/testonly/await": {why: "a wait depends on nothing but the test"},
+	"internal/testonly/child": {why: "a process does not depend on which server it is"},
+	"sinks/testonly/pgtest": {ours: []string{"internal/testonly/child", "internal/localhost"},
+		why: "a server for tests depends on no client of it"},
 	"sinks/testonly/kafkatest": {
 		ours:   []string{"internal/testonly/child", "internal/localhost"},
 		others: []string{"github.com/twmb/franz-go/"},
@@ -528,11 +568,13 @@ var rules = map[string]rule{
 		others: []string{"github.com/gofrs/flock$"},
 		why:    "a lock does not depend on what it protects",
 	},
-	"internal/privatefile": {ours: []string{"internal/durable"}, why: "a file with a secret does not depend on what the secret is"},
-	"internal/localhost":   {why: "a listener and a certificate do not depend on what is served"},
+	"internal/privatefile": {ours: []string{"internal/durable"},
+		why: "a file with a secret does not depend on what the secret is"},
+	"internal/localhost": {why: "a listener and a certificate do not depend on what is served"},
 	"server/servemetrics": {
-		others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/apiserver/pkg/server/", "k8s.io/component-base/metrics"},
-		why:    "an endpoint of registries does not depend on what is counted",
+		others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/apiserver/pkg/server/",
+			"k8s.io/component-base/metrics"},
+		why: "an endpoint of registries does not depend on what is counted",
 	},
 	"server/internal/freshread": {
 		ours: []string{""},
@@ -546,10 +588,13 @@ var rules = map[string]rule{
 		ours: []string{""},
 		why:  "a buffer joins changes into batches, from any stream",
 	},
-	"server/internal/recent":              {why: "a shared result depends on its key only"},
-	"cmd/keepwatch/internal/untranslated": {others: []string{"k8s.io/kubectl/pkg/util/i18n"}, why: "it has to be initialized before every other package that imports i18n"},
-	"internal/watchhistory":               {others: []string{"k8s.io/apimachinery/pkg/api/resource"}, why: "a flag's value does not depend on its command: there are two"},
-	"cmd/keepwatch":                       {ours: []string{"*"}, others: []string{"*"}, why: "the command wires everything"},
+	"server/internal/recent": {why: "a shared result depends on its key only"},
+	"cmd/keepwatch/internal/untranslated": {others: []string{"k8s.io/kubectl/pkg/util/i18n"},
+		why: "it has to be initialized before every other package that imports i18n"},
+	"internal/watchhistory": {others: []string{"k8s.io/apimachinery/pkg/api/resource"},
+		why: "a flag's value does not depend on its command: there are two"},
+	"cmd/keepwatch": {ours: []string{"*"}, others: []string{"*"},
+		why: "the command wires everything"},
 }
 
 // TestImportArrows fails if a package imports another one that its rule does not allow.

@@ -73,7 +73,8 @@ func checkRows(t *testing.T, rows []string, described map[string]bool) []string 
 		if want := r.cell(); cells[2] != want && *update {
 			rows[i] = "| " + cells[0] + " | " + cells[1] + " | " + want + " |"
 		} else if cells[2] != want {
-			t.Errorf("%s: the table has %s, and the rule %s: go test ./internal/arrows -update writes it", name[1], cells[2], want)
+			t.Errorf("%s: the table has %s, and the rule %s: go test ./internal/arrows -update writes it", name[1], cells[2],
+				want)
 		}
 	}
 	return rows

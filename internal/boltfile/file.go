@@ -39,7 +39,8 @@ func Open(path string, open func(path string) (*bolt.DB, error), verify func(*bo
 	}()
 	db, err = open(path)
 	switch {
-	case errors.Is(err, boltErrors.ErrInvalid), errors.Is(err, boltErrors.ErrChecksum), errors.Is(err, boltErrors.ErrVersionMismatch):
+	case errors.Is(err, boltErrors.ErrInvalid), errors.Is(err, boltErrors.ErrChecksum),
+		errors.Is(err, boltErrors.ErrVersionMismatch):
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	case err != nil:
 		return nil, err
@@ -101,10 +102,11 @@ func orCreate(path string) (*bolt.DB, error) {
 	return lock(path, openExisting, false)
 }
 
-// lockNew opens a file that has no name yet, or creates it. One that cannot be read is the remnant of a process that was
-// killed while it wrote the first pages: nothing was stored in it.
+// lockNew opens a file that has no name yet, or creates it. One that cannot be read is the remnant of a process that
+// was killed while it wrote the first pages: nothing was stored in it.
 func lockNew(path string) (*bolt.DB, error) {
-	if about, err := os.Stat(path); err == nil && 0 < about.Size() && about.Size() < minSize { // bbolt would read beyond its end
+	// bbolt would read beyond its end
+	if about, err := os.Stat(path); err == nil && 0 < about.Size() && about.Size() < minSize {
 		if err := os.Remove(path); err != nil {
 			return nil, err
 		}

@@ -25,7 +25,8 @@ func TestRemnants(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, size := range []int{0, 1, 100, 4096, 8192, len(pages) - 1, len(pages)} {
-		for name, remnant := range map[string][]byte{"cut": pages[:size], "zero": make([]byte, size), "noise": bytes.Repeat([]byte{'x'}, size)} {
+		for name, remnant := range map[string][]byte{"cut": pages[:size], "zero": make([]byte, size),
+			"noise": bytes.Repeat([]byte{'x'}, size)} {
 			path := filepath.Join(t.TempDir(), "state.db")
 			if err := os.WriteFile(path+".new", remnant, 0o600); err != nil {
 				t.Fatal(err)

@@ -1,8 +1,8 @@
 // Package deletions defers the deletions of a watch that do not advance its revision.
 //
-// A server that resumes a watch over history that it does not have sends the deletions in it first, at the revision that its
-// client already has: a client that is cut off behind some of them resumes there, and receives all of them. They belong
-// to the next revision, and a source defers them until then.
+// A server that resumes a watch over history that it does not have sends the deletions in it first, at the revision
+// that its client already has: a client that is cut off behind some of them resumes there, and receives all of them.
+// They belong to the next revision, and a source defers them until then.
 //
 //	pending.go   the deletions of one stream that wait
 package deletions
@@ -15,8 +15,8 @@ const (
 	maxBytes   = 64 << 20
 )
 
-// Pending has the deletions of one stream that wait for its next revision. The zero value is ready for use. It is not safe for
-// concurrent use.
+// Pending has the deletions of one stream that wait for its next revision. The zero value is ready for use. It is not
+// safe for concurrent use.
 type Pending struct {
 	changes []keepwatch.Change
 	bytes   int
@@ -52,8 +52,8 @@ func (p *Pending) Defer(c keepwatch.Change, size int, reached keepwatch.Revision
 	return true, nil
 }
 
-// Release returns what waits, as changes of the stream's next revision, and the size of the objects. It is called whenever the
-// stream advances.
+// Release returns what waits, as changes of the stream's next revision, and the size of the objects. It is called
+// whenever the stream advances.
 func (p *Pending) Release(next keepwatch.Revision) (changes []keepwatch.Change, bytes int) {
 	changes, bytes = p.changes, p.bytes
 	*p = Pending{}

@@ -1,5 +1,5 @@
-// Package durable writes files and folders that survive a loss of power. POSIX makes a file's content durable by fsync of the
-// file, and its name by fsync of its folder.
+// Package durable writes files and folders that survive a loss of power. POSIX makes a file's content durable by fsync
+// of the file, and its name by fsync of its folder.
 package durable
 
 import (
@@ -13,8 +13,8 @@ import (
 
 // WriteFile replaces a file in one step: after a loss of power it has the old or the new content, and
 // after WriteFile has returned nil the new one. Only its owner can read it. One process at a time may write a
-// file: a temporary file beside it, with the suffix ".new", may remain. The next call does not write to that one: others may
-// have the right to read it, or have it open.
+// file: a temporary file beside it, with the suffix ".new", may remain. The next call does not write to that one:
+// others may have the right to read it, or have it open.
 func WriteFile(path string, content []byte) error {
 	temporary := path + ".new"
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -34,8 +34,8 @@ func WriteFile(path string, content []byte) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// MkdirAll makes a folder that only its owner can use, and the folders above it, unless they exist. When it returns nil their names
-// are durable, also that of a folder which another process made and did not sync.
+// MkdirAll makes a folder that only its owner can use, and the folders above it, unless they exist. When it returns nil
+// their names are durable, also that of a folder which another process made and did not sync.
 func MkdirAll(dir string) error {
 	dir = filepath.Clean(dir)
 	parents := []string{filepath.Dir(dir)}
@@ -56,8 +56,8 @@ func MkdirAll(dir string) error {
 	return nil
 }
 
-// SyncDir makes the names in a folder durable. It does nothing where this process cannot: on Windows, on file systems that refuse
-// it, and in a folder that the user may write and not read.
+// SyncDir makes the names in a folder durable. It does nothing where this process cannot: on Windows, on file systems
+// that refuse it, and in a folder that the user may write and not read.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -1,4 +1,5 @@
-// Package localhost has a port and a certificate for a server on 127.0.0.1, and recognizes the addresses of this machine.
+// Package localhost has a port and a certificate for a server on 127.0.0.1, and recognizes the addresses of this
+// machine.
 package localhost
 
 import (
@@ -24,8 +25,9 @@ import (
 // while its server is stopped, and none connects to itself.
 const low, high = 20000, 32000
 
-// tried counts ports. A process takes them in order, and processes begin at places that are far from each other: a server
-// that is stopped for a while finds its port free again, which another one would get sooner or later if they were drawn.
+// tried counts ports. A process takes them in order, and processes begin at places that are far from each other: a
+// server that is stopped for a while finds its port free again, which another one would get sooner or later if they
+// were drawn.
 var tried = newCounter(uint32(os.Getpid()) * 601)
 
 func newCounter(first uint32) *atomic.Uint32 {
@@ -47,7 +49,8 @@ func Listen() (net.Listener, error) {
 	return nil, fmt.Errorf("no free port between %d and %d: %w", low, high, err)
 }
 
-// Is reports whether a server, HOST or HOST:PORT, is on this machine: what is sent to it without encryption does not leave it.
+// Is reports whether a server, HOST or HOST:PORT, is on this machine: what is sent to it without encryption does not
+// leave it.
 func Is(server string) bool {
 	host, _, err := net.SplitHostPort(server)
 	if err != nil {

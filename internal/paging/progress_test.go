@@ -64,7 +64,9 @@ func TestProgress(t *testing.T) {
 
 // TestTooManyPages checks that a list of new pages without an end is refused.
 func TestTooManyPages(t *testing.T) {
-	if n := read(maxPages+1, func(i int) Page { return Page{Continue: string([]byte{byte(i), byte(i >> 8), byte(i >> 16)}) + "t"} }); n != maxPages {
+	if n := read(maxPages+1, func(i int) Page {
+		return Page{Continue: string([]byte{byte(i), byte(i >> 8), byte(i >> 16)}) + "t"}
+	}); n != maxPages {
 		t.Errorf("refused at page %d", n)
 	}
 }

@@ -12,10 +12,11 @@ import (
 
 var errNotRegular = errors.New("not a regular file")
 
-// Write replaces a file in one step. Only its owner can read the new one: a program that has opened the former file does
-// not see the content, and a link is replaced, not followed. A device or a pipe is not replaced, but an error.
+// Write replaces a file in one step. Only its owner can read the new one: a program that has opened the former file
+// does not see the content, and a link is replaced, not followed. A device or a pipe is not replaced, but an error.
 func Write(path string, content []byte) error {
-	if about, err := os.Stat(path); err == nil && !about.IsDir() && !about.Mode().IsRegular() { // Rename refuses a directory
+	// Rename refuses a directory
+	if about, err := os.Stat(path); err == nil && !about.IsDir() && !about.Mode().IsRegular() {
 		return &fs.PathError{Op: "replace", Path: path, Err: errNotRegular}
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A program that opens the path finds the former file or the new one at any time: the name is never missing, and its file is never being written.
+// A program that opens the path finds the former file or the new one at any time: the name is never missing, and its
+// file is never being written.
 func TestWriteInOneStep(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -22,7 +23,8 @@ func TestWriteInOneStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Close(fd)
-	if _, err := syscall.InotifyAddWatch(fd, dir, syscall.IN_CREATE|syscall.IN_DELETE|syscall.IN_MODIFY|syscall.IN_MOVE); err != nil {
+	if _, err := syscall.InotifyAddWatch(fd, dir,
+		syscall.IN_CREATE|syscall.IN_DELETE|syscall.IN_MODIFY|syscall.IN_MOVE); err != nil {
 		t.Fatal(err)
 	}
 	if err := Write(path, []byte("secret")); err != nil {

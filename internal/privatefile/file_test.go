@@ -31,10 +31,12 @@ func TestWriteReplaces(t *testing.T) {
 			t.Errorf("the file of the link has %q, %v", text, err)
 		}
 		about, err := os.Lstat(path)
-		if text, failed := os.ReadFile(path); failed != nil || err != nil || string(text) != "secret" || about.Mode() != 0o600 {
+		if text, failed := os.ReadFile(path); failed != nil || err != nil || string(text) != "secret" ||
+			about.Mode() != 0o600 {
 			t.Errorf("the file has %q, mode %v, %v, %v", text, about.Mode(), err, failed)
 		}
-		if err := errors.Join(os.Remove(path), os.WriteFile(path, []byte("theirs"), 0o666), os.Chmod(path, 0o666)); err != nil {
+		if err := errors.Join(os.Remove(path), os.WriteFile(path, []byte("theirs"), 0o666),
+			os.Chmod(path, 0o666)); err != nil {
 			t.Fatal(err)
 		}
 	}

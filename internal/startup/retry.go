@@ -1,5 +1,5 @@
-// Package startup sends requests whose responses are needed before a stream can begin: a stream and its API server can be
-// started in any order.
+// Package startup sends requests whose responses are needed before a stream can begin: a stream and its API server can
+// be started in any order.
 package startup
 
 import (
@@ -17,8 +17,8 @@ import (
 // waits bounds the random wait between two requests. The reflector waits the same between its own.
 var waits = backoff.Exponential{First: 800 * time.Millisecond, Max: 30 * time.Second}
 
-// Retry sends a request until it succeeds or fails with a final error. It retries the failures that the reflector's failure
-// table retries, and reports each attempt: logf may be nil. When ctx is done it returns ctx's cause.
+// Retry sends a request until it succeeds or fails with a final error. It retries the failures that the reflector's
+// failure table retries, and reports each attempt: logf may be nil. When ctx is done it returns ctx's cause.
 func Retry(ctx context.Context, logf func(format string, args ...any), request func(context.Context) error) error {
 	for attempt := 0; ; attempt++ {
 		err := request(ctx)
@@ -49,8 +49,8 @@ func (r refusal) Unwrap() error { return r.error }
 // Refused marks the error of a request for which a retry has the same result.
 func Refused(err error) error { return refusal{err} }
 
-// Final reports whether a request with this error is not retried: one that is [Refused], or a failure for which the failure
-// table ends a run before its first success.
+// Final reports whether a request with this error is not retried: one that is [Refused], or a failure for which the
+// failure table ends a run before its first success.
 func Final(err error) bool {
 	return errors.As(err, new(refusal)) || reflector.EndsStartup(kube.FailureOf("", err).Kind)
 }

@@ -13,8 +13,8 @@ import (
 const (
 	// authorizationTimeout bounds how long a request waits for the informers of authorizers.
 	authorizationTimeout = 10 * time.Second
-	// startTimeout is how long after a start requests wait for them. An informer may never synchronize: when an object in etcd
-	// cannot be decrypted, say.
+	// startTimeout is how long after a start requests wait for them. An informer may never synchronize: when an object in
+	// etcd cannot be decrypted, say.
 	startTimeout = 5 * time.Minute
 )
 
@@ -28,17 +28,20 @@ type startingAuthorizer struct {
 
 // waitForAuthorizers makes a server's authorizer a startingAuthorizer. The informers are those that
 // authorizers read; started is closed when they have synchronized, or after startTimeout.
-func waitForAuthorizers(server *genericapiserver.Config, informers informers.SharedInformerFactory, started chan struct{}) error {
+func waitForAuthorizers(server *genericapiserver.Config, informers informers.SharedInformerFactory,
+	started chan struct{}) error {
 	server.Authorization.Authorizer = startingAuthorizer{server.Authorization.Authorizer, started}
-	return server.AddPostStartHook("keepwatch-authorization-informers", func(ctx genericapiserver.PostStartHookContext) error {
-		informers.Start(ctx.Done()) // the hook that starts them may run later
-		// Until the server ends: /livez waits for hooks, and must not wait for informers.
-		go closeStarted(ctx, informers.WaitForCacheSync, started)
-		return nil
-	})
+	return server.AddPostStartHook("keepwatch-authorization-informers",
+		func(ctx genericapiserver.PostStartHookContext) error {
+			informers.Start(ctx.Done()) // the hook that starts them may run later
+			// Until the server ends: /livez waits for hooks, and must not wait for informers.
+			go closeStarted(ctx, informers.WaitForCacheSync, started)
+			return nil
+		})
 }
 
-// closeStarted closes started when a wait for informers has ended, or after startTimeout, and not when the server ends before that.
+// closeStarted closes started when a wait for informers has ended, or after startTimeout, and not when the server ends
+// before that.
 func closeStarted(ctx context.Context, wait func(stop <-chan struct{}) map[reflect.Type]bool, started chan<- struct{}) {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -49,7 +52,8 @@ func closeStarted(ctx context.Context, wait func(stop <-chan struct{}) map[refle
 }
 
 // Authorize decides about a request.
-func (a startingAuthorizer) Authorize(ctx context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a startingAuthorizer) Authorize(ctx context.Context,
+	request authorizer.Attributes) (authorizer.Decision, string, error) {
 	final := a.hasStarted()
 	decision, reason, err := a.Authorizer.Authorize(ctx, request)
 	if final || decision == authorizer.DecisionAllow || !a.wait(ctx) {
@@ -59,7 +63,8 @@ func (a startingAuthorizer) Authorize(ctx context.Context, request authorizer.At
 }
 
 // ConditionsAwareAuthorize decides about a request, maybe with conditions.
-func (a startingAuthorizer) ConditionsAwareAuthorize(ctx context.Context, request authorizer.Attributes) authorizer.ConditionsAwareDecision {
+func (a startingAuthorizer) ConditionsAwareAuthorize(ctx context.Context,
+	request authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	final := a.hasStarted()
 	decision := a.Authorizer.ConditionsAwareAuthorize(ctx, request)
 	if final || !decision.IsNoOpinion() && !decision.IsDeny() || !a.wait(ctx) {

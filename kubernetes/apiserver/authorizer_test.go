@@ -23,11 +23,13 @@ func (r *rules) Authorize(_ context.Context, request authorizer.Attributes) (aut
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-func (r *rules) ConditionsAwareAuthorize(ctx context.Context, request authorizer.Attributes) authorizer.ConditionsAwareDecision {
+func (r *rules) ConditionsAwareAuthorize(ctx context.Context,
+	request authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(r.Authorize(ctx, request))
 }
 
-func (r *rules) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (r *rules) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision,
+	authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
@@ -52,7 +54,8 @@ func TestRequestsWaitForAuthorizers(t *testing.T) {
 				}
 				began := time.Now()
 				decision, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{Verb: c.verb})
-				if allowed := decision == authorizer.DecisionAllow; err != nil || allowed != c.allowed || time.Since(began) != c.after {
+				if allowed := decision == authorizer.DecisionAllow; err != nil || allowed != c.allowed ||
+					time.Since(began) != c.after {
 					t.Errorf("allowed %v after %v, error %v; want %v after %v", allowed, time.Since(began), err, c.allowed, c.after)
 				}
 				aware := a.ConditionsAwareAuthorize(t.Context(), authorizer.AttributesRecord{Verb: c.verb})
@@ -70,7 +73,8 @@ func TestRequestsAreRefusedAtOnce(t *testing.T) {
 	close(synced)
 	counting := &countingRules{}
 	a := startingAuthorizer{counting, synced}
-	if decision, _, _ := a.Authorize(t.Context(), authorizer.AttributesRecord{Verb: "delete"}); decision == authorizer.DecisionAllow || counting.calls != 1 {
+	if decision, _, _ := a.Authorize(t.Context(),
+		authorizer.AttributesRecord{Verb: "delete"}); decision == authorizer.DecisionAllow || counting.calls != 1 {
 		t.Errorf("decision %v after %d calls", decision, counting.calls)
 	}
 }
@@ -80,7 +84,8 @@ type countingRules struct {
 	calls int
 }
 
-func (r *countingRules) Authorize(ctx context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+func (r *countingRules) Authorize(ctx context.Context,
+	request authorizer.Attributes) (authorizer.Decision, string, error) {
 	r.calls++
 	return r.rules.Authorize(ctx, request)
 }
@@ -105,7 +110,8 @@ func TestStartEnds(t *testing.T) {
 				defer cancel()
 				began, started := time.Now(), make(chan struct{})
 				closeStarted(ctx, c.wait, started)
-				if closed := (startingAuthorizer{started: started}).hasStarted(); closed != c.closed || time.Since(began) != c.after {
+				if closed := (startingAuthorizer{started: started}).hasStarted(); closed != c.closed ||
+					time.Since(began) != c.after {
 					t.Errorf("closed %v after %v, want %v after %v", closed, time.Since(began), c.closed, c.after)
 				}
 			})

@@ -22,10 +22,12 @@ func TestDefaultsOnRead(t *testing.T) {
 	}
 	old := &api.Service{Spec: api.ServiceSpec{ClusterIP: "10.0.0.1"}}
 	defaults[schema.GroupResource{Resource: "services"}](old)
-	if s := old.Spec; len(s.ClusterIPs) != 1 || s.ClusterIPs[0] != s.ClusterIP || len(s.IPFamilies) != 1 || s.IPFamilies[0] != api.IPv4Protocol {
+	if s := old.Spec; len(s.ClusterIPs) != 1 || s.ClusterIPs[0] != s.ClusterIP || len(s.IPFamilies) != 1 ||
+		s.IPFamilies[0] != api.IPv4Protocol {
 		t.Errorf("the service is %+v", s)
 	}
-	claim := &api.PersistentVolumeClaim{Spec: api.PersistentVolumeClaimSpec{DataSource: &api.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "a"}}}
+	claim := &api.PersistentVolumeClaim{Spec: api.PersistentVolumeClaimSpec{DataSource: &api.TypedLocalObjectReference{
+		Kind: "PersistentVolumeClaim", Name: "a"}}}
 	defaults[schema.GroupResource{Resource: "persistentvolumeclaims"}](claim)
 	if r := claim.Spec.DataSourceRef; r == nil || r.Name != "a" {
 		t.Errorf("the claim is %+v", claim.Spec)

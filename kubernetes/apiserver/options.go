@@ -32,14 +32,17 @@ type Options struct {
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	return &Options{Reads: ReadsKeepwatch, EncodingsBudget: resource.QuantityValue{Quantity: *resource.NewQuantity(1<<30, resource.BinarySI)}}
+	return &Options{Reads: ReadsKeepwatch, EncodingsBudget: resource.QuantityValue{Quantity: *resource.NewQuantity(1<<30,
+		resource.BinarySI)}}
 }
 
 // AddFlags adds the flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar((*string)(&o.Reads), "reads", string(o.Reads), "what answers GET, LIST and WATCH: keepwatch, or upstream, which is kube-apiserver's own watch cache")
+	flags.StringVar((*string)(&o.Reads), "reads", string(o.Reads),
+		"what answers GET, LIST and WATCH: keepwatch, or upstream, which is kube-apiserver's own watch cache")
 	flags.Var(&o.WatchHistory, "watch-history", watchhistory.Usage)
-	flags.Var(&o.EncodingsBudget, "encodings-budget", "memory for encoded objects, which all resources share; what is dropped is encoded again for the next request")
+	flags.Var(&o.EncodingsBudget, "encodings-budget",
+		"memory for encoded objects, which all resources share; what is dropped is encoded again for the next request")
 }
 
 // Validate returns the errors in the flags.

@@ -40,7 +40,8 @@ func newReaders(budget int64) *readers {
 }
 
 // chain puts the read path between the API server's checks and its handlers.
-func (r *readers) chain(build func(http.Handler, *genericapiserver.Config) http.Handler) func(http.Handler, *genericapiserver.Config) http.Handler {
+func (r *readers) chain(build func(http.Handler, *genericapiserver.Config) http.Handler) func(
+	http.Handler, *genericapiserver.Config) http.Handler {
 	return func(handlers http.Handler, config *genericapiserver.Config) http.Handler {
 		reads := readpath.NewHandler(handlers, r.lookup, r.budget, time.Duration(config.MinRequestTimeout)*time.Second)
 		return readpath.WithWriteDeadline(build(reads, config))
@@ -64,7 +65,8 @@ func (r *readers) lookup(_ *http.Request, info *request.RequestInfo) *readpath.R
 }
 
 // addBuiltin makes the readers of all resources that servers serve from our storages.
-func (r *readers) addBuiltin(servers []*genericapiserver.GenericAPIServer, opened *storages, complete map[schema.GroupResource]func(runtime.Object)) error {
+func (r *readers) addBuiltin(servers []*genericapiserver.GenericAPIServer, opened *storages,
+	complete map[schema.GroupResource]func(runtime.Object)) error {
 	all := builtinReaders{map[schema.GroupVersionResource]*readpath.Reader{}, map[string]bool{}}
 	for _, server := range servers {
 		for _, group := range groupsOf(server) {

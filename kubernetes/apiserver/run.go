@@ -14,7 +14,8 @@ import (
 // run runs the API server until ctx is done and its requests have ended.
 func run(ctx context.Context, opts options.CompletedOptions, o Options) error {
 	klog.Infof("Version: %+v", version.Get()) // kube-apiserver's first lines
-	klog.InfoS("Golang settings", "GOGC", os.Getenv("GOGC"), "GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
+	klog.InfoS("Golang settings", "GOGC", os.Getenv("GOGC"), "GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK",
+		os.Getenv("GOTRACEBACK"))
 	klog.InfoS("Starting Keepwatch", "reads", o.Reads)
 	if opts.InformerName == nil {
 		name, err := cache.NewInformerName("kube-apiserver")

@@ -37,8 +37,8 @@ func newServer(config *app.Config, o Options) (*aggregatorapiserver.APIAggregato
 	return aggregator, wrapped.freeStartMemory(aggregator.GenericAPIServer)
 }
 
-// CreateServerChain creates the servers of a completed config that Wrap has changed, as app.CreateServerChain does, and adds
-// readers of their resources.
+// CreateServerChain creates the servers of a completed config that Wrap has changed, as app.CreateServerChain does, and
+// adds readers of their resources.
 func (w *Wrapped) CreateServerChain(config app.CompletedConfig) (*aggregatorapiserver.APIAggregator, error) {
 	aggregator, extensions, err := createServers(config)
 	if err != nil {
@@ -47,15 +47,18 @@ func (w *Wrapped) CreateServerChain(config app.CompletedConfig) (*aggregatorapis
 	if err := w.AddReaders(aggregator.GenericAPIServer); err != nil {
 		return nil, err
 	}
-	if err := w.readers.remote.follow(aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()); err != nil {
+	if err := w.readers.remote.follow(
+		aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()); err != nil {
 		return nil, err
 	}
 	return aggregator, w.FollowDefinitions(extensions.Informers.Apiextensions().V1().CustomResourceDefinitions())
 }
 
 // createServers creates the servers as app.CreateServerChain does, which returns only the outermost one.
-func createServers(config app.CompletedConfig) (*aggregatorapiserver.APIAggregator, *apiextensionsapiserver.CustomResourceDefinitions, error) {
-	notFound := notfoundhandler.New(config.KubeAPIs.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
+func createServers(config app.CompletedConfig) (*aggregatorapiserver.APIAggregator,
+	*apiextensionsapiserver.CustomResourceDefinitions, error) {
+	notFound := notfoundhandler.New(config.KubeAPIs.ControlPlane.Generic.Serializer,
+		genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	extensions, err := config.ApiExtensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
 		return nil, nil, err

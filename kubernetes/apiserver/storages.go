@@ -42,8 +42,10 @@ var storageMetrics = sync.OnceValue(func() *storage.Metrics { return storage.New
 
 // useStorages wraps the RESTOptions of all servers of config. The storages of custom resources have
 // readers.
-func useStorages(config *app.Config, etcd *genericoptions.EtcdOptions, history store.Options, readers *customreaders.Readers) (*storages, error) {
-	s := &storages{decorate: storage.Decorator(storageMetrics(), storage.WithServed(servedVersion), storage.WithUnshared(completed), storage.WithStore(history)), opened: map[schema.GroupResource]openedStorage{}}
+func useStorages(config *app.Config, etcd *genericoptions.EtcdOptions, history store.Options,
+	readers *customreaders.Readers) (*storages, error) {
+	s := &storages{decorate: storage.Decorator(storageMetrics(), storage.WithServed(servedVersion),
+		storage.WithUnshared(completed), storage.WithStore(history)), opened: map[schema.GroupResource]openedStorage{}}
 	if !etcd.EnableWatchCache {
 		return s, nil
 	}
@@ -61,13 +63,15 @@ func useStorages(config *app.Config, etcd *genericoptions.EtcdOptions, history s
 	if extensions := config.ApiExtensions; extensions != nil {
 		builtin(&extensions.GenericConfig.RESTOptionsGetter)
 		custom := &extensions.ExtraConfig.CRDRESTOptionsGetter
-		*custom = restOptions{*custom, readers.Decorator(s.decorate), nil} // --watch-cache-sizes does not apply to custom resources
+		// --watch-cache-sizes does not apply to custom resources
+		*custom = restOptions{*custom, readers.Decorator(s.decorate), nil}
 	}
 	return s, nil
 }
 
 // openBuiltin opens the storage of a built-in resource and remembers it.
-func (s *storages) openBuiltin(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
+func (s *storages) openBuiltin(config *storagebackend.ConfigForResource, prefix string,
+	keyOf func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
 	opened, destroy, err := s.decorate(config, prefix, keyOf, newFunc, newListFunc, attributes, triggers, indexers)
@@ -95,7 +99,8 @@ func (s *storages) waitWarmed(ctx context.Context) error {
 // of returns the storage of the objects of a resource.
 func (s *storages) of(resource schema.GroupResource) (openedStorage, bool) {
 	if resource == (schema.GroupResource{Group: events.GroupName, Resource: "events"}) {
-		resource.Group = api.GroupName // in both groups they are the same objects (storage.DefaultStorageFactory.AddCohabitatingResources)
+		// in both groups they are the same objects (storage.DefaultStorageFactory.AddCohabitatingResources)
+		resource.Group = api.GroupName
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +117,8 @@ type restOptions struct {
 
 // GetRESTOptions returns the options of one resource. A size of 0 in --watch-cache-sizes leaves a
 // resource without a cache, as in kube-apiserver.
-func (r restOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+func (r restOptions) GetRESTOptions(resource schema.GroupResource,
+	example runtime.Object) (generic.RESTOptions, error) {
 	options, err := r.RESTOptionsGetter.GetRESTOptions(resource, example)
 	if size, ok := r.sizes[resource]; err == nil && (!ok || size > 0) {
 		options.Decorator = r.decorator

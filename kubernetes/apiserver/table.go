@@ -134,7 +134,8 @@ func (t ageTable) rowWithAges(o runtime.Object, times []timeField, ages []string
 }
 
 // confirm reports whether a cell shows the age of a time.
-func (t ageTable) confirm(o runtime.Object, cell int, text, age string, candidate timeField, times []timeField) (readpath.Since, bool, error) {
+func (t ageTable) confirm(o runtime.Object, cell int, text, age string, candidate timeField,
+	times []timeField) (readpath.Since, bool, error) {
 	future := func(time.Time) time.Time { return time.Now().Add(time.Hour) }
 	changed, err := t.cellWith(o, cell, future, func(f timeField) bool { return f == candidate }, times)
 	if err != nil || changed == text {
@@ -161,7 +162,8 @@ func (t ageTable) confirm(o runtime.Object, cell int, text, age string, candidat
 }
 
 // cellWith prints a cell as it is with some of the object's times changed.
-func (t ageTable) cellWith(o runtime.Object, cell int, change func(time.Time) time.Time, which func(timeField) bool, times []timeField) (string, error) {
+func (t ageTable) cellWith(o runtime.Object, cell int, change func(time.Time) time.Time, which func(timeField) bool,
+	times []timeField) (string, error) {
 	for _, f := range times {
 		if which(f) {
 			old := f.get()

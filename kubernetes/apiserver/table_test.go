@@ -41,16 +41,22 @@ func TestRowsShowAges(t *testing.T) {
 		return core.ContainerState{Terminated: &core.ContainerStateTerminated{FinishedAt: ago(d), StartedAt: ago(d + minute)}}
 	}
 	for name, o := range map[string]runtime.Object{
-		"pod":           &core.Pod{ObjectMeta: meta(5 * minute), Status: core.PodStatus{Phase: core.PodRunning, StartTime: ptr(ago(5 * minute))}},
+		"pod": &core.Pod{ObjectMeta: meta(5 * minute), Status: core.PodStatus{Phase: core.PodRunning,
+			StartTime: ptr(ago(5 * minute))}},
 		"never created": &core.Pod{},
-		"restarts": &core.Pod{ObjectMeta: meta(3 * day), Spec: core.PodSpec{Containers: make([]core.Container, 3)}, Status: core.PodStatus{ContainerStatuses: []core.ContainerStatus{
-			{RestartCount: 2, LastTerminationState: ended(day)}, {RestartCount: 3, LastTerminationState: ended(3 * day)}, {RestartCount: 1, LastTerminationState: ended(2 * day)},
-		}}},
-		"running job":  &batch.Job{ObjectMeta: meta(day), Status: batch.JobStatus{StartTime: ptr(ago(5 * minute))}},
-		"finished job": &batch.Job{ObjectMeta: meta(day), Status: batch.JobStatus{StartTime: ptr(ago(25 * minute)), CompletionTime: ptr(ago(20 * minute))}},
-		"cron job":     &batch.CronJob{ObjectMeta: meta(9 * day), Status: batch.CronJobStatus{LastScheduleTime: ptr(ago(2 * minute))}},
+		"restarts": &core.Pod{ObjectMeta: meta(3 * day), Spec: core.PodSpec{Containers: make([]core.Container, 3)},
+			Status: core.PodStatus{ContainerStatuses: []core.ContainerStatus{
+				{RestartCount: 2, LastTerminationState: ended(day)}, {RestartCount: 3, LastTerminationState: ended(3 * day)},
+				{RestartCount: 1, LastTerminationState: ended(2 * day)},
+			}}},
+		"running job": &batch.Job{ObjectMeta: meta(day), Status: batch.JobStatus{StartTime: ptr(ago(5 * minute))}},
+		"finished job": &batch.Job{ObjectMeta: meta(day), Status: batch.JobStatus{StartTime: ptr(ago(25 * minute)),
+			CompletionTime: ptr(ago(20 * minute))}},
+		"cron job": &batch.CronJob{ObjectMeta: meta(9 * day),
+			Status: batch.CronJobStatus{LastScheduleTime: ptr(ago(2 * minute))}},
 		"event": &core.Event{ObjectMeta: meta(minute), FirstTimestamp: ago(9 * minute), LastTimestamp: ago(7 * minute),
-			EventTime: metav1.MicroTime{Time: ago(8 * minute).Time}, Series: &core.EventSeries{Count: 5, LastObservedTime: metav1.MicroTime{Time: ago(6 * minute).Time}}},
+			EventTime: metav1.MicroTime{Time: ago(8 * minute).Time}, Series: &core.EventSeries{Count: 5,
+				LastObservedTime: metav1.MicroTime{Time: ago(6 * minute).Time}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row, err := kubernetesTables.row(o)
@@ -81,7 +87,8 @@ func TestRowsShowAges(t *testing.T) {
 func TestAmbiguousAges(t *testing.T) {
 	now := time.Now()
 	start, end := metav1.Time{Time: now.Add(-9*time.Hour - 30*time.Minute)}, metav1.Time{Time: now.Add(-time.Minute)}
-	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: start}, Status: batch.JobStatus{StartTime: &start, CompletionTime: &end}}
+	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: start},
+		Status: batch.JobStatus{StartTime: &start, CompletionTime: &end}}
 	row, err := kubernetesTables.row(job)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +106,8 @@ func TestAmbiguousAges(t *testing.T) {
 func TestAgesChangeMeanwhile(t *testing.T) {
 	slow := func(each time.Duration) ageTable {
 		return ageTable{printers.NewTableGenerator().With(func(h printers.PrintHandler) {
-			_ = h.TableHandler([]metav1.TableColumnDefinition{{Name: "Age", Type: "string"}}, func(c *core.ConfigMap, _ printers.GenerateOptions) ([]metav1.TableRow, error) {
+			_ = h.TableHandler([]metav1.TableColumnDefinition{{Name: "Age", Type: "string"}}, func(c *core.ConfigMap,
+				_ printers.GenerateOptions) ([]metav1.TableRow, error) {
 				age := duration.HumanDuration(time.Since(c.CreationTimestamp.Time))
 				time.Sleep(each)
 				return []metav1.TableRow{{Cells: []any{age}}}, nil
@@ -151,7 +159,8 @@ func TestRowsAreInOrder(t *testing.T) {
 				o.Interface().(metav1.Object).SetName(fmt.Sprint("o", i))
 				items.Set(reflect.Append(items, o.Elem()))
 			}
-			table, err := kubernetesTables.printer.GenerateTable(list.Interface().(runtime.Object), printers.GenerateOptions{Wide: true})
+			table, err := kubernetesTables.printer.GenerateTable(list.Interface().(runtime.Object),
+				printers.GenerateOptions{Wide: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,14 +183,15 @@ func TestRowsAreInOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkRow prints the row of a pod as clusters have it, with the times that its ages are counted from; print alone is what
-// Kubernetes does.
+// BenchmarkRow prints the row of a pod as clusters have it, with the times that its ages are counted from; print alone
+// is what Kubernetes does.
 func BenchmarkRow(b *testing.B) {
 	internal, err := legacyscheme.Scheme.ConvertToVersion(fleet.Pod(1), core.SchemeGroupVersion)
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, row := range map[string]func(runtime.Object) (metav1.TableRow, error){"row": kubernetesTables.row, "print": kubernetesTables.print} {
+	for name, row := range map[string]func(runtime.Object) (metav1.TableRow, error){"row": kubernetesTables.row,
+		"print": kubernetesTables.print} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -29,8 +29,8 @@ func typesOf(group string) types {
 	return types{legacyscheme.Scheme, legacyscheme.Codecs}
 }
 
-// negotiated returns the codecs that the routes of a group negotiate with: CBOR is among them if its feature gate is on. It
-// makes them, which is too much for each object.
+// negotiated returns the codecs that the routes of a group negotiate with: CBOR is among them if its feature gate is
+// on. It makes them, which is too much for each object.
 func (t types) negotiated(group string) runtime.NegotiatedSerializer {
 	return genericapiserver.NewDefaultAPIGroupInfo(group, t.scheme, metav1.ParameterCodec, t.codecs).NegotiatedSerializer
 }

@@ -29,12 +29,15 @@ func TestTypesOf(t *testing.T) {
 	}
 }
 
-// A client that accepts CBOR and JSON, as client-go with its gate ClientsAllowCBOR, is answered as the routes of its server would.
+// A client that accepts CBOR and JSON, as client-go with its gate ClientsAllowCBOR, is answered as the routes of its
+// server would.
 func TestCodecsHaveCBOR(t *testing.T) {
 	for _, enabled := range []bool{false, true} {
-		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.CBORServingAndStorage, enabled)
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.CBORServingAndStorage,
+			enabled)
 		for _, group := range []string{"", "apiextensions.k8s.io", "apiregistration.k8s.io"} {
-			if _, found := runtime.SerializerInfoForMediaType(typesOf(group).negotiated(group).SupportedMediaTypes(), runtime.ContentTypeCBOR); found != enabled {
+			if _, found := runtime.SerializerInfoForMediaType(typesOf(group).negotiated(group).SupportedMediaTypes(),
+				runtime.ContentTypeCBOR); found != enabled {
 				t.Errorf("group %q has CBOR: %v, want %v", group, found, enabled)
 			}
 		}

@@ -71,7 +71,8 @@ func storedKinds() (kinds []schema.GroupVersionKind) {
 		_, message := o.(interface{ Marshal() ([]byte, error) })
 		internal := schema.GroupVersionKind{Group: kind.Group, Version: runtime.APIVersionInternal, Kind: kind.Kind}
 		listed := legacyscheme.Scheme.Recognizes(kind.GroupVersion().WithKind(kind.Kind + "List")) // no subresource
-		if object && message && listed && kind.Version != runtime.APIVersionInternal && legacyscheme.Scheme.Recognizes(internal) {
+		if object && message && listed && kind.Version != runtime.APIVersionInternal &&
+			legacyscheme.Scheme.Recognizes(internal) {
 			kinds = append(kinds, kind)
 		}
 	}
@@ -89,7 +90,8 @@ func storedBytes(t *testing.T, o runtime.Object, kind schema.GroupVersionKind, u
 	if unknown {
 		message = protowire.AppendBytes(protowire.AppendTag(message, 1000, protowire.BytesType), []byte("of a later version"))
 	}
-	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}, Raw: message}
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind},
+		Raw: message}
 	b, err := envelope.Marshal()
 	if err != nil {
 		t.Fatal(kind, err)
@@ -136,7 +138,8 @@ func compareReads(t *testing.T, stored schema.GroupVersionKind, value []byte) bo
 	if b := got.Bytes(); b != nil && !bytes.Equal(b, inVersion(t, want, served.GroupVersion, marshal)) {
 		t.Errorf("%v: the cached protobuf differs", stored)
 	}
-	if b := got.Bytes(); b != nil && !bytes.Equal(jsonOfMessage(t, served.New(), b), inVersion(t, want, served.GroupVersion, encodeJSON)) {
+	if b := got.Bytes(); b != nil && !bytes.Equal(jsonOfMessage(t, served.New(), b),
+		inVersion(t, want, served.GroupVersion, encodeJSON)) {
 		t.Errorf("%v: the JSON of the cached protobuf differs", stored)
 	}
 	if !apiequality.Semantic.DeepEqual(decoded(t, got), decoded(t, want)) {
@@ -146,7 +149,8 @@ func compareReads(t *testing.T, stored schema.GroupVersionKind, value []byte) bo
 		if !legacyscheme.Scheme.Recognizes(v.WithKind(stored.Kind)) {
 			continue
 		}
-		for encoding, encode := range map[string]func(runtime.Object) ([]byte, error){"protobuf": marshal, "JSON": encodeJSON} {
+		for encoding, encode := range map[string]func(runtime.Object) ([]byte, error){"protobuf": marshal,
+			"JSON": encodeJSON} {
 			if g, w := inVersion(t, got, v, encode), inVersion(t, want, v, encode); !bytes.Equal(g, w) {
 				t.Errorf("%v in %v as %s:\ngot  %s\nwant %s", stored, v, encoding, g, w)
 			}
@@ -156,7 +160,8 @@ func compareReads(t *testing.T, stored schema.GroupVersionKind, value []byte) bo
 }
 
 // read returns the object that a watch cache has of a value.
-func read(t *testing.T, codec runtime.Codec, newFunc func() runtime.Object, served *watchcache.Version, value []byte) (*watchcache.Object, error) {
+func read(t *testing.T, codec runtime.Codec, newFunc func() runtime.Object, served *watchcache.Version,
+	value []byte) (*watchcache.Object, error) {
 	t.Helper()
 	cache, err := watchcache.New(watchcache.Config{
 		ResourcePrefix: "/objects", Namespaced: true, Codec: codec, NewFunc: newFunc, Served: served,
@@ -185,7 +190,8 @@ func decoded(t *testing.T, o *watchcache.Object) runtime.Object {
 }
 
 // inVersion encodes an object of a cache in a version.
-func inVersion(t *testing.T, o *watchcache.Object, version schema.GroupVersion, encode func(runtime.Object) ([]byte, error)) []byte {
+func inVersion(t *testing.T, o *watchcache.Object, version schema.GroupVersion,
+	encode func(runtime.Object) ([]byte, error)) []byte {
 	t.Helper()
 	converted, err := convertTo(decoded(t, o), version)
 	if err != nil {
@@ -216,5 +222,6 @@ func marshal(o runtime.Object) ([]byte, error) {
 }
 
 func encodeJSON(o runtime.Object) ([]byte, error) {
-	return runtime.Encode(jsonserializer.NewSerializerWithOptions(jsonserializer.DefaultMetaFactory, nil, nil, jsonserializer.SerializerOptions{}), o)
+	return runtime.Encode(jsonserializer.NewSerializerWithOptions(jsonserializer.DefaultMetaFactory, nil, nil,
+		jsonserializer.SerializerOptions{}), o)
 }

@@ -14,7 +14,8 @@ type Wrapped struct {
 	readers  *readers
 	storages *storages
 	complete map[schema.GroupResource]func(runtime.Object) // what registries set on each read
-	started  chan struct{}                                 // closed when the informers of Kubernetes' server have synchronized, or after startTimeout
+	// closed when the informers of Kubernetes' server have synchronized, or after startTimeout
+	started chan struct{}
 }
 
 // Wrap makes the servers of config, which are created afterwards, open Keepwatch's storages with the

@@ -51,7 +51,8 @@ func Elected(ctx context.Context, cfg *rest.Config, lease Lease, run func(contex
 
 type electionTimes struct{ lease, renew, retry time.Duration }
 
-func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionTimes, run func(context.Context) error) error {
+func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionTimes,
+	run func(context.Context) error) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err

@@ -74,11 +74,13 @@ func run(ctx context.Context, args []string, stderr io.Writer, ops []*operator.O
 func (c *command) flags(name string, stderr io.Writer, ops []*operator.Operator) *pflag.FlagSet {
 	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; by default $KUBECONFIG, the pod's service account, or ~/.kube/config")
+	f.StringVar(&c.kubeconfig, "kubeconfig", "",
+		"kubeconfig file; by default $KUBECONFIG, the pod's service account, or ~/.kube/config")
 	f.StringVar(&c.context, "context", "", "context of the kubeconfig to use")
 	f.BoolVar(&c.elect, "leader-elect", false, "work only while elected among all replicas, by a Lease")
 	f.StringVar(&c.lease.Name, "leader-elect-resource-name", leaseName(ops), "name of the Lease")
-	f.StringVar(&c.lease.Namespace, "leader-elect-resource-namespace", "", "namespace of the Lease; by default the pod's, else \"default\"")
+	f.StringVar(&c.lease.Namespace, "leader-elect-resource-namespace", "",
+		"namespace of the Lease; by default the pod's, else \"default\"")
 	f.StringVar(&c.endpoints.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
 	f.StringVar(&c.endpoints.metrics, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
 	f.StringVar(&c.logFormat, "log-format", "text", "text or json")
@@ -153,7 +155,8 @@ func (c *command) config() (*rest.Config, error) {
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context}).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: c.context}).ClientConfig()
 }
 
 // namespaceFile contains the namespace of a pod.

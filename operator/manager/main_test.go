@@ -41,7 +41,8 @@ func TestCommandLine(t *testing.T) {
 		{append(quiet, "--kubeconfig=/does/not/exist"), codeError, "/does/not/exist"},
 		{append(quiet, "--log-format=xml"), codeError, `log format "xml"`},
 		{append(quiet, "--log-level=loud"), codeUsage, "loud"},
-		{[]string{"--kubeconfig=testdata/unreachable.kubeconfig", "--metrics-bind-address=0", "--health-probe-bind-address=" + taken.Addr().String()}, codeError, "address already in use"},
+		{[]string{"--kubeconfig=testdata/unreachable.kubeconfig", "--metrics-bind-address=0", "--health-probe-bind-address=" +
+			taken.Addr().String()}, codeError, "address already in use"},
 	} {
 		c := exec.Command(os.Args[0], test.args...) // its log is the whole process's
 		c.Env = append(os.Environ(), asProgram+"=default")

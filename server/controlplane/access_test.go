@@ -38,7 +38,8 @@ func TestOnlyHealthChecksAreAnonymous(t *testing.T) {
 func TestWrongTokenAndCertificate(t *testing.T) {
 	config := shared.RESTConfig()
 	config.BearerToken += "x"
-	if _, err := must(kubernetes.NewForConfig(config))(t).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+	if _, err := must(kubernetes.NewForConfig(config))(t).CoreV1().Namespaces().List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a wrong token: %v", err)
 	}
 	withoutCA := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{}}}
@@ -52,7 +53,8 @@ func TestWrongTokenAndCertificate(t *testing.T) {
 func TestImpersonation(t *testing.T) {
 	config := shared.RESTConfig()
 	config.Impersonate.UserName = "bob"
-	if _, err := must(kubernetes.NewForConfig(config))(t).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := must(kubernetes.NewForConfig(config))(t).CoreV1().Namespaces().List(t.Context(),
+		metav1.ListOptions{}); err != nil {
 		t.Errorf("as bob: %v", err)
 	}
 }
@@ -60,29 +62,37 @@ func TestImpersonation(t *testing.T) {
 // Reviews return the name and the rights of the user; every user has all rights.
 func TestReviews(t *testing.T) {
 	config := shared.RESTConfig()
-	config.Impersonate = rest.ImpersonationConfig{UserName: "bob", Groups: []string{"staff"}, Extra: map[string][]string{"team": {"a", "b"}}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: "bob", Groups: []string{"staff"},
+		Extra: map[string][]string{"team": {"a", "b"}}}
 	client := must(kubernetes.NewForConfig(config))(t)
-	self := must(client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))(t)
-	if got := self.Status.UserInfo; got.Username != "bob" || !slices.Contains(got.Groups, "staff") || len(got.Extra["team"]) != 2 {
+	self := must(client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{}))(t)
+	if got := self.Status.UserInfo; got.Username != "bob" || !slices.Contains(got.Groups, "staff") ||
+		len(got.Extra["team"]) != 2 {
 		t.Errorf("bob is %+v", got)
 	}
 	pods := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: "default"}
 	health := &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/healthz"}
 	reviews := client.AuthorizationV1()
-	for _, spec := range []authorizationv1.SelfSubjectAccessReviewSpec{{ResourceAttributes: pods}, {NonResourceAttributes: health}} {
-		access := must(reviews.SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{}))(t)
+	for _, spec := range []authorizationv1.SelfSubjectAccessReviewSpec{{ResourceAttributes: pods},
+		{NonResourceAttributes: health}} {
+		access := must(reviews.SelfSubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{}))(t)
 		if !access.Status.Allowed || access.Status.Denied {
 			t.Errorf("%+v: %+v", spec, access.Status)
 		}
 	}
 	other := authorizationv1.SubjectAccessReviewSpec{User: "eve", ResourceAttributes: pods}
-	access := must(reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: other}, metav1.CreateOptions{}))(t)
+	access := must(reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: other},
+		metav1.CreateOptions{}))(t)
 	if !access.Status.Allowed || access.Spec.User != "eve" {
 		t.Errorf("eve: %+v", access)
 	}
-	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}}
+	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{
+		Namespace: "default"}}
 	rules := must(reviews.SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{}))(t)
-	if got := rules.Status; got.Incomplete || len(got.ResourceRules) != 1 || got.ResourceRules[0].Resources[0] != "*" || len(got.NonResourceRules) != 1 {
+	if got := rules.Status; got.Incomplete || len(got.ResourceRules) != 1 || got.ResourceRules[0].Resources[0] != "*" ||
+		len(got.NonResourceRules) != 1 {
 		t.Errorf("bob's rules are %+v", got)
 	}
 }
@@ -91,17 +101,21 @@ func TestReviews(t *testing.T) {
 func TestInvalidReviews(t *testing.T) {
 	reviews := connect(t, shared.RESTConfig()).typed.AuthorizationV1()
 	pods := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}
-	both := authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods, NonResourceAttributes: &authorizationv1.NonResourceAttributes{}}
+	both := authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{}}
 	for _, spec := range []authorizationv1.SelfSubjectAccessReviewSpec{{}, both} {
-		if _, err := reviews.SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		if _, err := reviews.SelfSubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 			t.Errorf("%+v: %v", spec, err)
 		}
 	}
 	noUser := authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: pods}
-	if _, err := reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: noUser}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+	if _, err := reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: noUser},
+		metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("without a user: %v", err)
 	}
-	if _, err := reviews.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{}, metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
+	if _, err := reviews.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{},
+		metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("rules without a namespace: %v", err)
 	}
 }
@@ -120,7 +134,8 @@ func TestCiphers(t *testing.T) {
 			conn.Close()
 		}
 		// The server's key is for ECDSA.
-		want := strings.Contains(cipher.Name, "ECDHE_ECDSA") && (strings.Contains(cipher.Name, "GCM") || strings.Contains(cipher.Name, "POLY1305"))
+		want := strings.Contains(cipher.Name, "ECDHE_ECDSA") && (strings.Contains(cipher.Name, "GCM") ||
+			strings.Contains(cipher.Name, "POLY1305"))
 		if (err == nil) != want {
 			t.Errorf("%s: %v", cipher.Name, err)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane/builtin"
 )
 
-// accountObjects reads the objects on which tokens of service accounts depend, straight from their storages. set is called
-// before the server answers requests.
+// accountObjects reads the objects on which tokens of service accounts depend, straight from their storages. set is
+// called before the server answers requests.
 type accountObjects struct {
 	stores map[string]*genericregistry.Store // by resource, of the core group
 }

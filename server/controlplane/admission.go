@@ -30,10 +30,11 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/tolerations"
 )
 
-// newAdmission returns the admission of every write of built-in and custom resources, in kube-apiserver's order: it refuses
-// objects in namespaces that don't exist or are terminating, applies LimitRanges, PriorityClasses and default tolerations, then
-// the policies and webhooks that are registered in the API, and ResourceQuotas. Before all of them it refuses invalid policies, approvals and signatures of certificates without the right to, and with
-// RBAC roles that grant more than their author has.
+// newAdmission returns the admission of every write of built-in and custom resources, in kube-apiserver's order: it
+// refuses objects in namespaces that don't exist or are terminating, applies LimitRanges, PriorityClasses and default
+// tolerations, then the policies and webhooks that are registered in the API, and ResourceQuotas. Before all of them it
+// refuses invalid policies, approvals and signatures of certificates without the right to, and with RBAC roles that
+// grant more than their author has.
 func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interface, error) {
 	plugins := admission.NewPlugins()
 	lifecycle.Register(plugins)
@@ -52,7 +53,8 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 	initializers := admission.PluginInitializers{
 		initializer.New(client, parameters, c.informers, config.Authorization.Authorizer, utilfeature.DefaultFeatureGate,
 			config.EffectiveVersion, c.plugins.Done(), policies.NewMapper(c.client.Discovery())),
-		webhookinitializer.NewPluginInitializer(webhookAuthentication(config.LoopbackClientConfig), serviceResolver{c.client, c.serviceRanges}),
+		webhookinitializer.NewPluginInitializer(webhookAuthentication(config.LoopbackClientConfig), serviceResolver{c.client,
+			c.serviceRanges}),
 		withoutPolicies(builtin.Reviews()),
 	}
 	order := []string{
@@ -71,7 +73,8 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 	if c.escalation != nil {
 		handlers = append(handlers, c.escalation)
 	}
-	return admission.NewChainHandler(append(handlers, registered, quotas.NewAdmission(c.client, c.quotas, &c.writes, c.plugins.Done()))...), nil
+	return admission.NewChainHandler(append(handlers, registered, quotas.NewAdmission(c.client, c.quotas, &c.writes,
+		c.plugins.Done()))...), nil
 }
 
 // servedVersions returns the versions of the groups of built-in kinds and custom resources.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/server/mux"
 )
 
-// advancePath is the path to which clients POST to advance the time of the simulation: ?by=90s. With RBAC they need the verb
-// post on it.
+// advancePath is the path to which clients POST to advance the time of the simulation: ?by=90s. With RBAC they need the
+// verb post on it.
 const advancePath = "/keepwatch/simulation/advance"
 
 // advancer answers requests for advancePath.
@@ -55,18 +55,23 @@ func (a advancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // advance does what a request asks for, and returns the simulation's time.
 func (a advancer) advance(r *http.Request) (time.Time, error) {
 	if a.simulation == nil {
-		return time.Time{}, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "this server simulates no workloads: start keepwatch serve with --simulate, and with an etcd that it may write to")
+		return time.Time{}, failure(http.StatusNotFound, metav1.StatusReasonNotFound,
+			"this server simulates no workloads: start keepwatch serve with --simulate, and with an etcd that it may write to")
 	}
 	if r.Method != http.MethodPost {
-		return time.Time{}, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the time is advanced by POST "+advancePath+"?by=90s")
+		return time.Time{}, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"the time is advanced by POST "+advancePath+"?by=90s")
 	}
 	given := r.URL.Query()["by"]
 	if len(given) != 1 {
-		return time.Time{}, apierrors.NewBadRequest("give the duration by which to advance the time once, like ?by=90s or ?by=1h30m")
+		return time.Time{},
+			apierrors.NewBadRequest("give the duration by which to advance the time once, like ?by=90s or ?by=1h30m")
 	}
 	by, err := time.ParseDuration(given[0])
 	if err != nil {
-		return time.Time{}, apierrors.NewBadRequest(fmt.Sprintf("by=%q is not a duration of up to 292 years: give one like 90s or 1h30m", given[0]))
+		return time.Time{},
+			apierrors.NewBadRequest(fmt.Sprintf("by=%q is not a duration of up to 292 years: give one like 90s or 1h30m",
+				given[0]))
 	}
 	now, err := a.simulation.Advance(by)
 	if err != nil {
@@ -77,5 +82,6 @@ func (a advancer) advance(r *http.Request) (time.Time, error) {
 
 // failure returns an error with a Status.
 func failure(code int32, reason metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason,
+		Message: message}}
 }

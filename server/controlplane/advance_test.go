@@ -48,10 +48,12 @@ func TestAdvanceByPath(t *testing.T) {
 	t.Parallel()
 	s := startSimulation(t)
 	jobs := s.admin.typed.BatchV1().Jobs("default")
-	must(jobs.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "long"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{controlplane.RunForAnnotation: "48h"}},
-		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-	}}}, metav1.CreateOptions{}))(t)
+	must(jobs.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "long"},
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{controlplane.RunForAnnotation: "48h"}},
+			Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
+				Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}}}, metav1.CreateOptions{}))(t)
 	var job *batchv1.Job
 	await.State(t, "the Job runs", func() (bool, string) {
 		job = must(jobs.Get(t.Context(), "long", metav1.GetOptions{}))(t)
@@ -138,7 +140,8 @@ func TestAdvanceAsFarAsPossible(t *testing.T) {
 	s := startSimulation(t)
 	end := must(advance(t, s.RESTConfig(), "2562047h"))(t)
 	_, err := advance(t, s.RESTConfig(), "1h")
-	if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "at most 292 years ahead of real time, and it is 2562047h0m0s ahead") {
+	if !apierrors.IsBadRequest(err) ||
+		!strings.Contains(err.Error(), "at most 292 years ahead of real time, and it is 2562047h0m0s ahead") {
 		t.Error(err)
 	}
 	pods := s.admin.typed.CoreV1().Pods("default")
@@ -200,7 +203,8 @@ func TestAdvanceWithoutSimulation(t *testing.T) {
 	for _, config := range []*rest.Config{shared.RESTConfig(), readOnly.RESTConfig()} {
 		for _, method := range []string{"POST", "GET"} {
 			answer, status := send(t, config, method, advancePath+"?by=1h")
-			if answer.StatusCode != 404 || status.Reason != metav1.StatusReasonNotFound || !strings.Contains(status.Message, "start keepwatch serve with --simulate") {
+			if answer.StatusCode != 404 || status.Reason != metav1.StatusReasonNotFound ||
+				!strings.Contains(status.Message, "start keepwatch serve with --simulate") {
 				t.Errorf("%s: %d %+v", method, answer.StatusCode, status)
 			}
 		}

@@ -47,17 +47,19 @@ func (c *chain) aggregatorChecks() []healthz.HealthChecker {
 	return checks
 }
 
-// newRegistrar creates what maintains the server's own objects in apiregistration.k8s.io and flowcontrol.apiserver.k8s.io. The
-// registrar is notified of writes by the storage of APIServices, in place of a watch.
+// newRegistrar creates what maintains the server's own objects in apiregistration.k8s.io and
+// flowcontrol.apiserver.k8s.io. The registrar is notified of writes by the storage of APIServices, in place of a watch.
 func (c *chain) newRegistrar(stores map[schema.GroupResource]*genericregistry.Store) (err error) {
 	c.flows = flowcontrol.Storage{
 		Schemas: stored[*flowcontrolv1.FlowSchema]{stores[flowcontrolv1.Resource("flowschemas")]},
-		Levels:  stored[*flowcontrolv1.PriorityLevelConfiguration]{stores[flowcontrolv1.Resource("prioritylevelconfigurations")]},
+		Levels: stored[*flowcontrolv1.PriorityLevelConfiguration]{
+			stores[flowcontrolv1.Resource("prioritylevelconfigurations")]},
 	}
 	services := stores[apiregistrationv1.Resource("apiservices")]
 	versions := append(builtin.Versions(), apiextensionsv1.SchemeGroupVersion)
 	definitions := c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
-	if c.registrar, err = apiservices.New(stored[*apiregistrationv1.APIService]{services}, versions, definitions); err != nil {
+	if c.registrar, err = apiservices.New(stored[*apiregistrationv1.APIService]{services}, versions,
+		definitions); err != nil {
 		return err
 	}
 	services.AfterUpdate = func(obj runtime.Object, _ *metav1.UpdateOptions) { c.registrar.Changed(nameOf(obj)) }

@@ -35,7 +35,8 @@ func TestEveryVersionHasAnAPIService(t *testing.T) {
 	for _, service := range must(apiServices(t, server.RESTConfig()).List(t.Context(), metav1.ListOptions{}))(t).Items {
 		registered[service.Name] = true
 		condition := service.Status.Conditions[0]
-		if service.Labels[automanaged] != "onstart" || condition.Status != apiregistrationv1.ConditionTrue || condition.Reason != "Local" {
+		if service.Labels[automanaged] != "onstart" || condition.Status != apiregistrationv1.ConditionTrue ||
+			condition.Reason != "Local" {
 			t.Errorf("%s has the labels %v and the status %+v", service.Name, service.Labels, service.Status)
 		}
 	}
@@ -64,8 +65,10 @@ func TestAPIServicesOfDefinitions(t *testing.T) {
 			return false, err.Error()
 		}
 		uid = service.UID
-		want := apiregistrationv1.APIServiceSpec{Group: resource.Group, Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 100}
-		return equality.Semantic.DeepEqual(service.Spec, want) && service.Labels[automanaged] == "true", "the spec or the label differs"
+		want := apiregistrationv1.APIServiceSpec{Group: resource.Group, Version: "v1", GroupPriorityMinimum: 1000,
+			VersionPriority: 100}
+		return equality.Semantic.DeepEqual(service.Spec, want) && service.Labels[automanaged] == "true",
+			"the spec or the label differs"
 	}
 	await.State(t, "a definition is registered", isRegistered)
 	deleted := uid
@@ -76,13 +79,15 @@ func TestAPIServicesOfDefinitions(t *testing.T) {
 		ok, problem := isRegistered()
 		return ok && uid != deleted, problem
 	})
-	must(services.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"versionPriority":7}}`), metav1.PatchOptions{}))(t)
+	must(services.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"versionPriority":7}}`),
+		metav1.PatchOptions{}))(t)
 	await.State(t, "a changed APIService is restored", isRegistered)
 
 	own := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: "v2." + resource.Group},
-		Spec: apiregistrationv1.APIServiceSpec{Group: resource.Group, Version: "v2", GroupPriorityMinimum: 5, VersionPriority: 5,
-			Service: &apiregistrationv1.ServiceReference{Namespace: "default", Name: "other"}},
+		Spec: apiregistrationv1.APIServiceSpec{Group: resource.Group, Version: "v2", GroupPriorityMinimum: 5,
+			VersionPriority: 5,
+			Service:         &apiregistrationv1.ServiceReference{Namespace: "default", Name: "other"}},
 	}
 	condition := must(services.Create(ctx, own, metav1.CreateOptions{}))(t).Status.Conditions[0]
 	if condition.Status != apiregistrationv1.ConditionFalse || condition.Reason != "NotForwarded" {
@@ -113,7 +118,9 @@ func TestAPIServicesOfDefinitions(t *testing.T) {
 	served(true)
 	await.State(t, "a new version is registered", func() (bool, string) { return third() == nil, "it is not" })
 	served(false)
-	await.State(t, "a version that is not served is not registered", func() (bool, string) { return apierrors.IsNotFound(third()), "it is" })
+	await.State(t, "a version that is not served is not registered", func() (bool, string) {
+		return apierrors.IsNotFound(third()), "it is"
+	})
 	if err := definitions.Delete(ctx, resource.Resource+"."+resource.Group, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +133,8 @@ func TestAPIServicesOfDefinitions(t *testing.T) {
 		t.Errorf("the user's APIService is %+v", kept.Spec)
 	}
 	kept.Spec.Service = nil
-	if status := must(services.Update(ctx, kept, metav1.UpdateOptions{}))(t).Status; len(status.Conditions) != 1 || status.Conditions[0].Reason != "Local" {
+	if status := must(services.Update(ctx, kept, metav1.UpdateOptions{}))(t).Status; len(status.Conditions) != 1 ||
+		status.Conditions[0].Reason != "Local" {
 		t.Errorf("an APIService without a service is %+v", status)
 	}
 	if err := services.Delete(ctx, own.Name, metav1.DeleteOptions{}); err != nil {
@@ -134,7 +142,8 @@ func TestAPIServicesOfDefinitions(t *testing.T) {
 	}
 }
 
-// A start restores the APIServices of built-in versions and deletes those of versions that are gone. It writes no others.
+// A start restores the APIServices of built-in versions and deletes those of versions that are gone. It writes no
+// others.
 func TestAPIServicesAfterRestart(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -144,12 +153,16 @@ func TestAPIServicesAfterRestart(t *testing.T) {
 	if err := services.Delete(ctx, "v1.apps", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	must(services.Patch(ctx, "v1.batch", types.MergePatchType, []byte(`{"spec":{"versionPriority":7}}`), metav1.PatchOptions{}))(t)
-	must(services.Patch(ctx, "v1.policy", types.MergePatchType, []byte(`{"metadata":{"labels":null},"spec":{"versionPriority":7}}`), metav1.PatchOptions{}))(t)
-	for group, mode := range map[string]string{"gone.example.com": "onstart", "forgotten.example.com": "true", "own.example.com": ""} {
+	must(services.Patch(ctx, "v1.batch", types.MergePatchType, []byte(`{"spec":{"versionPriority":7}}`),
+		metav1.PatchOptions{}))(t)
+	must(services.Patch(ctx, "v1.policy", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":null},"spec":{"versionPriority":7}}`), metav1.PatchOptions{}))(t)
+	for group, mode := range map[string]string{"gone.example.com": "onstart", "forgotten.example.com": "true",
+		"own.example.com": ""} {
 		must(services.Create(ctx, &apiregistrationv1.APIService{
 			ObjectMeta: metav1.ObjectMeta{Name: "v1." + group, Labels: map[string]string{automanaged: mode}},
-			Spec:       apiregistrationv1.APIServiceSpec{Group: group, Version: "v1", GroupPriorityMinimum: 1, VersionPriority: 1},
+			Spec: apiregistrationv1.APIServiceSpec{Group: group, Version: "v1", GroupPriorityMinimum: 1,
+				VersionPriority: 1},
 		}, metav1.CreateOptions{}))(t)
 	}
 	resource := newCRD(t, connect(t, first.RESTConfig()), "gizmos")

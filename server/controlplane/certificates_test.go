@@ -51,8 +51,8 @@ func decide(t *testing.T, client kubernetes.Interface, name string, kind certifi
 	return second(requests.UpdateApproval(t.Context(), name, request, metav1.UpdateOptions{}))
 }
 
-// With controllers, an approved request of a client gets a certificate, and its owner is the user that it names. One with
-// other usages fails. Without controllers, and for other signers, nothing signs.
+// With controllers, an approved request of a client gets a certificate, and its owner is the user that it names. One
+// with other usages fails. Without controllers, and for other signers, nothing signs.
 func TestSignedCertificates(t *testing.T) {
 	t.Parallel()
 	server := start(t, controlplane.Options{Controllers: true})
@@ -79,20 +79,24 @@ func TestSignedCertificates(t *testing.T) {
 	signed := finished("jane")
 	block, _ := pem.Decode(signed.Status.Certificate)
 	certificate := must(x509.ParseCertificate(block.Bytes))(t)
-	if left := time.Until(certificate.NotAfter); left > 10*time.Minute || certificate.IsCA || certificate.Subject.CommonName != "jane" ||
+	if left := time.Until(certificate.NotAfter); left > 10*time.Minute || certificate.IsCA ||
+		certificate.Subject.CommonName != "jane" ||
 		!reflect.DeepEqual(certificate.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
 		t.Errorf("the certificate is of %v, for %v", certificate.Subject, left)
 	}
 	config := rest.AnonymousClientConfig(server.RESTConfig())
 	config.CertData, config.KeyData = signed.Status.Certificate, key
-	if user := must(whoami(t, must(kubernetes.NewForConfig(config))(t)))(t); user.Username != "jane" || !reflect.DeepEqual(user.Groups, []string{"staff", "system:authenticated"}) {
+	if user := must(whoami(t, must(kubernetes.NewForConfig(config))(t)))(t); user.Username != "jane" ||
+		!reflect.DeepEqual(user.Groups, []string{"staff", "system:authenticated"}) {
 		t.Errorf("the user is %+v", user)
 	}
 	failed := finished("wrong").Status
-	if c := failed.Conditions[1]; c.Type != certificatesv1.CertificateFailed || c.Message != "invalid usage for client certificate: server auth" || len(failed.Certificate) > 0 {
+	if c := failed.Conditions[1]; c.Type != certificatesv1.CertificateFailed ||
+		c.Message != "invalid usage for client certificate: server auth" || len(failed.Certificate) > 0 {
 		t.Errorf("the conditions are %+v", failed.Conditions)
 	}
-	if status := must(requests.Get(t.Context(), "other", metav1.GetOptions{}))(t).Status; len(status.Certificate)+len(status.Conditions) != 1 {
+	if status := must(requests.Get(t.Context(), "other", metav1.GetOptions{}))(t).Status; len(status.Certificate)+
+		len(status.Conditions) != 1 {
 		t.Errorf("another signer's request: %+v", status)
 	}
 }
@@ -100,14 +104,18 @@ func TestSignedCertificates(t *testing.T) {
 // A request has the user who created it. It cannot be created approved, and its spec never changes.
 func TestCertificateSigningRequestIsOfItsUser(t *testing.T) {
 	config := shared.RESTConfig()
-	config.Impersonate = rest.ImpersonationConfig{UserName: "bob", Groups: []string{"staff"}, Extra: map[string][]string{"team": {"a"}}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: "bob", Groups: []string{"staff"},
+		Extra: map[string][]string{"team": {"a"}}}
 	client := must(kubernetes.NewForConfig(config))(t)
 	requests := client.CertificatesV1().CertificateSigningRequests()
 	request, _ := signingRequest(t, "of-bob", pkix.Name{CommonName: "jane"})
 	request.Spec.Username, request.Spec.Groups = "eve", []string{"system:masters"}
-	request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
+	request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+		{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
 	created := must(requests.Create(t.Context(), request, metav1.CreateOptions{}))(t)
-	if created.Spec.Username != "bob" || !reflect.DeepEqual(created.Spec.Groups, []string{"staff", "system:authenticated"}) || len(created.Spec.Extra["team"]) != 1 || len(created.Status.Conditions) > 0 {
+	if created.Spec.Username != "bob" || !reflect.DeepEqual(created.Spec.Groups,
+		[]string{"staff", "system:authenticated"}) || len(created.Spec.Extra["team"]) != 1 ||
+		len(created.Status.Conditions) > 0 {
 		t.Errorf("created %+v", created)
 	}
 	created.Labels = map[string]string{"a": "b"}
@@ -116,7 +124,8 @@ func TestCertificateSigningRequestIsOfItsUser(t *testing.T) {
 	if updated.Labels["a"] != "b" || updated.Spec.SignerName != request.Spec.SignerName || updated.Spec.Username != "bob" {
 		t.Errorf("updated to %+v", updated)
 	}
-	list := must(requests.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=of-bob,spec.signerName=" + request.Spec.SignerName}))(t)
+	list := must(requests.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=of-bob,spec.signerName=" +
+		request.Spec.SignerName}))(t)
 	if len(list.Items) != 1 {
 		t.Errorf("selected %d", len(list.Items))
 	}
@@ -139,22 +148,30 @@ func TestDecisionsAboutCertificates(t *testing.T) {
 	none := approved.DeepCopy()
 	none.Status.Conditions = nil
 	denied := approved.DeepCopy()
-	denied.Status.Conditions = append(denied.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue})
+	denied.Status.Conditions = append(denied.Status.Conditions,
+		certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateDenied,
+			Status: corev1.ConditionTrue})
 	garbage := approved.DeepCopy()
 	garbage.Status.Certificate = []byte("garbage")
 	for what, err := range map[string]error{
-		`updates may not remove a condition of type "Approved"`:         second(requests.UpdateApproval(t.Context(), "decided", none, metav1.UpdateOptions{})),
-		`Approved and Denied conditions are mutually exclusive`:         decide(t, client, "decided", certificatesv1.CertificateDenied),
-		`Duplicate value: "Approved"`:                                   decide(t, client, "decided", certificatesv1.CertificateApproved),
-		`updates may not add a condition of type "Denied"`:              second(requests.UpdateStatus(t.Context(), denied, metav1.UpdateOptions{})),
-		`status.certificate: Invalid value: "<certificate data>": must`: second(requests.UpdateStatus(t.Context(), garbage, metav1.UpdateOptions{})),
+		`updates may not remove a condition of type "Approved"`: second(requests.UpdateApproval(t.Context(),
+			"decided", none, metav1.UpdateOptions{})),
+		`Approved and Denied conditions are mutually exclusive`: decide(t, client, "decided",
+			certificatesv1.CertificateDenied),
+		`Duplicate value: "Approved"`: decide(t, client, "decided",
+			certificatesv1.CertificateApproved),
+		`updates may not add a condition of type "Denied"`: second(requests.UpdateStatus(t.Context(), denied,
+			metav1.UpdateOptions{})),
+		`status.certificate: Invalid value: "<certificate data>": must`: second(requests.UpdateStatus(t.Context(), garbage,
+			metav1.UpdateOptions{})),
 	} {
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), what) {
 			t.Errorf("got  %v\nwant %s", err, what)
 		}
 	}
 	masters, _ := signingRequest(t, "masters", pkix.Name{CommonName: "jane", Organization: []string{"system:masters"}})
-	if _, err := requests.Create(t.Context(), masters, metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "with system:masters group is not allowed") {
+	if _, err := requests.Create(t.Context(), masters, metav1.CreateOptions{}); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "with system:masters group is not allowed") {
 		t.Errorf("a request for system:masters: %v", err)
 	}
 }
@@ -164,9 +181,11 @@ func TestRBACOfSigners(t *testing.T) {
 	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	write := rbacv1.PolicyRule{Verbs: []string{"get", "update"}, APIGroups: []string{certificatesv1.GroupName},
-		Resources: []string{"certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status"}}
+		Resources: []string{"certificatesigningrequests", "certificatesigningrequests/approval",
+			"certificatesigningrequests/status"}}
 	use := func(verb string, names ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"signers"}, ResourceNames: names}
+		return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{certificatesv1.GroupName},
+			Resources: []string{"signers"}, ResourceNames: names}
 	}
 	s.grantTo(t, "", "approver", user("approver"), write, use("approve", "example.com/*"))
 	s.grantTo(t, "", "signer", user("signer"), write, use("sign", "example.com/one"))
@@ -178,14 +197,20 @@ func TestRBACOfSigners(t *testing.T) {
 	}
 	fail := func(client kubernetes.Interface, name string) error {
 		request := must(requests.Get(t.Context(), name, metav1.GetOptions{}))(t)
-		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue})
-		return second(client.CertificatesV1().CertificateSigningRequests().UpdateStatus(t.Context(), request, metav1.UpdateOptions{}))
+		request.Status.Conditions = append(request.Status.Conditions,
+			certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed,
+				Status: corev1.ConditionTrue})
+		return second(client.CertificatesV1().CertificateSigningRequests().UpdateStatus(t.Context(), request,
+			metav1.UpdateOptions{}))
 	}
 	approver, signer := s.as(t, "approver"), s.as(t, "signer")
 	for what, err := range map[string]error{
-		`user not permitted to approve requests with signerName "kubernetes.io/kube-apiserver-client"`: decide(t, approver, "kubernetes.io-kube-apiserver-client", certificatesv1.CertificateApproved),
-		`user not permitted to approve requests with signerName "example.com/one"`:                     decide(t, signer, "example.com-one", certificatesv1.CertificateApproved),
-		`user not permitted to sign requests with signerName "example.com/one"`:                        fail(approver, "example.com-one"),
+		`user not permitted to approve requests with signerName "kubernetes.io/kube-apiserver-client"`: decide(t, approver,
+			"kubernetes.io-kube-apiserver-client", certificatesv1.CertificateApproved),
+		`user not permitted to approve requests with signerName "example.com/one"`: decide(t, signer,
+			"example.com-one", certificatesv1.CertificateApproved),
+		`user not permitted to sign requests with signerName "example.com/one"`: fail(approver,
+			"example.com-one"),
 	} {
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), what) {
 			t.Errorf("got  %v\nwant %s", err, what)

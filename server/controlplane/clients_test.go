@@ -134,9 +134,11 @@ func TestFieldSelectors(t *testing.T) {
 	running := must(c.typed.CoreV1().Pods(ns).Get(ctx, "a", metav1.GetOptions{}))(t)
 	running.Status.Phase = corev1.PodRunning
 	must(c.typed.CoreV1().Pods(ns).UpdateStatus(ctx, running, metav1.UpdateOptions{}))(t)
-	must(c.typed.CoreV1().Secrets(ns).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}))(t)
+	must(c.typed.CoreV1().Secrets(ns).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}},
+		metav1.CreateOptions{}))(t)
 	must(c.typed.CoreV1().Events(ns).Create(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: "a"}, Reason: "Test",
+		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: ns,
+			Name: "a"}, Reason: "Test",
 	}, metav1.CreateOptions{}))(t)
 
 	pods := func(selector string) int {
@@ -150,13 +152,16 @@ func TestFieldSelectors(t *testing.T) {
 			t.Errorf("%d pods match %s, want %d", got, selector, want)
 		}
 	}
-	if n := len(must(c.typed.CoreV1().Secrets(ns).List(ctx, metav1.ListOptions{FieldSelector: "type=Opaque"}))(t).Items); n != 1 {
+	if n := len(must(c.typed.CoreV1().Secrets(ns).List(ctx, metav1.ListOptions{FieldSelector: "type=Opaque"}))(
+		t).Items); n != 1 {
 		t.Errorf("%d secrets match type=Opaque", n)
 	}
-	if n := len(must(c.typed.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=a,reason=Test"}))(t).Items); n != 1 {
+	if n := len(must(c.typed.CoreV1().Events(ns).List(ctx,
+		metav1.ListOptions{FieldSelector: "involvedObject.name=a,reason=Test"}))(t).Items); n != 1 {
 		t.Errorf("%d core events match", n)
 	}
-	if n := len(must(c.typed.EventsV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "regarding.name=a"}))(t).Items); n != 1 {
+	if n := len(must(c.typed.EventsV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "regarding.name=a"}))(
+		t).Items); n != 1 {
 		t.Errorf("%d events.k8s.io events match", n)
 	}
 	_, err := c.typed.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{FieldSelector: "spec.nonsense=1"})
@@ -171,7 +176,8 @@ func TestSecondVersions(t *testing.T) {
 	ns := newNamespace(t, c)
 	ctx := t.Context()
 	must(c.typed.CoreV1().Events(ns).Create(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p"}, Message: "hello", Count: 3,
+		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p"},
+		Message: "hello", Count: 3,
 	}, metav1.CreateOptions{}))(t)
 	event := must(c.typed.EventsV1().Events(ns).Get(ctx, "e", metav1.GetOptions{}))(t)
 	if event.Note != "hello" || event.Regarding.Name != "p" || event.DeprecatedCount != 3 {
@@ -179,7 +185,8 @@ func TestSecondVersions(t *testing.T) {
 	}
 	event.Note = "bye"
 	must(c.typed.EventsV1().Events(ns).Update(ctx, event, metav1.UpdateOptions{}))(t)
-	if got := must(c.typed.CoreV1().Events(ns).Get(ctx, "e", metav1.GetOptions{}))(t); got.Message != "bye" || got.Count != 3 {
+	if got := must(c.typed.CoreV1().Events(ns).Get(ctx, "e", metav1.GetOptions{}))(t); got.Message != "bye" ||
+		got.Count != 3 {
 		t.Errorf("core shows %v", got)
 	}
 }
@@ -190,7 +197,8 @@ func TestForegroundDeletion(t *testing.T) {
 	ns := newNamespace(t, c)
 	must(c.typed.AppsV1().Deployments(ns).Create(t.Context(), testDeployment("d"), metav1.CreateOptions{}))(t)
 	foreground := metav1.DeletePropagationForeground
-	if err := c.typed.AppsV1().Deployments(ns).Delete(t.Context(), "d", metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+	if err := c.typed.AppsV1().Deployments(ns).Delete(t.Context(), "d",
+		metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.typed.AppsV1().Deployments(ns).Get(t.Context(), "d", metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -23,7 +23,8 @@ import (
 )
 
 // newCRD creates a definition of a namespaced kind in a group of its own, and deletes it when the test ends.
-func newCRD(t *testing.T, c clients, plural string, more ...func(*apiextensionsv1.CustomResourceDefinitionVersion)) schema.GroupVersionResource {
+func newCRD(t *testing.T, c clients, plural string,
+	more ...func(*apiextensionsv1.CustomResourceDefinitionVersion)) schema.GroupVersionResource {
 	t.Helper()
 	group := regexp.MustCompile("[^a-z0-9]").ReplaceAllString(strings.ToLower(t.Name()), "") + ".example.com"
 	minimum := 1.0
@@ -39,7 +40,8 @@ func newCRD(t *testing.T, c clients, plural string, more ...func(*apiextensionsv
 					Type: "object",
 					Properties: map[string]apiextensionsv1.JSONSchemaProps{
 						"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-							"size":     {Type: "integer", Minimum: &minimum, Default: &apiextensionsv1.JSON{Raw: []byte("3")}, Description: "How big."},
+							"size": {Type: "integer", Minimum: &minimum, Default: &apiextensionsv1.JSON{Raw: []byte("3")},
+								Description: "How big."},
 							"replicas": {Type: "integer"},
 							"due":      {Type: "string"},
 						}},
@@ -48,7 +50,8 @@ func newCRD(t *testing.T, c clients, plural string, more ...func(*apiextensionsv
 				}},
 				Subresources: &apiextensionsv1.CustomResourceSubresources{
 					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
-					Scale:  &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas"},
+					Scale: &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas",
+						StatusReplicasPath: ".status.replicas"},
 				},
 				AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{
 					{Name: "Size", Type: "integer", JSONPath: ".spec.size"}, {Name: "Due", Type: "date", JSONPath: ".spec.due"},
@@ -158,7 +161,8 @@ func TestNewKindIsDiscovered(t *testing.T) {
 	if ok, why := shows("/openapi/v3", "application/json", "apis/apiextensions.k8s.io/v1")(); !ok {
 		t.Error("definitions themselves are not described:", why)
 	}
-	if err := c.crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "gadgets."+gvr.Group, metav1.DeleteOptions{}); err != nil {
+	if err := c.crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "gadgets."+gvr.Group,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range documents {
@@ -188,9 +192,9 @@ func TestDeletedDefinitionDeletesItsObjects(t *testing.T) {
 	}
 }
 
-// The cache by which apiextensions-apiserver delays creates by two seconds has an older time than the definition, so that it does
-// not delay any. Clients read the true one, also after a controller has written the status of what it has from the cache. A server
-// on an etcd of others delays creates, as kube-apiserver does.
+// The cache by which apiextensions-apiserver delays creates by two seconds has an older time than the definition, so
+// that it does not delay any. Clients read the true one, also after a controller has written the status of what it has
+// from the cache. A server on an etcd of others delays creates, as kube-apiserver does.
 func TestCreatesAreNotDelayed(t *testing.T) {
 	t.Parallel()
 	onEtcd := start(t, controlplane.Options{TemporaryEtcd: true})
@@ -231,9 +235,11 @@ func TestCreatesAreNotDelayed(t *testing.T) {
 				t.Errorf("the cache has it established at %v: creates are delayed: %t, want %t", cached, delays, test.delays)
 			}
 			// An object with a finalizer lets the definition stay, with a condition more.
-			o := must(c.dynamic.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": gvr.GroupVersion().String(), "kind": "Widgets", "metadata": map[string]any{"name": "a", "finalizers": []any{"example.com/f"}},
-			}}, metav1.CreateOptions{}))(t)
+			o := must(c.dynamic.Resource(gvr).Namespace("default").Create(t.Context(),
+				&unstructured.Unstructured{Object: map[string]any{
+					"apiVersion": gvr.GroupVersion().String(), "kind": "Widgets", "metadata": map[string]any{"name": "a",
+						"finalizers": []any{"example.com/f"}},
+				}}, metav1.CreateOptions{}))(t)
 			if err := definitions.Delete(t.Context(), truth.Name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -245,26 +251,29 @@ func TestCreatesAreNotDelayed(t *testing.T) {
 				terminating := apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating)
 				return terminating != nil && terminating.Reason != "InstanceDeletionPending", fmt.Sprint(terminating)
 			})
-			must(c.dynamic.Resource(gvr).Namespace("default").Patch(t.Context(), o.GetName(), types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{}))(t)
+			must(c.dynamic.Resource(gvr).Namespace("default").Patch(t.Context(), o.GetName(), types.MergePatchType,
+				[]byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{}))(t)
 		})
 	}
 }
 
-// A definition is served from the moment when its names are accepted, before it is established. Creates are not delayed then,
-// either.
+// A definition is served from the moment when its names are accepted, before it is established. Creates are not delayed
+// then, either.
 func TestCreatesBeforeEstablished(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]controlplane.Options{"memory": {}, "embedded etcd": {TemporaryEtcd: true}} {
 		t.Run(name, func(t *testing.T) {
 			const definition = "widgets.before.example.com"
 			installing := func(d *apiextensionsv1.CustomResourceDefinition) bool {
-				return apihelpers.IsCRDConditionTrue(d, apiextensionsv1.NamesAccepted) && apihelpers.IsCRDConditionFalse(d, apiextensionsv1.Established)
+				return apihelpers.IsCRDConditionTrue(d, apiextensionsv1.NamesAccepted) &&
+					apihelpers.IsCRDConditionFalse(d, apiextensionsv1.Established)
 			}
 			var running atomic.Pointer[controlplane.Server]
 			establish := make(chan struct{})
 			options.Middleware = func(h http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if server := running.Load(); server != nil && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, definition+"/status") {
+					if server := running.Load(); server != nil && r.Method == http.MethodPut &&
+						strings.HasSuffix(r.URL.Path, definition+"/status") {
 						if d, err := server.CachedDefinition(definition); err == nil && installing(d) {
 							<-establish
 						}
@@ -276,16 +285,18 @@ func TestCreatesBeforeEstablished(t *testing.T) {
 			running.Store(server.Server)
 			defer close(establish)
 			c := connect(t, server.RESTConfig())
-			created := must(c.crds.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
-				ObjectMeta: metav1.ObjectMeta{Name: definition},
-				Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-					Group: "before.example.com", Scope: apiextensionsv1.NamespaceScoped,
-					Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
-					Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
-						Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
-					}},
-				},
-			}, metav1.CreateOptions{}))(t)
+			created := must(c.crds.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(),
+				&apiextensionsv1.CustomResourceDefinition{
+					ObjectMeta: metav1.ObjectMeta{Name: definition},
+					Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+						Group: "before.example.com", Scope: apiextensionsv1.NamespaceScoped,
+						Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
+						Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+							Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+								Type: "object"}},
+						}},
+					},
+				}, metav1.CreateOptions{}))(t)
 			var cached *apiextensionsv1.CustomResourceDefinition
 			await.State(t, "the names are accepted", func() (bool, string) {
 				var err error
@@ -293,13 +304,15 @@ func TestCreatesBeforeEstablished(t *testing.T) {
 				return err == nil && installing(cached), fmt.Sprint(cached, err)
 			})
 			// A create is delayed if this time is less than two seconds ago.
-			if since := apihelpers.FindCRDCondition(cached, apiextensionsv1.Established).LastTransitionTime; !since.Time.Before(created.CreationTimestamp.Add(-time.Hour)) {
+			if since := apihelpers.FindCRDCondition(cached, apiextensionsv1.Established).LastTransitionTime; !since.Time.Before(
+				created.CreationTimestamp.Add(-time.Hour)) {
 				t.Errorf("in the cache the definition is not established since %v: creates are delayed", since)
 			}
 			gvr := schema.GroupVersionResource{Group: "before.example.com", Version: "v1", Resource: "widgets"}
-			must(c.dynamic.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "before.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"},
-			}}, metav1.CreateOptions{}))(t)
+			must(c.dynamic.Resource(gvr).Namespace("default").Create(t.Context(),
+				&unstructured.Unstructured{Object: map[string]any{
+					"apiVersion": "before.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"},
+				}}, metav1.CreateOptions{}))(t)
 		})
 	}
 }

@@ -43,11 +43,13 @@ func nextEvent(t *testing.T, w watch.Interface) string {
 
 func sized(o *unstructured.Unstructured) string {
 	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
-	return fmt.Sprint(o.GetAPIVersion()[len(o.GetAPIVersion())-2:], " ", o.GetName(), " ", spec["size"], " ", spec["color"])
+	return fmt.Sprint(o.GetAPIVersion()[len(o.GetAPIVersion())-2:], " ", o.GetName(), " ", spec["size"], " ",
+		spec["color"])
 }
 
 // newSized creates a custom resource with a size and a color; the server prunes fields that the definition lacks.
-func newSized(t *testing.T, in dynamic.ResourceInterface, gvr schema.GroupVersionResource, name string) *unstructured.Unstructured {
+func newSized(t *testing.T, in dynamic.ResourceInterface, gvr schema.GroupVersionResource,
+	name string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": gvr.GroupVersion().String(), "kind": "Widgets", "metadata": map[string]any{"name": name},
@@ -91,7 +93,8 @@ func TestReadPathUsesTheLibrarysDefinition(t *testing.T) {
 	client := c.typed.CoreV1().RESTClient()
 	round := func(ctx context.Context, accept string) (int, error) {
 		var o struct{ Spec struct{ Round int } }
-		body, err := client.Get().AbsPath("/apis/"+gvr.Group, "v1/namespaces/default/widgets/read").SetHeader("Accept", accept).DoRaw(ctx)
+		body, err := client.Get().AbsPath("/apis/"+gvr.Group, "v1/namespaces/default/widgets/read").SetHeader("Accept",
+			accept).DoRaw(ctx)
 		if err == nil {
 			err = json.Unmarshal(body, &o)
 		}
@@ -237,7 +240,8 @@ func TestDefinitionChangesDuringWatches(t *testing.T) {
 	shows(widgets2, "v2 a 1 red", "v2 b 1 red", "v2 c 1 blue", "v2 d 1 blue")
 
 	w2 = follow(widgets2, last.GetResourceVersion())
-	if err := c.crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := c.crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var deleted []string
@@ -245,7 +249,8 @@ func TestDefinitionChangesDuringWatches(t *testing.T) {
 		deleted = append(deleted, e)
 	}
 	slices.Sort(deleted)
-	if want := []string{"DELETED v2 a 1 red", "DELETED v2 b 1 red", "DELETED v2 c 1 blue", "DELETED v2 d 1 blue"}; !slices.Equal(deleted, want) {
+	if want := []string{"DELETED v2 a 1 red", "DELETED v2 b 1 red", "DELETED v2 c 1 blue",
+		"DELETED v2 d 1 blue"}; !slices.Equal(deleted, want) {
 		t.Errorf("the deletion of a definition sends %q", deleted)
 	}
 	newCRD(t, c, "widgets")

@@ -31,14 +31,19 @@ func TestObjectNameDiffersFromKey(t *testing.T) {
 		in            dynamic.ResourceInterface
 		kind          string
 	}{
-		"name":           {"/registry/configmaps/default/victim", "victim", "vicuim", c.dynamic.Resource(maps).Namespace("default"), "v1 ConfigMap"},
-		"namespace":      {"/registry/configmaps/default/victim", "default", "defaulu", c.dynamic.Resource(maps).Namespace("default"), "v1 ConfigMap"},
-		"cluster-scoped": {"/registry/minions/victim", "victim", "vicuim", c.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("nodes")), "v1 Node"},
-		"custom":         {"/registry/" + custom.Group + "/damaged/default/victim", "victim", "vicuim", c.dynamic.Resource(custom).Namespace("default"), custom.GroupVersion().String() + " Damaged"},
+		"name": {"/registry/configmaps/default/victim", "victim", "vicuim",
+			c.dynamic.Resource(maps).Namespace("default"), "v1 ConfigMap"},
+		"namespace": {"/registry/configmaps/default/victim", "default", "defaulu",
+			c.dynamic.Resource(maps).Namespace("default"), "v1 ConfigMap"},
+		"cluster-scoped": {"/registry/minions/victim", "victim", "vicuim",
+			c.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("nodes")), "v1 Node"},
+		"custom": {"/registry/" + custom.Group + "/damaged/default/victim", "victim", "vicuim",
+			c.dynamic.Resource(custom).Namespace("default"), custom.GroupVersion().String() + " Damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			version, kind, _ := strings.Cut(damage.kind, " ")
-			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "victim"}}}
+			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind,
+				"metadata": map[string]any{"name": "victim"}}}
 			o = must(damage.in.Create(t.Context(), o, metav1.CreateOptions{}))(t)
 			value := must(etcd.Get(t.Context(), damage.key))(t).Kvs[0].Value
 			damaged := bytes.Replace(value, []byte(damage.from), []byte(damage.to), 1)
@@ -48,7 +53,8 @@ func TestObjectNameDiffersFromKey(t *testing.T) {
 			must(etcd.Put(t.Context(), damage.key, string(damaged)))(t)
 			refused := func(what string, err error) {
 				t.Helper()
-				if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), damage.key) || strings.Contains(err.Error(), damage.to) {
+				if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), damage.key) ||
+					strings.Contains(err.Error(), damage.to) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -83,7 +89,8 @@ func TestLargeListsWithADamagedObject(t *testing.T) {
 	namespace := newNamespace(t, c)
 	maps := c.typed.CoreV1().ConfigMaps(namespace)
 	for i := range 300 {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("o%03d", i)}, Data: map[string]string{"data": strings.Repeat("x", 1000)}}
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("o%03d", i)},
+			Data: map[string]string{"data": strings.Repeat("x", 1000)}}
 		must(maps.Create(t.Context(), o, metav1.CreateOptions{}))(t)
 	}
 	key := "/registry/configmaps/" + namespace + "/o250"
@@ -94,7 +101,8 @@ func TestLargeListsWithADamagedObject(t *testing.T) {
 			SetHeader("Accept", accept).SetHeader("Accept-Encoding", compression).Do(t.Context()).Error()
 	}
 	for range 2 {
-		for _, accept := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/vnd.kubernetes.protobuf"} {
+		for _, accept := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io",
+			"application/vnd.kubernetes.protobuf"} {
 			for _, compression := range []string{"identity", "gzip"} {
 				if err := list(accept, compression); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), key) {
 					t.Errorf("a list as %s, %s: %v", accept, compression, err)

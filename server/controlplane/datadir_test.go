@@ -33,14 +33,16 @@ func TestRestartPreservesData(t *testing.T) {
 	ns := newNamespace(t, c)
 	pod := must(c.typed.CoreV1().Pods(ns).Create(t.Context(), testPod("p"), metav1.CreateOptions{}))(t)
 	gvr := newCRD(t, c, "persisted")
-	custom := must(c.dynamic.Resource(gvr).Namespace(ns).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": gvr.GroupVersion().String(), "kind": "Persisted", "metadata": map[string]any{"name": "k"},
-	}}, metav1.CreateOptions{}))(t)
+	custom := must(c.dynamic.Resource(gvr).Namespace(ns).Create(t.Context(),
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": gvr.GroupVersion().String(), "kind": "Persisted", "metadata": map[string]any{"name": "k"},
+		}}, metav1.CreateOptions{}))(t)
 	config, address := first.RESTConfig(), strings.TrimPrefix(first.RESTConfig().Host, "https://")
 	first.stop()
 
 	second := start(t, controlplane.Options{DataDir: dir, Listen: address, Kubeconfig: file})
-	if again := second.RESTConfig(); again.BearerToken != config.BearerToken || string(again.CAData) != string(config.CAData) {
+	if again := second.RESTConfig(); again.BearerToken != config.BearerToken ||
+		string(again.CAData) != string(config.CAData) {
 		t.Error("the token or the certificate authority changed")
 	}
 	c = connect(t, config) // of the first one
@@ -54,7 +56,8 @@ func TestRestartPreservesData(t *testing.T) {
 	}
 	list := must(c.typed.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{}))(t)
 	next := must(c.typed.CoreV1().Pods(ns).Create(t.Context(), testPod("q"), metav1.CreateOptions{}))(t)
-	for _, pair := range [][2]string{{custom.GetResourceVersion(), list.ResourceVersion}, {list.ResourceVersion, next.ResourceVersion}} {
+	for _, pair := range [][2]string{{custom.GetResourceVersion(), list.ResourceVersion}, {list.ResourceVersion,
+		next.ResourceVersion}} {
 		if order := must(resourceversion.CompareResourceVersion(pair[0], pair[1]))(t); order > 0 {
 			t.Errorf("resource versions decrease: %s, then %s", pair[0], pair[1])
 		}
@@ -110,31 +113,44 @@ func TestRefusals(t *testing.T) {
 		options controlplane.Options
 		want    string
 	}{
-		"folder in use":           {controlplane.Options{DataDir: used}, "is in use by another server"},
-		"port in use":             {controlplane.Options{Listen: address}, "cannot listen on " + address + ": another process does"},
-		"no address":              {controlplane.Options{Listen: "nonsense"}, `cannot listen on "nonsense": give a host and a port`},
-		"unknown host":            {controlplane.Options{Listen: "192.0.2.1:0"}, "cannot listen on 192.0.2.1:0: "},
-		"folder below a file":     {controlplane.Options{DataDir: filepath.Join(file, "sub")}, "cannot use the data folder"},
-		"kubeconfig below a file": {controlplane.Options{Kubeconfig: filepath.Join(file, "sub")}, "cannot replace the kubeconfig " + filepath.Join(file, "sub") + ": not a directory"},
-		"kubeconfig is a folder":  {controlplane.Options{Kubeconfig: filepath.Dir(file)}, "cannot replace the kubeconfig " + filepath.Dir(file) + ": is a directory"},
-		"kubeconfig in no dir":    {controlplane.Options{Kubeconfig: filepath.Join(t.TempDir(), "none", "config")}, "cannot write a kubeconfig into"},
-		"kubeconfig of others":    {controlplane.Options{Kubeconfig: foreign}, "exists and isn't a kubeconfig of keepwatch"},
-		"certificate, no key":     {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CertFile: "x"}}, "requires a key"},
-		"adoption, no server":     {controlplane.Options{Adopt: true}, "give its servers"},
-		"certificate, no server":  {controlplane.Options{Etcd: controlplane.EtcdCluster{CAFile: "x"}}, "give its servers"},
-		"memory and a folder":     {controlplane.Options{Memory: controlplane.NewMemory(), DataDir: used}, "in memory or in etcd: give one"},
-		"two etcds":               {controlplane.Options{TemporaryEtcd: true, DataDir: used}, "give one of the three"},
-		"a quota of memory":       {controlplane.Options{QuotaBackendBytes: 1}, "give a data folder"},
-		"verified memory":         {controlplane.Options{Verify: true}, "only data in etcd can be verified"},
-		"no release":              {controlplane.Options{Version: "latest"}, `the version "latest" is not a release`},
-		"no clients' authority":   {controlplane.Options{ClientCAFile: filepath.Join(t.TempDir(), "ca")}, "cannot read the certificate authority of clients"},
-		"serving, no key":         {controlplane.Options{CertFile: file}, "requires a key"},
-		"no serving certificate":  {controlplane.Options{CertFile: file, KeyFile: file}, "does not fit its key"},
-		"events for no time":      {controlplane.Options{EventTTL: time.Millisecond}, "events cannot be kept for 1ms: give a second at least"},
-		"no storage":              {controlplane.Options{Storage: "cacher"}, `the storage "cacher" is unknown: give "store" or "upstream"`},
-		"no etcd URL":             {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"127.0.0.1:2379"}}}, `"127.0.0.1:2379" is not an address of an etcd server`},
-		"another URL":             {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://a:1", "ftp://b:1"}}}, `"ftp://b:1" is not an address`},
-		"missing certificate": {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CAFile: filepath.Join(t.TempDir(), "ca")}},
+		"folder in use": {controlplane.Options{DataDir: used}, "is in use by another server"},
+		"port in use": {controlplane.Options{Listen: address}, "cannot listen on " + address +
+			": another process does"},
+		"no address": {controlplane.Options{Listen: "nonsense"},
+			`cannot listen on "nonsense": give a host and a port`},
+		"unknown host":        {controlplane.Options{Listen: "192.0.2.1:0"}, "cannot listen on 192.0.2.1:0: "},
+		"folder below a file": {controlplane.Options{DataDir: filepath.Join(file, "sub")}, "cannot use the data folder"},
+		"kubeconfig below a file": {controlplane.Options{Kubeconfig: filepath.Join(file, "sub")},
+			"cannot replace the kubeconfig " + filepath.Join(file, "sub") + ": not a directory"},
+		"kubeconfig is a folder": {controlplane.Options{Kubeconfig: filepath.Dir(file)}, "cannot replace the kubeconfig " +
+			filepath.Dir(file) + ": is a directory"},
+		"kubeconfig in no dir": {controlplane.Options{Kubeconfig: filepath.Join(t.TempDir(), "none", "config")},
+			"cannot write a kubeconfig into"},
+		"kubeconfig of others": {controlplane.Options{Kubeconfig: foreign}, "exists and isn't a kubeconfig of keepwatch"},
+		"certificate, no key": {controlplane.Options{Etcd: controlplane.EtcdCluster{
+			Servers: []string{"https://127.0.0.1:1"}, CertFile: "x"}}, "requires a key"},
+		"adoption, no server":    {controlplane.Options{Adopt: true}, "give its servers"},
+		"certificate, no server": {controlplane.Options{Etcd: controlplane.EtcdCluster{CAFile: "x"}}, "give its servers"},
+		"memory and a folder": {controlplane.Options{Memory: controlplane.NewMemory(), DataDir: used},
+			"in memory or in etcd: give one"},
+		"two etcds":         {controlplane.Options{TemporaryEtcd: true, DataDir: used}, "give one of the three"},
+		"a quota of memory": {controlplane.Options{QuotaBackendBytes: 1}, "give a data folder"},
+		"verified memory":   {controlplane.Options{Verify: true}, "only data in etcd can be verified"},
+		"no release":        {controlplane.Options{Version: "latest"}, `the version "latest" is not a release`},
+		"no clients' authority": {controlplane.Options{ClientCAFile: filepath.Join(t.TempDir(), "ca")},
+			"cannot read the certificate authority of clients"},
+		"serving, no key":        {controlplane.Options{CertFile: file}, "requires a key"},
+		"no serving certificate": {controlplane.Options{CertFile: file, KeyFile: file}, "does not fit its key"},
+		"events for no time": {controlplane.Options{EventTTL: time.Millisecond},
+			"events cannot be kept for 1ms: give a second at least"},
+		"no storage": {controlplane.Options{Storage: "cacher"},
+			`the storage "cacher" is unknown: give "store" or "upstream"`},
+		"no etcd URL": {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"127.0.0.1:2379"}}},
+			`"127.0.0.1:2379" is not an address of an etcd server`},
+		"another URL": {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://a:1",
+			"ftp://b:1"}}}, `"ftp://b:1" is not an address`},
+		"missing certificate": {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"},
+			CAFile: filepath.Join(t.TempDir(), "ca")}},
 			"cannot use etcd's certificate files"},
 	} {
 		t.Run(name, func(t *testing.T) {

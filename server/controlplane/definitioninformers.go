@@ -22,7 +22,8 @@ func (f *definitionInformers) Apiextensions() apiextensions.Interface {
 	return apiextensions.New(f, "", nil)
 }
 
-func (f *definitionInformers) InformerFor(o runtime.Object, newInformer internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
+func (f *definitionInformers) InformerFor(o runtime.Object,
+	newInformer internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
 	return definitionInformer{f.SharedInformerFactory.InformerFor(o, newInformer), &f.startAborted}
 }
 

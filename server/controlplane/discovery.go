@@ -49,7 +49,8 @@ func (d mergedDiscovery) WithSource(source aggregated.Source) aggregated.Resourc
 	return mergedDiscovery{d.ResourceManager.WithSource(source), d.groups}
 }
 
-// AddGroupVersion changes the aggregated document last, so who finds a version there finds it in the other documents, too.
+// AddGroupVersion changes the aggregated document last, so who finds a version there finds it in the other documents,
+// too.
 func (d mergedDiscovery) AddGroupVersion(group string, value apidiscoveryv2.APIVersionDiscovery) {
 	d.groups.change(group, func(versions []string) []string {
 		if slices.Contains(versions, value.Version) {

@@ -36,7 +36,8 @@ func TestGroupsOfCustomKinds(t *testing.T) {
 		t.Errorf("the group is %v", got)
 	}
 	custom.RemoveGroupVersion(metav1.GroupVersion{Group: "example.com", Version: "v1"})
-	if got := shown.groups["example.com"]; len(got.Versions) != 1 || got.PreferredVersion.GroupVersion != "example.com/v1beta1" {
+	if got := shown.groups["example.com"]; len(got.Versions) != 1 ||
+		got.PreferredVersion.GroupVersion != "example.com/v1beta1" {
 		t.Errorf("the group is %v", got)
 	}
 	custom.RemoveGroup("example.com")

@@ -1,6 +1,7 @@
 // Package controlplane runs a Kubernetes API server inside a Go process: discovery, OpenAPI,
 // server-side apply, watches and custom resources, with its data in memory, or in an embedded or
-// external etcd, without the controllers of workloads unless they are simulated. Package testserver is this server for tests in Go.
+// external etcd, without the controllers of workloads unless they are simulated. Package testserver is this server for
+// tests in Go.
 //
 //	server, err := controlplane.New(controlplane.Options{})
 //	go func() { ended <- server.Run(ctx) }()
@@ -107,15 +108,15 @@
 //
 // # Limits
 //
-// Without Options.Simulation no controllers of workloads run: nothing is scheduled, started, scaled or renewed. No container runs
-// in any case.
+// Without Options.Simulation no controllers of workloads run: nothing is scheduled, started, scaled or renewed. No
+// container runs in any case.
 //
-// With Options.Controllers the server creates the default objects of namespaces, deletes the dependents of deleted owners,
-// computes the status of ResourceQuotas, and signs approved certificates for clients. Without them, admission enforces
-// the status of quotas that a client writes, and a deletion with propagation Foreground or Orphan deletes at once: no
-// garbage collector would complete it.
+// With Options.Controllers the server creates the default objects of namespaces, deletes the dependents of deleted
+// owners, computes the status of ResourceQuotas, and signs approved certificates for clients. Without them, admission
+// enforces the status of quotas that a client writes, and a deletion with propagation Foreground or Orphan deletes at
+// once: no garbage collector would complete it.
 //
 // In any case the server deletes the contents of deleted namespaces, the custom resources of deleted definitions, and
-// events, which expire after Options.EventTTL. RBAC is enforced only with Options.Authorization. Package builtin describes
-// which checks the built-in kinds have.
+// events, which expire after Options.EventTTL. RBAC is enforced only with Options.Authorization. Package builtin
+// describes which checks the built-in kinds have.
 package controlplane

@@ -20,7 +20,8 @@ func (s *Server) serveEmbedded(ctx context.Context, listener *serving.Listener, 
 		return err
 	}
 	if !found && serving.HasCredentials(data) {
-		return fmt.Errorf("%s has no data although there is a token and a certificate authority: restore a copy, or remove these two files to start empty", data.File("etcd"))
+		return fmt.Errorf(
+			"%s has no data although there is a token and a certificate authority: restore a copy, or remove these two files to start empty", data.File("etcd"))
 	}
 	var credentials *serving.Credentials
 	if found { // before etcd changes the data

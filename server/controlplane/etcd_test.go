@@ -44,14 +44,18 @@ func TestKeysAndValuesAreKubernetes(t *testing.T) {
 	gvr := newCRD(t, c, "layouts")
 	meta, labels := metav1.ObjectMeta{Name: "x"}, map[string]string{"a": "b"}
 	must(c.typed.CoreV1().Pods(ns).Create(ctx, testPod("x"), metav1.CreateOptions{}))(t)
-	must(c.typed.CoreV1().Services(ns).Create(ctx, &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{}))(t)
+	must(c.typed.CoreV1().Services(ns).Create(ctx, &corev1.Service{ObjectMeta: meta,
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{}))(t)
 	//lint:ignore SA1019 deprecated, and served as long as real servers do
 	must(c.typed.CoreV1().Endpoints(ns).Create(ctx, &corev1.Endpoints{ObjectMeta: meta}, metav1.CreateOptions{}))(t)
 	must(c.typed.CoreV1().Events(ns).Create(ctx, &corev1.Event{ObjectMeta: meta}, metav1.CreateOptions{}))(t)
-	must(c.typed.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}))(t)
-	must(c.typed.CoreV1().ReplicationControllers(ns).Create(ctx, &corev1.ReplicationController{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{
-		Selector: labels, Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: testPod("x").Spec},
-	}}, metav1.CreateOptions{}))(t)
+	must(c.typed.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns}},
+		metav1.CreateOptions{}))(t)
+	must(c.typed.CoreV1().ReplicationControllers(ns).Create(ctx, &corev1.ReplicationController{ObjectMeta: meta,
+		Spec: corev1.ReplicationControllerSpec{
+			Selector: labels, Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: testPod("x").Spec},
+		}}, metav1.CreateOptions{}))(t)
 	must(c.typed.AppsV1().Deployments(ns).Create(ctx, testDeployment("x"), metav1.CreateOptions{}))(t)
 	must(c.dynamic.Resource(gvr).Namespace(ns).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": gvr.GroupVersion().String(), "kind": "Layouts", "metadata": map[string]any{"name": "x"},
@@ -82,13 +86,16 @@ func TestKeysAndValuesAreKubernetes(t *testing.T) {
 func TestExternalEtcdWithTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cluster := controlplane.EtcdCluster{CAFile: filepath.Join(dir, "ca"), CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
+	cluster := controlplane.EtcdCluster{CAFile: filepath.Join(dir, "ca"), CertFile: filepath.Join(dir, "cert"),
+		KeyFile: filepath.Join(dir, "key")}
 	writeCertificate(t, cluster)
 	cluster.Servers = []string{startEtcd(t, cluster)}
 
 	server := start(t, controlplane.Options{Etcd: cluster})
-	must(connect(t, server.RESTConfig()).typed.CoreV1().Pods("default").Create(t.Context(), testPod("p"), metav1.CreateOptions{}))(t)
-	tls := must(transport.TLSInfo{CertFile: cluster.CertFile, KeyFile: cluster.KeyFile, TrustedCAFile: cluster.CAFile}.ClientConfig())(t)
+	must(connect(t, server.RESTConfig()).typed.CoreV1().Pods("default").Create(t.Context(), testPod("p"),
+		metav1.CreateOptions{}))(t)
+	tls := must(transport.TLSInfo{CertFile: cluster.CertFile, KeyFile: cluster.KeyFile,
+		TrustedCAFile: cluster.CAFile}.ClientConfig())(t)
 	etcd := etcdClient(t, clientv3.Config{Endpoints: cluster.Servers, TLS: tls})
 	if answer := must(etcd.Get(t.Context(), "/registry/pods/default/p"))(t); len(answer.Kvs) != 1 {
 		t.Error("the pod isn't in the external etcd")
@@ -106,7 +113,8 @@ func startEtcd(t *testing.T, files controlplane.EtcdCluster) string {
 	scheme := "http"
 	if files.CAFile != "" {
 		scheme = "https"
-		config.ClientTLSInfo = transport.TLSInfo{CertFile: files.CertFile, KeyFile: files.KeyFile, TrustedCAFile: files.CAFile, ClientCertAuth: true}
+		config.ClientTLSInfo = transport.TLSInfo{CertFile: files.CertFile, KeyFile: files.KeyFile,
+			TrustedCAFile: files.CAFile, ClientCertAuth: true}
 	}
 	config.ListenClientUrls = []url.URL{{Scheme: scheme, Host: "127.0.0.1:0"}}
 	config.AdvertiseClientUrls = config.ListenClientUrls

@@ -51,7 +51,8 @@ func openEtcd(ctx context.Context, cluster EtcdCluster, own bool) (*etcdDatabase
 	d.client = client
 	if err := d.claim(ctx, own); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("etcd at %s doesn't answer: %w; check the address, the certificates, and that it runs", strings.Join(cluster.Servers, ", "), err)
+		return nil, fmt.Errorf("etcd at %s doesn't answer: %w; check the address, the certificates, and that it runs",
+			strings.Join(cluster.Servers, ", "), err)
 	}
 	interval := compactInterval
 	if d.readOnly() {

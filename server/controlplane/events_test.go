@@ -15,7 +15,8 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
-// Events are deleted after their time, not before, and a write begins it anew. Watches see the deletion, with the last state.
+// Events are deleted after their time, not before, and a write begins it anew. Watches see the deletion, with the last
+// state.
 func TestEventsExpire(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]controlplane.Options{"memory": {}, "etcd": {TemporaryEtcd: true}} {
@@ -39,7 +40,8 @@ func TestEventsExpire(t *testing.T) {
 			await.State(t, "the other Event is deleted", func() (bool, string) {
 				written["again"] = time.Now()
 				counts["again"]++
-				must(events.Patch(t.Context(), "again", types.MergePatchType, fmt.Appendf(nil, `{"count": %d}`, counts["again"]), metav1.PatchOptions{}))(t)
+				must(events.Patch(t.Context(), "again", types.MergePatchType, fmt.Appendf(nil, `{"count": %d}`, counts["again"]),
+					metav1.PatchOptions{}))(t)
 				_, err := events.Get(t.Context(), "once", metav1.GetOptions{})
 				return apierrors.IsNotFound(err), fmt.Sprint(err)
 			})

@@ -21,14 +21,15 @@ func (s *Server) CachedDefinition(name string) (*apiextensionsv1.CustomResourceD
 }
 
 // DeletableResources returns what a deleted namespace's contents are looked for in, with these custom resources.
-func DeletableResources(client kubernetes.Interface, custom []schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+func DeletableResources(client kubernetes.Interface,
+	custom []schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
 	c := namespaceCleaner{client: client, custom: func() []schema.GroupVersionResource { return custom }}
 	return c.deletable()
 }
 
 // ViolateInvariant makes the next change of a resource violate an invariant of its watch cache, which
-// no request can: history without a list. It returns an error while the resource has no reader: that of a custom resource
-// can be later than the first list, which is answered without it.
+// no request can: history without a list. It returns an error while the resource has no reader: that of a custom
+// resource can be later than the first list, which is answered without it.
 func (s *Server) ViolateInvariant(resource schema.GroupVersionResource) error {
 	reader := s.readers.builtin[resource]
 	if reader == nil {

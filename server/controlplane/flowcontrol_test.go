@@ -15,8 +15,8 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
-// A mandatory object keeps its spec. A start restores what was deleted, and suggested objects that nobody has claimed by their
-// annotation; the others it does not write.
+// A mandatory object keeps its spec. A start restores what was deleted, and suggested objects that nobody has claimed
+// by their annotation; the others it does not write.
 func TestFlowControlAfterRestart(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -29,14 +29,16 @@ func TestFlowControlAfterRestart(t *testing.T) {
 	}
 	raise := []byte(`{"spec":{"matchingPrecedence":9999}}`)
 	for _, name := range []string{"exempt", "catch-all"} {
-		if _, err := flows.FlowSchemas().Patch(ctx, name, types.MergePatchType, raise, metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
+		if _, err := flows.FlowSchemas().Patch(ctx, name, types.MergePatchType, raise,
+			metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
 			t.Errorf("changing %s: %v", name, err)
 		}
 	}
 	shares := []byte(`{"spec":{"exempt":{"nominalConcurrencyShares":3}}}`)
 	must(flows.PriorityLevelConfigurations().Patch(ctx, "exempt", types.MergePatchType, shares, metav1.PatchOptions{}))(t)
 	must(flows.FlowSchemas().Patch(ctx, "probes", types.MergePatchType, raise, metav1.PatchOptions{}))(t)
-	claim := []byte(`{"metadata":{"annotations":{"apf.kubernetes.io/autoupdate-spec":"false"}},"spec":{"matchingPrecedence":9998}}`)
+	claim := []byte(
+		`{"metadata":{"annotations":{"apf.kubernetes.io/autoupdate-spec":"false"}},"spec":{"matchingPrecedence":9998}}`)
 	must(flows.FlowSchemas().Patch(ctx, "system-nodes", types.MergePatchType, claim, metav1.PatchOptions{}))(t)
 	for _, name := range []string{"catch-all", "service-accounts"} {
 		if err := flows.FlowSchemas().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
@@ -46,10 +48,12 @@ func TestFlowControlAfterRestart(t *testing.T) {
 	if err := flows.PriorityLevelConfigurations().Delete(ctx, "catch-all", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for name, annotations := range map[string]map[string]string{"own": nil, "former": {"apf.kubernetes.io/autoupdate-spec": "true"}} {
+	for name, annotations := range map[string]map[string]string{"own": nil,
+		"former": {"apf.kubernetes.io/autoupdate-spec": "true"}} {
 		must(flows.FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-			Spec:       flowcontrolv1.FlowSchemaSpec{PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "system"}},
+			Spec: flowcontrolv1.FlowSchemaSpec{
+				PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "system"}},
 		}, metav1.CreateOptions{}))(t)
 	}
 	before = flowVersions(t, flows)
@@ -61,7 +65,8 @@ func TestFlowControlAfterRestart(t *testing.T) {
 	for name, was := range before {
 		switch name {
 		case "FlowSchema probes":
-			if precedence := must(flows.FlowSchemas().Get(ctx, "probes", metav1.GetOptions{}))(t).Spec.MatchingPrecedence; precedence != 2 {
+			if precedence := must(flows.FlowSchemas().Get(ctx, "probes",
+				metav1.GetOptions{}))(t).Spec.MatchingPrecedence; precedence != 2 {
 				t.Errorf("probes has the precedence %d", precedence)
 			}
 		case "FlowSchema former":
@@ -74,7 +79,8 @@ func TestFlowControlAfterRestart(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"FlowSchema catch-all", "FlowSchema service-accounts", "PriorityLevelConfiguration catch-all"} {
+	for _, name := range []string{"FlowSchema catch-all", "FlowSchema service-accounts",
+		"PriorityLevelConfiguration catch-all"} {
 		if _, ok := after[name]; !ok {
 			t.Errorf("%s is missing", name)
 		}
@@ -98,7 +104,8 @@ func flowVersions(t *testing.T, flows flowcontrolclient.FlowcontrolV1Interface) 
 func TestStorageVersionMigration(t *testing.T) {
 	migrations := connect(t, shared.RESTConfig()).typed.StoragemigrationV1().StorageVersionMigrations()
 	ctx := t.Context()
-	succeeded := metav1.Condition{Type: string(storagemigrationv1.MigrationSucceeded), Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: metav1.Now()}
+	succeeded := metav1.Condition{Type: string(storagemigrationv1.MigrationSucceeded), Status: metav1.ConditionTrue,
+		Reason: "Done", LastTransitionTime: metav1.Now()}
 	created := must(migrations.Create(ctx, &storagemigrationv1.StorageVersionMigration{
 		ObjectMeta: metav1.ObjectMeta{Name: "secrets"},
 		Spec:       storagemigrationv1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Resource: "secrets"}},

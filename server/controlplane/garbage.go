@@ -28,15 +28,16 @@ import (
 )
 
 // collected returns options of a resource whose objects the garbage collector follows: it reads the watch cache of the
-// storage, not through the API. With UpstreamStorage it has a watch cache of its own. Without a collector the options stay
-// as they are.
+// storage, not through the API. With UpstreamStorage it has a watch cache of its own. Without a collector the options
+// stay as they are.
 func (b *backend) collected(options generic.RESTOptions) generic.RESTOptions {
 	if b.collector == nil {
 		return options
 	}
 	options.EnableGarbageCollection = true
 	open := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
+		keyOf func(runtime.Object) (string, error),
 		newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
 		indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
 		opened, destroy, err := open(config, prefix, keyOf, newObject, newList, attributes, triggers, indexers)
@@ -45,7 +46,8 @@ func (b *backend) collected(options generic.RESTOptions) generic.RESTOptions {
 		}
 		read, closeRead := opened, func() {}
 		if b.kind == UpstreamStorage {
-			if read, closeRead, err = b.openStorage(config, prefix, keyOf, newObject, newList, attributes, triggers, indexers); err != nil {
+			if read, closeRead, err = b.openStorage(config, prefix, keyOf, newObject, newList, attributes, triggers,
+				indexers); err != nil {
 				destroy()
 				return nil, nil, err
 			}
@@ -60,8 +62,8 @@ func (b *backend) collected(options generic.RESTOptions) generic.RESTOptions {
 	return options
 }
 
-// definitionOpener requests the custom resources that the garbage collector does not follow, since apiextensions-apiserver
-// opens the storage of one at the first request, and closes it when the definition changes.
+// definitionOpener requests the custom resources that the garbage collector does not follow, since
+// apiextensions-apiserver opens the storage of one at the first request, and closes it when the definition changes.
 type definitionOpener struct {
 	collector   *garbage.Collector
 	metadata    metadata.Interface
@@ -73,7 +75,8 @@ type definitionOpener struct {
 // openRetry is the pause after a custom resource could not be requested.
 const openRetry = time.Second
 
-func newDefinitionOpener(collector *garbage.Collector, metadata metadata.Interface, definitions listers.CustomResourceDefinitionLister, informer cache.SharedIndexInformer) (*definitionOpener, error) {
+func newDefinitionOpener(collector *garbage.Collector, metadata metadata.Interface,
+	definitions listers.CustomResourceDefinitionLister, informer cache.SharedIndexInformer) (*definitionOpener, error) {
 	o := &definitionOpener{collector, metadata, definitions, make(chan struct{}, 1), informer.HasSynced}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { o.notify() },
@@ -124,11 +127,14 @@ func (o *definitionOpener) open(ctx context.Context) error {
 	var failed []error
 	for _, d := range definitions {
 		of := schema.GroupResource{Group: d.Spec.Group, Resource: d.Status.AcceptedNames.Plural}
-		served := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+		served := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return v.Served
+		})
 		if served < 0 || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) || o.collector.Follows(of) {
 			continue
 		}
-		_, err := o.metadata.Resource(of.WithVersion(d.Spec.Versions[served].Name)).List(ctx, metav1.ListOptions{Limit: 1}) // opens all versions
+		// opens all versions
+		_, err := o.metadata.Resource(of.WithVersion(d.Spec.Versions[served].Name)).List(ctx, metav1.ListOptions{Limit: 1})
 		if err == nil && !o.collector.Follows(of) {
 			err = fmt.Errorf("the storage of %s is being closed", of)
 		}

@@ -32,7 +32,8 @@ func (f family) add(name string, owners ...string) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, owner := range owners {
 		owner, blocks := strings.CutPrefix(owner, "!")
-		m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: f.uid(owner), BlockOwnerDeletion: &blocks})
+		m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner,
+			UID: f.uid(owner), BlockOwnerDeletion: &blocks})
 	}
 	return must(f.c.typed.CoreV1().ConfigMaps(f.home).Create(f.t.Context(), m, metav1.CreateOptions{}))(f.t)
 }
@@ -49,7 +50,8 @@ func (f family) uid(name string) types.UID {
 
 func (f family) delete(name string, propagation metav1.DeletionPropagation) {
 	f.t.Helper()
-	if err := f.c.typed.CoreV1().ConfigMaps(f.home).Delete(f.t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &propagation}); err != nil {
+	if err := f.c.typed.CoreV1().ConfigMaps(f.home).Delete(f.t.Context(), name,
+		metav1.DeleteOptions{PropagationPolicy: &propagation}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -58,7 +60,8 @@ func (f family) delete(name string, propagation metav1.DeletionPropagation) {
 func (f family) state() string {
 	f.t.Helper()
 	var found []string
-	for _, m := range must(f.c.typed.CoreV1().ConfigMaps(f.home).List(f.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"}))(f.t).Items {
+	for _, m := range must(f.c.typed.CoreV1().ConfigMaps(f.home).List(f.t.Context(),
+		metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"}))(f.t).Items {
 		text := m.Name
 		for _, owner := range m.OwnerReferences {
 			text += "<" + owner.Name
@@ -83,7 +86,8 @@ func (f family) becomes(want string) {
 func (f family) hold(name, finalizers string) {
 	f.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"finalizers":%s}}`, finalizers)
-	must(f.c.typed.CoreV1().ConfigMaps(f.home).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(f.t)
+	must(f.c.typed.CoreV1().ConfigMaps(f.home).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}))(f.t)
 }
 
 func TestGarbage(t *testing.T) {
@@ -136,7 +140,8 @@ func TestGarbage(t *testing.T) {
 		f.hold("b", `["example.com/hold"]`)
 		f.delete("a", metav1.DeletePropagationForeground)
 		f.becomes("a* b<a*")
-		must(c.typed.CoreV1().ConfigMaps(f.home).Patch(t.Context(), "b", types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{}))(t)
+		must(c.typed.CoreV1().ConfigMaps(f.home).Patch(t.Context(), "b", types.MergePatchType,
+			[]byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{}))(t)
 		f.becomes("b*")
 		f.hold("b", "null")
 		f.becomes("")
@@ -145,8 +150,10 @@ func TestGarbage(t *testing.T) {
 		f := newFamily(t, c)
 		f.add("a")
 		b := f.add("b", "!a")
-		patch := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"b","uid":%q,"blockOwnerDeletion":true}]}}`, b.UID)
-		must(c.typed.CoreV1().ConfigMaps(f.home).Patch(t.Context(), "a", types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
+		patch := fmt.Sprintf(
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"b","uid":%q,"blockOwnerDeletion":true}]}}`, b.UID)
+		must(c.typed.CoreV1().ConfigMaps(f.home).Patch(t.Context(), "a", types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{}))(t)
 		f.delete("a", metav1.DeletePropagationForeground)
 		f.becomes("")
 	})
@@ -160,7 +167,8 @@ func TestGarbage(t *testing.T) {
 	t.Run("owners in another namespace", func(t *testing.T) {
 		f, elsewhere := newFamily(t, c), newFamily(t, c)
 		owner := elsewhere.add("a")
-		stray := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "stray", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: owner.UID}}}}
+		stray := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "stray",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: owner.UID}}}}
 		must(c.typed.CoreV1().ConfigMaps(f.home).Create(t.Context(), stray, metav1.CreateOptions{}))(t)
 		f.becomes("")
 		if got := elsewhere.state(); got != "a" {
@@ -175,15 +183,18 @@ func TestGarbage(t *testing.T) {
 			"name":  {APIVersion: "v1", Kind: "ConfigMap", Name: "b", UID: owner.UID},
 			"kind":  {APIVersion: "v1", Kind: "Secret", Name: "a", UID: owner.UID},
 		} {
-			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{reference}}}
+			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name,
+				OwnerReferences: []metav1.OwnerReference{reference}}}
 			must(c.typed.CoreV1().ConfigMaps(f.home).Create(t.Context(), m, metav1.CreateOptions{}))(t)
 		}
 		f.becomes("a right<a")
 	})
 	t.Run("owners of a cluster", func(t *testing.T) {
 		f := newFamily(t, c)
-		node := must(c.typed.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.home}}, metav1.CreateOptions{}))(t)
-		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}}}
+		node := must(c.typed.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.home}},
+			metav1.CreateOptions{}))(t)
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}}}
 		must(c.typed.CoreV1().ConfigMaps(f.home).Create(t.Context(), m, metav1.CreateOptions{}))(t)
 		if err := c.typed.CoreV1().Nodes().Delete(t.Context(), node.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -201,7 +212,8 @@ func TestGarbageOfCustomResources(t *testing.T) {
 	gvr := newCRD(t, c, "owners")
 	f := newFamily(t, c)
 	custom := func(c clients, name string, owners ...metav1.OwnerReference) metav1.OwnerReference {
-		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": "Owners", "metadata": map[string]any{"name": name}}}
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": "Owners",
+			"metadata": map[string]any{"name": name}}}
 		o.SetOwnerReferences(owners)
 		made := must(c.dynamic.Resource(gvr).Namespace(f.home).Create(t.Context(), o, metav1.CreateOptions{}))(t)
 		return metav1.OwnerReference{APIVersion: made.GetAPIVersion(), Kind: made.GetKind(), Name: name, UID: made.GetUID()}
@@ -235,14 +247,15 @@ func TestGarbageOfCustomResources(t *testing.T) {
 
 	f.c = connect(t, start(t, options).RESTConfig())
 	f.delete("parent", metav1.DeletePropagationBackground) // nobody has requested the custom resources
-	if err := f.c.dynamic.Resource(gvr).Namespace(f.home).Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
+	if err := f.c.dynamic.Resource(gvr).Namespace(f.home).Delete(t.Context(), "second",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await.State(t, "the custom resources are gone", func() (bool, string) { return left() == "", left() })
 }
 
-// An owner of a version that is served no longer may exist. One whose deletion was observed does not, whether its kind is
-// served or not.
+// An owner of a version that is served no longer may exist. One whose deletion was observed does not, whether its kind
+// is served or not.
 func TestGarbageOfKindsThatAreNotServed(t *testing.T) {
 	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
@@ -275,9 +288,11 @@ func TestGarbageOfKindsThatAreNotServed(t *testing.T) {
 	f.add("third", "missing")
 	f.becomes("second<missing") // the third is handled after the second
 
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": "Owners", "metadata": map[string]any{"name": "top"}}}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": "Owners",
+		"metadata": map[string]any{"name": "top"}}}
 	top := must(c.dynamic.Resource(gvr).Namespace(f.home).Create(t.Context(), o, metav1.CreateOptions{}))(t)
-	child("leaf", metav1.OwnerReference{APIVersion: top.GetAPIVersion(), Kind: top.GetKind(), Name: "top", UID: top.GetUID()})
+	child("leaf", metav1.OwnerReference{APIVersion: top.GetAPIVersion(), Kind: top.GetKind(), Name: "top",
+		UID: top.GetUID()})
 	if err := definitions.Delete(t.Context(), gvr.GroupResource().String(), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +306,8 @@ func TestGarbageOfVersionsThatAreNotServed(t *testing.T) {
 	gvr := newCRD(t, c, "owners")
 	f := newFamily(t, c)
 	owner := f.add("a")
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": "Owners", "metadata": map[string]any{"name": "child"}}}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": "Owners",
+		"metadata": map[string]any{"name": "child"}}}
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: owner.UID}})
 	must(c.dynamic.Resource(gvr).Namespace(f.home).Create(t.Context(), o, metav1.CreateOptions{}))(t)
 	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
@@ -306,9 +322,10 @@ func TestGarbageOfVersionsThatAreNotServed(t *testing.T) {
 	changeDefinition(func(d *apiextensionsv1.CustomResourceDefinitionSpec) {
 		d.Versions = append(d.Versions, d.Versions[0])
 		d.Versions[0].Served, d.Versions[1].Name, d.Versions[1].Storage = false, "v2", false
-		d.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
-			ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &nobody}, ConversionReviewVersions: []string{"v1"},
-		}}
+		d.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{
+				ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &nobody}, ConversionReviewVersions: []string{"v1"},
+			}}
 	})
 	await.State(t, "v2 cannot be converted", func() (bool, string) {
 		_, err := newer.Get(t.Context(), "child", metav1.GetOptions{})

@@ -21,7 +21,8 @@ import (
 )
 
 // initialNamespaces are created at the start, as by kube-apiserver. All except kube-node-lease can't be deleted.
-var initialNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+var initialNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic,
+	corev1.NamespaceNodeLease}
 
 // requiredNamespaces are the initial namespaces without which the server does not start.
 var requiredNamespaces = initialNamespaces[:2]
@@ -41,7 +42,8 @@ func (c *chain) createInitialObjects(hook genericapiserver.PostStartHookContext)
 			return nil
 		}
 	}
-	_ = c.ensureInitial(hook, "the service "+serviceName, c.ensureService) // see ensureInitial: the server starts without it
+	// see ensureInitial: the server starts without it
+	_ = c.ensureInitial(hook, "the service "+serviceName, c.ensureService)
 	for _, class := range builtin.SystemPriorityClasses() {
 		ensure := func(ctx context.Context) error { return c.ensureClass(ctx, class) }
 		_ = c.ensureInitial(hook, "the priority class "+class.Name, ensure)
@@ -107,8 +109,8 @@ func (c *chain) ensureClass(ctx context.Context, class *schedulingv1.PriorityCla
 }
 
 // ensureService creates the service of the API server if it does not exist. An existing one is left as it is: with an
-// adopted etcd, another server may maintain it. The service has no endpoints, since an address of this machine would not
-// be valid in them.
+// adopted etcd, another server may maintain it. The service has no endpoints, since an address of this machine would
+// not be valid in them.
 func (c *chain) ensureService(ctx context.Context) error {
 	services := c.client.CoreV1().Services(metav1.NamespaceDefault)
 	_, err := services.Get(ctx, serviceName, metav1.GetOptions{})

@@ -16,7 +16,8 @@ import (
 // A server that is ready has what a cluster has after its start.
 func TestInitialObjects(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]controlplane.Options{"memory": {Controllers: true}, "etcd": {Controllers: true, TemporaryEtcd: true}} {
+	for name, options := range map[string]controlplane.Options{"memory": {Controllers: true}, "etcd": {Controllers: true,
+		TemporaryEtcd: true}} {
 		t.Run(name, func(t *testing.T) {
 			server := start(t, options)
 			c := connect(t, server.RESTConfig())
@@ -30,7 +31,8 @@ func TestInitialObjects(t *testing.T) {
 			}
 			service := must(c.typed.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}))(t)
 			address := must(url.Parse(server.RESTConfig().Host))(t)
-			if port := service.Spec.Ports[0]; service.Spec.ClusterIP != "10.0.0.1" || port.Port != 443 || port.TargetPort.String() != address.Port() {
+			if port := service.Spec.Ports[0]; service.Spec.ClusterIP != "10.0.0.1" || port.Port != 443 ||
+				port.TargetPort.String() != address.Port() {
 				t.Errorf("the service is %+v, the server at %s", service.Spec, address)
 			}
 		})
@@ -47,15 +49,16 @@ func checkDefaults(t *testing.T, c clients, namespace, authorities string) {
 	}
 }
 
-// Of the initial namespaces only kube-node-lease can be deleted, as in kube-apiserver. The next start creates it again, and
-// leaves the service as it is.
+// Of the initial namespaces only kube-node-lease can be deleted, as in kube-apiserver. The next start creates it again,
+// and leaves the service as it is.
 func TestInitialObjectsAfterRestart(t *testing.T) {
 	t.Parallel()
 	options := controlplane.Options{Controllers: true, DataDir: t.TempDir()}
 	first := start(t, options)
 	c := connect(t, first.RESTConfig())
 	for _, name := range []string{"default", "kube-system", "kube-public"} {
-		if err := c.typed.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		if err := c.typed.CoreV1().Namespaces().Delete(t.Context(), name,
+			metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("deleting %s: %v", name, err)
 		}
 	}
@@ -139,6 +142,7 @@ func TestTerminatingNamespaceGetsNoDefaults(t *testing.T) {
 		_, err := accounts.Get(ctx, "default", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), "it exists"
 	})
-	must(c.typed.CoreV1().ConfigMaps(name).Patch(ctx, "held", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+	must(c.typed.CoreV1().ConfigMaps(name).Patch(ctx, "held", "application/merge-patch+json",
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	waitNamespaceDeleted(t, c, name)
 }

@@ -24,7 +24,8 @@ var readMethods = []string{
 	pb.Auth_Authenticate_FullMethodName,
 }
 
-func (i *writeInterceptor) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+func (i *writeInterceptor) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	if !i.allowed.Load() && !slices.Contains(readMethods, method) {
 		return status.Errorf(codes.PermissionDenied, "%s is refused: %s", method, readOnlyReason)
 	}

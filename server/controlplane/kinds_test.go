@@ -39,8 +39,10 @@ var builtinKinds = []struct {
 	{"v1", "secrets", "", "Secret", true, "", ""},
 	{"v1", "serviceaccounts", "sa", "ServiceAccount", true, "token", ""},
 	{"v1", "services", "svc", "Service", true, "status", "all"},
-	{"admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "", "MutatingWebhookConfiguration", false, "", "api-extensions"},
-	{"admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "", "ValidatingWebhookConfiguration", false, "", "api-extensions"},
+	{"admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "", "MutatingWebhookConfiguration", false, "",
+		"api-extensions"},
+	{"admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "", "ValidatingWebhookConfiguration", false, "",
+		"api-extensions"},
 	{"apiregistration.k8s.io/v1", "apiservices", "", "APIService", false, "status", "api-extensions"},
 	{"apps/v1", "controllerrevisions", "", "ControllerRevision", true, "", ""},
 	{"apps/v1", "daemonsets", "ds", "DaemonSet", true, "status", "all"},
@@ -51,12 +53,14 @@ var builtinKinds = []struct {
 	{"autoscaling/v2", "horizontalpodautoscalers", "hpa", "HorizontalPodAutoscaler", true, "status", "all"},
 	{"batch/v1", "cronjobs", "cj", "CronJob", true, "status", "all"},
 	{"batch/v1", "jobs", "", "Job", true, "status", "all"},
-	{"certificates.k8s.io/v1", "certificatesigningrequests", "csr", "CertificateSigningRequest", false, "approval,status", ""},
+	{"certificates.k8s.io/v1", "certificatesigningrequests", "csr", "CertificateSigningRequest", false, "approval,status",
+		""},
 	{"coordination.k8s.io/v1", "leases", "", "Lease", true, "", ""},
 	{"discovery.k8s.io/v1", "endpointslices", "", "EndpointSlice", true, "", ""},
 	{"events.k8s.io/v1", "events", "ev", "Event", true, "", ""},
 	{"flowcontrol.apiserver.k8s.io/v1", "flowschemas", "", "FlowSchema", false, "status", ""},
-	{"flowcontrol.apiserver.k8s.io/v1", "prioritylevelconfigurations", "", "PriorityLevelConfiguration", false, "status", ""},
+	{"flowcontrol.apiserver.k8s.io/v1", "prioritylevelconfigurations", "", "PriorityLevelConfiguration", false, "status",
+		""},
 	{"networking.k8s.io/v1", "ingressclasses", "", "IngressClass", false, "", ""},
 	{"networking.k8s.io/v1", "ingresses", "ing", "Ingress", true, "status", ""},
 	{"networking.k8s.io/v1", "networkpolicies", "netpol", "NetworkPolicy", true, "", ""},
@@ -113,14 +117,16 @@ func TestDiscoveryShowsEveryKind(t *testing.T) {
 			t.Errorf("%s %s has the singular name %q, want %q", want.groupVersion, want.resource, got.SingularName, singular)
 		}
 	}
-	if n := len(builtinKinds) + 1; len(found) != n { // and CustomResourceDefinitions; other tests' kinds are gone or not there yet
+	// and CustomResourceDefinitions; other tests' kinds are gone or not there yet
+	if n := len(builtinKinds) + 1; len(found) != n {
 		t.Logf("discovery shows %d resources besides the built-in %d", len(found)-n, n)
 	}
 }
 
 var (
 	someLabels   = map[string]any{"a": "b"}
-	someReplicas = map[string]any{"selector": map[string]any{"matchLabels": someLabels}, "template": someTemplate("Always")}
+	someReplicas = map[string]any{"selector": map[string]any{"matchLabels": someLabels},
+		"template": someTemplate("Always")}
 )
 
 func somePods(restart string) map[string]any {
@@ -140,7 +146,8 @@ var required = map[string]map[string]any{
 	"Service":       {"spec": map[string]any{"ports": []any{map[string]any{"port": int64(80)}}}},
 
 	"PersistentVolume": {"spec": map[string]any{
-		"accessModes": []any{"ReadWriteOnce"}, "capacity": map[string]any{"storage": "1Gi"}, "hostPath": map[string]any{"path": "/a"},
+		"accessModes": []any{"ReadWriteOnce"}, "capacity": map[string]any{"storage": "1Gi"},
+		"hostPath": map[string]any{"path": "/a"},
 	}},
 	"PersistentVolumeClaim": {"spec": map[string]any{
 		"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}},
@@ -169,7 +176,8 @@ var required = map[string]map[string]any{
 		"limitResponse": map[string]any{"type": "Reject"},
 	}}},
 	"StorageVersionMigration": {"spec": map[string]any{"resource": map[string]any{"resource": "secrets"}}},
-	"APIService":              {"spec": map[string]any{"group": "kind-test", "version": "v1", "groupPriorityMinimum": int64(1), "versionPriority": int64(1)}},
+	"APIService": {"spec": map[string]any{"group": "kind-test", "version": "v1",
+		"groupPriorityMinimum": int64(1), "versionPriority": int64(1)}},
 
 	"RoleBinding":        {"roleRef": map[string]any{"kind": "Role", "name": "a"}},
 	"ClusterRoleBinding": {"roleRef": map[string]any{"kind": "ClusterRole", "name": "a"}},
@@ -210,7 +218,8 @@ func TestEveryKindIsStored(t *testing.T) {
 func lifecycle(t *testing.T, resource dynamic.ResourceInterface, obj *unstructured.Unstructured) {
 	ctx := t.Context()
 	created := must(resource.Create(ctx, obj, metav1.CreateOptions{}))(t)
-	if created.GetUID() == "" || created.GetResourceVersion() == "" || created.GetCreationTimestamp() == (metav1.Time{}) || len(created.GetManagedFields()) == 0 {
+	if created.GetUID() == "" || created.GetResourceVersion() == "" || created.GetCreationTimestamp() == (metav1.Time{}) ||
+		len(created.GetManagedFields()) == 0 {
 		t.Fatalf("the created object lacks what the server sets: %v", created.Object)
 	}
 	if _, err := resource.Create(ctx, obj, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
@@ -220,7 +229,8 @@ func lifecycle(t *testing.T, resource dynamic.ResourceInterface, obj *unstructur
 	if got.GetUID() != created.GetUID() || got.GetKind() != obj.GetKind() || got.GetAPIVersion() != obj.GetAPIVersion() {
 		t.Errorf("got another object: %v", got.Object)
 	}
-	events := must(resource.Watch(ctx, metav1.ListOptions{ResourceVersion: created.GetResourceVersion(), FieldSelector: "metadata.name=" + obj.GetName()}))(t)
+	events := must(resource.Watch(ctx, metav1.ListOptions{ResourceVersion: created.GetResourceVersion(),
+		FieldSelector: "metadata.name=" + obj.GetName()}))(t)
 	defer events.Stop()
 
 	got.SetAnnotations(map[string]string{"changed": "yes"})
@@ -229,7 +239,8 @@ func lifecycle(t *testing.T, resource dynamic.ResourceInterface, obj *unstructur
 	if _, err := resource.Update(ctx, got, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("updating an old version: %v", err)
 	}
-	list := must(resource.List(ctx, metav1.ListOptions{LabelSelector: "kind-test=yes", FieldSelector: "metadata.name=" + obj.GetName()}))(t)
+	list := must(resource.List(ctx, metav1.ListOptions{LabelSelector: "kind-test=yes", FieldSelector: "metadata.name=" +
+		obj.GetName()}))(t)
 	if len(list.Items) != 1 || list.Items[0].GetResourceVersion() != updated.GetResourceVersion() {
 		t.Errorf("the list has %v", list.Items)
 	}

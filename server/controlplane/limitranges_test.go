@@ -33,15 +33,18 @@ func TestLimitRanges(t *testing.T) {
 	must(c.typed.CoreV1().LimitRanges(ns).Create(t.Context(), &corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Name: "limits"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
-			{Type: corev1.LimitTypeContainer, Max: quantities("cpu", "2"), Min: quantities("cpu", "100m"), DefaultRequest: quantities("cpu", "200m", "memory", "1Mi"),
+			{Type: corev1.LimitTypeContainer, Max: quantities("cpu", "2"), Min: quantities("cpu", "100m"),
+				DefaultRequest:       quantities("cpu", "200m", "memory", "1Mi"),
 				MaxLimitRequestRatio: quantities("cpu", "10")},
 			{Type: corev1.LimitTypePod, Max: quantities("cpu", "3")},
 			{Type: corev1.LimitTypePersistentVolumeClaim, Min: quantities("storage", "1Gi"), Max: quantities("storage", "2Gi")},
 		}},
 	}, metav1.CreateOptions{}))(t)
-	pod := must(c.typed.CoreV1().Pods(ns).Create(t.Context(), podWith("plain", corev1.ResourceRequirements{}), metav1.CreateOptions{}))(t)
+	pod := must(c.typed.CoreV1().Pods(ns).Create(t.Context(), podWith("plain", corev1.ResourceRequirements{}),
+		metav1.CreateOptions{}))(t)
 	got := pod.Spec.Containers[0].Resources
-	if request, limit := got.Requests.Cpu().String(), got.Limits.Cpu().String(); request != "200m" || limit != "2" || got.Requests.Memory().String() != "1Mi" {
+	if request, limit := got.Requests.Cpu().String(), got.Limits.Cpu().String(); request != "200m" || limit != "2" ||
+		got.Requests.Memory().String() != "1Mi" {
 		t.Errorf("the pod has %v", got)
 	}
 	if want := "LimitRanger plugin set: cpu, memory request for container c; cpu limit for container c"; pod.Annotations["kubernetes.io/limit-ranger"] != want {
@@ -55,7 +58,8 @@ func TestLimitRanges(t *testing.T) {
 		{"1", "5", "[maximum cpu usage per Container is 2, but limit is 5, maximum cpu usage per Pod is 3, but limit is 5]"},
 		{"100m", "2", "cpu max limit to request ratio per Container is 10, but provided ratio is 20.000000"},
 	} {
-		resources := corev1.ResourceRequirements{Requests: quantities("cpu", test.request), Limits: quantities("cpu", test.limit)}
+		resources := corev1.ResourceRequirements{Requests: quantities("cpu", test.request), Limits: quantities("cpu",
+			test.limit)}
 		_, err := c.typed.CoreV1().Pods(ns).Create(t.Context(), podWith("bad", resources), metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s to %s is answered with %v, want %s", test.request, test.limit, err, test.want)

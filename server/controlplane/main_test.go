@@ -172,7 +172,8 @@ func connect(t *testing.T, config *rest.Config) clients {
 // newNamespace creates an empty namespace.
 func newNamespace(t *testing.T, c clients) string {
 	t.Helper()
-	ns, err := c.typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	ns, err := c.typed.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,8 @@ import (
 func TestMetricsAreServed(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	maps := c.typed.CoreV1().ConfigMaps(newNamespace(t, c))
-	made := must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
+	made := must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		metav1.CreateOptions{}))(t)
 	must(maps.List(t.Context(), metav1.ListOptions{}))(t)
 	must(maps.List(t.Context(), metav1.ListOptions{LabelSelector: "a=b"}))(t)
 	state := must(maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"}))(t)
@@ -46,7 +47,8 @@ func TestMetricsAreServed(t *testing.T) {
 		`keepwatch_readpath_answered_total{verb="watch"}`,
 		`keepwatch_readpath_encodings_bytes `, `keepwatch_readpath_encodings_budget_bytes `,
 		`keepwatch_readpath_buffer_bytes `, `keepwatch_readpath_watch_buffers_refused_total `,
-		`keepwatch_readpath_encodings_evicted_total `, `keepwatch_readpath_encodings_refused_total `, `keepwatch_readpath_encodings_cold_total `,
+		`keepwatch_readpath_encodings_evicted_total `, `keepwatch_readpath_encodings_refused_total `,
+		`keepwatch_readpath_encodings_cold_total `,
 		`apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="LIST",version="v1"}`,
 		`apiserver_longrunning_requests{component="apiserver",group="",resource="configmaps",scope="namespace",subresource="",verb="WATCH",version="v1"}`,
 		`apiserver_watch_events_total{group="",resource="configmaps",version="v1"}`,
@@ -64,7 +66,8 @@ func TestWatchesAreCountedWithTheirStatus(t *testing.T) {
 	for _, query := range []string{"", "&pretty=true"} {
 		const metric = `apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="replicationcontrollers",scope="cluster",subresource="",verb="WATCH",version="v1"}`
 		before := counted(t, config, metric)
-		must(request(t.Context(), config, "/api/v1/replicationcontrollers?watch=1&timeoutSeconds=1"+query, asJSON, "identity"))(t)
+		must(request(t.Context(), config, "/api/v1/replicationcontrollers?watch=1&timeoutSeconds=1"+query, asJSON,
+			"identity"))(t)
 		await.State(t, "the watch is counted", func() (bool, string) {
 			return counted(t, config, metric) > before, query
 		})

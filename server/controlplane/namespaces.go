@@ -158,7 +158,8 @@ func (c *chain) namespacedCustomResources() []schema.GroupVersionResource {
 		})
 		if d.Spec.Scope == apiextensionsv1.NamespaceScoped && served >= 0 {
 			version := d.Spec.Versions[served].Name
-			resources = append(resources, schema.GroupVersionResource{Group: d.Spec.Group, Version: version, Resource: d.Spec.Names.Plural})
+			resources = append(resources, schema.GroupVersionResource{Group: d.Spec.Group, Version: version,
+				Resource: d.Spec.Names.Plural})
 		}
 	}
 	return resources

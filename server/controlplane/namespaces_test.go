@@ -33,7 +33,8 @@ func TestNamespaceDeletionDeletesContents(t *testing.T) {
 	gvr := newCRD(t, c, "contents")
 	ctx := t.Context()
 	for _, in := range []string{ns, other} {
-		must(c.typed.CoreV1().ConfigMaps(in).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{}))(t)
+		must(c.typed.CoreV1().ConfigMaps(in).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
+			metav1.CreateOptions{}))(t)
 		must(c.typed.AppsV1().Deployments(in).Create(ctx, testDeployment("d"), metav1.CreateOptions{}))(t)
 		must(c.dynamic.Resource(gvr).Namespace(in).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": gvr.GroupVersion().String(), "kind": "Contents", "metadata": map[string]any{"name": "x"},
@@ -58,7 +59,8 @@ func TestFinalizersDelayNamespaceDeletion(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
 	ctx := t.Context()
-	finalized := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "finalized", Finalizers: []string{"example.com/hold"}}}
+	finalized := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "finalized",
+		Finalizers: []string{"example.com/hold"}}}
 	must(c.typed.CoreV1().ConfigMaps(ns).Create(ctx, finalized, metav1.CreateOptions{}))(t)
 	if err := c.typed.CoreV1().Namespaces().Delete(ctx, ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -67,10 +69,12 @@ func TestFinalizersDelayNamespaceDeletion(t *testing.T) {
 		got, err := c.typed.CoreV1().ConfigMaps(ns).Get(ctx, "finalized", metav1.GetOptions{})
 		return err == nil && got.DeletionTimestamp != nil, "the config map isn't marked"
 	})
-	if got := must(c.typed.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))(t); got.Status.Phase != corev1.NamespaceTerminating {
+	if got := must(c.typed.CoreV1().Namespaces().Get(ctx, ns,
+		metav1.GetOptions{}))(t); got.Status.Phase != corev1.NamespaceTerminating {
 		t.Errorf("the namespace is %s", got.Status.Phase)
 	}
-	_, err := c.typed.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
+	_, err := c.typed.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}},
+		metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		t.Errorf("creating in a terminating namespace: %v", err)
 	}
@@ -91,7 +95,8 @@ func waitNamespaceDeleted(t *testing.T, c clients, name string) {
 	})
 }
 
-// A custom resource that discovery does not have yet goes with its namespace, too. One that it has is not deleted twice.
+// A custom resource that discovery does not have yet goes with its namespace, too. One that it has is not deleted
+// twice.
 func TestNamespaceHasNewResources(t *testing.T) {
 	client := fake.NewClientset()
 	client.Resources = []*metav1.APIResourceList{

@@ -21,7 +21,8 @@ var errNoSpace = &apierrors.StatusError{ErrStatus: metav1.Status{
 	Code:    http.StatusInternalServerError,
 	Reason:  metav1.StatusReasonInternalError,
 	Message: embeddedetcd.ErrNoSpace.Error(),
-	Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: causeNoSpace, Message: rpctypes.ErrNoSpace.Error()}}},
+	Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: causeNoSpace,
+		Message: rpctypes.ErrNoSpace.Error()}}},
 }}
 
 // causeNoSpace identifies errNoSpace for clients.

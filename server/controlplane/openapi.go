@@ -81,7 +81,8 @@ func setOpenAPI(config *genericapiserver.Config) error {
 
 // installOpenAPI serves /openapi/v2 and /openapi/v3: the resources of the front server, those of the
 // extension server, and the custom resources as they change.
-func installOpenAPI(front *genericapiserver.GenericAPIServer, builtins *builtin.Routes, extensions *apiserver.CustomResourceDefinitions, config *genericapiserver.Config) error {
+func installOpenAPI(front *genericapiserver.GenericAPIServer, builtins *builtin.Routes,
+	extensions *apiserver.CustomResourceDefinitions, config *genericapiserver.Config) error {
 	services := sync.OnceValues(func() ([]*restful.WebService, error) { return allServices(front, builtins, extensions) })
 	paths := front.Handler.NonGoRestfulMux
 	own := &spec.Swagger{}
@@ -115,7 +116,8 @@ func installOpenAPI(front *genericapiserver.GenericAPIServer, builtins *builtin.
 }
 
 // allServices returns the services of the built-in resources and of definitions.
-func allServices(front *genericapiserver.GenericAPIServer, builtins *builtin.Routes, extensions *apiserver.CustomResourceDefinitions) ([]*restful.WebService, error) {
+func allServices(front *genericapiserver.GenericAPIServer, builtins *builtin.Routes,
+	extensions *apiserver.CustomResourceDefinitions) ([]*restful.WebService, error) {
 	if err := builtins.InstallAll(); err != nil {
 		return nil, err
 	}

@@ -68,7 +68,8 @@ func TestOpenAPIDocuments(t *testing.T) {
 	}
 }
 
-// Servers of a process share schemas. Each builds its documents of them, at the same time as others, and they are equal.
+// Servers of a process share schemas. Each builds its documents of them, at the same time as others, and they are
+// equal.
 func TestOpenAPIDocumentsOfSeveralServers(t *testing.T) {
 	t.Parallel()
 	var documents [3]map[string]string

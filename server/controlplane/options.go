@@ -32,8 +32,9 @@ type Options struct {
 	Authorization Authorization
 	// Controllers runs those of kube-controller-manager's controllers that make no pods: each namespace gets its service
 	// account default and its config map kube-root-ca.crt, the dependents of deleted owners are deleted, the status of
-	// ResourceQuotas is computed, and approved CertificateSigningRequests for clients of this server are signed. Without it, only the namespace controller runs,
-	// and with RBAC the one that aggregates ClusterRoles. A read-only server runs none.
+	// ResourceQuotas is computed, and approved CertificateSigningRequests for clients of this server are signed. Without
+	// it, only the namespace controller runs, and with RBAC the one that aggregates ClusterRoles. A read-only server runs
+	// none.
 	Controllers bool
 	// Simulation runs workloads without containers: pods are scheduled to simulated nodes, and become ready. It needs
 	// Controllers. The caller owns it, and it outlives the server. The default is none. A read-only server runs none.
@@ -45,11 +46,11 @@ type Options struct {
 	// server's own authority. The common name is the user, the organizations are the groups.
 	ClientCAFile string
 	// ServiceClusterIPRange is the range of the cluster IPs that Services get, or one of IPv4 and one of IPv6 with a comma
-	// between them, the default family first, as kube-apiserver's flag --service-cluster-ip-range. Nothing answers at these
-	// addresses. The default is 10.0.0.0/16.
+	// between them, the default family first, as kube-apiserver's flag --service-cluster-ip-range. Nothing answers at
+	// these addresses. The default is 10.0.0.0/16.
 	ServiceClusterIPRange string
-	// ServiceNodePortRange is the range of the node ports that Services get, as kube-apiserver's flag --service-node-port-range.
-	// The default is 30000-32767.
+	// ServiceNodePortRange is the range of the node ports that Services get, as kube-apiserver's flag
+	// --service-node-port-range. The default is 30000-32767.
 	ServiceNodePortRange string
 	// EventTTL is the time from the last write of an Event to its deletion, in whole seconds, as kube-apiserver's flag
 	// --event-ttl. The default is an hour.
@@ -66,9 +67,9 @@ type Options struct {
 	// limits of concurrent requests. A request's context has its user and its RequestInfo; the server's own clients
 	// are the user system:apiserver. The default is none.
 	Middleware func(http.Handler) http.Handler
-	// Refused is called when a request is answered with an error before it reaches Middleware, by authentication or authorization for
-	// example, and before that answer is sent. The request's context has its RequestInfo, and its user if authorization was asked.
-	// Several goroutines call it at a time. The default is none.
+	// Refused is called when a request is answered with an error before it reaches Middleware, by authentication or
+	// authorization for example, and before that answer is sent. The request's context has its RequestInfo, and its user
+	// if authorization was asked. Several goroutines call it at a time. The default is none.
 	Refused func(r *http.Request, status int)
 	// Kubeconfig is the file that is written when the server is ready, with its address, certificate
 	// authority and token. Only its owner can read it. If empty, no file is written.
@@ -186,7 +187,8 @@ func (o Options) complete() (Options, error) {
 	}
 	for _, issuer := range o.ServiceAccounts.Issuers {
 		if _, err := url.Parse(issuer); issuer == "" || strings.Contains(issuer, ":") && err != nil {
-			return o, fmt.Errorf("the issuer %q of service accounts is invalid: give a URL, like https://kubernetes.default.svc", issuer)
+			return o, fmt.Errorf("the issuer %q of service accounts is invalid: give a URL, like https://kubernetes.default.svc",
+				issuer)
 		}
 	}
 	if _, err := services.ParseRanges(o.ServiceClusterIPRange, o.ServiceNodePortRange); err != nil {
@@ -199,7 +201,8 @@ func (o Options) complete() (Options, error) {
 		return o, fmt.Errorf("events cannot be kept for %v: give a second at least, like 1h", o.EventTTL)
 	}
 	if o.WatchHistory.Bytes < 0 || o.WatchHistory.Age < 0 {
-		return o, fmt.Errorf("the watch history of %d bytes and %v is invalid: give numbers above zero", o.WatchHistory.Bytes, o.WatchHistory.Age)
+		return o, fmt.Errorf("the watch history of %d bytes and %v is invalid: give numbers above zero", o.WatchHistory.Bytes,
+			o.WatchHistory.Age)
 	}
 	if err := serving.CheckToken(o.Token); err != nil {
 		return o, err
@@ -208,7 +211,8 @@ func (o Options) complete() (Options, error) {
 	case o.QuotaBackendBytes < 0:
 		return o, fmt.Errorf("the quota of %d bytes for etcd is invalid: give a number above zero", o.QuotaBackendBytes)
 	case o.memory() && o.QuotaBackendBytes > 0:
-		return o, errors.New("the quota is for the embedded etcd, and this server would have its data in memory: give a data folder, too")
+		return o, errors.New(
+			"the quota is for the embedded etcd, and this server would have its data in memory: give a data folder, too")
 	case o.QuotaBackendBytes > 0 && !o.embedded():
 		return o, errors.New("the quota is for the embedded etcd: an external etcd has its own quota")
 	case o.QuotaBackendBytes == 0:

@@ -50,7 +50,8 @@ func (d *etcdDatabase) claim(ctx context.Context, own bool) error {
 
 // foreignKey returns a key of an etcd without ownerKey; empty if the etcd has no keys.
 func foreignKey(ctx context.Context, client *clientv3.Client) (string, error) {
-	all, err := client.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(int64(len(kineKeys)+1)))
+	all, err := client.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithLimit(int64(len(kineKeys)+1)))
 	if err != nil {
 		return "", err
 	}

@@ -84,16 +84,19 @@ func TestForeignEtcdIsReadOnly(t *testing.T) {
 				{"PUT", "/api/v1/namespaces/going/configmaps/c", asJSON, `{"metadata":{"name":"c"},"data":{"a":"b"}}`},
 				{"PUT", "/api/v1/namespaces/going/finalize", asJSON, `{"metadata":{"name":"going"}}`},
 				{"PATCH", "/api/v1/namespaces/going/configmaps/c", "application/merge-patch+json", `{"data":{"a":"b"}}`},
-				{"PATCH", "/api/v1/namespaces/going/configmaps/more?fieldManager=me", "application/apply-patch+yaml", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"more"}}`},
+				{"PATCH", "/api/v1/namespaces/going/configmaps/more?fieldManager=me", "application/apply-patch+yaml",
+					`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"more"}}`},
 				{"PATCH", "/api/v1/namespaces/going/status", "application/merge-patch+json", `{}`},
 				{"DELETE", "/api/v1/namespaces/going/configmaps/c", "", ""},
 				{"DELETE", "/api/v1/namespaces/going/configmaps/c?dryRun=All", "", ""},
 				{"DELETE", "/api/v1/namespaces/going/configmaps", "", ""},
 				{"POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", asJSON, `{}`},
-				{"POST", "/apis/example.com/v1/namespaces/going/news", asJSON, `{"kind":"New","apiVersion":"example.com/v1","metadata":{"name":"more"}}`},
+				{"POST", "/apis/example.com/v1/namespaces/going/news", asJSON,
+					`{"kind":"New","apiVersion":"example.com/v1","metadata":{"name":"more"}}`},
 				{"POST", "/api/v1/namespaces/going/pods/x/eviction", asJSON, `{}`},
 			} {
-				if why := notAllowed(t, server.RESTConfig(), request.method, request.path, request.contentType, request.body); why != "" {
+				if why := notAllowed(t, server.RESTConfig(), request.method, request.path, request.contentType,
+					request.body); why != "" {
 					t.Errorf("%s %s: %s", request.method, request.path, why)
 				}
 			}
@@ -142,10 +145,12 @@ func TestEmptyEtcdIsOwn(t *testing.T) {
 		if server.ReadOnly() {
 			t.Errorf("the %s server is read-only", name)
 		}
-		must(connect(t, server.RESTConfig()).typed.CoreV1().Pods("default").Create(t.Context(), testPod(name), metav1.CreateOptions{}))(t)
+		must(connect(t, server.RESTConfig()).typed.CoreV1().Pods("default").Create(t.Context(), testPod(name),
+			metav1.CreateOptions{}))(t)
 		server.stop()
 	}
-	if owners := must(etcd.Get(t.Context(), "/keepwatch/owner"))(t).Kvs; len(owners) != 1 || owners[0].Version != 1 || len(owners[0].Value) == 0 {
+	if owners := must(etcd.Get(t.Context(), "/keepwatch/owner"))(t).Kvs; len(owners) != 1 || owners[0].Version != 1 ||
+		len(owners[0].Value) == 0 {
 		t.Errorf("the owner key is %v", owners)
 	}
 }
@@ -177,7 +182,8 @@ func TestForeignKeys(t *testing.T) {
 			if server := start(t, controlplane.Options{Etcd: cluster}); !server.ReadOnly() {
 				t.Error("the server is not read-only")
 			}
-			if all := must(etcd.Get(t.Context(), "", clientv3.WithPrefix()))(t).Kvs; len(all) != 1 || !bytes.Equal(all[0].Key, []byte(key)) {
+			if all := must(etcd.Get(t.Context(), "", clientv3.WithPrefix()))(t).Kvs; len(all) != 1 ||
+				!bytes.Equal(all[0].Key, []byte(key)) {
 				t.Errorf("etcd has %v", all)
 			}
 		})

@@ -31,11 +31,13 @@ func TestPatchKinds(t *testing.T) {
 
 	// A strategic merge finds the container by its name, and keeps the first one.
 	got := must(deployments.Patch(ctx, "d", types.StrategicMergePatchType,
-		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"example.com/side:1"}]}}}}`), metav1.PatchOptions{}))(t)
+		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"example.com/side:1"}]}}}}`),
+		metav1.PatchOptions{}))(t)
 	if containers := got.Spec.Template.Spec.Containers; len(containers) != 2 || got.Generation != 2 {
 		t.Errorf("after the strategic merge: generation %d, %v", got.Generation, containers)
 	}
-	got = must(deployments.Patch(ctx, "d", types.MergePatchType, []byte(`{"spec":{"paused":true,"replicas":null}}`), metav1.PatchOptions{}))(t)
+	got = must(deployments.Patch(ctx, "d", types.MergePatchType, []byte(`{"spec":{"paused":true,"replicas":null}}`),
+		metav1.PatchOptions{}))(t)
 	if !got.Spec.Paused || *got.Spec.Replicas != 1 {
 		t.Errorf("after the merge: %v", got.Spec)
 	}
@@ -44,14 +46,17 @@ func TestPatchKinds(t *testing.T) {
 	if containers := got.Spec.Template.Spec.Containers; len(containers) != 1 {
 		t.Errorf("after the JSON patch: %v", containers)
 	}
-	if _, err := deployments.Patch(ctx, "d", types.JSONPatchType, []byte(`[{"op":"test","path":"/spec/paused","value":false}]`), metav1.PatchOptions{}); err == nil {
+	if _, err := deployments.Patch(ctx, "d", types.JSONPatchType,
+		[]byte(`[{"op":"test","path":"/spec/paused","value":false}]`), metav1.PatchOptions{}); err == nil {
 		t.Error("a JSON patch whose test fails is accepted")
 	}
 	stale := []byte(`{"metadata":{"resourceVersion":"1"},"spec":{"paused":false}}`)
-	if _, err := deployments.Patch(ctx, "d", types.MergePatchType, stale, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
+	if _, err := deployments.Patch(ctx, "d", types.MergePatchType, stale,
+		metav1.PatchOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("a patch of an old version: %v", err)
 	}
-	dry := must(deployments.Patch(ctx, "d", types.MergePatchType, []byte(`{"spec":{"paused":false}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))(t)
+	dry := must(deployments.Patch(ctx, "d", types.MergePatchType, []byte(`{"spec":{"paused":false}}`),
+		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))(t)
 	if got := must(deployments.Get(ctx, "d", metav1.GetOptions{}))(t); dry.Spec.Paused || !got.Spec.Paused {
 		t.Errorf("a dry run answered %v and left %v", dry.Spec.Paused, got.Spec.Paused)
 	}
@@ -62,17 +67,19 @@ func TestServerSideApply(t *testing.T) {
 	ns := newNamespace(t, c)
 	widgets := newCRD(t, c, "applied")
 	deployment := func(n int64) map[string]any {
-		return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{
-			"replicas": n,
-			"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
-			"template": map[string]any{
-				"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
-				"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "c"}}},
-			},
-		}}
+		return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "x"},
+			"spec": map[string]any{
+				"replicas": n,
+				"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
+				"template": map[string]any{
+					"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
+					"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "c"}}},
+				},
+			}}
 	}
 	widget := func(n int64) map[string]any {
-		return map[string]any{"apiVersion": widgets.Group + "/v1", "kind": "Applied", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{"replicas": n}}
+		return map[string]any{"apiVersion": widgets.Group + "/v1", "kind": "Applied", "metadata": map[string]any{"name": "x"},
+			"spec": map[string]any{"replicas": n}}
 	}
 	for _, kind := range []struct {
 		name     string
@@ -89,7 +96,8 @@ func TestServerSideApply(t *testing.T) {
 			if created.GetResourceVersion() != again.GetResourceVersion() {
 				t.Error("applying the same again writes")
 			}
-			_, err := resource.Apply(t.Context(), "x", &unstructured.Unstructured{Object: kind.object(2)}, metav1.ApplyOptions{FieldManager: "bob"})
+			_, err := resource.Apply(t.Context(), "x", &unstructured.Unstructured{Object: kind.object(2)},
+				metav1.ApplyOptions{FieldManager: "bob"})
 			if !apierrors.IsConflict(err) {
 				t.Errorf("taking over alice's field: %v", err)
 			}
@@ -97,7 +105,9 @@ func TestServerSideApply(t *testing.T) {
 			if n, _, _ := unstructured.NestedInt64(forced.Object, "spec", "replicas"); n != 3 {
 				t.Errorf("replicas %d after the forced apply", n)
 			}
-			bob := forced.GetManagedFields()[slices.IndexFunc(forced.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "bob" })]
+			bob := forced.GetManagedFields()[slices.IndexFunc(forced.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+				return e.Manager == "bob"
+			})]
 			if !strings.Contains(bob.FieldsV1.GetRawString(), "f:replicas") {
 				t.Errorf("bob owns %s", bob.FieldsV1.GetRawString())
 			}
@@ -105,17 +115,21 @@ func TestServerSideApply(t *testing.T) {
 	}
 }
 
-func apply(t *testing.T, resource dynamic.ResourceInterface, object map[string]any, manager string, force bool) *unstructured.Unstructured {
+func apply(t *testing.T, resource dynamic.ResourceInterface, object map[string]any, manager string,
+	force bool) *unstructured.Unstructured {
 	t.Helper()
-	return must(resource.Apply(t.Context(), "x", &unstructured.Unstructured{Object: object}, metav1.ApplyOptions{FieldManager: manager, Force: force}))(t)
+	return must(resource.Apply(t.Context(), "x", &unstructured.Unstructured{Object: object},
+		metav1.ApplyOptions{FieldManager: manager, Force: force}))(t)
 }
 
 // Applying a StatefulSet whose claim templates leave out defaults again writes nothing, also when managedFields has
 // an older time. The list of templates is atomic: the second apply replaces it with one without the defaults.
 func TestApplyAgainWithoutDefaults(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
-	sets := c.dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}).Namespace(newNamespace(t, c))
-	const set = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"x"},"spec":{"serviceName":"x",` + selected + `,
+	sets := c.dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1",
+		Resource: "statefulsets"}).Namespace(newNamespace(t, c))
+	const set = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"x"},"spec":{"serviceName":"x",` +
+		selected + `,
 		"volumeClaimTemplates":[{"metadata":{"name":"v"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}}`
 	object := map[string]any{}
 	decodeJSON(t, []byte(set), &object)
@@ -130,6 +144,7 @@ func TestApplyAgainWithoutDefaults(t *testing.T) {
 	}
 	again := apply(t, sets, object, "alice", false)
 	if again.GetResourceVersion() != older.GetResourceVersion() {
-		t.Errorf("version %s was written at %v after %s", again.GetResourceVersion(), again.GetManagedFields()[0].Time, older.GetResourceVersion())
+		t.Errorf("version %s was written at %v after %s", again.GetResourceVersion(), again.GetManagedFields()[0].Time,
+			older.GetResourceVersion())
 	}
 }

@@ -34,15 +34,18 @@ func budget(t *testing.T, c clients, ns, name string, allowed int32) {
 	one := intstr.FromInt32(1)
 	b := must(c.typed.PolicyV1().PodDisruptionBudgets(ns).Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}},
 	}, metav1.CreateOptions{}))(t)
-	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: allowed, DesiredHealthy: 1, CurrentHealthy: 1 + allowed, ExpectedPods: 1 + allowed}
+	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: allowed,
+		DesiredHealthy: 1, CurrentHealthy: 1 + allowed, ExpectedPods: 1 + allowed}
 	must(c.typed.PolicyV1().PodDisruptionBudgets(ns).UpdateStatus(t.Context(), b, metav1.UpdateOptions{}))(t)
 }
 
 func evict(t *testing.T, c clients, ns, name string, options *metav1.DeleteOptions) error {
 	t.Helper()
-	return c.typed.PolicyV1().Evictions(ns).Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, DeleteOptions: options})
+	return c.typed.PolicyV1().Evictions(ns).Evict(t.Context(),
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, DeleteOptions: options})
 }
 
 // A budget lets as many pods go as it allows, and counts them.
@@ -64,7 +67,8 @@ func TestEviction(t *testing.T) {
 		t.Errorf("an allowed eviction: %v", err)
 	}
 	err := evict(t, c, ns, "two", nil)
-	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); !apierrors.IsTooManyRequests(err) || !ok || cause.Message != "The disruption budget b does not allow evicting pods currently" {
+	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); !apierrors.IsTooManyRequests(err) || !ok ||
+		cause.Message != "The disruption budget b does not allow evicting pods currently" {
 		t.Errorf("an eviction too many: %v", err)
 	}
 	for _, name := range []string{"pending", "unready"} { // no disruptions
@@ -76,12 +80,14 @@ func TestEviction(t *testing.T) {
 		t.Errorf("an evicted pod: %v", err)
 	}
 	b := must(c.typed.PolicyV1().PodDisruptionBudgets(ns).Get(t.Context(), "b", metav1.GetOptions{}))(t)
-	if _, counted := b.Status.DisruptedPods["one"]; b.Status.DisruptionsAllowed != 0 || len(b.Status.DisruptedPods) != 1 || !counted {
+	if _, counted := b.Status.DisruptedPods["one"]; b.Status.DisruptionsAllowed != 0 || len(b.Status.DisruptedPods) != 1 ||
+		!counted {
 		t.Errorf("the budget's status is %+v", b.Status)
 	}
 
 	budget(t, c, ns, "second", 5)
-	if err := evict(t, c, ns, "two", nil); !apierrors.IsInternalError(err) && !strings.Contains(err.Error(), "more than one PodDisruptionBudget") {
+	if err := evict(t, c, ns, "two", nil); !apierrors.IsInternalError(err) &&
+		!strings.Contains(err.Error(), "more than one PodDisruptionBudget") {
 		t.Errorf("with two budgets: %v", err)
 	}
 	if err := evict(t, c, ns, "missing", nil); !apierrors.IsNotFound(err) {
@@ -99,17 +105,21 @@ func TestEvictionOfHeldPod(t *testing.T) {
 	old := pod.ResourceVersion
 	pod.Labels = map[string]string{"b": "c"}
 	pod = must(c.typed.CoreV1().Pods(ns).Update(t.Context(), pod, metav1.UpdateOptions{}))(t)
-	if err := evict(t, c, ns, "held", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &old}}); !apierrors.IsConflict(err) {
+	if err := evict(t, c, ns, "held",
+		&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &old}}); !apierrors.IsConflict(err) {
 		t.Errorf("at an old version: %v", err)
 	}
-	if err := evict(t, c, ns, "held", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &pod.ResourceVersion}}); err != nil {
+	if err := evict(t, c, ns, "held",
+		&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &pod.ResourceVersion}}); err != nil {
 		t.Errorf("at the version: %v", err)
 	}
 	pod = must(c.typed.CoreV1().Pods(ns).Get(t.Context(), "held", metav1.GetOptions{}))(t)
-	if len(pod.Status.Conditions) != 1 || pod.Status.Conditions[0].Type != corev1.DisruptionTarget || pod.DeletionTimestamp == nil {
+	if len(pod.Status.Conditions) != 1 || pod.Status.Conditions[0].Type != corev1.DisruptionTarget ||
+		pod.DeletionTimestamp == nil {
 		t.Errorf("the pod is %+v", pod)
 	}
-	must(c.typed.CoreV1().Pods(ns).Patch(t.Context(), "held", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+	must(c.typed.CoreV1().Pods(ns).Patch(t.Context(), "held", "application/merge-patch+json",
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 }
 
 // A scheduler assigns a pod to a node once.
@@ -120,7 +130,8 @@ func TestBinding(t *testing.T) {
 	bind := func(b *corev1.Binding) error {
 		return c.typed.CoreV1().Pods(ns).Bind(t.Context(), b, metav1.CreateOptions{})
 	}
-	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "other", Annotations: map[string]string{"a": "b"}}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "other",
+		Annotations: map[string]string{"a": "b"}}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
 	if err := bind(binding); !apierrors.IsConflict(err) {
 		t.Errorf("with another UID: %v", err)
 	}
@@ -129,10 +140,12 @@ func TestBinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod = must(c.typed.CoreV1().Pods(ns).Get(t.Context(), "p", metav1.GetOptions{}))(t)
-	if pod.Spec.NodeName != "n" || pod.Annotations["a"] != "b" || len(pod.Status.Conditions) != 1 || pod.Status.Conditions[0].Type != corev1.PodScheduled {
+	if pod.Spec.NodeName != "n" || pod.Annotations["a"] != "b" || len(pod.Status.Conditions) != 1 ||
+		pod.Status.Conditions[0].Type != corev1.PodScheduled {
 		t.Errorf("the pod is %+v", pod)
 	}
-	if err := bind(binding); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `pod p is already assigned to node "n"`) {
+	if err := bind(binding); !apierrors.IsConflict(err) ||
+		!strings.Contains(err.Error(), `pod p is already assigned to node "n"`) {
 		t.Errorf("a second time: %v", err)
 	}
 	must(c.typed.CoreV1().Pods(ns).Create(t.Context(), testPod("q"), metav1.CreateOptions{}))(t)
@@ -144,13 +157,14 @@ func TestBinding(t *testing.T) {
 	if got := must(c.typed.CoreV1().Pods(ns).Get(t.Context(), "q", metav1.GetOptions{}))(t).Spec.NodeName; got != "n" {
 		t.Errorf("bound by bindings to %q", got)
 	}
-	if err := bind(&corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "missing"}, Target: corev1.ObjectReference{Name: "n"}}); !apierrors.IsNotFound(err) {
+	if err := bind(&corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "missing"},
+		Target: corev1.ObjectReference{Name: "n"}}); !apierrors.IsNotFound(err) {
 		t.Errorf("a missing pod: %v", err)
 	}
 }
 
-// A pod on a node gets a deletion timestamp, and is deleted without a grace period by its kubelet. Other pods are deleted
-// at once, as are those of a deleted namespace, in which nothing waits for a kubelet.
+// A pod on a node gets a deletion timestamp, and is deleted without a grace period by its kubelet. Other pods are
+// deleted at once, as are those of a deleted namespace, in which nothing waits for a kubelet.
 func TestDeletionOfPods(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
@@ -190,12 +204,14 @@ func TestDeletionOfPods(t *testing.T) {
 		case q.grace == 0 && !apierrors.IsNotFound(err):
 			t.Errorf("%s is %v, %v", q.name, pod.ObjectMeta, err)
 		case q.grace == 0:
-		case err != nil || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds != q.grace || pod.DeletionTimestamp == nil:
+		case err != nil || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds != q.grace ||
+			pod.DeletionTimestamp == nil:
 			t.Errorf("%s is %+v, %v", q.name, pod.ObjectMeta, err)
 		}
 	}
 	create("ended", "n", as)
-	must(pods.Patch(t.Context(), "ended", "application/merge-patch+json", []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status"))(t)
+	must(pods.Patch(t.Context(), "ended", "application/merge-patch+json", []byte(`{"status":{"phase":"Succeeded"}}`),
+		metav1.PatchOptions{}, "status"))(t)
 	if err := pods.Delete(t.Context(), "ended", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
@@ -216,7 +232,8 @@ func TestDeletionOfPods(t *testing.T) {
 	if _, err := pods.Get(t.Context(), "given", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a pod that its kubelet has ended: %v", err)
 	}
-	must(pods.Patch(t.Context(), "default", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
+	must(pods.Patch(t.Context(), "default", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+		metav1.PatchOptions{}))(t)
 	if err := c.typed.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +247,8 @@ func TestDeletionOfPods(t *testing.T) {
 func TestContainersOfPods(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
-	must(c.typed.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}))(t)
+	must(c.typed.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns}},
+		metav1.CreateOptions{}))(t)
 	for name, node := range map[string]string{"waiting": "", "assigned": ns, "lost": "missing"} {
 		pod := testPod(name)
 		pod.Spec.NodeName = node
@@ -256,7 +274,8 @@ func TestContainersOfPods(t *testing.T) {
 		{"POST", "assigned/portforward?ports=80", 400, "this server has no kubelet on node " + ns},
 		{"GET", "missing/portforward", 404, `pods \"missing\" not found`},
 	} {
-		request := must(http.NewRequestWithContext(t.Context(), q.method, shared.RESTConfig().Host+"/api/v1/namespaces/"+ns+"/pods/"+q.path, nil))(t)
+		request := must(http.NewRequestWithContext(t.Context(), q.method, shared.RESTConfig().Host+"/api/v1/namespaces/"+ns+
+			"/pods/"+q.path, nil))(t)
 		answer := must(client.Do(request))(t)
 		body := must(io.ReadAll(answer.Body))(t)
 		answer.Body.Close()

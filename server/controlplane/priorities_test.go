@@ -46,7 +46,9 @@ func TestPriorities(t *testing.T) {
 	check("plain", "0PreemptLowerPriority", func(*corev1.PodSpec) {})
 	check("named", "never7Never", func(s *corev1.PodSpec) { s.PriorityClassName = "never" })
 	check("equal", "never7Never", func(s *corev1.PodSpec) { s.PriorityClassName, s.Priority = "never", new(int32(7)) })
-	check("system", "system-node-critical2000001000PreemptLowerPriority", func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" })
+	check("system", "system-node-critical2000001000PreemptLowerPriority", func(s *corev1.PodSpec) {
+		s.PriorityClassName = "system-node-critical"
+	})
 	for want, change := range map[string]func(*corev1.PodSpec){
 		"no PriorityClass with name missing was found": func(s *corev1.PodSpec) { s.PriorityClassName = "missing" },
 		"the integer value of priority (8) must not be provided in pod spec; priority admission controller computed 7 from the given PriorityClass name": func(s *corev1.PodSpec) {
@@ -64,18 +66,22 @@ func TestPriorities(t *testing.T) {
 	must(classes.Create(ctx, newClass("usual", 5, true), metav1.CreateOptions{}))(t)
 	check("default", "usual5PreemptLowerPriority", func(*corev1.PodSpec) {})
 	_, err := classes.Create(ctx, newClass("second", 6, true), metav1.CreateOptions{})
-	if want := "PriorityClass usual is already marked as default. Only one default can exist"; !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
+	if want := "PriorityClass usual is already marked as default. Only one default can exist"; !apierrors.IsForbidden(
+		err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("a second default class is answered with %v", err)
 	}
-	must(classes.Patch(ctx, "usual", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
+	must(classes.Patch(ctx, "usual", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+		metav1.PatchOptions{}))(t)
 	plain := must(pods.Get(ctx, "plain", metav1.GetOptions{}))(t)
 	plain.Spec.Priority, plain.Spec.PreemptionPolicy, plain.Spec.Containers[0].Image = nil, nil, "other"
-	if plain = must(pods.Update(ctx, plain, metav1.UpdateOptions{}))(t); plain.Spec.Priority == nil || *plain.Spec.Priority != 0 || plain.Spec.PreemptionPolicy == nil {
+	if plain = must(pods.Update(ctx, plain, metav1.UpdateOptions{}))(t); plain.Spec.Priority == nil ||
+		*plain.Spec.Priority != 0 || plain.Spec.PreemptionPolicy == nil {
 		t.Errorf("the updated pod has the priority %v and the policy %v", plain.Spec.Priority, plain.Spec.PreemptionPolicy)
 	}
 }
 
-// A start creates the system's classes, and keeps them as they are. Nobody creates others with their prefix or above them.
+// A start creates the system's classes, and keeps them as they are. Nobody creates others with their prefix or above
+// them.
 func TestSystemPriorityClasses(t *testing.T) {
 	t.Parallel()
 	options := controlplane.Options{DataDir: t.TempDir()}
@@ -84,14 +90,17 @@ func TestSystemPriorityClasses(t *testing.T) {
 	if err := classes.Delete(t.Context(), "system-node-critical", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	must(classes.Patch(t.Context(), "system-cluster-critical", types.MergePatchType, []byte(`{"description":"other"}`), metav1.PatchOptions{}))(t)
+	must(classes.Patch(t.Context(), "system-cluster-critical", types.MergePatchType, []byte(`{"description":"other"}`),
+		metav1.PatchOptions{}))(t)
 	for want, class := range map[string]*schedulingv1.PriorityClass{
-		"system-own is not a known system priority class":                   newClass("system-own", 1, false),
-		"value of system-node-critical PriorityClass must be 2000001000":    newClass("system-node-critical", 1, false),
-		"globalDefault of system-node-critical PriorityClass must be false": newClass("system-node-critical", 2000001000, true),
-		"maximum allowed value of a user defined priority is 1000000000":    newClass("high", 1000000001, false),
+		"system-own is not a known system priority class":                newClass("system-own", 1, false),
+		"value of system-node-critical PriorityClass must be 2000001000": newClass("system-node-critical", 1, false),
+		"globalDefault of system-node-critical PriorityClass must be false": newClass("system-node-critical", 2000001000,
+			true),
+		"maximum allowed value of a user defined priority is 1000000000": newClass("high", 1000000001, false),
 	} {
-		if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+		if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("the class is answered with %v, want %s", err, want)
 		}
 	}
@@ -120,8 +129,10 @@ func TestDefaultTolerations(t *testing.T) {
 	}{
 		{nil, []string{notReady, unreachable}},
 		{[]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, []string{": 0"}},
-		{[]corev1.Toleration{{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists}}, []string{"node.kubernetes.io/unreachable: 0", notReady}},
-		{[]corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
+		{[]corev1.Toleration{{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists}},
+			[]string{"node.kubernetes.io/unreachable: 0", notReady}},
+		{[]corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists,
+			Effect: corev1.TaintEffectNoSchedule}},
 			[]string{"node.kubernetes.io/not-ready:NoSchedule 0", notReady, unreachable}},
 	} {
 		pod := podWith(fmt.Sprint("pod-", i), corev1.ResourceRequirements{})

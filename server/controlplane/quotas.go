@@ -12,8 +12,8 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 )
 
-// quotaObjects reads ResourceQuotas straight from their storage, so that a server without quotas has no informer of them. store
-// is set before the server answers requests.
+// quotaObjects reads ResourceQuotas straight from their storage, so that a server without quotas has no informer of
+// them. store is set before the server answers requests.
 type quotaObjects struct{ store *genericregistry.Store }
 
 // Any reports whether a namespace has a quota, as far as the watch cache knows.
@@ -33,7 +33,8 @@ func (o *quotaObjects) List(ctx context.Context, namespace string) ([]corev1.Res
 }
 
 func (o *quotaObjects) list(ctx context.Context, namespace, version string) ([]corev1.ResourceQuota, error) {
-	list, err := o.store.List(request.WithNamespace(ctx, namespace), &metainternalversion.ListOptions{ResourceVersion: version})
+	list, err := o.store.List(request.WithNamespace(ctx, namespace),
+		&metainternalversion.ListOptions{ResourceVersion: version})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,8 @@ func (o *quotaObjects) WaitForAny(ctx context.Context) error {
 }
 
 func (o *quotaObjects) watchForAny(ctx context.Context) error {
-	watching, err := o.store.Watch(clusterScoped(ctx), &metainternalversion.ListOptions{ResourceVersion: "0"}) // begins with those that exist
+	// begins with those that exist
+	watching, err := o.store.Watch(clusterScoped(ctx), &metainternalversion.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return err
 	}

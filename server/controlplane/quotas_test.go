@@ -21,7 +21,8 @@ import (
 // limits creates a quota in a namespace, given as names and values.
 func limits(t *testing.T, c clients, ns, name string, pairs ...string) {
 	t.Helper()
-	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: quantities(pairs...)}}
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ResourceQuotaSpec{Hard: quantities(pairs...)}}
 	must(c.typed.CoreV1().ResourceQuotas(ns).Create(t.Context(), q, metav1.CreateOptions{}))(t)
 }
 
@@ -58,7 +59,8 @@ func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// A quota counts what its namespace has, refuses what exceeds it, and follows deletions, pods that end, and changes of its limits.
+// A quota counts what its namespace has, refuses what exceeds it, and follows deletions, pods that end, and changes of
+// its limits.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
@@ -75,7 +77,8 @@ func TestQuotas(t *testing.T) {
 
 	must(maps.Create(ctx, configMap("third"), metav1.CreateOptions{}))(t)
 	_, err := maps.Create(ctx, configMap("fourth"), metav1.CreateOptions{})
-	wantExceeded(t, err, `configmaps "fourth" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=3, limited: configmaps=3`)
+	wantExceeded(t, err,
+		`configmaps "fourth" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=3, limited: configmaps=3`)
 	must(c.typed.CoreV1().ConfigMaps(other).Create(ctx, configMap("fourth"), metav1.CreateOptions{}))(t)
 
 	_, err = pods.Create(ctx, podWith("plain", corev1.ResourceRequirements{}), metav1.CreateOptions{})
@@ -85,7 +88,8 @@ func TestQuotas(t *testing.T) {
 		must(pods.Create(ctx, podWith(name, half), metav1.CreateOptions{}))(t)
 	}
 	_, err = pods.Create(ctx, podWith("three", half), metav1.CreateOptions{})
-	wantExceeded(t, err, "exceeded quota: q, requested: pods=1,requests.cpu=500m, used: pods=2,requests.cpu=1, limited: pods=2,requests.cpu=1")
+	wantExceeded(t, err,
+		"exceeded quota: q, requested: pods=1,requests.cpu=500m, used: pods=2,requests.cpu=1, limited: pods=2,requests.cpu=1")
 	waitUsed(t, c, ns, "q", "configmaps", "3", "pods", "2", "requests.cpu", "1", "count/secrets", "0")
 
 	one := must(pods.Get(ctx, "one", metav1.GetOptions{}))(t)
@@ -97,7 +101,8 @@ func TestQuotas(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitUsed(t, c, ns, "q", "configmaps", "2", "pods", "2", "requests.cpu", "1", "count/secrets", "0")
-	must(c.typed.CoreV1().ResourceQuotas(ns).Patch(ctx, "q", types.MergePatchType, []byte(`{"spec":{"hard":{"pods":null,"requests.cpu":null,"services":"1"}}}`), metav1.PatchOptions{}))(t)
+	must(c.typed.CoreV1().ResourceQuotas(ns).Patch(ctx, "q", types.MergePatchType,
+		[]byte(`{"spec":{"hard":{"pods":null,"requests.cpu":null,"services":"1"}}}`), metav1.PatchOptions{}))(t)
 	waitUsed(t, c, ns, "q", "configmaps", "2", "services", "0", "count/secrets", "0")
 
 	// What the plugin has counted of a write that fails later is corrected.
@@ -120,9 +125,11 @@ func TestQuotaOfCustomResources(t *testing.T) {
 		_, unknown := q.Status.Used["count/gears.quota.example.com"]
 		return len(q.Status.Hard) == 2 && known && !unknown, fmt.Sprint(q.Status)
 	})
-	gears := c.dynamic.Resource(schema.GroupVersionResource{Group: "quota.example.com", Version: "v1", Resource: "gears"}).Namespace(ns)
+	gears := c.dynamic.Resource(schema.GroupVersionResource{Group: "quota.example.com", Version: "v1",
+		Resource: "gears"}).Namespace(ns)
 	gear := func(name string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "quota.example.com/v1", "kind": "Gear", "metadata": map[string]any{"name": name}}}
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "quota.example.com/v1", "kind": "Gear",
+			"metadata": map[string]any{"name": name}}}
 	}
 	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
 	for range 2 {
@@ -133,7 +140,8 @@ func TestQuotaOfCustomResources(t *testing.T) {
 			return err == nil, fmt.Sprint(err)
 		})
 		_, err := gears.Create(t.Context(), gear("two"), metav1.CreateOptions{})
-		wantExceeded(t, err, `exceeded quota: q, requested: count/gears.quota.example.com=1, used: count/gears.quota.example.com=1, limited: count/gears.quota.example.com=1`)
+		wantExceeded(t, err,
+			`exceeded quota: q, requested: count/gears.quota.example.com=1, used: count/gears.quota.example.com=1, limited: count/gears.quota.example.com=1`)
 		if err := definitions.Delete(t.Context(), "gears.quota.example.com", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -153,13 +161,15 @@ func gearDefinition() *apiextensionsv1.CustomResourceDefinition {
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "gears", Kind: "Gear"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object"}},
 			}},
 		},
 	}
 }
 
-// Without controllers nothing computes a status, and admission enforces the one that a client has written, with both storages.
+// Without controllers nothing computes a status, and admission enforces the one that a client has written, with both
+// storages.
 func TestQuotaWithoutControllers(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []controlplane.Storage{controlplane.StoreStorage, controlplane.UpstreamStorage} {
@@ -173,7 +183,8 @@ func TestQuotaWithoutControllers(t *testing.T) {
 			if len(q.Status.Hard) > 0 {
 				t.Errorf("the quota has the status %v", q.Status)
 			}
-			q.Status = corev1.ResourceQuotaStatus{Hard: q.Spec.Hard, Used: corev1.ResourceList{"configmaps": resource.MustParse("0")}}
+			q.Status = corev1.ResourceQuotaStatus{Hard: q.Spec.Hard,
+				Used: corev1.ResourceList{"configmaps": resource.MustParse("0")}}
 			must(quotas.UpdateStatus(t.Context(), q, metav1.UpdateOptions{}))(t)
 			must(maps.Create(t.Context(), configMap("one"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))(t)
 			must(maps.Create(t.Context(), configMap("one"), metav1.CreateOptions{}))(t)

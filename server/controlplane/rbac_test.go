@@ -44,54 +44,65 @@ func (s rbacServer) as(t *testing.T, name string, groups ...string) kubernetes.I
 	return must(kubernetes.NewForConfig(must(s.UserConfig(name, groups...))(t)))(t)
 }
 
-// grantTo creates a role of rules in a namespace, or a ClusterRole without one, and binds it to a subject. It returns when
-// the server knows both.
+// grantTo creates a role of rules in a namespace, or a ClusterRole without one, and binds it to a subject. It returns
+// when the server knows both.
 func (s rbacServer) grantTo(t *testing.T, namespace, name string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	of := metav1.ObjectMeta{Name: name}
 	rbac := s.admin.typed.RbacV1()
 	if namespace == "" {
-		must(rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: of, Rules: rules}, metav1.CreateOptions{}))(t)
+		must(rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: of, Rules: rules},
+			metav1.CreateOptions{}))(t)
 		must(rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: of, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			ObjectMeta: of, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName,
+				Kind: "ClusterRole", Name: name},
 		}, metav1.CreateOptions{}))(t)
 	} else {
 		must(rbac.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: of, Rules: rules}, metav1.CreateOptions{}))(t)
 		must(rbac.RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: of, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			ObjectMeta: of, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName,
+				Kind: "Role", Name: name},
 		}, metav1.CreateOptions{}))(t)
 	}
 	s.waitKnown(t)
 }
 
-// waitKnown waits until the server knows all roles and bindings: a role and a binding that are created last are known last
-// of their kind.
+// waitKnown waits until the server knows all roles and bindings: a role and a binding that are created last are known
+// last of their kind.
 func (s rbacServer) waitKnown(t *testing.T) {
 	t.Helper()
 	rbac, ctx := s.admin.typed.RbacV1(), t.Context()
 	probe := metav1.ObjectMeta{GenerateName: "probe-"}
 	rule := rbacv1.PolicyRule{Verbs: []string{"probe"}, APIGroups: []string{"probe"}, Resources: []string{"probes"}}
-	namespaced := must(rbac.Roles("default").Create(ctx, &rbacv1.Role{ObjectMeta: probe, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{}))(t)
-	role := must(rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: probe, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{}))(t)
+	namespaced := must(rbac.Roles("default").Create(ctx, &rbacv1.Role{ObjectMeta: probe, Rules: []rbacv1.PolicyRule{rule}},
+		metav1.CreateOptions{}))(t)
+	role := must(rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: probe, Rules: []rbacv1.PolicyRule{rule}},
+		metav1.CreateOptions{}))(t)
 	known := func(kind, role, user string, bind func(rbacv1.RoleRef, []rbacv1.Subject)) {
-		bind(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role}, []rbacv1.Subject{{Kind: "User", Name: user, APIGroup: rbacv1.GroupName}})
+		bind(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+			[]rbacv1.Subject{{Kind: "User", Name: user, APIGroup: rbacv1.GroupName}})
 		await.State(t, "the roles are known", func() (bool, string) {
-			return s.may(t, user, nil, authorizationv1.ResourceAttributes{Namespace: "default", Verb: "probe", Group: "probe", Resource: "probes"}), "not yet"
+			return s.may(t, user, nil, authorizationv1.ResourceAttributes{Namespace: "default", Verb: "probe", Group: "probe",
+				Resource: "probes"}), "not yet"
 		})
 	}
 	known("ClusterRole", role.Name, role.Name, func(ref rbacv1.RoleRef, who []rbacv1.Subject) {
-		must(rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: probe, RoleRef: ref, Subjects: who}, metav1.CreateOptions{}))(t)
+		must(rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: probe, RoleRef: ref,
+			Subjects: who}, metav1.CreateOptions{}))(t)
 	})
 	known("Role", namespaced.Name, namespaced.Name, func(ref rbacv1.RoleRef, who []rbacv1.Subject) {
-		must(rbac.RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{ObjectMeta: probe, RoleRef: ref, Subjects: who}, metav1.CreateOptions{}))(t)
+		must(rbac.RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{ObjectMeta: probe, RoleRef: ref, Subjects: who},
+			metav1.CreateOptions{}))(t)
 	})
 }
 
 // may asks the server whether a user may send a request.
 func (s rbacServer) may(t *testing.T, user string, groups []string, request authorizationv1.ResourceAttributes) bool {
 	t.Helper()
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: &request}}
-	return must(s.admin.typed.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{}))(t).Status.Allowed
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
+		Groups: groups, ResourceAttributes: &request}}
+	return must(s.admin.typed.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review,
+		metav1.CreateOptions{}))(t).Status.Allowed
 }
 
 func user(name string) rbacv1.Subject {
@@ -99,7 +110,8 @@ func user(name string) rbacv1.Subject {
 }
 
 func rule(verbs, resources string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{Verbs: strings.Split(verbs, ","), APIGroups: []string{"", "apps", rbacv1.GroupName}, Resources: strings.Split(resources, ",")}
+	return rbacv1.PolicyRule{Verbs: strings.Split(verbs, ","), APIGroups: []string{"", "apps", rbacv1.GroupName},
+		Resources: strings.Split(resources, ",")}
 }
 
 // A user may do what roles allow, and nothing else; the administrator may do everything.
@@ -108,7 +120,8 @@ func TestRBACDecidesAboutRequests(t *testing.T) {
 	s := startRBAC(t, controlplane.Options{})
 	ctx := t.Context()
 	s.grantTo(t, "default", "reader", user("jane"), rule("get,list,watch", "configmaps"))
-	must(s.admin.typed.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}))(t)
+	must(s.admin.typed.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}))(t)
 	jane := s.as(t, "jane", "staff")
 	must(jane.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}))(t)
 	must(jane.CoreV1().ConfigMaps("default").Get(ctx, "m", metav1.GetOptions{}))(t)
@@ -152,10 +165,12 @@ func TestRBACImpersonation(t *testing.T) {
 	})
 	s.grantTo(t, "default", "reader", user("bob"), rule("list", "pods"))
 	must(s.impersonating(t, "jane", "bob").CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}))(t)
-	if _, err := s.impersonating(t, "jane", "eve").CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := s.impersonating(t, "jane", "eve").CoreV1().Pods("default").List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("as eve: %v", err)
 	}
-	if _, err := s.as(t, "jane").CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := s.as(t, "jane").CoreV1().Pods("default").List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("as herself: %v", err)
 	}
 }
@@ -172,7 +187,8 @@ func TestRBACEscalation(t *testing.T) {
 		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "made"}, Rules: rules}
 	}
 	binding := func(kind, name string) *rbacv1.RoleBinding {
-		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: "made-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name},
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: "made-"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name},
 			Subjects: []rbacv1.Subject{user("jane")}}
 	}
 	pods := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}
@@ -182,39 +198,48 @@ func TestRBACEscalation(t *testing.T) {
 	if err != nil {
 		t.Errorf("with the verb escalate: %v", err)
 	}
-	s.grantTo(t, "kube-public", "author", user("bob"), rule("create,update,get,patch", "roles,rolebindings"), rule("get,list", "pods"))
+	s.grantTo(t, "kube-public", "author", user("bob"), rule("create,update,get,patch", "roles,rolebindings"),
+		rule("get,list", "pods"))
 	bob := s.as(t, "bob", "staff").RbacV1()
 	_, err = bob.Roles("kube-public").Create(ctx, role(pods, secrets), metav1.CreateOptions{})
 	if want := `roles.rbac.authorization.k8s.io "made" is forbidden: user "bob" (groups=["staff" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:` +
-		"\n" + `{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}`; !apierrors.IsForbidden(err) || err.Error() != want {
+		"\n" + `{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}`; !apierrors.IsForbidden(err) ||
+		err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	must(bob.Roles("kube-public").Create(ctx, role(pods), metav1.CreateOptions{}))(t)
 	s.waitKnown(t)
 	must(bob.RoleBindings("kube-public").Create(ctx, binding("Role", "made"), metav1.CreateOptions{}))(t)
 	for what, err := range map[string]error{
-		"update":             second(bob.Roles("kube-public").Update(ctx, role(secrets), metav1.UpdateOptions{})),
-		"patch":              second(bob.Roles("kube-public").Patch(ctx, "made", types.MergePatchType, []byte(`{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["secrets"]}]}`), metav1.PatchOptions{})),
-		"bind a ClusterRole": second(bob.RoleBindings("kube-public").Create(ctx, binding("ClusterRole", "powerful"), metav1.CreateOptions{})),
+		"update": second(bob.Roles("kube-public").Update(ctx, role(secrets), metav1.UpdateOptions{})),
+		"patch": second(bob.Roles("kube-public").Patch(ctx, "made", types.MergePatchType,
+			[]byte(`{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["secrets"]}]}`), metav1.PatchOptions{})),
+		"bind a ClusterRole": second(bob.RoleBindings("kube-public").Create(ctx, binding("ClusterRole", "powerful"),
+			metav1.CreateOptions{})),
 	} {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := bob.RoleBindings("kube-public").Create(ctx, binding("Role", "missing"), metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := bob.RoleBindings("kube-public").Create(ctx, binding("Role", "missing"),
+		metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("bind a missing role: %v", err)
 	}
-	must(bob.Roles("kube-public").Patch(ctx, "made", types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`), metav1.PatchOptions{}))(t)
+	must(bob.Roles("kube-public").Patch(ctx, "made", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":["example.com/hold"]}}`), metav1.PatchOptions{}))(t)
 	s.grantTo(t, "kube-public", "binder", user("bob"), rbacv1.PolicyRule{
-		Verbs: []string{"bind"}, APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"powerful"},
+		Verbs: []string{"bind"}, APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"},
+		ResourceNames: []string{"powerful"},
 	})
 	must(bob.RoleBindings("kube-public").Create(ctx, binding("ClusterRole", "powerful"), metav1.CreateOptions{}))(t)
-	if _, err := bob.RoleBindings("kube-public").Create(ctx, binding("ClusterRole", "cluster-admin"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := bob.RoleBindings("kube-public").Create(ctx, binding("ClusterRole", "cluster-admin"),
+		metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("bind another ClusterRole: %v", err)
 	}
 }
 
-// An aggregated ClusterRole has the rules of those that it selects, also of later ones, and needs all rights to be made.
+// An aggregated ClusterRole has the rules of those that it selects, also of later ones, and needs all rights to be
+// made.
 func TestRBACAggregation(t *testing.T) {
 	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
@@ -223,17 +248,21 @@ func TestRBACAggregation(t *testing.T) {
 	if len(edit.Rules) < 20 {
 		t.Errorf("edit has %d rules at the start", len(edit.Rules))
 	}
-	widgets := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"example.com"}, Resources: []string{"widgets"}}
+	widgets := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"example.com"},
+		Resources: []string{"widgets"}}
 	must(roles.Create(ctx, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "widget-reader", Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
-		Rules:      []rbacv1.PolicyRule{widgets},
+		ObjectMeta: metav1.ObjectMeta{Name: "widget-reader",
+			Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+		Rules: []rbacv1.PolicyRule{widgets},
 	}, metav1.CreateOptions{}))(t)
 	has := func(want bool) {
 		t.Helper()
 		for _, name := range []string{"view", "edit", "admin"} { // view is a part of edit, and edit of admin
 			await.State(t, name+" follows", func() (bool, string) {
 				role, err := roles.Get(ctx, name, metav1.GetOptions{})
-				return err == nil && slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return r.String() == widgets.String() }) == want, "not yet"
+				return err == nil && slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+					return r.String() == widgets.String()
+				}) == want, "not yet"
 			})
 		}
 	}
@@ -248,13 +277,14 @@ func TestRBACAggregation(t *testing.T) {
 		ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"a": "b"}}},
 	}}
 	_, err := s.as(t, "jane").RbacV1().ClusterRoles().Create(ctx, aggregated, metav1.CreateOptions{})
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "must have cluster-admin privileges to use the aggregationRule") {
+	if !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "must have cluster-admin privileges to use the aggregationRule") {
 		t.Errorf("jane aggregates: %v", err)
 	}
 }
 
-// A ClusterRole that is deleted or changed between the server's read of it and the write of its aggregated rules stays as the
-// user left it. helm uninstall deletes an aggregated role and those that it selects at the same time.
+// A ClusterRole that is deleted or changed between the server's read of it and the write of its aggregated rules stays
+// as the user left it. helm uninstall deletes an aggregated role and those that it selects at the same time.
 func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 	t.Parallel()
 	type write struct {
@@ -266,7 +296,8 @@ func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 	s := startRBAC(t, controlplane.Options{Middleware: func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			race := next.Load()
-			if r.Method != http.MethodPatch || race == nil || !strings.HasSuffix(r.URL.Path, "/clusterroles/"+race.role) || !next.CompareAndSwap(race, nil) {
+			if r.Method != http.MethodPatch || race == nil || !strings.HasSuffix(r.URL.Path, "/clusterroles/"+race.role) ||
+				!next.CompareAndSwap(race, nil) {
 				h.ServeHTTP(w, r)
 				return
 			}
@@ -281,7 +312,8 @@ func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 	}})
 	ctx, roles := t.Context(), s.admin.typed.RbacV1().ClusterRoles()
 	part := func(name string) *rbacv1.ClusterRole {
-		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"part": name}}, Rules: []rbacv1.PolicyRule{rule("get", name)}}
+		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"part": name}},
+			Rules: []rbacv1.PolicyRule{rule("get", name)}}
 	}
 	aggregated := func(name, of string) *rbacv1.ClusterRole {
 		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, AggregationRule: &rbacv1.AggregationRule{
@@ -322,7 +354,8 @@ func TestRBACAggregationOfARoleThatChanges(t *testing.T) {
 				if err := roles.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 					return err
 				}
-				_, err := roles.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: own}, metav1.CreateOptions{})
+				_, err := roles.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: own},
+					metav1.CreateOptions{})
 				return err
 			},
 			stays: func(name string) (bool, string) { return hasRules(name, own...) },
@@ -360,31 +393,45 @@ func TestRBACReviews(t *testing.T) {
 	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	ctx := t.Context()
-	s.grantTo(t, "default", "reader", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "robot"}, rule("get", "pods/log"))
-	s.grantTo(t, "", "prober", rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "staff"}, rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/debug/*"}})
+	s.grantTo(t, "default", "reader", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "robot"},
+		rule("get", "pods/log"))
+	s.grantTo(t, "", "prober", rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "staff"},
+		rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/debug/*"}})
 	robot := s.as(t, "system:serviceaccount:default:robot", "system:serviceaccounts", "staff").AuthorizationV1()
 	for _, q := range []struct {
 		authorizationv1.SelfSubjectAccessReviewSpec
 		want bool
 	}{
-		{authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "get", Resource: "pods", Subresource: "log"}}, true},
-		{authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "get", Resource: "pods"}}, false},
-		{authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/debug/pprof", Verb: "get"}}, true},
-		{authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/logs", Verb: "get"}}, false},
+		{authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: "default", Verb: "get", Resource: "pods", Subresource: "log"}}, true},
+		{authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: "default", Verb: "get", Resource: "pods"}}, false},
+		{authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{
+			Path: "/debug/pprof", Verb: "get"}}, true},
+		{authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{
+			Path: "/logs", Verb: "get"}}, false},
 	} {
-		review := must(robot.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: q.SelfSubjectAccessReviewSpec}, metav1.CreateOptions{}))(t)
+		review := must(robot.SelfSubjectAccessReviews().Create(ctx,
+			&authorizationv1.SelfSubjectAccessReview{Spec: q.SelfSubjectAccessReviewSpec}, metav1.CreateOptions{}))(t)
 		if review.Status.Allowed != q.want || review.Status.Denied {
 			t.Errorf("%+v: %+v", q.SelfSubjectAccessReviewSpec, review.Status)
 		}
 	}
-	rules := must(robot.SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}}, metav1.CreateOptions{}))(t)
-	if !slices.ContainsFunc(rules.Status.ResourceRules, func(r authorizationv1.ResourceRule) bool { return slices.Equal(r.Resources, []string{"pods/log"}) }) || rules.Status.Incomplete {
+	rules := must(robot.SelfSubjectRulesReviews().Create(ctx,
+		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}},
+		metav1.CreateOptions{}))(t)
+	if !slices.ContainsFunc(rules.Status.ResourceRules, func(r authorizationv1.ResourceRule) bool {
+		return slices.Equal(r.Resources, []string{"pods/log"})
+	}) || rules.Status.Incomplete {
 		t.Errorf("the robot's rules are %+v", rules.Status)
 	}
 	local := s.admin.typed.AuthorizationV1().LocalSubjectAccessReviews("default")
-	review := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}, Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: "system:serviceaccount:default:robot", ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "get", Resource: "pods", Subresource: "log"},
-	}}
+	review := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "default"},
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:default:robot",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "get", Resource: "pods",
+				Subresource: "log"},
+		}}
 	answered := must(local.Create(ctx, review, metav1.CreateOptions{}))(t)
 	if want := `RBAC: allowed by RoleBinding "reader/default" of Role "reader" to ServiceAccount "robot/default"`; !answered.Status.Allowed || answered.Status.Reason != want {
 		t.Errorf("got %+v, want %s", answered.Status, want)
@@ -401,7 +448,8 @@ func TestRBACAnonymous(t *testing.T) {
 	s := startRBAC(t, controlplane.Options{})
 	client := must(rest.HTTPClientFor(rest.AnonymousClientConfig(s.RESTConfig())))(t)
 	defer client.CloseIdleConnections()
-	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/healthz": 200, "/livez/ping": 403, "/version": 401, "/api": 401} {
+	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/healthz": 200, "/livez/ping": 403,
+		"/version": 401, "/api": 401} {
 		answer := must(client.Get(s.RESTConfig().Host + path))(t)
 		answer.Body.Close()
 		if answer.StatusCode != want {
@@ -422,8 +470,10 @@ func TestRBACDefaultsAfterRestart(t *testing.T) {
 	}
 	empty := []byte(`{"rules":[]}`)
 	must(rbac.ClusterRoles().Patch(ctx, "system:discovery", types.MergePatchType, empty, metav1.PatchOptions{}))(t)
-	protected := []byte(`{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"subjects":[]}`)
-	must(rbac.ClusterRoleBindings().Patch(ctx, "system:public-info-viewer", types.MergePatchType, protected, metav1.PatchOptions{}))(t)
+	protected := []byte(
+		`{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"subjects":[]}`)
+	must(rbac.ClusterRoleBindings().Patch(ctx, "system:public-info-viewer", types.MergePatchType, protected,
+		metav1.PatchOptions{}))(t)
 	s.stop()
 
 	s = startRBAC(t, options)
@@ -432,10 +482,12 @@ func TestRBACDefaultsAfterRestart(t *testing.T) {
 	if role := must(rbac.ClusterRoles().Get(ctx, "system:discovery", metav1.GetOptions{}))(t); len(role.Rules) == 0 {
 		t.Error("the rules of system:discovery are not restored")
 	}
-	if binding := must(rbac.ClusterRoleBindings().Get(ctx, "system:public-info-viewer", metav1.GetOptions{}))(t); len(binding.Subjects) != 0 {
+	if binding := must(rbac.ClusterRoleBindings().Get(ctx, "system:public-info-viewer",
+		metav1.GetOptions{}))(t); len(binding.Subjects) != 0 {
 		t.Errorf("a protected binding is restored: %+v", binding.Subjects)
 	}
-	if after := must(rbac.ClusterRoleBindings().Get(ctx, "system:discovery", metav1.GetOptions{}))(t); after.ResourceVersion != before.ResourceVersion {
+	if after := must(rbac.ClusterRoleBindings().Get(ctx, "system:discovery",
+		metav1.GetOptions{}))(t); after.ResourceVersion != before.ResourceVersion {
 		t.Error("a binding that lacks nothing was written")
 	}
 	must(s.as(t, "anyone").Discovery().ServerGroups())(t)

@@ -50,9 +50,11 @@ func TestReadPathIsExact(t *testing.T) {
 
 	var all errgroup.Group
 	all.SetLimit(requestsAtATime)
-	paths := []string{"/api/v1/namespaces/web/pods", "/api/v1/configmaps", "/api/v1/nodes", "/apis/" + widgets.Group + "/v1/widgets"}
+	paths := []string{"/api/v1/namespaces/web/pods", "/api/v1/configmaps", "/api/v1/nodes", "/apis/" + widgets.Group +
+		"/v1/widgets"}
 	if !testing.Short() {
-		paths = append(paths, "/api/v1/pods", "/api/v1/namespaces/we/pods", "/api/v1/namespaces", "/api/v1/secrets", "/api/v1/endpoints",
+		paths = append(paths, "/api/v1/pods", "/api/v1/namespaces/we/pods", "/api/v1/namespaces", "/api/v1/secrets",
+			"/api/v1/endpoints",
 			"/apis/apps/v1/deployments", custom)
 	}
 	readUpTo(t, newest, paths, own, library)
@@ -61,14 +63,18 @@ func TestReadPathIsExact(t *testing.T) {
 	for _, path := range paths {
 		isCustom := strings.HasPrefix(path, "/apis/"+widgets.Group)
 		for _, query := range []string{
-			"", "resourceVersion=" + newest, "resourceVersion=" + newest + "&resourceVersionMatch=Exact", "limit=1", "limit=2", "limit=500",
-			"resourceVersion=" + newest + "&resourceVersionMatch=NotOlderThan&limit=1", "labelSelector=tier%3Da", "labelSelector=tier+in+(a,b),!none", "labelSelector=tier%3Da&limit=2",
+			"", "resourceVersion=" + newest, "resourceVersion=" + newest + "&resourceVersionMatch=Exact", "limit=1", "limit=2",
+			"limit=500",
+			"resourceVersion=" + newest + "&resourceVersionMatch=NotOlderThan&limit=1", "labelSelector=tier%3Da",
+			"labelSelector=tier+in+(a,b),!none", "labelSelector=tier%3Da&limit=2",
 			"fieldSelector=metadata.name%3Dp1", "fieldSelector=metadata.namespace%3Dweb", "fieldSelector=metadata.name!%3Dp1",
 			"fieldSelector=metadata.namespace%3Dweb,metadata.name%3Dp1",
-			"watch=true&timeoutSeconds=1&resourceVersion=" + first, "watch=1&timeoutSeconds=1&resourceVersion=0", "watch=1&timeoutSeconds=1&labelSelector=tier%3Da",
+			"watch=true&timeoutSeconds=1&resourceVersion=" + first, "watch=1&timeoutSeconds=1&resourceVersion=0",
+			"watch=1&timeoutSeconds=1&labelSelector=tier%3Da",
 			"watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1",
 		} {
-			for _, accept := range []string{asJSON, asProtobuf, asMetadataList, asMetadataPB, asTable, "*/*", asJSON + ";pretty=1", asMetadataList + ";pretty=true"} {
+			for _, accept := range []string{asJSON, asProtobuf, asMetadataList, asMetadataPB, asTable, "*/*",
+				asJSON + ";pretty=1", asMetadataList + ";pretty=true"} {
 				if strings.HasPrefix(query, "watch") && strings.Contains(accept, "pretty") {
 					continue // the library answers
 				}
@@ -94,8 +100,10 @@ func TestReadPathIsExact(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/api/v1/namespaces/web/pods/p1", "/api/v1/namespaces/web", "/api/v1/nodes/n1", custom + "/w0", custom + "/w1"} {
-		for _, accept := range []string{asJSON, asProtobuf, asMetadata, asTable, "application/json;q=0.5,text/plain", asJSON + ";pretty=1", asMetadata + ";pretty=1"} {
+	for _, path := range []string{"/api/v1/namespaces/web/pods/p1", "/api/v1/namespaces/web", "/api/v1/nodes/n1",
+		custom + "/w0", custom + "/w1"} {
+		for _, accept := range []string{asJSON, asProtobuf, asMetadata, asTable, "application/json;q=0.5,text/plain",
+			asJSON + ";pretty=1", asMetadata + ";pretty=1"} {
 			if strings.HasPrefix(path, custom) && accept == asProtobuf {
 				continue
 			}
@@ -110,11 +118,15 @@ func TestReadPathIsExact(t *testing.T) {
 		t.Errorf("%v of %v requests were answered by the read path", now-answered, requested)
 	}
 	for _, path := range []string{
-		"/api/v1/namespaces/web/pods/none", "/api/v1/namespaces/web/nodes", "/api/v1/pods?fieldSelector=spec.none%3Da", "/api/v1/pods?labelSelector=%3D%3D",
-		"/api/v1/pods?resourceVersion=a", "/api/v1/pods?resourceVersionMatch=Exact", "/api/v1/pods?limit=1&continue=a", custom + "?fieldSelector=spec.size%3D3",
-		"/api/v1/pods?sendInitialEvents=true", custom + "/none", "/api/v1/namespaces?limit=9&continue=" + otherToken, custom + "/w1?resourceVersion=99999", custom + "?resourceVersion=99999",
+		"/api/v1/namespaces/web/pods/none", "/api/v1/namespaces/web/nodes", "/api/v1/pods?fieldSelector=spec.none%3Da",
+		"/api/v1/pods?labelSelector=%3D%3D",
+		"/api/v1/pods?resourceVersion=a", "/api/v1/pods?resourceVersionMatch=Exact", "/api/v1/pods?limit=1&continue=a",
+		custom + "?fieldSelector=spec.size%3D3",
+		"/api/v1/pods?sendInitialEvents=true", custom + "/none", "/api/v1/namespaces?limit=9&continue=" + otherToken,
+		custom + "/w1?resourceVersion=99999", custom + "?resourceVersion=99999",
 		"/api/v1/limitranges", "/api/v1/pods?includeObject=all",
-		"/api/v1/nodes/n1?resourceVersion=99999", "/api/v1/pods?resourceVersion=99999", "/api/v1/pods?pretty=true", "/api/v1/nones", "/api/v1/watch/pods?timeoutSeconds=1&resourceVersion=" + first,
+		"/api/v1/nodes/n1?resourceVersion=99999", "/api/v1/pods?resourceVersion=99999", "/api/v1/pods?pretty=true",
+		"/api/v1/nones", "/api/v1/watch/pods?timeoutSeconds=1&resourceVersion=" + first,
 	} {
 		for _, accept := range []string{asJSON, asTable, "application/yaml"} {
 			all.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, accept) })
@@ -132,9 +144,10 @@ func TestObjectsThatLookLikeLists(t *testing.T) {
 	own := start(t, controlplane.Options{TemporaryEtcd: true})
 	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
 	c := connect(t, own.RESTConfig())
-	items := apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
-		Type: "object", XPreserveUnknownFields: new(true),
-	}}}
+	items := apiextensionsv1.JSONSchemaProps{Type: "array",
+		Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
+			Type: "object", XPreserveUnknownFields: new(true),
+		}}}
 	listed := newCRD(t, c, "listed", func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
 		v.Schema.OpenAPIV3Schema.Properties["items"] = items
 	})
@@ -142,13 +155,15 @@ func TestObjectsThatLookLikeLists(t *testing.T) {
 		v.Schema.OpenAPIV3Schema.XPreserveUnknownFields = new(true)
 	})
 	for _, resource := range []schema.GroupVersionResource{listed, unknown} {
-		for name, items := range map[string][]any{"none": {}, "two": {map[string]any{"kind": "A"}, map[string]any{"kind": "B"}}} {
+		for name, items := range map[string][]any{"none": {}, "two": {map[string]any{"kind": "A"},
+			map[string]any{"kind": "B"}}} {
 			o := &unstructured.Unstructured{Object: map[string]any{"items": items}}
 			o.SetAPIVersion(resource.GroupVersion().String())
 			o.SetKind(strings.ToUpper(resource.Resource[:1]) + resource.Resource[1:])
 			o.SetName(name)
 			// The object is stored; only the response can't be encoded.
-			if _, err := c.dynamic.Resource(resource).Namespace("default").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			if _, err := c.dynamic.Resource(resource).Namespace("default").Create(t.Context(), o,
+				metav1.CreateOptions{}); err != nil {
 				t.Logf("%s: %v", name, err)
 			}
 		}
@@ -166,14 +181,17 @@ func TestObjectsThatLookLikeLists(t *testing.T) {
 func fill(t *testing.T, c clients, widgets schema.GroupVersionResource) (first string) {
 	t.Helper()
 	core := c.typed.CoreV1()
-	first = must(core.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{}))(t).ResourceVersion
+	first = must(core.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "first"}},
+		metav1.CreateOptions{}))(t).ResourceVersion
 	for _, name := range []string{"web", "we"} {
-		must(core.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
+		must(core.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}))(t)
 		for i := range 6 {
 			labels := map[string]string{"tier": string(rune('a' + i%3))}
 			pod := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Labels: labels, Annotations: map[string]string{"note": `<&> "é"` + "\u2028"}},
-				Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Labels: labels,
+					Annotations: map[string]string{"note": `<&> "é"` + "\u2028"}},
+				Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 			}
 			pod = must(core.Pods(name).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 			if i == 0 {
@@ -186,9 +204,11 @@ func fill(t *testing.T, c clients, widgets schema.GroupVersionResource) (first s
 		}
 		must(0, core.Pods(name).Delete(t.Context(), "p5", metav1.DeleteOptions{}))(t)
 	}
-	must(core.Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}))(t)
+	must(core.Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+		metav1.CreateOptions{}))(t)
 	for i := range 300 { // more than is sent without compression
-		large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i), Labels: map[string]string{"tier": "a"}}, Data: map[string]string{"k": strings.Repeat("v", 700)}}
+		large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i),
+			Labels: map[string]string{"tier": "a"}}, Data: map[string]string{"k": strings.Repeat("v", 700)}}
 		must(core.ConfigMaps("web").Create(t.Context(), large, metav1.CreateOptions{}))(t)
 	}
 	for i, spec := range []map[string]any{{}, {"due": "2001-01-01T00:00:00Z"}, {"due": "soon"}, {"due": ""}} {
@@ -214,12 +234,13 @@ func open(t *testing.T, c clients, widgets schema.GroupVersionResource) {
 // lastRevision writes a last object and returns its revision: both servers have to wait for it.
 func lastRevision(t *testing.T, c clients) string {
 	t.Helper()
-	last := must(c.typed.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{}))(t)
+	last := must(c.typed.CoreV1().Secrets("default").Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{}))(t)
 	return last.ResourceVersion
 }
 
-// readUpTo waits until servers have read lists up to a revision. A server refuses a revision that it has not read within 3 s, and
-// answers a request for any state with an older one.
+// readUpTo waits until servers have read lists up to a revision. A server refuses a revision that it has not read
+// within 3 s, and answers a request for any state with an older one.
 func readUpTo(t *testing.T, newest string, paths []string, servers ...*running) {
 	t.Helper()
 	for _, server := range servers {
@@ -250,7 +271,8 @@ func same(t *testing.T, own, library *rest.Config, path, accept string) error {
 	var all errgroup.Group
 	all.Go(func() error { return sameAs(t, own, library, path, accept, "identity") })
 	watch := strings.Contains(path, "watch")
-	if (!watch || strings.Contains(path, "sendInitialEvents")) && (accept == asJSON || accept == asTable || accept == asProtobuf) {
+	if (!watch || strings.Contains(path, "sendInitialEvents")) && (accept == asJSON || accept == asTable ||
+		accept == asProtobuf) {
 		all.Go(func() error { return sameAs(t, own, library, path, accept, "gzip") })
 	} // else it is not compressed, or what is compressed was compared
 	return all.Wait()
@@ -273,7 +295,8 @@ func sameAs(t *testing.T, own, library *rest.Config, path, accept, encoding stri
 	return nil
 }
 
-func requestBoth(ctx context.Context, own, library *rest.Config, path, accept, encoding string) (a, b response, err error) {
+func requestBoth(ctx context.Context, own, library *rest.Config, path, accept,
+	encoding string) (a, b response, err error) {
 	var both errgroup.Group
 	both.Go(func() (err error) { a, err = request(ctx, own, path, accept, encoding); return err })
 	both.Go(func() (err error) { b, err = request(ctx, library, path, accept, encoding); return err })
@@ -300,7 +323,8 @@ func (r response) difference(other response) string {
 		at++
 	}
 	at = max(0, at-60)
-	return fmt.Sprintf("%d %s %q %q, %d bytes, from byte %d: %.300q", r.status, r.media, r.encoding, r.warning, len(r.body), at, r.body[at:])
+	return fmt.Sprintf("%d %s %q %q, %d bytes, from byte %d: %.300q", r.status, r.media, r.encoding, r.warning,
+		len(r.body), at, r.body[at:])
 }
 
 func request(ctx context.Context, config *rest.Config, path, accept, encoding string) (response, error) {
@@ -314,7 +338,8 @@ func request(ctx context.Context, config *rest.Config, path, accept, encoding st
 	if err != nil {
 		return response{}, err
 	}
-	q := &http.Request{Method: http.MethodGet, URL: target, Header: http.Header{"Accept": {accept}, "Accept-Encoding": {encoding}}}
+	q := &http.Request{Method: http.MethodGet, URL: target, Header: http.Header{"Accept": {accept},
+		"Accept-Encoding": {encoding}}}
 	answer, err := client.Do(q.WithContext(ctx))
 	if err != nil {
 		return response{}, err
@@ -334,7 +359,8 @@ func request(ctx context.Context, config *rest.Config, path, accept, encoding st
 	if accept == asTable || accept == asTableBeta {
 		text = age.ReplaceAllString(text, "age")
 	}
-	return response{answer.StatusCode, answer.Header.Get("Content-Type"), contentEncoding, strings.Join(answer.Header["Warning"], ""), text}, err
+	return response{answer.StatusCode, answer.Header.Get("Content-Type"), contentEncoding,
+		strings.Join(answer.Header["Warning"], ""), text}, err
 }
 
 // counted returns the sum of a server's metrics whose names and labels have a prefix.

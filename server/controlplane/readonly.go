@@ -36,10 +36,12 @@ func (build handlerChain) withoutWrites(serializer runtime.NegotiatedSerializer)
 				handlers.ServeHTTP(w, r)
 				return
 			}
-			refusal := apierrors.NewMethodNotSupported(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Verb)
+			refusal := apierrors.NewMethodNotSupported(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource},
+				info.Verb)
 			refusal.ErrStatus.Message = readOnlyReason
 			w.Header().Set("Allow", "GET, HEAD")
-			responsewriters.ErrorNegotiated(refusal, serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, r)
+			responsewriters.ErrorNegotiated(refusal, serializer, schema.GroupVersion{Group: info.APIGroup,
+				Version: info.APIVersion}, w, r)
 		}), config)
 	}
 }

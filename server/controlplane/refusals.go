@@ -38,7 +38,8 @@ func (n namingUsers) Authorize(ctx context.Context, of authorizer.Attributes) (a
 	return n.Authorizer.Authorize(ctx, of)
 }
 
-func (n namingUsers) ConditionsAwareAuthorize(ctx context.Context, of authorizer.Attributes) authorizer.ConditionsAwareDecision {
+func (n namingUsers) ConditionsAwareAuthorize(ctx context.Context,
+	of authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	update(ctx, func(a *attempt) { a.user = of.GetUser() })
 	return n.Authorizer.ConditionsAwareAuthorize(ctx, of)
 }
@@ -57,7 +58,8 @@ func (build handlerChain) reporting(refused func(r *http.Request, status int)) h
 					refused(describe(r, by, config.RequestInfoResolver), status)
 				}
 			}}
-			filters.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), r.WithContext(context.WithValue(r.Context(), attemptKey{}, a)))
+			filters.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), r.WithContext(context.WithValue(r.Context(), attemptKey{},
+				a)))
 		})
 	}
 }

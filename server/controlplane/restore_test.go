@@ -34,10 +34,13 @@ func TestWatchFromARevisionLostByRestore(t *testing.T) {
 
 	server = start(t, controlplane.Options{DataDir: copied})
 	for _, accept := range []string{asJSON, "application/json;pretty=1"} { // k8s.io/apiserver answers the second one
-		for _, more := range []string{"", "&labelSelector=a%3Db", "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
+		for _, more := range []string{"", "&labelSelector=a%3Db",
+			"&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
 			path := "/api/v1/pods?watch=1&timeoutSeconds=60&resourceVersion=" + url.QueryEscape(lost) + more
-			if got := firstEvent(t, server.RESTConfig(), path, accept); got.Type != "ERROR" || got.Object.Code != http.StatusGone || got.Object.Reason != metav1.StatusReasonExpired {
-				t.Errorf("GET %s as %s: %s %d %s: %s", path, accept, got.Type, got.Object.Code, got.Object.Reason, got.Object.Message)
+			if got := firstEvent(t, server.RESTConfig(), path, accept); got.Type != "ERROR" ||
+				got.Object.Code != http.StatusGone || got.Object.Reason != metav1.StatusReasonExpired {
+				t.Errorf("GET %s as %s: %s %d %s: %s", path, accept, got.Type, got.Object.Code, got.Object.Reason,
+					got.Object.Message)
 			}
 		}
 	}

@@ -51,8 +51,9 @@ func RestoreMemory(ctx context.Context, revision keepwatch.Revision, objects ite
 		return nil, nil, err
 	}
 	r := &restorer{
-		kinds: kinds, keepOwner: keepOwner, revision: revision, namespaces: map[string]bool{}, defined: map[schema.GroupResource]bool{},
-		custom: map[schema.GroupResource][]memory.Value{}, done: Restoration{Skipped: map[schema.GroupResource]int{}},
+		kinds: kinds, keepOwner: keepOwner, revision: revision, namespaces: map[string]bool{},
+		defined: map[schema.GroupResource]bool{},
+		custom:  map[schema.GroupResource][]memory.Value{}, done: Restoration{Skipped: map[schema.GroupResource]int{}},
 	}
 	for o, err := range objects {
 		if err == nil {
@@ -115,7 +116,8 @@ func (r *restorer) add(o RestoredObject) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.Resource, err)
 	}
-	value, err := r.encode(o.Resource, object, unstructured.UnstructuredJSONScheme, path.Join(o.Resource.Group, o.Resource.Resource))
+	value, err := r.encode(o.Resource, object, unstructured.UnstructuredJSONScheme, path.Join(o.Resource.Group,
+		o.Resource.Resource))
 	switch {
 	case err != nil:
 		return err
@@ -129,7 +131,8 @@ func (r *restorer) add(o RestoredObject) error {
 }
 
 // encode returns the value of an object below the prefix of its resource. It has no resourceVersion, as in etcd.
-func (r *restorer) encode(resource schema.GroupResource, object runtime.Object, codec runtime.Codec, prefix string) (value memory.Value, err error) {
+func (r *restorer) encode(resource schema.GroupResource, object runtime.Object, codec runtime.Codec,
+	prefix string) (value memory.Value, err error) {
 	o, err := meta.Accessor(object)
 	if err != nil {
 		return value, err

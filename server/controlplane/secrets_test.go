@@ -52,7 +52,8 @@ func TestGivenToken(t *testing.T) {
 // A token that a header cannot contain is refused at the start.
 func TestInvalidTokens(t *testing.T) {
 	for _, token := range []string{"two words", "line\n", "\ttab", " ", "null\x00", "ümlaut"} {
-		if _, err := controlplane.New(controlplane.Options{Token: token}); err == nil || !strings.Contains(err.Error(), "a token cannot contain the character") {
+		if _, err := controlplane.New(controlplane.Options{Token: token}); err == nil ||
+			!strings.Contains(err.Error(), "a token cannot contain the character") {
 			t.Errorf("the token %q: %v", token, err)
 		}
 	}
@@ -60,7 +61,8 @@ func TestInvalidTokens(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("two\nlines"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := runFails(t, controlplane.Options{DataDir: dir}); !strings.Contains(err.Error(), `cannot contain the character '\n'`) {
+	if err := runFails(t, controlplane.Options{DataDir: dir}); !strings.Contains(err.Error(),
+		`cannot contain the character '\n'`) {
 		t.Errorf("the error is %q", err)
 	}
 	if _, err := controlplane.New(controlplane.Options{Token: "A-Za-z0-9._~+/=,;"}); err != nil {

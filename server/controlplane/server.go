@@ -191,7 +191,8 @@ func (s *Server) serveMemory(ctx context.Context, listener *serving.Listener) er
 }
 
 // serveEtcd connects to etcd, and serves until ctx is done.
-func (s *Server) serveEtcd(ctx context.Context, listener *serving.Listener, credentials *serving.Credentials, data *datadir.Dir, cluster EtcdCluster) error {
+func (s *Server) serveEtcd(ctx context.Context, listener *serving.Listener, credentials *serving.Credentials,
+	data *datadir.Dir, cluster EtcdCluster) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -221,7 +222,8 @@ func (s *Server) serveEtcd(ctx context.Context, listener *serving.Listener, cred
 }
 
 // serve runs the layers above the database until ctx is done, and closes it.
-func (s *Server) serve(ctx context.Context, listener *serving.Listener, credentials *serving.Credentials, data *datadir.Dir, database database) error {
+func (s *Server) serve(ctx context.Context, listener *serving.Listener, credentials *serving.Credentials,
+	data *datadir.Dir, database database) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var loops sync.WaitGroup
 	defer loops.Wait()

@@ -19,9 +19,10 @@ import (
 // serviceTimeout bounds the read of a service for a webhook's call.
 const serviceTimeout = 5 * time.Second
 
-// serviceResolver returns the addresses of webhooks that are registered by Service, as kube-apiserver does: the external
-// name, or the cluster IP. Nothing answers at the cluster IPs that this server gives, and a machine of another network may have
-// the address: so they are not returned. Others were stored by another server, an earlier version, or with other ranges.
+// serviceResolver returns the addresses of webhooks that are registered by Service, as kube-apiserver does: the
+// external name, or the cluster IP. Nothing answers at the cluster IPs that this server gives, and a machine of another
+// network may have the address: so they are not returned. Others were stored by another server, an earlier version, or
+// with other ranges.
 type serviceResolver struct {
 	client kubernetes.Interface
 	ranges services.Ranges

@@ -15,11 +15,12 @@ import (
 )
 
 func serviceOf(name string, kind corev1.ServiceType) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Port: 80}}}}
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: kind,
+		Ports: []corev1.ServicePort{{Port: 80}}}}
 }
 
-// Services that are written at the same time, by creates, applies and updates of several clients, have an address each. Only the
-// main resource gives addresses: a write of the status, even with another spec, does not.
+// Services that are written at the same time, by creates, applies and updates of several clients, have an address each.
+// Only the main resource gives addresses: a write of the status, even with another spec, does not.
 func TestServiceAddresses(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
@@ -34,11 +35,14 @@ func TestServiceAddresses(t *testing.T) {
 				case 0:
 					_, err = services.Create(t.Context(), serviceOf(name, corev1.ServiceTypeNodePort), metav1.CreateOptions{})
 				case 1:
-					_, err = services.Apply(t.Context(), applycorev1.Service(name, ns).WithSpec(applycorev1.ServiceSpec().WithType(corev1.ServiceTypeNodePort).
+					_, err = services.Apply(t.Context(), applycorev1.Service(name,
+						ns).WithSpec(applycorev1.ServiceSpec().WithType(corev1.ServiceTypeNodePort).
 						WithPorts(applycorev1.ServicePort().WithPort(80))), metav1.ApplyOptions{FieldManager: "test"})
 				default:
-					if _, err = services.Create(t.Context(), serviceOf(name, corev1.ServiceTypeClusterIP), metav1.CreateOptions{}); err == nil {
-						_, err = services.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec": {"type": "NodePort"}}`), metav1.PatchOptions{})
+					if _, err = services.Create(t.Context(), serviceOf(name, corev1.ServiceTypeClusterIP),
+						metav1.CreateOptions{}); err == nil {
+						_, err = services.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec": {"type": "NodePort"}}`),
+							metav1.PatchOptions{})
 					}
 				}
 				if err != nil {
@@ -64,9 +68,11 @@ func TestServiceAddresses(t *testing.T) {
 
 	s := all.Items[0]
 	s.Spec.Type, s.Spec.ClusterIP, s.Spec.ClusterIPs = corev1.ServiceTypeExternalName, "", nil
-	s.Status.Conditions = []metav1.Condition{{Type: "Own", Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now()}}
+	s.Status.Conditions = []metav1.Condition{{Type: "Own", Status: metav1.ConditionTrue, Reason: "Test",
+		LastTransitionTime: metav1.Now()}}
 	written := must(services.UpdateStatus(t.Context(), &s, metav1.UpdateOptions{}))(t)
-	if written.Spec.ClusterIP != all.Items[0].Spec.ClusterIP || written.Spec.Type != corev1.ServiceTypeNodePort || len(written.Status.Conditions) != 1 {
+	if written.Spec.ClusterIP != all.Items[0].Spec.ClusterIP || written.Spec.Type != corev1.ServiceTypeNodePort ||
+		len(written.Status.Conditions) != 1 {
 		t.Errorf("after a write of the status: %v", written)
 	}
 	wanted := serviceOf("taken", corev1.ServiceTypeClusterIP)
@@ -82,7 +88,8 @@ func TestServiceAddresses(t *testing.T) {
 func TestApplyServiceAgain(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
-	configuration := applycorev1.Service("s", ns).WithSpec(applycorev1.ServiceSpec().WithType(corev1.ServiceTypeLoadBalancer).
+	configuration := applycorev1.Service("s",
+		ns).WithSpec(applycorev1.ServiceSpec().WithType(corev1.ServiceTypeLoadBalancer).
 		WithExternalTrafficPolicy(corev1.ServiceExternalTrafficPolicyLocal).WithPorts(applycorev1.ServicePort().WithPort(80)))
 	options := metav1.ApplyOptions{FieldManager: "test"}
 	first := must(c.typed.CoreV1().Services(ns).Apply(t.Context(), configuration, options))(t)
@@ -99,7 +106,8 @@ func TestServiceAddressesAfterRestart(t *testing.T) {
 	r := start(t, options)
 	c := connect(t, r.RESTConfig())
 	create := func(c clients, name string) (*corev1.Service, error) {
-		return c.typed.CoreV1().Services("default").Create(t.Context(), serviceOf(name, corev1.ServiceTypeClusterIP), metav1.CreateOptions{})
+		return c.typed.CoreV1().Services("default").Create(t.Context(), serviceOf(name, corev1.ServiceTypeClusterIP),
+			metav1.CreateOptions{})
 	}
 	own := must(c.typed.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}))(t)
 	if own.Spec.ClusterIP != "10.7.0.1" || len(own.Spec.IPFamilies) != 1 {
@@ -121,7 +129,8 @@ func TestServiceAddressesAfterRestart(t *testing.T) {
 	must(create(c, "full"))(t)
 }
 
-// A server starts whose own Service was deleted, and whose address another Service has, and also when no address is left.
+// A server starts whose own Service was deleted, and whose address another Service has, and also when no address is
+// left.
 func TestTakenAddressOfServer(t *testing.T) {
 	t.Parallel()
 	options := controlplane.Options{DataDir: t.TempDir(), ServiceClusterIPRange: "10.7.0.0/29"}

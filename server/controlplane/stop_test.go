@@ -74,7 +74,8 @@ func TestInvariantViolationStopsTheServer(t *testing.T) {
 			err := server.ViolateInvariant(resource)
 			return err == nil, fmt.Sprint(err)
 		})
-		if _, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
+		if _, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: object},
+			metav1.CreateOptions{}); err != nil {
 			t.Logf("the write was answered: %v", err) // the server may have ended
 		}
 		select {

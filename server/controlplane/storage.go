@@ -112,7 +112,8 @@ func (b *backend) dropHistory(ctx context.Context) error {
 }
 
 // options returns the storage options of one resource.
-func (b *backend) options(resource schema.GroupResource, prefix string, codec runtime.Codec, version runtime.GroupVersioner) generic.RESTOptions {
+func (b *backend) options(resource schema.GroupResource, prefix string, codec runtime.Codec,
+	version runtime.GroupVersioner) generic.RESTOptions {
 	config := storagebackend.NewDefaultConfig(rootPrefix, codec)
 	config.EncodeVersioner = version
 	decorator := b.openStorage
@@ -129,7 +130,8 @@ func (b *backend) options(resource schema.GroupResource, prefix string, codec ru
 }
 
 // openStorage opens the storage of one resource.
-func (b *backend) openStorage(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
+func (b *backend) openStorage(config *storagebackend.ConfigForResource, prefix string,
+	keyOf func(runtime.Object) (string, error),
 	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
 	namespaced, err := storage.Namespaced(keyOf, newObject, prefix)
@@ -186,16 +188,20 @@ type closable interface {
 }
 
 // etcd3 returns k8s.io/apiserver's storage without its watch cache.
-func (b *backend) etcd3(config *storagebackend.ConfigForResource, prefix string, newObject, newList func() runtime.Object) (closable, error) {
+func (b *backend) etcd3(config *storagebackend.ConfigForResource, prefix string, newObject,
+	newList func() runtime.Object) (closable, error) {
 	client, compactor := b.writer(path.Join("/", config.Prefix, prefix) + "/")
 	return newEtcd3(client, compactor, config, prefix, newObject, newList)
 }
 
-func newEtcd3(client *kubernetes.Client, compactor etcd3.Compactor, config *storagebackend.ConfigForResource, prefix string,
+func newEtcd3(client *kubernetes.Client, compactor etcd3.Compactor, config *storagebackend.ConfigForResource,
+	prefix string,
 	newObject, newList func() runtime.Object) (closable, error) {
 	versioner := apistorage.APIObjectVersioner{}
-	upstream, err := etcd3.New(client, compactor, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
-		identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	upstream, err := etcd3.New(client, compactor, config.Codec, newObject, newList, config.Prefix, prefix,
+		config.GroupResource,
+		identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner),
+		versioner)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +226,8 @@ func (o builtinOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.
 // definitionOptions are the options of CustomResourceDefinitions: JSON.
 type definitionOptions struct{ *backend }
 
-func (o definitionOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+func (o definitionOptions) GetRESTOptions(resource schema.GroupResource,
+	_ runtime.Object) (generic.RESTOptions, error) {
 	version := schema.GroupVersions{apiextensionsv1.SchemeGroupVersion}
 	options := o.options(resource, resource.Group+"/"+resource.Resource, apiserver.Codecs.LegacyCodec(version...), version)
 	return o.collected(options), nil

@@ -64,7 +64,8 @@ type twoReaders struct {
 	newList       func() runtime.Object
 }
 
-func (b *backend) twoReaders(t *testing.T, options generic.RESTOptions, newObject, newList func() runtime.Object) twoReaders {
+func (b *backend) twoReaders(t *testing.T, options generic.RESTOptions, newObject,
+	newList func() runtime.Object) twoReaders {
 	t.Helper()
 	keyOf := func(o runtime.Object) (string, error) {
 		return apistorage.NamespaceKeyFunc("/"+options.ResourcePrefix+"/", o)
@@ -254,16 +255,19 @@ func TestCustomObjectsAreExact(t *testing.T) {
 		return o
 	}
 	newList := func() runtime.Object { return &unstructured.UnstructuredList{} }
-	options := b.options(schema.GroupResource{Group: kind.Group, Resource: "widgets"}, "example.com/widgets", unstructured.UnstructuredJSONScheme, nil)
+	options := b.options(schema.GroupResource{Group: kind.Group, Resource: "widgets"}, "example.com/widgets",
+		unstructured.UnstructuredJSONScheme, nil)
 	r := b.twoReaders(t, options, newObject, newList)
 	contents := []string{
-		`{}`, `null`, `[]`, `""`, `[null,{},[]]`, `-0`, `1`, `1.0`, `1e3`, `1.5`, `9223372036854775807`, `9223372036854775808`, `-1e-7`, `1e300`,
+		`{}`, `null`, `[]`, `""`, `[null,{},[]]`, `-0`, `1`, `1.0`, `1e3`, `1.5`, `9223372036854775807`,
+		`9223372036854775808`, `-1e-7`, `1e300`,
 		`"<a href=\"x\">&\u2028\u0000\ud83d\ude00</a>"`, `{"":{"b":1,"a":[true,false]}}`, `"2026-01-01T00:00:00Z"`,
 	}
 	var values [][]byte
 	for i, content := range contents {
 		value := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"o%03d","namespace":"ns",`+
-			`"labels":{"l":"%d"},"managedFields":[{"fieldsV1":{"f:spec":{".":{}}}}]},"items":[{"x":1}],"spec":%s}`, i, i, content)
+			`"labels":{"l":"%d"},"managedFields":[{"fieldsV1":{"f:spec":{".":{}}}}]},"items":[{"x":1}],"spec":%s}`, i, i,
+			content)
 		values = append(values, []byte(value))
 	}
 	r.put(t, values...)

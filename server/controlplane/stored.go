@@ -16,9 +16,9 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane/builtin"
 )
 
-// stored reads and writes the objects of a cluster-scoped built-in resource at its storage, without requests: those for the
-// server's own objects would add a third to the CPU of a start. Admission does not see these writes, and the objects have no
-// managed fields.
+// stored reads and writes the objects of a cluster-scoped built-in resource at its storage, without requests: those for
+// the server's own objects would add a third to the CPU of a start. Admission does not see these writes, and the
+// objects have no managed fields.
 type stored[T interface {
 	metav1.Object
 	runtime.Object
@@ -65,7 +65,8 @@ func (s stored[T]) Create(ctx context.Context, o T) error {
 
 // Update fails if the object was changed after it was read.
 func (s stored[T]) Update(ctx context.Context, o T) error {
-	_, _, err := s.store.Update(clusterScoped(ctx), o.GetName(), rest.DefaultUpdatedObjectInfo(o), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+	_, _, err := s.store.Update(clusterScoped(ctx), o.GetName(), rest.DefaultUpdatedObjectInfo(o),
+		rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 	return err
 }
 

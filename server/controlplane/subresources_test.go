@@ -39,11 +39,14 @@ func TestStatusIsApart(t *testing.T) {
 	if d = must(deployments.Update(ctx, d, metav1.UpdateOptions{}))(t); d.Generation != 2 || d.Status.Replicas != 3 {
 		t.Errorf("labels changed generation to %d, status to %v", d.Generation, d.Status)
 	}
-	if _, err := deployments.UpdateStatus(ctx, testDeployment("missing"), metav1.UpdateOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := deployments.UpdateStatus(ctx, testDeployment("missing"),
+		metav1.UpdateOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("status of a missing object: %v", err)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1"}}}
-	if node = must(c.typed.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}))(t); node.Status.NodeInfo.KubeletVersion != "v1" {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1"}}}
+	if node = must(c.typed.CoreV1().Nodes().Create(ctx, node,
+		metav1.CreateOptions{}))(t); node.Status.NodeInfo.KubeletVersion != "v1" {
 		t.Error("a node registers without its status")
 	}
 }
@@ -70,12 +73,14 @@ func TestScale(t *testing.T) {
 	if _, err := deployments.UpdateScale(ctx, "d", scale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("scaling an old version: %v", err)
 	}
-	negative := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: ns}, Spec: autoscalingv1.ScaleSpec{Replicas: -1}}
+	negative := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: ns},
+		Spec: autoscalingv1.ScaleSpec{Replicas: -1}}
 	if _, err := deployments.UpdateScale(ctx, "d", negative, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("scaling to -1: %v", err)
 	}
 	var patched autoscalingv1.Scale
-	err := c.typed.AppsV1().RESTClient().Patch(types.MergePatchType).Namespace(ns).Resource("deployments").Name("d").SubResource("scale").
+	err := c.typed.AppsV1().RESTClient().Patch(types.MergePatchType).Namespace(ns).Resource("deployments").Name(
+		"d").SubResource("scale").
 		Body([]byte(`{"spec":{"replicas":6}}`)).Do(ctx).Into(&patched)
 	if err != nil || patched.Spec.Replicas != 6 {
 		t.Errorf("patching the scale: %v, %v", patched.Spec, err)
@@ -86,7 +91,8 @@ func TestDefaultsAndNames(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
 	ctx := t.Context()
-	if got := must(c.typed.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))(t); got.Labels[corev1.LabelMetadataName] != ns ||
+	if got := must(c.typed.CoreV1().Namespaces().Get(ctx, ns,
+		metav1.GetOptions{}))(t); got.Labels[corev1.LabelMetadataName] != ns ||
 		got.Status.Phase != corev1.NamespaceActive || len(got.Spec.Finalizers) != 1 {
 		t.Errorf("a namespace is %v", got)
 	}
@@ -98,7 +104,8 @@ func TestDefaultsAndNames(t *testing.T) {
 	}
 	pod := must(c.typed.CoreV1().Pods(ns).Create(ctx, testPod("p"), metav1.CreateOptions{}))(t)
 	if pod.Status.Phase != corev1.PodPending || pod.Status.QOSClass != corev1.PodQOSBestEffort || pod.Generation != 1 ||
-		pod.Spec.RestartPolicy != corev1.RestartPolicyAlways || pod.Spec.Containers[0].ImagePullPolicy != corev1.PullIfNotPresent {
+		pod.Spec.RestartPolicy != corev1.RestartPolicyAlways ||
+		pod.Spec.Containers[0].ImagePullPolicy != corev1.PullIfNotPresent {
 		t.Errorf("a pod is %v %v", pod.Spec, pod.Status)
 	}
 	bad := testPod("Not_A_Name")
@@ -107,7 +114,8 @@ func TestDefaultsAndNames(t *testing.T) {
 	}
 	generated := testPod("")
 	generated.Name, generated.GenerateName = "", "gen-"
-	if got := must(c.typed.CoreV1().Pods(ns).Create(ctx, generated, metav1.CreateOptions{}))(t); len(got.Name) != len("gen-")+5 {
+	if got := must(c.typed.CoreV1().Pods(ns).Create(ctx, generated, metav1.CreateOptions{}))(t); len(got.Name) != len(
+		"gen-")+5 {
 		t.Errorf("the generated name is %q", got.Name)
 	}
 	changed := pod.DeepCopy()
@@ -124,7 +132,8 @@ func TestNewNodesAreTainted(t *testing.T) {
 	other := corev1.Taint{Key: "example.com/other", Effect: corev1.TaintEffectNoExecute}
 	for name, given := range map[string][]corev1.Taint{"new": nil, "tainted": {other}, "not-ready": {notReady}} {
 		t.Run(name, func(t *testing.T) {
-			node := must(nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: given}}, metav1.CreateOptions{}))(t)
+			node := must(nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: corev1.NodeSpec{Taints: given}}, metav1.CreateOptions{}))(t)
 			t.Cleanup(func() { _ = nodes.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}) })
 			want := slices.DeleteFunc(slices.Clone(given), func(taint corev1.Taint) bool { return taint == notReady })
 			if got := node.Spec.Taints; !slices.Equal(got, append(want, notReady)) {
@@ -145,25 +154,32 @@ func TestDeviceDefaults(t *testing.T) {
 	claim := must(claims.Create(t.Context(), &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},
 		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
-			{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "c", Tolerations: []resourcev1.DeviceToleration{{Key: "k"}}}},
-			{Name: "all", FirstAvailable: []resourcev1.DeviceSubRequest{{Name: "a", DeviceClassName: "c", AllocationMode: resourcev1.DeviceAllocationModeAll}}},
+			{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "c",
+				Tolerations: []resourcev1.DeviceToleration{{Key: "k"}}}},
+			{Name: "all", FirstAvailable: []resourcev1.DeviceSubRequest{{Name: "a", DeviceClassName: "c",
+				AllocationMode: resourcev1.DeviceAllocationModeAll}}},
 		}}},
 	}, metav1.CreateOptions{}))(t)
 	one, all := claim.Spec.Devices.Requests[0].Exactly, claim.Spec.Devices.Requests[1].FirstAvailable[0]
-	if one.AllocationMode != resourcev1.DeviceAllocationModeExactCount || one.Count != 1 || one.Tolerations[0].Operator != resourcev1.DeviceTolerationOpEqual || all.Count != 0 {
+	if one.AllocationMode != resourcev1.DeviceAllocationModeExactCount || one.Count != 1 ||
+		one.Tolerations[0].Operator != resourcev1.DeviceTolerationOpEqual || all.Count != 0 {
 		t.Errorf("the claim is %v", claim.Spec)
 	}
 	node := "n"
 	published := c.typed.ResourceV1().ResourceSlices()
-	slice := must(published.Create(t.Context(), &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "device-defaults"}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: "example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: "p", Generation: 1, ResourceSliceCount: 1},
-		Devices: []resourcev1.Device{{Name: "d", Taints: []resourcev1.DeviceTaint{{Key: "k", Effect: resourcev1.DeviceTaintEffectNoSchedule}}}},
-	}}, metav1.CreateOptions{}))(t)
+	slice := must(published.Create(t.Context(),
+		&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "device-defaults"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: "p", Generation: 1,
+				ResourceSliceCount: 1},
+			Devices: []resourcev1.Device{{Name: "d",
+				Taints: []resourcev1.DeviceTaint{{Key: "k", Effect: resourcev1.DeviceTaintEffectNoSchedule}}}},
+		}}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { _ = published.Delete(context.WithoutCancel(t.Context()), slice.Name, metav1.DeleteOptions{}) })
 	if slice.Spec.Devices[0].Taints[0].TimeAdded == nil || slice.Generation != 1 {
 		t.Errorf("the slice is %v", slice)
 	}
-	for selector, want := range map[string]int{"spec.nodeName=n,spec.driver=example.com,spec.pool.name=p": 1, "spec.nodeName=other": 0} {
+	for selector, want := range map[string]int{"spec.nodeName=n,spec.driver=example.com,spec.pool.name=p": 1,
+		"spec.nodeName=other": 0} {
 		if got := must(published.List(t.Context(), metav1.ListOptions{FieldSelector: selector}))(t).Items; len(got) != want {
 			t.Errorf("%s selects %v", selector, got)
 		}

@@ -34,13 +34,16 @@ import (
 // accountIn creates a service account.
 func accountIn(t *testing.T, c clients, ns, name string) *corev1.ServiceAccount {
 	t.Helper()
-	return must(c.typed.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
+	return must(c.typed.CoreV1().ServiceAccounts(ns).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
 }
 
 // tokenOf requests a token.
-func tokenOf(t *testing.T, c clients, ns, account string, spec authenticationv1.TokenRequestSpec) *authenticationv1.TokenRequest {
+func tokenOf(t *testing.T, c clients, ns, account string,
+	spec authenticationv1.TokenRequestSpec) *authenticationv1.TokenRequest {
 	t.Helper()
-	return must(c.typed.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{}))(t)
+	return must(c.typed.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), account,
+		&authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{}))(t)
 }
 
 // bearer returns a client that has nothing but a token.
@@ -54,7 +57,8 @@ func bearer(t *testing.T, server *controlplane.Server, token string) kubernetes.
 // whoami returns the user of a client.
 func whoami(t *testing.T, client kubernetes.Interface) (authenticationv1.UserInfo, error) {
 	t.Helper()
-	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.UserInfo{}, err
 	}
@@ -72,8 +76,8 @@ func claimsOf(t *testing.T, token string) map[string]any {
 	return claims
 }
 
-// A client with a token is its service account, until the account is deleted; the token of a deleted account is not valid for
-// one of the same name.
+// A client with a token is its service account, until the account is deleted; the token of a deleted account is not
+// valid for one of the same name.
 func TestServiceAccountToken(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
@@ -86,9 +90,11 @@ func TestServiceAccountToken(t *testing.T) {
 		t.Errorf("the defaults are %+v", got)
 	}
 	claims := claimsOf(t, request.Status.Token)
-	identity := map[string]any{"namespace": ns, "serviceaccount": map[string]any{"name": "robot", "uid": string(account.UID)}}
+	identity := map[string]any{"namespace": ns, "serviceaccount": map[string]any{"name": "robot",
+		"uid": string(account.UID)}}
 	if !reflect.DeepEqual(claims["kubernetes.io"], identity) || claims["sub"] != "system:serviceaccount:"+ns+":robot" ||
-		!reflect.DeepEqual(claims["aud"], []any{claims["iss"]}) || claims["iss"] != "https://kubernetes.default.svc.cluster.local" {
+		!reflect.DeepEqual(claims["aud"], []any{claims["iss"]}) ||
+		claims["iss"] != "https://kubernetes.default.svc.cluster.local" {
 		t.Errorf("the claims are %v", claims)
 	}
 	client := bearer(t, shared, request.Status.Token)
@@ -96,7 +102,8 @@ func TestServiceAccountToken(t *testing.T) {
 	want := authenticationv1.UserInfo{
 		Username: "system:serviceaccount:" + ns + ":robot", UID: string(account.UID),
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + ns, "system:authenticated"},
-		Extra:  map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=" + claims["jti"].(string)}},
+		Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=" +
+			claims["jti"].(string)}},
 	}
 	if !reflect.DeepEqual(user, want) {
 		t.Errorf("the user is %+v\nwant %+v", user, want)
@@ -147,7 +154,8 @@ func TestBoundTokens(t *testing.T) {
 		t.Run(test.kind, func(t *testing.T) {
 			must(0, test.create())(t)
 			ref := &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: test.kind, Name: test.name}
-			client := bearer(t, shared, tokenOf(t, c, ns, "robot", authenticationv1.TokenRequestSpec{BoundObjectRef: ref}).Status.Token)
+			client := bearer(t, shared, tokenOf(t, c, ns, "robot",
+				authenticationv1.TokenRequestSpec{BoundObjectRef: ref}).Status.Token)
 			user := must(whoami(t, client))(t)
 			if len(user.Extra) != len(test.extra)+1 {
 				t.Errorf("the user is %+v", user)
@@ -184,7 +192,8 @@ func TestProjectedToken(t *testing.T) {
 	request := tokenOf(t, c, ns, "robot", spec)
 	claims := claimsOf(t, request.Status.Token)
 	begin := claims["iat"].(float64)
-	if warn := claims["kubernetes.io"].(map[string]any)["warnafter"]; warn != begin+3607 || claims["exp"] != begin+365*24*60*60 {
+	if warn := claims["kubernetes.io"].(map[string]any)["warnafter"]; warn != begin+3607 || claims["exp"] != begin+
+		365*24*60*60 {
 		t.Errorf("the claims are %v", claims)
 	}
 	if left := time.Until(request.Status.ExpirationTimestamp.Time); left > 3607*time.Second {
@@ -206,7 +215,8 @@ func TestInvalidTokenRequests(t *testing.T) {
 	}
 	otherUID := bound("v1", "Secret", "s")
 	otherUID.Spec.BoundObjectRef.UID = "other"
-	must(c.typed.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}))(t)
+	must(c.typed.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}},
+		metav1.CreateOptions{}))(t)
 	for what, test := range map[string]struct {
 		account string
 		request authenticationv1.TokenRequest
@@ -215,18 +225,25 @@ func TestInvalidTokenRequests(t *testing.T) {
 		`TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes`: {
 			"robot", authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: seconds(599)}}},
 		`TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 4294967297: may not specify a duration larger than 2^32 seconds`: {
-			"robot", authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: seconds(1<<32 + 1)}}},
+			"robot", authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: seconds(1<<32 +
+				1)}}},
 		`TokenRequest.authentication.k8s.io "robot" is invalid: metadata.name: Invalid value: "eve": must match the service account name if specified`: {
 			"robot", authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{Name: "eve"}}},
-		`secrets "missing" not found`:                                                                     {"robot", bound("v1", "Secret", "missing")},
-		`cannot bind token to object of type /v1, Kind=ConfigMap`:                                         {"robot", bound("v1", "ConfigMap", "c")},
-		`cannot bind token to object of type apps/v1, Kind=Pod`:                                           {"robot", bound("apps/v1", "Pod", "p")},
-		`cannot bind token for serviceaccount "robot" to pod running with different serviceaccount name.`: {"robot", bound("v1", "Pod", "p")},
-		`the UID in the bound object reference (other) does not match the UID in record`:                  {"robot", otherUID},
+		`secrets "missing" not found`: {"robot",
+			bound("v1", "Secret", "missing")},
+		`cannot bind token to object of type /v1, Kind=ConfigMap`: {"robot",
+			bound("v1", "ConfigMap", "c")},
+		`cannot bind token to object of type apps/v1, Kind=Pod`: {"robot",
+			bound("apps/v1", "Pod", "p")},
+		`cannot bind token for serviceaccount "robot" to pod running with different serviceaccount name.`: {"robot",
+			bound("v1", "Pod", "p")},
+		`the UID in the bound object reference (other) does not match the UID in record`: {"robot",
+			otherUID},
 		`the UID in the token request (other) does not match the UID of the service account`: {
 			"robot", authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{UID: "other"}}},
 	} {
-		_, err := c.typed.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), test.account, &test.request, metav1.CreateOptions{})
+		_, err := c.typed.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), test.account, &test.request,
+			metav1.CreateOptions{})
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("got  %v\nwant %s", err, what)
 		}
@@ -245,7 +262,8 @@ func keyPair(t *testing.T, key any) string {
 // sign returns a token of claims.
 func sign(t *testing.T, algorithm jose.SignatureAlgorithm, key any, id string, claims ...any) string {
 	t.Helper()
-	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", id)))(t)
+	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key},
+		(&jose.SignerOptions{}).WithHeader("kid", id)))(t)
 	builder := jwt.Signed(signer)
 	for _, c := range claims {
 		builder = builder.Claims(c)
@@ -264,7 +282,8 @@ func TestTokenReviews(t *testing.T) {
 	c := connect(t, server.RESTConfig())
 	accountIn(t, c, "default", "robot")
 	valid := tokenOf(t, c, "default", "robot", authenticationv1.TokenRequestSpec{}).Status.Token
-	elsewhere := tokenOf(t, c, "default", "robot", authenticationv1.TokenRequestSpec{Audiences: []string{"vault", "db"}}).Status.Token
+	elsewhere := tokenOf(t, c, "default", "robot", authenticationv1.TokenRequestSpec{Audiences: []string{"vault",
+		"db"}}).Status.Token
 	id := must(jwt.ParseSigned(valid, []jose.SignatureAlgorithm{jose.RS256}))(t).Headers[0].KeyID
 	with := func(changes map[string]any) map[string]any {
 		claims := claimsOf(t, valid)
@@ -283,34 +302,49 @@ func TestTokenReviews(t *testing.T) {
 		authentic bool
 		reason    string // empty if authentic
 	}{
-		"valid":                   {valid, nil, true, ""},
-		"for the audience":        {elsewhere, []string{"db", "other"}, true, ""},
-		"a former issuer":         {sign(t, jose.RS256, key, id, with(map[string]any{"iss": "former"})), nil, true, ""},
-		"one audience as a text":  {sign(t, jose.RS256, key, id, with(map[string]any{"aud": issuer})), nil, true, ""},
-		"without a key's name":    {sign(t, jose.RS256, key, "", with(nil)), nil, true, ""},
-		"for others":              {elsewhere, nil, false, `token audiences ["vault" "db"] is invalid for the target audiences ["https://issuer.example" "former"]`},
-		"asked for others":        {valid, []string{"vault"}, false, `token audiences ["https://issuer.example" "former"] is invalid for the target audiences ["vault"]`},
+		"valid":                  {valid, nil, true, ""},
+		"for the audience":       {elsewhere, []string{"db", "other"}, true, ""},
+		"a former issuer":        {sign(t, jose.RS256, key, id, with(map[string]any{"iss": "former"})), nil, true, ""},
+		"one audience as a text": {sign(t, jose.RS256, key, id, with(map[string]any{"aud": issuer})), nil, true, ""},
+		"without a key's name":   {sign(t, jose.RS256, key, "", with(nil)), nil, true, ""},
+		"for others": {elsewhere, nil, false,
+			`token audiences ["vault" "db"] is invalid for the target audiences ["https://issuer.example" "former"]`},
+		"asked for others": {valid, []string{"vault"}, false,
+			`token audiences ["https://issuer.example" "former"] is invalid for the target audiences ["vault"]`},
 		"the admin's":             {server.RESTConfig().BearerToken, nil, true, ""},
 		"the admin's, for others": {server.RESTConfig().BearerToken, []string{"vault"}, false, "invalid bearer token"},
 		"garbage":                 {"garbage", nil, false, "invalid bearer token"},
 		"three parts":             {"a.b.c", nil, false, "invalid bearer token"},
-		"huge":                    {strings.Repeat("a", 1<<20) + "." + strings.Repeat("b", 1<<20) + ".c", nil, false, "invalid bearer token"},
-		"another issuer":          {sign(t, jose.RS256, key, id, with(map[string]any{"iss": "https://other.example"})), nil, false, "invalid bearer token"},
-		"unsigned":                {unsigned, nil, false, "invalid bearer token"},
-		"signed by the public":    {sign(t, jose.HS256, publicDER, id, with(nil)), nil, false, "invalid bearer token"},
-		"forged":                  {sign(t, jose.ES256, other, id, with(nil)), nil, false, "error in cryptographic primitive"},
-		"another key":             {sign(t, jose.ES256, other, "other", with(nil)), nil, false, "invalid signature, no keys found"},
-		"changed":                 {parts[0] + "." + base64.RawURLEncoding.EncodeToString(must(json.Marshal(with(map[string]any{"sub": "eve"})))(t)) + "." + parts[2], nil, false, "error in cryptographic primitive"},
-		"expired":                 {sign(t, jose.RS256, key, id, with(map[string]any{"exp": time.Now().Unix() - hour})), nil, false, "service account token has expired"},
-		"not yet valid":           {sign(t, jose.RS256, key, id, with(map[string]any{"nbf": time.Now().Unix() + hour})), nil, false, "service account token is not valid yet"},
-		"of the future":           {sign(t, jose.RS256, key, id, with(map[string]any{"iat": time.Now().Unix() + hour})), nil, false, "service account token is issued in the future"},
-		"without an account":      {sign(t, jose.RS256, key, id, with(map[string]any{"kubernetes.io": nil})), nil, false, "resource name may not be empty"},
-		"claims of another type":  {sign(t, jose.RS256, key, id, with(map[string]any{"kubernetes.io": 1})), nil, false, "cannot unmarshal"},
+		"huge": {strings.Repeat("a", 1<<20) + "." + strings.Repeat("b", 1<<20) + ".c", nil, false,
+			"invalid bearer token"},
+		"another issuer": {sign(t, jose.RS256, key, id, with(map[string]any{"iss": "https://other.example"})), nil,
+			false, "invalid bearer token"},
+		"unsigned":             {unsigned, nil, false, "invalid bearer token"},
+		"signed by the public": {sign(t, jose.HS256, publicDER, id, with(nil)), nil, false, "invalid bearer token"},
+		"forged": {sign(t, jose.ES256, other, id, with(nil)), nil, false,
+			"error in cryptographic primitive"},
+		"another key": {sign(t, jose.ES256, other, "other", with(nil)), nil, false,
+			"invalid signature, no keys found"},
+		"changed": {parts[0] + "." +
+			base64.RawURLEncoding.EncodeToString(must(json.Marshal(with(map[string]any{"sub": "eve"})))(t)) + "." + parts[2],
+			nil, false, "error in cryptographic primitive"},
+		"expired": {sign(t, jose.RS256, key, id, with(map[string]any{"exp": time.Now().Unix() - hour})), nil,
+			false, "service account token has expired"},
+		"not yet valid": {sign(t, jose.RS256, key, id, with(map[string]any{"nbf": time.Now().Unix() + hour})), nil,
+			false, "service account token is not valid yet"},
+		"of the future": {sign(t, jose.RS256, key, id, with(map[string]any{"iat": time.Now().Unix() + hour})), nil,
+			false, "service account token is issued in the future"},
+		"without an account": {sign(t, jose.RS256, key, id, with(map[string]any{"kubernetes.io": nil})), nil, false,
+			"resource name may not be empty"},
+		"claims of another type": {sign(t, jose.RS256, key, id, with(map[string]any{"kubernetes.io": 1})), nil, false,
+			"cannot unmarshal"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: test.token, Audiences: test.audiences}}
+			review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: test.token,
+				Audiences: test.audiences}}
 			got := must(c.typed.AuthenticationV1().TokenReviews().Create(t.Context(), review, metav1.CreateOptions{}))(t).Status
-			if got.Authenticated != test.authentic || test.authentic != (got.User.Username != "") || !strings.Contains(got.Error, test.reason) || test.authentic && got.Error != "" {
+			if got.Authenticated != test.authentic || test.authentic != (got.User.Username != "") ||
+				!strings.Contains(got.Error, test.reason) || test.authentic && got.Error != "" {
 				t.Errorf("the review says %+v", got)
 			}
 			if test.authentic && test.audiences != nil && !slices.Equal(got.Audiences, []string{"db"}) {
@@ -320,12 +354,14 @@ func TestTokenReviews(t *testing.T) {
 				return // no header is as large
 			}
 			_, err := whoami(t, bearer(t, server.Server, test.token))
-			if accepted := test.authentic && test.audiences == nil || name == "asked for others" || name == "the admin's, for others"; accepted != (err == nil) || err != nil && !apierrors.IsUnauthorized(err) {
+			if accepted := test.authentic && test.audiences == nil || name == "asked for others" ||
+				name == "the admin's, for others"; accepted != (err == nil) || err != nil && !apierrors.IsUnauthorized(err) {
 				t.Errorf("a request with it: %v", err)
 			}
 		})
 	}
-	if _, err := c.typed.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{}, metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
+	if _, err := c.typed.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{},
+		metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("a review without a token: %v", err)
 	}
 }
@@ -335,20 +371,25 @@ func TestRBACOfServiceAccounts(t *testing.T) {
 	t.Parallel()
 	s := startRBAC(t, controlplane.Options{})
 	accountIn(t, s.admin, "default", "robot")
-	s.grantTo(t, "default", "reader", rbacv1.Subject{Kind: "ServiceAccount", Namespace: "default", Name: "robot"}, rule("list", "pods"))
-	client := bearer(t, s.Server, tokenOf(t, s.admin, "default", "robot", authenticationv1.TokenRequestSpec{}).Status.Token)
+	s.grantTo(t, "default", "reader", rbacv1.Subject{Kind: "ServiceAccount", Namespace: "default", Name: "robot"},
+		rule("list", "pods"))
+	client := bearer(t, s.Server, tokenOf(t, s.admin, "default", "robot",
+		authenticationv1.TokenRequestSpec{}).Status.Token)
 	must(client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}))(t)
 	for what, err := range map[string]error{
 		"pods elsewhere": second(client.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{})),
 		"secrets":        second(client.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{})),
-		"a token":        second(client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})),
-		"a review":       second(client.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "x"}}, metav1.CreateOptions{})),
+		"a token": second(client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "robot",
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})),
+		"a review": second(client.AuthenticationV1().TokenReviews().Create(t.Context(),
+			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "x"}}, metav1.CreateOptions{})),
 	} {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if body := must(client.Discovery().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(t.Context()))(t); !strings.Contains(string(body), `"keys"`) {
+	if body := must(client.Discovery().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(t.Context()))(
+		t); !strings.Contains(string(body), `"keys"`) {
 		t.Errorf("the keys are %s", body)
 	}
 }
@@ -364,7 +405,8 @@ func TestOpenIDDiscovery(t *testing.T) {
 		answer := must(client.Get(url))(t)
 		defer answer.Body.Close()
 		body := must(io.ReadAll(answer.Body))(t)
-		if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != mediaType || answer.Header.Get("Cache-Control") != "public, max-age=3600" {
+		if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != mediaType ||
+			answer.Header.Get("Cache-Control") != "public, max-age=3600" {
 			t.Fatalf("%s: %s %v %s", url, answer.Status, answer.Header, body)
 		}
 		must(0, json.Unmarshal(body, into))(t)
@@ -380,10 +422,12 @@ func TestOpenIDDiscovery(t *testing.T) {
 	if len(keys.Keys) != 1 || !keys.Keys[0].IsPublic() || !slices.Equal(document.Algorithms, []string{"ES256"}) {
 		t.Fatalf("%+v has the keys %+v", document, keys)
 	}
-	token := must(jwt.ParseSigned(tokenOf(t, c, "default", "discovered", authenticationv1.TokenRequestSpec{}).Status.Token, []jose.SignatureAlgorithm{jose.ES256}))(t)
+	token := must(jwt.ParseSigned(tokenOf(t, c, "default", "discovered", authenticationv1.TokenRequestSpec{}).Status.Token,
+		[]jose.SignatureAlgorithm{jose.ES256}))(t)
 	var claims jwt.Claims
 	must(0, token.Claims(keys, &claims))(t)
-	if err := claims.Validate(jwt.Expected{Issuer: document.Issuer, AnyAudience: jwt.Audience{document.Issuer}}); err != nil {
+	if err := claims.Validate(jwt.Expected{Issuer: document.Issuer,
+		AnyAudience: jwt.Audience{document.Issuer}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -391,7 +435,8 @@ func TestOpenIDDiscovery(t *testing.T) {
 // An issuer that is no https URL has no discovery documents, as in kube-apiserver.
 func TestOpenIDDiscoveryNeedsAURL(t *testing.T) {
 	t.Parallel()
-	server := start(t, controlplane.Options{ServiceAccounts: controlplane.ServiceAccounts{Issuers: []string{"kubernetes"}}})
+	server := start(t,
+		controlplane.Options{ServiceAccounts: controlplane.ServiceAccounts{Issuers: []string{"kubernetes"}}})
 	rest := connect(t, server.RESTConfig()).typed.Discovery().RESTClient()
 	for _, path := range []string{"/.well-known/openid-configuration", "/openid/v1/jwks"} {
 		if err := rest.Get().AbsPath(path).Do(t.Context()).Error(); !apierrors.IsNotFound(err) {
@@ -413,7 +458,8 @@ func TestTokensOutliveARestart(t *testing.T) {
 		t.Errorf("the key's mode is %v", mode)
 	}
 	server = start(t, controlplane.Options{DataDir: dir})
-	if user := must(whoami(t, bearer(t, server.Server, token)))(t); user.Username != "system:serviceaccount:default:robot" {
+	if user := must(whoami(t, bearer(t, server.Server,
+		token)))(t); user.Username != "system:serviceaccount:default:robot" {
 		t.Errorf("the user is %+v", user)
 	}
 }
@@ -445,10 +491,13 @@ func TestInvalidServiceAccountKeys(t *testing.T) {
 		must(0, os.WriteFile(path, []byte(content), 0o600))(t)
 		return path
 	}
-	public := file("public.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: must(x509.MarshalPKIXPublicKey(must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t).Public()))(t)})))
+	public := file("public.pem",
+		string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY",
+			Bytes: must(x509.MarshalPKIXPublicKey(must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t).Public()))(t)})))
 	small := keyPair(t, must(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))(t))
 	for want, accounts := range map[string]controlplane.ServiceAccounts{
-		"cannot read the signing key of service accounts " + filepath.Join(dir, "missing") + ": no such file": {SigningKeyFile: filepath.Join(dir, "missing")},
+		"cannot read the signing key of service accounts " + filepath.Join(dir, "missing") +
+			": no such file": {SigningKeyFile: filepath.Join(dir, "missing")},
 		"garbage.pem has no private key":           {SigningKeyFile: file("garbage.pem", "secret-content")},
 		"public.pem has no private key":            {SigningKeyFile: public},
 		"give a key of the curve P-256":            {SigningKeyFile: small},
@@ -456,7 +505,8 @@ func TestInvalidServiceAccountKeys(t *testing.T) {
 		"give a URL": {Issuers: []string{"https://[broken"}},
 	} {
 		err := runFails(t, controlplane.Options{ServiceAccounts: accounts})
-		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-content") || strings.Contains(err.Error(), "\n") {
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-content") ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}

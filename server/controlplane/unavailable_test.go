@@ -32,14 +32,18 @@ func TestEtcdUnavailable(t *testing.T) {
 	})
 
 	pods := "/api/v1/namespaces/default/pods"
-	for _, accept := range []string{asJSON, asJSON + ";unknown=1"} { // the handlers of k8s.io/apiserver answer the second one
+	// the handlers of k8s.io/apiserver answer the second one
+	for _, accept := range []string{asJSON, asJSON + ";unknown=1"} {
 		for path, want := range map[string]refusal{
 			pods:              {http.StatusInternalServerError, metav1.StatusReasonServerTimeout, "2"},
 			pods + "?limit=1": {http.StatusInternalServerError, metav1.StatusReasonServerTimeout, "2"},
 			pods + "/p":       {http.StatusInternalServerError, metav1.StatusReasonServerTimeout, "2"},
-			pods + "?watch=1&resourceVersion=" + fmt.Sprint(revision+1):                 {http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "1"},
-			pods + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan":  {http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "1"},
-			pods + "?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan": {http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "1"},
+			pods + "?watch=1&resourceVersion=" + fmt.Sprint(revision+1): {http.StatusTooManyRequests,
+				metav1.StatusReasonTooManyRequests, "1"},
+			pods + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan": {http.StatusTooManyRequests,
+				metav1.StatusReasonTooManyRequests, "1"},
+			pods + "?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan": {http.StatusTooManyRequests,
+				metav1.StatusReasonTooManyRequests, "1"},
 			pods + "?resourceVersion=0":                                                {},
 			pods + "/p?resourceVersion=0":                                              {},
 			pods + "?resourceVersion=" + list.ResourceVersion:                          {},

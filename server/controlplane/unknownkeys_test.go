@@ -21,7 +21,8 @@ func TestUnknownKeysAreIgnored(t *testing.T) {
 	server := start(t, controlplane.Options{DataDir: dir})
 	c := connect(t, server.RESTConfig())
 	newMap := func(namespace, name string) *corev1.ConfigMap {
-		return must(c.typed.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
+		return must(c.typed.CoreV1().ConfigMaps(namespace).Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
 	}
 	ns, other := newNamespace(t, c), newNamespace(t, c)
 	first := newMap(ns, "a")
@@ -31,10 +32,12 @@ func TestUnknownKeysAreIgnored(t *testing.T) {
 	value := must(etcd.Get(t.Context(), "/registry/configmaps/"+other+"/b"))(t).Kvs[0].Value
 	namespaces := len(must(c.typed.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}))(t).Items)
 	namespace := must(etcd.Get(t.Context(), "/registry/namespaces/"+other))(t).Kvs[0].Value
-	for _, key := range []string{"configmaps/unknown", "configmaps/" + ns, "configmaps/" + ns + "/x/y", "configmaps/" + ns + "//y", "configmaps/" + ns + "/", "configmaps//" + ns, "configmaps/0", "configmaps/zz"} {
+	for _, key := range []string{"configmaps/unknown", "configmaps/" + ns, "configmaps/" + ns + "/x/y", "configmaps/" +
+		ns + "//y", "configmaps/" + ns + "/", "configmaps//" + ns, "configmaps/0", "configmaps/zz"} {
 		must(etcd.Put(t.Context(), "/registry/"+key, string(value)))(t)
 	}
-	for _, key := range []string{"namespaces/" + ns + "/unknown", "namespaces/0/unknown", "namespaces//unknown", "namespaces/unknown/"} {
+	for _, key := range []string{"namespaces/" + ns + "/unknown", "namespaces/0/unknown", "namespaces//unknown",
+		"namespaces/unknown/"} {
 		must(etcd.Put(t.Context(), "/registry/"+key, string(namespace)))(t)
 	}
 	must(etcd.Delete(t.Context(), "/registry/configmaps/zz"))(t)
@@ -55,18 +58,21 @@ func TestUnknownKeysAreIgnored(t *testing.T) {
 			}
 		}
 		page := must(c.typed.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{Limit: 1}))(t)
-		rest := must(c.typed.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{Limit: 10, Continue: page.Continue}))(t)
+		rest := must(c.typed.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{Limit: 10,
+			Continue: page.Continue}))(t)
 		if len(page.Items) != 1 || len(rest.Items) != 1 || page.RemainingItemCount == nil || *page.RemainingItemCount != 1 {
 			t.Errorf("a page of %d, remaining %v, and one of %d", len(page.Items), page.RemainingItemCount, len(rest.Items))
 		}
-		if got := len(must(c.typed.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}))(t).Items); got != namespaces {
+		if got := len(must(c.typed.CoreV1().Namespaces().List(t.Context(),
+			metav1.ListOptions{}))(t).Items); got != namespaces {
 			t.Errorf("the list has %d namespaces, want %d", got, namespaces)
 		}
 	}
 	check()
 	follow := func(scope string) {
 		t.Helper()
-		w := must(c.typed.CoreV1().ConfigMaps(scope).Watch(t.Context(), metav1.ListOptions{ResourceVersion: first.ResourceVersion}))(t)
+		w := must(c.typed.CoreV1().ConfigMaps(scope).Watch(t.Context(),
+			metav1.ListOptions{ResourceVersion: first.ResourceVersion}))(t)
 		defer w.Stop()
 		newMap(ns, "last")
 		for e := range w.ResultChan() {

@@ -13,7 +13,8 @@ import (
 )
 
 // openUpstream opens the library's storage of one resource: etcd3 behind its watch cache.
-func (b *backend) openUpstream(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
+func (b *backend) openUpstream(config *storagebackend.ConfigForResource, prefix string,
+	key func(runtime.Object) (string, error),
 	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
 	// A watcher of its own: the progress of one resource's watch must not wait for another's events.

@@ -14,8 +14,10 @@ func TestUpstreamStorage(t *testing.T) {
 	t.Parallel()
 	c := connect(t, start(t, controlplane.Options{Storage: controlplane.UpstreamStorage}).RESTConfig())
 	maps := c.typed.CoreV1().ConfigMaps("default")
-	made := must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
-	if listed := must(maps.List(t.Context(), metav1.ListOptions{}))(t); len(listed.Items) == 0 || listed.Items[0].UID != made.UID {
+	made := must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		metav1.CreateOptions{}))(t)
+	if listed := must(maps.List(t.Context(), metav1.ListOptions{}))(t); len(listed.Items) == 0 ||
+		listed.Items[0].UID != made.UID {
 		t.Errorf("listed %v", listed.Items)
 	}
 }

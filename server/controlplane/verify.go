@@ -70,7 +70,9 @@ func (d *etcdDatabase) verify(ctx context.Context) (objects, unknown int, err er
 	}
 	if len(v.damaged) > 0 {
 		shown := v.damaged[:min(len(v.damaged), damageShown)]
-		return 0, 0, fmt.Errorf("%d of %d objects in etcd are damaged: %s; restore a copy, or start without --verify and delete them", len(v.damaged), v.objects, strings.Join(shown, "; "))
+		return 0, 0,
+			fmt.Errorf("%d of %d objects in etcd are damaged: %s; restore a copy, or start without --verify and delete them",
+				len(v.damaged), v.objects, strings.Join(shown, "; "))
 	}
 	return v.objects, v.unknown, nil
 }
@@ -79,7 +81,8 @@ func (d *etcdDatabase) verify(ctx context.Context) (objects, unknown int, err er
 func (v *verifier) read(ctx context.Context, prefix string, do func(key string, value []byte)) error {
 	end, revision := clientv3.GetPrefixRangeEnd(prefix), int64(0)
 	for from := prefix; ; {
-		page, err := v.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(verifyPage), clientv3.WithRev(revision))
+		page, err := v.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(verifyPage),
+			clientv3.WithRev(revision))
 		if err != nil {
 			return fmt.Errorf("read etcd: %w", err)
 		}
@@ -100,13 +103,14 @@ func (v *verifier) addDefinition(_ string, value []byte) {
 		return // check reports it
 	}
 	spec := o.(*apiextensionsv1.CustomResourceDefinition).Spec
-	v.resources[spec.Group+"/"+spec.Names.Plural] = resource{spec.Scope == apiextensionsv1.NamespaceScoped, func(value []byte) (runtime.Object, error) {
-		o, kind, err := unstructured.UnstructuredJSONScheme.Decode(value, nil, nil)
-		if want := (schema.GroupKind{Group: spec.Group, Kind: spec.Names.Kind}); err == nil && kind.GroupKind() != want {
-			err = fmt.Errorf("its kind is %s instead of %s", kind.GroupKind(), want)
-		}
-		return o, err
-	}}
+	v.resources[spec.Group+"/"+spec.Names.Plural] = resource{spec.Scope == apiextensionsv1.NamespaceScoped,
+		func(value []byte) (runtime.Object, error) {
+			o, kind, err := unstructured.UnstructuredJSONScheme.Decode(value, nil, nil)
+			if want := (schema.GroupKind{Group: spec.Group, Kind: spec.Names.Kind}); err == nil && kind.GroupKind() != want {
+				err = fmt.Errorf("its kind is %s instead of %s", kind.GroupKind(), want)
+			}
+			return o, err
+		}}
 }
 
 func decodeDefinition(value []byte) (runtime.Object, error) {

@@ -23,7 +23,8 @@ func TestRecentEncodingsAreWarmedAfterRestart(t *testing.T) {
 	c := connect(t, first.RESTConfig())
 	for i := range 20 {
 		must(c.typed.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i)}, Data: map[string]string{"text": strings.Repeat("x", 10_000)},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i)}, Data: map[string]string{"text": strings.Repeat("x",
+				10_000)},
 		}, metav1.CreateOptions{}))(t)
 	}
 	list := func(c clients) []byte {

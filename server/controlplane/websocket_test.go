@@ -22,12 +22,14 @@ func TestWatchOverWebSocket(t *testing.T) {
 	c := connect(t, config)
 	ns := newNamespace(t, c)
 	maps := c.typed.CoreV1().ConfigMaps(ns)
-	first := must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
+	first := must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		metav1.CreateOptions{}))(t)
 	must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{}))(t)
 	const passed = `keepwatch_readpath_delegated_total{reason="protocol"}`
 	before := counted(t, config, passed)
 
-	path := "/api/v1/namespaces/" + ns + "/configmaps?watch=true&timeoutSeconds=600&resourceVersion=" + first.ResourceVersion
+	path := "/api/v1/namespaces/" + ns + "/configmaps?watch=true&timeoutSeconds=600&resourceVersion=" +
+		first.ResourceVersion
 	dial := must(websocket.NewConfig("wss"+strings.TrimPrefix(config.Host, "https")+path, config.Host))(t)
 	dial.TlsConfig = must(rest.TLSConfigFor(config))(t)
 	dial.Header.Set("Authorization", "Bearer "+config.BearerToken)
@@ -59,9 +61,11 @@ func TestWatchOverWebSocket(t *testing.T) {
 func TestTokenOfAWebSocket(t *testing.T) {
 	config := shared.RESTConfig()
 	for token, accepted := range map[string]bool{config.BearerToken: true, config.BearerToken + "x": false} {
-		dial := must(websocket.NewConfig("wss"+strings.TrimPrefix(config.Host, "https")+"/api/v1/namespaces?watch=true&timeoutSeconds=600&resourceVersion=0", config.Host))(t)
+		dial := must(websocket.NewConfig("wss"+strings.TrimPrefix(config.Host, "https")+
+			"/api/v1/namespaces?watch=true&timeoutSeconds=600&resourceVersion=0", config.Host))(t)
 		dial.TlsConfig = must(rest.TLSConfigFor(config))(t)
-		dial.Protocol = []string{"base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(token)), "base64.binary.k8s.io"}
+		dial.Protocol = []string{"base64url.bearer.authorization.k8s.io." +
+			base64.RawURLEncoding.EncodeToString([]byte(token)), "base64.binary.k8s.io"}
 		socket, err := dial.DialContext(t.Context())
 		if (err == nil) != accepted {
 			t.Fatalf("accepted %v: %v", accepted, err)

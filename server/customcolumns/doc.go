@@ -1,6 +1,6 @@
-// Package customcolumns renders custom resources as Tables, the responses to `kubectl get`: by the columns of a definition,
-// or with the age alone. It needs the definition and the object, and nothing of a server, so that servers, a proxy and the
-// past have the same cells.
+// Package customcolumns renders custom resources as Tables, the responses to `kubectl get`: by the columns of a
+// definition, or with the age alone. It needs the definition and the object, and nothing of a server, so that servers,
+// a proxy and the past have the same cells.
 //
 // # Files
 //

@@ -25,7 +25,8 @@ const dateColumn = "date"
 func NewTable(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath.Table, error) {
 	if len(defined) == 0 {
 		defined = []apiextensionsv1.CustomResourceColumnDefinition{{
-			Name: "Age", Type: dateColumn, Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], JSONPath: ".metadata.creationTimestamp",
+			Name: "Age", Type: dateColumn, Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"],
+			JSONPath: ".metadata.creationTimestamp",
 		}}
 	}
 	library, err := tableconvertor.New(defined)

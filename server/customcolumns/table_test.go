@@ -36,7 +36,8 @@ func TestCustomColumnsAreTheLibrarys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ages := 0
 		for _, value := range []any{
-			nil, "", "soon", "1999-12-31T23:59:58Z", "1999-12-30T00:00:00.9999999+02:00", "2100-01-01T00:00:00Z", "0001-01-01T00:00:00Z", int64(3), 1.5, true,
+			nil, "", "soon", "1999-12-31T23:59:58Z", "1999-12-30T00:00:00.9999999+02:00", "2100-01-01T00:00:00Z",
+			"0001-01-01T00:00:00Z", int64(3), 1.5, true,
 			[]any{"1999-12-31T00:00:00Z"}, []any{}, []any{int64(1)}, map[string]any{"a": "b"},
 		} {
 			o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"value": value}}}
@@ -94,7 +95,8 @@ func TestObjectsThatAreListsHaveNoRow(t *testing.T) {
 }
 
 func TestColumnsThatCannotBeRead(t *testing.T) {
-	if table, err := NewTable([]apiextensionsv1.CustomResourceColumnDefinition{{Name: "Bad", Type: "string", JSONPath: ".spec["}}); err == nil {
+	if table, err := NewTable([]apiextensionsv1.CustomResourceColumnDefinition{{Name: "Bad", Type: "string",
+		JSONPath: ".spec["}}); err == nil {
 		t.Errorf("columns %v", table.Columns)
 	}
 }

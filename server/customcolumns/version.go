@@ -6,7 +6,8 @@ import (
 )
 
 // VersionOf returns a version of a definition, or nil.
-func VersionOf(definition *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
+func VersionOf(definition *apiextensionsv1.CustomResourceDefinition,
+	name string) *apiextensionsv1.CustomResourceDefinitionVersion {
 	for i := range definition.Spec.Versions {
 		if v := &definition.Spec.Versions[i]; v.Name == name {
 			return v

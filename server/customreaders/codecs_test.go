@@ -12,8 +12,10 @@ import (
 // A client that accepts CBOR and JSON is answered in CBOR, by apiextensions-apiserver, if its feature gate is on.
 func TestCodecsHaveCBOR(t *testing.T) {
 	for _, enabled := range []bool{false, true} {
-		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.CBORServingAndStorage, enabled)
-		if _, found := runtime.SerializerInfoForMediaType(codecs().SupportedMediaTypes(), runtime.ContentTypeCBOR); found != enabled {
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.CBORServingAndStorage,
+			enabled)
+		if _, found := runtime.SerializerInfoForMediaType(codecs().SupportedMediaTypes(),
+			runtime.ContentTypeCBOR); found != enabled {
 			t.Errorf("CBOR: %v, want %v", found, enabled)
 		}
 	}

@@ -28,7 +28,8 @@ type definitionIDs struct {
 }
 
 // follow sets the informer of the definitions, which has not started, and what else transforms them.
-func (d *definitionIDs) follow(definitions informers.CustomResourceDefinitionInformer, transforms []cache.TransformFunc) error {
+func (d *definitionIDs) follow(definitions informers.CustomResourceDefinitionInformer,
+	transforms []cache.TransformFunc) error {
 	d.newest = map[string]*apiextensionsv1.CustomResourceDefinition{}
 	informer := definitions.Informer()
 	err := informer.SetTransform(func(o any) (any, error) {

@@ -37,12 +37,15 @@ func newLibrary(t *testing.T) *library {
 func (d *library) define(uid types.UID, generation int64, kind string) *apiextensionsv1.CustomResourceDefinition {
 	d.t.Helper()
 	defined, err := d.ids.identify(&apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com", UID: uid, Generation: generation, ResourceVersion: rand.Text()},
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com", UID: uid, Generation: generation,
+			ResourceVersion: rand.Text()},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-			Name: "v1", Served: true, AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{{Name: fmt.Sprint(generation)}},
+			Name: "v1", Served: true,
+			AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{{Name: fmt.Sprint(generation)}},
 		}}},
 		Status: apiextensionsv1.CustomResourceDefinitionStatus{
-			Conditions:    []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}},
+			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established,
+				Status: apiextensionsv1.ConditionTrue}},
 			AcceptedNames: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: kind, ListKind: kind + "List"},
 		},
 	})
@@ -62,7 +65,8 @@ func (d *library) open(read *apiextensionsv1.CustomResourceDefinition) (close fu
 	object, list := &unstructured.Unstructured{}, &unstructured.UnstructuredList{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: names.Kind})
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: names.ListKind})
-	remove, err := d.add(schema.GroupResource{Group: "example.com", Resource: names.Plural}, object, list, &watchcache.Cache{}, apistorage.DefaultNamespaceScopedAttr)
+	remove, err := d.add(schema.GroupResource{Group: "example.com", Resource: names.Plural}, object, list,
+		&watchcache.Cache{}, apistorage.DefaultNamespaceScopedAttr)
 	if err != nil {
 		d.t.Fatal(err)
 	}

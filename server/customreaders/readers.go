@@ -61,9 +61,10 @@ func New(budget *readpath.Budget, encodings Encodings) *Readers {
 	return &Readers{budget: budget, encodings: encodings, added: map[schema.GroupVersionResource]*reader{}}
 }
 
-// Follow sets apiextensions-apiserver's informer of the definitions, which has not started. An informer has one transform, which
-// the readers need: the transforms are applied after theirs.
-func (r *Readers) Follow(definitions informers.CustomResourceDefinitionInformer, transforms ...cache.TransformFunc) error {
+// Follow sets apiextensions-apiserver's informer of the definitions, which has not started. An informer has one
+// transform, which the readers need: the transforms are applied after theirs.
+func (r *Readers) Follow(definitions informers.CustomResourceDefinitionInformer,
+	transforms ...cache.TransformFunc) error {
 	r.definitions = definitions.Lister()
 	return r.ids.follow(definitions, transforms)
 }
@@ -96,7 +97,8 @@ func (r *Readers) Decorator(open generic.StorageDecorator) generic.StorageDecora
 
 // add adds a reader of a custom resource, in the version of the objects that its storage decodes. The
 // returned function removes the reader.
-func (r *Readers) add(resource schema.GroupResource, example, list runtime.Object, cached *watchcache.Cache, attributes apistorage.AttrFunc) (remove func(), err error) {
+func (r *Readers) add(resource schema.GroupResource, example, list runtime.Object, cached *watchcache.Cache,
+	attributes apistorage.AttrFunc) (remove func(), err error) {
 	noReader := func() {}
 	object, ok := example.(*unstructured.Unstructured)
 	if !ok {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// auditLog writes each read and its user, a line for each request, in the format of kube-apiserver's audit log. It is safe for
-// concurrent use.
+// auditLog writes each read and its user, a line for each request, in the format of kube-apiserver's audit log. It is
+// safe for concurrent use.
 type auditLog struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -46,7 +46,8 @@ func (l *auditLog) write(q *http.Request, u user.Info, info *request.RequestInfo
 	}
 	if info.IsResourceRequest {
 		event.ObjectRef = &auditv1.ObjectReference{
-			Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, APIGroup: info.APIGroup, APIVersion: info.APIVersion, Subresource: info.Subresource,
+			Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, APIGroup: info.APIGroup,
+			APIVersion: info.APIVersion, Subresource: info.Subresource,
 		}
 	}
 	if moment != "" {
@@ -54,7 +55,8 @@ func (l *auditLog) write(q *http.Request, u user.Info, info *request.RequestInfo
 	}
 	if refused != nil {
 		status := statusOf(refused)
-		event.Stage, event.ResponseStatus = auditv1.StageResponseComplete, &metav1.Status{Code: status.Code, Reason: status.Reason, Message: status.Message}
+		event.Stage, event.ResponseStatus = auditv1.StageResponseComplete, &metav1.Status{Code: status.Code,
+			Reason: status.Reason, Message: status.Message}
 		if status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized {
 			event.Annotations[decisionAnnotation] = "forbid"
 		}

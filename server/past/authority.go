@@ -56,13 +56,15 @@ func newAuthority(config *rest.Config) (*authority, error) {
 	}
 	a := &authority{client: client, namespaces: cache.NewLRUExpireCache(namespacesKnown)}
 	a.users, _, err = authenticatorfactory.DelegatingAuthenticatorConfig{
-		TokenAccessReviewClient: client.AuthenticationV1(), TokenAccessReviewTimeout: reviewTimeout, WebhookRetryBackoff: &reviewRetries, CacheTTL: decidedFor,
+		TokenAccessReviewClient: client.AuthenticationV1(), TokenAccessReviewTimeout: reviewTimeout,
+		WebhookRetryBackoff: &reviewRetries, CacheTTL: decidedFor,
 	}.New()
 	if err != nil {
 		return nil, err
 	}
 	a.rights, err = authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: client.AuthorizationV1(), WebhookRetryBackoff: &reviewRetries, AllowCacheTTL: decidedFor, DenyCacheTTL: decidedFor,
+		SubjectAccessReviewClient: client.AuthorizationV1(), WebhookRetryBackoff: &reviewRetries, AllowCacheTTL: decidedFor,
+		DenyCacheTTL: decidedFor,
 	}.New()
 	return a, err
 }
@@ -71,7 +73,8 @@ func newAuthority(config *rest.Config) (*authority, error) {
 func (a *authority) user(q *http.Request) (user.Info, error) {
 	for name := range q.Header {
 		if strings.HasPrefix(name, "Impersonate-") {
-			return nil, statusError(http.StatusForbidden, metav1.StatusReasonForbidden, "the past does not let users impersonate others: remove "+name)
+			return nil, statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
+				"the past does not let users impersonate others: remove "+name)
 		}
 	}
 	response, ok, err := a.users.AuthenticateRequest(q.Clone(q.Context())) // it removes the token
@@ -90,7 +93,8 @@ func (a *authority) user(q *http.Request) (user.Info, error) {
 func isRefused(err error) bool { return strings.Contains(err.Error(), "invalid bearer token") }
 
 func unauthorizedBy() error {
-	return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "this server needs a bearer token of the cluster")
+	return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized,
+		"this server needs a bearer token of the cluster")
 }
 
 // allowed returns nil if a user may read what a request asks for, and the API's error if not. then is the time of the
@@ -105,7 +109,8 @@ func (a *authority) allowed(ctx context.Context, u user.Info, info *request.Requ
 	if info.Namespace != "" {
 		created, err := a.created(ctx, info.Namespace)
 		if err != nil {
-			return apierrors.NewServiceUnavailable(fmt.Sprintf("whether the namespace %s exists is not known: %v", info.Namespace, err))
+			return apierrors.NewServiceUnavailable(fmt.Sprintf("whether the namespace %s exists is not known: %v",
+				info.Namespace, err))
 		}
 		if created.IsZero() || then.IsZero() || created.After(then) {
 			attributes.Namespace = ""
@@ -153,7 +158,8 @@ func (a *authority) created(ctx context.Context, name string) (time.Time, error)
 
 // follow asks again and again whether a watch may go on, and calls end when the token or the right is gone, or when the
 // cluster has not decided for undecidedFor. It returns when ctx is done.
-func (a *authority) follow(ctx context.Context, q *http.Request, info *request.RequestInfo, then time.Time, end func()) {
+func (a *authority) follow(ctx context.Context, q *http.Request, info *request.RequestInfo, then time.Time,
+	end func()) {
 	decided := time.Now()
 	ticker := time.NewTicker(decidedFor)
 	defer ticker.Stop()

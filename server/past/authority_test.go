@@ -29,17 +29,22 @@ func clock(text string) time.Time {
 
 var laggingStates = []sink.State{
 	{
-		ID: 1, Resource: "secrets", Key: keepwatch.Key{Namespace: "shop", Name: "former"}, UID: "1", From: sink.Point{Revision: 5},
+		ID: 1, Resource: "secrets", Key: keepwatch.Key{Namespace: "shop", Name: "former"}, UID: "1",
+		From:     sink.Point{Revision: 5},
 		SeenFrom: clock("10:00"), To: &sink.Point{Revision: 105}, SeenTo: clock("10:21"), Deleted: true,
-		Object: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"former","namespace":"shop","creationTimestamp":"2026-11-28T09:00:00Z"}}`),
+		Object: []byte(
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"former","namespace":"shop","creationTimestamp":"2026-11-28T09:00:00Z"}}`),
 	},
 	{
-		ID: 2, Resource: "secrets", Key: keepwatch.Key{Namespace: "other", Name: "o"}, UID: "2", From: sink.Point{Revision: 101}, SeenFrom: clock("10:20"),
+		ID: 2, Resource: "secrets", Key: keepwatch.Key{Namespace: "other", Name: "o"}, UID: "2",
+		From: sink.Point{Revision: 101}, SeenFrom: clock("10:20"),
 		Object: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"o","namespace":"other"}}`),
 	},
 	{ // by an API server whose clock is slow
-		ID: 3, Resource: "secrets", Key: keepwatch.Key{Namespace: "shop", Name: "present"}, UID: "3", From: sink.Point{Revision: 110}, SeenFrom: clock("10:22"),
-		Object: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"present","namespace":"shop","creationTimestamp":"2026-11-28T10:05:59Z"}}`),
+		ID: 3, Resource: "secrets", Key: keepwatch.Key{Namespace: "shop", Name: "present"}, UID: "3",
+		From: sink.Point{Revision: 110}, SeenFrom: clock("10:22"),
+		Object: []byte(
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"present","namespace":"shop","creationTimestamp":"2026-11-28T10:05:59Z"}}`),
 	},
 }
 
@@ -123,7 +128,8 @@ func liveCluster(w http.ResponseWriter, q *http.Request) {
 		about := answer["spec"].(map[string]any)["resourceAttributes"].(map[string]any)
 		answer["status"] = map[string]any{"allowed": about["namespace"] == "shop"}
 	default:
-		answer = map[string]any{"kind": "Namespace", "apiVersion": "v1", "metadata": map[string]any{"name": "shop", "creationTimestamp": "2026-11-28T10:06:00Z"}}
+		answer = map[string]any{"kind": "Namespace", "apiVersion": "v1", "metadata": map[string]any{"name": "shop",
+			"creationTimestamp": "2026-11-28T10:06:00Z"}}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer)
@@ -155,9 +161,11 @@ func TestFormerNamespaceInAHistoryThatLags(t *testing.T) {
 	for path, want := range map[string]int{
 		"/at/2026-11-28T10:03:00Z" + secrets: http.StatusForbidden, "/at/revision/90" + secrets: http.StatusForbidden,
 		"/at/2026-11-28T10:15:00Z" + secrets: http.StatusForbidden, "/at/revision/101" + secrets: http.StatusForbidden,
-		"/at/revision/101" + secrets + "/former": http.StatusForbidden, "/at/revision/101" + secrets + "?watch=1": http.StatusForbidden,
+		"/at/revision/101" + secrets + "/former": http.StatusForbidden, "/at/revision/101" + secrets +
+			"?watch=1": http.StatusForbidden,
 		"/at/revision/110" + secrets + "?watch=1&timeoutSeconds=1": http.StatusOK,
-		"/at/revision/110" + secrets:                               http.StatusOK, "/at/now" + secrets + "/present": http.StatusOK,
+		"/at/revision/110" + secrets:                               http.StatusOK, "/at/now" + secrets +
+			"/present": http.StatusOK,
 		"/keepwatch/?type=secrets&namespace=shop&from=revision/101&to=revision/110":                 http.StatusForbidden,
 		"/keepwatch/?type=secrets&namespace=shop&from=revision/108&to=revision/110":                 http.StatusOK,
 		"/keepwatch/?type=secrets&namespace=shop&from=revision/108&to=revision/110&at=revision/101": http.StatusForbidden,

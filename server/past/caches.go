@@ -66,8 +66,10 @@ type entry struct {
 	last   int  // when it was used last, in uses
 }
 
-func newCaches(h *history.History, budget *readpath.Budget, metrics *watchcache.Metrics, meters *meters, replays int) *caches {
-	return &caches{history: h, budget: budget, metrics: metrics, meters: meters, bound: replays, all: map[cacheKey]*entry{}}
+func newCaches(h *history.History, budget *readpath.Budget, metrics *watchcache.Metrics, meters *meters,
+	replays int) *caches {
+	return &caches{history: h, budget: budget, metrics: metrics, meters: meters, bound: replays,
+		all: map[cacheKey]*entry{}}
 }
 
 func (c *caches) run(ctx context.Context) {
@@ -126,7 +128,8 @@ func (c *caches) still(of *resolved) (*entry, error) {
 	e := c.all[key]
 	if e == nil {
 		if len(c.all) >= maxCaches && !c.evict() {
-			return nil, c.meters.tooMany(boundMoments, fmt.Sprintf("%d moments of resources are read at this time: try again later", len(c.all)))
+			return nil, c.meters.tooMany(boundMoments,
+				fmt.Sprintf("%d moments of resources are read at this time: try again later", len(c.all)))
 		}
 		var err error
 		if e, err = c.begin(context.Background(), of, history.SourceOptions{}); err != nil {
@@ -145,7 +148,8 @@ func (c *caches) replay(ctx context.Context, of *resolved) (*entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.replays >= c.bound {
-		return nil, c.meters.tooMany(boundReplays, fmt.Sprintf("%d watches of the past are open, which is the most: try again later", c.replays))
+		return nil, c.meters.tooMany(boundReplays,
+			fmt.Sprintf("%d watches of the past are open, which is the most: try again later", c.replays))
 	}
 	e, err := c.begin(ctx, of, history.SourceOptions{Onward: true, Speed: of.speed, Start: of.started})
 	if err == nil {
@@ -178,8 +182,8 @@ func (c *caches) forget(ended *entry) {
 	}
 }
 
-// evict ends the cache that was not used for the longest time, and reports whether there is one that is not in use. c.mu
-// is locked.
+// evict ends the cache that was not used for the longest time, and reports whether there is one that is not in use.
+// c.mu is locked.
 func (c *caches) evict() bool {
 	var oldest cacheKey
 	last := math.MaxInt

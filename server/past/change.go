@@ -49,7 +49,8 @@ func (r *pageRead) change(t *history.Timeline) (*shownChange, error) {
 		return e.Point.Before(since) || upTo.Before(e.Point)
 	})
 	if len(events) == 0 || events[0].Point != since || events[len(events)-1].Point != upTo {
-		return nil, notFound(fmt.Sprintf("the timeline has no change of %s from revision %s to %s", r.query.Object, r.query.Since, r.query.UpTo))
+		return nil, notFound(fmt.Sprintf("the timeline has no change of %s from revision %s to %s", r.query.Object,
+			r.query.Since, r.query.UpTo))
 	}
 	key := t.Lanes[lane].Key
 	from := sink.Point{Epoch: since.Epoch, Revision: since.Revision - 1}
@@ -60,7 +61,8 @@ func (r *pageRead) change(t *history.Timeline) (*shownChange, error) {
 	}
 	last := events[len(events)-1]
 	c := &shownChange{
-		Title: key.String() + ": " + changeTitle(last), Status: r.query.Status != "", Nothing: "The object was created and deleted in this time.",
+		Title: key.String() + ": " + changeTitle(last), Status: r.query.Status != "",
+		Nothing: "The object was created and deleted in this time.",
 	}
 	if c.Diff, err = r.diff(t, key, from, upTo); err != nil {
 		return nil, err
@@ -69,7 +71,9 @@ func (r *pageRead) change(t *history.Timeline) (*shownChange, error) {
 		c.Title = fmt.Sprintf("%s: %d changes until revision %d, %s", key, len(events), upTo.Revision, showTime(last.Time))
 	}
 	if g := last.Gap; g != nil {
-		c.Gap = fmt.Sprintf("The history from revision %d to %d is missing (%s): there may have been other changes, and at other times.", g.From, g.To, g.Reason)
+		c.Gap = fmt.Sprintf(
+			"The history from revision %d to %d is missing (%s): there may have been other changes, and at other times.", g.From,
+			g.To, g.Reason)
 	}
 	other := r.query
 	if other.Status = "1"; c.Status {

@@ -26,7 +26,8 @@ func interruptedState(name string, from, to int, deleted bool) sink.State {
 	s := sink.State{
 		ID: int64(from), Resource: "secrets", Key: keepwatch.Key{Namespace: "shop", Name: name}, UID: keepwatch.UID(name),
 		From: sink.Point{Revision: keepwatch.Revision(from)}, SeenFrom: clock("10:00"), Deleted: deleted,
-		Object: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q},"data":{"a":%q}}`, name, fmt.Sprint(from)),
+		Object: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q},"data":{"a":%q}}`, name,
+			fmt.Sprint(from)),
 	}
 	if to > 0 {
 		s.To, s.SeenTo = &sink.Point{Revision: keepwatch.Revision(to)}, clock("10:20")
@@ -42,7 +43,8 @@ func (i interrupted) Status(context.Context) ([]sink.Status, error) {
 }
 
 func (interrupted) Gaps(context.Context) ([]sink.StoredGap, error) {
-	return []sink.StoredGap{{Resource: "secrets", From: 20, To: 30, Reason: keepwatch.GapDowntime, Began: clock("10:10"), Ended: clock("10:20")}}, nil
+	return []sink.StoredGap{{Resource: "secrets", From: 20, To: 30, Reason: keepwatch.GapDowntime, Began: clock("10:10"),
+		Ended: clock("10:20")}}, nil
 }
 
 func (interrupted) States(_ context.Context, q sink.StateQuery, yield func(sink.State) error) error {
@@ -61,8 +63,10 @@ func TestCommandsOfAChange(t *testing.T) {
 		at, epoch           int
 		diff, before, after string
 	}{
-		"as usual":            {"a", 35, 0, fmt.Sprintf(diff, "a", 34, 35), fmt.Sprintf(restore, "a", 30), fmt.Sprintf(restore, "a", 35)},
-		"in a gap":            {"a", 25, 0, fmt.Sprintf(diff, "a", 20, 30), fmt.Sprintf(restore, "a", 12), fmt.Sprintf(restore, "a", 30)},
+		"as usual": {"a", 35, 0, fmt.Sprintf(diff, "a", 34, 35), fmt.Sprintf(restore, "a", 30),
+			fmt.Sprintf(restore, "a", 35)},
+		"in a gap": {"a", 25, 0, fmt.Sprintf(diff, "a", 20, 30), fmt.Sprintf(restore, "a", 12),
+			fmt.Sprintf(restore, "a", 30)},
 		"deleted in a gap":    {"b", 30, 0, fmt.Sprintf(diff, "b", 20, 30), fmt.Sprintf(restore, "b", 15), ""},
 		"there in a gap only": {"brief", 22, 0, fmt.Sprintf(diff, "brief", 20, 30), "", ""},
 		"of the first list":   {"old", 5, 0, "", "", fmt.Sprintf(restore, "old", 10)},
@@ -70,10 +74,12 @@ func TestCommandsOfAChange(t *testing.T) {
 	} {
 		err := history.New(interrupted{epoch: row.epoch}, history.Options{}).View(t.Context(), func(v *history.View) error {
 			r := &pageRead{
-				view: v, q: httptest.NewRequestWithContext(t.Context(), "GET", "/keepwatch/", nil), objects: history.Objects{Resource: "secrets"},
-				query: pageQuery{Object: "shop/" + row.object, Since: fmt.Sprint(row.at), UpTo: fmt.Sprint(row.at)},
+				view: v, q: httptest.NewRequestWithContext(t.Context(), "GET", "/keepwatch/", nil),
+				objects: history.Objects{Resource: "secrets"},
+				query:   pageQuery{Object: "shop/" + row.object, Since: fmt.Sprint(row.at), UpTo: fmt.Sprint(row.at)},
 			}
-			timeline, err := v.Timeline(t.Context(), r.objects, history.Moment{Time: clock("09:00")}, history.Moment{Revision: 40}, 100)
+			timeline, err := v.Timeline(t.Context(), r.objects, history.Moment{Time: clock("09:00")},
+				history.Moment{Revision: 40}, 100)
 			if err != nil {
 				return err
 			}

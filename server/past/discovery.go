@@ -46,7 +46,8 @@ func discover(types []history.Type, path string) any {
 		return metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
 			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{}}
 	case path == "apis":
-		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
+		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups: []metav1.APIGroup{}}
 		for _, name := range groups(types) {
 			list.Groups = append(list.Groups, *groupOf(types, name))
 		}
@@ -91,11 +92,13 @@ func groupOf(types []history.Type, name string) *metav1.APIGroup {
 }
 
 func resourcesOf(types []history.Type, version schema.GroupVersion) any {
-	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version.String()}
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: version.String()}
 	for _, t := range types {
 		if t.Group() == version.Group && t.Version == version.Version {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: t.Name(), SingularName: t.Singular, Namespaced: t.Namespaced, Kind: t.Kind, Verbs: metav1.Verbs{"get", "list", "watch"},
+				Name: t.Name(), SingularName: t.Singular, Namespaced: t.Namespaced, Kind: t.Kind, Verbs: metav1.Verbs{"get", "list",
+					"watch"},
 				ShortNames: t.ShortNames, Categories: t.Categories,
 			})
 		}

@@ -130,7 +130,8 @@ func (f *format) metadataOnly(m *metav1.ObjectMeta) ([]byte, error) {
 }
 
 // Decode decodes the text of an object.
-func (f *format) Decode(text []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (f *format) Decode(text []byte, _ *schema.GroupVersionKind,
+	_ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	o := &document{format: f, text: text}
 	var parts map[string]json.RawMessage
 	if err := json.Unmarshal(text, &parts); err != nil {

@@ -21,7 +21,8 @@ func formatOf(t *testing.T, resource, version, kind string) *format {
 	return tables.format(history.Type{Resource: resource, Type: sink.Type{Version: version, Kind: kind, Namespaced: true}})
 }
 
-// TestItems writes objects as they stand in a list: those of a watch, of a list, and of jsonb, whose members have another order.
+// TestItems writes objects as they stand in a list: those of a watch, of a list, and of jsonb, whose members have
+// another order.
 func TestItems(t *testing.T) {
 	pod, widget := formatOf(t, "pods", "v1", "Pod"), formatOf(t, "widgets.example.com", "v1", "Widget")
 	for _, row := range []struct {
@@ -30,7 +31,8 @@ func TestItems(t *testing.T) {
 	}{
 		{pod, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"},"spec":{}}`, `{"metadata":{"name":"a"},"spec":{}}`},
 		{pod, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{}}`, `{"metadata":{"name":"a"},"spec":{}}`},
-		{pod, `{"kind": "Pod", "spec": {"n": 1.50}, "metadata": {"name": "a"}, "apiVersion": "v1"}`, `{"metadata":{"name":"a"},"spec":{"n":1.50}}`},
+		{pod, `{"kind": "Pod", "spec": {"n": 1.50}, "metadata": {"name": "a"}, "apiVersion": "v1"}`,
+			`{"metadata":{"name":"a"},"spec":{"n":1.50}}`},
 		{widget, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`,
 			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`},
 		{widget, `{"kind": "Widget", "a": "<", "metadata": {"name": "a"}, "apiVersion": "example.com/v1"}`,
@@ -90,7 +92,8 @@ func TestDocument(t *testing.T) {
 			ManagedFields   []any
 		}
 	}
-	if err != nil || json.Unmarshal(changed, &about) != nil || about.Metadata.ResourceVersion != "9" || len(about.Metadata.ManagedFields) != 1 {
+	if err != nil || json.Unmarshal(changed, &about) != nil || about.Metadata.ResourceVersion != "9" ||
+		len(about.Metadata.ManagedFields) != 1 {
 		t.Errorf("%s, %v", changed, err)
 	}
 	for _, text := range []string{``, `[]`, `{"metadata":[]}`, `{"metadata":{"name":1}}`, `{}`} {
@@ -102,7 +105,8 @@ func TestDocument(t *testing.T) {
 
 // FuzzPath parses the addresses of requests.
 func FuzzPath(f *testing.F) {
-	for _, path := range []string{"/at/now/api", "/at/revision/7/api/v1/pods", "/at/10:42", "/at/-15m/speed/60/apis", "/at/", "/", "/at/now/speed/-1/x", "/at/revision", "/at/now/speed/NaN/x"} {
+	for _, path := range []string{"/at/now/api", "/at/revision/7/api/v1/pods", "/at/10:42", "/at/-15m/speed/60/apis",
+		"/at/", "/", "/at/now/speed/-1/x", "/at/revision", "/at/now/speed/NaN/x"} {
 		f.Add(path, "speed=2")
 	}
 	s := &Server{now: func() time.Time { return time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC) }}
@@ -135,7 +139,8 @@ func TestDiscovery(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", path, got, err, want)
 		}
 	}
-	for _, path := range []string{"", "api/v2", "apis/none", "apis/example.com/v1", "apis/example.com/v2/x", "openapi/v3", "apis/"} {
+	for _, path := range []string{"", "api/v2", "apis/none", "apis/example.com/v1", "apis/example.com/v2/x", "openapi/v3",
+		"apis/"} {
 		if found := discover(types, path); found != nil {
 			t.Errorf("%q is %+v", path, found)
 		}

@@ -78,8 +78,9 @@ func (s scale) x(t time.Time) int {
 func draw(t *history.Timeline, q pageQuery) *drawing {
 	shown, axis := min(len(t.Lanes), maxLanes), axisOf(t)
 	d := &drawing{
-		From: showTime(axis.from), To: showTime(t.To), Width: drawingWidth, Left: drawingLeft - 12, LeftOut: len(t.Lanes) - shown,
-		Bottom: shown*laneHeight + 8,
+		From: showTime(axis.from), To: showTime(t.To), Width: drawingWidth, Left: drawingLeft - 12,
+		LeftOut: len(t.Lanes) - shown,
+		Bottom:  shown*laneHeight + 8,
 	}
 	d.Labels, d.Height = d.Bottom+14, d.Bottom+20
 	for _, u := range t.Unknown {
@@ -116,8 +117,10 @@ func showTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 U
 
 // steps are the distances of the axis' times.
 var steps = []time.Duration{
-	time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
-	time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour, 365 * 24 * time.Hour,
+	time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute,
+	30 * time.Minute,
+	time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour,
+	365 * 24 * time.Hour,
 }
 
 // ticks returns the times of the axis, which link to the list of then.
@@ -206,7 +209,8 @@ func markOf(l history.Lane, events []history.Event, x, y int, q pageQuery) mark 
 	switch {
 	case len(events) > 1:
 		m.Class, m.Path = "several", fmt.Sprintf("M%d %dh8v10h-8z", x-4, y-5)
-		m.Title = fmt.Sprintf("%d changes from revision %d to %d, the last one %s, %s", len(events), first.Point.Revision, last.Point.Revision,
+		m.Title = fmt.Sprintf("%d changes from revision %d to %d, the last one %s, %s", len(events), first.Point.Revision,
+			last.Point.Revision,
 			last.Type, showTime(last.Time))
 		if last.Type == history.Deleted {
 			m.Class = "several ended"

@@ -18,7 +18,8 @@ func TestDrawingIsBounded(t *testing.T) {
 	for lane := range 100 {
 		l := history.Lane{Key: keepwatch.Key{Namespace: strings.Repeat("n", 60), Name: fmt.Sprint(lane)}}
 		for i := range 3600 {
-			l.Events = append(l.Events, history.Event{Type: history.Modified, Point: sink.Point{Revision: keepwatch.Revision(i + 1)}, Time: begin.Add(time.Duration(i) * time.Second)})
+			l.Events = append(l.Events, history.Event{Type: history.Modified,
+				Point: sink.Point{Revision: keepwatch.Revision(i + 1)}, Time: begin.Add(time.Duration(i) * time.Second)})
 		}
 		timeline.Lanes = append(timeline.Lanes, l)
 	}
@@ -27,10 +28,12 @@ func TestDrawingIsBounded(t *testing.T) {
 		t.Errorf("%d lanes, %d left out, %d ticks", len(d.Lanes), d.LeftOut, len(d.Ticks))
 	}
 	for _, l := range d.Lanes {
-		if most := (drawingRight-drawingLeft)/markWidth + 1; len(l.Marks) > most || len(l.Bars) != 1 || len([]rune(l.Short)) != maxLabel {
+		if most := (drawingRight-drawingLeft)/markWidth + 1; len(l.Marks) > most || len(l.Bars) != 1 ||
+			len([]rune(l.Short)) != maxLabel {
 			t.Fatalf("%d marks of at most %d, bars %+v, label %q", len(l.Marks), most, l.Bars, l.Short)
 		}
-		if m := l.Marks[0]; m.Class != "several" || !strings.Contains(m.Title, "changes from revision 1 to") || strings.Contains(m.URL, "at=") {
+		if m := l.Marks[0]; m.Class != "several" || !strings.Contains(m.Title, "changes from revision 1 to") ||
+			strings.Contains(m.URL, "at=") {
 			t.Errorf("%+v", m)
 		}
 	}
@@ -44,8 +47,10 @@ func TestBars(t *testing.T) {
 	begin := time.Date(2026, 11, 28, 10, 0, 0, 0, time.UTC)
 	axis := scale{begin, begin.Add(drawingRight*time.Second - drawingLeft*time.Second)} // a second is a unit
 	for text, want := range map[string]string{
-		"MODIFIED 100": "300+890", "ADDED 100": "400+790", "EXISTED 100": "400+790", "DELETED 100": "300+100", "ADDED 100 DELETED 150": "400+50",
-		"MODIFIED 10 DELETED 20 ADDED 30 MODIFIED 40 DELETED 50": "300+20 330+20", "ADDED 10 ADDED 30": "310+20 330+860", "DELETED 10 ADDED 20": "300+10 320+870",
+		"MODIFIED 100": "300+890", "ADDED 100": "400+790", "EXISTED 100": "400+790", "DELETED 100": "300+100",
+		"ADDED 100 DELETED 150":                                  "400+50",
+		"MODIFIED 10 DELETED 20 ADDED 30 MODIFIED 40 DELETED 50": "300+20 330+20", "ADDED 10 ADDED 30": "310+20 330+860",
+		"DELETED 10 ADDED 20": "300+10 320+870",
 	} {
 		var l history.Lane
 		words := strings.Fields(text)
@@ -69,7 +74,8 @@ func TestBars(t *testing.T) {
 // A word of a command is quoted if a shell would not take it as it is.
 func TestQuote(t *testing.T) {
 	for word, want := range map[string]string{
-		"configmaps/web": "configmaps/web", "roles.rbac.authorization.k8s.io/system:node": "roles.rbac.authorization.k8s.io/system:node",
+		"configmaps/web": "configmaps/web",
+		"roles.rbac.authorization.k8s.io/system:node": "roles.rbac.authorization.k8s.io/system:node",
 		"": "''", "a b": "'a b'", "$(reboot)": "'$(reboot)'", "it's": `'it'\''s'`, "-n": "'-n'", "a\nb": "'a\nb'",
 	} {
 		if got := quote(word); got != want {

@@ -21,14 +21,18 @@ func texts(labels ...string) (all []selectable) {
 	return all
 }
 
-var eventFields = append(texts("involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-	"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "type", "reportingComponent"),
+var eventFields = append(texts("involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
+	"involvedObject.uid",
+	"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "type",
+	"reportingComponent"),
 	selectable{label: "source", paths: []string{"source.component", "reportingComponent"}})
 
 // selectableFields are those of kube-apiserver, beside metadata.name and metadata.namespace.
 var selectableFields = map[string][]selectable{
-	"pods": append(texts("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase", "status.podIP",
-		"status.nominatedNodeName"), selectable{label: "spec.hostNetwork", paths: []string{"spec.hostNetwork"}, absent: "false"}),
+	"pods": append(texts("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+		"status.phase", "status.podIP",
+		"status.nominatedNodeName"), selectable{label: "spec.hostNetwork", paths: []string{"spec.hostNetwork"},
+		absent: "false"}),
 	"nodes":      {{label: "spec.unschedulable", paths: []string{"spec.unschedulable"}, absent: "false"}},
 	"namespaces": texts("status.phase"),
 	"services":   texts("spec.clusterIP", "spec.type"),
@@ -57,7 +61,8 @@ func selectedFields(of []selectable, members map[string]json.RawMessage) fields.
 }
 
 // scalarAt returns the scalar at a path of at most two names, or false if there is none, or an empty one.
-func scalarAt(members map[string]json.RawMessage, below map[string]map[string]json.RawMessage, path string) (string, bool) {
+func scalarAt(members map[string]json.RawMessage, below map[string]map[string]json.RawMessage,
+	path string) (string, bool) {
 	first, second, nested := strings.Cut(path, ".")
 	raw, ok := members[first]
 	if nested && ok {

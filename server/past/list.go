@@ -73,7 +73,8 @@ func (r *pageRead) list(ofAll bool) (*shownList, error) {
 		return nil, err
 	}
 	l := &shownList{
-		Title:   fmt.Sprintf("%d %s at revision %d, %s", count, r.objects.Resource, found.point.Revision, showTime(found.time)),
+		Title: fmt.Sprintf("%d %s at revision %d, %s", count, r.objects.Resource, found.point.Revision,
+			showTime(found.time)),
 		Warning: found.warning, Namespaced: t.Namespaced, LeftOut: count - len(states),
 	}
 	for _, c := range table.Columns {
@@ -125,5 +126,6 @@ func restoreAt(r *pageRead, key keepwatch.Key, found *resolved) string {
 	if found.inGap || found.point.Epoch != found.stream.Progress.Epoch {
 		return ""
 	}
-	return fmt.Sprintf("keepwatch history restore %s --at revision/%d%s", r.arguments(key), found.point.Revision, fromDatabase)
+	return fmt.Sprintf("keepwatch history restore %s --at revision/%d%s", r.arguments(key), found.point.Revision,
+		fromDatabase)
 }

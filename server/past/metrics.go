@@ -19,9 +19,12 @@ type meters struct {
 
 func newMeters(registry metrics.KubeRegistry) *meters {
 	m := &meters{
-		replays: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_replays", Help: "Open watches of the past. Each has a state of its own."}),
-		moments: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_moments", Help: "States of a resource at a moment in memory, without those of replays."}),
-		refused: metrics.NewCounterVec(&metrics.CounterOpts{Name: "keepwatch_past_refused_total", Help: "Requests answered with 429, since a bound was reached."}, []string{"bound"}),
+		replays: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_replays",
+			Help: "Open watches of the past. Each has a state of its own."}),
+		moments: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_moments",
+			Help: "States of a resource at a moment in memory, without those of replays."}),
+		refused: metrics.NewCounterVec(&metrics.CounterOpts{Name: "keepwatch_past_refused_total",
+			Help: "Requests answered with 429, since a bound was reached."}, []string{"bound"}),
 	}
 	registry.MustRegister(m.replays, m.moments, m.refused)
 	for _, bound := range []string{boundReplays, boundMoments} {

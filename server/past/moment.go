@@ -32,7 +32,8 @@ type momentPath struct {
 func (s *Server) parsePath(address *url.URL) (*momentPath, error) {
 	rest, ok := strings.CutPrefix(address.Path, "/at/")
 	if !ok {
-		return nil, notFound("the paths of this server begin with a moment: /at/2026-11-28T10:42:00Z, /at/10:42, /at/-15m, /at/revision/4711 or /at/now")
+		return nil, notFound(
+			"the paths of this server begin with a moment: /at/2026-11-28T10:42:00Z, /at/10:42, /at/-15m, /at/revision/4711 or /at/now")
 	}
 	text, rest, _ := strings.Cut(rest, "/")
 	if text == "revision" {
@@ -51,8 +52,10 @@ func (s *Server) parsePath(address *url.URL) (*momentPath, error) {
 		speed, rest, _ = strings.Cut(number, "/")
 	}
 	if speed != "" {
-		if p.speed, err = strconv.ParseFloat(speed, 64); err != nil || !(p.speed >= 0 && p.speed <= maxSpeed) { // NaN is neither
-			return nil, badRequest(fmt.Errorf("speed %q: give a number from 0, which is as fast as possible, to %d", speed, int(maxSpeed)))
+		// NaN is neither
+		if p.speed, err = strconv.ParseFloat(speed, 64); err != nil || !(p.speed >= 0 && p.speed <= maxSpeed) {
+			return nil, badRequest(fmt.Errorf("speed %q: give a number from 0, which is as fast as possible, to %d", speed,
+				int(maxSpeed)))
 		}
 	}
 	query.Del("speed")
@@ -71,15 +74,16 @@ type resolved struct {
 	stream   sink.Status
 	point    sink.Point
 	time     time.Time
-	oldest   time.Time // the earliest creation of the objects of a namespace, zero if there are none or nobody is asked about the right
-	warning  string
-	inGap    bool // the moment is in one, and answered nevertheless
-	watch    bool
-	started  chan struct{} // closed when the watch has begun: before that, the past stands still
-	newest   bool          // the moment is now
-	speed    float64
-	table    tableSource
-	tables   *tables
+	// the earliest creation of the objects of a namespace, zero if there are none or nobody is asked about the right
+	oldest  time.Time
+	warning string
+	inGap   bool // the moment is in one, and answered nevertheless
+	watch   bool
+	started chan struct{} // closed when the watch has begun: before that, the past stands still
+	newest  bool          // the moment is now
+	speed   float64
+	table   tableSource
+	tables  *tables
 }
 
 // tableTime returns the time that the ages of Tables are relative to, zero for now: also in a watch, which goes on.
@@ -145,7 +149,8 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 }
 
 // oldest returns the earliest creation of the objects of a namespace that a request shows; see existedSince.
-func (s *Server) oldest(ctx context.Context, v *history.View, r *resolved, info *request.RequestInfo) (time.Time, error) {
+func (s *Server) oldest(ctx context.Context, v *history.View, r *resolved,
+	info *request.RequestInfo) (time.Time, error) {
 	if s.cluster == nil || info.Namespace == "" {
 		return time.Time{}, nil
 	}

@@ -58,7 +58,8 @@ func TestRevisionOfAnotherEtcd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	infos := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	infos := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+		GrouplessAPIPrefixes: sets.NewString("api")}
 	s := &Server{config: Config{History: history.New(severalEtcds{}, history.Options{})}, tables: tables}
 	for query, want := range map[string]sink.Point{
 		"secrets": {Revision: 105}, "events": {Revision: 4242}, "events?watch=1": {Revision: 4242},

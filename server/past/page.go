@@ -46,8 +46,8 @@ type pageQuery struct {
 	Type, Namespace, Name string
 	From, To              string // moments of the timeline; empty: an hour before its end, and now
 	At                    string // the moment of the list, empty for none
-	// Object is the object of the change that is shown, empty for none. Since and UpTo are the points of its first and last
-	// change that are shown as one.
+	// Object is the object of the change that is shown, empty for none. Since and UpTo are the points of its first and
+	// last change that are shown as one.
 	Object, Since, UpTo string
 	Status              string // not empty: with status
 }
@@ -117,7 +117,8 @@ func (s *Server) servePage(w http.ResponseWriter, q *http.Request, u user.Info, 
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	w.WriteHeader(code)
@@ -136,8 +137,8 @@ type pageRead struct {
 	query   pageQuery
 }
 
-// fillPage reads what a page shows. What it has read before an error stays. ofAll is true if the moment of the list is one
-// of all types.
+// fillPage reads what a page shows. What it has read before an error stays. ofAll is true if the moment of the list is
+// one of all types.
 func (s *Server) fillPage(q *http.Request, u user.Info, v *history.View, p *page, ofAll bool) error {
 	types, err := v.Types(q.Context())
 	if err != nil {
@@ -242,13 +243,16 @@ func (r *pageRead) timeline() (*history.Timeline, error) {
 	}
 	t, err := r.view.Timeline(r.q.Context(), r.objects, from, to, maxStates)
 	if errors.Is(err, history.ErrTooMany) {
-		return nil, badRequest(fmt.Errorf("more than %d states began or ended in this time: choose a shorter time, a namespace or a name", maxStates))
+		return nil, badRequest(
+			fmt.Errorf("more than %d states began or ended in this time: choose a shorter time, a namespace or a name",
+				maxStates))
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !t.From.Before(t.To) {
-		return nil, badRequest(fmt.Errorf("the timeline ends at %s, and must begin before that", t.To.UTC().Format(time.RFC3339)))
+		return nil, badRequest(fmt.Errorf("the timeline ends at %s, and must begin before that",
+			t.To.UTC().Format(time.RFC3339)))
 	}
 	since, err := r.since(t.From, t.After, t.UpTo)
 	if err != nil {

@@ -18,11 +18,13 @@ import (
 )
 
 func statusError(code int32, reason metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason,
+		Message: message}}
 }
 
 func unauthorized() error {
-	return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "this server needs its bearer token, which the kubeconfig has")
+	return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized,
+		"this server needs its bearer token, which the kubeconfig has")
 }
 
 func badRequest(err error) error { return apierrors.NewBadRequest(err.Error()) }
@@ -65,9 +67,11 @@ func refuse(w http.ResponseWriter, q *http.Request) {
 	accept := q.Header.Get("Accept")
 	switch {
 	case accept != "" && !strings.Contains(accept, "json") && !strings.Contains(accept, "*/*"):
-		writeStatus(w, statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "the history is served as JSON, as Tables, and as metadata"))
+		writeStatus(w, statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+			"the history is served as JSON, as Tables, and as metadata"))
 	default:
-		writeStatus(w, badRequest(errors.New("the parameters are not valid, or ask for what a history does not have: "+q.URL.RawQuery)))
+		writeStatus(w, badRequest(errors.New("the parameters are not valid, or ask for what a history does not have: "+
+			q.URL.RawQuery)))
 	}
 }
 

@@ -81,8 +81,10 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, tables: tables, now: time.Now, shown: metricsHandler(config.Registry),
 		requestTimeout: defaultRequestTimeout,
-		infos:          &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		caches:         newCaches(config.History, budget, watchcache.NewMetrics(config.Registry), newMeters(config.Registry), cmp.Or(config.MaxReplays, maxReplays)),
+		infos: &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+			GrouplessAPIPrefixes: sets.NewString("api")},
+		caches: newCaches(config.History, budget, watchcache.NewMetrics(config.Registry), newMeters(config.Registry),
+			cmp.Or(config.MaxReplays, maxReplays)),
 	}
 	if config.Cluster != nil {
 		if s.cluster, err = newAuthority(config.Cluster); err != nil {
@@ -152,7 +154,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 // serveMetrics answers who may read them.
 func (s *Server) serveMetrics(w http.ResponseWriter, q *http.Request, u user.Info) {
 	if s.cluster != nil {
-		if err := s.cluster.allowed(q.Context(), u, &request.RequestInfo{Verb: "get", Path: q.URL.Path}, time.Time{}); err != nil {
+		if err := s.cluster.allowed(q.Context(), u, &request.RequestInfo{Verb: "get", Path: q.URL.Path},
+			time.Time{}); err != nil {
 			writeStatus(w, err)
 			return
 		}
@@ -175,7 +178,8 @@ func (s *Server) user(q *http.Request) (user.Info, error) {
 }
 
 // refuse logs and answers a request that is not answered.
-func (s *Server) refuse(w http.ResponseWriter, q *http.Request, u user.Info, info *request.RequestInfo, moment string, err error) {
+func (s *Server) refuse(w http.ResponseWriter, q *http.Request, u user.Info, info *request.RequestInfo, moment string,
+	err error) {
 	if failed := s.audit.write(q, u, info, moment, err); failed != nil {
 		err = unlogged(failed)
 	}

@@ -46,7 +46,8 @@ func newTables() (*tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tables{scheme, jsonOnly{serializer.NewCodecFactory(scheme).WithoutConversion()}}, apiextensionsv1.AddToScheme(scheme)
+	return &tables{scheme, jsonOnly{serializer.NewCodecFactory(scheme).WithoutConversion()}},
+		apiextensionsv1.AddToScheme(scheme)
 }
 
 // format returns how the objects of a type are written.

@@ -33,7 +33,8 @@ func (restored) States(_ context.Context, q sink.StateQuery, yield func(sink.Sta
 			`{"spec":{"versions":[{"name":"v1","additionalPrinterColumns":[{"name":%q,"type":"string","jsonPath":".spec.a"}]}]}}`, column)}
 	}
 	former, present := state("Former"), state("Present")
-	former.From, former.To, present.From = sink.Point{Revision: 10}, &sink.Point{Epoch: 1, Revision: 5}, sink.Point{Epoch: 1, Revision: 5}
+	former.From, former.To, present.From = sink.Point{Revision: 10}, &sink.Point{Epoch: 1, Revision: 5},
+		sink.Point{Epoch: 1, Revision: 5}
 	return selected([]sink.State{former, present}, q, yield)
 }
 

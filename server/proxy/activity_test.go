@@ -17,7 +17,8 @@ func TestForwardedWatchesAreNotWatchers(t *testing.T) {
 	r := newCrowdRig(t, func(*Config) {})
 	var before string
 	for _, name := range []string{"a", "b"} {
-		created, err := r.maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		created, err := r.maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +27,8 @@ func TestForwardedWatchesAreNotWatchers(t *testing.T) {
 		}
 	}
 	get := func(query string) *http.Response {
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.serve.URL+"/api/v1/namespaces/default/configmaps?"+query, nil)
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.serve.URL+
+			"/api/v1/namespaces/default/configmaps?"+query, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

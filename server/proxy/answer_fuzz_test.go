@@ -24,8 +24,8 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// scripted is a server that answers lists of pods with one text, and the first watch with another one. Later watches are open and
-// send nothing.
+// scripted is a server that answers lists of pods with one text, and the first watch with another one. Later watches
+// are open and send nothing.
 type scripted struct {
 	list, watch string
 	watched     bool
@@ -59,24 +59,27 @@ func (u untilDone) Read([]byte) (int, error) {
 	return 0, u.ctx.Err()
 }
 
-// Whatever a server answers to a list and a watch, the proxy does not panic, and what it answers from memory is a list of the API
-// that has the objects of its state.
+// Whatever a server answers to a list and a watch, the proxy does not panic, and what it answers from memory is a list
+// of the API that has the objects of its state.
 func FuzzAnswers(f *testing.F) {
 	const pod = `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"5","labels":{"l":"v"}},"spec":{"nodeName":"one"}}`
 	list := func(items string) string {
 		return `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[` + items + `]}`
 	}
 	event := func(kind, object string) string { return `{"type":"` + kind + `","object":` + object + `}` }
-	f.Add(list(pod), event("MODIFIED", strings.Replace(pod, `"5"`, `"8"`, 1))+event("DELETED", strings.Replace(pod, `"5"`, `"9"`, 1)))
+	f.Add(list(pod), event("MODIFIED", strings.Replace(pod, `"5"`, `"8"`, 1))+event("DELETED", strings.Replace(pod, `"5"`,
+		`"9"`, 1)))
 	f.Add(list(pod+","+pod), event("BOOKMARK", `{"metadata":{"resourceVersion":"12"}}`))
 	f.Add(list(""), event("ADDED", pod)+event("ADDED", strings.Replace(pod, `"5"`, `"4"`, 1)))
 	f.Add(list(strings.Replace(pod, `"5"`, `"99"`, 1)), event("ERROR", `{"kind":"Status","code":410}`))
 	f.Add(list(strings.Replace(pod, `{"l":"v"}`, `7`, 1)), "garbage")
 	f.Add(list(strings.Replace(pod, `"name":"a"`, `"name":"a","name":"b\u0000"`, 1)), event("MODIFIED", "null"))
-	f.Add(list(strings.Replace(pod, `"namespace":"n"`, `"namespace":"../n"`, 1)), event("DELETED", strings.Replace(pod, `"5"`, `"newest"`, 1)))
+	f.Add(list(strings.Replace(pod, `"namespace":"n"`, `"namespace":"../n"`, 1)),
+		event("DELETED", strings.Replace(pod, `"5"`, `"newest"`, 1)))
 	f.Add("", "")
 	about := &resource{
-		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), kind: podResource.kind, listKind: "PodList", namespaced: true,
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), kind: podResource.kind, listKind: "PodList",
+		namespaced: true,
 	}
 	f.Fuzz(func(t *testing.T, list, watch string) {
 		synctest.Test(t, func(t *testing.T) {
@@ -114,7 +117,8 @@ func wantWhole(t *testing.T, f *follower) {
 	t.Helper()
 	lookup := func(*http.Request, *request.RequestInfo) *readpath.Reader { return f.reader }
 	forwarded := false
-	handler := readpath.NewHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded = true }), lookup, readpath.NewBudget(1<<20), 0)
+	handler := readpath.NewHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded = true }), lookup,
+		readpath.NewBudget(1<<20), 0)
 	for _, query := range []string{"", "&labelSelector=l%3Dv", "&fieldSelector=spec.nodeName%3Done"} {
 		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods?resourceVersion=0"+query, nil)
 		q.Header.Set("Accept", "application/json")
@@ -136,8 +140,10 @@ func wantWhole(t *testing.T, f *follower) {
 		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
 			t.Fatalf("a list that is none: %v: %q", err, w.Body)
 		}
-		if query == "" && len(list.Items) != f.reader.Cache().Snapshot().Len() || list.Metadata.ResourceVersion != fmt.Sprint(f.reader.Cache().Revision()) {
-			t.Fatalf("%d objects at %s, where the state has %d at %d", len(list.Items), list.Metadata.ResourceVersion, f.reader.Cache().Snapshot().Len(), f.reader.Cache().Revision())
+		if query == "" && len(list.Items) != f.reader.Cache().Snapshot().Len() ||
+			list.Metadata.ResourceVersion != fmt.Sprint(f.reader.Cache().Revision()) {
+			t.Fatalf("%d objects at %s, where the state has %d at %d", len(list.Items), list.Metadata.ResourceVersion,
+				f.reader.Cache().Snapshot().Len(), f.reader.Cache().Revision())
 		}
 		for _, item := range list.Items {
 			if item.Metadata.Name == "" || item.Metadata.ResourceVersion == "" {

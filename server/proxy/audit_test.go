@@ -31,7 +31,8 @@ func (l *auditLog) ProcessEvents(events ...*auditinternal.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range events {
-		l.events = append(l.events, fmt.Sprintf("%s %s %s %s %s", e.Stage, e.Level, e.Verb, e.RequestURI, e.Annotations[decisionAnnotation]))
+		l.events = append(l.events, fmt.Sprintf("%s %s %s %s %s", e.Stage, e.Level, e.Verb, e.RequestURI,
+			e.Annotations[decisionAnnotation]))
 	}
 	return !l.fails
 }

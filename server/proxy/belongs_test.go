@@ -29,14 +29,20 @@ func TestBelongs(t *testing.T) {
 		wrong      string // the error
 		temporary  bool
 	}{
-		"the server's":                      {code: http.StatusOK, body: own},
-		"another server's":                  {code: http.StatusOK, body: other, wrong: "is an aggregated API"},
-		"no APIService":                     {code: http.StatusNotFound, body: none, groupsCode: http.StatusOK, groups: groups},
-		"a server without aggregation":      {code: http.StatusNotFound, body: unserved, groupsCode: http.StatusOK, groups: without},
-		"a load balancer":                   {code: http.StatusNotFound, body: "default backend - 404", groupsCode: http.StatusOK, groups: groups, wrong: "not ready", temporary: true},
-		"a load balancer, twice":            {code: http.StatusNotFound, body: "default backend - 404", groupsCode: http.StatusNotFound, groups: "default backend - 404", wrong: "404"},
-		"a server that does not aggregate":  {code: http.StatusNotFound, body: unserved, groupsCode: http.StatusOK, groups: groups, wrong: "not ready", temporary: true},
-		"a load balancer, then a down time": {code: http.StatusNotFound, body: "", groupsCode: http.StatusServiceUnavailable, wrong: "503", temporary: true},
+		"the server's":     {code: http.StatusOK, body: own},
+		"another server's": {code: http.StatusOK, body: other, wrong: "is an aggregated API"},
+		"no APIService": {code: http.StatusNotFound, body: none, groupsCode: http.StatusOK,
+			groups: groups},
+		"a server without aggregation": {code: http.StatusNotFound, body: unserved, groupsCode: http.StatusOK,
+			groups: without},
+		"a load balancer": {code: http.StatusNotFound, body: "default backend - 404",
+			groupsCode: http.StatusOK, groups: groups, wrong: "not ready", temporary: true},
+		"a load balancer, twice": {code: http.StatusNotFound, body: "default backend - 404",
+			groupsCode: http.StatusNotFound, groups: "default backend - 404", wrong: "404"},
+		"a server that does not aggregate": {code: http.StatusNotFound, body: unserved, groupsCode: http.StatusOK,
+			groups: groups, wrong: "not ready", temporary: true},
+		"a load balancer, then a down time": {code: http.StatusNotFound, body: "", groupsCode: http.StatusServiceUnavailable,
+			wrong: "503", temporary: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := describer{&http.Client{Transport: answering(func(q *http.Request) (int, string) {
@@ -45,7 +51,8 @@ func TestBelongs(t *testing.T) {
 				}
 				return test.code, test.body
 			})}, &url.URL{Scheme: "https", Host: "server"}}
-			err := d.belongs(t.Context(), "", &resource{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}})
+			err := d.belongs(t.Context(), "", &resource{GroupVersionResource: schema.GroupVersionResource{Group: "example.com",
+				Version: "v1", Resource: "widgets"}})
 			switch {
 			case test.wrong == "" && err != nil, test.wrong != "" && (err == nil || !strings.Contains(err.Error(), test.wrong)):
 				t.Errorf("%v, want %q", err, test.wrong)

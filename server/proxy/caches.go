@@ -94,7 +94,8 @@ type follower struct {
 	activity
 }
 
-func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache.Metrics, history store.Options) (*caches, error) {
+func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache.Metrics,
+	history store.Options) (*caches, error) {
 	asking := rest.CopyConfig(server)
 	if asking.UserAgent == "" { // a client of client-go has it by default, a transport does not
 		asking.UserAgent = rest.DefaultKubernetesUserAgent()
@@ -112,7 +113,8 @@ func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache
 		return nil, err
 	}
 	return &caches{
-		server: server, definitions: definitions, describer: describer{&http.Client{Transport: transport}, location}, budget: budget, metrics: metrics, store: history,
+		server: server, definitions: definitions, describer: describer{&http.Client{Transport: transport}, location},
+		budget: budget, metrics: metrics, store: history,
 		freeMemory: debug.FreeOSMemory, firstListWait: firstListWait, namedRetry: namedRetry, belongsEvery: belongsEvery,
 		all: map[schema.GroupVersionResource]*entry{},
 	}, nil
@@ -177,11 +179,12 @@ func (c *caches) ready(q *http.Request, info *request.RequestInfo) (*follower, r
 }
 
 const (
-	// requiredWait is how long a read that the server cannot answer waits for the first list of its resource: one with a shard selector, and
-	// a personal view.
+	// requiredWait is how long a read that the server cannot answer waits for the first list of its resource: one with a
+	// shard selector, and a personal view.
 	requiredWait = 10 * time.Second
-	// firstListWait bounds the wait of reads for the first list of their resource, from the moment on in which the proxy begins to
-	// follow it: the first reader of a small resource is answered from memory, and those of a large one do not wait for it.
+	// firstListWait bounds the wait of reads for the first list of their resource, from the moment on in which the proxy
+	// begins to follow it: the first reader of a small resource is answered from memory, and those of a large one do not
+	// wait for it.
 	firstListWait = 2 * time.Second
 )
 
@@ -192,15 +195,16 @@ func (c *caches) awaitRequired(q *http.Request, info *request.RequestInfo) {
 	c.awaitFollower(ctx, q, info)
 }
 
-// awaitFirstList waits until ready returns a follower, until the resource is left to the server, or until firstListWait has passed since
-// the proxy began to follow the resource.
+// awaitFirstList waits until ready returns a follower, until the resource is left to the server, or until firstListWait
+// has passed since the proxy began to follow the resource.
 func (c *caches) awaitFirstList(q *http.Request, info *request.RequestInfo) {
 	ctx, cancel := context.WithDeadline(q.Context(), c.begunAt(q, info).Add(c.firstListWait))
 	defer cancel()
 	c.awaitFollower(ctx, q, info)
 }
 
-// begunAt returns when the proxy began to follow a resource as the response to a request needs it, the zero time if it does not.
+// begunAt returns when the proxy began to follow a resource as the response to a request needs it, the zero time if it
+// does not.
 func (c *caches) begunAt(q *http.Request, info *request.RequestInfo) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,7 +289,8 @@ func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []r
 	}
 	running := c.running
 	before := c.all[of]
-	e := &entry{followers: map[representation]*follower{}, described: before != nil && before.described, begun: time.Now(), started: make(chan struct{})}
+	e := &entry{followers: map[representation]*follower{}, described: before != nil && before.described, begun: time.Now(),
+		started: make(chan struct{})}
 	e.ctx, e.gone = context.WithCancelCause(running)
 	c.all[of] = e
 	c.active.Go(func() {
@@ -313,7 +318,8 @@ func logLeft(e *entry, of schema.GroupVersionResource, reason error) {
 	klog.V(2).InfoS("A resource is left to the server", "resource", of, "reason", reason)
 }
 
-// serve describes a resource and follows it, at first in some representations, until the server no longer has it, or run ends.
+// serve describes a resource and follows it, at first in some representations, until the server no longer has it, or
+// run ends.
 func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*resource) []representation) error {
 	defer e.gone(nil)
 	about, err := c.describer.describe(e.ctx, of)
@@ -379,8 +385,8 @@ func (c *caches) hasRoom() bool {
 	return len(c.all) < maxCaches
 }
 
-// answered reports whether the server has said what the resource is, or why it cannot be followed. reason is why the resource is
-// left to the server.
+// answered reports whether the server has said what the resource is, or why it cannot be followed. reason is why the
+// resource is left to the server.
 func (e *entry) answered(reason error) bool { return e.about != nil || answers(reason) }
 
 // fail leaves a resource to the server for some time.
@@ -406,7 +412,8 @@ func (c *caches) newFollower(about *resource, as representation, gone func(error
 	cache, err := watchcache.New(watchcache.Config{
 		GroupResource: about.GroupResource(), ResourcePrefix: "/" + about.Resource, Namespaced: about.namespaced,
 		SourceName: "the API server", SourcePrefix: about.Resource + "/",
-		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Sharded: true, Metrics: c.metrics, Store: history, Deleted: f.deleted,
+		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Sharded: true, Metrics: c.metrics, Store: history,
+		Deleted: f.deleted,
 	}, func(cache *watchcache.Cache) (_ watchcache.Source, err error) {
 		from, err = newSource(c.server, c.definitions, about.GroupVersionResource, f, cache, gone)
 		return from, err
@@ -415,12 +422,14 @@ func (c *caches) newFollower(about *resource, as representation, gone func(error
 		return nil, err
 	}
 	described := readpath.Resource{
-		Cache: cache, Resource: about.GroupVersionResource, Kind: about.kind, ListKind: about.listKind, Namespaced: about.namespaced,
-		Dynamic: about.dynamic, Serializer: serializer, Warning: about.warning, FieldLabel: f.fieldLabel,
+		Cache: cache, Resource: about.GroupVersionResource, Kind: about.kind, ListKind: about.listKind,
+		Namespaced: about.namespaced,
+		Dynamic:    about.dynamic, Serializer: serializer, Warning: about.warning, FieldLabel: f.fieldLabel,
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.attributes}
 		},
 	}
 	reader, err := readpath.NewReader(described, c.budget)
-	return &follower{resource: about.GroupVersionResource, reader: reader, described: described, source: from, format: f, gone: gone, begun: time.Now()}, err
+	return &follower{resource: about.GroupVersionResource, reader: reader, described: described, source: from, format: f,
+		gone: gone, begun: time.Now()}, err
 }

@@ -21,8 +21,9 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// A resource that the server refuses to describe is left to it for longer than one of a server that is down or starts: the
-// watches that are forwarded meanwhile end with the server's history. What the index on disk has of it is kept for that.
+// A resource that the server refuses to describe is left to it for longer than one of a server that is down or starts:
+// the watches that are forwarded meanwhile end with the server's history. What the index on disk has of it is kept for
+// that.
 func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 	answer := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
@@ -58,7 +59,8 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := newCaches(&rest.Config{Host: server.URL}, readpath.NewBudget(1<<20), watchcache.NewMetrics(metrics.NewKubeRegistry()), store.Options{})
+			c, err := newCaches(&rest.Config{Host: server.URL}, readpath.NewBudget(1<<20),
+				watchcache.NewMetrics(metrics.NewKubeRegistry()), store.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +107,8 @@ func TestFollowedResourceBecomesAggregated(t *testing.T) {
 			asked.Add(1)
 			_, _ = io.WriteString(w, registered.Load().(string))
 		case q.URL.Path == "/apis/example.com/v1":
-			_, _ = io.WriteString(w, `{"kind":"APIResourceList","resources":[{"name":"widgets","kind":"Widget","verbs":["get","list","watch"]}]}`)
+			_, _ = io.WriteString(w,
+				`{"kind":"APIResourceList","resources":[{"name":"widgets","kind":"Widget","verbs":["get","list","watch"]}]}`)
 		case q.URL.Query().Has("sendInitialEvents"):
 			w.WriteHeader(http.StatusBadRequest) // it has no streaming lists
 		case q.URL.Query().Has("watch"):
@@ -113,11 +116,13 @@ func TestFollowedResourceBecomesAggregated(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			<-q.Context().Done()
 		default:
-			_, _ = io.WriteString(w, `{"apiVersion":"example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"7"},"items":[]}`)
+			_, _ = io.WriteString(w,
+				`{"apiVersion":"example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"7"},"items":[]}`)
 		}
 	}))
 	defer server.Close()
-	c, err := newCaches(&rest.Config{Host: server.URL}, readpath.NewBudget(1<<20), watchcache.NewMetrics(metrics.NewKubeRegistry()), store.Options{})
+	c, err := newCaches(&rest.Config{Host: server.URL}, readpath.NewBudget(1<<20),
+		watchcache.NewMetrics(metrics.NewKubeRegistry()), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +132,8 @@ func TestFollowedResourceBecomesAggregated(t *testing.T) {
 	defer cancel()
 	c.running = ctx
 	q := httptest.NewRequest(http.MethodGet, "/apis/example.com/v1/widgets", nil)
-	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIGroup: "example.com", APIVersion: "v1", Resource: "widgets"}
+	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIGroup: "example.com", APIVersion: "v1",
+		Resource: "widgets"}
 	c.ready(q, info)
 	for _, answer := range []string{`{"kind":"APIService","spec":{}}`, "default backend"} {
 		registered.Store(answer)

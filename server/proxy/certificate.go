@@ -23,8 +23,8 @@ import (
 const authorities = "extension-apiserver-authentication"
 
 // certificates authenticates callers by client certificate, and by a front proxy's certificate and headers, with
-// the authorities of the server, as k8s.io/apiserver does in front of an aggregated API. A nil *certificates knows none. It
-// is safe for concurrent use.
+// the authorities of the server, as k8s.io/apiserver does in front of an aggregated API. A nil *certificates knows
+// none. It is safe for concurrent use.
 type certificates struct {
 	clients      *dynamiccertificates.ConfigMapCAController
 	frontProxies *dynamiccertificates.ConfigMapCAController
@@ -33,23 +33,30 @@ type certificates struct {
 }
 
 func newCertificates(client kubernetes.Interface) (*certificates, error) {
-	clients, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, authorities, "client-ca-file", client)
+	clients, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem,
+		authorities, "client-ca-file", client)
 	if err != nil {
 		return nil, err
 	}
-	frontProxies, err := dynamiccertificates.NewDynamicCAFromConfigMapController("front-proxy-ca", metav1.NamespaceSystem, authorities, "requestheader-client-ca-file", client)
+	frontProxies, err := dynamiccertificates.NewDynamicCAFromConfigMapController("front-proxy-ca", metav1.NamespaceSystem,
+		authorities, "requestheader-client-ca-file", client)
 	if err != nil {
 		return nil, err
 	}
 	c := &certificates{clients: clients, frontProxies: frontProxies}
-	c.headers = headerrequest.NewRequestHeaderAuthRequestController(authorities, metav1.NamespaceSystem, client, "requestheader-username-headers",
-		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "requestheader-allowed-names")
+	c.headers = headerrequest.NewRequestHeaderAuthRequestController(authorities, metav1.NamespaceSystem, client,
+		"requestheader-username-headers",
+		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix",
+		"requestheader-allowed-names")
 	c.authenticate, _, err = authenticatorfactory.DelegatingAuthenticatorConfig{
 		ClientCertificateCAContentProvider: clients,
 		RequestHeaderConfig: &authenticatorfactory.RequestHeaderConfig{
-			CAContentProvider: frontProxies, AllowedClientNames: headerrequest.StringSliceProviderFunc(c.headers.AllowedClientNames),
-			UsernameHeaders: headerrequest.StringSliceProviderFunc(c.headers.UsernameHeaders), UIDHeaders: headerrequest.StringSliceProviderFunc(c.headers.UIDHeaders),
-			GroupHeaders: headerrequest.StringSliceProviderFunc(c.headers.GroupHeaders), ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(c.headers.ExtraHeaderPrefixes),
+			CAContentProvider:   frontProxies,
+			AllowedClientNames:  headerrequest.StringSliceProviderFunc(c.headers.AllowedClientNames),
+			UsernameHeaders:     headerrequest.StringSliceProviderFunc(c.headers.UsernameHeaders),
+			UIDHeaders:          headerrequest.StringSliceProviderFunc(c.headers.UIDHeaders),
+			GroupHeaders:        headerrequest.StringSliceProviderFunc(c.headers.GroupHeaders),
+			ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(c.headers.ExtraHeaderPrefixes),
 		},
 	}.New()
 	return c, err
@@ -73,14 +80,19 @@ func (c *certificates) known() bool {
 
 // removeHeaders removes the headers of front proxies.
 func (c *certificates) removeHeaders(h http.Header) {
-	headerrequest.ClearAuthenticationHeaders(h, headerrequest.StringSliceProviderFunc(c.headers.UsernameHeaders), headerrequest.StringSliceProviderFunc(c.headers.UIDHeaders),
-		headerrequest.StringSliceProviderFunc(c.headers.GroupHeaders), headerrequest.StringSliceProviderFunc(c.headers.ExtraHeaderPrefixes))
+	headerrequest.ClearAuthenticationHeaders(h, headerrequest.StringSliceProviderFunc(c.headers.UsernameHeaders),
+		headerrequest.StringSliceProviderFunc(c.headers.UIDHeaders),
+		headerrequest.StringSliceProviderFunc(c.headers.GroupHeaders),
+		headerrequest.StringSliceProviderFunc(c.headers.ExtraHeaderPrefixes))
 }
 
 var (
-	errNoCertificates = apierrors.NewUnauthorized("client certificates do not pass through this proxy: use a bearer token, or start the proxy with --impersonate")
-	errNoAuthorities  = apierrors.NewServiceUnavailable("the proxy does not know the authorities of client certificates: it has not read the ConfigMap kube-system/" + authorities + " yet, may not read it, or the cluster has none")
-	errUnauthorized   = apierrors.NewUnauthorized("Unauthorized") // as the server says it
+	errNoCertificates = apierrors.NewUnauthorized(
+		"client certificates do not pass through this proxy: use a bearer token, or start the proxy with --impersonate")
+	errNoAuthorities = apierrors.NewServiceUnavailable(
+		"the proxy does not know the authorities of client certificates: it has not read the ConfigMap kube-system/" +
+			authorities + " yet, may not read it, or the cluster has none")
+	errUnauthorized = apierrors.NewUnauthorized("Unauthorized") // as the server says it
 )
 
 // user returns the user of a request with a certificate, or the error to answer. As at the server, a valid certificate
@@ -125,8 +137,8 @@ func certifiedUser(ctx context.Context) user.Info {
 	return u
 }
 
-// identifyCertificate returns a request without a certificate as it is, and one with a certificate with the user that it
-// proves. As at the server, a certificate that proves none does not keep a request with a token from being judged by
+// identifyCertificate returns a request without a certificate as it is, and one with a certificate with the user that
+// it proves. As at the server, a certificate that proves none does not keep a request with a token from being judged by
 // it. Without a token, identifyCertificate answers such a request and returns nil.
 func (p *Proxy) identifyCertificate(w http.ResponseWriter, q *http.Request) *http.Request {
 	if q.TLS == nil || len(q.TLS.PeerCertificates) == 0 {

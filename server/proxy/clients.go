@@ -52,7 +52,8 @@ func (c *clientUse) forward(why reason) {
 }
 
 func (c *clientUse) status(name string) ClientStatus {
-	s := ClientStatus{UserAgent: name, Why: map[string]uint64{}, Requests: c.requests.Load(), Open: c.open.Load(), Bytes: c.bytes.Load()}
+	s := ClientStatus{UserAgent: name, Why: map[string]uint64{}, Requests: c.requests.Load(), Open: c.open.Load(),
+		Bytes: c.bytes.Load()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for why, n := range c.forwarded {
@@ -68,8 +69,8 @@ type clients struct {
 	all map[string]*clientUse
 }
 
-// of returns the client that sent a request. Only an authenticated one is counted by a user agent that is not counted yet:
-// everybody can make up thousands.
+// of returns the client that sent a request. Only an authenticated one is counted by a user agent that is not counted
+// yet: everybody can make up thousands.
 func (c *clients) of(q *http.Request, authenticated bool) *clientUse {
 	name, _, _ := strings.Cut(q.UserAgent(), " (") // the platform and the commit
 	if name = name[:min(len(name), maxUserAgent)]; name == "" {
@@ -171,7 +172,8 @@ func (c *clients) heaviest() []ClientStatus {
 	}
 	c.mu.Unlock()
 	slices.SortFunc(all, func(a, b ClientStatus) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Requests, a.Requests), strings.Compare(a.UserAgent, b.UserAgent))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Requests, a.Requests), strings.Compare(a.UserAgent,
+			b.UserAgent))
 	})
 	return all[:min(len(all), shownClients)]
 }

@@ -92,7 +92,8 @@ func (r *crowdRig) write(name, text string) {
 
 func (r *crowdRig) cached() bool {
 	q := httptest.NewRequestWithContext(r.Context(), http.MethodGet, "/api/v1/configmaps", nil)
-	_, why := r.proxy.caches.ready(q, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "configmaps", Path: q.URL.Path})
+	_, why := r.proxy.caches.ready(q, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1",
+		Resource: "configmaps", Path: q.URL.Path})
 	return why == ""
 }
 
@@ -117,12 +118,13 @@ func (r *crowdRig) silent(buffer int) net.Conn {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { c.Close() })
-	fmt.Fprintf(c, "GET /api/v1/configmaps?watch=1&resourceVersion=0&timeoutSeconds=3000 HTTP/1.1\r\nHost: proxy\r\nAuthorization: Bearer own\r\nAccept: application/json\r\n\r\n")
+	fmt.Fprintf(c,
+		"GET /api/v1/configmaps?watch=1&resourceVersion=0&timeoutSeconds=3000 HTTP/1.1\r\nHost: proxy\r\nAuthorization: Bearer own\r\nAccept: application/json\r\n\r\n")
 	return c
 }
 
-// buildSchemas makes the server build its OpenAPI documents, some 14 MB, which its admission plugins ask for some seconds later.
-// On a busy machine that takes longer than a request may.
+// buildSchemas makes the server build its OpenAPI documents, some 14 MB, which its admission plugins ask for some
+// seconds later. On a busy machine that takes longer than a request may.
 func (r *crowdRig) buildSchemas() {
 	r.Helper()
 	client, err := kubernetes.NewForConfig(r.server.Config())
@@ -210,13 +212,14 @@ func TestWatchersThatNeverRead(t *testing.T) {
 	if n := r.watchers(); n != crowd+1 {
 		t.Errorf("%d watches are open, want %d", n, crowd+1)
 	}
-	// Of each watch a connection, its buffers, and two goroutines. package readpath lends the watches of one user 32 MiB. The
-	// histories of the server and the proxy grow as they did before the crowd was there. What is pooled survives a collection,
-	// and what is on its way to a client is in use for a moment: only what stays counts.
+	// Of each watch a connection, its buffers, and two goroutines. package readpath lends the watches of one user 32 MiB.
+	// The histories of the server and the proxy grow as they did before the crowd was there. What is pooled survives a
+	// collection, and what is on its way to a client is in use for a moment: only what stays counts.
 	const each, lent = 100 << 10, 32 << 20
 	history, grown, used := int64(before)-int64(start), int64(0), 0.
 	defer func() {
-		t.Logf("the heap has grown by %d kB without the crowd, and by %d kB with it, of which %.0f kB are buffers", history>>10, grown>>10, used/1024)
+		t.Logf("the heap has grown by %d kB without the crowd, and by %d kB with it, of which %.0f kB are buffers",
+			history>>10, grown>>10, used/1024)
 	}()
 	await.True(t, "the crowd has no more memory than its bounds", func() bool {
 		grown = int64(heap()) - int64(before)
@@ -259,8 +262,8 @@ func TestWatchersThatNeverRead(t *testing.T) {
 	<-reading
 }
 
-// A hundred watches are open when the memory limit is reached: their resource is left to the server, they resume there, and miss
-// nothing.
+// A hundred watches are open when the memory limit is reached: their resource is left to the server, they resume there,
+// and miss nothing.
 func TestMemoryLimitWithWatchers(t *testing.T) {
 	const crowd, room = 100, 64 << 20
 	limit := int64(float64(heap()+room) / objectsShare)
@@ -306,7 +309,8 @@ func TestMemoryLimitWithWatchers(t *testing.T) {
 	response.Body.Close()
 }
 
-// The watches of a resource that is left to the server end, although their clients read nothing: they would keep its objects in memory.
+// The watches of a resource that is left to the server end, although their clients read nothing: they would keep its
+// objects in memory.
 func TestGivenUpWatchesThatNeverRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for a minute, which a client may take to read the end of a watch")
@@ -359,7 +363,8 @@ func (r *crowdRig) arrive(all []*witness) {
 	}
 }
 
-// unread is the response to a client that does not read: it takes the header, and blocks at the first byte of the body until closed is.
+// unread is the response to a client that does not read: it takes the header, and blocks at the first byte of the body
+// until closed is.
 type unread struct {
 	header http.Header
 	status chan<- int

@@ -13,8 +13,8 @@ type decision struct {
 	number  uint64 // of the last change or renewal before the server was asked
 }
 
-// decisions remembers the last decision about each request. Denials have a cache of their own: a user without any right, who can
-// ask for a great many things, evicts no permission of others.
+// decisions remembers the last decision about each request. Denials have a cache of their own: a user without any
+// right, who can ask for a great many things, evicts no permission of others.
 type decisions struct {
 	permissions *cache.LRUExpireCache // decision by digest
 	denials     *cache.LRUExpireCache

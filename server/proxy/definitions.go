@@ -62,7 +62,8 @@ func newDefinitions(server *rest.Config) (*definitions, error) {
 
 // decodeDefinition reads a definition in JSON. It keeps nothing of its schemas.
 func decodeDefinition(raw kube.Raw) (keepwatch.Object, error) {
-	d := &definition{key: raw.Key, uid: raw.UID, revision: raw.Revision, columns: map[string][]apiextensionsv1.CustomResourceColumnDefinition{}}
+	d := &definition{key: raw.Key, uid: raw.UID, revision: raw.Revision,
+		columns: map[string][]apiextensionsv1.CustomResourceColumnDefinition{}}
 	d.identity = fmt.Sprint(raw.UID, " at ", raw.Revision) // if it cannot be read
 	var read apiextensionsv1.CustomResourceDefinition
 	if err := json.Unmarshal(raw.Body, &read); err != nil {
@@ -117,8 +118,8 @@ func (d *definitions) of(resource schema.GroupResource) (*definition, bool) {
 // definitionsPoll is how often await looks whether the definitions are followed. Nothing reports that.
 const definitionsPoll = 20 * time.Millisecond
 
-// await returns the definition of a resource when the definitions are followed. It fails if the proxy may not follow them, if there
-// is none, or when ctx ends.
+// await returns the definition of a resource when the definitions are followed. It fails if the proxy may not follow
+// them, if there is none, or when ctx ends.
 func (d *definitions) await(ctx context.Context, resource schema.GroupResource) (*definition, error) {
 	d.needed()
 	for {

@@ -10,19 +10,20 @@
 // The proxy answers a read only if the answer is what the server could have returned: the same bytes and the same
 // resource versions, so that a client can move between the proxy and the server. These requests are forwarded:
 // writes, subresources, aggregated APIs, upgrades (watches over WebSockets too, unless in JSON), Tables that are not
-// proven, YAML, all that may be CBOR, impersonation, requests without a bearer token or a certificate, watches from a revision that the
-// cache does not reach back to, field selectors of kinds that are not in fields.go, resources that [Config].Cached
-// does not allow, and all reads of a resource until its cache has caught up. Reads wait for that until two seconds after
-// the first one, except consistent ones. The server words all refusals.
+// proven, YAML, all that may be CBOR, impersonation, requests without a bearer token or a certificate, watches from a
+// revision that the cache does not reach back to, field selectors of kinds that are not in fields.go, resources that
+// [Config].Cached does not allow, and all reads of a resource until its cache has caught up. Reads wait for that until
+// two seconds after the first one, except consistent ones. The server words all refusals.
 //
-// A watch that was forwarded because the cache had not caught up, or did not reach back, ends when the cache can continue
-// it: behind a whole event, at whose revision the client connects again. Only watches with bookmarks end in this way.
+// A watch that was forwarded because the cache had not caught up, or did not reach back, ends when the cache can
+// continue it: behind a whole event, at whose revision the client connects again. Only watches with bookmarks end in
+// this way.
 //
 // # Encodings
 //
-// The proxy follows a resource in JSON and in protobuf separately, each from the first request for it on. Resources that
-// [Config].Cached names are followed from the start, in JSON until a request needs another encoding. The proxy also
-// follows objects without managedFields separately, for the clients of [Config].DropManagedFields. It stores each
+// The proxy follows a resource in JSON and in protobuf separately, each from the first request for it on. Resources
+// that [Config].Cached names are followed from the start, in JSON until a request needs another encoding. The proxy
+// also follows objects without managedFields separately, for the clients of [Config].DropManagedFields. It stores each
 // object as the server's text or message, so it need not know the object's fields. It decodes the metadata and the
 // fields that selectors can name.
 //
@@ -35,11 +36,11 @@
 //
 // # Tables
 //
-// A Table of a custom resource has cells that its definition and the object determine. The proxy follows the definitions
-// from the first such Table on, and compares the Table of all objects with the server's, byte for byte except for ages.
-// After that it answers from memory until the definition or the server's version changes, or a sample differs. Then open
-// watches of Tables end, and Tables are forwarded until a comparison finds no difference. The cells of built-in kinds are
-// in the server's program: the server answers.
+// A Table of a custom resource has cells that its definition and the object determine. The proxy follows the
+// definitions from the first such Table on, and compares the Table of all objects with the server's, byte for byte
+// except for ages. After that it answers from memory until the definition or the server's version changes, or a sample
+// differs. Then open watches of Tables end, and Tables are forwarded until a comparison finds no difference. The cells
+// of built-in kinds are in the server's program: the server answers.
 //
 // # Shards
 //

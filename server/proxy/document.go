@@ -83,8 +83,8 @@ func (o *document) item() ([]byte, error) {
 	return o.format.encoding.metadataOnly(o.format, &o.ObjectMeta)
 }
 
-// Metadata returns the object's PartialObjectMetadata as it stands in a list. It is cut from the text, except for custom
-// resources, whose metadata has another order there.
+// Metadata returns the object's PartialObjectMetadata as it stands in a list. It is cut from the text, except for
+// custom resources, whose metadata has another order there.
 func (o *document) Metadata(protobuf bool) ([]byte, error) {
 	if o.text == nil || o.ResourceVersion != o.original {
 		text, err := o.item()
@@ -106,7 +106,8 @@ func (o *document) Metadata(protobuf bool) ([]byte, error) {
 
 // convertMetadata returns the PartialObjectMetadata of a custom resource.
 func (o *document) convertMetadata(protobuf bool) ([]byte, error) {
-	partial := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: metav1.SchemeGroupVersion.String()}}
+	partial := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata",
+		APIVersion: metav1.SchemeGroupVersion.String()}}
 	unknown, err := kjson.UnmarshalStrict(o.text[o.metadata.from:o.metadata.to], &partial.ObjectMeta)
 	if err != nil {
 		return nil, err

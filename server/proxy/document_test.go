@@ -15,7 +15,8 @@ import (
 var (
 	pods        = newFormat(podResource, representation{encoding: jsonEncoding{}})
 	podMessages = newFormat(podResource, representation{encoding: protobufEncoding{}})
-	widgets     = newFormat(&resource{kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, dynamic: true}, representation{encoding: jsonEncoding{}})
+	widgets     = newFormat(&resource{kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"},
+		dynamic: true}, representation{encoding: jsonEncoding{}})
 	podResource = &resource{kind: corev1.SchemeGroupVersion.WithKind("Pod"), namespaced: true}
 )
 
@@ -47,7 +48,8 @@ func TestDocument(t *testing.T) {
 		t.Errorf("labels %v, %v", labels, err)
 	}
 	want := map[string]string{
-		"metadata.name": "a", "metadata.namespace": "n", "spec.nodeName": "one", "spec.hostNetwork": "true", "spec.restartPolicy": "",
+		"metadata.name": "a", "metadata.namespace": "n", "spec.nodeName": "one", "spec.hostNetwork": "true",
+		"spec.restartPolicy": "",
 		"spec.schedulerName": "", "spec.serviceAccountName": "", "status.phase": "Running", "status.nominatedNodeName": "",
 	}
 	if !maps.Equal(fields, want) {
@@ -71,7 +73,8 @@ func TestDocument(t *testing.T) {
 	if got := metadataOf(t, o, false); got != strings.Replace(metadata, `"7"`, `"12345678901234567890"`, 1) {
 		t.Errorf("metadata with another revision: %s", got)
 	}
-	if got, err := o.MarshalJSON(); string(got) != strings.Replace(text, `"7"`, `"12345678901234567890"`, 1) || err != nil {
+	if got, err := o.MarshalJSON(); string(got) != strings.Replace(text, `"7"`, `"12345678901234567890"`, 1) ||
+		err != nil {
 		t.Errorf("with another revision: %s, %v", got, err)
 	}
 }
@@ -94,15 +97,18 @@ func TestItems(t *testing.T) {
 // What is not an object is refused, and nothing panics.
 func TestNoDocument(t *testing.T) {
 	for _, text := range []string{
-		``, `null`, `[]`, `1`, `{`, `{}`, `{"metadata":null}`, `{"metadata":[]}`, `{"metadata":{"resourceVersion":7}}`, `{"metadata":{"name":"a"}}`,
-		`{"metadata":{"resourceVersion":"7"},"metadata":{"resourceVersion":"8"}}`, `{"metadata":{"resourceVersion":"7","resourceVersion":"8"}}`,
+		``, `null`, `[]`, `1`, `{`, `{}`, `{"metadata":null}`, `{"metadata":[]}`, `{"metadata":{"resourceVersion":7}}`,
+		`{"metadata":{"name":"a"}}`,
+		`{"metadata":{"resourceVersion":"7"},"metadata":{"resourceVersion":"8"}}`,
+		`{"metadata":{"resourceVersion":"7","resourceVersion":"8"}}`,
 		`{"metadata":{"resourceVersion":"7"},"spec":{"nodeName":{}}}`, `{"metadata":{"resourceVersion":"7"},"spec":`,
 	} {
 		if o, _, err := pods.Decode([]byte(text), nil, nil); err == nil {
 			t.Errorf("%s is %v", text, o)
 		}
 	}
-	for _, text := range []string{`{"metadata":{"resourceVersion":"7"},"spec":null}`, `{"metadata":{"resourceVersion":"7"},"spec":{"nodeName":null},"status":[1]}`} {
+	for _, text := range []string{`{"metadata":{"resourceVersion":"7"},"spec":null}`,
+		`{"metadata":{"resourceVersion":"7"},"spec":{"nodeName":null},"status":[1]}`} {
 		if decode(t, pods, text).selected["spec.nodeName"] != "" {
 			t.Errorf("%s has a node", text)
 		}
@@ -144,9 +150,12 @@ func TestBookmarks(t *testing.T) {
 			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"88"}}`},
 		"another annotation": {*podResource,
 			`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","annotations":{"a":"b","k8s.io/initial-events-end":"true"}}}`,
-			`{"metadata":{"resourceVersion":"88"}}`, `{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
-		"no object":    {*podResource, `{"kind":"Pod"`, `{"metadata":{"resourceVersion":"88"}}`, `{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
-		"no bookmarks": {*podResource, "", `{"metadata":{"resourceVersion":"88"}}`, `{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
+			`{"metadata":{"resourceVersion":"88"}}`,
+			`{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
+		"no object": {*podResource, `{"kind":"Pod"`, `{"metadata":{"resourceVersion":"88"}}`,
+			`{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
+		"no bookmarks": {*podResource, "", `{"metadata":{"resourceVersion":"88"}}`,
+			`{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
 	} {
 		c.about.listEnds = map[encoding][]byte{}
 		if c.object != "" {
@@ -158,7 +167,8 @@ func TestBookmarks(t *testing.T) {
 		if text, err := o.MarshalJSON(); string(text) != c.plain || err != nil {
 			t.Errorf("%s: a bookmark: %s, %v", name, text, err)
 		}
-		if got := metadataOf(t, o, false); got != `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"88"}}` {
+		if got := metadataOf(t, o,
+			false); got != `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"88"}}` {
 			t.Errorf("%s: its metadata: %s", name, got)
 		}
 		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
@@ -181,11 +191,13 @@ func TestMetadataOfCustomResources(t *testing.T) {
 		t.Errorf("metadata: %s", got)
 	}
 	var decoded metav1.PartialObjectMetadata
-	if err := decoded.Unmarshal([]byte(metadataOf(t, o, true))); err != nil || decoded.Annotations["a"] != "<" || decoded.ManagedFields[0].FieldsV1.GetRawString() != `{"f:spec":{}}` {
+	if err := decoded.Unmarshal([]byte(metadataOf(t, o, true))); err != nil || decoded.Annotations["a"] != "<" ||
+		decoded.ManagedFields[0].FieldsV1.GetRawString() != `{"f:spec":{}}` {
 		t.Errorf("metadata in protobuf: %v, %v", decoded, err)
 	}
 	f := newFormat(&resource{kind: widgets.kind, dynamic: true}, representation{encoding: jsonEncoding{}})
-	if _, err := decode(t, f, strings.Replace(text, `"uid"`, `"new"`, 1)).Metadata(false); err == nil || !f.unknownMetadata.Load() {
+	if _, err := decode(t, f, strings.Replace(text, `"uid"`, `"new"`, 1)).Metadata(false); err == nil ||
+		!f.unknownMetadata.Load() {
 		t.Errorf("with an unknown member: %v, noticed: %v", err, f.unknownMetadata.Load())
 	}
 }
@@ -206,7 +218,8 @@ func FuzzDocument(f *testing.F) {
 			return // of managedFields, which are not decoded
 		}
 		d := o.(*document)
-		if want.ManagedFields = nil; d.Name != want.Name || d.ResourceVersion != want.ResourceVersion || !maps.Equal(d.Labels, want.Labels) {
+		if want.ManagedFields = nil; d.Name != want.Name || d.ResourceVersion != want.ResourceVersion ||
+			!maps.Equal(d.Labels, want.Labels) {
 			t.Fatalf("%s: %v, want %v", text, d.ObjectMeta, want.ObjectMeta)
 		}
 		d.SetResourceVersion("99")

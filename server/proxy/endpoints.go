@@ -88,8 +88,8 @@ func (e *endpoints) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	e.proxy.audit.allowed(e.mux).ServeHTTP(w, q.WithContext(ctx))
 }
 
-// isOwnersPage reports whether a request with the proxy's own token is for the page, which says nothing that the proxy does not
-// know. It needs no permission: it shows what is wrong also while the server does not answer.
+// isOwnersPage reports whether a request with the proxy's own token is for the page, which says nothing that the proxy
+// does not know. It needs no permission: it shows what is wrong also while the server does not answer.
 func (e *endpoints) isOwnersPage(q *http.Request) bool {
 	return strings.HasPrefix(q.URL.Path, "/keepwatch") && e.proxy.own.sent(q) && !impersonates(q)
 }

@@ -18,10 +18,14 @@ func TestOwnPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, own := range map[string]bool{
-		"/livez": true, "/readyz": true, "/readyz/ping": true, "/metrics": true, "/debug/pprof": true, "/debug/pprof/heap": true,
-		"/keepwatch": true, "/keepwatch/": true, "/keepwatch/status": true, "/keepwatch/events": true, "/keepwatch/page.js": true, "/keepwatch/page.css": true,
-		"/keepwatch/simulation/advance": false, "/keepwatch/status/": false, "/keepwatch//status": false, "//keepwatch/status": false,
-		"/keepwatch/../metrics": false, "/healthz": false, "/api": false, "/apis/keepwatch": false, "/debug/api_priority_and_fairness": false,
+		"/livez": true, "/readyz": true, "/readyz/ping": true, "/metrics": true, "/debug/pprof": true,
+		"/debug/pprof/heap": true,
+		"/keepwatch":        true, "/keepwatch/": true, "/keepwatch/status": true, "/keepwatch/events": true,
+		"/keepwatch/page.js": true, "/keepwatch/page.css": true,
+		"/keepwatch/simulation/advance": false, "/keepwatch/status/": false, "/keepwatch//status": false,
+		"//keepwatch/status":    false,
+		"/keepwatch/../metrics": false, "/healthz": false, "/api": false, "/apis/keepwatch": false,
+		"/debug/api_priority_and_fairness": false,
 	} {
 		if got := p.endpoints.has(path); got != own {
 			t.Errorf("%s is the proxy's: %t", path, got)
@@ -37,9 +41,12 @@ func TestOwnPaths(t *testing.T) {
 	}
 }
 
-// The proxy's own token shows the page without a permission, and while the server does not answer. It shows nothing else.
+// The proxy's own token shows the page without a permission, and while the server does not answer. It shows nothing
+// else.
 func TestOwnersPage(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
 	defer server.Close()
 	p, err := New(Config{Server: &rest.Config{Host: server.URL}, OwnToken: "own", Registry: metrics.NewKubeRegistry()})
 	if err != nil {

@@ -28,6 +28,7 @@ var selectableFields = map[schema.GroupVersionKind][]selectable{
 	corev1.SchemeGroupVersion.WithKind("Node"): {
 		{label: "spec.unschedulable", path: "spec.unschedulable", numbers: []protowire.Number{2, 4}, absent: "false"},
 	},
-	corev1.SchemeGroupVersion.WithKind("Namespace"): {{label: "status.phase", path: "status.phase", numbers: []protowire.Number{3, 1}}},
-	corev1.SchemeGroupVersion.WithKind("Secret"):    {{label: "type", path: "type", numbers: []protowire.Number{3}}},
+	corev1.SchemeGroupVersion.WithKind("Namespace"): {{label: "status.phase", path: "status.phase",
+		numbers: []protowire.Number{3, 1}}},
+	corev1.SchemeGroupVersion.WithKind("Secret"): {{label: "type", path: "type", numbers: []protowire.Number{3}}},
 }

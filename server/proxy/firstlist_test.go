@@ -33,7 +33,8 @@ func (r *crowdRig) forwarded(why reason) (n float64) {
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			for _, label := range m.GetLabel() {
-				if family.GetName() == "keepwatch_proxy_forwarded_total" && label.GetName() == "reason" && label.GetValue() == string(why) {
+				if family.GetName() == "keepwatch_proxy_forwarded_total" && label.GetName() == "reason" &&
+					label.GetValue() == string(why) {
 					n += m.GetCounter().GetValue()
 				}
 			}
@@ -63,8 +64,9 @@ func (r *crowdRig) fetch(path, accept string) (code int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-// The first read of a resource waits for its first list, in each encoding, and is answered from memory. A list that takes longer than the
-// bound is not waited for, and neither is any by a consistent read, which the server answers as fast.
+// The first read of a resource waits for its first list, in each encoding, and is answered from memory. A list that
+// takes longer than the bound is not waited for, and neither is any by a consistent read, which the server answers as
+// fast.
 func TestFirstReadWaits(t *testing.T) {
 	for _, test := range []struct {
 		name, query string

@@ -14,7 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
-// format is how the server writes the objects of one resource in one representation. It is a runtime.Codec of documents.
+// format is how the server writes the objects of one resource in one representation. It is a runtime.Codec of
+// documents.
 type format struct {
 	kind schema.GroupVersionKind
 	representation
@@ -54,7 +55,8 @@ func encodingOf(protobuf bool) encoding {
 }
 
 func newFormat(about *resource, as representation) *format {
-	f := &format{kind: about.kind, representation: as, namespaced: about.namespaced, dynamic: about.dynamic, fields: selectableFields[about.kind]}
+	f := &format{kind: about.kind, representation: as, namespaced: about.namespaced, dynamic: about.dynamic,
+		fields: selectableFields[about.kind]}
 	f.setBookmarks(about.listEnds[as.encoding])
 	return f
 }
@@ -108,7 +110,8 @@ func (f *format) parse(text []byte) (*document, error) {
 }
 
 // Decode decodes the text of an object.
-func (f *format) Decode(text []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (f *format) Decode(text []byte, _ *schema.GroupVersionKind,
+	_ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	o, err := f.parse(text)
 	if err != nil {
 		return nil, nil, err

@@ -46,8 +46,9 @@ func newForwarder(server *rest.Config) (*forwarder, error) {
 	return f, f.upgradeTo(server)
 }
 
-// receiveBuffer bounds what is received of a response before the client has read it. By default it is 4 MiB, which many clients
-// that do not read would make the whole memory. A server that is 20 ms away sends 6 MB/s of one response into this buffer.
+// receiveBuffer bounds what is received of a response before the client has read it. By default it is 4 MiB, which many
+// clients that do not read would make the whole memory. A server that is 20 ms away sends 6 MB/s of one response into
+// this buffer.
 const receiveBuffer = 128 << 10
 
 // receiveLittle gives a configuration a transport of its own, with a small buffer for each response.
@@ -92,7 +93,8 @@ func (f *forwarder) upgradeTo(server *rest.Config) error {
 		return err
 	}
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
-	f.upgrades = &http.Transport{TLSClientConfig: secure, Proxy: server.Proxy, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+	f.upgrades = &http.Transport{TLSClientConfig: secure, Proxy: server.Proxy, DialContext: func(ctx context.Context,
+		network, address string) (net.Conn, error) {
 		connection, err := dialer.DialContext(ctx, network, address)
 		if err == nil { // the wait for the server's answer has no other end while the server says nothing
 			context.AfterFunc(ctx, func() { connection.Close() })
@@ -112,8 +114,8 @@ func (f *forwarder) as(u transport.ImpersonationConfig) *forwarder {
 	return &as
 }
 
-// ServeHTTP forwards a request, and copies the response as it arrives. The client's header Connection ends here: a proxy
-// on the way to the server would remove the headers that it names, which could be those that impersonate a user.
+// ServeHTTP forwards a request, and copies the response as it arrives. The client's header Connection ends here: a
+// proxy on the way to the server would remove the headers that it names, which could be those that impersonate a user.
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if httpstream.IsUpgradeRequest(q) { // net/http/httputil removes the header from other requests
 		q = q.Clone(q.Context())
@@ -128,8 +130,8 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	handler := utilproxy.NewUpgradeAwareHandler(&location, f.transport, false, false, f)
 	handler.UpgradeTransport = utilproxy.NewUpgradeRequestRoundTripper(f.upgrades, f.upgradeCredentials)
 	handler.UseLocationHost = true
-	// net/http/httputil flushes a response of unknown length after each write: a watch, a log. The handler's default flushes others
-	// after 200 ms at most.
+	// net/http/httputil flushes a response of unknown length after each write: a watch, a log. The handler's default
+	// flushes others after 200 ms at most.
 	handler.ServeHTTP(w, q)
 }
 

@@ -58,13 +58,16 @@ func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
 		"another token":         {plain.ServeHTTP, "", "Bearer client's"},
 	} {
 		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			c.forward(w, q.WithContext(context.WithValue(q.Context(), certifiedKey{}, user.Info(&user.DefaultInfo{Name: "ada", Groups: []string{"devs"}}))))
+			c.forward(w, q.WithContext(context.WithValue(q.Context(), certifiedKey{},
+				user.Info(&user.DefaultInfo{Name: "ada", Groups: []string{"devs"}}))))
 		}))
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, proxy.URL+"/api/v1/namespaces/default/pods/web/exec?command=id", nil)
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, proxy.URL+
+			"/api/v1/namespaces/default/pods/web/exec?command=id", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.Header = http.Header{"Connection": {"keep-alive, Impersonate-User", "upgrade, Impersonate-Group, Authorization"}, "Upgrade": {"SPDY/3.1"}, "Authorization": {"Bearer client's"}}
+		q.Header = http.Header{"Connection": {"keep-alive, Impersonate-User", "upgrade, Impersonate-Group, Authorization"},
+			"Upgrade": {"SPDY/3.1"}, "Authorization": {"Bearer client's"}}
 		answer, err := http.DefaultTransport.RoundTrip(q)
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +75,8 @@ func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
 		_, _ = io.Copy(io.Discard, answer.Body)
 		answer.Body.Close()
 		proxy.Close()
-		if got := <-received; !slices.Equal(got["Connection"], []string{"Upgrade"}) || got.Get("Upgrade") != "SPDY/3.1" || got.Get("Impersonate-User") != c.user || got.Get("Authorization") != c.authorization {
+		if got := <-received; !slices.Equal(got["Connection"], []string{"Upgrade"}) || got.Get("Upgrade") != "SPDY/3.1" ||
+			got.Get("Impersonate-User") != c.user || got.Get("Authorization") != c.authorization {
 			t.Errorf("%s: the server receives %v", name, got)
 		}
 	}
@@ -96,7 +100,8 @@ func TestUpgradesEndWithTheirClient(t *testing.T) {
 	}))
 	defer proxy.Close()
 	ctx, leave := context.WithCancel(t.Context())
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.URL+"/api/v1/namespaces/default/pods/web/exec?command=id", nil)
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.URL+
+		"/api/v1/namespaces/default/pods/web/exec?command=id", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +126,8 @@ func TestUpgradesEndWithTheirClient(t *testing.T) {
 	<-left
 }
 
-// A response whose length the server does not say, such as a watch or a log, arrives part by part: the server sends the next part when
-// the client has the one before.
+// A response whose length the server does not say, such as a watch or a log, arrives part by part: the server sends the
+// next part when the client has the one before.
 func TestStreamsAreForwardedAtOnce(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		next := make(chan struct{})
@@ -147,7 +152,8 @@ func TestStreamsAreForwardedAtOnce(t *testing.T) {
 		proxy.EnableHTTP2 = http2
 		proxy.StartTLS()
 		ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
-		q, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.URL+"/api/v1/namespaces/default/pods/web/log?follow=true", nil)
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.URL+
+			"/api/v1/namespaces/default/pods/web/log?follow=true", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

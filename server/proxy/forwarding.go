@@ -69,7 +69,8 @@ func newForwardings(registry watchcache.Registry) forwardings {
 func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, why reason) {
 	of, verb := schema.GroupVersionResource{}, q.Method
 	if info != nil && info.IsResourceRequest {
-		of, verb = schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}, info.Verb
+		of, verb = schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
+			info.Verb
 	}
 	if !p.caches.knows(of) { // clients must not make up values of labels
 		of = schema.GroupVersionResource{}
@@ -104,7 +105,8 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 			subresource = info.Subresource
 		}
 	}
-	apimetrics.InstrumentHandlerFunc(strings.ToUpper(verb), of.Group, of.Version, of.Resource, subresource, scope, apimetrics.APIServerComponent, false, "", send)(w, q)
+	apimetrics.InstrumentHandlerFunc(strings.ToUpper(verb), of.Group, of.Version, of.Resource, subresource, scope,
+		apimetrics.APIServerComponent, false, "", send)(w, q)
 }
 
 // flow returns the flow of a request's user, or nothing if the proxy does not know the user.
@@ -116,9 +118,10 @@ func (p *Proxy) flow(q *http.Request) string {
 	return readpath.Flow(caller)
 }
 
-// subresources are the values of the label subresource of kube-apiserver's metrics: Kubernetes' own. Their latencies are other
-// ones than those of the resource, without end in the case of streams.
-var subresources = sets.New("approval", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "finalize", "log", "portforward", "proxy", "resize", "scale", "status", "token")
+// subresources are the values of the label subresource of kube-apiserver's metrics: Kubernetes' own. Their latencies
+// are other ones than those of the resource, without end in the case of streams.
+var subresources = sets.New("approval", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "finalize",
+	"log", "portforward", "proxy", "resize", "scale", "status", "token")
 
 // why has the reason to forward a request, which lookup finds and delegated uses.
 type why struct {

@@ -14,8 +14,9 @@ import (
 const (
 	// undecidedFor is how long a watch stays open that may no longer be allowed, while the server does not decide.
 	undecidedFor = 10 * time.Second
-	// longestOpen bounds an open request, with a random tenth more, whatever timeout its client asks for. At the server, a watch ends with the
-	// server at the latest; one from memory outlives that. By default the server itself ends watches after 30 to 60 minutes.
+	// longestOpen bounds an open request, with a random tenth more, whatever timeout its client asks for. At the server, a
+	// watch ends with the server at the latest; one from memory outlives that. By default the server itself ends watches
+	// after 30 to 60 minutes.
 	longestOpen = time.Hour
 )
 
@@ -28,10 +29,11 @@ type openRequest struct {
 	announced chan time.Duration
 }
 
-// guard returns a context that ends when the server no longer knows the caller of a request that it has allowed, or no longer allows the
-// request, when the caller's credentials expire, and after longestOpen. The caller of guard calls end at the end of the
-// request. number is from the decision that allowed it.
-func (p *permissions) guard(ctx context.Context, by *caller, attributes authorizer.Attributes, number uint64) (guarded context.Context, end func()) {
+// guard returns a context that ends when the server no longer knows the caller of a request that it has allowed, or no
+// longer allows the request, when the caller's credentials expire, and after longestOpen. The caller of guard calls end
+// at the end of the request. number is from the decision that allowed it.
+func (p *permissions) guard(ctx context.Context, by *caller, attributes authorizer.Attributes,
+	number uint64) (guarded context.Context, end func()) {
 	until := time.Now().Add(longestOpen + rand.N(longestOpen/10))
 	if !by.expires.IsZero() && by.expires.Before(until) {
 		until = by.expires
@@ -84,7 +86,8 @@ func (r *openRequest) follow(ctx context.Context) {
 		d := r.permissions.decidedFor()
 		return d + rand.N(d/4) // many watches begin together, when a proxy starts
 	}
-	again := time.NewTimer(interval()) // for what no change of roles shows: the identity, webhooks, roles that the proxy may not read
+	// for what no change of roles shows: the identity, webhooks, roles that the proxy may not read
+	again := time.NewTimer(interval())
 	defer again.Stop()
 	for held := true; held; {
 		select {
@@ -120,7 +123,8 @@ func (r *openRequest) holds(ctx context.Context, asked func(context.Context) (bo
 	}
 }
 
-// identified reports whether the server still knows the caller, and records as whom. A refusal counts when the server repeats it while it is ready.
+// identified reports whether the server still knows the caller, and records as whom. A refusal counts when the server
+// repeats it while it is ready.
 func (r *openRequest) identified(ctx context.Context) (bool, error) {
 	known, err := r.caller.again(ctx)
 	if errors.Is(err, errUnknown) {
@@ -138,7 +142,8 @@ func (r *openRequest) identified(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// allowed reports whether the server still allows the request. A denial counts when the server repeats it while it is ready.
+// allowed reports whether the server still allows the request. A denial counts when the server repeats it while it is
+// ready.
 func (r *openRequest) allowed(ctx context.Context) (bool, error) {
 	allowed, err := r.permissions.stillAllowed(ctx, r.attributes)
 	if err == nil && !allowed {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// A watch ends when the server no longer knows who opened it, although it would allow the request, and when the credentials expire. It goes on
-// while the server is unreachable, or starts.
+// A watch ends when the server no longer knows who opened it, although it would allow the request, and when the
+// credentials expire. It goes on while the server is unreachable, or starts.
 func TestGuardsFollowTheIdentity(t *testing.T) {
 	unavailable := errors.New("no answer")
 	for name, c := range map[string]struct {
@@ -24,12 +24,17 @@ func TestGuardsFollowTheIdentity(t *testing.T) {
 		unready bool
 		ends    time.Duration // at the latest; zero if it does not end for this reason
 	}{
-		"known":             {again: func(time.Duration) error { return nil }},
-		"deleted":           {again: func(time.Duration) error { return errUnknown }, ends: 2 * unobservedFor},
-		"unreachable":       {again: func(time.Duration) error { return unavailable }, ends: 3 * unobservedFor},
-		"reachable again":   {again: func(d time.Duration) error { return after(d, unobservedFor+undecidedFor/2, unavailable) }},
-		"the server starts": {again: func(d time.Duration) error { return after(d, unobservedFor+undecidedFor/2, errUnknown) }, unready: true},
-		"expires":           {expires: 5 * time.Second, again: func(time.Duration) error { return nil }, ends: 5 * time.Second},
+		"known":       {again: func(time.Duration) error { return nil }},
+		"deleted":     {again: func(time.Duration) error { return errUnknown }, ends: 2 * unobservedFor},
+		"unreachable": {again: func(time.Duration) error { return unavailable }, ends: 3 * unobservedFor},
+		"reachable again": {again: func(d time.Duration) error {
+			return after(d, unobservedFor+undecidedFor/2, unavailable)
+		}},
+		"the server starts": {again: func(d time.Duration) error {
+			return after(d, unobservedFor+undecidedFor/2, errUnknown)
+		}, unready: true},
+		"expires": {expires: 5 * time.Second, again: func(time.Duration) error { return nil },
+			ends: 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ type caller struct {
 	// expires is when the credentials do. Zero means that this is not known, or never. It is not known of a token that
 	// the server has accepted later than that: the clocks differ.
 	expires time.Time
-	// again authenticates the credentials once more. It returns errUnknown if they are no longer valid, and any other error if that
-	// is not decided.
+	// again authenticates the credentials once more. It returns errUnknown if they are no longer valid, and any other
+	// error if that is not decided.
 	again func(context.Context) (user.Info, error)
 }
 
@@ -29,7 +29,9 @@ var errUnknown = errors.New("the API server does not know the credentials")
 // caller returns who sent a request.
 func (p *Proxy) caller(q *http.Request) (*caller, error) {
 	if certified := certifiedUser(q.Context()); certified != nil {
-		return &caller{certified, q.TLS.PeerCertificates[0].NotAfter, func(context.Context) (user.Info, error) { return p.certificates.again(q) }}, nil
+		return &caller{certified, q.TLS.PeerCertificates[0].NotAfter, func(context.Context) (user.Info, error) {
+			return p.certificates.again(q)
+		}}, nil
 	}
 	c := &caller{again: p.own.again}
 	if !p.own.sent(q) {
@@ -64,8 +66,8 @@ func bearerToken(q *http.Request) string {
 // expiryLeeway is how long after its expiry API servers accept a token: their clocks may differ.
 const expiryLeeway = time.Minute
 
-// expiry returns when servers no longer accept a token, zero if the token does not say that. Only the server verifies a token: what a
-// wrong one says has no effect.
+// expiry returns when servers no longer accept a token, zero if the token does not say that. Only the server verifies a
+// token: what a wrong one says has no effect.
 func expiry(token string) time.Time {
 	parts := strings.Split(token, ".") // of a JSON Web Token (RFC 7519)
 	if len(parts) != 3 {

@@ -39,20 +39,23 @@ func (r *reviewing) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		w.WriteHeader(int(status))
 		return
 	}
-	review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "ada", Groups: []string{"g"}}}
+	review.Status = authenticationv1.TokenReviewStatus{Authenticated: true,
+		User: authenticationv1.UserInfo{Username: "ada", Groups: []string{"g"}}}
 	if r.refuses.Load() {
-		review.Status = authenticationv1.TokenReviewStatus{Error: "[invalid bearer token, service account token has been invalidated]"}
+		review.Status = authenticationv1.TokenReviewStatus{
+			Error: "[invalid bearer token, service account token has been invalidated]"}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(&review)
 }
 
-// answersToReviews are answers of a server that decides nothing, and whether the last review counts then. A gateway words an
-// outage as 502, 503 or 504.
+// answersToReviews are answers of a server that decides nothing, and whether the last review counts then. A gateway
+// words an outage as 502, 503 or 504.
 var answersToReviews = map[int]bool{
 	http.StatusBadGateway: true, http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
-	http.StatusBadRequest: false, http.StatusUnauthorized: false, http.StatusForbidden: false, http.StatusNotFound: false, http.StatusTooManyRequests: false, http.StatusInternalServerError: false,
+	http.StatusBadRequest: false, http.StatusUnauthorized: false, http.StatusForbidden: false, http.StatusNotFound: false,
+	http.StatusTooManyRequests: false, http.StatusInternalServerError: false,
 }
 
 // The last review of the proxy itself counts as that of a token does.
@@ -60,7 +63,8 @@ func TestRememberedIdentityOfTheProxy(t *testing.T) {
 	answers := &reviewing{}
 	server := httptest.NewServer(answers)
 	defer server.Close()
-	client, err := authenticationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	client, err := authenticationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +89,8 @@ func TestRememberedTokens(t *testing.T) {
 	answers := &reviewing{}
 	server := httptest.NewServer(answers)
 	defer server.Close()
-	client, err := authenticationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	client, err := authenticationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +103,8 @@ func TestRememberedTokens(t *testing.T) {
 			tokens.known.Add(sha256.Sum256([]byte("token")), known, outageFor)
 		}
 		known, err := tokens.again(t.Context(), "token", "")
-		if ok := err == nil; ok != want || (err != nil && !errors.Is(err, errUnknown)) != wantErr || ok && known.GetName() != "ada" {
+		if ok := err == nil; ok != want || (err != nil && !errors.Is(err, errUnknown)) != wantErr || ok &&
+			known.GetName() != "ada" {
 			t.Errorf("%v, %v; want %v, an error: %v", known, err, want, wantErr)
 		}
 	}
@@ -126,7 +132,9 @@ func TestOwnTokenImpersonates(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded.Add(1) }))
 	defer server.Close()
 	for _, as := range []string{"", "viewer"} {
-		own, err := newOwnIdentity("secret", &rest.Config{Host: server.URL, Impersonate: rest.ImpersonationConfig{UserName: as}}, authenticationclient.NewForConfigOrDie(&rest.Config{Host: server.URL}), nil)
+		own, err := newOwnIdentity("secret", &rest.Config{Host: server.URL,
+			Impersonate: rest.ImpersonationConfig{UserName: as}},
+			authenticationclient.NewForConfigOrDie(&rest.Config{Host: server.URL}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +182,8 @@ func TestNewestBelowDelivered(t *testing.T) {
 		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9000"},"items":[]}`))
 	}))
 	defer server.Close()
-	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(error) {})
+	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
+		Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +209,8 @@ func TestClientsAreAuthenticated(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	p, err := New(Config{Server: &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
+	p, err := New(Config{Server: &rest.Config{Host: server.URL,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +232,8 @@ func TestClientsAreAuthenticated(t *testing.T) {
 	for _, c := range p.clients.heaviest() {
 		known[c.UserAgent] = c
 	}
-	if len(known) != 2 || known["kubelet/v1"].Requests != 2 || known["kubelet/v1"].Forwarded != 2 || known[unknownClients].Requests != 2*maxClients || known[unknownClients].Forwarded != 2*maxClients {
+	if len(known) != 2 || known["kubelet/v1"].Requests != 2 || known["kubelet/v1"].Forwarded != 2 ||
+		known[unknownClients].Requests != 2*maxClients || known[unknownClients].Forwarded != 2*maxClients {
 		t.Errorf("%+v", known)
 	}
 }
@@ -232,13 +243,15 @@ func TestCallersAreAskedAgain(t *testing.T) {
 	reviewed := &reviewing{}
 	server := httptest.NewServer(reviewed)
 	defer server.Close()
-	p, err := New(Config{Server: &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
+	p, err := New(Config{Server: &rest.Config{Host: server.URL,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	expires := time.Now().Add(time.Hour).Truncate(time.Second)
 	q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
-	q.Header.Set("Authorization", "bearer e30."+base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, expires.Unix()))+".c2ln")
+	q.Header.Set("Authorization", "bearer e30."+base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`,
+		expires.Unix()))+".c2ln")
 	by, err := p.caller(q)
 	if err != nil || by.GetName() != "ada" || !by.expires.Equal(expires.Add(expiryLeeway)) {
 		t.Fatalf("%+v, %v", by, err)
@@ -251,7 +264,8 @@ func TestCallersAreAskedAgain(t *testing.T) {
 		}
 	}
 	reviewed.refuses.Store(false)
-	if known, err := by.again(t.Context()); err != nil || known.GetName() != "ada" { // a server that starts may have refused it
+	// a server that starts may have refused it
+	if known, err := by.again(t.Context()); err != nil || known.GetName() != "ada" {
 		t.Errorf("%v, %v", known, err)
 	}
 	for _, header := range []string{"", "Basic YTpi", "Bearer", "Bearer  token"} {
@@ -267,7 +281,8 @@ func TestCallersAreAskedAgain(t *testing.T) {
 func TestTheServersClockDecidesWhetherATokenHasExpired(t *testing.T) {
 	server := httptest.NewServer(&reviewing{})
 	defer server.Close()
-	p, err := New(Config{Server: &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
+	p, err := New(Config{Server: &rest.Config{Host: server.URL,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,8 @@ func (i *impersonator) send(w http.ResponseWriter, q *http.Request) {
 			q.Header.Del(name)
 		}
 	}
-	i.forwarder.as(transport.ImpersonationConfig{UserName: as.GetName(), UID: as.GetUID(), Groups: as.GetGroups(), Extra: as.GetExtra()}).ServeHTTP(w, q)
+	i.forwarder.as(transport.ImpersonationConfig{UserName: as.GetName(), UID: as.GetUID(), Groups: as.GetGroups(),
+		Extra: as.GetExtra()}).ServeHTTP(w, q)
 }
 
 // isImpersonation reports whether a header names a user to impersonate.
@@ -85,13 +86,15 @@ func checkForwardable(u user.Info) error {
 type errUnforwardable struct{ value string }
 
 func (e errUnforwardable) Error() string {
-	return "the proxy cannot act as a user whose name, UID, group or extra field is " + strconv.Quote(e.value) + ": impersonation headers can't carry it. Use a bearer token"
+	return "the proxy cannot act as a user whose name, UID, group or extra field is " + strconv.Quote(e.value) +
+		": impersonation headers can't carry it. Use a bearer token"
 }
 
 // reviewer is permissions as an authorizer.
 type reviewer struct{ permissions *permissions }
 
-func (r reviewer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+func (r reviewer) Authorize(ctx context.Context,
+	attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	allowed, _, err := r.permissions.allowed(ctx, attributes)
 	switch {
 	case err != nil:
@@ -106,7 +109,8 @@ func (r reviewer) Authorize(ctx context.Context, attributes authorizer.Attribute
 // rules it can act as any user.
 func ImpersonationRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{authorities}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{authorities},
+			Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"groups", "serviceaccounts", "users"}, Verbs: []string{"impersonate"}},
 		{ // uids, and userextras with every subresource, for which rules have no pattern
 			APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"impersonate"},

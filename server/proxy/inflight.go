@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// reviewsInFlight bounds the reviews at a time that one client can cause: those of tokens that are not known to be valid, for the clients of one
-// address, and those of requests that are not known to be allowed, for one user. Everybody can make up tokens and names.
+// reviewsInFlight bounds the reviews at a time that one client can cause: those of tokens that are not known to be
+// valid, for the clients of one address, and those of requests that are not known to be allowed, for one user.
+// Everybody can make up tokens and names.
 const reviewsInFlight = 8
 
 // errBusy is why the server is not asked.

@@ -21,7 +21,8 @@ func (jsonEncoding) item(f *format, text []byte) []byte {
 	if f.dynamic {
 		return bytes.Clone(text)
 	}
-	rest, named := bytes.CutPrefix(text, fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, f.kind.Kind, f.kind.GroupVersion().String()))
+	rest, named := bytes.CutPrefix(text, fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, f.kind.Kind,
+		f.kind.GroupVersion().String()))
 	if !named {
 		return bytes.Clone(text)
 	}

@@ -64,8 +64,8 @@ func (c *caches) limitMemory(ctx context.Context) {
 	}
 }
 
-// leftovers are given up, and remain in memory until the last of their watches ends: a minute, if its client reads nothing. No other
-// resource is given up in their place.
+// leftovers are given up, and remain in memory until the last of their watches ends: a minute, if its client reads
+// nothing. No other resource is given up in their place.
 type leftovers []leftover
 
 // leftover is what is left of a follower.
@@ -98,8 +98,8 @@ func liveBytes() uint64 {
 // largeList is the size of a resource's objects from which on the garbage of reading them is returned to the system.
 const largeList = 32 << 20
 
-// returnGarbage returns the garbage of a large first list to the system, when the list is complete, and that of reading its
-// objects for selectors, which follows in the background. Go would keep both for as long as no memory is missing.
+// returnGarbage returns the garbage of a large first list to the system, when the list is complete, and that of reading
+// its objects for selectors, which follows in the background. Go would keep both for as long as no memory is missing.
 func (c *caches) returnGarbage(ctx context.Context, f *follower) {
 	cache := f.reader.Cache()
 	awaitReady(ctx, cache)
@@ -116,7 +116,8 @@ func (c *caches) returnGarbage(ctx context.Context, f *follower) {
 }
 
 // giveUpOne leaves a resource to the server: the largest idle one, or the largest if none is idle. It waits until the
-// resource's caches have ended, and returns what watches may still keep of them. It returns nothing if no resource is followed.
+// resource's caches have ended, and returns what watches may still keep of them. It returns nothing if no resource is
+// followed.
 func (c *caches) giveUpOne() (rest leftovers) {
 	byResource := map[schema.GroupVersionResource][]*follower{}
 	for _, f := range c.followed() {

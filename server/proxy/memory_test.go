@@ -50,8 +50,8 @@ func TestOrderOfGivingUp(t *testing.T) {
 	}
 }
 
-// The garbage of a large first list is returned to the system, and that of reading its objects, too. That of a small one is
-// left to Go.
+// The garbage of a large first list is returned to the system, and that of reading its objects, too. That of a small
+// one is left to Go.
 func TestGarbageIsReturned(t *testing.T) {
 	t.Parallel()
 	srv := testserver.New(t)
@@ -61,7 +61,8 @@ func TestGarbageIsReturned(t *testing.T) {
 	}
 	const size = 900_000
 	for i := range largeList/size + 1 {
-		large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"a": strings.Repeat("a", size)}}
+		large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)},
+			Data: map[string]string{"a": strings.Repeat("a", size)}}
 		if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), large, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,8 @@ func TestGarbageIsReturned(t *testing.T) {
 	follow := func(resource string) *follower {
 		t.Helper()
 		list := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/"+resource, nil)
-		info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: resource, Path: "/api/v1/" + resource}
+		info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: resource,
+			Path: "/api/v1/" + resource}
 		var f *follower
 		await.State(t, "the cache of "+resource+" is ready", func() (bool, string) {
 			var why reason

@@ -14,13 +14,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// namedRetry is how often the server is asked for a resource that Config.Cached names and that it does not serve, or refuses to the
-// proxy: its definition or the proxy's role may follow.
+// namedRetry is how often the server is asked for a resource that Config.Cached names and that it does not serve, or
+// refuses to the proxy: its definition or the proxy's role may follow.
 const namedRetry = 30 * time.Second
 
-// followNamed begins to follow a resource that Config.Cached names, before anybody reads it. It tries until the server has described the
-// resource, or ctx ends. A proxy does not end for a name that the server does not serve: an API server that starts does not
-// serve all of its resources at once, and a definition may be installed later than the proxy.
+// followNamed begins to follow a resource that Config.Cached names, before anybody reads it. It tries until the server
+// has described the resource, or ctx ends. A proxy does not end for a name that the server does not serve: an API
+// server that starts does not serve all of its resources at once, and a definition may be installed later than the
+// proxy.
 func (c *caches) followNamed(ctx context.Context, name schema.GroupResource) {
 	for ctx.Err() == nil {
 		again := c.namedRetry
@@ -38,8 +39,8 @@ func (c *caches) followNamed(ctx context.Context, name schema.GroupResource) {
 	}
 }
 
-// beginNamed follows the version of a resource that the server prefers, unless it is followed. It returns why the server does not
-// describe it.
+// beginNamed follows the version of a resource that the server prefers, unless it is followed. It returns why the
+// server does not describe it.
 func (c *caches) beginNamed(ctx context.Context, name schema.GroupResource) error {
 	of, err := c.describer.find(ctx, name)
 	if err != nil {
@@ -67,14 +68,14 @@ func (c *caches) beginNamed(ctx context.Context, name schema.GroupResource) erro
 	return e.why
 }
 
-// earlyRepresentation is what a resource is followed in before a request says in which encoding it is needed: every resource
-// has JSON.
+// earlyRepresentation is what a resource is followed in before a request says in which encoding it is needed: every
+// resource has JSON.
 func (c *caches) earlyRepresentation(*resource) []representation {
 	return []representation{{jsonEncoding{}, c.slimming.applies("")}}
 }
 
-// dropEarly ends the followers of a resource that were begun for no request, because a request needs another representation: the objects are
-// not in memory twice unless somebody reads both. c.mu is locked.
+// dropEarly ends the followers of a resource that were begun for no request, because a request needs another
+// representation: the objects are not in memory twice unless somebody reads both. c.mu is locked.
 func (c *caches) dropEarly(e *entry) {
 	for as, f := range e.followers {
 		if f.early {
@@ -124,7 +125,8 @@ func (c *caches) unfollowedStatus() (all []UnfollowedStatus) {
 	return all
 }
 
-// find returns the version in which the server serves a resource: the one that it prefers for the group, or else the first that has it.
+// find returns the version in which the server serves a resource: the one that it prefers for the group, or else the
+// first that has it.
 func (d describer) find(ctx context.Context, name schema.GroupResource) (schema.GroupVersionResource, error) {
 	versions := []schema.GroupVersion{{Version: "v1"}}
 	if name.Group != "" {
@@ -143,14 +145,16 @@ func (d describer) find(ctx context.Context, name schema.GroupResource) (schema.
 		}
 	}
 	if name.Group == "" { // which a user may have left out
-		return schema.GroupVersionResource{}, fmt.Errorf("%w in the core group ('kubectl api-resources -o name' has the names)", notServed(name))
+		return schema.GroupVersionResource{},
+			fmt.Errorf("%w in the core group ('kubectl api-resources -o name' has the names)", notServed(name))
 	}
 	return schema.GroupVersionResource{}, notServed(name)
 }
 
 func notServed(name fmt.Stringer) error { return fmt.Errorf("the server has no resource %s", name) }
 
-// versions returns the versions of a group that the server serves, the preferred one first. There are none if it has no such group.
+// versions returns the versions of a group that the server serves, the preferred one first. There are none if it has no
+// such group.
 func (d describer) versions(ctx context.Context, group string) (all []schema.GroupVersion, err error) {
 	body, _, err := d.get(ctx, "/apis/"+group, nil)
 	if refused, ok := errors.AsType[refusal](err); ok && refused.code == http.StatusNotFound {

@@ -28,8 +28,8 @@ func (c *caches) representations(resource string) (all []string) {
 	return all
 }
 
-// Resources that the selection names are followed before anybody reads them, in JSON, and no longer in JSON once somebody reads them in
-// another encoding alone. A name that the server does not have is shown.
+// Resources that the selection names are followed before anybody reads them, in JSON, and no longer in JSON once
+// somebody reads them in another encoding alone. A name that the server does not have is shown.
 func TestNamedResourcesAreFollowed(t *testing.T) {
 	t.Parallel()
 	selection, err := ParseSelection([]string{"configmaps", "deployments.apps", "podz", "widgets.example.com"}, nil)
@@ -39,7 +39,8 @@ func TestNamedResourcesAreFollowed(t *testing.T) {
 	r := newCrowdRig(t, func(c *Config) { c.Cached = selection })
 	c := r.proxy.caches
 	await.True(t, "all that there is is followed", func() bool {
-		return slices.Equal(c.representations("configmaps"), []string{"json"}) && slices.Equal(c.representations("deployments"), []string{"json"}) &&
+		return slices.Equal(c.representations("configmaps"), []string{"json"}) &&
+			slices.Equal(c.representations("deployments"), []string{"json"}) &&
 			len(r.proxy.Status().Unfollowed) == 2
 	})
 	want := []UnfollowedStatus{
@@ -49,11 +50,13 @@ func TestNamedResourcesAreFollowed(t *testing.T) {
 	if got := r.proxy.Status().Unfollowed; !slices.Equal(got, want) {
 		t.Errorf("not followed: %v", got)
 	}
-	if page := string(r.proxy.render("page.html")); !strings.Contains(page, "<b>podz</b> is to be cached, and is not: the server has no resource podz") {
+	if page := string(r.proxy.render("page.html")); !strings.Contains(page,
+		"<b>podz</b> is to be cached, and is not: the server has no resource podz") {
 		t.Errorf("the page: %s", page)
 	}
 	read := func(accept string) {
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.serve.URL+"/api/v1/configmaps?resourceVersion=0", nil)
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.serve.URL+"/api/v1/configmaps?resourceVersion=0",
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,9 +101,11 @@ func TestNamedResourceOfALaterDefinition(t *testing.T) {
 		t.Fatal(err)
 	}
 	definition := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "widgets.example.com"},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "widgets.example.com"},
 		"spec": map[string]any{
-			"group": "example.com", "scope": "Namespaced", "names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+			"group": "example.com", "scope": "Namespaced", "names": map[string]any{"plural": "widgets", "singular": "widget",
+				"kind": "Widget", "listKind": "WidgetList"},
 			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{
 				"openAPIV3Schema": map[string]any{"type": "object"},
 			}}},

@@ -44,7 +44,8 @@ type nonsense struct {
 }
 
 // expired makes the proxy list again.
-var expired = body("application/json", `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`)
+var expired = body("application/json",
+	`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`)
 
 // body answers with a text.
 func body(contentType, text string) func(http.ResponseWriter, func() []byte) {
@@ -130,33 +131,43 @@ func allNonsense() map[string]nonsense {
 			list:  changed(func(text []byte) []byte { return text[:len(text)/2] }),
 			watch: expired,
 		},
-		"a list of numbers":       both(body("application/json", `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[1,2,3]}`)),
-		"no revision":             {list: revised(`"remainingItemCount":0`), watch: expired},
-		"a revision in words":     {list: revised(`"resourceVersion":"newest"`), watch: expired},
-		"a negative revision":     {list: revised(`"resourceVersion":"-7"`), watch: expired},
-		"a huge revision":         {list: revised(`"resourceVersion":"99999999999999999999999999"`), watch: expired},
-		"an object without name":  {list: with(configMap(`"uid":"none","resourceVersion":"7"`)), watch: expired, leaves: true},
+		"a list of numbers": both(body("application/json",
+			`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[1,2,3]}`)),
+		"no revision":         {list: revised(`"remainingItemCount":0`), watch: expired},
+		"a revision in words": {list: revised(`"resourceVersion":"newest"`), watch: expired},
+		"a negative revision": {list: revised(`"resourceVersion":"-7"`), watch: expired},
+		"a huge revision":     {list: revised(`"resourceVersion":"99999999999999999999999999"`), watch: expired},
+		"an object without name": {list: with(configMap(`"uid":"none","resourceVersion":"7"`)), watch: expired,
+			leaves: true},
 		"an object of no version": {list: with(configMap(invented)), watch: expired, leaves: true},
 		"a name that is a number": {list: with(configMap(`"name":7,"resourceVersion":"7"`)), watch: expired, leaves: true},
 		"an object of 40 MB": {
-			list:  with(`{"metadata":{"name":"long","namespace":"default","uid":"none","resourceVersion":"7"},"data":[` + large(tooLong, 1<<20) + `]}`),
+			list: with(`{"metadata":{"name":"long","namespace":"default","uid":"none","resourceVersion":"7"},"data":[` +
+				large(tooLong, 1<<20) + `]}`),
 			watch: expired, leaves: true,
 		},
-		"a string of 40 MB":        {list: with(configMap(invented + `,"resourceVersion":"7","note":` + large(tooLong, tooLong-10))), watch: expired},
-		"an event of 40 MB":        events(`{"type":"ADDED","object":` + configMap(invented+`,"resourceVersion":"7","note":[`+large(tooLong, 1<<20)+`]`)),
-		"space without end":        events(strings.Repeat(" ", tooLong)),
-		"events that are no":       events(`{"type":"ADDED"}`),
-		"events without type":      events(`{"object":` + configMap(invented+`,"resourceVersion":"7"`) + `}`),
-		"events of no type":        events(`{"type":"RENAMED","object":` + configMap(invented+`,"resourceVersion":"7"`) + `}`),
-		"events without name":      events(`{"type":"ADDED","object":` + configMap(`"uid":"none","resourceVersion":"7"`) + `}`),
-		"events without revision":  events(`{"type":"DELETED","object":` + configMap(invented) + `}`),
-		"revisions in words":       events(`{"type":"MODIFIED","object":` + configMap(invented+`,"resourceVersion":"newest"`) + `}`),
-		"huge revisions":           events(`{"type":"MODIFIED","object":` + configMap(invented+`,"resourceVersion":"99999999999999999999999999"`) + `}`),
-		"a bookmark of the past":   events(`{"type":"BOOKMARK","object":` + configMap(`"resourceVersion":"1"`) + `}`),
-		"a bookmark in words":      events(`{"type":"BOOKMARK","object":` + configMap(`"resourceVersion":"newest"`) + `}`),
-		"half an event":            events(`{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"in`),
-		"errors that are none":     events(`{"type":"ERROR","object":7}`),
-		"errors without end":       events(slices.Repeat([]string{`{"type":"ERROR","object":{"kind":"Status","code":200}}`}, 1000)...),
+		"a string of 40 MB": {list: with(configMap(invented + `,"resourceVersion":"7","note":` + large(tooLong,
+			tooLong-10))), watch: expired},
+		"an event of 40 MB": events(`{"type":"ADDED","object":` + configMap(invented+`,"resourceVersion":"7","note":[`+
+			large(tooLong, 1<<20)+`]`)),
+		"space without end":   events(strings.Repeat(" ", tooLong)),
+		"events that are no":  events(`{"type":"ADDED"}`),
+		"events without type": events(`{"object":` + configMap(invented+`,"resourceVersion":"7"`) + `}`),
+		"events of no type": events(`{"type":"RENAMED","object":` + configMap(invented+`,"resourceVersion":"7"`) +
+			`}`),
+		"events without name": events(`{"type":"ADDED","object":` + configMap(`"uid":"none","resourceVersion":"7"`) +
+			`}`),
+		"events without revision": events(`{"type":"DELETED","object":` + configMap(invented) + `}`),
+		"revisions in words": events(`{"type":"MODIFIED","object":` +
+			configMap(invented+`,"resourceVersion":"newest"`) + `}`),
+		"huge revisions": events(`{"type":"MODIFIED","object":` +
+			configMap(invented+`,"resourceVersion":"99999999999999999999999999"`) + `}`),
+		"a bookmark of the past": events(`{"type":"BOOKMARK","object":` + configMap(`"resourceVersion":"1"`) + `}`),
+		"a bookmark in words":    events(`{"type":"BOOKMARK","object":` + configMap(`"resourceVersion":"newest"`) + `}`),
+		"half an event":          events(`{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"in`),
+		"errors that are none":   events(`{"type":"ERROR","object":7}`),
+		"errors without end": events(slices.Repeat([]string{`{"type":"ERROR","object":{"kind":"Status","code":200}}`},
+			1000)...),
 		"expired, again and again": {watch: expired},
 		"a slow list": {watch: expired, list: func(w http.ResponseWriter, honest func() []byte) {
 			w.Header().Set("Content-Type", "application/json")
@@ -166,7 +177,8 @@ func allNonsense() map[string]nonsense {
 				time.Sleep(50 * time.Millisecond) // the slowness
 			}
 		}},
-		"not protobuf": {list: body("application/json", `{"items":[]}`), watch: body("application/vnd.kubernetes.protobuf;stream=watch", "k8s"), protobuf: true},
+		"not protobuf": {list: body("application/json", `{"items":[]}`),
+			watch: body("application/vnd.kubernetes.protobuf;stream=watch", "k8s"), protobuf: true},
 		"a frame of 4 GB": {protobuf: true, watch: func(w http.ResponseWriter, _ func() []byte) {
 			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
 			_ = binary.Write(w, binary.BigEndian, uint32(1<<32-1))
@@ -179,9 +191,9 @@ func allNonsense() map[string]nonsense {
 	}
 }
 
-// A server that answers nonsense, for a while, where the proxy follows config maps: the proxy's clients receive nothing that the
-// server does not have, none of its other resources is concerned, and afterwards the watches of its clients arrive at the
-// server's state.
+// A server that answers nonsense, for a while, where the proxy follows config maps: the proxy's clients receive nothing
+// that the server does not have, none of its other resources is concerned, and afterwards the watches of its clients
+// arrive at the server's state.
 func TestNonsense(t *testing.T) {
 	srv := testserver.New(t)
 	all := allNonsense()
@@ -221,7 +233,8 @@ func newNonsenseRig(t *testing.T, server *rest.Config, n nonsense) *nonsenseRig 
 	if err != nil {
 		t.Fatal(err)
 	}
-	space, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}, metav1.CreateOptions{})
+	space, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +250,9 @@ func newNonsenseRig(t *testing.T, server *rest.Config, n nonsense) *nonsenseRig 
 	honest := httputil.NewSingleHostReverseProxy(location)
 	honest.Transport, honest.FlushInterval = transport, -1
 	honest.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) { w.WriteHeader(http.StatusBadGateway) }
-	r.front = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.answer(w, q, honest) }))
+	r.front = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.answer(w, q, honest)
+	}))
 	r.front.Config.ErrorLog = log.New(io.Discard, "", 0)
 	r.front.StartTLS()
 	t.Cleanup(r.front.Close)
@@ -268,7 +283,8 @@ func (r *nonsenseRig) answer(w http.ResponseWriter, q *http.Request, honest http
 	if q.URL.Query().Has("watch") {
 		of = r.watch
 	}
-	if !r.speaking.Load() || of == nil || !strings.HasPrefix(q.UserAgent(), "keepwatch") || !strings.HasSuffix(q.URL.Path, "/configmaps") {
+	if !r.speaking.Load() || of == nil || !strings.HasPrefix(q.UserAgent(), "keepwatch") ||
+		!strings.HasSuffix(q.URL.Path, "/configmaps") {
 		honest.ServeHTTP(w, q)
 		return
 	}
@@ -328,7 +344,9 @@ func (r *nonsenseRig) run() {
 	r.until("nonsense is repeated, or the resource left to the server", func() bool {
 		return r.spoken.Load() > 3 || r.why("configmaps") != "" || r.list == nil && r.spoken.Load() > 0
 	})
-	r.until("the proxy leaves a resource to the server of which it cannot read an object", func() bool { return !r.leaves || r.why("configmaps") != "" })
+	r.until("the proxy leaves a resource to the server of which it cannot read an object", func() bool {
+		return !r.leaves || r.why("configmaps") != ""
+	})
 	if got := r.status("/livez"); got != "200 OK" {
 		r.Errorf("/livez while the server answers nonsense: %s", got)
 	}
@@ -351,7 +369,8 @@ func (r *nonsenseRig) why(resource string) reason {
 	if r.protobuf && resource == "configmaps" {
 		q.Header.Set("Accept", runtime.ContentTypeProtobuf)
 	}
-	_, why := r.proxy.caches.ready(q, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: resource, Path: q.URL.Path})
+	_, why := r.proxy.caches.ready(q, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1",
+		Resource: resource, Path: q.URL.Path})
 	return why
 }
 
@@ -368,7 +387,8 @@ func (r *nonsenseRig) until(what string, is func() bool) {
 
 func (r *nonsenseRig) create(name string) {
 	r.Helper()
-	made, err := r.maps.Create(r.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	made, err := r.maps.Create(r.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -382,7 +402,8 @@ func (r *nonsenseRig) allow(m *corev1.ConfigMap) {
 // change changes, deletes and creates an object at the server.
 func (r *nonsenseRig) change(round int) {
 	r.Helper()
-	patched, err := r.maps.Patch(r.Context(), "a-4", "application/merge-patch+json", fmt.Appendf(nil, `{"data":{"round":"%d"}}`, round), metav1.PatchOptions{})
+	patched, err := r.maps.Patch(r.Context(), "a-4", "application/merge-patch+json",
+		fmt.Appendf(nil, `{"data":{"round":"%d"}}`, round), metav1.PatchOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}

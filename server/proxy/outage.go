@@ -12,8 +12,8 @@ import (
 )
 
 // isOutage reports whether a review failed because the server did not answer: earlier reviews count then. A server that
-// answers, be it 429 or 403, is there to judge the request itself. A gateway answers 502, 503 or 504 in place of a server that
-// it does not reach, and a server that ends answers 503.
+// answers, be it 429 or 403, is there to judge the request itself. A gateway answers 502, 503 or 504 in place of a
+// server that it does not reach, and a server that ends answers 503.
 func isOutage(err error) bool {
 	var answer apierrors.APIStatus
 	if errors.As(err, &answer) {
@@ -28,8 +28,8 @@ func isOutage(err error) bool {
 	return noAnswer || broken || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errSilent)
 }
 
-// once is a client that returns an answer 429 as it is. client-go's own repeats the request as the answer's Retry-After asks
-// until the context ends, which then looks as if the server had not answered.
+// once is a client that returns an answer 429 as it is. client-go's own repeats the request as the answer's Retry-After
+// asks until the context ends, which then looks as if the server had not answered.
 type once struct{ rest.Interface }
 
 func (o once) Post() *rest.Request { return o.Interface.Post().MaxRetries(0) }

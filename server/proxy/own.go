@@ -39,10 +39,12 @@ type ownReview struct {
 	failed   time.Time // when the last review failed
 }
 
-func newOwnIdentity(token string, server *rest.Config, reviews authenticationclient.AuthenticationV1Interface, probe *probe) (*ownIdentity, error) {
+func newOwnIdentity(token string, server *rest.Config, reviews authenticationclient.AuthenticationV1Interface,
+	probe *probe) (*ownIdentity, error) {
 	forwarder, err := newForwarder(server)
 	o := &ownIdentity{
-		authorization: "Bearer " + token, forwarder: forwarder, reviews: authenticationclient.New(once{reviews.RESTClient()}), probe: probe, impersonates: actsAsAnother(server),
+		authorization: "Bearer " + token, forwarder: forwarder, reviews: authenticationclient.New(once{reviews.RESTClient()}),
+		probe: probe, impersonates: actsAsAnother(server),
 	}
 	o.last.Store(&ownReview{})
 	return o, err
@@ -64,7 +66,8 @@ func (o *ownIdentity) sent(q *http.Request) bool {
 // bearer choose a third one: the server would judge that by the rights of the proxy, in place of the user's.
 func (o *ownIdentity) forward(w http.ResponseWriter, q *http.Request) {
 	if o.impersonates && impersonates(q) {
-		refuse(w, q, apierrors.NewForbidden(schema.GroupResource{Resource: "users"}, "", errors.New("this proxy acts as another user already (--as): requests through it cannot have Impersonate- headers")))
+		refuse(w, q, apierrors.NewForbidden(schema.GroupResource{Resource: "users"}, "",
+			errors.New("this proxy acts as another user already (--as): requests through it cannot have Impersonate- headers")))
 		return
 	}
 	q = q.Clone(q.Context())

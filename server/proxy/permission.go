@@ -32,11 +32,11 @@ const (
 	roleReason = "RBAC: "
 )
 
-// permissions decides as the server does, by SubjectAccessReviews. It remembers decisions. A change of a role or a binding
-// makes it forget the decisions about its namespace, or all. Callers that need the same decision at the same time share
-// one review: after such a change, all open watches of a user need the same ones. Few requests of a user that are not
-// known to be allowed are reviewed at a time: a user without rights can ask for names without an end. It is safe for
-// concurrent use.
+// permissions decides as the server does, by SubjectAccessReviews. It remembers decisions. A change of a role or a
+// binding makes it forget the decisions about its namespace, or all. Callers that need the same decision at the same
+// time share one review: after such a change, all open watches of a user need the same ones. Few requests of a user
+// that are not known to be allowed are reviewed at a time: a user without rights can ask for names without an end. It
+// is safe for concurrent use.
 type permissions struct {
 	server authorizer.Authorizer // remembers nothing
 	probe  *probe
@@ -68,8 +68,8 @@ func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server
 	return p, err
 }
 
-// allowed reports whether the server allows a request, and the number for [permissions.guard]. It returns an error if the
-// server does not decide, and has not decided since the last change, and errBusy if the server is not asked.
+// allowed reports whether the server allows a request, and the number for [permissions.guard]. It returns an error if
+// the server does not decide, and has not decided since the last change, and errBusy if the server is not asked.
 func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, uint64, error) {
 	return p.decided(ctx, attributes, p.inFlight)
 }
@@ -81,7 +81,8 @@ func (p *permissions) stillAllowed(ctx context.Context, attributes authorizer.At
 }
 
 // decided is allowed. bound is nil for what is not bounded.
-func (p *permissions) decided(ctx context.Context, attributes authorizer.Attributes, bound *inFlight) (bool, uint64, error) {
+func (p *permissions) decided(ctx context.Context, attributes authorizer.Attributes,
+	bound *inFlight) (bool, uint64, error) {
 	about, namespace := describe(attributes), attributes.GetNamespace()
 	last := p.made.last(about)
 	p.mu.Lock()
@@ -129,9 +130,10 @@ func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attri
 	})
 }
 
-// ask asks the server, and passes its decision to remember. Callers with the same key at the same time share the answer, which does not end with
-// the first of them.
-func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes, key string, bound *inFlight, remember func(allowed bool)) (bool, error) {
+// ask asks the server, and passes its decision to remember. Callers with the same key at the same time share the
+// answer, which does not end with the first of them.
+func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes, key string, bound *inFlight,
+	remember func(allowed bool)) (bool, error) {
 	answer, err, _ := p.asking.Do(key, func() (any, error) {
 		if bound != nil {
 			release, err := bound.acquire(context.WithoutCancel(ctx), readpath.Flow(attributes.GetUser()))
@@ -164,13 +166,14 @@ func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes,
 func isBeyondRoles(a authorizer.Attributes, why string) bool {
 	groups := a.GetUser().GetGroups()
 	if why == "" {
-		return a.IsResourceRequest() && !slices.Contains(groups, user.SystemPrivilegedGroup) && !slices.Contains(groups, user.NodesGroup)
+		return a.IsResourceRequest() && !slices.Contains(groups, user.SystemPrivilegedGroup) &&
+			!slices.Contains(groups, user.NodesGroup)
 	}
 	return !strings.HasPrefix(why, roleReason)
 }
 
-// digest is a request's, as far as a decision may depend on it. Its size does not depend on the request: a caller with no
-// rights at all can send names and selectors of a megabyte.
+// digest is a request's, as far as a decision may depend on it. Its size does not depend on the request: a caller with
+// no rights at all can send names and selectors of a megabyte.
 type digest [sha256.Size]byte
 
 // describe returns the digest of a request. Strings are quoted, so that no value of one field reads as another field.
@@ -178,7 +181,8 @@ func describe(a authorizer.Attributes) digest {
 	h := sha256.New()
 	labels, labelError := a.GetLabelSelector()
 	fields, fieldError := a.GetFieldSelector()
-	fmt.Fprintf(h, "%#v %v %q %q %q %q %q %q %q %q", a.GetUser(), a.IsResourceRequest(), a.GetPath(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
+	fmt.Fprintf(h, "%#v %v %q %q %q %q %q %q %q %q", a.GetUser(), a.IsResourceRequest(), a.GetPath(), a.GetVerb(),
+		a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
 		a.GetSubresource(), a.GetNamespace(), a.GetName())
 	for _, r := range labels {
 		fmt.Fprintf(h, " label %q %q %q", r.Key(), r.Operator(), r.ValuesUnsorted())

@@ -54,7 +54,8 @@ func newJudge(t *testing.T) (*judge, *permissions) {
 	j := &judge{}
 	server := httptest.NewServer(j)
 	t.Cleanup(server.Close)
-	client, err := authorizationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	client, err := authorizationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,8 @@ func newJudge(t *testing.T) (*judge, *permissions) {
 }
 
 func asks(name, resource string) authorizer.Attributes {
-	return authorizer.AttributesRecord{User: &user.DefaultInfo{Name: name}, Verb: "list", APIVersion: "v1", Resource: resource, ResourceRequest: true}
+	return authorizer.AttributesRecord{User: &user.DefaultInfo{Name: name}, Verb: "list", APIVersion: "v1",
+		Resource: resource, ResourceRequest: true}
 }
 
 func (p *permissions) expect(t *testing.T, a authorizer.Attributes, want bool, fails bool) {
@@ -132,7 +134,8 @@ func TestBeyondRoles(t *testing.T) {
 		{"system:masters", "the policy says so", true, true},
 		{"system:nodes", "", true, false},
 	} {
-		a := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ada", Groups: []string{c.group}}, Verb: "get", ResourceRequest: c.resource}
+		a := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ada", Groups: []string{c.group}}, Verb: "get",
+			ResourceRequest: c.resource}
 		if got := isBeyondRoles(a, c.why); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
@@ -250,7 +253,8 @@ func TestAskerGoes(t *testing.T) {
 
 // What a decision depends on is in its key.
 func TestReviewsDiffer(t *testing.T) {
-	base := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "a"}, Verb: "list", Namespace: "n", APIGroup: "g", APIVersion: "v", Resource: "r", ResourceRequest: true}
+	base := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "a"}, Verb: "list", Namespace: "n", APIGroup: "g",
+		APIVersion: "v", Resource: "r", ResourceRequest: true}
 	seen := map[digest]int{describe(base): -1}
 	for i, change := range []func(*authorizer.AttributesRecord){
 		func(r *authorizer.AttributesRecord) { r.User = &user.DefaultInfo{Name: "b"} },
@@ -303,7 +307,8 @@ func selectsLabels(text string) func(*authorizer.AttributesRecord) {
 	}
 }
 
-// holding is a server that does not answer reviews about secrets until released is closed. It denies everything about them, and allows all else.
+// holding is a server that does not answer reviews about secrets until released is closed. It denies everything about
+// them, and allows all else.
 type holding struct {
 	released              chan struct{}
 	asked, inFlight, most atomic.Int64 // about secrets
@@ -324,8 +329,8 @@ func (h *holding) decide(ctx context.Context, a authorizer.Attributes) (authoriz
 	}
 }
 
-// A user who asks for a great many names has few of them reviewed at a time, and keeps out neither other users nor its own requests that are
-// known to be allowed. A denial is not reviewed again for a while.
+// A user who asks for a great many names has few of them reviewed at a time, and keeps out neither other users nor its
+// own requests that are known to be allowed. A denial is not reviewed again for a while.
 func TestReviewsPerUser(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -369,7 +374,8 @@ func TestReviewsPerUser(t *testing.T) {
 		}
 		asking.Wait()
 		// When the first reviews time out, the next ones may begin before their requests are given up.
-		if asked, most := server.asked.Load(), server.most.Load(); asked > 2*reviewsInFlight || most > reviewsInFlight || busy.Load() < names-2*reviewsInFlight {
+		if asked, most := server.asked.Load(), server.most.Load(); asked > 2*reviewsInFlight || most > reviewsInFlight ||
+			busy.Load() < names-2*reviewsInFlight {
 			t.Errorf("%d reviews, at most %d at a time; %d of %d requests are refused", asked, most, busy.Load(), names)
 		}
 		if n := len(p.inFlight.slots); n != 0 {
@@ -398,7 +404,8 @@ func TestBusyUsersAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.permissions.close()
-		p.tokens.known.Add(sha256.Sum256([]byte("token")), reviewedToken{&user.DefaultInfo{Name: "mallory"}, time.Now(), time.Now().Add(time.Hour)}, time.Hour)
+		p.tokens.known.Add(sha256.Sum256([]byte("token")), reviewedToken{&user.DefaultInfo{Name: "mallory"}, time.Now(),
+			time.Now().Add(time.Hour)}, time.Hour)
 		for range reviewsInFlight {
 			release, err := p.permissions.inFlight.acquire(t.Context(), "mallory")
 			if err != nil {

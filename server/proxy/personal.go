@@ -38,7 +38,8 @@ const PersonalHeader = "Keepwatch-Personal-View"
 
 // PersonalRules returns what a proxy's identity needs beside [ClusterRole] for [Config].Personal.
 func PersonalRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list", "watch"}}}
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list",
+		"watch"}}}
 }
 
 // personalReads answers personal views. A nil *personalReads answers none.
@@ -48,7 +49,8 @@ type personalReads struct {
 	namespaces *namespaces
 }
 
-func newPersonalReads(c *Personal, server *rest.Config, p *permissions, r *roles, registry metrics.KubeRegistry) (*personalReads, error) {
+func newPersonalReads(c *Personal, server *rest.Config, p *permissions, r *roles,
+	registry metrics.KubeRegistry) (*personalReads, error) {
 	if c == nil {
 		return nil, nil
 	}
@@ -146,7 +148,8 @@ func viewOf(ctx context.Context) *personalView {
 
 // view returns the view of a request, nil if the server shall word its refusal: the user may not read in any namespace,
 // or a watch resumes whose user may list in other namespaces than it may watch.
-func (p *personalReads) view(ctx context.Context, q *http.Request, info *request.RequestInfo, c *caller) (*personalView, error) {
+func (p *personalReads) view(ctx context.Context, q *http.Request, info *request.RequestInfo,
+	c *caller) (*personalView, error) {
 	of := personal.Subject{User: c.Info, Resource: resourceOf(info), Verb: info.Verb}
 	shown, err := p.views.Of(ctx, of)
 	if err != nil {
@@ -175,7 +178,8 @@ func resumes(q *http.Request, info *request.RequestInfo) bool {
 
 // servePersonal answers a read that the server refuses to the user over all namespaces, from those in which it allows
 // it. It reports false if the server shall answer.
-func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *http.Request, info *request.RequestInfo, c *caller) bool {
+func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *http.Request, info *request.RequestInfo,
+	c *caller) bool {
 	if !p.personal.may(info, c) || p.personal.namespaces.refused() {
 		return false
 	}
@@ -205,7 +209,9 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	switch {
 	case f == nil && why == reasonNotReady && p.caches.follows(info):
 		w.Header().Set("Retry-After", "1")
-		refuse(w, q, apierrors.NewServiceUnavailable("the proxy has not listed the objects of this resource yet, which it needs for a personal view"))
+		refuse(w, q,
+			apierrors.NewServiceUnavailable(
+				"the proxy has not listed the objects of this resource yet, which it needs for a personal view"))
 		return true
 	case f == nil, !f.format.namespaced && resourceOf(info).GroupResource() != namespacesResource:
 		return false
@@ -221,7 +227,8 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 }
 
 // servePersonalFrom answers a personal view from a cache.
-func (p *Proxy) servePersonalFrom(f *follower, v *personalView, w http.ResponseWriter, q *http.Request, info *request.RequestInfo, c *caller) {
+func (p *Proxy) servePersonalFrom(f *follower, v *personalView, w http.ResponseWriter, q *http.Request,
+	info *request.RequestInfo, c *caller) {
 	left := sync.OnceFunc(f.read(info.Verb == "watch"))
 	defer left()
 	v.settle(q.Context(), f)

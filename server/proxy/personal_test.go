@@ -99,7 +99,8 @@ func (r *personalRig) until(what string, is func() bool) {
 
 func (r *personalRig) namespace(name string) {
 	r.Helper()
-	_, err := r.admin.CoreV1().Namespaces().Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := r.admin.CoreV1().Namespaces().Create(r.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	r.must(err)
 }
 
@@ -118,7 +119,8 @@ func (r *personalRig) write(namespace, name, label string) {
 func (r *personalRig) user(name string) string {
 	r.Helper()
 	accounts := r.admin.CoreV1().ServiceAccounts("default")
-	_, err := accounts.Create(r.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := accounts.Create(r.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	r.must(err)
 	token, err := accounts.CreateToken(r.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	r.must(err)
@@ -129,7 +131,9 @@ func (r *personalRig) user(name string) string {
 func (r *personalRig) sees(token string, namespaces int) {
 	r.Helper()
 	of := fmt.Sprint(namespaces) + "/"
-	r.until("the proxy follows the grants", func() bool { return strings.HasPrefix(r.get(0, token, configMaps).header.Get(PersonalHeader), of) })
+	r.until("the proxy follows the grants", func() bool {
+		return strings.HasPrefix(r.get(0, token, configMaps).header.Get(PersonalHeader), of)
+	})
 }
 
 // grant lets a user read config maps in a namespace, or everywhere. Its own verbs take the place of the usual ones.
@@ -139,13 +143,16 @@ func (r *personalRig) grant(user, namespace string, verbs ...string) {
 		verbs = []string{"get", "list", "watch"}
 	}
 	meta := metav1.ObjectMeta{Name: user}
-	rules := []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces", "secrets"}}}
+	rules := []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces",
+		"secrets"}}}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: user}}
 	if namespace == "" {
-		_, err := r.admin.RbacV1().ClusterRoles().Create(r.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		_, err := r.admin.RbacV1().ClusterRoles().Create(r.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules},
+			metav1.CreateOptions{})
 		r.must(err)
 		_, err = r.admin.RbacV1().ClusterRoleBindings().Create(r.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+			ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+				Name: user},
 		}, metav1.CreateOptions{})
 		r.must(err)
 		return
@@ -242,7 +249,9 @@ func (r *personalRig) union(revision, query string, namespaces ...string) (all [
 			all = append(all, m.Namespace+"/"+m.Name+"@"+m.ResourceVersion)
 		}
 	}
-	slices.SortFunc(all, func(a, b string) int { return strings.Compare(a[:strings.Index(a, "@")], b[:strings.Index(b, "@")]) })
+	slices.SortFunc(all, func(a, b string) int {
+		return strings.Compare(a[:strings.Index(a, "@")], b[:strings.Index(b, "@")])
+	})
 	return all
 }
 
@@ -283,10 +292,12 @@ func TestPersonalList(t *testing.T) {
 			all, err := r.admin.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
 			r.must(err)
 			n := len(s.namespaces)
-			if w := got.header.Get("Warning"); w != fmt.Sprintf(`299 - "personal view: %d of %d namespaces"`, n, len(all.Items)) {
+			if w := got.header.Get("Warning"); w != fmt.Sprintf(`299 - "personal view: %d of %d namespaces"`, n,
+				len(all.Items)) {
 				t.Errorf("%s: the warning %s", user, w)
 			}
-			if h := got.header; h.Get(PersonalHeader) != fmt.Sprintf("%d/%d", n, len(all.Items)) || !strings.Contains(h.Get("Cache-Control"), "private") ||
+			if h := got.header; h.Get(PersonalHeader) != fmt.Sprintf("%d/%d", n, len(all.Items)) ||
+				!strings.Contains(h.Get("Cache-Control"), "private") ||
 				!slices.Contains(h.Values("Vary"), "Authorization") {
 				t.Errorf("%s: the headers %v", user, h)
 			}
@@ -335,7 +346,8 @@ func TestPersonalPages(t *testing.T) {
 	r.sees(bob, 1)
 	first := r.get(0, ada, configMaps+"?limit=2")
 	var all []string
-	for page := first; ; page = r.get(0, ada, configMaps+"?limit=2&continue="+url.QueryEscape(page.list.Metadata.Continue)) {
+	for page := first; ; page = r.get(0, ada, configMaps+"?limit=2&continue="+
+		url.QueryEscape(page.list.Metadata.Continue)) {
 		if all = append(all, page.names()...); page.list.Metadata.Continue == "" {
 			break
 		}
@@ -351,7 +363,8 @@ func TestPersonalPages(t *testing.T) {
 	var gone seen
 	r.until("the token has expired", func() bool { gone = r.get(0, ada, next); return gone.code == http.StatusGone })
 	rest := r.get(0, ada, configMaps+"?continue="+url.QueryEscape(gone.list.Metadata.Continue))
-	if got := append(first.names(), rest.names()...); rest.code != http.StatusOK || len(got) < 6 || slices.ContainsFunc(got, func(n string) bool { return strings.HasPrefix(n, "b/") }) {
+	if got := append(first.names(), rest.names()...); rest.code != http.StatusOK || len(got) < 6 ||
+		slices.ContainsFunc(got, func(n string) bool { return strings.HasPrefix(n, "b/") }) {
 		t.Errorf("the rest is %d %v", rest.code, got)
 	}
 	r.grant("ada", "")
@@ -498,7 +511,8 @@ func (r *personalRig) resumes(from int, token, revision string) bool {
 	r.Helper()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	response := r.request(ctx, r.replicas[from].serve.URL, token, configMaps+"?watch=1&timeoutSeconds=1&resourceVersion="+revision)
+	response := r.request(ctx, r.replicas[from].serve.URL, token, configMaps+"?watch=1&timeoutSeconds=1&resourceVersion="+
+		revision)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	r.must(err)
@@ -558,7 +572,8 @@ func TestPersonalTables(t *testing.T) {
 	ada := r.user("ada")
 	for _, namespace := range inhabited {
 		for i := range 2 {
-			_, err := client.Resource(widgetsResource).Namespace(namespace).Create(t.Context(), newWidget(fmt.Sprint("w", i), "red"), metav1.CreateOptions{})
+			_, err := client.Resource(widgetsResource).Namespace(namespace).Create(t.Context(), newWidget(fmt.Sprint("w", i),
+				"red"), metav1.CreateOptions{})
 			r.must(err)
 		}
 		if namespace == "ab" {

@@ -17,7 +17,8 @@ import (
 const (
 	// probeEvery is the time between two probes.
 	probeEvery = 2 * time.Second
-	// probeFor is how long a probe waits: as long as a review. A server that is slower for its simplest answer counts as silent.
+	// probeFor is how long a probe waits: as long as a review. A server that is slower for its simplest answer counts as
+	// silent.
 	probeFor = reviewFor
 	// probePath is exempt from an API server's priority and fairness, as the paths below it are not: a probe that waits in
 	// the queue of a busy server would find it silent.
@@ -30,19 +31,21 @@ var (
 	errNotReady = errors.New("the API server is not ready")
 )
 
-// probe asks the server on a timer whether it answers at all. No client causes its requests: one without any rights could
-// keep it busy. While the server is silent, that is, takes requests and answers nothing, reviews are not sent, because each
-// would wait for reviewFor. A server that refuses connections or answers with errors is not silent: that costs no time.
-// An API server that starts listens before it has read roles, bindings and definitions: it denies what it will allow, and
-// has not found what it has. That ends when it is ready.
+// probe asks the server on a timer whether it answers at all. No client causes its requests: one without any rights
+// could keep it busy. While the server is silent, that is, takes requests and answers nothing, reviews are not sent,
+// because each would wait for reviewFor. A server that refuses connections or answers with errors is not silent: that
+// costs no time. An API server that starts listens before it has read roles, bindings and definitions: it denies what
+// it will allow, and has not found what it has. That ends when it is ready.
 //
 // A nil *probe finds that the server answers and is ready. A probe is safe for concurrent use.
 type probe struct {
 	server rest.Interface
 	last   atomic.Pointer[probed]
-	// wasReady is whether the server has answered a probe that it is ready. Some servers have no such path, or refuse it to the proxy.
+	// wasReady is whether the server has answered a probe that it is ready. Some servers have no such path, or refuse it
+	// to the proxy.
 	wasReady atomic.Bool
-	// unanswered is since when probes have failed without an answer: the server is silent, or there is no connection. Nil while it answers.
+	// unanswered is since when probes have failed without an answer: the server is silent, or there is no connection. Nil
+	// while it answers.
 	unanswered atomic.Pointer[time.Time]
 	asking     singleflight.Group
 }
@@ -82,7 +85,8 @@ func (p *probe) run(ctx context.Context) {
 			klog.InfoS("The server does not answer a probe: reads are decided by what it has answered before", "after", probeFor)
 			p.last.Store(&probed{answering: last.answering, end: last.end, silent: began})
 			last.end()
-		case !last.silent.IsZero() && (isAnswer(err) || utilnet.IsConnectionRefused(err)): // not if a connection is given up: the next one may hang, too
+		// not if a connection is given up: the next one may hang, too
+		case !last.silent.IsZero() && (isAnswer(err) || utilnet.IsConnectionRefused(err)):
 			klog.InfoS("The server answers again, or refuses connections", "after", time.Since(last.silent))
 			p.answered()
 		}
@@ -114,8 +118,8 @@ func isAnswer(err error) bool {
 	return err == nil || errors.As(err, &status)
 }
 
-// ready asks the server whether it is ready, and returns why its refusals do not count yet, nil if they do. They count if the
-// server has never answered that it is ready. Callers at the same time share one request.
+// ready asks the server whether it is ready, and returns why its refusals do not count yet, nil if they do. They count
+// if the server has never answered that it is ready. Callers at the same time share one request.
 func (p *probe) ready(ctx context.Context) error {
 	if p == nil {
 		return nil
@@ -160,8 +164,8 @@ func (p *probe) unansweredSince() time.Time {
 	return time.Time{}
 }
 
-// reviewing returns the context of a review that is not its caller's alone: it ends after reviewFor, and when the server
-// is silent. reviewing fails if the server is silent already.
+// reviewing returns the context of a review that is not its caller's alone: it ends after reviewFor, and when the
+// server is silent. reviewing fails if the server is silent already.
 func (p *probe) reviewing(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor)
 	if p == nil {

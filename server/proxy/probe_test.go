@@ -20,8 +20,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A server that swallows requests is asked nothing but the probe, and nobody waits for it: what it has allowed before counts,
-// and nothing else. A review that waits when the probe fails ends. When the server answers a probe, it decides again.
+// A server that swallows requests is asked nothing but the probe, and nobody waits for it: what it has allowed before
+// counts, and nothing else. A review that waits when the probe fails ends. When the server answers a probe, it decides
+// again.
 func TestSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &pipedJudge{}
@@ -92,18 +93,19 @@ func TestUnansweredProbes(t *testing.T) {
 	})
 }
 
-// A server stays silent when a connection to it is given up, by HTTP/2's pings for example: the next one may hang, too. It is
-// silent no longer when it refuses connections.
+// A server stays silent when a connection to it is given up, by HTTP/2's pings for example: the next one may hang, too.
+// It is silent no longer when it refuses connections.
 func TestLostConnectionsAreNoAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Pointer[error]
-		client, err := rest.UnversionedRESTClientFor(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(q *http.Request) (*http.Response, error) {
-			if fails := fails.Load(); fails != nil {
-				return nil, *fails
-			}
-			<-q.Context().Done()
-			return nil, q.Context().Err()
-		}), ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs}})
+		client, err := rest.UnversionedRESTClientFor(&rest.Config{Host: "http://server", QPS: -1,
+			Transport: roundTripper(func(q *http.Request) (*http.Response, error) {
+				if fails := fails.Load(); fails != nil {
+					return nil, *fails
+				}
+				<-q.Context().Done()
+				return nil, q.Context().Err()
+			}), ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +154,8 @@ func TestProbesDoNotWaitInQueues(t *testing.T) {
 	t.Errorf("%s is not exempt: %v", probePath, exempt.Rules)
 }
 
-// A server that has restarted denies what it will allow until it is ready. Open watches wait for that, for undecidedFor.
+// A server that has restarted denies what it will allow until it is ready. Open watches wait for that, for
+// undecidedFor.
 func TestUnreadyServerEndsNoWatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

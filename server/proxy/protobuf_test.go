@@ -18,10 +18,12 @@ import (
 func aPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "a", Namespace: "n", UID: "u", ResourceVersion: "7", Labels: map[string]string{"l": "m"}, Annotations: map[string]string{"b": "c"},
+			Name: "a", Namespace: "n", UID: "u", ResourceVersion: "7", Labels: map[string]string{"l": "m"},
+			Annotations:   map[string]string{"b": "c"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1("{}")}},
 		},
-		Spec:   corev1.PodSpec{NodeName: "one", HostNetwork: true, RestartPolicy: "Always", ServiceAccountName: "s", Containers: []corev1.Container{{Name: "c"}}},
+		Spec: corev1.PodSpec{NodeName: "one", HostNetwork: true, RestartPolicy: "Always", ServiceAccountName: "s",
+			Containers: []corev1.Container{{Name: "c"}}},
 		Status: corev1.PodStatus{Phase: "Running", NominatedNodeName: "two"},
 	}
 }
@@ -59,8 +61,10 @@ func TestMessage(t *testing.T) {
 		t.Errorf("labels %v, %v", labels, err)
 	}
 	want := map[string]string{
-		"metadata.name": "a", "metadata.namespace": "n", "spec.nodeName": "one", "spec.hostNetwork": "true", "spec.restartPolicy": "Always",
-		"spec.schedulerName": "", "spec.serviceAccountName": "s", "status.phase": "Running", "status.nominatedNodeName": "two",
+		"metadata.name": "a", "metadata.namespace": "n", "spec.nodeName": "one", "spec.hostNetwork": "true",
+		"spec.restartPolicy": "Always",
+		"spec.schedulerName": "", "spec.serviceAccountName": "s", "status.phase": "Running",
+		"status.nominatedNodeName": "two",
 	}
 	if !maps.Equal(fields, want) {
 		t.Errorf("fields %v", fields)
@@ -68,7 +72,8 @@ func TestMessage(t *testing.T) {
 	if got := marshal(t, o); !bytes.Equal(got, text) {
 		t.Errorf("written: %q", got)
 	}
-	if got, want := metadataOf(t, o, true), appendField(nil, 1, append(marshal(t, &aPod().ObjectMeta), newerField...)); got != string(want) {
+	if got, want := metadataOf(t, o, true), appendField(nil, 1, append(marshal(t, &aPod().ObjectMeta),
+		newerField...)); got != string(want) {
 		t.Errorf("metadata: %q", got)
 	}
 	if _, err := o.MarshalJSON(); err == nil {
@@ -84,7 +89,8 @@ func TestMessage(t *testing.T) {
 		if got := marshal(t, o); !bytes.Equal(got, withNewerFields(t, changed)) {
 			t.Errorf("at revision %s: %q", version, got)
 		}
-		if got, want := metadataOf(t, o, true), appendField(nil, 1, append(marshal(t, &changed.ObjectMeta), newerField...)); got != string(want) {
+		if got, want := metadataOf(t, o, true), appendField(nil, 1, append(marshal(t, &changed.ObjectMeta),
+			newerField...)); got != string(want) {
 			t.Errorf("metadata at revision %s: %q", version, got)
 		}
 	}
@@ -95,7 +101,8 @@ func TestFieldsOfAnEmptyMessage(t *testing.T) {
 	text := appendField(nil, 1, marshal(t, &metav1.ObjectMeta{Name: "a", ResourceVersion: "7"}))
 	for f, want := range map[*format]map[string]string{
 		podMessages: {"spec.hostNetwork": "false", "spec.nodeName": ""},
-		newFormat(&resource{kind: corev1.SchemeGroupVersion.WithKind("Node")}, representation{encoding: protobufEncoding{}}): {"spec.unschedulable": "false"},
+		newFormat(&resource{kind: corev1.SchemeGroupVersion.WithKind("Node")},
+			representation{encoding: protobufEncoding{}}): {"spec.unschedulable": "false"},
 	} {
 		o := decode(t, f, string(text))
 		for label, value := range want {
@@ -109,7 +116,8 @@ func TestFieldsOfAnEmptyMessage(t *testing.T) {
 // A bookmark in protobuf is written as the server writes the one that ends a streaming list.
 func TestProtobufBookmarks(t *testing.T) {
 	end := aPod()
-	end.ObjectMeta = metav1.ObjectMeta{ResourceVersion: "7", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
+	end.ObjectMeta = metav1.ObjectMeta{ResourceVersion: "7",
+		Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
 	about := *podResource
 	about.listEnds = map[encoding][]byte{protobufEncoding{}: withNewerFields(t, end)}
 	f := newFormat(&about, representation{encoding: protobufEncoding{}})
@@ -133,12 +141,17 @@ func TestNoMessage(t *testing.T) {
 	meta := marshal(t, &metav1.ObjectMeta{Name: "a", ResourceVersion: "7"})
 	whole := appendField(nil, 1, meta)
 	for name, text := range map[string][]byte{
-		"nothing": nil, "no metadata": appendField(nil, 2, nil), "no version": appendField(nil, 1, marshal(t, &metav1.ObjectMeta{Name: "a"})),
-		"metadata twice": append(bytes.Clone(whole), whole...), "a number as metadata": protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1),
-		"two versions":     appendField(nil, 1, appendField(bytes.Clone(meta), metaVersion, []byte("8"))),
-		"a number as spec": protowire.AppendVarint(protowire.AppendTag(bytes.Clone(whole), 2, protowire.VarintType), 1),
-		"a number as node": appendField(bytes.Clone(whole), 2, protowire.AppendVarint(protowire.AppendTag(nil, 10, protowire.VarintType), 1)),
-		"a damaged spec":   appendField(bytes.Clone(whole), 2, []byte{0xff}), "half": whole[:len(whole)-3], "a name of another type": appendField(nil, 1, append(protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1), meta...)),
+		"nothing": nil, "no metadata": appendField(nil, 2, nil), "no version": appendField(nil, 1,
+			marshal(t, &metav1.ObjectMeta{Name: "a"})),
+		"metadata twice":       append(bytes.Clone(whole), whole...),
+		"a number as metadata": protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1),
+		"two versions":         appendField(nil, 1, appendField(bytes.Clone(meta), metaVersion, []byte("8"))),
+		"a number as spec":     protowire.AppendVarint(protowire.AppendTag(bytes.Clone(whole), 2, protowire.VarintType), 1),
+		"a number as node": appendField(bytes.Clone(whole), 2, protowire.AppendVarint(protowire.AppendTag(nil, 10,
+			protowire.VarintType), 1)),
+		"a damaged spec": appendField(bytes.Clone(whole), 2, []byte{0xff}), "half": whole[:len(whole)-3],
+		"a name of another type": appendField(nil, 1,
+			append(protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1), meta...)),
 	} {
 		if o, _, err := podMessages.Decode(text, nil, nil); err == nil {
 			t.Errorf("%s is %v", name, o)
@@ -189,8 +202,10 @@ func FuzzMessage(f *testing.F) {
 			return // of parts that are not decoded
 		}
 		d := o.(*document)
-		if d.Name != want.Name || d.ResourceVersion != want.ResourceVersion || !maps.Equal(d.Labels, want.Labels) || d.selected["spec.nodeName"] != want.Spec.NodeName ||
-			d.selected["spec.hostNetwork"] != strconv.FormatBool(want.Spec.HostNetwork) || d.selected["status.phase"] != string(want.Status.Phase) {
+		if d.Name != want.Name || d.ResourceVersion != want.ResourceVersion || !maps.Equal(d.Labels, want.Labels) ||
+			d.selected["spec.nodeName"] != want.Spec.NodeName ||
+			d.selected["spec.hostNetwork"] != strconv.FormatBool(want.Spec.HostNetwork) ||
+			d.selected["status.phase"] != string(want.Status.Phase) {
 			t.Fatalf("%q: %v %v, want %v", text, d.ObjectMeta, d.selected, want)
 		}
 		d.SetResourceVersion("99")

@@ -57,7 +57,8 @@ type Config struct {
 	EncodingsBudget int64
 	// History bounds the history of each resource. The zero value has defaults.
 	History store.Options
-	// Personal answers lists and watches over all namespaces that the server refuses. There are no such answers if it is nil.
+	// Personal answers lists and watches over all namespaces that the server refuses. There are no such answers if it is
+	// nil.
 	Personal *Personal
 	// Audit is the log of what the proxy answers itself. It may be nil.
 	Audit *Audit
@@ -119,10 +120,13 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{
-		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry), unread: newUnreadResponses(config.Registry),
+		infos: &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+			GrouplessAPIPrefixes: sets.NewString("api")},
+		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry),
+		unread:    newUnreadResponses(config.Registry),
 		takeovers: newTakeovers(config.Registry), savings: newSavings(config.Registry),
-		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit, requestTimeout: defaultRequestTimeout,
+		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit,
+		requestTimeout: defaultRequestTimeout,
 	}
 	p.probe = newProbe(client.Discovery().RESTClient())
 	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
@@ -281,7 +285,8 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		}
 		return
 	}
-	if token := q.URL.Query().Get("continue"); token != "" && readpath.IsBound(token) { // of when the server did not allow everything
+	// of when the server did not allow everything
+	if token := q.URL.Query().Get("continue"); token != "" && readpath.IsBound(token) {
 		refuse(w, q, readpath.Unbound(token))
 		return
 	}
@@ -327,12 +332,15 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 	p.reads.ServeHTTP(w, q)
 }
 
-// forwardUncached forwards a read of a resource whose cache has not caught up. It refuses a watch with a shard selector: a
-// server that ignores the selector would send the objects of all shards, and its client could not notice that.
+// forwardUncached forwards a read of a resource whose cache has not caught up. It refuses a watch with a shard
+// selector: a server that ignores the selector would send the objects of all shards, and its client could not notice
+// that.
 func (p *Proxy) forwardUncached(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, why reason) {
 	if info.Verb == "watch" && isSharded(q, info) && p.caches.follows(info) {
 		w.Header().Set("Retry-After", "1")
-		refuse(w, q, apierrors.NewServiceUnavailable("the proxy has not listed the objects of this resource yet, which it needs for a watch of a shard"))
+		refuse(w, q,
+			apierrors.NewServiceUnavailable(
+				"the proxy has not listed the objects of this resource yet, which it needs for a watch of a shard"))
 		return
 	}
 	p.forward(w, q, info, why)
@@ -390,7 +398,9 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 		since = p.probe.silentSince()
 	}
 	if !since.IsZero() {
-		warning.AddWarning(q.Context(), "keepwatch", fmt.Sprintf("the API server has not answered for %d s: this is its last known state", int(time.Since(since).Seconds())))
+		warning.AddWarning(q.Context(), "keepwatch",
+			fmt.Sprintf("the API server has not answered for %d s: this is its last known state",
+				int(time.Since(since).Seconds())))
 	}
 	return reader
 }

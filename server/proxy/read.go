@@ -29,8 +29,8 @@ func isSharded(q *http.Request, info *request.RequestInfo) bool {
 	return info.Verb != "get" && q.URL.Query().Get("shardSelector") != ""
 }
 
-// checkShard returns the error of a shard selector that cannot be understood: a server that ignores it would answer with
-// the objects of all shards.
+// checkShard returns the error of a shard selector that cannot be understood: a server that ignores it would answer
+// with the objects of all shards.
 func checkShard(q *http.Request, info *request.RequestInfo) error {
 	if !isSharded(q, info) {
 		return nil
@@ -81,5 +81,7 @@ func acceptsCBOR(q *http.Request) bool { return accepts(q, "cbor") }
 func wantsMetadata(q *http.Request) bool { return accepts(q, "as=") }
 
 func accepts(q *http.Request, text string) bool {
-	return slices.ContainsFunc(q.Header.Values("Accept"), func(accept string) bool { return strings.Contains(accept, text) })
+	return slices.ContainsFunc(q.Header.Values("Accept"), func(accept string) bool {
+		return strings.Contains(accept, text)
+	})
 }

@@ -181,8 +181,9 @@ const noObject = "keepwatch--"
 // watch reads how the server writes bookmarks, by streaming lists of nothing, and whether it has protobuf.
 func (d describer) watch(ctx context.Context, path string, r *resource) error {
 	query := url.Values{
-		"watch": {"1"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"}, "allowWatchBookmarks": {"true"},
-		"timeoutSeconds": {"5"}, "fieldSelector": {"metadata.name=" + noObject},
+		"watch": {"1"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"},
+		"allowWatchBookmarks": {"true"},
+		"timeoutSeconds":      {"5"}, "fieldSelector": {"metadata.name=" + noObject},
 	}
 	r.listEnds = map[encoding][]byte{}
 	for _, accept := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON} {
@@ -282,12 +283,14 @@ func (d describer) answersAll(ctx context.Context, name string, body []byte) err
 		return fmt.Errorf("the groups of the server: %w", err)
 	}
 	if slices.ContainsFunc(all.Groups, func(g metav1.APIGroup) bool { return g.Name == aggregation }) {
-		return fmt.Errorf("%w: it has the group %s, and does not say whether it has the APIService %s", errNotReady, aggregation, name)
+		return fmt.Errorf("%w: it has the group %s, and does not say whether it has the APIService %s", errNotReady,
+			aggregation, name)
 	}
 	return nil
 }
 
-// answers reports whether the server has answered with this error what a resource is. Otherwise it is down, starts, or is too busy.
+// answers reports whether the server has answered with this error what a resource is. Otherwise it is down, starts, or
+// is too busy.
 func answers(err error) bool {
 	if refused, ok := errors.AsType[refusal](err); ok {
 		return refused.code < http.StatusInternalServerError && refused.code != http.StatusTooManyRequests

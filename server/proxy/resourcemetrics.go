@@ -22,16 +22,20 @@ func describeMetric(name, help string, labels ...string) *metrics.Desc {
 }
 
 var (
-	stateMetric     = describeMetric("resource_state", "1 for the state in which the proxy follows the resource: syncing, live, stalled, relisting, unauthorized, forbidden, absent.", "state")
-	confirmedMetric = describeMetric("resource_confirmed_age_seconds", "Time since the API server has last confirmed that the proxy's state is current: by an event, a bookmark, or the end of a list.")
-	objectsMetric   = describeMetric("resource_objects", "Objects in the newest state.")
-	bytesMetric     = describeMetric("resource_bytes", "Bytes of the objects in the newest state, without indexes and history.")
-	watchersMetric  = describeMetric("resource_watchers", "Open watches that are answered from the cache.")
-	listsMetric     = describeMetric("resource_lists_total", "Lists from the API server since the resource is followed: the first, by the reason start, and the others by the failure that led to them.", "reason")
+	stateMetric = describeMetric("resource_state",
+		"1 for the state in which the proxy follows the resource: syncing, live, stalled, relisting, unauthorized, forbidden, absent.", "state")
+	confirmedMetric = describeMetric("resource_confirmed_age_seconds",
+		"Time since the API server has last confirmed that the proxy's state is current: by an event, a bookmark, or the end of a list.")
+	objectsMetric = describeMetric("resource_objects", "Objects in the newest state.")
+	bytesMetric   = describeMetric("resource_bytes",
+		"Bytes of the objects in the newest state, without indexes and history.")
+	watchersMetric = describeMetric("resource_watchers", "Open watches that are answered from the cache.")
+	listsMetric    = describeMetric("resource_lists_total",
+		"Lists from the API server since the resource is followed: the first, by the reason start, and the others by the failure that led to them.", "reason")
 )
 
-// relisting are the failures with a count of 0 from the beginning: Prometheus does not see the first increase of a counter
-// that appears with it.
+// relisting are the failures with a count of 0 from the beginning: Prometheus does not see the first increase of a
+// counter that appears with it.
 var relisting = []keepwatch.FailureKind{keepwatch.Expired, keepwatch.Silent, keepwatch.Redefined, keepwatch.Rewound}
 
 func registerResources(registry metrics.KubeRegistry, c *caches) {
@@ -40,7 +44,8 @@ func registerResources(registry metrics.KubeRegistry, c *caches) {
 
 // DescribeWithStability implements metrics.StableCollector.
 func (*resourceMetrics) DescribeWithStability(to chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{stateMetric, confirmedMetric, objectsMetric, bytesMetric, watchersMetric, listsMetric} {
+	for _, d := range []*metrics.Desc{stateMetric, confirmedMetric, objectsMetric, bytesMetric, watchersMetric,
+		listsMetric} {
 		to <- d
 	}
 }

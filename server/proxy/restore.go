@@ -23,14 +23,14 @@ import (
 const (
 	// recordEvery is the least time between two writes of a resource to the index on disk.
 	recordEvery = time.Second
-	// restoreWait bounds the wait of a watch for a resource that the index on disk has. The first list of 50,000 pods as JSON
-	// takes kube-apiserver 20 seconds. Watches that do not wait for it are the server's until they end, and it may no
+	// restoreWait bounds the wait of a watch for a resource that the index on disk has. The first list of 50,000 pods as
+	// JSON takes kube-apiserver 20 seconds. Watches that do not wait for it are the server's until they end, and it may no
 	// longer have their revision.
 	restoreWait = time.Minute
 	// identityRetry is the wait before the cluster's identity is asked for again.
 	identityRetry = time.Second
-	// unidentifiedFor is how long a server may deny that there is one. A server that starts does: it creates kube-system, and
-	// denies before it has read the roles.
+	// unidentifiedFor is how long a server may deny that there is one. A server that starts does: it creates kube-system,
+	// and denies before it has read the roles.
 	unidentifiedFor = 10 * time.Second
 )
 
@@ -162,8 +162,8 @@ func (c *caches) restore(restored map[string]*store.Records) {
 	}
 }
 
-// awaitCluster returns the identity of the cluster: the UID of the namespace kube-system, or the server's address if that
-// may not be read, or does not exist. It waits until the server says so, or ctx ends.
+// awaitCluster returns the identity of the cluster: the UID of the namespace kube-system, or the server's address if
+// that may not be read, or does not exist. It waits until the server says so, or ctx ends.
 func (d describer) awaitCluster(ctx context.Context) string {
 	var denied time.Time // since when
 	for {

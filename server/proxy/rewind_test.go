@@ -11,9 +11,9 @@ import (
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-// The server is restored from a backup while clients watch: each of them receives 410, lists, and has the server's state. Nothing
-// of the undone history is answered from memory any more, and no undone revision is waited for. It takes half a minute: for so long a server
-// below the proxy's revision counts as one that is behind.
+// The server is restored from a backup while clients watch: each of them receives 410, lists, and has the server's
+// state. Nothing of the undone history is answered from memory any more, and no undone revision is waited for. It takes
+// half a minute: for so long a server below the proxy's revision counts as one that is behind.
 func TestRewind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("for 30 s the reflector waits for the revision that the server has lost")

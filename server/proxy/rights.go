@@ -11,16 +11,19 @@ import (
 
 // ClusterRole returns what a proxy's identity needs in order to cache resources: it has one rule for each group of
 // them, and those for reviews, for the changes of roles, for what is an aggregated API, for the columns of custom
-// resources, for the cluster's identity and for the proxy's page. Resources that the selection does not allow have none.
+// resources, for the cluster's identity and for the proxy's page. Resources that the selection does not allow have
+// none.
 func ClusterRole(name string, of Selection, resources []schema.GroupResource) *rbacv1.ClusterRole {
 	role := &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
-			{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"},
+				Verbs: []string{"create"}},
 			{
-				APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterrolebindings", "clusterroles", "rolebindings", "roles"},
+				APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterrolebindings", "clusterroles", "rolebindings",
+					"roles"},
 				Verbs: []string{"list", "watch"},
 			},
 			{APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: []string{"get"}},
@@ -29,7 +32,8 @@ func ClusterRole(name string, of Selection, resources []schema.GroupResource) *r
 				Verbs: []string{"get", "list", "watch"},
 			},
 			{ // the identity of the cluster, for the index on disk
-				APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"},
+				APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem},
+				Verbs: []string{"get"},
 			},
 			{NonResourceURLs: []string{"/keepwatch", "/keepwatch/*"}, Verbs: []string{"get"}}, // the page, and keepwatch top
 		},
@@ -39,7 +43,8 @@ func ClusterRole(name string, of Selection, resources []schema.GroupResource) *r
 	var last *rbacv1.PolicyRule
 	for _, r := range slices.Compact(allowed) {
 		if last == nil || last.APIGroups[0] != r.Group {
-			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Verbs: []string{"get", "list", "watch"}})
+			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Verbs: []string{"get", "list",
+				"watch"}})
 			last = &role.Rules[len(role.Rules)-1]
 		}
 		last.Resources = append(last.Resources, r.Resource)

@@ -85,12 +85,14 @@ func TestAnnotatedBindings(t *testing.T) {
 	}
 	create := func(namespace string) {
 		t.Helper()
-		_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		_, err := client.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "r"}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ada"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "r"}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName,
+				Kind: rbacv1.UserKind, Name: "ada"}},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 		}, metav1.CreateOptions{})
 		if err != nil {
@@ -99,7 +101,8 @@ func TestAnnotatedBindings(t *testing.T) {
 	}
 	patch := func(body string) {
 		t.Helper()
-		if _, err := client.RbacV1().RoleBindings("shop").Patch(t.Context(), "r", types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
+		if _, err := client.RbacV1().RoleBindings("shop").Patch(t.Context(), "r", types.MergePatchType, []byte(body),
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

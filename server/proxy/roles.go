@@ -16,14 +16,14 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// roles follows the roles and bindings of the server, and makes permissions forget the decisions that a change of one of them may
-// change. It keeps their digests alone.
+// roles follows the roles and bindings of the server, and makes permissions forget the decisions that a change of one
+// of them may change. It keeps their digests alone.
 type roles struct {
 	permissions *permissions
 	reflectors  []*reflector.Reflector
 	stores      []*store.Store
-	// granted has what personal views need, nil without them. touched is called with the subjects that changes concern; with false if that may
-	// be anybody.
+	// granted has what personal views need, nil without them. touched is called with the subjects that changes concern;
+	// with false if that may be anybody.
 	granted *personal.Roles
 	touched func(subjects map[string]bool, ok bool)
 
@@ -43,7 +43,8 @@ func newRoles(server *rest.Config, p *permissions, forPersonal bool) (*roles, er
 		}
 		objects := store.New(store.Options{})
 		r.stores = append(r.stores, objects)
-		r.reflectors = append(r.reflectors, reflector.New(source, objects, reflector.Options{StartupDeadline: -1, Observe: r.failed}))
+		r.reflectors = append(r.reflectors, reflector.New(source, objects, reflector.Options{StartupDeadline: -1,
+			Observe: r.failed}))
 	}
 	if forPersonal {
 		r.granted = &personal.Roles{Bindings: r.stores[1], ClusterRoles: r.stores[2], ClusterBindings: r.stores[3]}
@@ -76,8 +77,8 @@ func (r *roles) failed(n reflector.Notice) {
 	}
 }
 
-// observeEvery is how often it is looked whether all reflectors are live. Nothing reports that, and where nothing changes no
-// delivery follows it.
+// observeEvery is how often it is looked whether all reflectors are live. Nothing reports that, and where nothing
+// changes no delivery follows it.
 const observeEvery = time.Second
 
 // observe records whether changes are seen.
@@ -148,8 +149,8 @@ func changesOf(delivery keepwatch.Delivery) []keepwatch.Change {
 	return nil
 }
 
-// concerned returns the namespaces about which changes may change decisions; the empty one stands for all. Roles and bindings of a
-// namespace decide about that namespace alone.
+// concerned returns the namespaces about which changes may change decisions; the empty one stands for all. Roles and
+// bindings of a namespace decide about that namespace alone.
 func concerned(changes []keepwatch.Change) map[string]bool {
 	namespaces := map[string]bool{}
 	for _, c := range changes {

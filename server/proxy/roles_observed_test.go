@@ -13,14 +13,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// quietRoles answers requests for roles and bindings: there are none, and nothing changes. A server that is down ends its watches.
+// quietRoles answers requests for roles and bindings: there are none, and nothing changes. A server that is down ends
+// its watches.
 type quietRoles struct {
 	down  atomic.Bool
 	ended chan struct{} // closed when it goes down
 }
 
 func (s *quietRoles) RoundTrip(q *http.Request) (*http.Response, error) {
-	answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: q}
+	answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Request: q}
 	text := func(code int, body string) (*http.Response, error) {
 		answer.StatusCode, answer.Body = code, io.NopCloser(strings.NewReader(body))
 		return answer, nil
@@ -28,7 +30,8 @@ func (s *quietRoles) RoundTrip(q *http.Request) (*http.Response, error) {
 	values := q.URL.Query()
 	switch {
 	case s.down.Load():
-		return text(http.StatusServiceUnavailable, `{"kind":"Status","apiVersion":"v1","reason":"ServiceUnavailable","code":503}`)
+		return text(http.StatusServiceUnavailable,
+			`{"kind":"Status","apiVersion":"v1","reason":"ServiceUnavailable","code":503}`)
 	case values.Has("sendInitialEvents"):
 		return text(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","reason":"Invalid","code":422}`)
 	case !values.Has("watch"):
@@ -46,8 +49,8 @@ func (s *quietRoles) RoundTrip(q *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// Changes are seen from the moment on in which all roles are watched, also after an outage, although nothing changes and so
-// nothing is delivered.
+// Changes are seen from the moment on in which all roles are watched, also after an outage, although nothing changes
+// and so nothing is delivered.
 func TestQuietRolesAreObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &quietRoles{ended: make(chan struct{})}

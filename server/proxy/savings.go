@@ -198,7 +198,8 @@ func (s *savings) status() []ReadsStatus {
 	s.mu.Lock()
 	all := make([]ReadsStatus, 0, len(s.all))
 	for of, r := range s.all {
-		status := ReadsStatus{Group: of.Group, Version: of.Version, Resource: of.Resource, Memory: r.memory.status(), Forwarded: r.forwarded.status(), Why: map[string]uint64{}}
+		status := ReadsStatus{Group: of.Group, Version: of.Version, Resource: of.Resource, Memory: r.memory.status(),
+			Forwarded: r.forwarded.status(), Why: map[string]uint64{}}
 		for why, n := range r.why {
 			status.Why[string(why)] = n
 		}
@@ -212,7 +213,8 @@ func (s *savings) status() []ReadsStatus {
 		return 0
 	}
 	slices.SortFunc(all, func(a, b ReadsStatus) int {
-		return cmp.Or(cmp.Compare(last(a), last(b)), cmp.Compare(b.Memory.Bytes+b.Forwarded.Bytes, a.Memory.Bytes+a.Forwarded.Bytes),
+		return cmp.Or(cmp.Compare(last(a), last(b)), cmp.Compare(b.Memory.Bytes+b.Forwarded.Bytes, a.Memory.Bytes+
+			a.Forwarded.Bytes),
 			cmp.Compare(b.total(), a.total()), strings.Compare(a.Name(), b.Name()), strings.Compare(a.Version, b.Version))
 	})
 	return all
@@ -273,9 +275,11 @@ func (s *savings) CollectWithStability(to chan<- metrics.Metric) {
 	for _, r := range s.status() {
 		for by, a := range map[string]AnswersStatus{"memory": r.Memory, "server": r.Forwarded} {
 			for _, verb := range []string{"get", "list", "watch"} {
-				to <- metrics.NewLazyConstMetric(readsMetric, metrics.CounterValue, float64(a.count(verb)), r.Group, r.Version, r.Resource, verb, by)
+				to <- metrics.NewLazyConstMetric(readsMetric, metrics.CounterValue, float64(a.count(verb)), r.Group, r.Version,
+					r.Resource, verb, by)
 			}
-			to <- metrics.NewLazyConstMetric(readBytesMetric, metrics.CounterValue, float64(a.Bytes), r.Group, r.Version, r.Resource, by)
+			to <- metrics.NewLazyConstMetric(readBytesMetric, metrics.CounterValue, float64(a.Bytes), r.Group, r.Version,
+				r.Resource, by)
 		}
 	}
 }

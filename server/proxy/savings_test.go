@@ -37,7 +37,8 @@ func (p *Proxy) readsOf(resource string) (found ReadsStatus) {
 // the bytes of its body, is counted for the config maps.
 func (r *crowdRig) count(path, accept, verb string, byMemory bool) {
 	r.Helper()
-	await.State(r, verb+" "+path, func() (bool, string) { // reviews fail on a machine that is busy, and such a read is forwarded
+	// reviews fail on a machine that is busy, and such a read is forwarded
+	await.State(r, verb+" "+path, func() (bool, string) {
 		before := r.proxy.readsOf("configmaps")
 		code, body := r.fetch(path, accept)
 		if code != http.StatusOK {
@@ -95,7 +96,8 @@ func TestSavings(t *testing.T) {
 	if after.Memory != before.Memory || after.Forwarded != before.Forwarded {
 		t.Errorf("writes and discovery change %+v to %+v", before, after)
 	}
-	if saved := r.proxy.Status().Saved; saved["list"] != after.Memory.Lists || saved["watch"] != after.Memory.Watches || saved["get"] != after.Memory.Gets {
+	if saved := r.proxy.Status().Saved; saved["list"] != after.Memory.Lists || saved["watch"] != after.Memory.Watches ||
+		saved["get"] != after.Memory.Gets {
 		t.Errorf("saved: %v, want %+v", saved, after.Memory)
 	}
 	r.testShown(after)
@@ -121,7 +123,8 @@ func (r *crowdRig) testShown(want ReadsStatus) {
 		}
 	}
 	wanted := map[string]float64{
-		"keepwatch_proxy_read_bytes_total  memory": float64(want.Memory.Bytes), "keepwatch_proxy_read_bytes_total  server": float64(want.Forwarded.Bytes),
+		"keepwatch_proxy_read_bytes_total  memory": float64(want.Memory.Bytes),
+		"keepwatch_proxy_read_bytes_total  server": float64(want.Forwarded.Bytes),
 	}
 	for _, verb := range []string{"get", "list", "watch"} {
 		wanted["keepwatch_proxy_reads_total "+verb+" memory"] = float64(want.Memory.count(verb))
@@ -131,7 +134,8 @@ func (r *crowdRig) testShown(want ReadsStatus) {
 		r.Errorf("metrics: %v, want %v", got, wanted)
 	}
 	_, page := r.fetch("/keepwatch/", "text/html")
-	row := fmt.Sprintf(`(?s)<td>configmaps</td><td>v1</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>.*<dt>encoding</dt><dd>a Table`,
+	row := fmt.Sprintf(
+		`(?s)<td>configmaps</td><td>v1</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>.*<dt>encoding</dt><dd>a Table`,
 		want.Of("list"), want.Of("watch"), want.Of("get"), want.Sent())
 	if !regexp.MustCompile(row).MatchString(page) {
 		r.Errorf("the page has no %s:\n%s", row, page)
@@ -148,7 +152,8 @@ func TestSavingsOverWebSocket(t *testing.T) {
 		return r.proxy.readsOf("configmaps").Memory.Lists > 0
 	})
 	before := r.proxy.readsOf("configmaps")
-	config, err := websocket.NewConfig(strings.Replace(r.serve.URL, "http", "ws", 1)+"/api/v1/configmaps?watch=1&resourceVersion=0", r.serve.URL)
+	config, err := websocket.NewConfig(strings.Replace(r.serve.URL, "http", "ws", 1)+
+		"/api/v1/configmaps?watch=1&resourceVersion=0", r.serve.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +170,8 @@ func TestSavingsOverWebSocket(t *testing.T) {
 	await.State(t, "the watch and the event are counted", func() (bool, string) {
 		got := r.proxy.readsOf("configmaps")
 		return got.Memory.Watches+got.Forwarded.Watches == before.Memory.Watches+before.Forwarded.Watches+1 &&
-			got.Memory.Bytes+got.Forwarded.Bytes >= before.Memory.Bytes+before.Forwarded.Bytes+int64(len(event)), fmt.Sprintf("%+v", got)
+			got.Memory.Bytes+got.Forwarded.Bytes >= before.Memory.Bytes+before.Forwarded.Bytes+
+				int64(len(event)), fmt.Sprintf("%+v", got)
 	})
 }
 
@@ -185,7 +191,8 @@ func TestSavingsOfNothing(t *testing.T) {
 		}
 	}
 	all := r.proxy.Status().Reads
-	if len(all) != 1 || all[0].Name() != otherResources || all[0].Forwarded.Lists+all[0].Forwarded.Gets != made || all[0].Memory != (AnswersStatus{}) {
+	if len(all) != 1 || all[0].Name() != otherResources || all[0].Forwarded.Lists+all[0].Forwarded.Gets != made ||
+		all[0].Memory != (AnswersStatus{}) {
 		t.Errorf("%+v", all)
 	}
 }
@@ -218,7 +225,8 @@ func TestSavingsAreBounded(t *testing.T) {
 		t.Errorf("%d resources are counted", len(everything))
 	}
 	shown := heaviestReads(everything)
-	if len(shown) != shownResources || shown[0].Memory.Bytes < shown[1].Memory.Bytes || shown[shownResources-1].Name() != otherResources {
+	if len(shown) != shownResources || shown[0].Memory.Bytes < shown[1].Memory.Bytes ||
+		shown[shownResources-1].Name() != otherResources {
 		t.Errorf("the page has %+v", shown)
 	}
 	for _, rows := range [][]ReadsStatus{everything, shown} {
@@ -229,7 +237,8 @@ func TestSavingsAreBounded(t *testing.T) {
 			forwarded.add(r.Forwarded)
 			small += r.Why[string(reasonSmall)]
 		}
-		if memory != (AnswersStatus{Lists: 2 * n, Bytes: n * (n - 1)}) || forwarded != (AnswersStatus{Watches: 2 * n, Bytes: 2 * n}) || small != 2*n {
+		if memory != (AnswersStatus{Lists: 2 * n, Bytes: n * (n - 1)}) ||
+			forwarded != (AnswersStatus{Watches: 2 * n, Bytes: 2 * n}) || small != 2*n {
 			t.Errorf("of %d rows: %+v, %+v, %d", len(rows), memory, forwarded, small)
 		}
 	}
@@ -243,7 +252,8 @@ func TestNoReads(t *testing.T) {
 	head, _ := http.NewRequest(http.MethodHead, "/", io.NopCloser(nil))
 	log, discovery, list := read, read, read
 	log.Subresource, discovery.IsResourceRequest = "log", false
-	for i, c := range []*readCount{s.begin(get, nil), s.begin(get, &log), s.begin(get, &discovery), s.begin(head, &read), s.begin(get, &list)} {
+	for i, c := range []*readCount{s.begin(get, nil), s.begin(get, &log), s.begin(get, &discovery), s.begin(head, &read),
+		s.begin(get, &list)} {
 		if (c != nil) != (i == 4) {
 			t.Errorf("request %d: %v", i, c)
 		}

@@ -5,11 +5,11 @@ import (
 )
 
 const (
-	// Open watches are decided again when roles change, and once more after confirmedAfter: the API server that decides may follow
-	// the roles later than the proxy. While changes go on, they are decided again every announcedEvery.
+	// Open watches are decided again when roles change, and once more after confirmedAfter: the API server that decides
+	// may follow the roles later than the proxy. While changes go on, they are decided again every announcedEvery.
 	confirmedAfter, announcedEvery = 500 * time.Millisecond, time.Second
-	// reviewsApart is the average time between the decisions of open watches that an announcement causes, as long as they take no longer
-	// than soon altogether.
+	// reviewsApart is the average time between the decisions of open watches that an announcement causes, as long as they
+	// take no longer than soon altogether.
 	reviewsApart, soon = time.Millisecond, 500 * time.Millisecond
 	// maxScopes bounds the namespaces of which changes are recorded apart. Beyond it a change counts for all.
 	maxScopes = 10_000
@@ -28,7 +28,8 @@ type scope struct {
 	changedSince bool
 }
 
-// scopes are the cluster, and the namespaces of which roles or bindings have changed recently. permissions.mu is locked for their methods.
+// scopes are the cluster, and the namespaces of which roles or bindings have changed recently. permissions.mu is locked
+// for their methods.
 type scopes struct {
 	cluster    *scope
 	namespaces map[string]*scope
@@ -72,8 +73,8 @@ func (s scopes) of(namespace string) *scope {
 	return found
 }
 
-// forget drops all decisions about a namespace, because a role or a binding has changed in it, and all others if the namespace is
-// empty.
+// forget drops all decisions about a namespace, because a role or a binding has changed in it, and all others if the
+// namespace is empty.
 func (p *permissions) forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

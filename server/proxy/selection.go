@@ -23,7 +23,9 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 func ParseSelection(cache, noCache []string) (Selection, error) {
 	s := Selection{onlyNamed: len(cache) > 0 && !slices.Contains(cache, "*")}
 	var err error
-	if s.named, err = parseNames(slices.DeleteFunc(slices.Clone(cache), func(name string) bool { return name == "*" })); err != nil {
+	if s.named, err = parseNames(slices.DeleteFunc(slices.Clone(cache), func(name string) bool {
+		return name == "*"
+	})); err != nil {
 		return Selection{}, err
 	}
 	if s.never, err = parseNames(noCache); err != nil {
@@ -41,8 +43,10 @@ func parseNames(names []string) (map[schema.GroupResource]bool, error) {
 	parsed := map[schema.GroupResource]bool{}
 	for _, name := range names {
 		of := schema.ParseGroupResource(name)
-		if of.Resource == "" || strings.ContainsAny(name, "*/ ") || name != strings.ToLower(name) || strings.HasSuffix(name, ".") {
-			return nil, fmt.Errorf("%q is not the name of a resource: give its plural and its group, as in pods or deployments.apps", name)
+		if of.Resource == "" || strings.ContainsAny(name, "*/ ") || name != strings.ToLower(name) ||
+			strings.HasSuffix(name, ".") {
+			return nil, fmt.Errorf(
+				"%q is not the name of a resource: give its plural and its group, as in pods or deployments.apps", name)
 		}
 		parsed[of] = true
 	}

@@ -34,7 +34,8 @@ func TestSelection(t *testing.T) {
 		t.Error("the zero value is not all but Secrets")
 	}
 	for _, c := range [][2][]string{
-		{{""}}, {{"Pods"}}, {{"pods/log"}}, {{"*.apps"}}, {{"pods."}}, {{".apps"}}, {{"pods nodes"}}, {nil, {"*"}}, {{"pods"}, {"pods"}},
+		{{""}}, {{"Pods"}}, {{"pods/log"}}, {{"*.apps"}}, {{"pods."}}, {{".apps"}}, {{"pods nodes"}}, {nil, {"*"}},
+		{{"pods"}, {"pods"}},
 	} {
 		if _, err := ParseSelection(c[0], c[1]); err == nil {
 			t.Errorf("%q is accepted", c)

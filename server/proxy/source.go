@@ -41,19 +41,21 @@ type source struct {
 	wanted  keepwatch.Revision // the newest revision that the cache must reach
 	open    *openWatch
 	failing time.Time // since when the server does not answer; zero while it does
-	// unverified is true after the server did not answer: it may have been restored from a backup. kube-apiserver accepts a watch from a
-	// revision above its newest one, and sends nothing (kubernetes #107457).
+	// unverified is true after the server did not answer: it may have been restored from a backup. kube-apiserver accepts
+	// a watch from a revision above its newest one, and sends nothing (kubernetes #107457).
 	unverified bool
 	// confirming is true if the next watch is opened to confirm that nothing has changed.
 	confirming bool
 }
 
 // newSource returns a source. Its objects are the cache's, of the server's text.
-func newSource(server *rest.Config, definitions *kube.Definitions, resource schema.GroupVersionResource, f *format, cache *watchcache.Cache, gone func(error)) (*source, error) {
+func newSource(server *rest.Config, definitions *kube.Definitions, resource schema.GroupVersionResource, f *format,
+	cache *watchcache.Cache, gone func(error)) (*source, error) {
 	s := &source{reads: freshread.New(), gone: gone}
 	var err error
 	s.Source, err = kube.New(server, kube.Options{
-		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.encoding.protobuf(), DropManagedFields: f.slim, Definitions: definitions,
+		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.encoding.protobuf(), DropManagedFields: f.slim,
+		Definitions: definitions,
 		Decode: func(raw kube.Raw) (keepwatch.Object, error) {
 			s.listed.Add(int64(len(raw.Body)))
 			item, err := f.item(raw)
@@ -143,8 +145,8 @@ func (s *source) watchTimeout() time.Duration {
 	return 0
 }
 
-// List reports a server that does not have the resource. It leaves the resource to the server if an object cannot be read:
-// the server's own answers have the object.
+// List reports a server that does not have the resource. It leaves the resource to the server if an object cannot be
+// read: the server's own answers have the object.
 func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	if req.Continue == "" {
 		s.listed.Store(0)
@@ -158,7 +160,8 @@ func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 }
 
 // StreamList reports as List does, and returns a watch that confirm can replace.
-func (s *source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision,
+	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	s.setConfirming(0)
 	s.listed.Store(0)
 	revision, watch, err := s.Source.StreamList(ctx, notOlderThan, emit)
@@ -177,8 +180,8 @@ func (s *source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	return s.opened(ctx, from, watch), nil
 }
 
-// connect opens a watch at the server: a confirming one if the cache must reach a newer revision. After an outage it first verifies that the
-// server has the revision.
+// connect opens a watch at the server: a confirming one if the cache must reach a newer revision. After an outage it
+// first verifies that the server has the revision.
 func (s *source) connect(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	if err := s.verify(ctx, from); err != nil {
 		return nil, s.report(ctx, err)
@@ -211,7 +214,9 @@ func (s *source) verify(ctx context.Context, revision keepwatch.Revision) error 
 
 // behind is the failure of a server whose newest revision is below one that it has sent.
 func behind(newest, sent keepwatch.Revision) error {
-	return keepwatch.Failed(keepwatch.StaleReplica, "the server's newest revision is %d, and it has sent events up to %d: it is behind, or was restored from a backup", newest, sent)
+	return keepwatch.Failed(keepwatch.StaleReplica,
+		"the server's newest revision is %d, and it has sent events up to %d: it is behind, or was restored from a backup",
+		newest, sent)
 }
 
 // setConfirming decides the timeout of a watch from a revision, zero for a list.
@@ -261,7 +266,8 @@ func (s *source) report(ctx context.Context, err error) error {
 // isUnanswered reports whether a failure means that the server does not answer, or only with errors of its own.
 func isUnanswered(kind keepwatch.FailureKind) bool {
 	switch kind {
-	case keepwatch.Idle, keepwatch.Unreachable, keepwatch.Untrusted, keepwatch.Unauthorized, keepwatch.Throttled, keepwatch.ServerError, keepwatch.UnknownStatus:
+	case keepwatch.Idle, keepwatch.Unreachable, keepwatch.Untrusted, keepwatch.Unauthorized, keepwatch.Throttled,
+		keepwatch.ServerError, keepwatch.UnknownStatus:
 		return true
 	}
 	return false

@@ -29,7 +29,8 @@ func TestEndedRequestsAreNoFailure(t *testing.T) {
 		<-q.Context().Done()
 	}))
 	defer server.Close()
-	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(error) {})
+	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
+		Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,11 +86,15 @@ func TestEndedRequestsAreNoFailure(t *testing.T) {
 func TestUnreadableObjectsAreLeftToTheServer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"uid":"u","resourceVersion":"7"}}]}`)
+		_, _ = io.WriteString(w,
+			`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"uid":"u","resourceVersion":"7"}}]}`)
 	}))
 	defer server.Close()
 	var left error
-	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(err error) { left = err })
+	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
+		Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(err error) {
+		left = err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,10 +103,11 @@ func TestUnreadableObjectsAreLeftToTheServer(t *testing.T) {
 	}
 }
 
-// Two lists show one object at one revision: in the same bytes, in an event, too, or in others, because the definition of
-// the type has changed.
+// Two lists show one object at one revision: in the same bytes, in an event, too, or in others, because the definition
+// of the type has changed.
 func TestContentOfObjects(t *testing.T) {
-	f := &format{kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, representation: representation{encoding: jsonEncoding{}}}
+	f := &format{kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+		representation: representation{encoding: jsonEncoding{}}}
 	item := func(text string) object {
 		raw := kube.Raw{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "u", Revision: 7, Body: []byte(text)}
 		b, err := f.item(raw)
@@ -111,7 +117,8 @@ func TestContentOfObjects(t *testing.T) {
 		return newObject(raw, b)
 	}
 	of := item(`{"metadata":{"name":"a"},"data":{"d":"7"}}`)
-	if event := item(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"d":"7"}}`); !event.Equal(of) || event.Sum() != of.Sum() || of.Sum() == 0 {
+	if event := item(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"d":"7"}}`); !event.Equal(
+		of) || event.Sum() != of.Sum() || of.Sum() == 0 {
 		t.Errorf("an event has another content: %+v, %+v", event, of)
 	}
 	if other := item(`{"metadata":{"name":"a"},"data":{"d":"8"}}`); other.Equal(of) || other.Sum() == of.Sum() {
@@ -119,8 +126,8 @@ func TestContentOfObjects(t *testing.T) {
 	}
 }
 
-// A server that was restored from a backup is not asked for revisions that it had before: each watch would be a short one, that asks
-// for a bookmark.
+// A server that was restored from a backup is not asked for revisions that it had before: each watch would be a short
+// one, that asks for a bookmark.
 func TestRestoredServerIsWatchedAsAnyOther(t *testing.T) {
 	var newest atomic.Int64
 	timeouts := make(chan string, 10)
@@ -132,11 +139,13 @@ func TestRestoredServerIsWatchedAsAnyOther(t *testing.T) {
 			<-q.Context().Done()
 			return
 		}
-		fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`, newest.Load())
+		fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`,
+			newest.Load())
 	}))
 	defer server.Close()
 	defer server.CloseClientConnections()
-	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(error) {})
+	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
+		Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

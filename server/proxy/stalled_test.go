@@ -30,7 +30,8 @@ func TestStalledListsEnd(t *testing.T) {
 	}
 	maps := client.CoreV1().ConfigMaps("default")
 	create := func(name, data string) {
-		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": data}}, metav1.CreateOptions{}); err != nil {
+		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data: map[string]string{"a": data}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +54,8 @@ func TestStalledListsEnd(t *testing.T) {
 	}))
 	defer proxy.Close()
 	list := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
-	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "configmaps", Path: "/api/v1/configmaps"}
+	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "configmaps",
+		Path: "/api/v1/configmaps"}
 	await.State(t, "the cache is ready", func() (bool, string) {
 		_, why := p.caches.ready(list, info)
 		return why == "", string(why)
@@ -63,7 +65,9 @@ func TestStalledListsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(c, "GET /api/v1/configmaps?%s HTTP/1.1\r\nHost: proxy\r\nAuthorization: Bearer own\r\nAccept: application/json\r\n\r\n", query)
+		fmt.Fprintf(c,
+			"GET /api/v1/configmaps?%s HTTP/1.1\r\nHost: proxy\r\nAuthorization: Bearer own\r\nAccept: application/json\r\n\r\n",
+			query)
 		return c
 	}
 	watch := get("watch=1&resourceVersion=0&fieldSelector=metadata.name%3Devent")

@@ -21,9 +21,9 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// State is an index of the cached resources on disk, without their contents: keys, UIDs, revisions, and hashes of the contents. With it a proxy
-// that starts again compares its first list of a resource with what it had, so that its clients' watches resume. It
-// has nothing of Secrets.
+// State is an index of the cached resources on disk, without their contents: keys, UIDs, revisions, and hashes of the
+// contents. With it a proxy that starts again compares its first list of a resource with what it had, so that its
+// clients' watches resume. It has nothing of Secrets.
 type State struct {
 	db   *bolt.DB
 	path string
@@ -243,8 +243,8 @@ func readRecords(of *bolt.Bucket) (*store.Records, error) {
 	return r, deleted.ForEach(read(&r.Deleted, 8))
 }
 
-// encodeRecord returns a zero and the sum, if that is known, three revisions and the UID. The key, which k ends with, is not
-// in it. No revision is zero: a record without a sum begins with one.
+// encodeRecord returns a zero and the sum, if that is known, three revisions and the UID. The key, which k ends with,
+// is not in it. No revision is zero: a record without a sum begins with one.
 func encodeRecord(k []byte, r store.Record) []byte {
 	var b []byte
 	if r.Sum != 0 {

@@ -20,7 +20,8 @@ func TestSumsOnDisk(t *testing.T) {
 		}
 		return s
 	}
-	record := store.Record{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "u", Revision: 3, Created: 2, Stored: 3, Sum: 7}
+	record := store.Record{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "u", Revision: 3, Created: 2, Stored: 3,
+		Sum: 7}
 	const name = "/v1/configmaps/json"
 	s := open()
 	if _, err := s.restore("cluster"); err != nil {

@@ -99,7 +99,8 @@ func (s *Status) explain(reasons map[string]uint64) {
 	}
 }
 
-// failingSince returns since when the server does not answer probes, or for a resource that is followed, zero while it does.
+// failingSince returns since when the server does not answer probes, or for a resource that is followed, zero while it
+// does.
 func (p *Proxy) failingSince() time.Time {
 	since := p.probe.unansweredSince()
 	for _, f := range p.caches.followed() {
@@ -127,8 +128,9 @@ func (f *follower) status() ResourceStatus {
 	cache := f.reader.Cache()
 	progress := cache.Progress()
 	s := ResourceStatus{
-		Group: f.resource.Group, Version: f.resource.Version, Resource: f.resource.Resource, Encoding: f.format.representation.String(),
-		State: progress.State, Since: progress.Since, Objects: cache.Snapshot().Len(), Bytes: f.bytes(),
+		Group: f.resource.Group, Version: f.resource.Version, Resource: f.resource.Resource,
+		Encoding: f.format.representation.String(),
+		State:    progress.State, Since: progress.Since, Objects: cache.Snapshot().Len(), Bytes: f.bytes(),
 		Watchers: f.watchers.Load(), Lists: map[string]uint64{},
 	}
 	if confirmed := progress.LastConfirmed; !confirmed.IsZero() {

@@ -175,8 +175,9 @@ func (t *tables) compare(ctx context.Context, f *follower, reader *readpath.Read
 	}
 	path += "/" + f.resource.Resource
 	query := url.Values{
-		"resourceVersion": {f.reader.Cache().Revision().String()}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
-		"limit": {strconv.Itoa(comparedPage)},
+		"resourceVersion":      {f.reader.Cache().Revision().String()},
+		"resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
+		"limit":                {strconv.Itoa(comparedPage)},
 	}
 	for {
 		if f.format.slim { // the server has managedFields in the metadata
@@ -191,7 +192,8 @@ func (t *tables) compare(ctx context.Context, f *follower, reader *readpath.Read
 }
 
 // comparePage compares a page, and returns the token of the next one.
-func (t *tables) comparePage(ctx context.Context, reader *readpath.Reader, path string, query url.Values) (next string, _ error) {
+func (t *tables) comparePage(ctx context.Context, reader *readpath.Reader, path string,
+	query url.Values) (next string, _ error) {
 	earliest := time.Now().Add(-clockSkew)
 	body, err := t.table(ctx, path, query)
 	if err != nil {

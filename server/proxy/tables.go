@@ -34,8 +34,8 @@ const (
 
 // tables decides which Tables memory answers: those of which it is proven that the server prints the same. A proof
 // belongs to a [basis], and has compared each row of the resource with the server's, byte for byte. A Table whose basis
-// is not proven is forwarded. When the basis changes, open watches of Tables end, as at the server, and the next request
-// begins a proof. While Tables are answered, samples are compared. A difference ends the proof.
+// is not proven is forwarded. When the basis changes, open watches of Tables end, as at the server, and the next
+// request begins a proof. While Tables are answered, samples are compared. A difference ends the proof.
 //
 // tables is safe for concurrent use.
 type tables struct {
@@ -55,7 +55,8 @@ type tables struct {
 	active  sync.WaitGroup
 }
 
-func newTables(server *rest.Config, c *caches, infos *request.RequestInfoFactory, to watchcache.Registry) (*tables, error) {
+func newTables(server *rest.Config, c *caches, infos *request.RequestInfoFactory,
+	to watchcache.Registry) (*tables, error) {
 	d, err := newDefinitions(server)
 	if err != nil {
 		return nil, err
@@ -259,8 +260,8 @@ func (t *tables) recheck() {
 	}
 }
 
-// look asks for the server's version while Tables are answered, and compares samples of those that were not compared for
-// sampleEvery.
+// look asks for the server's version while Tables are answered, and compares samples of those that were not compared
+// for sampleEvery.
 func (t *tables) look(ctx context.Context) {
 	var used []*follower
 	for _, f := range t.caches.followed() {
@@ -280,7 +281,8 @@ func (t *tables) look(ctx context.Context) {
 		p.mu.Lock()
 		proven := p.proven
 		p.mu.Unlock()
-		if proven != nil && time.Since(time.Unix(0, proven.compared.Load())) >= t.sampleEvery && proven.comparing.CompareAndSwap(false, true) {
+		if proven != nil && time.Since(time.Unix(0, proven.compared.Load())) >= t.sampleEvery &&
+			proven.comparing.CompareAndSwap(false, true) {
 			t.active.Go(func() {
 				defer proven.comparing.Store(false)
 				t.sample(ctx, f, proven)

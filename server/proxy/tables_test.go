@@ -60,9 +60,11 @@ func newTableRig(t *testing.T, drop ...string) *tableRig {
 		return err
 	})
 	r.between(served.Config())
-	r.proxy, err = New(Config{Server: &rest.Config{Host: r.server.URL}, OwnToken: "own", SmallCollection: -1, DropManagedFields: drop})
+	r.proxy, err = New(Config{Server: &rest.Config{Host: r.server.URL}, OwnToken: "own", SmallCollection: -1,
+		DropManagedFields: drop})
 	r.must(err)
-	r.proxy.tables.versionEvery, r.proxy.tables.sampleEvery, r.proxy.tables.retry = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
+	r.proxy.tables.versionEvery, r.proxy.tables.sampleEvery, r.proxy.tables.retry = 10*time.Millisecond,
+		10*time.Millisecond, 10*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.proxy.Run(ctx) }()
@@ -113,7 +115,8 @@ func (r *tableRig) must(err error) {
 	}
 }
 
-// between starts the server that the proxy and the test ask. It prints Tables as the test server does, or in another way.
+// between starts the server that the proxy and the test ask. It prints Tables as the test server does, or in another
+// way.
 func (r *tableRig) between(served *rest.Config) {
 	transport, err := rest.TransportFor(served)
 	r.must(err)
@@ -128,7 +131,8 @@ func (r *tableRig) between(served *rest.Config) {
 		},
 		ModifyResponse: func(answer *http.Response) error {
 			prints := r.prints.Load()
-			if prints == nil || !strings.Contains(answer.Request.Header.Get("Accept"), "as=Table") || answer.Request.URL.Query().Has("watch") {
+			if prints == nil || !strings.Contains(answer.Request.Header.Get("Accept"), "as=Table") ||
+				answer.Request.URL.Query().Has("watch") {
 				return nil
 			}
 			body, err := io.ReadAll(answer.Body)
@@ -155,8 +159,10 @@ func (r *tableRig) create(name, color string) *unstructured.Unstructured {
 // newWidget returns a widget with an age that stays as it is for years.
 func newWidget(name, color string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name, "labels": map[string]any{"color": color}},
-		"spec": map[string]any{"color": color, "size": int64(len(name)), "weight": 1.5, "ready": color == "green", "due": "1999-01-01T00:00:00Z", "more": []any{"<a>", int64(1)}},
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name,
+			"labels": map[string]any{"color": color}},
+		"spec": map[string]any{"color": color, "size": int64(len(name)), "weight": 1.5, "ready": color == "green",
+			"due": "1999-01-01T00:00:00Z", "more": []any{"<a>", int64(1)}},
 	}}
 }
 
@@ -212,8 +218,8 @@ func (r *tableRig) comparisons(result string) (n float64) {
 	return n
 }
 
-// Tables of custom resources are answered from memory with the server's bytes, after a comparison: lists and their pages, with
-// selectors, and objects.
+// Tables of custom resources are answered from memory with the server's bytes, after a comparison: lists and their
+// pages, with selectors, and objects.
 func TestTablesOfCustomResources(t *testing.T) {
 	t.Parallel()
 	r := newTableRig(t)
@@ -227,13 +233,16 @@ func TestTablesOfCustomResources(t *testing.T) {
 		t.Fatalf("the first page: %s", first)
 	}
 	for _, path := range []string{
-		widgetsPath, widgetsPath + "?labelSelector=color%3Dred", widgetsPath + "?fieldSelector=metadata.name%3Dwidget-2", widgetsPath + "?resourceVersion=0",
-		"/apis/example.com/v1/widgets?limit=3&continue=" + url.QueryEscape(token), "/apis/example.com/v1/namespaces/other/widgets",
+		widgetsPath, widgetsPath + "?labelSelector=color%3Dred", widgetsPath + "?fieldSelector=metadata.name%3Dwidget-2",
+		widgetsPath + "?resourceVersion=0",
+		"/apis/example.com/v1/widgets?limit=3&continue=" + url.QueryEscape(token),
+		"/apis/example.com/v1/namespaces/other/widgets",
 	} {
 		r.fromMemory(path, "list")
 	}
 	r.fromMemory(widgetsPath+"/widget-3", "get")
-	for _, include := range []metav1.IncludeObjectPolicy{metav1.IncludeNone, metav1.IncludeObject, metav1.IncludeMetadata} {
+	for _, include := range []metav1.IncludeObjectPolicy{metav1.IncludeNone, metav1.IncludeObject,
+		metav1.IncludeMetadata} {
 		r.fromMemory(widgetsPath+"?includeObject="+string(include), "list")
 	}
 	if r.comparisons("equal") == 0 || r.comparisons("different") > 0 {
@@ -254,7 +263,8 @@ func TestTablesWithoutManagedFields(t *testing.T) {
 	})
 }
 
-// A watch of Tables has the server's events. It ends when the definition changes, and the next Tables have the new columns.
+// A watch of Tables has the server's events. It ends when the definition changes, and the next Tables have the new
+// columns.
 func TestWatchOfTables(t *testing.T) {
 	t.Parallel()
 	r := newTableRig(t)
@@ -273,7 +283,8 @@ func TestWatchOfTables(t *testing.T) {
 	defer direct.Body.Close()
 	lines = append(lines, bufio.NewReader(direct.Body))
 	r.create("b", "green")
-	_, err := r.widgets.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"spec":{"color":"blue","due":null}}`), metav1.PatchOptions{})
+	_, err := r.widgets.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"spec":{"color":"blue","due":null}}`),
+		metav1.PatchOptions{})
 	r.must(err)
 	r.must(r.widgets.Delete(t.Context(), "b", metav1.DeleteOptions{}))
 	for range 3 {
@@ -287,7 +298,8 @@ func TestWatchOfTables(t *testing.T) {
 	}
 
 	_, err = r.definitions.Patch(t.Context(), "widgets.example.com", types.JSONPatchType,
-		[]byte(`[{"op":"replace","path":"/spec/versions/0/additionalPrinterColumns/0/jsonPath","value":".spec.size"}]`), metav1.PatchOptions{})
+		[]byte(`[{"op":"replace","path":"/spec/versions/0/additionalPrinterColumns/0/jsonPath","value":".spec.size"}]`),
+		metav1.PatchOptions{})
 	r.must(err)
 	if rest, err := io.ReadAll(lines[0]); err != nil || len(rest) > 0 {
 		t.Errorf("the watch ends with %v: %s", err, rest)
@@ -305,8 +317,8 @@ func withoutAges(event []byte) []byte {
 	return append(bytes.Clone(event[:last]), event[end:]...)
 }
 
-// A server that prints other cells than memory is noticed: before memory answers, and by samples after it has. Its own Tables are
-// forwarded then, until they are equal again.
+// A server that prints other cells than memory is noticed: before memory answers, and by samples after it has. Its own
+// Tables are forwarded then, until they are equal again.
 func TestTablesOfAnotherPrinter(t *testing.T) {
 	t.Parallel()
 	for name, prints := range map[string]*strings.Replacer{
@@ -325,7 +337,8 @@ func TestTablesOfAnotherPrinter(t *testing.T) {
 				t.Helper()
 				await.State(t, "the difference is noticed", func() (bool, string) {
 					direct, got := r.get(r.server, widgetsPath), r.get(r.serve, widgetsPath)
-					return r.comparisons("different") > 0 && got == direct, fmt.Sprintf("%v\n%s\n%s", r.comparisons("different"), got, direct)
+					return r.comparisons("different") > 0 && got == direct, fmt.Sprintf("%v\n%s\n%s", r.comparisons("different"), got,
+						direct)
 				})
 			}
 			differs()

@@ -25,18 +25,18 @@ import (
 )
 
 const (
-	// takeoverEvery is the time between two turns in which forwarded watches end, and takeoversAtOnce how many end in one: their clients
-	// connect again.
+	// takeoverEvery is the time between two turns in which forwarded watches end, and takeoversAtOnce how many end in one:
+	// their clients connect again.
 	takeoverEvery, takeoversAtOnce = time.Second, 50
-	// youngestTakeover is the age from which on a forwarded watch may end. client-go lists again after a watch that has lasted
-	// for less than a second and has delivered nothing.
+	// youngestTakeover is the age from which on a forwarded watch may end. client-go lists again after a watch that has
+	// lasted for less than a second and has delivered nothing.
 	youngestTakeover = 5 * time.Second
 	// maxFrame bounds what is kept of a frame that has not arrived as a whole. The revision of a longer one is not known.
 	maxFrame = 64 << 10
 )
 
-// takeovers ends forwarded watches that memory can continue, as a server ends a watch at its timeout: behind a whole event. The client
-// then connects again, at the revision that it has received last. It is safe for concurrent use.
+// takeovers ends forwarded watches that memory can continue, as a server ends a watch at its timeout: behind a whole
+// event. The client then connects again, at the revision that it has received last. It is safe for concurrent use.
 //
 // Only watches with bookmarks end: their clients continue at a revision. Others may be of programs that end with their
 // connection, as kubectl get -w does.
@@ -49,10 +49,11 @@ type takeovers struct {
 }
 
 func newTakeovers(registry watchcache.Registry) *takeovers {
-	t := &takeovers{every: takeoverEvery, youngest: youngestTakeover, open: map[*forwardedWatch]bool{}, total: metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "keepwatch_proxy_watches_taken_over_total", StabilityLevel: metrics.ALPHA,
-		Help: "Forwarded watches that were ended because memory could continue them at the revision that the client had received.",
-	}, []string{"group", "version", "resource"})}
+	t := &takeovers{every: takeoverEvery, youngest: youngestTakeover, open: map[*forwardedWatch]bool{},
+		total: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "keepwatch_proxy_watches_taken_over_total", StabilityLevel: metrics.ALPHA,
+			Help: "Forwarded watches that were ended because memory could continue them at the revision that the client had received.",
+		}, []string{"group", "version", "resource"})}
 	registry.MustRegister(t.total)
 	return t
 }
@@ -72,11 +73,13 @@ type forwardedWatch struct {
 
 type takeoverKey struct{}
 
-// observe lets a watch that is forwarded end when memory can continue it, if it may. The caller calls the returned function at its end.
+// observe lets a watch that is forwarded end when memory can continue it, if it may. The caller calls the returned
+// function at its end.
 func (t *takeovers) observe(q *http.Request, info *request.RequestInfo, why reason) (_ *http.Request, done func()) {
 	values := q.URL.Query()
 	bookmarks, _ := strconv.ParseBool(values.Get("allowWatchBookmarks"))
-	if info == nil || info.Verb != "watch" || !bookmarks || why != reasonNotReady && why != reasonRevision || httpstream.IsUpgradeRequest(q) {
+	if info == nil || info.Verb != "watch" || !bookmarks || why != reasonNotReady && why != reasonRevision ||
+		httpstream.IsUpgradeRequest(q) {
 		return q, func() {}
 	}
 	initial := values.Has("sendInitialEvents")
@@ -157,7 +160,8 @@ func (b *watchBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// takeOver ends the watch if the client has received whole events, and continues says that memory continues from the last one.
+// takeOver ends the watch if the client has received whole events, and continues says that memory continues from the
+// last one.
 func (w *forwardedWatch) takeOver(continues func(from keepwatch.Revision) bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,7 +247,8 @@ type frameReader struct {
 	skip     int                // bytes of part that were dropped, because the frame is longer than maxFrame
 }
 
-// position returns the revision up to which whole events were read, zero if it is not known or the last event is not whole.
+// position returns the revision up to which whole events were read, zero if it is not known or the last event is not
+// whole.
 func (r *frameReader) position() keepwatch.Revision {
 	if r.lost || r.initial || len(r.part) > 0 || r.skip > 0 {
 		return 0
@@ -310,7 +315,8 @@ func (r *frameReader) event(b []byte) {
 	r.at = revision
 }
 
-// decodeEvent returns the type of an event, the revision of its object, zero if it cannot be read, and whether it ends the initial events.
+// decodeEvent returns the type of an event, the revision of its object, zero if it cannot be read, and whether it ends
+// the initial events.
 func decodeEvent(b []byte, isProtobuf bool) (kind watch.EventType, revision keepwatch.Revision, endsList bool) {
 	var event struct {
 		Type   watch.EventType

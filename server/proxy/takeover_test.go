@@ -24,7 +24,8 @@ import (
 // frame returns an event as a server writes it.
 func frame(t *testing.T, kind, revision, text string, isProtobuf bool) []byte {
 	t.Helper()
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: revision}, Data: map[string]string{"text": text}}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: revision},
+		Data: map[string]string{"text": text}}
 	if text == metav1.InitialEventsAnnotationKey {
 		object.Annotations = map[string]string{text: "true"}
 	}
@@ -43,7 +44,8 @@ func frame(t *testing.T, kind, revision, text string, isProtobuf bool) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := (&metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: append([]byte("k8s\x00"), envelope...)}}).Marshal()
+	body, err := (&metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: append([]byte("k8s\x00"),
+		envelope...)}}).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,12 +63,15 @@ func TestFrameReader(t *testing.T) {
 		begin  frameReader
 		events []event
 	}{
-		"events":       {frameReader{at: 5}, []event{{"ADDED", "7", "x", 7}, {"MODIFIED", "8", "", 8}, {"DELETED", "9", "ERROR", 9}, {"BOOKMARK", "12", "", 12}}},
-		"a long one":   {frameReader{at: 5}, []event{{"ADDED", "7", "x", 7}, {"ADDED", "8", long, 0}, {"ADDED", "9", "", 9}}},
-		"an error":     {frameReader{at: 5}, []event{{"ADDED", "7", "", 7}, {"ERROR", "", "", 0}, {"ADDED", "9", "", 0}}},
-		"of any state": {frameReader{initial: true}, []event{{"ADDED", "7", "BOOKMARK", 0}, {"ADDED", "3", "", 0}, {"BOOKMARK", "9", "", 9}, {"ADDED", "10", "", 10}}},
+		"events": {frameReader{at: 5}, []event{{"ADDED", "7", "x", 7}, {"MODIFIED", "8", "", 8},
+			{"DELETED", "9", "ERROR", 9}, {"BOOKMARK", "12", "", 12}}},
+		"a long one": {frameReader{at: 5}, []event{{"ADDED", "7", "x", 7}, {"ADDED", "8", long, 0}, {"ADDED", "9", "", 9}}},
+		"an error":   {frameReader{at: 5}, []event{{"ADDED", "7", "", 7}, {"ERROR", "", "", 0}, {"ADDED", "9", "", 0}}},
+		"of any state": {frameReader{initial: true}, []event{{"ADDED", "7", "BOOKMARK", 0}, {"ADDED", "3", "", 0},
+			{"BOOKMARK", "9", "", 9}, {"ADDED", "10", "", 10}}},
 		"a streaming list": {frameReader{initial: true, endsList: true}, []event{
-			{"ADDED", "7", "", 0}, {"BOOKMARK", "8", "", 0}, {"ADDED", "3", "", 0}, {"BOOKMARK", "9", metav1.InitialEventsAnnotationKey, 9}, {"ADDED", "10", "", 10},
+			{"ADDED", "7", "", 0}, {"BOOKMARK", "8", "", 0}, {"ADDED", "3", "", 0},
+			{"BOOKMARK", "9", metav1.InitialEventsAnnotationKey, 9}, {"ADDED", "10", "", 10},
 		}},
 	} {
 		for _, isProtobuf := range []bool{false, true} {
@@ -86,7 +91,8 @@ func TestFrameReader(t *testing.T) {
 						continue
 					}
 					if r.position() != e.position {
-						t.Fatalf("%s, protobuf %v, parts of %d: position %d behind event %d, want %d", name, isProtobuf, size, r.position(), i, e.position)
+						t.Fatalf("%s, protobuf %v, parts of %d: position %d behind event %d, want %d", name, isProtobuf, size,
+							r.position(), i, e.position)
 					}
 				}
 			}
@@ -97,7 +103,8 @@ func TestFrameReader(t *testing.T) {
 // lines opens a watch, and returns its lines until it ends.
 func (r *crowdRig) lines(ctx context.Context, query string, header ...string) <-chan string {
 	r.Helper()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, r.serve.URL+"/api/v1/namespaces/default/configmaps?watch=1&"+query, nil)
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, r.serve.URL+"/api/v1/namespaces/default/configmaps?watch=1&"+
+		query, nil)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -144,15 +151,17 @@ func (r *crowdRig) unready() float64 {
 	return r.forwarded(reasonNotReady) + r.forwarded(reasonRevision)
 }
 
-// A forwarded watch ends when memory can continue it, behind a whole event, and its client receives each event once from both. A watch
-// without bookmarks, whose client may not continue, stays open.
+// A forwarded watch ends when memory can continue it, behind a whole event, and its client receives each event once
+// from both. A watch without bookmarks, whose client may not continue, stays open.
 func TestForwardedWatchesAreTakenOver(t *testing.T) {
-	for _, query := range []string{"allowWatchBookmarks=true&resourceVersion=", "allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion="} {
+	for _, query := range []string{"allowWatchBookmarks=true&resourceVersion=",
+		"allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion="} {
 		t.Run(query, func(t *testing.T) {
 			t.Parallel()
 			r := newWaitingRig(t, 0)
 			r.proxy.takeovers.hasten()
-			first, err := r.maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+			first, err := r.maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+				metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,7 +278,8 @@ func TestTakeoversAreBounded(t *testing.T) {
 	}
 	open := &takeovers{open: map[*forwardedWatch]bool{}, total: r.proxy.takeovers.total}
 	for range takeoversAtOnce + 7 {
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.serve.URL+"/api/v1/namespaces/default/configmaps?watch=1&allowWatchBookmarks=true&resourceVersion="+at, nil)
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.serve.URL+
+			"/api/v1/namespaces/default/configmaps?watch=1&allowWatchBookmarks=true&resourceVersion="+at, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

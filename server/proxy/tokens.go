@@ -30,12 +30,13 @@ const (
 // reviewRetries is how a review is repeated whose response is an error of the server.
 var reviewRetries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 3}
 
-// tokens has the server review bearer tokens, and remembers its answers: for tokenKnownFor, and while the server does not
-// answer, the last review of a token for outageFor. Wrong tokens are remembered apart, so that a flood of them evicts no valid
-// one, and the clients of one address have few tokens reviewed at a time that are not known to be valid. It is safe for concurrent use.
+// tokens has the server review bearer tokens, and remembers its answers: for tokenKnownFor, and while the server does
+// not answer, the last review of a token for outageFor. Wrong tokens are remembered apart, so that a flood of them
+// evicts no valid one, and the clients of one address have few tokens reviewed at a time that are not known to be
+// valid. It is safe for concurrent use.
 //
-// k8s.io/apiserver's own authenticator does not distinguish a refusal from an outage: API servers give the reason of a refusal as
-// the status' error.
+// k8s.io/apiserver's own authenticator does not distinguish a refusal from an outage: API servers give the reason of a
+// refusal as the status' error.
 type tokens struct {
 	reviews  authenticationclient.AuthenticationV1Interface
 	probe    *probe
@@ -59,7 +60,8 @@ func newTokens(client authenticationclient.AuthenticationV1Interface, server *pr
 	}
 }
 
-// user returns whose token it is, errUnknown if the server says that it is nobody's, and another error if it does not say.
+// user returns whose token it is, errUnknown if the server says that it is nobody's, and another error if it does not
+// say.
 func (t *tokens) user(ctx context.Context, token, address string) (user.Info, error) {
 	if _, refused := t.refused.Get(sha256.Sum256([]byte(token))); refused {
 		return nil, errUnknown

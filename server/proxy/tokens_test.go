@@ -67,16 +67,19 @@ func TestReviewsPerAddress(t *testing.T) {
 		expect := func(address string, want error, after time.Duration) {
 			t.Helper()
 			before := time.Now()
-			if _, err := tokens.user(t.Context(), fmt.Sprint("token of ", before.UnixNano(), address), address); !errors.Is(err, want) || time.Since(before) != after {
+			if _, err := tokens.user(t.Context(), fmt.Sprint("token of ", before.UnixNano(), address), address); !errors.Is(err,
+				want) || time.Since(before) != after {
 				t.Errorf("%s: %v after %v", address, err, time.Since(before))
 			}
 		}
 		expect("192.0.2.1", errBusy, reviewFor)
 		expect("192.0.2.2", nil, 0)
 		const valid = "valid"
-		tokens.known.Add(sha256.Sum256([]byte(valid)), reviewedToken{user: &user.DefaultInfo{Name: "ada"}, at: time.Now()}, outageFor)
+		tokens.known.Add(sha256.Sum256([]byte(valid)), reviewedToken{user: &user.DefaultInfo{Name: "ada"}, at: time.Now()},
+			outageFor)
 		before := time.Now()
-		if _, err := tokens.again(t.Context(), valid, "192.0.2.1"); err != nil || time.Since(before) > 0 { // behind a balancer, all have one address
+		// behind a balancer, all have one address
+		if _, err := tokens.again(t.Context(), valid, "192.0.2.1"); err != nil || time.Since(before) > 0 {
 			t.Errorf("a token that is known: %v after %v", err, time.Since(before))
 		}
 		gone, leave := context.WithCancelCause(t.Context())
@@ -130,7 +133,8 @@ func TestWrongTokensAreRemembered(t *testing.T) {
 
 func TestClientAddress(t *testing.T) {
 	for from, want := range map[string]string{
-		"192.0.2.1:1": "192.0.2.1", "[::ffff:192.0.2.1]:1": "192.0.2.1", "[2001:db8::1:2:3:4]:1": "2001:db8::/64", "[fe80::1%eth0]:1": "fe80::/64", "@": "",
+		"192.0.2.1:1": "192.0.2.1", "[::ffff:192.0.2.1]:1": "192.0.2.1", "[2001:db8::1:2:3:4]:1": "2001:db8::/64",
+		"[fe80::1%eth0]:1": "fe80::/64", "@": "",
 	} {
 		if got := clientAddress(&http.Request{RemoteAddr: from}); got != want {
 			t.Errorf("%s: %s, want %s", from, got, want)

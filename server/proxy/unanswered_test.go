@@ -46,12 +46,14 @@ func (p *pipedJudge) probed(t *testing.T) *probe {
 }
 
 func (p *pipedJudge) config() *rest.Config {
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string,
+		string) (net.Conn, error) {
 		client, server := net.Pipe()
 		go p.serve(server)
 		return client, nil
 	}}
-	return &rest.Config{Host: "http://judge", Transport: transport, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	return &rest.Config{Host: "http://judge", Transport: transport, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 }
 
 func (p *pipedJudge) serve(c net.Conn) {
@@ -79,8 +81,8 @@ func (p *pipedJudge) serve(c net.Conn) {
 	_ = w.Result().Write(c)
 }
 
-// While the server swallows reviews, one client with the proxy's own token waits. The others act as the identity that the
-// server has confirmed last.
+// While the server swallows reviews, one client with the proxy's own token waits. The others act as the identity that
+// the server has confirmed last.
 func TestUnansweredReviewOfTheProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &pipedJudge{}
@@ -160,7 +162,8 @@ func TestLateServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.close()
-		for _, between := range []time.Duration{0, 10 * time.Millisecond, confirmedAfter - time.Millisecond, confirmedAfter, announcedEvery, 2 * settling} {
+		for _, between := range []time.Duration{0, 10 * time.Millisecond, confirmedAfter - time.Millisecond, confirmedAfter,
+			announcedEvery, 2 * settling} {
 			ctx := guarded(t, p)
 			p.forget("")
 			time.Sleep(between)

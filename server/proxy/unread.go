@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	// unreadAfter is how long a write of a forwarded response may block until the response counts as unread. A write has at
-	// most 32 KiB.
+	// unreadAfter is how long a write of a forwarded response may block until the response counts as unread. A write has
+	// at most 32 KiB.
 	unreadAfter = time.Second
 	// unreadTimeout is how long a client may read nothing of a response that is not a stream, as long as kube-apiserver's
 	// --request-timeout.
 	unreadTimeout = time.Minute
-	// maxUnread bounds the unread responses of one flow, of users that readpath.Flow has in one, and maxAllUnread those of all.
+	// maxUnread bounds the unread responses of one flow, of users that readpath.Flow has in one, and maxAllUnread those of
+	// all.
 	maxUnread, maxAllUnread = 100, 1000
 )
 
-// unreadResponses bounds the forwarded responses whose clients do not read: each occupies buffers. Of too many those are cut off
-// that have been unread longest, in the flow that has most. It is safe for concurrent use.
+// unreadResponses bounds the forwarded responses whose clients do not read: each occupies buffers. Of too many those
+// are cut off that have been unread longest, in the flow that has most. It is safe for concurrent use.
 type unreadResponses struct {
 	after, timeout time.Duration
 	most, mostAll  int
@@ -38,7 +39,8 @@ type unreadResponses struct {
 
 func newUnreadResponses(registry watchcache.Registry) *unreadResponses {
 	u := &unreadResponses{
-		after: unreadAfter, timeout: unreadTimeout, most: maxUnread, mostAll: maxAllUnread, flows: map[string][]*forwardedResponse{},
+		after: unreadAfter, timeout: unreadTimeout, most: maxUnread, mostAll: maxAllUnread,
+		flows: map[string][]*forwardedResponse{},
 		cutOff: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "keepwatch_proxy_unread_responses_total", StabilityLevel: metrics.ALPHA,
 			Help: "Forwarded responses that were cut off because their clients did not read them, by reason: timeout, or share if their user had too many.",
@@ -48,15 +50,18 @@ func newUnreadResponses(registry watchcache.Registry) *unreadResponses {
 	return u
 }
 
-// writer returns the writer of a forwarded response. flow returns the flow of its user, and may take as long as a review.
+// writer returns the writer of a forwarded response. flow returns the flow of its user, and may take as long as a
+// review.
 func (u *unreadResponses) writer(w http.ResponseWriter, q *http.Request, flow func() string) http.ResponseWriter {
-	return &forwardedResponse{ResponseWriter: w, control: http.NewResponseController(w), flow: flow, unread: u, stream: isStream(q.Context())}
+	return &forwardedResponse{ResponseWriter: w, control: http.NewResponseController(w), flow: flow, unread: u,
+		stream: isStream(q.Context())}
 }
 
 // isStream reports whether a response may last for long, as in kube-apiserver: a watch or a log, for example.
 func isStream(ctx context.Context) bool {
 	info, ok := request.RequestInfoFrom(ctx)
-	return ok && info.IsResourceRequest && (info.Verb == "watch" || slices.Contains([]string{"attach", "exec", "log", "portforward", "proxy"}, info.Subresource))
+	return ok && info.IsResourceRequest && (info.Verb == "watch" ||
+		slices.Contains([]string{"attach", "exec", "log", "portforward", "proxy"}, info.Subresource))
 }
 
 // add counts a response as unread.
@@ -92,7 +97,9 @@ func (u *unreadResponses) remove(r *forwardedResponse) {
 	flow := *r.countedIn
 	r.countedIn = nil
 	u.all--
-	if u.flows[flow] = slices.DeleteFunc(u.flows[flow], func(other *forwardedResponse) bool { return other == r }); len(u.flows[flow]) == 0 {
+	if u.flows[flow] = slices.DeleteFunc(u.flows[flow], func(other *forwardedResponse) bool {
+		return other == r
+	}); len(u.flows[flow]) == 0 {
 		delete(u.flows, flow)
 	}
 }
@@ -145,7 +152,8 @@ func (r *forwardedResponse) begin() int {
 	return r.writes
 }
 
-// blocked counts the response as unread, if the write still goes on. The response cannot end meanwhile: end waits for the lock.
+// blocked counts the response as unread, if the write still goes on. The response cannot end meanwhile: end waits for
+// the lock.
 func (r *forwardedResponse) blocked(number int) {
 	flow := r.flow()
 	r.unread.mu.Lock()

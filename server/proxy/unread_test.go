@@ -47,7 +47,9 @@ func newUnreadRig(t *testing.T) *unreadRig {
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		info := &request.RequestInfo{IsResourceRequest: true, Verb: strings.TrimPrefix(q.URL.Path, "/")}
 		q = q.WithContext(request.WithRequestInfo(q.Context(), info))
-		forward.ServeHTTP(r.writer(w, q, func() string { return readpath.Flow(&user.DefaultInfo{Name: q.Header.Get("User")}) }), q)
+		forward.ServeHTTP(r.writer(w, q, func() string {
+			return readpath.Flow(&user.DefaultInfo{Name: q.Header.Get("User")})
+		}), q)
 	}))
 	front.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		_ = c.(*net.TCPConn).SetWriteBuffer(4 << 10) // or else the system holds megabytes
@@ -82,7 +84,8 @@ func (r *unreadRig) request(t *testing.T, verb, user, name string) {
 	}
 	t.Cleanup(func() { c.Close() })
 	_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
-	if _, err := fmt.Fprintf(c, "GET /%s HTTP/1.1\r\nHost: x\r\nUser: %s\r\nName: %s\r\n\r\n", verb, user, name); err != nil {
+	if _, err := fmt.Fprintf(c, "GET /%s HTTP/1.1\r\nHost: x\r\nUser: %s\r\nName: %s\r\n\r\n", verb, user,
+		name); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -127,7 +130,10 @@ func TestUnreadResponsesOfOneUser(t *testing.T) {
 	const flow = "system:serviceaccounts:ns"
 	for i := range 5 {
 		r.request(t, "watch", fmt.Sprint("system:serviceaccount:ns:", i), fmt.Sprint(i))
-		await.True(t, "a response counts as unread", func() bool { return r.counted(flow) == min(i+1, 2) && len(r.ended()) == max(i-1, 0) })
+		await.True(t, "a response counts as unread", func() bool {
+			return r.counted(flow) == min(i+1, 2) &&
+				len(r.ended()) == max(i-1, 0)
+		})
 	}
 	r.request(t, "list", "eve", "short")
 	await.True(t, "a response that is no stream ends, and the others remain", func() bool {
@@ -141,7 +147,8 @@ func TestUnreadResponsesOfOneUser(t *testing.T) {
 keepwatch_proxy_unread_responses_total{reason="share"} 3
 keepwatch_proxy_unread_responses_total{reason="timeout"} 1
 `
-	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), "keepwatch_proxy_unread_responses_total"); err != nil {
+	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want),
+		"keepwatch_proxy_unread_responses_total"); err != nil {
 		t.Error(err)
 	}
 }

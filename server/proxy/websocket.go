@@ -19,14 +19,15 @@ func overSocket(q *http.Request, info *request.RequestInfo) bool {
 		return false
 	}
 	accept := strings.Join(q.Header.Values("Accept"), ",")
-	return accept == "" || strings.Contains(accept, "*/*") || strings.Contains(accept, "application/json") && !strings.Contains(accept, "protobuf") && !strings.Contains(accept, "cbor")
+	return accept == "" || strings.Contains(accept, "*/*") || strings.Contains(accept, "application/json") &&
+		!strings.Contains(accept, "protobuf") && !strings.Contains(accept, "cbor")
 }
 
 // maxMessage bounds a message of a client, which has nothing to say in a watch. The connection ends at a longer one.
 const maxMessage = 4 << 10
 
-// socket is the response to a watch over a WebSocket. The read path answers the same watch without one, and each line of its
-// answer is a message. An answer that is no stream of events is sent as it is, before the handshake.
+// socket is the response to a watch over a WebSocket. The read path answers the same watch without one, and each line
+// of its answer is a message. An answer that is no stream of events is sent as it is, before the handshake.
 type socket struct {
 	http.ResponseWriter
 	request *http.Request // with the handshake
@@ -49,7 +50,8 @@ func serveSocket(next http.Handler, w http.ResponseWriter, q *http.Request) {
 			plain.Header.Del(name)
 		}
 	}
-	plain.Header.Del("Accept-Encoding") // which is about responses, and browsers always send it: messages are not compressed
+	// which is about responses, and browsers always send it: messages are not compressed
+	plain.Header.Del("Accept-Encoding")
 	next.ServeHTTP(s, plain)
 }
 
@@ -122,7 +124,8 @@ const closeWait = time.Second
 // close ends the connection, and waits for its goroutine.
 func (s *socket) close() {
 	if s.connection != nil {
-		_ = s.connection.SetWriteDeadline(time.Now().Add(closeWait)) // the client may not read, nor the answer to its last ping be sent
+		// the client may not read, nor the answer to its last ping be sent
+		_ = s.connection.SetWriteDeadline(time.Now().Add(closeWait))
 		_ = s.connection.Close()
 	}
 	if s.closed != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
-// Browsers accept compressed responses to every request. The messages of a WebSocket are not compressed, as in kube-apiserver.
+// Browsers accept compressed responses to every request. The messages of a WebSocket are not compressed, as in
+// kube-apiserver.
 func TestMessagesAreNotCompressed(t *testing.T) {
 	srv := testserver.New(t)
 	p, err := New(Config{Server: srv.Config(), OwnToken: "own"})
@@ -27,13 +28,16 @@ func TestMessagesAreNotCompressed(t *testing.T) {
 	proxy := httptest.NewServer(p)
 	defer proxy.Close()
 	list := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/namespaces", nil)
-	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "namespaces", Path: "/api/v1/namespaces"}
+	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "namespaces",
+		Path: "/api/v1/namespaces"}
 	await.State(t, "the cache is ready", func() (bool, string) {
 		_, why := p.caches.ready(list, info)
 		return why == "", string(why)
 	})
-	query := url.Values{"watch": {"1"}, "sendInitialEvents": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersionMatch": {"NotOlderThan"}}
-	ws, err := websocket.NewConfig(strings.Replace(proxy.URL, "http://", "ws://", 1)+"/api/v1/namespaces?"+query.Encode(), "http://localhost")
+	query := url.Values{"watch": {"1"}, "sendInitialEvents": {"true"}, "allowWatchBookmarks": {"true"},
+		"resourceVersionMatch": {"NotOlderThan"}}
+	ws, err := websocket.NewConfig(strings.Replace(proxy.URL, "http://", "ws://", 1)+"/api/v1/namespaces?"+query.Encode(),
+		"http://localhost")
 	if err != nil {
 		t.Fatal(err)
 	}

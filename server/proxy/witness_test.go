@@ -20,8 +20,8 @@ import (
 	"github.com/keepwatch/keepwatch/internal/eventframes"
 )
 
-// witness is a client that lists config maps once and then watches, and records what it receives. It lists again only after
-// 410.
+// witness is a client that lists config maps once and then watches, and records what it receives. It lists again only
+// after 410.
 type witness struct {
 	get   func(ctx context.Context, path string) (*http.Response, error)
 	path  string

@@ -30,7 +30,8 @@ type requests struct {
 }
 
 func newRequests(room int) *requests {
-	return &requests{admission: newAdmission(int64(room)), refused: map[string]error{}, release: map[string]func(){}, cancel: map[string]context.CancelFunc{}}
+	return &requests{admission: newAdmission(int64(room)), refused: map[string]error{}, release: map[string]func(){},
+		cancel: map[string]context.CancelFunc{}}
 }
 
 // acquire starts a request. It returns when the request is admitted, waits, or is refused.
@@ -86,8 +87,10 @@ func (c *requests) endAll() error {
 	for name := range c.release {
 		c.finish(name)
 	}
-	if a := c.admission; a.free != a.capacity || a.inUse() != 0 || a.waiting != 0 || len(a.users) != 0 || len(a.next) != 0 {
-		return fmt.Errorf("not empty: %d of %d bytes are free, %d wait, users %v, next %v", a.free, a.capacity, a.waiting, a.users, a.next)
+	if a := c.admission; a.free != a.capacity || a.inUse() != 0 || a.waiting != 0 || len(a.users) != 0 ||
+		len(a.next) != 0 {
+		return fmt.Errorf("not empty: %d of %d bytes are free, %d wait, users %v, next %v", a.free, a.capacity, a.waiting,
+			a.users, a.next)
 	}
 	return nil
 }
@@ -244,7 +247,11 @@ func TestLargeRequests(t *testing.T) {
 	await.True(t, "the large request waits", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 1 })
 	admitted := make(chan func())
 	go func() { admitted <- must(a.acquire(t.Context(), "b", 1))(t) }()
-	await.True(t, "the small request waits behind it", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 2 })
+	await.True(t, "the small request waits behind it", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.waiting == 2
+	})
 	cancel()
 	if err := <-refused; !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -319,7 +326,8 @@ type step struct {
 
 func TestAdmissionIsTheModel(t *testing.T) {
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
-		return step{rapid.IntRange(0, 2).Draw(t, "kind"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "user"), rapid.IntRange(0, 9).Draw(t, "index")}
+		return step{rapid.IntRange(0, 2).Draw(t, "kind"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "user"),
+			rapid.IntRange(0, 9).Draw(t, "index")}
 	}), 1, 60)
 	rapid.Check(t, func(rt *rapid.T) {
 		room, todo := rapid.IntRange(1, 6).Draw(rt, "room"), steps.Draw(rt, "steps")

@@ -55,8 +55,8 @@ func flowOf(ctx context.Context) string {
 	return ""
 }
 
-// Flow returns the owner of one share of the buffers for responses: a user, or all service accounts of one namespace. A user
-// who may create one of these accounts may create any number.
+// Flow returns the owner of one share of the buffers for responses: a user, or all service accounts of one namespace. A
+// user who may create one of these accounts may create any number.
 func Flow(u user.Info) string {
 	if namespace, _, err := serviceaccount.SplitUsername(u.GetName()); err == nil {
 		return serviceaccount.MakeNamespaceGroupName(namespace)

@@ -23,7 +23,8 @@ func BenchmarkFirstList(b *testing.B) {
 		var puts []clientv3.Op
 		for j := i; j < i+perWrite; j++ {
 			pod := fleet.Pod(j)
-			puts = append(puts, clientv3.OpPut(prefix+"/pods/"+pod.Namespace+"/"+pod.Name, string(must(runtime.Encode(pods.codec, pod))(b))))
+			puts = append(puts, clientv3.OpPut(prefix+"/pods/"+pod.Namespace+"/"+pod.Name,
+				string(must(runtime.Encode(pods.codec, pod))(b))))
 		}
 		must(backend.client.Txn(b.Context()).Then(puts...).Commit())(b)
 	}

@@ -32,7 +32,8 @@ func pieces() *rapid.Generator[[]piece] {
 	length := rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(0, longest),
 		rapid.SampledFrom([]int{storedBlockSize, storedBlockSize + 1, 2 * storedBlockSize, longest}))
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) piece {
-		return piece{rapid.Uint64().Draw(t, "seed"), length.Draw(t, "length"), rapid.Bool().Draw(t, "compressible"), rapid.Bool().Draw(t, "stored")}
+		return piece{rapid.Uint64().Draw(t, "seed"), length.Draw(t, "length"), rapid.Bool().Draw(t, "compressible"),
+			rapid.Bool().Draw(t, "stored")}
 	}), 0, 12)
 }
 
@@ -109,7 +110,8 @@ func TestLongMembersWrap(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := packed.Bytes()[len(lastBlock):]
-	if sum, length := binary.LittleEndian.Uint32(end), binary.LittleEndian.Uint32(end[4:]); sum != 0xdeadbeef || length != 7 {
+	if sum, length := binary.LittleEndian.Uint32(end), binary.LittleEndian.Uint32(end[4:]); sum != 0xdeadbeef ||
+		length != 7 {
 		t.Errorf("sum %08x, length %d", sum, length)
 	}
 }

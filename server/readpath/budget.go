@@ -49,9 +49,9 @@ func NewBudget(limit int64) *Budget {
 	return b
 }
 
-// DelegateBusy lets the API server answer the large reads that would be refused with 429, because too many are being written. It
-// must be called before the budget is used, and needs an API server in another process: in this one they would need the
-// same memory.
+// DelegateBusy lets the API server answer the large reads that would be refused with 429, because too many are being
+// written. It must be called before the budget is used, and needs an API server in another process: in this one they
+// would need the same memory.
 func (b *Budget) DelegateBusy() { b.delegateBusy = true }
 
 // Bytes returns the size of the cached encodings. Those of an object that is garbage count until the

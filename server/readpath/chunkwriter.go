@@ -11,8 +11,8 @@ const chunkSize = 256 << 10
 // bufferSize is the size of a buffer for chunks.
 const bufferSize = chunkSize + chunkSize/4
 
-// maxBuffered is how many bytes are collected in a buffer. Events are compressed into it, too, and what can't be compressed
-// grows by the headers of its blocks.
+// maxBuffered is how many bytes are collected in a buffer. Events are compressed into it, too, and what can't be
+// compressed grows by the headers of its blocks.
 const maxBuffered = bufferSize - 1<<10
 
 var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, bufferSize)) }}

@@ -9,7 +9,8 @@ import (
 
 // A chunkWriter writes the bytes in their order, whatever the sizes of the writes, and its buffer never grows.
 func TestChunkWriterKeepsTheOrder(t *testing.T) {
-	sizes := rapid.OneOf(rapid.IntRange(0, 1000), rapid.IntRange(1, 200_000), rapid.IntRange(chunkSize-1000, bufferSize+1000),
+	sizes := rapid.OneOf(rapid.IntRange(0, 1000), rapid.IntRange(1, 200_000), rapid.IntRange(chunkSize-1000, bufferSize+
+		1000),
 		rapid.SampledFrom([]int{chunkSize, chunkSize + 1, maxBuffered, maxBuffered + 1, 2 * bufferSize}))
 	rapid.Check(t, func(t *rapid.T) {
 		var sent, want bytes.Buffer

@@ -114,7 +114,8 @@ func TestEncodingsOfOneObject(t *testing.T) {
 	h := budget.newHandle()
 	var keys []encodingKey
 	for _, f := range append(allEncodings, tableJSON) {
-		keys = append(keys, encodingKey{reader: 1, encoding: f}, encodingKey{reader: 2, encoding: f}, encodingKey{1, f, false, "ADDED", 5}, encodingKey{1, f, true, "DELETED", 7})
+		keys = append(keys, encodingKey{reader: 1, encoding: f}, encodingKey{reader: 2, encoding: f}, encodingKey{1, f, false,
+			"ADDED", 5}, encodingKey{1, f, true, "DELETED", 7})
 	}
 	for i, key := range keys {
 		h.cache(key, []byte{byte(i)}, 1, singleRead)

@@ -34,8 +34,8 @@ func (b *Budget) sweep() {
 	}
 }
 
-// sweepSome moves the hand past at most n encodings, once around in each sweep, and drops those that were not used since the
-// last sweep, nor added since then. It reports whether the sweep is done.
+// sweepSome moves the hand past at most n encodings, once around in each sweep, and drops those that were not used
+// since the last sweep, nor added since then. It reports whether the sweep is done.
 func (c *clock) sweepSome(n int) (done bool) {
 	for range n {
 		e := c.hand

@@ -17,10 +17,11 @@ import (
 var ErrIncomparable = errors.New("the reader has no Table to compare with")
 
 // CompareTable compares the body of an API server's response to a LIST, a Table without compression, with the reader's
-// own: byte for byte, except that an age may be the one of any time from earliest to latest. It returns how many rows are
-// equal, and an error about the first difference. The request must name one state, by an exact revision or a continue
-// token; otherwise the states differ.
-func (s *Reader) CompareTable(q *http.Request, info *request.RequestInfo, body []byte, earliest, latest time.Time) (rows int, err error) {
+// own: byte for byte, except that an age may be the one of any time from earliest to latest. It returns how many rows
+// are equal, and an error about the first difference. The request must name one state, by an exact revision or a
+// continue token; otherwise the states differ.
+func (s *Reader) CompareTable(q *http.Request, info *request.RequestInfo, body []byte, earliest,
+	latest time.Time) (rows int, err error) {
 	r, why := s.resource.parse(q, info)
 	if why != "" || info.Verb != "list" || !isTable(r.encoding) || r.pretty {
 		return 0, fmt.Errorf("%w: %s", ErrIncomparable, why)
@@ -59,8 +60,8 @@ func (s *Reader) CompareTable(q *http.Request, info *request.RequestInfo, body [
 	return rows, nil
 }
 
-// matchRow removes a row from the start of text. The row has marks, in whose places text has ages of a time from earliest to
-// latest. It returns text as it is, and false, if that begins in another way.
+// matchRow removes a row from the start of text. The row has marks, in whose places text has ages of a time from
+// earliest to latest. It returns text as it is, and false, if that begins in another way.
 func matchRow(text, row []byte, earliest, latest time.Time) (rest []byte, ok bool) {
 	mark := bytes.IndexByte(row, ageMark)
 	if mark < 0 {

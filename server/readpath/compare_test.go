@@ -76,12 +76,14 @@ func TestCompareTable(t *testing.T) {
 		}
 	}
 	for name, err := range map[string]error{
-		"a much earlier age":     compare("", 3, -5*time.Second, 5*time.Second, replace("2m30s", "2m20s")),
-		"another cell":           compare("", 3, 0, 0, replace(`"o1",0`, `"o1",1`)),
-		"a missing cell":         compare("", 3, 0, 0, replace(`"o1",0,`, `"o1",`)),
-		"another column":         compare("", 3, 0, 0, replace(`"Labels"`, `"Label"`)),
-		"other metadata":         compare("", 3, 0, 0, replace(`"note":"n"`, `"note":"m"`)),
-		"a missing row":          compare("", 3, 0, 0, func(b []byte) []byte { return append(b[:bytes.LastIndex(b, []byte(`,{"cells"`))], "]}\n"...) }),
+		"a much earlier age": compare("", 3, -5*time.Second, 5*time.Second, replace("2m30s", "2m20s")),
+		"another cell":       compare("", 3, 0, 0, replace(`"o1",0`, `"o1",1`)),
+		"a missing cell":     compare("", 3, 0, 0, replace(`"o1",0,`, `"o1",`)),
+		"another column":     compare("", 3, 0, 0, replace(`"Labels"`, `"Label"`)),
+		"other metadata":     compare("", 3, 0, 0, replace(`"note":"n"`, `"note":"m"`)),
+		"a missing row": compare("", 3, 0, 0, func(b []byte) []byte {
+			return append(b[:bytes.LastIndex(b, []byte(`,{"cells"`))], "]}\n"...)
+		}),
 		"one row more":           compare("&limit=2", 2, 0, 0, replace("]}\n", `,{"cells":[]}]}`+"\n")),
 		"an incomplete response": compare("", 3, 0, 0, func(b []byte) []byte { return b[:len(b)-2] }),
 		"another text":           compare("", 3, 0, 0, replace(" ago)", " long ago)")),

@@ -27,7 +27,8 @@ func TestMetadataIsNotConverted(t *testing.T) {
 			as = asObject
 		}
 		for media, want := range map[string]bool{
-			"application/json": true, "application/json" + as: false, "application/vnd.kubernetes.protobuf" + as: false, asTable: false,
+			"application/json": true, "application/json" + as: false, "application/vnd.kubernetes.protobuf" + as: false,
+			asTable: false,
 		} {
 			answer, body := r.get(r.path("default")+query, accept(media))
 			if answer.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(written.GetUID())) {

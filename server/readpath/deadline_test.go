@@ -15,7 +15,9 @@ import (
 // stream of HTTP/2 that it would bound is gone.
 func TestWritesAreBoundedBehindTheEnd(t *testing.T) {
 	late := make(chan context.Context, 1)
-	server := httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { late <- q.Context() })))
+	server := httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		late <- q.Context()
+	})))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()

@@ -40,16 +40,16 @@
 // All cached encodings count against a budget that all resources share, whichever state of an object
 // they belong to. The encodings of an object that is garbage are dropped. When the budget is used up,
 // the CLOCK algorithm drops encodings that were not used since its hand last passed them, as far as a new
-// encoding needs the room. Encodings that were not used for five to fifteen minutes are dropped, too. If all of these were used, the new one is not cached. An eighth of the budget
-// is for encodings of events, of which the oldest are dropped. Indented JSON, for browsers and curl, is made of the
-// compact encodings while it is sent, and not cached.
+// encoding needs the room. Encodings that were not used for five to fifteen minutes are dropped, too. If all of these
+// were used, the new one is not cached. An eighth of the budget is for encodings of events, of which the oldest are
+// dropped. Indented JSON, for browsers and curl, is made of the compact encodings while it is sent, and not cached.
 //
-// Large responses are admitted by the bytes of their buffers. A user, or the service accounts of a namespace, may hold at
-// most as many buffers as remain free for others. While a request waits, responses end whose clients have read nothing for 5 s. A request that
-// waits too long is answered 429, or delegated: see [Budget.DelegateBusy]. Watches with many events to send share other
-// buffers by the same rule; without one, a watch sends its events one by one. A response that its client
-// does not read ends at the deadline of its request, if the server is wrapped by [WithWriteDeadline]; a watch a minute
-// after its timeout, its context or its cache has ended.
+// Large responses are admitted by the bytes of their buffers. A user, or the service accounts of a namespace, may hold
+// at most as many buffers as remain free for others. While a request waits, responses end whose clients have read
+// nothing for 5 s. A request that waits too long is answered 429, or delegated: see [Budget.DelegateBusy]. Watches with
+// many events to send share other buffers by the same rule; without one, a watch sends its events one by one. A
+// response that its client does not read ends at the deadline of its request, if the server is wrapped by
+// [WithWriteDeadline]; a watch a minute after its timeout, its context or its cache has ended.
 //
 // # Files
 //

@@ -56,7 +56,8 @@ type cachedEncoding struct {
 	value any   // []byte, or the *block of a segment; it never changes
 	size  int64 // in the budget
 	used  atomic.Bool
-	sweep uint32                         // the last one that passed the encoding, or the next one when it was added; budget.mu is held
+	// the last one that passed the encoding, or the next one when it was added; budget.mu is held
+	sweep uint32
 	next  atomic.Pointer[cachedEncoding] // of the same object
 
 	// These fields belong to clock. budget.mu is held to read or write them.

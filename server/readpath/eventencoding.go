@@ -16,8 +16,8 @@ import (
 // eventOverhead is about how many bytes an event's encoding has beside its item encoding.
 const eventOverhead = 256
 
-// maxEventOverhead bounds them: they name the event's type, and the object's kind and version, whose names are at most 63
-// bytes long, and their group, a DNS name.
+// maxEventOverhead bounds them: they name the event's type, and the object's kind and version, whose names are at most
+// 63 bytes long, and their group, a DNS name.
 const maxEventOverhead = 1 << 10
 
 // eventEncoding returns the encoding of an event, which all watches share. It never changes.
@@ -119,7 +119,8 @@ func appendEventStart(b []byte, event watch.EventType) []byte {
 // the object, because the frame begins with its length.
 func appendEventFields(b []byte, event watch.EventType, object int) []byte {
 	extension := protowire.SizeTag(extensionRaw) + protowire.SizeBytes(object)
-	size := protowire.SizeTag(eventType) + protowire.SizeBytes(len(event)) + protowire.SizeTag(eventObject) + protowire.SizeBytes(extension)
+	size := protowire.SizeTag(eventType) + protowire.SizeBytes(len(event)) + protowire.SizeTag(eventObject) +
+		protowire.SizeBytes(extension)
 	b = append(b, byte(size>>24), byte(size>>16), byte(size>>8), byte(size))
 	b = protowire.AppendTag(b, eventType, protowire.BytesType)
 	b = protowire.AppendString(b, string(event))

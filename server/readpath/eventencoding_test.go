@@ -16,7 +16,8 @@ import (
 // eventOf returns the event of an object's newest state.
 func (r *rig) eventOf(namespace, name string) watchcache.Event {
 	r.t.Helper()
-	return watchcache.Event{Type: watch.Modified, Object: r.cachedObject(namespace, name), Revision: r.cachedObject(namespace, name).Revision()}
+	return watchcache.Event{Type: watch.Modified, Object: r.cachedObject(namespace, name),
+		Revision: r.cachedObject(namespace, name).Revision()}
 }
 
 // cachedObject returns the newest state of an object.
@@ -50,8 +51,8 @@ func TestEventEncodingsAreShared(t *testing.T) {
 	}
 }
 
-// One change is ADDED for a watch whose selector the object begins to match, and MODIFIED for another one: each receives its own type, also
-// after the encoding for the other one was cached.
+// One change is ADDED for a watch whose selector the object begins to match, and MODIFIED for another one: each
+// receives its own type, also after the encoding for the other one was cached.
 func TestEventEncodingsHaveTheirType(t *testing.T) {
 	r := newRig(t, pods, options{})
 	r.waitFor(r.create("default", "o1"))

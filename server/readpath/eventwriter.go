@@ -2,8 +2,8 @@ package readpath
 
 import "io"
 
-// watchBufferSize is the size of the buffer of a watch: one of getBuffer. A client that reads nothing occupies it for ever,
-// so that it never grows: a larger event is not copied into it.
+// watchBufferSize is the size of the buffer of a watch: one of getBuffer. A client that reads nothing occupies it for
+// ever, so that it never grows: a larger event is not copied into it.
 const watchBufferSize = bufferSize
 
 // eventWriter writes encoded events, several with one Write. It does not copy a single event, since
@@ -58,7 +58,8 @@ func (e *eventWriter) ensureBuffer() bool {
 	return true
 }
 
-// makeRoom reports whether n bytes of a further event fit into the buffer. It writes what the buffer has if that is in the way.
+// makeRoom reports whether n bytes of a further event fit into the buffer. It writes what the buffer has if that is in
+// the way.
 func (e *eventWriter) makeRoom(n int) bool {
 	if n > maxBuffered || !e.ensureBuffer() {
 		return false

@@ -11,10 +11,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// An eventWriter writes each event once and in order, whatever their sizes, and its buffer never grows: a client that reads
-// nothing would occupy more than is counted.
+// An eventWriter writes each event once and in order, whatever their sizes, and its buffer never grows: a client that
+// reads nothing would occupy more than is counted.
 func TestEventWriterKeepsItsBuffer(t *testing.T) {
-	sizes := rapid.OneOf(rapid.IntRange(1, 1000), rapid.IntRange(1, 200_000), rapid.IntRange(maxBuffered-1000, bufferSize+1000),
+	sizes := rapid.OneOf(rapid.IntRange(1, 1000), rapid.IntRange(1, 200_000), rapid.IntRange(maxBuffered-1000, bufferSize+
+		1000),
 		rapid.Just(maxBuffered), rapid.Just(2*bufferSize))
 	random := make([]byte, 20+2*bufferSize)
 	for i, r := 0, rand.New(rand.NewPCG(1, 2)); i < len(random); i++ {

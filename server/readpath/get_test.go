@@ -34,7 +34,8 @@ func TestGet(t *testing.T) {
 				for _, query := range []string{"", "?resourceVersion=0", "?resourceVersion=" + written.GetResourceVersion()} {
 					answer, body := r.get(r.path(namespace)+"/o1"+query, accept(accepted(f, asObject)))
 					what := fmt.Sprint(k.resource.Resource, query, " in encoding ", f)
-					if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != mediaType(f) || answer.ContentLength != int64(len(body)) {
+					if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != mediaType(f) ||
+						answer.ContentLength != int64(len(body)) {
 						t.Errorf("%s: %s, %v", what, answer.Status, answer.Header)
 					}
 					expectBytes(t, what, body, r.expectedObject(namespace, "o1", f))

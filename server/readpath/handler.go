@@ -38,14 +38,16 @@ func NewHandler(next http.Handler, lookup Lookup, budget *Budget, minTimeout tim
 	return &Handler{next: next, lookup: lookup, counts: budget.counts, minTimeout: minTimeout}
 }
 
-// Filter sets a filter for the answers of the handler, such as that of an audit log; what the handler delegates does not pass it. The filter
-// may answer in place of the handler that it receives. Filter is called before the first request.
+// Filter sets a filter for the answers of the handler, such as that of an audit log; what the handler delegates does
+// not pass it. The filter may answer in place of the handler that it receives. Filter is called before the first
+// request.
 func (h *Handler) Filter(filter func(http.Handler) http.Handler) { h.filter = filter }
 
 // ServeHTTP answers a request or delegates it.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	info, ok := request.RequestInfoFrom(q.Context())
-	if q.Method == http.MethodGet && (!ok || info.Verb != "watch") { // a watch ends at its context's deadline, which is no error
+	// a watch ends at its context's deadline, which is no error
+	if q.Method == http.MethodGet && (!ok || info.Verb != "watch") {
 		setWriteDeadline(q.Context())
 	}
 	if !ok || q.Method != http.MethodGet || !info.IsResourceRequest || info.Subresource != "" {
@@ -70,7 +72,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if reader.resource.Warning != "" {
 		warning.AddWarning(q.Context(), "", reader.resource.Warning)
 	}
-	counted := metrics.InstrumentHandlerFunc(metricsVerb(info), info.APIGroup, info.APIVersion, info.Resource, "", metrics.CleanScope(info),
+	counted := metrics.InstrumentHandlerFunc(metricsVerb(info), info.APIGroup, info.APIVersion, info.Resource, "",
+		metrics.CleanScope(info),
 		metrics.APIServerComponent, reader.resource.Warning != "", "", response)
 	if info.Verb == "watch" {
 		response = func(w http.ResponseWriter, q *http.Request) { serveWatch(counted, w, q) }

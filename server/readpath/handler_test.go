@@ -39,21 +39,22 @@ func TestDelegatedRequests(t *testing.T) {
 		header http.Header
 		want   reason
 	}{
-		"a list":                           {all, plain, ""},
-		"a list, with a slash":             {all + "/", plain, ""},
-		"an object, with slashes":          {one + "//", plain, ""},
-		"a list in a namespace":            {"/api/v1/namespaces/default/pods", plain, ""},
-		"a list with watch=0":              {all + "?watch=0", plain, ""},
-		"a watch":                          {all + "?watch=1&resourceVersion=" + written.GetResourceVersion(), plain, ""},
-		"a watch with watch=TRUE":          {all + "?watch=TRUE&resourceVersion=0", plain, ""},
-		"an object":                        {one, plain, ""},
-		"an object with watch=1":           {one + "?watch=1", plain, ""},
-		"a missing object":                 {"/api/v1/namespaces/default/pods/none", plain, ""},
-		"anything":                         {all, accept("*/*"), ""},
-		"no preference":                    {all, http.Header{}, ""},
-		"the first media type of many":     {all, accept("application/yaml;q=0.1,application/json"), ""},
-		"the only known media type":        {all, accept("image/png,application/json;q=0.1"), ""},
-		"metadata, or whole objects":       {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"), ""},
+		"a list":                       {all, plain, ""},
+		"a list, with a slash":         {all + "/", plain, ""},
+		"an object, with slashes":      {one + "//", plain, ""},
+		"a list in a namespace":        {"/api/v1/namespaces/default/pods", plain, ""},
+		"a list with watch=0":          {all + "?watch=0", plain, ""},
+		"a watch":                      {all + "?watch=1&resourceVersion=" + written.GetResourceVersion(), plain, ""},
+		"a watch with watch=TRUE":      {all + "?watch=TRUE&resourceVersion=0", plain, ""},
+		"an object":                    {one, plain, ""},
+		"an object with watch=1":       {one + "?watch=1", plain, ""},
+		"a missing object":             {"/api/v1/namespaces/default/pods/none", plain, ""},
+		"anything":                     {all, accept("*/*"), ""},
+		"no preference":                {all, http.Header{}, ""},
+		"the first media type of many": {all, accept("application/yaml;q=0.1,application/json"), ""},
+		"the only known media type":    {all, accept("image/png,application/json;q=0.1"), ""},
+		"metadata, or whole objects": {all,
+			accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"), ""},
 		"a table":                          {all, accept(asTable + ",application/json"), ""},
 		"a table of metadata":              {all + "?includeObject=Metadata", accept(asTable), ""},
 		"a table of whole objects":         {all + "?includeObject=Object", accept(asTable), ""},
@@ -69,29 +70,34 @@ func TestDelegatedRequests(t *testing.T) {
 		"a browser":                        {all, accept("application/json", "User-Agent", "Mozilla/5.0"), ""},
 		"an impossible name in a selector": {all + "?fieldSelector=metadata.name%3Da%2Fb", plain, ""},
 
-		"another resource":             {"/api/v1/configmaps", plain, reasonResource},
-		"another version":              {"/api/v2/pods", plain, reasonResource},
-		"another group":                {"/apis/apps/v1/pods", plain, reasonResource},
-		"a table of two contents":      {all + "?includeObject=None&includeObject=None", accept(asTable), reasonEncoding},
-		"a table of unknown contents":  {all + "?includeObject=all", accept(asTable), reasonEncoding},
-		"a table in protobuf":          {all, accept("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"), reasonInvalid},
-		"a table in YAML":              {all, accept("application/yaml;as=Table;g=meta.k8s.io;v=v1"), reasonEncoding},
-		"older metadata":               {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"), reasonEncoding},
-		"one object's metadata":        {all, accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), reasonEncoding},
-		"a list for an object":         {one, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), reasonEncoding},
-		"YAML":                         {all, accept("application/yaml"), reasonEncoding},
-		"an indented watch":            {all + "?watch=1&pretty=true", plain, reasonEncoding},
-		"an indented table":            {all + "?pretty=true", accept(asTable), reasonEncoding},
-		"a picture":                    {all, accept("image/png"), reasonInvalid},
-		"a bad limit":                  {all + "?limit=a", plain, reasonInvalid},
-		"a bad label selector":         {all + "?labelSelector=%3D%3D", plain, reasonInvalid},
-		"an unknown field":             {all + "?fieldSelector=spec.none%3Da", plain, reasonInvalid},
-		"a match without a revision":   {all + "?resourceVersionMatch=Exact", plain, reasonInvalid},
-		"initial events of a list":     {all + "?sendInitialEvents=true", plain, reasonInvalid},
-		"a match of a watch":           {all + "?watch=1&resourceVersionMatch=NotOlderThan", plain, reasonInvalid},
-		"an invalid name":              {"/api/v1/namespaces/default/pods/a%25b", plain, reasonInvalid},
-		"an export":                    {one + "?export=true", plain, reasonOption},
-		"a large object, compressed":   {"/api/v1/namespaces/default/pods/large", accept("application/json", "Accept-Encoding", "gzip"), reasonOption},
+		"another resource":            {"/api/v1/configmaps", plain, reasonResource},
+		"another version":             {"/api/v2/pods", plain, reasonResource},
+		"another group":               {"/apis/apps/v1/pods", plain, reasonResource},
+		"a table of two contents":     {all + "?includeObject=None&includeObject=None", accept(asTable), reasonEncoding},
+		"a table of unknown contents": {all + "?includeObject=all", accept(asTable), reasonEncoding},
+		"a table in protobuf": {all, accept("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"),
+			reasonInvalid},
+		"a table in YAML": {all, accept("application/yaml;as=Table;g=meta.k8s.io;v=v1"), reasonEncoding},
+		"older metadata": {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"),
+			reasonEncoding},
+		"one object's metadata": {all, accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
+			reasonEncoding},
+		"a list for an object": {one, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
+			reasonEncoding},
+		"YAML":                       {all, accept("application/yaml"), reasonEncoding},
+		"an indented watch":          {all + "?watch=1&pretty=true", plain, reasonEncoding},
+		"an indented table":          {all + "?pretty=true", accept(asTable), reasonEncoding},
+		"a picture":                  {all, accept("image/png"), reasonInvalid},
+		"a bad limit":                {all + "?limit=a", plain, reasonInvalid},
+		"a bad label selector":       {all + "?labelSelector=%3D%3D", plain, reasonInvalid},
+		"an unknown field":           {all + "?fieldSelector=spec.none%3Da", plain, reasonInvalid},
+		"a match without a revision": {all + "?resourceVersionMatch=Exact", plain, reasonInvalid},
+		"initial events of a list":   {all + "?sendInitialEvents=true", plain, reasonInvalid},
+		"a match of a watch":         {all + "?watch=1&resourceVersionMatch=NotOlderThan", plain, reasonInvalid},
+		"an invalid name":            {"/api/v1/namespaces/default/pods/a%25b", plain, reasonInvalid},
+		"an export":                  {one + "?export=true", plain, reasonOption},
+		"a large object, compressed": {"/api/v1/namespaces/default/pods/large", accept("application/json",
+			"Accept-Encoding", "gzip"), reasonOption},
 		"a watch by path":              {"/api/v1/watch/pods", plain, reasonPath},
 		"a watch by path with watch=1": {"/api/v1/watch/pods?watch=1", plain, reasonPath},
 		"empty segments":               {"/api/v1/namespaces/default/pods///o1", plain, reasonPath},
@@ -99,9 +105,10 @@ func TestDelegatedRequests(t *testing.T) {
 		"a slash in front":             {"/" + all, plain, reasonPath},
 		"a group without a name":       {"/apis//v1/pods", plain, reasonPath},
 		"a namespace without a name":   {"/api/v1/namespaces//pods", plain, reasonPath},
-		"a WebSocket":                  {all + "?watch=1", accept("application/json", "Connection", "Upgrade", "Upgrade", "websocket"), reasonProtocol},
-		"an invalid revision":          {all + "?resourceVersion=a", plain, reasonState},
-		"an invalid token":             {all + "?limit=1&continue=a", plain, reasonState},
+		"a WebSocket": {all + "?watch=1", accept("application/json", "Connection", "Upgrade", "Upgrade",
+			"websocket"), reasonProtocol},
+		"an invalid revision": {all + "?resourceVersion=a", plain, reasonState},
+		"an invalid token":    {all + "?limit=1&continue=a", plain, reasonState},
 	} {
 		if got := r.reasonFor(http.MethodGet, test.path, test.header); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
@@ -128,7 +135,8 @@ func TestDelegatedRequestsForCustomResources(t *testing.T) {
 			t.Errorf("%s: %q, want %q", media, got, want)
 		}
 	}
-	if got := r.reasonFor(http.MethodGet, r.path("")+"?fieldSelector=spec.size%3D3", accept("application/json")); got != reasonInvalid {
+	if got := r.reasonFor(http.MethodGet, r.path("")+"?fieldSelector=spec.size%3D3",
+		accept("application/json")); got != reasonInvalid {
 		t.Errorf("a selectable field: %q", got)
 	}
 }
@@ -138,7 +146,8 @@ func TestNamespacesOfClusterScopedResources(t *testing.T) {
 	r.create("", "o1")
 	for path, want := range map[string]reason{
 		"/api/v1/nodes": "", "/api/v1/nodes/o1": "",
-		"/api/v1/namespaces/default/nodes": reasonPath, "/api/v1/namespaces/default/nodes/o1": reasonPath, "/api/v1/namespaces//nodes": reasonPath,
+		"/api/v1/namespaces/default/nodes": reasonPath, "/api/v1/namespaces/default/nodes/o1": reasonPath,
+		"/api/v1/namespaces//nodes": reasonPath,
 	} {
 		if got := r.reasonFor(http.MethodGet, path, accept("application/json")); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
@@ -151,9 +160,12 @@ func TestRequestsThatAreNoReadsAreDelegated(t *testing.T) {
 	r := newRig(t, pods, options{})
 	r.create("default", "o1")
 	for _, q := range [][2]string{
-		{http.MethodPost, "/api/v1/namespaces/default/pods"}, {http.MethodHead, "/api/v1/pods"}, {http.MethodDelete, "/api/v1/namespaces/default/pods"},
-		{http.MethodHead, "/api/v1/namespaces/default/pods/o1"}, {http.MethodGet, "/api/v1/namespaces/default/pods/o1/status"}, {http.MethodGet, "/healthz"},
-		{http.MethodGet, "/api/v1"}, {http.MethodGet, "/api/v1/proxy/namespaces/default/pods/o1"}, {http.MethodOptions, "/api/v1/pods"},
+		{http.MethodPost, "/api/v1/namespaces/default/pods"}, {http.MethodHead, "/api/v1/pods"},
+		{http.MethodDelete, "/api/v1/namespaces/default/pods"},
+		{http.MethodHead, "/api/v1/namespaces/default/pods/o1"},
+		{http.MethodGet, "/api/v1/namespaces/default/pods/o1/status"}, {http.MethodGet, "/healthz"},
+		{http.MethodGet, "/api/v1"}, {http.MethodGet, "/api/v1/proxy/namespaces/default/pods/o1"},
+		{http.MethodOptions, "/api/v1/pods"},
 	} {
 		before := r.delegated.Load()
 		w := httptest.NewRecorder()
@@ -177,13 +189,16 @@ func TestFutureRevisions(t *testing.T) {
 	r.create("default", "o1")
 	for _, path := range []string{r.path(""), r.path("default") + "/o1"} {
 		answer, body := r.get(path+"?resourceVersion=999999999", accept("application/json"))
-		if answer.StatusCode != http.StatusGatewayTimeout || !bytes.Contains(body, []byte("ResourceVersionTooLarge")) || answer.Header.Get("Retry-After") != "1" {
+		if answer.StatusCode != http.StatusGatewayTimeout || !bytes.Contains(body, []byte("ResourceVersionTooLarge")) ||
+			answer.Header.Get("Retry-After") != "1" {
 			t.Errorf("%s: %s, %v, %s", path, answer.Status, answer.Header, body)
 		}
 	}
-	for _, query := range []string{"", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&", "labelSelector=tier%3Da&"} {
+	for _, query := range []string{"", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&",
+		"labelSelector=tier%3Da&"} {
 		all := r.watch("timeoutSeconds=600&" + query + "resourceVersion=999999999").readToEnd()
-		if len(all) != 1 || all[0].Type != watch.Error || all[0].Object.Code != http.StatusGone || all[0].Object.Reason != "Expired" {
+		if len(all) != 1 || all[0].Type != watch.Error || all[0].Object.Code != http.StatusGone ||
+			all[0].Object.Reason != "Expired" {
 			t.Errorf("a watch %q: %+v", query, all)
 		}
 	}
@@ -219,7 +234,8 @@ func TestAuditedObjects(t *testing.T) {
 	written := r.create("default", "o1")
 	r.waitFor(written)
 	for level, want := range map[auditinternal.Level]bool{
-		auditinternal.LevelNone: false, auditinternal.LevelMetadata: false, auditinternal.LevelRequest: false, auditinternal.LevelRequestResponse: true,
+		auditinternal.LevelNone: false, auditinternal.LevelMetadata: false, auditinternal.LevelRequest: false,
+		auditinternal.LevelRequestResponse: true,
 	} {
 		for _, path := range []string{"/api/v1/pods", "/api/v1/namespaces/default/pods/o1"} {
 			q := httptest.NewRequestWithContext(audit.WithAuditContext(t.Context()), http.MethodGet, path, nil)

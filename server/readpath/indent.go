@@ -9,8 +9,8 @@ import (
 const indentation = "  "
 
 // appendIndented appends a JSON text as json.Indent would, a part of an enclosing value whose nesting is depth: lines
-// after the first begin with as many indentations. The text must be valid, or a part of a valid text that ends outside a
-// string: the head of a list, for example, which ends in the opening bracket of its items. json.Indent takes several
+// after the first begin with as many indentations. The text must be valid, or a part of a valid text that ends outside
+// a string: the head of a list, for example, which ends in the opening bracket of its items. json.Indent takes several
 // times as long, since it checks the text.
 func appendIndented(b, text []byte, depth int) []byte {
 	opened := false // a bracket, after which nothing was appended yet

@@ -180,7 +180,8 @@ func (s *Reader) messageMetadata(o *watchcache.Object) (item []byte, ok bool) {
 		return nil, false
 	}
 	kind := metadataVersion.WithKind("PartialObjectMetadata")
-	return append(appendKind(make([]byte, 0, len(b)+len(kind.Kind)+len(kind.GroupVersion().String())+len(`"kind":"","apiVersion":"",`)), kind), b[1:]...), true
+	return append(appendKind(make([]byte, 0, len(b)+len(kind.Kind)+len(kind.GroupVersion().String())+
+		len(`"kind":"","apiVersion":"",`)), kind), b[1:]...), true
 }
 
 // encodeMetadata encodes an object's metadata.

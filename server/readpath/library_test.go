@@ -52,8 +52,10 @@ func (c call) String() string {
 	if c.options.SendInitialEvents != nil {
 		initial = fmt.Sprint(*c.options.SendInitialEvents)
 	}
-	return fmt.Sprintf("%s %q revision %q match %q recursive %v initial events %s labels %v fields %v limit %d continue %q bookmarks %v",
-		c.verb, c.key, c.options.ResourceVersion, c.options.ResourceVersionMatch, c.options.Recursive, initial, p.Label, p.Field, p.Limit, p.Continue, p.AllowWatchBookmarks)
+	return fmt.Sprintf(
+		"%s %q revision %q match %q recursive %v initial events %s labels %v fields %v limit %d continue %q bookmarks %v",
+		c.verb, c.key, c.options.ResourceVersion, c.options.ResourceVersionMatch, c.options.Recursive, initial, p.Label,
+		p.Field, p.Limit, p.Continue, p.AllowWatchBookmarks)
 }
 
 // newLibrary returns a library with kinds of the core group, and a subresource "status" of each.
@@ -69,11 +71,15 @@ func newLibrary(t testing.TB, kinds ...kind) *library {
 	types := runtime.NewScheme()
 	must(0, corev1.AddToScheme(types))(t)
 	metav1.AddToGroupVersion(types, corev1.SchemeGroupVersion)
-	server := genericapiserver.NewAPIServerHandler("library", scheme.Codecs, func(h http.Handler) http.Handler { return h }, http.NotFoundHandler())
+	server := genericapiserver.NewAPIServerHandler("library", scheme.Codecs, func(h http.Handler) http.Handler {
+		return h
+	}, http.NotFoundHandler())
 	_, _, err := (&endpoints.APIGroupVersion{
 		Storage: served, Root: "/api", GroupVersion: corev1.SchemeGroupVersion, MinRequestTimeout: time.Hour,
-		Serializer: serializer.NewCodecFactory(types), ParameterCodec: runtime.NewParameterCodec(types), Typer: types, Creater: types, Convertor: types, Defaulter: types,
-		Namer: meta.NewAccessor(), UnsafeConvertor: runtime.UnsafeObjectConvertor(types), TypeConverter: managedfields.NewDeducedTypeConverter(),
+		Serializer: serializer.NewCodecFactory(types), ParameterCodec: runtime.NewParameterCodec(types), Typer: types,
+		Creater: types, Convertor: types, Defaulter: types,
+		Namer: meta.NewAccessor(), UnsafeConvertor: runtime.UnsafeObjectConvertor(types),
+		TypeConverter:              managedfields.NewDeducedTypeConverter(),
 		EquivalentResourceRegistry: runtime.NewEquivalentResourceRegistry(),
 	}).InstallREST(server.GoRestfulContainer)
 	must(0, err)(t)
@@ -101,10 +107,12 @@ func (l *library) store(t testing.TB, k kind) *genericregistry.Store {
 	name := k.resource.GroupResource()
 	rules := scoped{namespaced: k.namespaced}
 	store := &genericregistry.Store{
-		NewFunc: k.newObject, NewListFunc: k.newList, DefaultQualifiedResource: name, SingularQualifiedResource: name, TableConvertor: rest.NewDefaultTableConvertor(name),
+		NewFunc: k.newObject, NewListFunc: k.newList, DefaultQualifiedResource: name, SingularQualifiedResource: name,
+		TableConvertor: rest.NewDefaultTableConvertor(name),
 		CreateStrategy: rules, DeleteStrategy: rules,
 	}
-	decorator := func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object, func() runtime.Object,
+	decorator := func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error),
+		func() runtime.Object, func() runtime.Object,
 		apistorage.AttrFunc, apistorage.IndexerFuncs, *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
 		return recordingStorage{library: l}, func() {}, nil
 	}
@@ -139,16 +147,19 @@ func (n recordingStorage) record(ctx context.Context, verb, key string, options 
 func (recordingStorage) ReadinessCheck() error { return nil }
 
 func (n recordingStorage) Get(ctx context.Context, key string, options apistorage.GetOptions, _ runtime.Object) error {
-	n.record(ctx, "get", key, apistorage.ListOptions{ResourceVersion: options.ResourceVersion, Predicate: apistorage.Everything})
+	n.record(ctx, "get", key, apistorage.ListOptions{ResourceVersion: options.ResourceVersion,
+		Predicate: apistorage.Everything})
 	return nil
 }
 
-func (n recordingStorage) GetList(ctx context.Context, key string, options apistorage.ListOptions, _ runtime.Object) error {
+func (n recordingStorage) GetList(ctx context.Context, key string, options apistorage.ListOptions,
+	_ runtime.Object) error {
 	n.record(ctx, "list", key, options)
 	return nil
 }
 
-func (n recordingStorage) Watch(ctx context.Context, key string, options apistorage.ListOptions) (watch.Interface, error) {
+func (n recordingStorage) Watch(ctx context.Context, key string,
+	options apistorage.ListOptions) (watch.Interface, error) {
 	n.record(ctx, "watch", key, options)
 	return watch.NewEmptyWatch(), nil
 }
@@ -159,14 +170,18 @@ func resourceWithoutObjects(t testing.TB, k kind) *Resource {
 	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{"unix:///none"}, Logger: zap.NewNop()}))(t)
 	t.Cleanup(func() { client.Close() })
 	stored := must(storage.New(storage.Config{
-		Client: client.Client, Etcd: recordingStorage{}, GroupResource: k.resource.GroupResource(), ResourcePrefix: "/" + k.resource.Resource,
+		Client: client.Client, Etcd: recordingStorage{}, GroupResource: k.resource.GroupResource(), ResourcePrefix: "/" +
+			k.resource.Resource,
 		Codec: k.codec, NewFunc: k.newObject, GetAttrs: attributes,
 	}))(t)
 	return &Resource{
-		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Predicate: predicate, Table: &testTable,
+		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer,
+		Predicate: predicate, Table: &testTable,
 	}
 }
 
 func (recordingStorage) Versioner() apistorage.Versioner { return apistorage.APIObjectVersioner{} }
 
-var namespaces = builtinKind(corev1.SchemeGroupVersion, "namespaces", "Namespace", false, func() runtime.Object { return &corev1.Namespace{} }, func() runtime.Object { return &corev1.NamespaceList{} })
+var namespaces = builtinKind(corev1.SchemeGroupVersion, "namespaces", "Namespace", false, func() runtime.Object {
+	return &corev1.Namespace{}
+}, func() runtime.Object { return &corev1.NamespaceList{} })

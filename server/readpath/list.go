@@ -22,7 +22,8 @@ func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason)
 		return s.answerError(err, r)
 	}
 	gzip := responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip"
-	l := &listResponse{Reader: s, result: result, body: listBody{r.encoding, r.pretty, s.resource.Table.now()}, use: listRead}
+	l := &listResponse{Reader: s, result: result, body: listBody{r.encoding, r.pretty, s.resource.Table.now()},
+		use: listRead}
 	if gzip || r.pretty {
 		l.use = blockInput // people read a list once
 	}

@@ -63,7 +63,8 @@ func (r *rig) expected(namespace string, p apistorage.SelectionPredicate, f enco
 	}
 	about := must(meta.ListAccessor(list))(t)
 	small := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{
-		ResourceVersion: about.GetResourceVersion(), Continue: about.GetContinue(), RemainingItemCount: about.GetRemainingItemCount(),
+		ResourceVersion: about.GetResourceVersion(), Continue: about.GetContinue(),
+		RemainingItemCount: about.GetRemainingItemCount(),
 	}}
 	must(0, meta.EachListItem(list, func(o runtime.Object) error {
 		small.Items = append(small.Items, *partial(t, o))
@@ -94,7 +95,8 @@ func TestLists(t *testing.T) {
 		t.Run(k.resource.Resource, func(t *testing.T) {
 			r := newRig(t, k, options{})
 			testLists(t, r, false)
-			note := strings.Repeat("<é>", 20) + strings.Repeat("x", 850) // half of the objects is more than gzipFrom in every encoding
+			// half of the objects is more than gzipFrom in every encoding
+			note := strings.Repeat("<é>", 20) + strings.Repeat("x", 850)
 			for i := range 300 {
 				r.create("large", fmt.Sprint("o", i), withLabel("tier", fmt.Sprint(i%2)), withNote(fmt.Sprint(i, note)))
 			}
@@ -114,11 +116,14 @@ func testLists(t *testing.T, r *rig, large bool) {
 			namespace string
 			p         apistorage.SelectionPredicate
 		}{
-			"":                                  {"", everything},
-			"?resourceVersion=0":                {"", everything},
-			"?labelSelector=tier%3D0":           {"", predicate(labels.SelectorFromSet(labels.Set{"tier": "0"}), fields.Everything())},
-			"?labelSelector=tier%3Dnone":        {"", predicate(labels.SelectorFromSet(labels.Set{"tier": "none"}), fields.Everything())},
-			"?fieldSelector=metadata.name%3Do1": {"", predicate(labels.Everything(), fields.OneTermEqualSelector("metadata.name", "o1"))},
+			"":                   {"", everything},
+			"?resourceVersion=0": {"", everything},
+			"?labelSelector=tier%3D0": {"", predicate(labels.SelectorFromSet(labels.Set{"tier": "0"}),
+				fields.Everything())},
+			"?labelSelector=tier%3Dnone": {"", predicate(labels.SelectorFromSet(labels.Set{"tier": "none"}),
+				fields.Everything())},
+			"?fieldSelector=metadata.name%3Do1": {"", predicate(labels.Everything(), fields.OneTermEqualSelector("metadata.name",
+				"o1"))},
 			"?fieldSelector=metadata.namespace%3Dlarge": {"large", everything},
 			"?limit=100000": {"", everything},
 		} {
@@ -128,7 +133,8 @@ func testLists(t *testing.T, r *rig, large bool) {
 					answer, body := r.get(r.path("")+query, accept(accepted(f, asList), "Accept-Encoding", encoding))
 					what := fmt.Sprint(query, " in encoding ", f, ", ", encoding)
 					packed := answer.Header.Get("Content-Encoding") == "gzip"
-					if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != mediaType(f) || packed != (encoding == "gzip" && len(want) > gzipFrom) {
+					if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != mediaType(f) ||
+						packed != (encoding == "gzip" && len(want) > gzipFrom) {
 						t.Errorf("%s: %s, %v", what, answer.Status, answer.Header)
 					}
 					if length := answer.Header.Get("Content-Length"); length != "" && length != strconv.Itoa(len(body)) {
@@ -190,7 +196,8 @@ func TestDisconnectedClients(t *testing.T) {
 	for _, encoding := range []string{"identity", "gzip"} {
 		for range 5 {
 			conn := must(net.Dial("tcp", r.server.Listener.Addr().String()))(t)
-			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\nAccept-Encoding: %s\r\n\r\n", r.path(""), encoding)
+			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\nAccept-Encoding: %s\r\n\r\n",
+				r.path(""), encoding)
 			must(io.ReadFull(conn, make([]byte, 1000)))(t)
 			conn.Close()
 		}
@@ -334,7 +341,8 @@ func testIndented(t *testing.T, r *rig) {
 					if length := answer.Header.Get("Content-Length"); length != "" && length != strconv.Itoa(len(body)) {
 						t.Errorf("%s: Content-Length is %s, and the body has %d bytes", what, length, len(body))
 					}
-					if packed := answer.Header.Get("Content-Encoding") == "gzip"; packed != (strings.Contains(name, "gzip") && len(want) > gzipFrom) {
+					if packed := answer.Header.Get("Content-Encoding") == "gzip"; packed != (strings.Contains(name, "gzip") &&
+						len(want) > gzipFrom) {
 						t.Errorf("%s: %v", what, answer.Header)
 					}
 					expectBytes(t, what, unzipped(t, answer, body), want)

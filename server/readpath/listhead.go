@@ -11,7 +11,8 @@ import (
 
 // listHeadAndTail returns the bytes of a list before and after its items. In protobuf the head
 // contains the size of the body: of all items with their tags.
-func (r *Resource) listHeadAndTail(result *watchcache.ListResult, as encoding, bodySize int) (head, tail []byte, err error) {
+func (r *Resource) listHeadAndTail(result *watchcache.ListResult, as encoding,
+	bodySize int) (head, tail []byte, err error) {
 	about := metav1.ListMeta{
 		ResourceVersion:    result.Revision.String(),
 		Continue:           result.Continue,
@@ -52,7 +53,8 @@ func (r *Resource) listHeadAndTail(result *watchcache.ListResult, as encoding, b
 
 // dynamicHeadAndTail returns those of a list of custom resources: the fields are in alphabetical
 // order, and the metadata has "continue" even if it is empty.
-func (r *Resource) dynamicHeadAndTail(about metav1.ListMeta, annotations map[string]string) (head, tail []byte, err error) {
+func (r *Resource) dynamicHeadAndTail(about metav1.ListMeta,
+	annotations map[string]string) (head, tail []byte, err error) {
 	fields := map[string]any{"continue": about.Continue, "resourceVersion": about.ResourceVersion}
 	if about.RemainingItemCount != nil {
 		fields["remainingItemCount"] = *about.RemainingItemCount

@@ -75,9 +75,12 @@ func readerOf(t *testing.T, kind schema.GroupVersionKind, dynamic bool) *Reader 
 func builtinKinds(t *testing.T, do func(*Reader, func() runtime.Object)) {
 	t.Helper()
 	const seed = 5
-	random := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed), serializer.NewCodecFactory(scheme.Scheme)).RandSource(rand.NewSource(seed)).NumElements(0, 2)
+	random := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed),
+		serializer.NewCodecFactory(scheme.Scheme)).RandSource(rand.NewSource(seed)).NumElements(0, 2)
 	kinds := 0
-	for _, gvk := range slices.SortedFunc(knownKinds(), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, gvk := range slices.SortedFunc(knownKinds(), func(a, b schema.GroupVersionKind) int {
+		return strings.Compare(a.String(), b.String())
+	}) {
 		kinds++
 		do(readerOf(t, gvk, false), func() runtime.Object { return randomObject(t, random.Fill, gvk) })
 	}
@@ -157,7 +160,8 @@ func TestObjectsAndEventsEqualTheCodecs(t *testing.T) {
 			one := item(t, r, o, f)
 			object := r.resource.appendObject(nil, one, f)
 			what := fmt.Sprint(r.resource.Kind, " in encoding ", f)
-			expectBytes(t, what+" framed", r.resource.appendEvent(nil, watch.Modified, one, f), encodedEvent(t, "MODIFIED", want, f))
+			expectBytes(t, what+" framed", r.resource.appendEvent(nil, watch.Modified, one, f), encodedEvent(t, "MODIFIED", want,
+				f))
 			if !isProtobuf(f) {
 				object = append(object, '\n') // as at the end of a response
 			}
@@ -173,7 +177,8 @@ func TestMetadataField(t *testing.T) {
 		field := metadataField(item(t, r, o, objectProtobuf))
 		expectBytes(t, r.resource.Kind.String(), field, item(t, r, o, metadataProtobuf))
 	})
-	for name, b := range map[string][]byte{"nothing": nil, "another field": {0x12, 0}, "a number": {0x08, 1}, "a torn one": {0x0a, 9, 1}} {
+	for name, b := range map[string][]byte{"nothing": nil, "another field": {0x12, 0}, "a number": {0x08, 1},
+		"a torn one": {0x0a, 9, 1}} {
 		if got := metadataField(b); got != nil {
 			t.Errorf("of %s: %q", name, got)
 		}
@@ -223,7 +228,8 @@ func TestListsEqualTheCodecs(t *testing.T) {
 					objects, items = append(objects, o), append(items, item(t, r, o, f))
 				}
 				want := encoded(t, listOf(t, r, l, objects, f), r.resource.Kind.GroupVersion(), f)
-				expectBytes(t, fmt.Sprint("a list of ", n, " ", r.resource.Kind, " in encoding ", f), encodedList(t, r, l, items, f), want)
+				expectBytes(t, fmt.Sprint("a list of ", n, " ", r.resource.Kind, " in encoding ", f), encodedList(t, r, l, items,
+					f), want)
 			}
 		}
 	})
@@ -270,7 +276,8 @@ func TestListsOfCustomResourcesEqualTheCodec(t *testing.T) {
 		list.SetRemainingItemCount(l.Remaining)
 		var items [][]byte
 		for i := range n {
-			w := unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"note": "<&>\u2028é", "size": int64(i)}}}
+			w := unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"note": "<&>\u2028é",
+				"size": int64(i)}}}
 			w.SetGroupVersionKind(r.resource.Kind)
 			w.SetName(fmt.Sprint("w", i))
 			list.Items, items = append(list.Items, w), append(items, item(t, r, &w, objectJSON))

@@ -27,7 +27,8 @@ func TestPartsAreInOrder(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) part {
-			return part{rapid.Bool().Draw(t, "cached"), rapid.IntRange(0, 30).Draw(t, "fails") == 0, rapid.IntRange(0, maxPendingBytes*2).Draw(t, "size")}
+			return part{rapid.Bool().Draw(t, "cached"), rapid.IntRange(0, 30).Draw(t, "fails") == 0,
+				rapid.IntRange(0, maxPendingBytes*2).Draw(t, "size")}
 		}), 0, 50).Draw(t, "parts")
 		wanted := rapid.IntRange(1, 60).Draw(t, "wanted")
 		slots := rapid.IntRange(1, 3).Draw(t, "slots")
@@ -81,7 +82,8 @@ func TestPartsAreInOrder(t *testing.T) {
 
 // While the client does not read, the encoded parts are bounded by number and by size.
 func TestPartsAreBounded(t *testing.T) {
-	for size, limit := range map[int64]int64{0: int64(maxPending), maxPendingBytes / 2: 2, maxPendingBytes: 1, 100 * maxPendingBytes: 1} {
+	for size, limit := range map[int64]int64{0: int64(maxPending), maxPendingBytes / 2: 2, maxPendingBytes: 1,
+		100 * maxPendingBytes: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var begun atomic.Int64
 			a := pipeline[int, int]{
@@ -136,7 +138,8 @@ func TestFirstLists(t *testing.T) {
 	for _, k := range []kind{pods, statefulSets, widgets} {
 		before := newRig(t, k, options{})
 		for i := range 100 {
-			before.create("large", fmt.Sprintf("o%03d", i), withLabel("tier", fmt.Sprint(i%2)), withNote(fmt.Sprint(i, strings.Repeat("<é>", 300*(i%5)))))
+			before.create("large", fmt.Sprintf("o%03d", i), withLabel("tier", fmt.Sprint(i%2)),
+				withNote(fmt.Sprint(i, strings.Repeat("<é>", 300*(i%5)))))
 		}
 		for _, f := range append(allEncodings, tableJSON) {
 			if k.dynamic && f == objectProtobuf {

@@ -15,7 +15,8 @@ import (
 func TestPlanSerializers(t *testing.T) {
 	plain, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	yaml, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)
-	for name, s := range map[string]runtime.Serializer{"pretty": plain.PrettySerializer, "YAML": yaml.Serializer, "another": bareSerializer{plain.Serializer}} {
+	for name, s := range map[string]runtime.Serializer{"pretty": plain.PrettySerializer, "YAML": yaml.Serializer,
+		"another": bareSerializer{plain.Serializer}} {
 		if _, is := jsonSerializerOf(s).(planSerializer); is {
 			t.Errorf("%s is replaced", name)
 		}
@@ -25,7 +26,8 @@ func TestPlanSerializers(t *testing.T) {
 		t.Fatalf("%T is not replaced", plain.Serializer)
 	}
 	for _, fields := range []string{`{"f:spec":{}}`, ` {"<": 1}`, `{`} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "<&>\xff", ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(fields)}}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "<&>\xff",
+			ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(fields)}}}}
 		var got, want bytes.Buffer
 		failed, wrong := own.Encode(pod, &got), plain.Serializer.Encode(pod, &want)
 		if (failed == nil) != (wrong == nil) || wrong != nil && failed.Error() != wrong.Error() {

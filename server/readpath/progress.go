@@ -15,7 +15,8 @@ const (
 	progressSize = 64 << 10
 )
 
-// admittedResponse is a response that has been admitted. It writes in pieces, and knows since when it has written the present one.
+// admittedResponse is a response that has been admitted. It writes in pieces, and knows since when it has written the
+// present one.
 type admittedResponse struct {
 	http.ResponseWriter
 	ctx   context.Context // of its request
@@ -44,7 +45,8 @@ func (r *admittedResponse) stalled(d time.Duration) bool {
 	return since != 0 && time.Now().UnixNano()-since >= int64(d)
 }
 
-// track adds a response to those that may end when they make no progress, until done is called. Its flow has reserved what it needs.
+// track adds a response to those that may end when they make no progress, until done is called. Its flow has reserved
+// what it needs.
 func (a *admission) track(w http.ResponseWriter, q *http.Request, flow string) (r *admittedResponse, done func()) {
 	r = &admittedResponse{ResponseWriter: w, ctx: q.Context(), flow: flow}
 	a.mu.Lock()
@@ -57,14 +59,15 @@ func (a *admission) track(w http.ResponseWriter, q *http.Request, flow string) (
 	}
 }
 
-// endStalled ends a response that makes no progress, of the flow that has reserved most. A waiting request calls it from time to
-// time.
+// endStalled ends a response that makes no progress, of the flow that has reserved most. A waiting request calls it
+// from time to time.
 func (a *admission) endStalled() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var found *admittedResponse
 	for r := range a.responses {
-		if !r.ended && r.stalled(a.stalledAfter) && (found == nil || a.users[r.flow].reserved > a.users[found.flow].reserved) {
+		if !r.ended && r.stalled(a.stalledAfter) &&
+			(found == nil || a.users[r.flow].reserved > a.users[found.flow].reserved) {
 			found = r
 		}
 	}

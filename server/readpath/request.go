@@ -34,7 +34,8 @@ const (
 	reasonOption   reason = "option"   // rare parameters
 	reasonProtocol reason = "protocol" // WebSockets
 	reasonBusy     reason = "busy"     // too many large responses are being written
-	reasonState    reason = "state"    // a past or future revision, an unreadable object, a watch cache that has not started
+	// a past or future revision, an unreadable object, a watch cache that has not started
+	reasonState reason = "state"
 )
 
 // readRequest is a GET, LIST or WATCH as the watch cache understands it.
@@ -72,7 +73,8 @@ func (r *Resource) parseGet(q *http.Request, info *request.RequestInfo) (readReq
 		return readRequest{}, reasonOption
 	}
 	var options metav1.GetOptions
-	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(values, metav1.SchemeGroupVersion, &options); err != nil {
+	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(values, metav1.SchemeGroupVersion,
+		&options); err != nil {
 		return readRequest{}, reasonInvalid
 	}
 	key, ok := r.key(r.namespace(info), info.Name)
@@ -144,7 +146,8 @@ func watchTimeout(seconds int64) time.Duration {
 // listOptions decodes and validates the parameters as an API server does.
 func (r *Resource) listOptions(q *http.Request, info *request.RequestInfo) (*internalversion.ListOptions, reason) {
 	options := &internalversion.ListOptions{}
-	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(q.URL.Query(), metav1.SchemeGroupVersion, options); err != nil {
+	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(q.URL.Query(), metav1.SchemeGroupVersion,
+		options); err != nil {
 		return nil, reasonInvalid
 	}
 	streaming := utilfeature.DefaultFeatureGate.Enabled(features.WatchList)
@@ -172,7 +175,8 @@ func (r *Resource) listOptions(q *http.Request, info *request.RequestInfo) (*int
 
 // storageOptions returns the key and the options for the watch cache: of one object, or of one
 // namespace, if the field selector requires it.
-func (r *Resource) storageOptions(info *request.RequestInfo, options *internalversion.ListOptions) (key string, out apistorage.ListOptions, ok bool) {
+func (r *Resource) storageOptions(info *request.RequestInfo,
+	options *internalversion.ListOptions) (key string, out apistorage.ListOptions, ok bool) {
 	label, field := options.LabelSelector, options.FieldSelector
 	if label == nil {
 		label = labels.Everything()
@@ -185,7 +189,8 @@ func (r *Resource) storageOptions(info *request.RequestInfo, options *internalve
 		p.Limit, p.Continue = options.Limit, options.Continue // a token is not compatible with one object
 	}
 	namespace := r.namespace(info)
-	if selected, ok := p.MatchesSingleNamespace(); ok && namespace == "" && r.Namespaced && len(validation.IsDNS1123Label(selected)) == 0 {
+	if selected, ok := p.MatchesSingleNamespace(); ok && namespace == "" && r.Namespaced &&
+		len(validation.IsDNS1123Label(selected)) == 0 {
 		namespace = selected
 	}
 	out = apistorage.ListOptions{

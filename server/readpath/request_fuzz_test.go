@@ -44,17 +44,20 @@ func FuzzRequest(f *testing.F) {
 		w := recorder{httptest.NewRecorder()}
 		oracle.handler.ServeHTTP(w, q)
 		if len(oracle.calls) != 1 || w.Code != http.StatusOK {
-			t.Fatalf("GET %q, Accept %q: the read path calls %v, the library responds %d %s after calling %v", target, accept, want, w.Code, w.Body, oracle.calls)
+			t.Fatalf("GET %q, Accept %q: the read path calls %v, the library responds %d %s after calling %v", target, accept,
+				want, w.Code, w.Body, oracle.calls)
 		}
 		got := oracle.calls[0]
 		if got.String() != want.String() {
 			t.Fatalf("GET %q, Accept %q:\nthe read path calls %v\nthe library calls   %v", target, accept, want, got)
 		}
 		if media, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";"); media != mediaType(parsed.encoding) {
-			t.Fatalf("GET %q, Accept %q: the read path answers with %s, the library with %s", target, accept, mediaType(parsed.encoding), media)
+			t.Fatalf("GET %q, Accept %q: the read path answers with %s, the library with %s", target, accept,
+				mediaType(parsed.encoding), media)
 		}
 		// Above longestWatch the library's numbers overflow.
-		if off := parsed.timeout - got.timeout; info.Verb == "watch" && parsed.timeout > 0 && parsed.timeout < longestWatch && (off < 0 || off > await.Deadline) {
+		if off := parsed.timeout - got.timeout; info.Verb == "watch" && parsed.timeout > 0 && parsed.timeout < longestWatch &&
+			(off < 0 || off > await.Deadline) {
 			t.Fatalf("GET %q: the read path watches for %v, the library for %v", target, parsed.timeout, got.timeout)
 		}
 	})
@@ -76,7 +79,8 @@ func parse(target, accept string) (*http.Request, *request.RequestInfo) {
 	if err != nil || q.Method != http.MethodGet {
 		return nil, nil
 	}
-	factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+		GrouplessAPIPrefixes: sets.NewString("api")}
 	info, err := factory.NewRequestInfo(q)
 	if err != nil {
 		return nil, nil
@@ -90,9 +94,12 @@ var requestSeeds = []struct{ target, accept string }{
 	{"/api/v1/pods/", ""},
 	{"/api/v1/pods?limit=500&continue=a", "*/*"},
 	{"/api/v1/pods?limit=-1&timeoutSeconds=-1&resourceVersion=0", "application/json"},
-	{"/api/v1/namespaces/default/pods?resourceVersion=1&resourceVersionMatch=Exact", "application/vnd.kubernetes.protobuf"},
-	{"/api/v1/namespaces/default/pods?labelSelector=a%3Db,c+in+(d,e),!f", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
-	{"/api/v1/pods?fieldSelector=metadata.namespace%3Ddefault,metadata.name%3Do1", "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"},
+	{"/api/v1/namespaces/default/pods?resourceVersion=1&resourceVersionMatch=Exact",
+		"application/vnd.kubernetes.protobuf"},
+	{"/api/v1/namespaces/default/pods?labelSelector=a%3Db,c+in+(d,e),!f",
+		"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
+	{"/api/v1/pods?fieldSelector=metadata.namespace%3Ddefault,metadata.name%3Do1",
+		"application/json;as=Table;g=meta.k8s.io;v=v1,application/json"},
 	{"/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3D&limit=1&resourceVersion=1", "application/json"},
 	{"/api/v1/nodes?fieldSelector=metadata.name%3D&watch=1&resourceVersion=1", "application/json"},
 	{"/api/v1/pods?fieldSelector=metadata.namespace%3D,metadata.name%3D", "application/json"},
@@ -110,9 +117,11 @@ var requestSeeds = []struct{ target, accept string }{
 	{"/api/v1/pods?watch=1&timeoutSeconds=9223372036", "application/json"},
 	{"/api/v1/pods?watch=1&timeoutSeconds=-9223372036854775808", "application/json"},
 	{"/api/v1/pods?watch=1&timeoutSeconds=-1", "application/json"},
-	{"/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=5", "application/vnd.kubernetes.protobuf;stream=watch,application/json"},
+	{"/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=5",
+		"application/vnd.kubernetes.protobuf;stream=watch,application/json"},
 	{"/api/v1/watch/namespaces/default/pods/o1?watch=1", "application/json"},
-	{"/api/v1/pods?watch=1&resourceVersion=1&continue=a&fieldSelector=metadata.namespace%3Ddefault,metadata.name%3Do1", "application/json"},
+	{"/api/v1/pods?watch=1&resourceVersion=1&continue=a&fieldSelector=metadata.namespace%3Ddefault,metadata.name%3Do1",
+		"application/json"},
 	{"/api/v1/pods?watch=0&watch=1;limit=1&pretty=false", "application/json;q=0.1,*/*"},
 	{"http://a/api/v1/pods?a%2F=%zz", "application/*"},
 	{"/api/v1/namespaces/%2E%2E/pods/%2e", "application/json"},

@@ -16,7 +16,8 @@ func BenchmarkRequests(b *testing.B) {
 	r := newRig(b, pods, options{})
 	var first, last metav1.Object
 	for i := range 2000 {
-		last = r.create(fmt.Sprint("ns", i%10), fmt.Sprintf("o%04d", i), withLabel("l", fmt.Sprint(i%100)), withNote(strings.Repeat("x", 2000)))
+		last = r.create(fmt.Sprint("ns", i%10), fmt.Sprintf("o%04d", i), withLabel("l", fmt.Sprint(i%100)),
+			withNote(strings.Repeat("x", 2000)))
 		if first == nil {
 			first = last
 		}

@@ -56,12 +56,17 @@ type kind struct {
 
 var (
 	// The watch cache stores pods as protobuf, stateful sets in the source's encoding, widgets as JSON.
-	pods         = builtinKind(corev1.SchemeGroupVersion, "pods", "Pod", true, func() runtime.Object { return &corev1.Pod{} }, func() runtime.Object { return &corev1.PodList{} })
-	nodes        = builtinKind(corev1.SchemeGroupVersion, "nodes", "Node", false, func() runtime.Object { return &corev1.Node{} }, func() runtime.Object { return &corev1.NodeList{} })
+	pods = builtinKind(corev1.SchemeGroupVersion, "pods", "Pod", true, func() runtime.Object {
+		return &corev1.Pod{}
+	}, func() runtime.Object { return &corev1.PodList{} })
+	nodes = builtinKind(corev1.SchemeGroupVersion, "nodes", "Node", false, func() runtime.Object {
+		return &corev1.Node{}
+	}, func() runtime.Object { return &corev1.NodeList{} })
 	statefulSets = builtinKind(appsv1.SchemeGroupVersion, "statefulsets", "StatefulSet", true,
 		func() runtime.Object { return &appsv1.StatefulSet{} }, func() runtime.Object { return &appsv1.StatefulSetList{} })
 	widgets = kind{
-		resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, gvk: widgetKind, namespaced: true, dynamic: true,
+		resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, gvk: widgetKind,
+		namespaced: true, dynamic: true,
 		codec: unstructured.UnstructuredJSONScheme, serializer: serializer.NewCodecFactory(runtime.NewScheme()),
 		newObject: newWidget, newList: func() runtime.Object { return &unstructured.UnstructuredList{} },
 	}
@@ -74,7 +79,8 @@ func newWidget() runtime.Object {
 	return w
 }
 
-func builtinKind(gv schema.GroupVersion, resource, name string, namespaced bool, newObject, newList func() runtime.Object) kind {
+func builtinKind(gv schema.GroupVersion, resource, name string, namespaced bool, newObject,
+	newList func() runtime.Object) kind {
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	return kind{
 		resource: gv.WithResource(resource), gvk: gv.WithKind(name), namespaced: namespaced,
@@ -86,7 +92,8 @@ func builtinKind(gv schema.GroupVersion, resource, name string, namespaced bool,
 // bare decodes objects that don't name their kind, as an API server's codecs do.
 type bare struct{ runtime.Codec }
 
-func (c bare) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c bare) Decode(data []byte, defaults *schema.GroupVersionKind,
+	into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	o, gvk, err := c.Codec.Decode(data, defaults, into)
 	if err == nil {
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -138,7 +145,8 @@ func runEtcd() (*backend, error) {
 	case <-time.After(await.Deadline):
 		return nil, fmt.Errorf("etcd does not start within %v", await.Deadline)
 	}
-	b.client, err = kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop()})
+	b.client, err = kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()},
+		Logger: zap.NewNop()})
 	if err != nil {
 		return nil, err
 	}
@@ -192,26 +200,33 @@ func newRig(t testing.TB, k kind, o options) *rig {
 	}
 	prefix, resource := o.prefix, "/"+k.resource.Resource+"/"
 	versioner := apistorage.APIObjectVersioner{}
-	writes := must(etcd3.New(b.client, b.compactor, k.codec, k.newObject, k.newList, prefix, resource, k.resource.GroupResource(), identity.NewEncryptCheckTransformer(),
+	writes := must(etcd3.New(b.client, b.compactor, k.codec, k.newObject, k.newList, prefix, resource,
+		k.resource.GroupResource(), identity.NewEncryptCheckTransformer(),
 		etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(k.codec, versioner), versioner))(t)
 	stored := must(storage.New(storage.Config{
-		Client: b.client.Client, Etcd: writes, GroupResource: k.resource.GroupResource(), Prefix: prefix, ResourcePrefix: resource, Namespaced: k.namespaced,
+		Client: b.client.Client, Etcd: writes, GroupResource: k.resource.GroupResource(), Prefix: prefix,
+		ResourcePrefix: resource, Namespaced: k.namespaced,
 		Codec: k.codec, Transformer: o.transformer, NewFunc: k.newObject, GetAttrs: attributes, Store: o.store,
 	}))(t)
 	stop := stored.Start(func(err error) { t.Error(err) })
-	r := &rig{t: t, kind: k, prefix: prefix, storage: stored, context: func(ctx context.Context) context.Context { return ctx }}
+	r := &rig{t: t, kind: k, prefix: prefix, storage: stored, context: func(ctx context.Context) context.Context {
+		return ctx
+	}}
 	r.stop = sync.OnceFunc(func() { stop(); writes.Close() })
 	t.Cleanup(r.stop)
 	await.True(t, "the storage is ready", func() bool { return stored.ReadinessCheck() == nil })
 	r.reader = must(NewReader(Resource{
-		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Dynamic: k.dynamic, Predicate: predicate, Table: &testTable,
+		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer,
+		Dynamic: k.dynamic, Predicate: predicate, Table: &testTable,
 	}, o.budget))(t)
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		r.delegated.Add(1)
 		w.WriteHeader(http.StatusTeapot)
 	})
 	r.handler = NewHandler(next, r.lookup, o.budget, o.minTimeout)
-	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.handler.ServeHTTP(w, r.withInfo(q)) }))
+	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.handler.ServeHTTP(w, r.withInfo(q))
+	}))
 	t.Cleanup(r.server.Close)
 	return r
 }
@@ -229,7 +244,8 @@ func predicate(label labels.Selector, field fields.Selector) apistorage.Selectio
 }
 
 func (r *rig) lookup(_ *http.Request, info *request.RequestInfo) *Reader {
-	if (schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}) != r.kind.resource {
+	if (schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion,
+		Resource: info.Resource}) != r.kind.resource {
 		return nil
 	}
 	return r.reader
@@ -237,7 +253,8 @@ func (r *rig) lookup(_ *http.Request, info *request.RequestInfo) *Reader {
 
 // withInfo returns a request with the context that an API server's handlers add.
 func (r *rig) withInfo(q *http.Request) *http.Request {
-	factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+		GrouplessAPIPrefixes: sets.NewString("api")}
 	info := must(factory.NewRequestInfo(q))(r.t)
 	return q.WithContext(r.context(request.WithRequestInfo(q.Context(), info)))
 }
@@ -282,7 +299,8 @@ func (r *rig) create(namespace, name string, more ...func(metav1.Object)) metav1
 func (r *rig) update(namespace, name string, change func(metav1.Object)) metav1.Object {
 	r.t.Helper()
 	out := r.kind.newObject()
-	must(0, r.storage.GuaranteedUpdate(r.t.Context(), r.key(namespace, name), out, false, nil, func(o runtime.Object, _ apistorage.ResponseMeta) (runtime.Object, *uint64, error) {
+	must(0, r.storage.GuaranteedUpdate(r.t.Context(), r.key(namespace, name), out, false, nil, func(o runtime.Object,
+		_ apistorage.ResponseMeta) (runtime.Object, *uint64, error) {
 		change(o.(metav1.Object))
 		return o, nil, nil
 	}, nil))(r.t)
@@ -300,7 +318,8 @@ func (r *rig) delete(namespace, name string) metav1.Object {
 // waitFor waits until the cache has reached a write.
 func (r *rig) waitFor(written metav1.Object) {
 	r.t.Helper()
-	must(0, r.storage.Cache().WaitForRevision(r.t.Context(), must(keepwatch.ParseRevision(written.GetResourceVersion()))(r.t)))(r.t)
+	must(0, r.storage.Cache().WaitForRevision(r.t.Context(),
+		must(keepwatch.ParseRevision(written.GetResourceVersion()))(r.t)))(r.t)
 }
 
 // withLabel and withNote set a label and an annotation.

@@ -70,13 +70,15 @@ func TestSelectorsOfObjectsThatBecomeReadable(t *testing.T) {
 			}
 			keys.down.Store(false)
 			w := r.watch(query)
-			if e := w.next(); e.Type != watch.Added || e.Object.Namespace != "team" || e.Object.ResourceVersion != hidden.GetResourceVersion() {
+			if e := w.next(); e.Type != watch.Added || e.Object.Namespace != "team" ||
+				e.Object.ResourceVersion != hidden.GetResourceVersion() {
 				t.Errorf("the watch received %+v, want team/hidden", e)
 			}
 			r.update("default", "hidden", withLabel("tier", "c"))
 			r.delete("default", "hidden")
 			out := r.update("team", "hidden", withLabel("tier", "c"))
-			if e := w.next(); e.Type != watch.Deleted || e.Object.Namespace != "team" || e.Object.ResourceVersion != out.GetResourceVersion() {
+			if e := w.next(); e.Type != watch.Deleted || e.Object.Namespace != "team" ||
+				e.Object.ResourceVersion != out.GetResourceVersion() {
 				t.Errorf("the watch received %+v, want DELETED team/hidden", e)
 			}
 		})
@@ -95,12 +97,18 @@ func TestSelectorsEndAtUnreadableObjects(t *testing.T) {
 		failed string // received by a watch with a selector
 		later  string // received with a selector once the object can be read
 	}{
-		"created":                {"", func(r *rig) metav1.Object { return r.create("default", "o", is("secret")) }, "ERROR InternalError", "ERROR InternalError", ""},
-		"made unreadable":        {"b", func(r *rig) metav1.Object { return r.update("default", "o", is("secret")) }, "ERROR InternalError", "ERROR InternalError", ""},
-		"selected, unreadable":   {"a", func(r *rig) metav1.Object { return r.update("default", "o", is("secret")) }, "ERROR InternalError", "ERROR InternalError", "DELETED o"},
-		"readable, selected":     {"secret", func(r *rig) metav1.Object { return r.update("default", "o", is("a")) }, "MODIFIED o", "ERROR InternalError", "ADDED o"},
-		"readable, not selected": {"secret", func(r *rig) metav1.Object { return r.update("default", "o", is("b")) }, "MODIFIED o", "ERROR InternalError", ""},
-		"deleted":                {"secret", func(r *rig) metav1.Object { return r.delete("default", "o") }, "ERROR StorageReadError", "ERROR StorageReadError", ""},
+		"created": {"", func(r *rig) metav1.Object { return r.create("default", "o", is("secret")) },
+			"ERROR InternalError", "ERROR InternalError", ""},
+		"made unreadable": {"b", func(r *rig) metav1.Object { return r.update("default", "o", is("secret")) },
+			"ERROR InternalError", "ERROR InternalError", ""},
+		"selected, unreadable": {"a", func(r *rig) metav1.Object { return r.update("default", "o", is("secret")) },
+			"ERROR InternalError", "ERROR InternalError", "DELETED o"},
+		"readable, selected": {"secret", func(r *rig) metav1.Object { return r.update("default", "o", is("a")) },
+			"MODIFIED o", "ERROR InternalError", "ADDED o"},
+		"readable, not selected": {"secret", func(r *rig) metav1.Object { return r.update("default", "o", is("b")) },
+			"MODIFIED o", "ERROR InternalError", ""},
+		"deleted": {"secret", func(r *rig) metav1.Object { return r.delete("default", "o") },
+			"ERROR StorageReadError", "ERROR StorageReadError", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys := newKeyServer("secret")
@@ -111,7 +119,8 @@ func TestSelectorsEndAtUnreadableObjects(t *testing.T) {
 			}
 			r.waitFor(begin)
 			since := "timeoutSeconds=600&resourceVersion=" + begin.GetResourceVersion()
-			live := map[string]*watchClient{"": r.watch(since), "&labelSelector=tier%3Da": r.watch(since + "&labelSelector=tier%3Da")}
+			live := map[string]*watchClient{"": r.watch(since), "&labelSelector=tier%3Da": r.watch(since +
+				"&labelSelector=tier%3Da")}
 			r.waitFor(test.change(r))
 			for query, w := range live {
 				want := test.all
@@ -153,16 +162,19 @@ func TestSelectorsOfAnUnreadableState(t *testing.T) {
 	for _, selector := range []string{"", "&labelSelector=tier%3Da"} {
 		for _, limit := range []string{"", "&limit=1"} {
 			before := r.delegated.Load()
-			if answer, body := r.get(r.path("")+"?timeoutSeconds=60"+selector+limit, accept("application/json")); r.delegated.Load() != before+1 {
+			if answer, body := r.get(r.path("")+"?timeoutSeconds=60"+selector+limit,
+				accept("application/json")); r.delegated.Load() != before+1 {
 				t.Errorf("a list %q was answered %s: %s", selector+limit, answer.Status, body)
 			}
 		}
-		if got := lines(r.watch(initial + selector).readToEnd()); !strings.HasSuffix(got, "ERROR InternalError") || strings.Contains(got, "ADDED o") {
+		if got := lines(r.watch(initial + selector).readToEnd()); !strings.HasSuffix(got, "ERROR InternalError") ||
+			strings.Contains(got, "ADDED o") {
 			t.Errorf("initial events %q: %s", selector, got)
 		}
 	}
 	keys.down.Store(false)
-	if answer, body := r.get(r.path("")+"?labelSelector=tier%3Da", accept("application/json")); answer.StatusCode != http.StatusOK || strings.Contains(string(body), "secret") {
+	if answer, body := r.get(r.path("")+"?labelSelector=tier%3Da",
+		accept("application/json")); answer.StatusCode != http.StatusOK || strings.Contains(string(body), "secret") {
 		t.Errorf("a list was answered %s: %s", answer.Status, body)
 	}
 }
@@ -236,7 +248,8 @@ func TestSelectorsBehindTheHistory(t *testing.T) {
 				t.Errorf("%d events are the history, not the difference", received)
 			}
 			for o := range r.storage.Cache().Snapshot().All() {
-				if name := o.Key().Name; objects[name] != "" != (name == "enters" || name == "returns" || name == "stays" || name == "last") || objects[name] != "" && objects[name] != o.Revision().String() {
+				if name := o.Key().Name; objects[name] != "" != (name == "enters" || name == "returns" || name == "stays" ||
+					name == "last") || objects[name] != "" && objects[name] != o.Revision().String() {
 					t.Errorf("%s: the watch is at %q, the object at %v", name, objects[name], o.Revision())
 				}
 				delete(objects, o.Key().Name)

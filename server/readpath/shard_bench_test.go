@@ -26,7 +26,8 @@ func BenchmarkShardedList(b *testing.B) {
 		var puts []clientv3.Op
 		for j := i; j < i+perWrite; j++ {
 			pod := fleet.Pod(j)
-			puts = append(puts, clientv3.OpPut(prefix+"/pods/"+pod.Namespace+"/"+pod.Name, string(must(runtime.Encode(pods.codec, pod))(b))))
+			puts = append(puts, clientv3.OpPut(prefix+"/pods/"+pod.Namespace+"/"+pod.Name,
+				string(must(runtime.Encode(pods.codec, pod))(b))))
 		}
 		must(backend.client.Txn(b.Context()).Then(puts...).Commit())(b)
 	}
@@ -55,7 +56,8 @@ func BenchmarkShardedList(b *testing.B) {
 			})
 		}
 		b.Run(fmt.Sprintf("1 of %d/search", shards), func(b *testing.B) {
-			q := httptest.NewRequest(http.MethodGet, r.path("")+"?"+ofShard(fmt.Sprintf("shardRange(object.metadata.uid, '0x0000000000000000', '%s')", end)), nil)
+			q := httptest.NewRequest(http.MethodGet, r.path("")+"?"+
+				ofShard(fmt.Sprintf("shardRange(object.metadata.uid, '0x0000000000000000', '%s')", end)), nil)
 			q = r.withInfo(q)
 			q.Header = accept(runtime.ContentTypeJSON)
 			info, _ := request.RequestInfoFrom(q.Context())

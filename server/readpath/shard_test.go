@@ -46,11 +46,13 @@ func TestShardedLists(t *testing.T) {
 			r := newRig(t, k, options{})
 			var last metav1.Object
 			for i := range n {
-				last = r.create("default", fmt.Sprintf("o%02d", i), withUID(fmt.Sprint("uid-", i)), withNote(string(bytes.Repeat([]byte("x"), 10<<10))))
+				last = r.create("default", fmt.Sprintf("o%02d", i), withUID(fmt.Sprint("uid-", i)),
+					withNote(string(bytes.Repeat([]byte("x"), 10<<10))))
 			}
 			r.waitFor(last)
 			forms := map[string]http.Header{
-				"JSON": accept("application/json"), "gzip": accept("application/json", "Accept-Encoding", "gzip"), "Table": accept(asTable),
+				"JSON": accept("application/json"), "gzip": accept("application/json", "Accept-Encoding", "gzip"),
+				"Table":    accept(asTable),
 				"metadata": accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
 			}
 			if !k.dynamic {
@@ -161,7 +163,8 @@ func TestShardSelectors(t *testing.T) {
 	r.waitFor(r.create("default", "o", withUID("uid")))
 	plain := accept("application/json")
 	all := r.path("") + "?"
-	bad := []string{" ", "x", "shardRange(object.metadata.name, '0x0000000000000000', '0x8000000000000000')", lowerHalf + " && " + upperHalf}
+	bad := []string{" ", "x", "shardRange(object.metadata.name, '0x0000000000000000', '0x8000000000000000')", lowerHalf +
+		" && " + upperHalf}
 	for _, selector := range append(bad, lowerHalf, upperHalf) {
 		if got := r.reasonFor(http.MethodGet, all+ofShard(selector), plain); got != "" {
 			t.Errorf("without the gate, %q: %q", selector, got)

@@ -48,7 +48,8 @@ func newStalledClients(t *testing.T) *stalledClients {
 	}
 	all, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel
-	s.server = httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	s.server = httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(w http.ResponseWriter,
+		q *http.Request) {
 		s.begun.Add(1)
 		defer s.ended.Add(1)
 		q = s.withInfo(q)
@@ -106,10 +107,12 @@ func (s *stalledClients) start(protocol, user, query string, n int) (stop func()
 func (s *stalledClients) waitForEnd(n int64) {
 	s.t.Helper()
 	end := time.Now().Add(await.Deadline)
-	for begun, ended := s.begun.Load(), s.ended.Load(); begun != n || ended != n; begun, ended = s.begun.Load(), s.ended.Load() {
+	for begun, ended := s.begun.Load(), s.ended.Load(); begun != n || ended != n; begun, ended = s.begun.Load(),
+		s.ended.Load() {
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
-			s.t.Fatalf("of %d requests %d have begun and %d have ended:\n%s", n, begun, ended, stacks[:runtime.Stack(stacks, true)])
+			s.t.Fatalf("of %d requests %d have begun and %d have ended:\n%s", n, begun, ended,
+				stacks[:runtime.Stack(stacks, true)])
 		}
 		<-time.After(time.Millisecond)
 	}
@@ -215,7 +218,8 @@ func TestStalledResponsesEnd(t *testing.T) {
 	s.timeout, s.mayEnd = time.Second, true
 	for _, protocol := range protocols {
 		answered := s.answered.Load()
-		await.True(t, protocol+": a response has begun before the deadline", func() bool { // at once, unless the machine is busy
+		// at once, unless the machine is busy
+		await.True(t, protocol+": a response has begun before the deadline", func() bool {
 			before := s.ended.Load()
 			stop := s.start(protocol, "a", "", 5)
 			s.waitForEnd(before + 5)
@@ -281,7 +285,9 @@ func TestStalledWatchesEndWithTheCache(t *testing.T) {
 			for _, protocol := range protocols {
 				s.start(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 3)
 			}
-			await.True(t, "the watches wait for their clients", func() bool { return s.budget.watches.inUse() == 6*watchBufferSize })
+			await.True(t, "the watches wait for their clients", func() bool {
+				return s.budget.watches.inUse() == 6*watchBufferSize
+			})
 			end(s)
 			s.waitForEnd(6)
 			if n := s.budget.watches.inUse(); n != 0 {
@@ -300,7 +306,8 @@ func TestWatchesWithoutBuffers(t *testing.T) {
 		r.create("default", fmt.Sprint("o", i+1), withLabel("tier", strconv.Itoa(i)))
 	}
 	r.waitFor(r.delete("default", "o7"))
-	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf", asTable, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"} {
+	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf", asTable,
+		"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"} {
 		for query, events := range map[string]int{
 			"resourceVersion=0&": 200, "resourceVersion=" + first.GetResourceVersion() + "&": 201,
 			"sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&": 201,
@@ -313,7 +320,8 @@ func TestWatchesWithoutBuffers(t *testing.T) {
 				t.Errorf("%s as %s: %d and %d bytes differ", query, media, len(with), len(without))
 			}
 			if without := r.events(query, media, "gzip", events); !bytes.Equal(with, compressed) || !bytes.Equal(with, without) {
-				t.Errorf("%s as %s: %d, compressed %d, without a buffer %d bytes differ", query, media, len(with), len(compressed), len(without))
+				t.Errorf("%s as %s: %d, compressed %d, without a buffer %d bytes differ", query, media, len(with), len(compressed),
+					len(without))
 			}
 		}
 	}
@@ -324,7 +332,8 @@ func (r *rig) events(query, media, encoding string, n int) (sent []byte) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
-	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&"+query, nil))(r.t))
+	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&"+query,
+		nil))(r.t))
 	q.Header = accept(media, "Accept-Encoding", encoding)
 	client := &writingClient{}
 	client.write = func(b []byte) {
@@ -336,7 +345,8 @@ func (r *rig) events(query, media, encoding string, n int) (sent []byte) {
 		}
 	}
 	r.handler.ServeHTTP(client, q)
-	if compressed := client.Header().Get("Content-Encoding") == "gzip"; compressed != (encoding == "gzip" && strings.Contains(query, "sendInitialEvents")) {
+	if compressed := client.Header().Get("Content-Encoding") == "gzip"; compressed != (encoding == "gzip" &&
+		strings.Contains(query, "sendInitialEvents")) {
 		r.t.Errorf("%s, %s: compressed is %v", query, encoding, compressed)
 	}
 	return sent
@@ -372,7 +382,8 @@ func TestLargeListsAreMeasuredOnceAdmitted(t *testing.T) {
 	}
 	got := make(chan response)
 	go func() {
-		answer, body := r.get(r.path(""), accept("application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"))
+		answer, body := r.get(r.path(""),
+			accept("application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"))
 		got <- response{answer, body}
 	}()
 	await.True(t, "the list waits", func() bool {

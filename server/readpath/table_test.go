@@ -30,7 +30,8 @@ var longAgo = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 // testTable describes the objects of rigs in Tables.
 var testTable = Table{
 	Columns: []metav1.TableColumnDefinition{
-		{Name: "Name", Type: "string", Format: "name", Description: "<é>"}, {Name: "Labels", Type: "integer", Priority: 1}, {Name: "Since", Type: "string"},
+		{Name: "Name", Type: "string", Format: "name", Description: "<é>"}, {Name: "Labels", Type: "integer", Priority: 1},
+		{Name: "Since", Type: "string"},
 	},
 	Row: func(o runtime.Object) (metav1.TableRow, error) {
 		m, err := meta.Accessor(o)
@@ -39,7 +40,8 @@ var testTable = Table{
 		}
 		row := metav1.TableRow{Cells: []any{m.GetName(), int64(len(m.GetLabels())), Since{longAgo, "<é> (", " ago)"}}}
 		if len(m.GetLabels()) == 0 {
-			row.Conditions = []metav1.TableRowCondition{{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: "<none>"}}
+			row.Conditions = []metav1.TableRowCondition{{Type: metav1.RowCompleted, Status: metav1.ConditionTrue,
+				Reason: "<none>"}}
 		}
 		return row, nil
 	},
@@ -55,9 +57,11 @@ type tableForm struct {
 
 var tableForms = []tableForm{
 	{tableJSON, metav1.SchemeGroupVersion, ""}, {tableJSON, metav1.SchemeGroupVersion, metav1.IncludeMetadata},
-	{tableAlone, metav1.SchemeGroupVersion, metav1.IncludeNone}, {tableWhole, metav1.SchemeGroupVersion, metav1.IncludeObject},
+	{tableAlone, metav1.SchemeGroupVersion, metav1.IncludeNone}, {tableWhole, metav1.SchemeGroupVersion,
+		metav1.IncludeObject},
 	{tableJSONBeta, metav1beta1.SchemeGroupVersion, metav1.IncludeMetadata},
-	{tableAloneBeta, metav1beta1.SchemeGroupVersion, metav1.IncludeNone}, {tableWholeBeta, metav1beta1.SchemeGroupVersion, metav1.IncludeObject},
+	{tableAloneBeta, metav1beta1.SchemeGroupVersion, metav1.IncludeNone}, {tableWholeBeta, metav1beta1.SchemeGroupVersion,
+		metav1.IncludeObject},
 }
 
 func (f tableForm) accept() http.Header {
@@ -96,7 +100,8 @@ func expectedTable(t *testing.T, o runtime.Object, columns bool, f tableForm, k 
 	}
 	if meta.IsListType(o) {
 		list := must(meta.ListAccessor(o))(t)
-		table.ResourceVersion, table.Continue, table.RemainingItemCount = list.GetResourceVersion(), list.GetContinue(), list.GetRemainingItemCount()
+		table.ResourceVersion, table.Continue, table.RemainingItemCount = list.GetResourceVersion(), list.GetContinue(),
+			list.GetRemainingItemCount()
 		must(0, meta.EachListItem(o, add))(t)
 	} else {
 		table.ResourceVersion = must(meta.Accessor(o))(t).GetResourceVersion()
@@ -160,7 +165,8 @@ func TestWatchesAsTables(t *testing.T) {
 		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 		expect := func(f tableForm, from io.Reader, event watch.EventType, o metav1.Object, columns bool) {
 			t.Helper()
-			want := encodedEvent(t, string(event), bytes.TrimSuffix(expectedTable(t, o.(runtime.Object), columns, f, k), newline), objectJSON)
+			want := encodedEvent(t, string(event), bytes.TrimSuffix(expectedTable(t, o.(runtime.Object), columns, f, k),
+				newline), objectJSON)
 			got := make([]byte, len(want))
 			must(io.ReadFull(from, got))(t)
 			expectBytes(t, fmt.Sprint(k.gvk.Kind, f, event), got, want)
@@ -169,7 +175,8 @@ func TestWatchesAsTables(t *testing.T) {
 		for i, f := range tableForms {
 			include := "&includeObject=" + string(f.include)
 			firsts[i] = r.open(r.path("")+query+include, f.accept()).Body
-			seconds[i] = r.open(r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+added.GetResourceVersion()+include, f.accept()).Body
+			seconds[i] = r.open(r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+added.GetResourceVersion()+include,
+				f.accept()).Body
 			expect(f, firsts[i], watch.Added, added, true)
 			expect(f, firsts[i], watch.Bookmark, end, false)
 		}

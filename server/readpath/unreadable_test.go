@@ -38,13 +38,16 @@ func TestLargeListsOfAnUnreadableState(t *testing.T) {
 		check := func(what string, readable bool) {
 			t.Helper()
 			largeLists(k, func(as encoding, header http.Header) {
-				for query, complete := range map[string]bool{"": readable, "?resourceVersion=0": readable, "?limit=280": readable, "?limit=200": true} {
+				for query, complete := range map[string]bool{"": readable, "?resourceVersion=0": readable, "?limit=280": readable,
+					"?limit=200": true} {
 					before := r.delegated.Load()
 					answer, body := r.get(r.path("")+query, header)
 					if delegated := r.delegated.Load() > before; delegated == complete {
-						t.Errorf("%s, %s%s in encoding %v: delegated is %t, status %s", what, k.gvk.Kind, query, as, delegated, answer.Status)
+						t.Errorf("%s, %s%s in encoding %v: delegated is %t, status %s", what, k.gvk.Kind, query, as, delegated,
+							answer.Status)
 					} else if readable && query == "" {
-						expectBytes(t, what, unzipped(t, answer, body), r.expected("", predicate(labels.Everything(), fields.Everything()), as))
+						expectBytes(t, what, unzipped(t, answer, body), r.expected("", predicate(labels.Everything(),
+							fields.Everything()), as))
 					}
 				}
 			})

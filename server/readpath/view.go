@@ -164,10 +164,11 @@ func newestAfter(token string) string {
 
 // expiredToken returns the error that an API server answers an expired token with.
 func expiredToken(next string) error {
-	expired := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
-		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
-		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the " +
-		"first chunk was returned and now may show up in the list.")
+	expired := apierrors.NewResourceExpired(
+		"The provided continue parameter is too old to display a consistent list result. " +
+			"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
+			"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the " +
+			"first chunk was returned and now may show up in the list.")
 	expired.ErrStatus.ListMeta = metav1.ListMeta{Continue: next}
 	return expired
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
-// A token continues the list of the set that it was bound to. With any other set it is expired: one with another namespace, one whose namespace
-// was made anew, the list of everything. The token of the error continues in the newest state, behind the same key, with the present set.
+// A token continues the list of the set that it was bound to. With any other set it is expired: one with another
+// namespace, one whose namespace was made anew, the list of everything. The token of the error continues in the newest
+// state, behind the same key, with the present set.
 func TestTokensAreBound(t *testing.T) {
 	set := func(uids map[string]keepwatch.UID) *watchcache.Namespaces {
 		return watchcache.NewNamespaces(uids, false)
@@ -48,7 +49,8 @@ func TestTokensAreBound(t *testing.T) {
 				t.Errorf("%s: the error's token: %v", name, err)
 			}
 		}
-		if key, revision, err := apistorage.DecodeContinue(next, "/pods/"); name != "no token" && (err != nil || key != "/pods/a/w\x00" || revision != -1) {
+		if key, revision, err := apistorage.DecodeContinue(next, "/pods/"); name != "no token" &&
+			(err != nil || key != "/pods/a/w\x00" || revision != -1) {
 			t.Errorf("%s: continues at %q of %d, %v", name, key, revision, err)
 		}
 	}

@@ -38,7 +38,8 @@ func (s *Reader) watch(q *http.Request, r readRequest) (http.HandlerFunc, reason
 	case err != nil && !waitedFor(err, r) && !apierrors.IsResourceExpired(err): // these two are sent as events
 		return s.answerError(err, r)
 	}
-	return (&watchResponse{Reader: s, events: events, startError: err, encoding: r.encoding, gzip: compresses(q, r), timeout: r.timeout}).serve, ""
+	return (&watchResponse{Reader: s, events: events, startError: err, encoding: r.encoding, gzip: compresses(q, r),
+		timeout: r.timeout}).serve, ""
 }
 
 // compresses reports whether a watch is compressed: one that sends the initial state and a bookmark after
@@ -65,8 +66,8 @@ type watchResponse struct {
 	columnsSent bool // of a Table
 }
 
-// writeGrace is how long a client may take to read what is left when its watch is over. A client that reads slowly, and has not
-// received everything then, resumes with another watch.
+// writeGrace is how long a client may take to read what is left when its watch is over. A client that reads slowly, and
+// has not received everything then, resumes with another watch.
 const writeGrace = time.Minute
 
 func (s *watchResponse) serve(w http.ResponseWriter, q *http.Request) {
@@ -93,9 +94,9 @@ func (s *watchResponse) serve(w http.ResponseWriter, q *http.Request) {
 	s.run()
 }
 
-// boundWrites sets the write deadline of the response when ctx or the cache has ended, to the budget's writeGrace later.
-// Otherwise a client that reads nothing would keep the watch, and all objects of its cache, for ever. release removes the
-// deadline.
+// boundWrites sets the write deadline of the response when ctx or the cache has ended, to the budget's writeGrace
+// later. Otherwise a client that reads nothing would keep the watch, and all objects of its cache, for ever. release
+// removes the deadline.
 func (s *watchResponse) boundWrites(ctx context.Context) (release func()) {
 	var mu sync.Mutex
 	done := false // the deadline is set, or release was called

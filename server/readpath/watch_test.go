@@ -91,7 +91,8 @@ func TestWatchEventsEqualTheCodecs(t *testing.T) {
 				if encoding == "gzip" {
 					body = must(gzip.NewReader(body))(t)
 				}
-				if want := strings.TrimPrefix(mediaType(f)+";stream=watch", runtime.ContentTypeJSON+";stream=watch"); want != "" && answer.Header.Get("Content-Type") != want {
+				if want := strings.TrimPrefix(mediaType(f)+";stream=watch", runtime.ContentTypeJSON+";stream=watch"); want != "" &&
+					answer.Header.Get("Content-Type") != want {
 					t.Errorf("encoding %d: %v", f, answer.Header)
 				}
 				expect := func(kind watch.EventType, o metav1.Object) {
@@ -144,7 +145,8 @@ func TestWatchSelectorEdges(t *testing.T) {
 	for i, want := range []struct {
 		kind     watch.EventType
 		revision string
-	}{{watch.Added, in.GetResourceVersion()}, {watch.Modified, stays.GetResourceVersion()}, {watch.Deleted, out.GetResourceVersion()}} {
+	}{{watch.Added, in.GetResourceVersion()}, {watch.Modified, stays.GetResourceVersion()},
+		{watch.Deleted, out.GetResourceVersion()}} {
 		e := w.next()
 		if e.Type != want.kind || e.Object.ResourceVersion != want.revision || e.Object.Labels["tier"] != "a" {
 			t.Errorf("event %d is %+v, want %v", i, e, want)
@@ -182,7 +184,8 @@ func testManyWatches(t *testing.T, encoding, query string) {
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+first.GetResourceVersion()+query, nil))(t))
+	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+
+		"?watch=1&timeoutSeconds=600&resourceVersion="+first.GetResourceVersion()+query, nil))(t))
 	q.Header = accept("application/json", "Accept-Encoding", encoding)
 	sent := make([]receiver, watches)
 	next := func(i int) []byte {
@@ -337,7 +340,8 @@ func (r *rig) stalled(query string) *watchClient {
 	conn := must(net.Dial("tcp", r.server.Listener.Addr().String()))(r.t)
 	r.t.Cleanup(func() { conn.Close() })
 	must(0, conn.(*net.TCPConn).SetReadBuffer(64<<10))(r.t)
-	must(fmt.Fprintf(conn, "GET %s?watch=1&%s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n", r.path(""), query))(r.t)
+	must(fmt.Fprintf(conn, "GET %s?watch=1&%s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n", r.path(""),
+		query))(r.t)
 	answer := must(http.ReadResponse(bufio.NewReader(conn), nil))(r.t)
 	return &watchClient{r.t, answer, json.NewDecoder(answer.Body)}
 }

@@ -46,7 +46,8 @@ func TestWatchesEndByTimeout(t *testing.T) {
 			}
 			from, to := must(keepwatch.ParseRevision(written.GetResourceVersion()))(t), newest()
 			for _, e := range rest {
-				if at := must(keepwatch.ParseRevision(e.Object.ResourceVersion))(t); e.Type != watch.Bookmark || at < from || at > to || e.Object.Kind != "Pod" {
+				if at := must(keepwatch.ParseRevision(e.Object.ResourceVersion))(t); e.Type != watch.Bookmark || at < from ||
+					at > to || e.Object.Kind != "Pod" {
 					t.Errorf("%+v, between %v and %v", e, from, to)
 				}
 			}
@@ -104,7 +105,8 @@ func TestWatchesThatEndDuringAWriteSendTheirBookmark(t *testing.T) {
 func TestWatchesThatEndBeforeTheyBegin(t *testing.T) {
 	r := newRig(t, pods, options{})
 	for _, revision := range []string{"", "1000000"} { // for both, the cache reads etcd's revision
-		if rest := r.watch("timeoutSeconds=-1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=" + revision).readToEnd(); len(rest) > 0 {
+		if rest := r.watch("timeoutSeconds=-1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=" +
+			revision).readToEnd(); len(rest) > 0 {
 			t.Errorf("from %q: %+v", revision, rest)
 		}
 	}
@@ -187,7 +189,8 @@ func TestWatchesAreInitialized(t *testing.T) {
 			defer cancel()
 			occupied := &seat{}
 			r.context = func(ctx context.Context) context.Context { return flowcontrol.WithInitializationSignal(ctx, occupied) }
-			q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=60&"+query, nil))(t))
+			q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=60&"+query,
+				nil))(t))
 			q.Header = accept("application/json")
 			there := must(keepwatch.ParseRevision(last.GetResourceVersion()))(t)
 			later := 0
@@ -275,7 +278,8 @@ func TestWatchesFromExpiredRevisions(t *testing.T) {
 	r.waitFor(r.create("default", "last"))
 	for _, query := range []string{"", "&labelSelector=tier%3Da"} {
 		all := r.watch("timeoutSeconds=600&resourceVersion=" + first.GetResourceVersion() + query).readToEnd()
-		if len(all) != 1 || all[0].Type != watch.Error || all[0].Object.Kind != "Status" || all[0].Object.Code != http.StatusGone || all[0].Object.Reason != "Expired" {
+		if len(all) != 1 || all[0].Type != watch.Error || all[0].Object.Kind != "Status" ||
+			all[0].Object.Code != http.StatusGone || all[0].Object.Reason != "Expired" {
 			t.Errorf("%q: %+v", query, all)
 		}
 	}
@@ -306,7 +310,8 @@ func TestWatchTimeouts(t *testing.T) {
 		}
 	}
 	for _, seconds := range []int64{-1, -61, -9223372036, math.MinInt64} {
-		for _, query := range []string{"", "resourceVersion=0&", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&"} {
+		for _, query := range []string{"", "resourceVersion=0&",
+			"sendInitialEvents=true&resourceVersionMatch=NotOlderThan&"} {
 			if all := r.watch(fmt.Sprint(query, "timeoutSeconds=", seconds)).readToEnd(); len(all) != 0 {
 				t.Errorf("%s for %d seconds: %+v", query, seconds, all)
 			}

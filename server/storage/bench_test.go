@@ -37,7 +37,8 @@ func benchmarkStart(b *testing.B, n int, of stored, value func(i int) []byte) {
 	for i := range n {
 		v := value(i)
 		bytes += len(v)
-		if _, err := client.Put(b.Context(), fmt.Sprintf("/registry/pods/team-%03d/web-%05d", i/1000, i), string(v)); err != nil {
+		if _, err := client.Put(b.Context(), fmt.Sprintf("/registry/pods/team-%03d/web-%05d", i/1000, i),
+			string(v)); err != nil {
 			b.Fatal(err)
 		}
 	}

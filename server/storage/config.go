@@ -70,7 +70,8 @@ type Config struct {
 func (c Config) cache() watchcache.Config {
 	return watchcache.Config{
 		GroupResource: c.GroupResource, ResourcePrefix: c.ResourcePrefix, Namespaced: c.Namespaced, CheckNames: c.CheckNames,
-		SourceName: c.sourceName(), SourcePrefix: c.root(), Decrypt: c.decrypt(), Codec: c.Codec, NewFunc: c.NewFunc, Served: c.Served, GetAttrs: c.GetAttrs,
+		SourceName: c.sourceName(), SourcePrefix: c.root(), Decrypt: c.decrypt(), Codec: c.Codec, NewFunc: c.NewFunc,
+		Served: c.Served, GetAttrs: c.GetAttrs,
 		Indexers: c.Indexers, Metrics: c.Metrics.cache, Store: c.Store,
 	}
 }
@@ -90,7 +91,8 @@ func (c Config) root() string {
 
 // Namespaced reports whether the keys that keyOf makes are "namespace/name" below the prefix, as
 // [Config.Namespaced] needs it. It fails if they are neither that nor "name".
-func Namespaced(keyOf func(runtime.Object) (string, error), newFunc func() runtime.Object, resourcePrefix string) (bool, error) {
+func Namespaced(keyOf func(runtime.Object) (string, error), newFunc func() runtime.Object,
+	resourcePrefix string) (bool, error) {
 	example := newFunc()
 	m, err := meta.Accessor(example)
 	if err != nil {

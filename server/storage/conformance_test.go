@@ -40,23 +40,30 @@ var conformance = map[string]struct {
 	"RunTestCreate": {run: func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunTestCreate(ctx, t, r, inEtcd(r))
 	}},
-	"RunTestCreateWithTTL":                              {run: plain(storagetesting.RunTestCreateWithTTL)},
-	"RunTestCreateWithKeyExist":                         {run: plain(storagetesting.RunTestCreateWithKeyExist)},
-	"RunTestGet":                                        {run: plain(storagetesting.RunTestGet)},
-	"RunTestUnconditionalDelete":                        {run: plain(storagetesting.RunTestUnconditionalDelete)},
-	"RunTestConditionalDelete":                          {run: plain(storagetesting.RunTestConditionalDelete)},
-	"RunTestDeleteWithSuggestion":                       {run: plain(storagetesting.RunTestDeleteWithSuggestion)},
-	"RunTestDeleteWithSuggestionAndConflict":            {run: plain(storagetesting.RunTestDeleteWithSuggestionAndConflict)},
-	"RunTestDeleteWithConflict":                         {run: plain(storagetesting.RunTestDeleteWithConflict)},
-	"RunTestDeleteWithSuggestionOfDeletedObject":        {run: plain(storagetesting.RunTestDeleteWithSuggestionOfDeletedObject)},
-	"RunTestValidateDeletionWithSuggestion":             {run: plain(storagetesting.RunTestValidateDeletionWithSuggestion)},
-	"RunTestValidateDeletionWithOnlySuggestionValid":    {run: plain(storagetesting.RunTestValidateDeletionWithOnlySuggestionValid)},
-	"RunTestPreconditionalDeleteWithSuggestion":         {run: plain(storagetesting.RunTestPreconditionalDeleteWithSuggestion)},
-	"RunTestPreconditionalDeleteWithOnlySuggestionPass": {run: plain(storagetesting.RunTestPreconditionalDeleteWithOnlySuggestionPass)},
+	"RunTestCreateWithTTL":        {run: plain(storagetesting.RunTestCreateWithTTL)},
+	"RunTestCreateWithKeyExist":   {run: plain(storagetesting.RunTestCreateWithKeyExist)},
+	"RunTestGet":                  {run: plain(storagetesting.RunTestGet)},
+	"RunTestUnconditionalDelete":  {run: plain(storagetesting.RunTestUnconditionalDelete)},
+	"RunTestConditionalDelete":    {run: plain(storagetesting.RunTestConditionalDelete)},
+	"RunTestDeleteWithSuggestion": {run: plain(storagetesting.RunTestDeleteWithSuggestion)},
+	"RunTestDeleteWithSuggestionAndConflict": {
+		run: plain(storagetesting.RunTestDeleteWithSuggestionAndConflict)},
+	"RunTestDeleteWithConflict": {run: plain(storagetesting.RunTestDeleteWithConflict)},
+	"RunTestDeleteWithSuggestionOfDeletedObject": {
+		run: plain(storagetesting.RunTestDeleteWithSuggestionOfDeletedObject)},
+	"RunTestValidateDeletionWithSuggestion": {
+		run: plain(storagetesting.RunTestValidateDeletionWithSuggestion)},
+	"RunTestValidateDeletionWithOnlySuggestionValid": {
+		run: plain(storagetesting.RunTestValidateDeletionWithOnlySuggestionValid)},
+	"RunTestPreconditionalDeleteWithSuggestion": {
+		run: plain(storagetesting.RunTestPreconditionalDeleteWithSuggestion)},
+	"RunTestPreconditionalDeleteWithOnlySuggestionPass": {
+		run: plain(storagetesting.RunTestPreconditionalDeleteWithOnlySuggestionPass)},
 	"RunTestList": {options{prefix: "/registry"}, func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunTestList(ctx, t, r, r.compact, true, r.etcd.Kubernetes.(*storagetesting.KubernetesRecorder))
 	}},
-	"RunTestDeleteWithConflictAndMissingExpectedTransformOrDecodeError": {run: func(ctx context.Context, t *testing.T, r *rig) {
+	"RunTestDeleteWithConflictAndMissingExpectedTransformOrDecodeError": {run: func(ctx context.Context, t *testing.T,
+		r *rig) {
 		failing := &failing{Transformer: identity.NewEncryptCheckTransformer()}
 		r.transformWith(failing)
 		storagetesting.RunTestDeleteWithConflictAndMissingExpectedTransformOrDecodeError(ctx, t, r, failing.set)
@@ -75,7 +82,8 @@ var conformance = map[string]struct {
 			storagetesting.RunTestDeleteExpectedTransformOrDecodeError(ctx, t, r, failing.set)
 		})
 	}},
-	"RunTestDeleteWithSuggestionAndMissingExpectedTransformOrDecodeError": {run: func(ctx context.Context, t *testing.T, r *rig) {
+	"RunTestDeleteWithSuggestionAndMissingExpectedTransformOrDecodeError": {run: func(ctx context.Context, t *testing.T,
+		r *rig) {
 		storagetesting.RunTestDeleteWithSuggestionAndMissingExpectedTransformOrDecodeError(ctx, t, r)
 	}},
 	"RunTestConsistentList": {run: func(ctx context.Context, t *testing.T, r *rig) {
@@ -90,7 +98,8 @@ var conformance = map[string]struct {
 		storagetesting.RunTestGetListWithErrorAggregation(ctx, t, transformable{current{r}}, corruptError(t))
 	}},
 	"RunTestGetListWithoutErrorAggregation": {run: func(ctx context.Context, t *testing.T, r *rig) {
-		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.AllowUnsafeMalformedObjectDeletion, false)
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate,
+			features.AllowUnsafeMalformedObjectDeletion, false)
 		r.restart()
 		storagetesting.RunTestGetListWithoutErrorAggregation(ctx, t, transformable{current{r}}, corruptError(t))
 	}},
@@ -110,17 +119,20 @@ var conformance = map[string]struct {
 		storagetesting.RunTestGuaranteedUpdate(ctx, t, transformable{current{r}}, inEtcd(r))
 	}},
 	"RunTestGuaranteedUpdateWithTTL": {run: plain(storagetesting.RunTestGuaranteedUpdateWithTTL)},
-	"RunTestGuaranteedUpdateChecksStoredData": {options{transformer: prefixed(), codec: jsonCodec()}, func(ctx context.Context, t *testing.T, r *rig) {
-		storagetesting.RunTestGuaranteedUpdateChecksStoredData(ctx, t, transformable{current{r}})
-	}},
-	"RunTestGuaranteedUpdateWithConflict":              {run: plain(storagetesting.RunTestGuaranteedUpdateWithConflict)},
-	"RunTestGuaranteedUpdateWithSuggestionAndConflict": {run: plain(storagetesting.RunTestGuaranteedUpdateWithSuggestionAndConflict)},
+	"RunTestGuaranteedUpdateChecksStoredData": {options{transformer: prefixed(), codec: jsonCodec()},
+		func(ctx context.Context, t *testing.T, r *rig) {
+			storagetesting.RunTestGuaranteedUpdateChecksStoredData(ctx, t, transformable{current{r}})
+		}},
+	"RunTestGuaranteedUpdateWithConflict": {run: plain(storagetesting.RunTestGuaranteedUpdateWithConflict)},
+	"RunTestGuaranteedUpdateWithSuggestionAndConflict": {
+		run: plain(storagetesting.RunTestGuaranteedUpdateWithSuggestionAndConflict)},
 	"RunTestTransformationFailure": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunTestTransformationFailure(ctx, t, transformable{current{r}})
 	}},
 	"RunTestStats": {options{clusterScoped: true}, func(ctx context.Context, t *testing.T, r *rig) {
 		for _, sizes := range []bool{true, false} {
-			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SizeBasedListCostEstimate, sizes)
+			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SizeBasedListCostEstimate,
+				sizes)
 			storagetesting.RunTestStats(ctx, t, clean{r}, r.options.codec, identity.NewEncryptCheckTransformer(), sizes)
 		}
 	}},
@@ -169,7 +181,8 @@ var conformance = map[string]struct {
 	"RunWatchListMatchSingle": {run: func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunWatchListMatchSingle(ctx, t, following{r})
 	}},
-	"RunWatchErrorIsBlockingFurtherEvents": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T, r *rig) {
+	"RunWatchErrorIsBlockingFurtherEvents": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T,
+		r *rig) {
 		storagetesting.RunWatchErrorIsBlockingFurtherEvents(ctx, t, transformable{current{r}})
 	}},
 }
@@ -253,7 +266,8 @@ func plain(run func(context.Context, *testing.T, apistorage.Interface)) func(con
 }
 
 // pages omits the check of how many objects etcd returned: none.
-func pages(run func(context.Context, *testing.T, apistorage.Interface, storagetesting.CallsValidation)) func(context.Context, *testing.T, *rig) {
+func pages(run func(context.Context, *testing.T, apistorage.Interface, storagetesting.CallsValidation)) func(
+	context.Context, *testing.T, *rig) {
 	return func(ctx context.Context, t *testing.T, r *rig) {
 		run(ctx, t, r, func(*testing.T, uint64, uint64) {})
 	}
@@ -289,7 +303,8 @@ func (r *rig) writeElsewhere(ctx context.Context) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		put, err := elsewhere.OptimisticPut(ctx, "/elsewhere/increaseRV", []byte("ok"), written.KV.GetModRevision(), kubernetes.PutOptions{})
+		put, err := elsewhere.OptimisticPut(ctx, "/elsewhere/increaseRV", []byte("ok"), written.KV.GetModRevision(),
+			kubernetes.PutOptions{})
 		return put.Revision, err
 	}
 	put, err := r.etcd.KV.Put(ctx, "increaseRV", "ok")
@@ -409,7 +424,8 @@ type failingCodec struct {
 
 func (f *failingCodec) set(fail bool) { f.now.Store(fail) }
 
-func (f *failingCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (f *failingCodec) Decode(data []byte, defaults *schema.GroupVersionKind,
+	into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if f.now.Load() {
 		return nil, nil, errors.New("set to fail")
 	}
@@ -420,7 +436,8 @@ func (f *failingCodec) Decode(data []byte, defaults *schema.GroupVersionKind, in
 func corruptError(t *testing.T) error {
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
 	f.set(true)
-	_, _, err := etcd3.WithCorruptObjErrorHandlingTransformer(f).TransformFromStorage(t.Context(), nil, value.DefaultContext("key"))
+	_, _, err := etcd3.WithCorruptObjErrorHandlingTransformer(f).TransformFromStorage(t.Context(), nil,
+		value.DefaultContext("key"))
 	if err == nil {
 		t.Fatal(fmt.Errorf("nothing is corrupt"))
 	}

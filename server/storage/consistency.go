@@ -15,10 +15,11 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// checkRegularly compares the cache with etcd until ctx is done, as often as k8s.io/apiserver's watch cache does, under the
-// same feature gate.
+// checkRegularly compares the cache with etcd until ctx is done, as often as k8s.io/apiserver's watch cache does, under
+// the same feature gate.
 func (s *Storage) checkRegularly(ctx context.Context) {
-	if !utilfeature.DefaultFeatureGate.Enabled(features.DetectCacheInconsistency) && !consistency.PanicOnCacheInconsistency {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.DetectCacheInconsistency) &&
+		!consistency.PanicOnCacheInconsistency {
 		return
 	}
 	for {
@@ -31,8 +32,8 @@ func (s *Storage) checkRegularly(ctx context.Context) {
 	}
 }
 
-// checkConsistency compares the keys and revisions in the cache with those that etcd has at the cache's revision. If they
-// differ, the cache lists again.
+// checkConsistency compares the keys and revisions in the cache with those that etcd has at the cache's revision. If
+// they differ, the cache lists again.
 func (s *Storage) checkConsistency(ctx context.Context) {
 	difference, err := s.compare(ctx)
 	if ctx.Err() != nil {
@@ -47,7 +48,8 @@ func (s *Storage) checkConsistency(ctx context.Context) {
 		status = "failure"
 		klog.ErrorS(nil, "The cache differs from etcd", "resource", s.config.GroupResource, "difference", difference)
 	}
-	cachermetrics.StorageConsistencyCheckTotal.WithLabelValues(s.config.GroupResource.Group, s.config.GroupResource.Resource, status).Inc()
+	cachermetrics.StorageConsistencyCheckTotal.WithLabelValues(s.config.GroupResource.Group,
+		s.config.GroupResource.Resource, status).Inc()
 	if status != "failure" {
 		return
 	}

@@ -81,7 +81,8 @@ func (r *rig) shown() string {
 // forgetful is an etcd that can lose events.
 type forgetful struct{ losing atomic.Bool }
 
-func (f *forgetful) intercept(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer,
+func (f *forgetful) intercept(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+	streamer grpc.Streamer,
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	stream, err := streamer(ctx, desc, conn, method, opts...)
 	return forgetfulStream{stream, f}, err
@@ -108,7 +109,8 @@ func TestConsistencyAtACompactedRevision(t *testing.T) {
 	r.create("a")
 	r.list(everything)
 	s := r.Interface.(*storage.Storage)
-	await.True(t, "a check of a compacted revision is an error", func() bool { // unless the cache has just reached a newer one
+	// unless the cache has just reached a newer one
+	await.True(t, "a check of a compacted revision is an error", func() bool {
 		other := must(r.etcd.Client.Put(t.Context(), "/other", ""))(t)
 		must(r.etcd.Client.Compact(t.Context(), other.Header.Revision))(t)
 		s.CheckConsistency(t.Context())
@@ -143,6 +145,8 @@ func TestConsistencyIsCheckedRegularly(t *testing.T) {
 	consistency.CheckPeriod = time.Millisecond
 	of := uncounted()
 	r := newRig(t, options{resource: of})
-	await.True(t, "the cache is checked twice", func() bool { return metric(t, of, consistencyChecks, "status", "success") >= 2 })
+	await.True(t, "the cache is checked twice", func() bool {
+		return metric(t, of, consistencyChecks, "status", "success") >= 2
+	})
 	r.stop()
 }

@@ -35,7 +35,8 @@ func Decorator(metrics *Metrics, options ...DecoratorOption) generic.StorageDeco
 		set(&o)
 	}
 	opened := connections{byKey: map[string]*connection{}}
-	return func(config *storagebackend.ConfigForResource, resourcePrefix string, keyOf func(runtime.Object) (string, error),
+	return func(config *storagebackend.ConfigForResource, resourcePrefix string,
+		keyOf func(runtime.Object) (string, error),
 		newFunc, newListFunc func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
 		indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
 		namespaced, err := Namespaced(keyOf, newFunc, resourcePrefix)
@@ -87,7 +88,8 @@ func WithStore(options store.Options) DecoratorOption {
 }
 
 // WithServed sets the function that returns [Config].Served of a resource, given the resource's NewFunc.
-func WithServed(version func(*storagebackend.ConfigForResource, func() runtime.Object) *watchcache.Version) DecoratorOption {
+func WithServed(version func(*storagebackend.ConfigForResource,
+	func() runtime.Object) *watchcache.Version) DecoratorOption {
 	return func(o *decoratorOptions) { o.served = version }
 }
 
@@ -96,7 +98,8 @@ func WithUnshared(resources map[schema.GroupResource]bool) DecoratorOption {
 	return func(o *decoratorOptions) { o.unshared = resources }
 }
 
-func (o decoratorOptions) servedVersion(config *storagebackend.ConfigForResource, newFunc func() runtime.Object) *watchcache.Version {
+func (o decoratorOptions) servedVersion(config *storagebackend.ConfigForResource,
+	newFunc func() runtime.Object) *watchcache.Version {
 	if o.served == nil {
 		return nil
 	}

@@ -24,7 +24,8 @@ func TestDecorator(t *testing.T) {
 	config.CompactionInterval = 0
 	options := generic.RESTOptions{Decorator: storage.Decorator(counts)}
 	open := func(resource string) (apistorage.Interface, func()) {
-		s, destroy, err := options.Decorator(config.ForResource(schema.GroupResource{Resource: resource}), "/"+resource, keyOf("/"+resource),
+		s, destroy, err := options.Decorator(config.ForResource(schema.GroupResource{Resource: resource}), "/"+resource,
+			keyOf("/"+resource),
 			newPod, newPodList, podAttrs, nil, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +93,8 @@ func TestNamespaced(t *testing.T) {
 func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
-	valid := storage.Config{Client: r.etcd.Client, Etcd: r.Interface, ResourcePrefix: "/pods", Codec: r.options.codec, NewFunc: newPod, GetAttrs: podAttrs}
+	valid := storage.Config{Client: r.etcd.Client, Etcd: r.Interface, ResourcePrefix: "/pods", Codec: r.options.codec,
+		NewFunc: newPod, GetAttrs: podAttrs}
 	if _, err := storage.New(valid); err != nil {
 		t.Fatal(err)
 	}

@@ -18,11 +18,12 @@
 // has reached it. If the cache can't answer, because a revision is older than its history, an
 // object can't be decoded, or it does not become current in time, the storage falls back to etcd3.
 //
-// Each object of a watch's events is usually decoded once for all watches, and encoded once for those that are open when the
-// event happens.
+// Each object of a watch's events is usually decoded once for all watches, and encoded once for those that are open
+// when the event happens.
 //
-// Every five minutes or more, as k8s.io/apiserver does, the storage compares the keys and revisions in its cache with those of
-// etcd. It counts the result in apiserver_storage_consistency_checks_total. After a difference, the cache lists again.
+// Every five minutes or more, as k8s.io/apiserver does, the storage compares the keys and revisions in its cache with
+// those of etcd. It counts the result in apiserver_storage_consistency_checks_total. After a difference, the cache
+// lists again.
 //
 // # Writes
 //

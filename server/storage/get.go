@@ -40,6 +40,7 @@ func (s *Storage) Get(ctx context.Context, key string, options apistorage.GetOpt
 	return nil
 }
 
-func (s *Storage) getFromEtcd(ctx context.Context, key string, options apistorage.GetOptions, into runtime.Object) error {
+func (s *Storage) getFromEtcd(ctx context.Context, key string, options apistorage.GetOptions,
+	into runtime.Object) error {
 	return s.readError(s.etcd.Get(ctx, key, options, into))
 }

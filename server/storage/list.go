@@ -48,7 +48,8 @@ func (s *Storage) GetList(ctx context.Context, key string, options apistorage.Li
 	return err
 }
 
-func (s *Storage) listFromEtcd(ctx context.Context, key string, options apistorage.ListOptions, into runtime.Object) error {
+func (s *Storage) listFromEtcd(ctx context.Context, key string, options apistorage.ListOptions,
+	into runtime.Object) error {
 	return s.readError(s.etcd.GetList(ctx, key, options, into))
 }
 

@@ -80,7 +80,8 @@ func TestMetricsOfAWatchCache(t *testing.T) {
 	r.list(everything)
 	is("four writes", 4, "apiserver_watch_cache_events_received_total")
 	is("four writes", 4, "apiserver_watch_cache_events_dispatched_total")
-	if at, last := metric(t, of, "apiserver_watch_cache_resource_version"), must(strconv.ParseFloat(gone.ResourceVersion, 64))(t); at < last {
+	if at, last := metric(t, of, "apiserver_watch_cache_resource_version"), must(strconv.ParseFloat(gone.ResourceVersion,
+		64))(t); at < last {
 		t.Errorf("the metric is at %v, after revision %v was read", at, last)
 	}
 

@@ -70,16 +70,19 @@ func TestBuiltinObjectsAreCachedAsProtobuf(t *testing.T) {
 	if first == second || first.Name != "web-00001" || first.ResourceVersion != pod.ResourceVersion {
 		t.Errorf("decoded: %v and %v", first, second)
 	}
-	if o.Labels().Get("app") != "web-1" || o.Fields().Get("metadata.name") != "web-00001" || o.Labels().Has("metadata.name") {
+	if o.Labels().Get("app") != "web-1" || o.Fields().Get("metadata.name") != "web-00001" ||
+		o.Labels().Has("metadata.name") {
 		t.Errorf("attributes: %v, %v", o.Labels(), o.Fields())
 	}
 	// JSON can represent more than protobuf: it is decoded each time.
-	put(t, client, "b", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","namespace":"ns"},"spec":{"containers":[]}}`))
+	put(t, client, "b",
+		[]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","namespace":"ns"},"spec":{"containers":[]}}`))
 	o = cachedObject(t, s, "b")
 	if o.Bytes() != nil || o.Protobuf() {
 		t.Errorf("cached: %q", o.Bytes())
 	}
-	if got := must(o.Decoded())(t).(*corev1.Pod); got.Spec.Containers == nil || got.ResourceVersion != fmt.Sprint(o.Revision()) {
+	if got := must(o.Decoded())(t).(*corev1.Pod); got.Spec.Containers == nil ||
+		got.ResourceVersion != fmt.Sprint(o.Revision()) {
 		t.Errorf("decoded: %v", got)
 	}
 }
@@ -160,9 +163,11 @@ func TestCustomObjectsAreCachedAsJSON(t *testing.T) {
 	t.Parallel()
 	client := runEtcd(t)
 	s := run(t, client, widgets{}, store.Options{})
-	put(t, client, "a", []byte(`{"spec":{"b":1, "a":"<"},"kind":"Widget","metadata":{"namespace":"ns","name":"a","labels":{"l":"x"}},"apiVersion":"example.com/v1"}`))
+	put(t, client, "a",
+		[]byte(`{"spec":{"b":1, "a":"<"},"kind":"Widget","metadata":{"namespace":"ns","name":"a","labels":{"l":"x"}},"apiVersion":"example.com/v1"}`))
 	o := cachedObject(t, s, "a")
-	want := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"labels":{"l":"x"},"name":"a","namespace":"ns","resourceVersion":"%d"},"spec":{"a":"\u003c","b":1}}`, o.Revision())
+	want := fmt.Sprintf(
+		`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"labels":{"l":"x"},"name":"a","namespace":"ns","resourceVersion":"%d"},"spec":{"a":"\u003c","b":1}}`, o.Revision())
 	if string(o.Bytes()) != want || o.Protobuf() {
 		t.Errorf("cached: %s, want %s", o.Bytes(), want)
 	}
@@ -180,7 +185,8 @@ func TestInternalTypesAreNotCachedAsServed(t *testing.T) {
 	if o.Bytes() != nil {
 		t.Errorf("it is served as %q", o.Bytes())
 	}
-	if m := must(meta.Accessor(must(o.Decoded())(t)))(t); m.GetUID() != a.UID || m.GetResourceVersion() != a.ResourceVersion {
+	if m := must(meta.Accessor(must(o.Decoded())(t)))(t); m.GetUID() != a.UID ||
+		m.GetResourceVersion() != a.ResourceVersion {
 		t.Errorf("decoded is %v, want %v", m, a)
 	}
 }
@@ -222,7 +228,8 @@ func TestOldDeletionsKeepMetadata(t *testing.T) {
 			if e.Type != watch.Deleted || err != nil {
 				t.Fatalf("the watch received %v, %v", e, err)
 			}
-			if m.GetUID() != pod.UID || m.GetLabels()["app"] != "web-1" || m.GetResourceVersion() == fmt.Sprint(begin) || m.GetManagedFields() != nil {
+			if m.GetUID() != pod.UID || m.GetLabels()["app"] != "web-1" || m.GetResourceVersion() == fmt.Sprint(begin) ||
+				m.GetManagedFields() != nil {
 				t.Errorf("what remains is %v", m)
 			}
 			if spec := must(json.Marshal(last))(t); len(spec) > 2000 {

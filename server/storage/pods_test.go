@@ -44,11 +44,12 @@ func (r *rig) create(name string) *example.Pod {
 func (r *rig) label(name, value string) *example.Pod {
 	r.t.Helper()
 	out := &example.Pod{}
-	err := r.GuaranteedUpdate(r.t.Context(), "/pods/ns/"+name, out, false, nil, apistorage.SimpleUpdate(func(o runtime.Object) (runtime.Object, error) {
-		pod := o.(*example.Pod)
-		pod.Labels = map[string]string{"l": value}
-		return pod, nil
-	}), nil)
+	err := r.GuaranteedUpdate(r.t.Context(), "/pods/ns/"+name, out, false, nil,
+		apistorage.SimpleUpdate(func(o runtime.Object) (runtime.Object, error) {
+			pod := o.(*example.Pod)
+			pod.Labels = map[string]string{"l": value}
+			return pod, nil
+		}), nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func (r *rig) label(name, value string) *example.Pod {
 func (r *rig) delete(name string) *example.Pod {
 	r.t.Helper()
 	out := &example.Pod{}
-	if err := r.Delete(r.t.Context(), "/pods/ns/"+name, out, nil, apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
+	if err := r.Delete(r.t.Context(), "/pods/ns/"+name, out, nil, apistorage.ValidateAllObjectFunc, nil,
+		apistorage.DeleteOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 	return out
@@ -141,6 +143,7 @@ func (r *rig) dropHistory() {
 
 // withLabel adds a selector for l=value.
 func withLabel(o apistorage.ListOptions, value string) apistorage.ListOptions {
-	o.Predicate = apistorage.SelectionPredicate{Label: labels.SelectorFromSet(labels.Set{"l": value}), Field: fields.Everything(), GetAttrs: podAttrs}
+	o.Predicate = apistorage.SelectionPredicate{Label: labels.SelectorFromSet(labels.Set{"l": value}),
+		Field: fields.Everything(), GetAttrs: podAttrs}
 	return o
 }

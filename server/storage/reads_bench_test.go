@@ -23,7 +23,8 @@ func BenchmarkReads(b *testing.B) {
 	for i := range 2000 {
 		pod := fleet.Pod(i)
 		pod.Namespace = "ns"
-		answer := must(client.KV.Put(b.Context(), "/registry/pods/ns/"+pod.Name, string(must(runtime.Encode(corePods{}.codec(), pod))(b))))(b)
+		answer := must(client.KV.Put(b.Context(), "/registry/pods/ns/"+pod.Name,
+			string(must(runtime.Encode(corePods{}.codec(), pod))(b))))(b)
 		if i == 0 {
 			first = answer.Header.Revision
 		}

@@ -42,14 +42,16 @@ var coreScheme = func() *runtime.Scheme {
 
 func (corePods) codec() runtime.Codec {
 	codecs := serializer.NewCodecFactory(coreScheme)
-	return bareCodec{versioning.NewDefaultingCodecForScheme(coreScheme, protobuf.NewSerializer(coreScheme, coreScheme), codecs.UniversalDeserializer(),
+	return bareCodec{versioning.NewDefaultingCodecForScheme(coreScheme, protobuf.NewSerializer(coreScheme, coreScheme),
+		codecs.UniversalDeserializer(),
 		schema.GroupVersions{corev1.SchemeGroupVersion}, schema.GroupVersion{Version: runtime.APIVersionInternal})}
 }
 
 // bareCodec decodes objects without apiVersion and kind, as those of internal types.
 type bareCodec struct{ runtime.Codec }
 
-func (c bareCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c bareCodec) Decode(data []byte, defaults *schema.GroupVersionKind,
+	into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	o, kind, err := c.Codec.Decode(data, defaults, into)
 	if o != nil {
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -79,10 +81,12 @@ func open(t testing.TB, client *kubernetes.Client, of stored, history store.Opti
 	t.Cleanup(compactor.Stop)
 	versioner := apistorage.APIObjectVersioner{}
 	raw := must(etcd3.New(client, compactor, of.codec(), of.newObject, of.newList, "/registry", "/pods/", pods,
-		identity.NewEncryptCheckTransformer(), etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(of.codec(), versioner), versioner))(t)
+		identity.NewEncryptCheckTransformer(), etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(of.codec(),
+			versioner), versioner))(t)
 	t.Cleanup(raw.Close)
 	return must(storage.New(storage.Config{
-		Client: client.Client, Etcd: raw, GroupResource: pods, Prefix: "/registry", ResourcePrefix: "/pods/", Namespaced: true,
-		Codec: of.codec(), NewFunc: of.newObject, GetAttrs: apistorage.DefaultNamespaceScopedAttr, Store: history,
+		Client: client.Client, Etcd: raw, GroupResource: pods, Prefix: "/registry", ResourcePrefix: "/pods/",
+		Namespaced: true,
+		Codec:      of.codec(), NewFunc: of.newObject, GetAttrs: apistorage.DefaultNamespaceScopedAttr, Store: history,
 	}))(t)
 }

@@ -183,7 +183,8 @@ func runEtcd(t testing.TB, dial ...grpc.DialOption) *kubernetes.Client {
 	case <-time.After(await.Deadline):
 		t.Fatal("etcd does not start")
 	}
-	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop(), DialOptions: dial}))(t)
+	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()},
+		Logger: zap.NewNop(), DialOptions: dial}))(t)
 	t.Cleanup(func() { client.Close() })
 	return recorded(client)
 }
@@ -217,7 +218,8 @@ func (r *rig) start() {
 		Client: client, Memory: r.db, Etcd: writes, GroupResource: r.options.resource,
 		Prefix: r.options.prefix, ResourcePrefix: "/pods/", Namespaced: !r.options.clusterScoped,
 		Codec: r.options.codec, Transformer: r.transformer(),
-		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store, Unshared: r.options.unshared, Metrics: counts,
+		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store,
+		Unshared: r.options.unshared, Metrics: counts,
 	}))(r.t)
 	if s.WarmAfter(0); r.options.notWarmed {
 		s.WarmAfter(time.Hour)
@@ -287,12 +289,14 @@ func (c clean) Create(ctx context.Context, key string, o, out runtime.Object, tt
 	return c.rig.Create(ctx, path.Clean(key), o, out, ttl)
 }
 
-func (c clean) GuaranteedUpdate(ctx context.Context, key string, into runtime.Object, ignoreNotFound bool, preconditions *apistorage.Preconditions,
+func (c clean) GuaranteedUpdate(ctx context.Context, key string, into runtime.Object, ignoreNotFound bool,
+	preconditions *apistorage.Preconditions,
 	update apistorage.UpdateFunc, cached runtime.Object) error {
 	return c.rig.GuaranteedUpdate(ctx, path.Clean(key), into, ignoreNotFound, preconditions, update, cached)
 }
 
-func (c clean) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions, validate apistorage.ValidateObjectFunc,
+func (c clean) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions,
+	validate apistorage.ValidateObjectFunc,
 	cached runtime.Object, opts apistorage.DeleteOptions) error {
 	return c.rig.Delete(ctx, path.Clean(key), out, preconditions, validate, cached, opts)
 }

@@ -70,8 +70,8 @@ var (
 	_ metav1.ObjectMetaAccessor = (*sharedObject)(nil)
 )
 
-// sharedObject is an object that many watches send. It is encoded once in each encoding for the watches that are open when its
-// change happens.
+// sharedObject is an object that many watches send. It is encoded once in each encoding for the watches that are open
+// when its change happens.
 type sharedObject struct {
 	decoded runtime.Object // never changes
 	size    int64          // encoded
@@ -87,7 +87,8 @@ type encoding struct {
 }
 
 // CacheEncode writes the object as it was encoded for the first watch.
-func (s *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, to io.Writer) error {
+func (s *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error,
+	to io.Writer) error {
 	s.mu.Lock()
 	e := s.encoded[id]
 	if e == nil {
@@ -109,14 +110,16 @@ func (s *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Ob
 // errPanicked is returned to the other watches when the encoding for the first one panicked.
 var errPanicked = errors.New("encoding this object failed for another watch")
 
-// historicObject is a shared object that a watch sends because the change is older than the watch. As in kube-apiserver, each
-// watch encodes it: the encoder of CBOR returns other bytes each time, so that no client depends on the order of members.
+// historicObject is a shared object that a watch sends because the change is older than the watch. As in
+// kube-apiserver, each watch encodes it: the encoder of CBOR returns other bytes each time, so that no client depends
+// on the order of members.
 type historicObject struct{ *sharedObject }
 
 var _ runtime.CacheableObject = historicObject{}
 
 // CacheEncode encodes the object for one watch.
-func (h historicObject) CacheEncode(_ runtime.Identifier, encode func(runtime.Object, io.Writer) error, to io.Writer) error {
+func (h historicObject) CacheEncode(_ runtime.Identifier, encode func(runtime.Object, io.Writer) error,
+	to io.Writer) error {
 	return encode(h.GetObject(), to)
 }
 

@@ -28,7 +28,8 @@ type countingTransformer struct {
 	read atomic.Int32
 }
 
-func (c *countingTransformer) TransformFromStorage(ctx context.Context, b []byte, about value.Context) ([]byte, bool, error) {
+func (c *countingTransformer) TransformFromStorage(ctx context.Context, b []byte,
+	about value.Context) ([]byte, bool, error) {
 	c.read.Add(1)
 	return c.Transformer.TransformFromStorage(ctx, b, about)
 }
@@ -48,7 +49,8 @@ func TestStartDecodesNoObjects(t *testing.T) {
 	if n := c.read.Load(); n != 0 {
 		t.Errorf("a start decoded %d objects", n)
 	}
-	expect(t, r.watch("/pods/", from(first.ResourceVersion)), eventText(watch.Added, created), eventText(watch.Modified, last))
+	expect(t, r.watch("/pods/", from(first.ResourceVersion)), eventText(watch.Added, created), eventText(watch.Modified,
+		last))
 	if n := c.read.Load(); n != 2 {
 		t.Errorf("a watch of two events decoded %d objects", n)
 	}
@@ -94,7 +96,8 @@ func TestIndexOfUnreadableObjects(t *testing.T) {
 	}
 	byNode := everything
 	byNode.Predicate = apistorage.SelectionPredicate{
-		Label: labels.Everything(), Field: fields.ParseSelectorOrDie("spec.nodeName=n"), GetAttrs: podAttrs, IndexFields: []string{"spec.nodeName"},
+		Label: labels.Everything(), Field: fields.ParseSelectorOrDie("spec.nodeName=n"), GetAttrs: podAttrs,
+		IndexFields: []string{"spec.nodeName"},
 	}
 	if err := r.GetList(t.Context(), "/pods/", byNode, &example.PodList{}); !apistorage.IsInternalError(err) {
 		t.Errorf("got %v", err)
@@ -131,7 +134,8 @@ func TestIndexOfObjectsThatBecomeReadable(t *testing.T) {
 	}
 	byNode := everything
 	byNode.Predicate = apistorage.SelectionPredicate{
-		Label: labels.Everything(), Field: fields.ParseSelectorOrDie("spec.nodeName=n"), GetAttrs: podAttrs, IndexFields: []string{"spec.nodeName"},
+		Label: labels.Everything(), Field: fields.ParseSelectorOrDie("spec.nodeName=n"), GetAttrs: podAttrs,
+		IndexFields: []string{"spec.nodeName"},
 	}
 	unread := func() (names []string) {
 		x, _ := s.Cache().Snapshot().Index("f:spec.nodeName")
@@ -199,7 +203,8 @@ type stubTransformer struct {
 	before atomic.Pointer[func() error]
 }
 
-func (s *stubTransformer) TransformFromStorage(ctx context.Context, b []byte, about value.Context) ([]byte, bool, error) {
+func (s *stubTransformer) TransformFromStorage(ctx context.Context, b []byte,
+	about value.Context) ([]byte, bool, error) {
 	if err := (*s.before.Load())(); err != nil {
 		return nil, false, err
 	}

@@ -38,7 +38,8 @@ func TestOneObjectOfTheFuture(t *testing.T) {
 		}
 		for _, revision := range []string{"999999999", "9223372036854775808"} { // which is no revision of etcd's
 			err := r.GetList(t.Context(), key, apistorage.ListOptions{
-				ResourceVersion: revision, ResourceVersionMatch: metav1.ResourceVersionMatchExact, Predicate: apistorage.Everything, Recursive: recursive,
+				ResourceVersion: revision, ResourceVersionMatch: metav1.ResourceVersionMatchExact, Predicate: apistorage.Everything,
+				Recursive: recursive,
 			}, &example.PodList{})
 			if after, _ := apierrors.SuggestsClientDelay(err); !apistorage.IsTooLargeResourceVersion(err) || after != seconds {
 				t.Errorf("recursive %v: at %s: %v, Retry-After %d s", recursive, revision, err, after)
@@ -47,8 +48,8 @@ func TestOneObjectOfTheFuture(t *testing.T) {
 	}
 }
 
-// A page at a revision that etcd has compacted is refused at once, not only the page after it. A whole list at this revision is
-// answered, as long as the cache has the state.
+// A page at a revision that etcd has compacted is refused at once, not only the page after it. A whole list at this
+// revision is answered, as long as the cache has the state.
 func TestPagesExpireWithEtcd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
@@ -76,7 +77,8 @@ func TestTransientFailureToDecode(t *testing.T) {
 	r := newRig(t, options{transformer: f})
 	before := r.create("before")
 	f.set(true)
-	err := r.Create(t.Context(), "/pods/ns/a", &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}, nil, 0)
+	err := r.Create(t.Context(), "/pods/ns/a", &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}},
+		nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,13 +107,15 @@ func TestIndexDoesNotHideUndecodable(t *testing.T) {
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
 	r := newRig(t, options{transformer: f, indexers: podIndexers})
 	f.set(true)
-	err := r.Create(t.Context(), "/pods/ns/a", &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}, nil, 0)
+	err := r.Create(t.Context(), "/pods/ns/a", &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}},
+		nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := everything
 	o.Predicate = apistorage.SelectionPredicate{
-		Label: labels.Everything(), Field: fields.ParseSelectorOrDie("spec.nodeName=n"), GetAttrs: podAttrs, IndexFields: []string{"spec.nodeName"},
+		Label: labels.Everything(), Field: fields.ParseSelectorOrDie("spec.nodeName=n"), GetAttrs: podAttrs,
+		IndexFields: []string{"spec.nodeName"},
 	}
 	if err := r.GetList(t.Context(), "/pods/", o, &example.PodList{}); !apistorage.IsInternalError(err) {
 		t.Errorf("got %v", err)
@@ -132,9 +136,11 @@ func TestListsOfOneRevisionAreEqual(t *testing.T) {
 			default:
 			}
 			name := fmt.Sprintf("p%03d", i%50)
-			pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"l": fmt.Sprint(i % 2)}}}
+			pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+				Labels: map[string]string{"l": fmt.Sprint(i % 2)}}}
 			if err := r.Create(t.Context(), "/pods/ns/"+name, pod, nil, 0); apistorage.IsExist(err) {
-				err = r.Delete(t.Context(), "/pods/ns/"+name, &example.Pod{}, nil, apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{})
+				err = r.Delete(t.Context(), "/pods/ns/"+name, &example.Pod{}, nil, apistorage.ValidateAllObjectFunc, nil,
+					apistorage.DeleteOptions{})
 				if err != nil {
 					t.Error(err)
 				}
@@ -169,11 +175,13 @@ func TestConsistentReadsSeeWhatWasWritten(t *testing.T) {
 		for range 4 {
 			read.Go(func() {
 				got := &example.Pod{}
-				if err := r.Get(t.Context(), "/pods/ns/a", apistorage.GetOptions{}, got); err != nil || got.ResourceVersion != written.ResourceVersion {
+				if err := r.Get(t.Context(), "/pods/ns/a", apistorage.GetOptions{}, got); err != nil ||
+					got.ResourceVersion != written.ResourceVersion {
 					t.Errorf("got %s, %v; written was %s", got.ResourceVersion, err, written.ResourceVersion)
 				}
 				into := &example.PodList{}
-				if err := r.GetList(t.Context(), "/pods/", everything, into); err != nil || into.Items[0].ResourceVersion != written.ResourceVersion {
+				if err := r.GetList(t.Context(), "/pods/", everything, into); err != nil ||
+					into.Items[0].ResourceVersion != written.ResourceVersion {
 					t.Errorf("listed %v, %v; written was %s", into.Items, err, written.ResourceVersion)
 				}
 			})
@@ -195,7 +203,8 @@ func TestInvariantViolationEndsTheStorage(t *testing.T) {
 	r.create("b")
 	select {
 	case err := <-failed:
-		if failure := (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.InvariantViolation || !strings.HasPrefix(err.Error(), "the storage of pods stopped: ") {
+		if failure := (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.InvariantViolation ||
+			!strings.HasPrefix(err.Error(), "the storage of pods stopped: ") {
 			t.Errorf("it ended with: %v", err)
 		}
 	case <-time.After(await.Deadline):

@@ -113,7 +113,8 @@ func TestSelectorBehindTheAttributesExpires(t *testing.T) {
 	expect(t, r.watch("/pods/", withLabel(from(begin.ResourceVersion), "x")), "ERROR Expired", "end")
 
 	byName := from(begin.ResourceVersion)
-	byName.Predicate = apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.ParseSelectorOrDie("metadata.name=a"), GetAttrs: podAttrs}
+	byName.Predicate = apistorage.SelectionPredicate{Label: labels.Everything(),
+		Field: fields.ParseSelectorOrDie("metadata.name=a"), GetAttrs: podAttrs}
 	now := r.list(everything).Items[0]
 	expect(t, r.watch("/pods/", byName), eventText(watch.Modified, &now))
 }
@@ -130,7 +131,8 @@ func TestWatchFromTheFuture(t *testing.T) {
 				o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
 			}
 			e := <-r.watch("/pods/", o).ResultChan()
-			if err := apierrors.FromObject(e.Object); e.Type != watch.Error || !apierrors.IsResourceExpired(err) || !strings.Contains(err.Error(), "too old resource version: "+revision) {
+			if err := apierrors.FromObject(e.Object); e.Type != watch.Error || !apierrors.IsResourceExpired(err) ||
+				!strings.Contains(err.Error(), "too old resource version: "+revision) {
 				t.Errorf("from %s: got %v %v", revision, e.Type, err)
 			}
 		}
@@ -197,7 +199,8 @@ func TestResumedWatchesEncode(t *testing.T) {
 		_, err := io.WriteString(w, pod.ResourceVersion)
 		return err
 	}
-	watches := []watch.Interface{r.watch("/pods/", from(first.ResourceVersion)), r.watch("/pods/", from(first.ResourceVersion))}
+	watches := []watch.Interface{r.watch("/pods/", from(first.ResourceVersion)),
+		r.watch("/pods/", from(first.ResourceVersion))}
 	again := r.create("a")
 	for _, w := range watches {
 		for range 3 {
@@ -206,7 +209,8 @@ func TestResumedWatchesEncode(t *testing.T) {
 			if err := o.(runtime.CacheableObject).CacheEncode("id", encode, &text); err != nil {
 				t.Fatal(err)
 			}
-			if pod := o.(runtime.CacheableObject).GetObject().(*example.Pod); pod.Name != "a" || string(text) != pod.ResourceVersion {
+			if pod := o.(runtime.CacheableObject).GetObject().(*example.Pod); pod.Name != "a" ||
+				string(text) != pod.ResourceVersion {
 				t.Errorf("encoded is %s, and the object is %s at %s", text, pod.Name, pod.ResourceVersion)
 			}
 		}
@@ -222,7 +226,8 @@ func TestUnsharedObjects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{unshared: true})
 	first := r.create("a")
-	watches := []watch.Interface{r.watch("/pods/", from(first.ResourceVersion)), r.watch("/pods/", from(first.ResourceVersion))}
+	watches := []watch.Interface{r.watch("/pods/", from(first.ResourceVersion)),
+		r.watch("/pods/", from(first.ResourceVersion))}
 	for _, last := range []*example.Pod{r.label("a", "x"), r.delete("a")} {
 		for _, w := range watches {
 			pod, ok := (<-w.ResultChan()).Object.(*example.Pod)

@@ -16,7 +16,8 @@ func TestRefusedAdvance(t *testing.T) {
 		want    string
 	}{
 		{nil, time.Hour, "testserver: Advance needs the option Simulate"},
-		{controlplane.NewSimulation(), -time.Hour, "testserver: advance by -1h0m0s: a simulation's time cannot be moved back"},
+		{controlplane.NewSimulation(), -time.Hour,
+			"testserver: advance by -1h0m0s: a simulation's time cannot be moved back"},
 	} {
 		test := &recorder{TB: t}
 		func() {

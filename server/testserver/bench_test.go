@@ -53,7 +53,8 @@ func BenchmarkServers(b *testing.B) {
 	}
 }
 
-// parallel calls do for 0 to n-1, in four goroutines a processor, as go test -parallel can: a start waits for half of its time.
+// parallel calls do for 0 to n-1, in four goroutines a processor, as go test -parallel can: a start waits for half of
+// its time.
 func parallel(n int, do func(i int)) {
 	var workers sync.WaitGroup
 	var next atomic.Int64
@@ -81,8 +82,8 @@ func memory(b *testing.B, line string) float64 {
 	return kilobytes / 1024
 }
 
-// BenchmarkFork forks a server without and with objects: until Fork returns, until the fork answers requests, and until it
-// has returned one of the objects.
+// BenchmarkFork forks a server without and with objects: until Fork returns, until the fork answers requests, and until
+// it has returned one of the objects.
 func BenchmarkFork(b *testing.B) {
 	for _, objects := range []int{0, 50_000} {
 		b.Run(fmt.Sprint(objects, " objects"), func(b *testing.B) { forks(b, objects) })

@@ -29,7 +29,8 @@ func ExampleNew() {
 func ExampleSimulate() {
 	_ = func(t *testing.T) {
 		srv := testserver.New(t, testserver.Simulate())
-		// Create a Deployment: its rollout ends. Create a Job whose pods have the annotation simulation.keepwatch.io/run-for: 1h.
+		// Create a Deployment: its rollout ends. Create a Job whose pods have the annotation simulation.keepwatch.io/run-for:
+		// 1h.
 		srv.Advance(time.Hour) // the Job completes
 	}
 }

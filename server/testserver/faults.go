@@ -196,8 +196,8 @@ func (w *statusWriter) ended() { w.once.Do(func() { w.answered(http.StatusOK) })
 // Unwrap returns the response; see responsewriter.UserProvidedDecorator.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// CutWatches breaks the responses of all watches that are open, in the middle: no error event, no end. Clients can watch
-// again at once.
+// CutWatches breaks the responses of all watches that are open, in the middle: no error event, no end. Clients can
+// watch again at once.
 func (s *Server) CutWatches() {
 	f := s.faults
 	f.mu.Lock()
@@ -209,7 +209,8 @@ func (s *Server) CutWatches() {
 }
 
 // Fail answers the next n requests that match with an HTTP status, of 400 or above, and an API error of that status.
-// They are not executed. The answer has no Retry-After, for which client-go would repeat the request by itself. Zero ends earlier calls of Fail and Conflict for all requests.
+// They are not executed. The answer has no Retry-After, for which client-go would repeat the request by itself. Zero
+// ends earlier calls of Fail and Conflict for all requests.
 func (s *Server) Fail(m Match, status, n int) {
 	s.t.Helper()
 	if status < http.StatusBadRequest || status > 599 {
@@ -217,7 +218,8 @@ func (s *Server) Fail(m Match, status, n int) {
 	}
 	s.faults.add(&failure{match: m, left: n, status: func(r Request) metav1.Status {
 		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
-		return apierrors.NewGenericServerResponse(status, r.Verb, resource, r.Name, "a fault of the test server", 0, false).ErrStatus
+		return apierrors.NewGenericServerResponse(status, r.Verb, resource, r.Name, "a fault of the test server", 0,
+			false).ErrStatus
 	}})
 }
 
@@ -229,7 +231,8 @@ func (s *Server) Conflict(n int) {
 		match: func(r Request) bool { return r.Resource != "" && (r.Verb == "update" || r.Verb == "patch") },
 		status: func(r Request) metav1.Status {
 			resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
-			return apierrors.NewConflict(resource, r.Name, errors.New("the object has been modified; please apply your changes to the latest version and try again")).ErrStatus
+			return apierrors.NewConflict(resource, r.Name,
+				errors.New("the object has been modified; please apply your changes to the latest version and try again")).ErrStatus
 		},
 	})
 }

@@ -6,9 +6,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A server in the process of a test shares klog with it, and its libraries write twenty to forty lines at each start and end. So
-// messages below warnings are not printed, unless -v is set. A logger that the test gives to klog receives all. The settings are
-// made before anything logs.
+// A server in the process of a test shares klog with it, and its libraries write twenty to forty lines at each start
+// and end. So messages below warnings are not printed, unless -v is set. A logger that the test gives to klog receives
+// all. The settings are made before anything logs.
 func init() {
 	setKlog("legacy_stderr_threshold_behavior", "false")
 	setKlog("stderrthreshold", "WARNING")

@@ -30,8 +30,8 @@ func (f oneFile) ReadDir(string) ([]fs.DirEntry, error) {
 	return []fs.DirEntry{fs.FileInfoToDirEntry(info)}, nil
 }
 
-// definitionsIn returns the CustomResourceDefinitions in the files of a folder and those below it, in the order of their
-// paths.
+// definitionsIn returns the CustomResourceDefinitions in the files of a folder and those below it, in the order of
+// their paths.
 func definitionsIn(files fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var found []*apiextensionsv1.CustomResourceDefinition
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -69,7 +69,8 @@ func parseDefinitions(content []byte) ([]*apiextensionsv1.CustomResourceDefiniti
 			continue
 		}
 		if o.GetAPIVersion() != apiextensionsv1.SchemeGroupVersion.String() {
-			return nil, fmt.Errorf("the definition %s is of %s: only %s is served", o.GetName(), o.GetAPIVersion(), apiextensionsv1.SchemeGroupVersion)
+			return nil, fmt.Errorf("the definition %s is of %s: only %s is served", o.GetName(), o.GetAPIVersion(),
+				apiextensionsv1.SchemeGroupVersion)
 		}
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document, definition); err != nil {

@@ -28,9 +28,10 @@ type options struct {
 	invalid  error // of an option; New fails with it
 }
 
-// History begins with the state of a cluster at a moment, as keepwatch sync has stored it: a time, revision/4711 or now. The
-// database is one that sinks/sqlite.OpenHistory or sinks/postgres.OpenHistory has opened; New reads it, and does not close
-// it. What another server would have at this moment is there with its UIDs, status and resourceVersions; see [fork.At].
+// History begins with the state of a cluster at a moment, as keepwatch sync has stored it: a time, revision/4711 or
+// now. The database is one that sinks/sqlite.OpenHistory or sinks/postgres.OpenHistory has opened; New reads it, and
+// does not close it. What another server would have at this moment is there with its UIDs, status and resourceVersions;
+// see [fork.At].
 func History(database history.Database, at string) Option {
 	return func(o *options) {
 		m, err := history.ParseMoment(at, time.Now())
@@ -77,8 +78,8 @@ func filesAt(path string) (fs.FS, error) {
 }
 
 // Objects creates objects before New returns, in this order, after the CustomResourceDefinitions. They may be typed,
-// of a type in client-go's scheme, or unstructured. Namespaced ones without a namespace are created in default. A status
-// that an object has is written, too.
+// of a type in client-go's scheme, or unstructured. Namespaced ones without a namespace are created in default. A
+// status that an object has is written, too.
 func Objects(objects ...runtime.Object) Option {
 	return func(o *options) { o.objects = append(o.objects, objects...) }
 }
@@ -92,11 +93,12 @@ func Etcd() Option { return func(o *options) { o.etcd = true } }
 func Version(release string) Option { return func(o *options) { o.version = release } }
 
 // Simulate lets pods run, without containers: they are scheduled to simulated nodes, and become Running and Ready.
-// The controllers of Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs create and delete them, and rollouts end. There is
-// one node, node-1, and each that the test creates. See [Server.Advance], and [controlplane.RunForAnnotation] for pods that end.
+// The controllers of Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs create and delete them, and rollouts
+// end. There is one node, node-1, and each that the test creates. See [Server.Advance], and
+// [controlplane.RunForAnnotation] for pods that end.
 func Simulate() Option { return func(o *options) { o.simulate = true } }
 
-// RBAC enforces the roles and bindings in the API, with the default ones of Kubernetes. Users of [Server.User] may then do
-// what is granted to them or their groups; the administrator of [Server.Config] may do everything. Without it, every user
-// may.
+// RBAC enforces the roles and bindings in the API, with the default ones of Kubernetes. Users of [Server.User] may then
+// do what is granted to them or their groups; the administrator of [Server.Config] may do everything. Without it, every
+// user may.
 func RBAC() Option { return func(o *options) { o.rbac = true } }

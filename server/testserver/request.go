@@ -28,8 +28,8 @@ type Request struct {
 	Begun time.Time
 }
 
-// Match selects requests. A nil Match selects all. It is called for each request, by several goroutines at a time, and may
-// call the server's methods.
+// Match selects requests. A nil Match selects all. It is called for each request, by several goroutines at a time, and
+// may call the server's methods.
 type Match func(Request) bool
 
 func (m Match) selects(r Request) bool { return m == nil || m(r) }
@@ -100,6 +100,7 @@ func (l *requestLog) matching(m Match) []Request {
 }
 
 // Requests returns the requests that the server received since its start or fork and that match, the oldest first;
-// nil matches all. A request that authentication or authorization refuses is in it with its answer, 401 or 403; no fault
-// applies to it. Those of the server's own clients are not in it, and of very many only the newest 50,000 at least.
+// nil matches all. A request that authentication or authorization refuses is in it with its answer, 401 or 403; no
+// fault applies to it. Those of the server's own clients are not in it, and of very many only the newest 50,000 at
+// least.
 func (s *Server) Requests(m Match) []Request { return s.faults.log.matching(m) }

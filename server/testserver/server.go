@@ -275,8 +275,8 @@ func (s *Server) Rewind(to keepwatch.Revision) {
 }
 
 // Advance moves the time of the simulation forward at once: what is due by then, such as the end of a Job's pods or
-// minReadySeconds, happens soon after. It does not wait for it. A negative duration, and a server without the option Simulate,
-// fail the test.
+// minReadySeconds, happens soon after. It does not wait for it. A negative duration, and a server without the option
+// Simulate, fail the test.
 func (s *Server) Advance(d time.Duration) {
 	s.t.Helper()
 	if s.cluster == nil {

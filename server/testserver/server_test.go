@@ -93,25 +93,29 @@ func TestOptions(t *testing.T) {
 		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}, "spec": map[string]any{},
 		"status": map[string]any{"ready": true},
 	}}
-	srv := testserver.New(t, testserver.CRDFiles(os.DirFS("testdata/crds")), testserver.Version("1.34"), testserver.Objects(
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
-		&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
-		},
-		widget,
-	))
+	srv := testserver.New(t, testserver.CRDFiles(os.DirFS("testdata/crds")), testserver.Version("1.34"),
+		testserver.Objects(
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+			&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+				Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+			},
+			widget,
+		))
 	c := connect(t, srv.Config())
-	if pod := must(c.CoreV1().Pods("shop").Get(t.Context(), "p", metav1.GetOptions{}))(t); pod.Status.Phase != corev1.PodRunning {
+	if pod := must(c.CoreV1().Pods("shop").Get(t.Context(), "p",
+		metav1.GetOptions{}))(t); pod.Status.Phase != corev1.PodRunning {
 		t.Errorf("the pod is %s", pod.Status.Phase)
 	}
-	made := must(connectDynamic(t, srv.Config()).Resource(widgets).Namespace("default").Get(t.Context(), "w", metav1.GetOptions{}))(t)
+	made := must(connectDynamic(t, srv.Config()).Resource(widgets).Namespace("default").Get(t.Context(), "w",
+		metav1.GetOptions{}))(t)
 	size, _, _ := unstructured.NestedInt64(made.Object, "spec", "size")
 	if ready, _, _ := unstructured.NestedBool(made.Object, "status", "ready"); size != 3 || !ready {
 		t.Errorf("the widget is %v", made.Object)
 	}
-	if version := must(c.Discovery().ServerVersion())(t); version.GitVersion != "v1.34.0+keepwatch" || version.Minor != "34" {
+	if version := must(c.Discovery().ServerVersion())(t); version.GitVersion != "v1.34.0+keepwatch" ||
+		version.Minor != "34" {
 		t.Errorf("the version is %v", version)
 	}
 	config := must(clientcmd.BuildConfigFromFlags("", srv.Kubeconfig()))(t)
@@ -164,14 +168,17 @@ spec:
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	srv := testserver.New(t)
-	who := must(connect(t, srv.User("jane", "devs", "ops")).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))(t)
+	who := must(connect(t, srv.User("jane", "devs", "ops")).AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))(t)
 	slices.Sort(who.Status.UserInfo.Groups)
-	if info := who.Status.UserInfo; info.Username != "jane" || fmt.Sprint(info.Groups) != "[devs ops system:authenticated]" {
+	if info := who.Status.UserInfo; info.Username != "jane" ||
+		fmt.Sprint(info.Groups) != "[devs ops system:authenticated]" {
 		t.Errorf("the user is %v", info)
 	}
 	stranger := testserver.New(t).User("eve")
 	stranger.Host, stranger.CAData = srv.Config().Host, srv.Config().CAData
-	if _, err := connect(t, stranger).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+	if _, err := connect(t, stranger).CoreV1().Namespaces().List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a certificate of another server: %v", err)
 	}
 }
@@ -192,7 +199,8 @@ func TestFork(t *testing.T) {
 	if got := names(t, f); got != "first fork" {
 		t.Errorf("the fork has %q", got)
 	}
-	if same := must(f.CoreV1().ConfigMaps("default").Get(t.Context(), "first", metav1.GetOptions{}))(t); same.UID != first.UID || same.ResourceVersion != first.ResourceVersion {
+	if same := must(f.CoreV1().ConfigMaps("default").Get(t.Context(), "first",
+		metav1.GetOptions{}))(t); same.UID != first.UID || same.ResourceVersion != first.ResourceVersion {
 		t.Errorf("the fork has %v", same)
 	}
 	must(connectDynamic(t, fork.Config()).Resource(widgets).List(t.Context(), metav1.ListOptions{}))(t)
@@ -309,8 +317,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// After a rewind the later writes are lost. A client that has seen them receives 410, until as many were written again: then its revision is
-// accepted, as after a restore of etcd.
+// After a rewind the later writes are lost. A client that has seen them receives 410, until as many were written again:
+// then its revision is accepted, as after a restore of etcd.
 func TestRewind(t *testing.T) {
 	t.Parallel()
 	srv := testserver.New(t)
@@ -399,7 +407,8 @@ func TestRequestFaults(t *testing.T) {
 	if len(failed) != 2 || failed[0].Name != "a" || failed[0].Verb != "get" || failed[0].User != "keepwatch-admin" {
 		t.Errorf("failed requests: %+v", failed)
 	}
-	if updates := srv.Requests(testserver.Verb("update", "configmaps")); len(updates) != 2 || updates[0].Status != 409 || updates[1].Status != 200 {
+	if updates := srv.Requests(testserver.Verb("update", "configmaps")); len(updates) != 2 || updates[0].Status != 409 ||
+		updates[1].Status != 200 {
 		t.Errorf("updates: %+v", updates)
 	}
 	srv.Delay(testserver.Verb("list", "configmaps"), time.Hour)
@@ -434,8 +443,8 @@ func TestRequestFaults(t *testing.T) {
 	<-late
 }
 
-// TestRefusedRequests checks that requests which authentication or authorization refuses are logged with their answers before
-// their clients have those.
+// TestRefusedRequests checks that requests which authentication or authorization refuses are logged with their answers
+// before their clients have those.
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	srv := testserver.New(t, testserver.RBAC())
@@ -453,7 +462,8 @@ func TestRefusedRequests(t *testing.T) {
 			t.Errorf("%s: %v, want %d", c.user, err, c.status)
 		}
 		logged := srv.Requests(testserver.By(c.user, testserver.Verb("get", "configmaps")))
-		if len(logged) != 1 || logged[0].Status != c.status || logged[0].Namespace != "default" || logged[0].Name != "a" || logged[0].Path != "/api/v1/namespaces/default/configmaps/a" {
+		if len(logged) != 1 || logged[0].Status != c.status || logged[0].Namespace != "default" || logged[0].Name != "a" ||
+			logged[0].Path != "/api/v1/namespaces/default/configmaps/a" {
 			t.Errorf("%s: the log has %+v", c.user, logged)
 		}
 	}
@@ -487,7 +497,8 @@ func TestDeletedDefinition(t *testing.T) {
 	c := connectDynamic(t, srv.Config())
 	w := must(c.Resource(widgets).Watch(t.Context(), metav1.ListOptions{}))(t)
 	defer w.Stop()
-	crds := c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
 	must(0, crds.Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}))(t)
 	await.True(t, "the definition is gone", func() bool {
 		_, err := crds.Get(t.Context(), "widgets.example.com", metav1.GetOptions{})
@@ -503,7 +514,8 @@ func TestRBAC(t *testing.T) {
 	before := srv.Revision()
 	admin := connect(t, srv.Config()).RbacV1()
 	role := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "jane"}, Subjects: []rbacv1.Subject{{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "devs"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "jane"}, Subjects: []rbacv1.Subject{{Kind: "Group", APIGroup: rbacv1.GroupName,
+			Name: "devs"}},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 	}
 	must(admin.ClusterRoleBindings().Create(t.Context(), role, metav1.CreateOptions{}))(t)
@@ -522,7 +534,8 @@ func TestRBAC(t *testing.T) {
 	}
 	mayList(srv, true)
 	mayList(srv.Fork(t), true)
-	if _, err := connect(t, srv.User("jane", "devs")).CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := connect(t, srv.User("jane", "devs")).CoreV1().Secrets("default").List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("jane lists secrets: %v", err)
 	}
 	srv.Rewind(before)

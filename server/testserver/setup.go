@@ -86,7 +86,8 @@ func waitServed(ctx context.Context, client dynamic.Interface, d *apiextensionsv
 		if !version.Served {
 			continue
 		}
-		resource := client.Resource(schema.GroupVersionResource{Group: d.Spec.Group, Version: version.Name, Resource: d.Spec.Names.Plural})
+		resource := client.Resource(schema.GroupVersionResource{Group: d.Spec.Group, Version: version.Name,
+			Resource: d.Spec.Names.Plural})
 		for {
 			_, err := resource.List(ctx, metav1.ListOptions{Limit: 1})
 			if err == nil {
@@ -104,7 +105,8 @@ func waitServed(ctx context.Context, client dynamic.Interface, d *apiextensionsv
 
 // discover returns the kinds that the server has, when those of the definitions are among them: discovery is later than
 // the first list by some moments, in which a client's mapper may find a group without its version.
-func discover(ctx context.Context, client *discovery.DiscoveryClient, definitions []*apiextensionsv1.CustomResourceDefinition) (meta.RESTMapper, error) {
+func discover(ctx context.Context, client *discovery.DiscoveryClient,
+	definitions []*apiextensionsv1.CustomResourceDefinition) (meta.RESTMapper, error) {
 	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
 	defer cancel()
 	for {
@@ -130,7 +132,8 @@ func hasKinds(mapper meta.RESTMapper, definitions []*apiextensionsv1.CustomResou
 			if !version.Served {
 				continue
 			}
-			if _, err := mapper.RESTMapping(schema.GroupKind{Group: d.Spec.Group, Kind: d.Spec.Names.Kind}, version.Name); err != nil {
+			if _, err := mapper.RESTMapping(schema.GroupKind{Group: d.Spec.Group, Kind: d.Spec.Names.Kind},
+				version.Name); err != nil {
 				return err
 			}
 		}

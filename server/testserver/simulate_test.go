@@ -73,7 +73,8 @@ func (m *moving) deploy(d *appsv1.Deployment) *appsv1.Deployment {
 func (m *moving) patchDeployment(name string, patch any) {
 	m.Helper()
 	encoded := must(json.Marshal(patch))(m)
-	must(m.AppsV1().Deployments("default").Patch(m.Context(), name, types.MergePatchType, encoded, metav1.PatchOptions{}))(m)
+	must(m.AppsV1().Deployments("default").Patch(m.Context(), name, types.MergePatchType, encoded,
+		metav1.PatchOptions{}))(m)
 }
 
 // rolledOut waits until kubectl would say that a rollout has ended.
@@ -112,7 +113,8 @@ func (m *moving) quiet() {
 	m.rolledOut("marker")
 	await.True(m, "nothing is written", func() bool {
 		before := m.versions()
-		m.patchDeployment("marker", map[string]any{"metadata": map[string]any{"labels": map[string]any{"at": fmt.Sprint(m.srv.Revision())}}})
+		m.patchDeployment("marker",
+			map[string]any{"metadata": map[string]any{"labels": map[string]any{"at": fmt.Sprint(m.srv.Revision())}}})
 		m.rolledOut("marker")
 		return before == m.versions()
 	})
@@ -150,7 +152,8 @@ func TestSimulatedDeployment(t *testing.T) {
 	m := newMoving(t)
 	m.deploy(deployment("web", 5))
 	d := m.rolledOut("web")
-	if s := d.Status; s.Replicas != 5 || s.UpdatedReplicas != 5 || s.ReadyReplicas != 5 || s.AvailableReplicas != 5 || s.UnavailableReplicas != 0 {
+	if s := d.Status; s.Replicas != 5 || s.UpdatedReplicas != 5 || s.ReadyReplicas != 5 || s.AvailableReplicas != 5 ||
+		s.UnavailableReplicas != 0 {
 		t.Errorf("the status is %+v", s)
 	}
 	if d.Annotations["deployment.kubernetes.io/revision"] != "1" {
@@ -160,7 +163,8 @@ func TestSimulatedDeployment(t *testing.T) {
 	ips := map[string]bool{}
 	for _, p := range m.pods("web") {
 		first[p.UID], ips[p.Status.PodIP] = true, true
-		if !ready(p) || p.Spec.NodeName != "node-1" || p.Labels["pod-template-hash"] == "" || p.Status.Phase != corev1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
+		if !ready(p) || p.Spec.NodeName != "node-1" || p.Labels["pod-template-hash"] == "" ||
+			p.Status.Phase != corev1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
 			t.Errorf("a pod is %+v", p)
 		}
 	}
@@ -168,7 +172,9 @@ func TestSimulatedDeployment(t *testing.T) {
 		t.Errorf("%d pods with the addresses %v", len(first), ips)
 	}
 
-	m.patchDeployment("web", map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"new": "yes"}}}}})
+	m.patchDeployment("web",
+		map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{
+			"annotations": map[string]any{"new": "yes"}}}}})
 	if d = m.rolledOut("web"); d.Annotations["deployment.kubernetes.io/revision"] != "2" {
 		t.Errorf("the annotations are %v", d.Annotations)
 	}
@@ -193,20 +199,23 @@ func TestSimulatedOwnership(t *testing.T) {
 	m := newMoving(t)
 	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orphan", Labels: appLabels("web")}, Spec: template("").Spec}
 	must(m.CoreV1().Pods("default").Create(t.Context(), orphan, metav1.CreateOptions{}))(t)
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32), Selector: selectorOf("web"), Template: template("web")}}
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32),
+		Selector: selectorOf("web"), Template: template("web")}}
 	*set.Spec.Replicas = 2
 	must(m.AppsV1().ReplicaSets("default").Create(t.Context(), set, metav1.CreateOptions{}))(t)
 	all := func() bool {
 		pods := m.pods("web")
 		for _, p := range pods {
-			if owner := metav1.GetControllerOf(&p); owner == nil || owner.Name != "web" || !ready(p) || p.DeletionTimestamp != nil {
+			if owner := metav1.GetControllerOf(&p); owner == nil || owner.Name != "web" || !ready(p) ||
+				p.DeletionTimestamp != nil {
 				return false
 			}
 		}
 		return len(pods) == 2
 	}
 	await.True(t, "two pods of the set", all)
-	if p, err := m.CoreV1().Pods("default").Get(t.Context(), "orphan", metav1.GetOptions{}); err != nil || metav1.GetControllerOf(p) == nil {
+	if p, err := m.CoreV1().Pods("default").Get(t.Context(), "orphan", metav1.GetOptions{}); err != nil ||
+		metav1.GetControllerOf(p) == nil {
 		t.Errorf("the orphan is %v, %v", p, err)
 	}
 	if err := m.CoreV1().Pods("default").Delete(t.Context(), "orphan", metav1.DeleteOptions{}); err != nil {
@@ -214,10 +223,12 @@ func TestSimulatedOwnership(t *testing.T) {
 	}
 	await.True(t, "the deleted pod is replaced", all)
 	released := m.pods("web")[0].Name
-	must(m.CoreV1().Pods("default").Patch(t.Context(), released, types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"other"}}}`), metav1.PatchOptions{}))(t)
+	must(m.CoreV1().Pods("default").Patch(t.Context(), released, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"app":"other"}}}`), metav1.PatchOptions{}))(t)
 	await.True(t, "the released pod is replaced", all)
 	await.True(t, "the pod is released", func() bool {
-		return metav1.GetControllerOf(must(m.CoreV1().Pods("default").Get(t.Context(), released, metav1.GetOptions{}))(t)) == nil
+		return metav1.GetControllerOf(must(m.CoreV1().Pods("default").Get(t.Context(), released,
+			metav1.GetOptions{}))(t)) == nil
 	})
 	if err := m.AppsV1().ReplicaSets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -231,7 +242,8 @@ func TestSimulatedOwnership(t *testing.T) {
 		sets := must(m.AppsV1().ReplicaSets("default").List(t.Context(), metav1.ListOptions{}))(t).Items
 		return len(m.pods("gone"))+len(sets) == 0
 	})
-	if _, err := m.AppsV1().ReplicaSets("default").Get(t.Context(), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := m.AppsV1().ReplicaSets("default").Get(t.Context(), "web",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
 }
@@ -244,7 +256,8 @@ func toUnstructured(o any) (*unstructured.Unstructured, error) {
 // addNode creates a node.
 func (m *moving) addNode(name string) {
 	m.Helper()
-	must(m.CoreV1().Nodes().Create(m.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": name}}}, metav1.CreateOptions{}))(m)
+	must(m.CoreV1().Nodes().Create(m.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{"zone": name}}}, metav1.CreateOptions{}))(m)
 }
 
 // Each node is ready and has a lease, which is renewed. Pods go where their selectors say, and those of a node that is
@@ -262,7 +275,10 @@ func TestSimulatedNodes(t *testing.T) {
 		return len(conditions) == 1 && conditions[0].Reason == corev1.PodReasonUnschedulable
 	})
 	m.addNode("second")
-	await.True(t, "the pod runs on the second node", func() bool { return get().Spec.NodeName == "second" && ready(*get()) })
+	await.True(t, "the pod runs on the second node", func() bool {
+		return get().Spec.NodeName == "second" &&
+			ready(*get())
+	})
 	node := must(m.CoreV1().Nodes().Get(t.Context(), "second", metav1.GetOptions{}))(t)
 	if node.Status.Capacity.Cpu().IsZero() || node.Status.Allocatable.Pods().IsZero() {
 		t.Errorf("the node's status is %+v", node.Status)
@@ -287,19 +303,22 @@ func TestSimulatedNodes(t *testing.T) {
 	})
 }
 
-// A deleted pod goes when its node has ended it: at once on a node that is ready, and not on another. Finalizers keep it.
+// A deleted pod goes when its node has ended it: at once on a node that is ready, and not on another. Finalizers keep
+// it.
 func TestSimulatedTermination(t *testing.T) {
 	m := newMoving(t)
 	m.addNode("second")
 	pods := m.CoreV1().Pods("default")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Finalizers: []string{"example.com/kept"}}, Spec: template("").Spec}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Finalizers: []string{"example.com/kept"}},
+		Spec: template("").Spec}
 	pod.Spec.NodeSelector = map[string]string{"zone": "second"}
 	must(pods.Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 	get := func() *corev1.Pod { return must(pods.Get(t.Context(), "p", metav1.GetOptions{}))(t) }
 	await.True(t, "the pod runs", func() bool { return ready(*get()) })
 	setReady := func(value corev1.ConditionStatus) {
 		body := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, value)
-		must(m.CoreV1().Nodes().Patch(t.Context(), "second", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "status"))(t)
+		must(m.CoreV1().Nodes().Patch(t.Context(), "second", types.StrategicMergePatchType, []byte(body),
+			metav1.PatchOptions{}, "status"))(t)
 	}
 	setReady(corev1.ConditionUnknown)
 	if err := pods.Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
@@ -314,7 +333,8 @@ func TestSimulatedTermination(t *testing.T) {
 	}
 	setReady(corev1.ConditionTrue)
 	await.True(t, "the node has ended the pod", func() bool { return *get().DeletionGracePeriodSeconds == 0 })
-	must(pods.Patch(t.Context(), "p", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+	must(pods.Patch(t.Context(), "p", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{}))(t)
 	if _, err := pods.Get(t.Context(), "p", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("without finalizers: %v", err)
 	}
@@ -354,10 +374,12 @@ func TestSimulatedDeadline(t *testing.T) {
 	m := newMoving(t)
 	m.deploy(deployment("web", 4))
 	m.rolledOut("web")
-	m.patchDeployment("web", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{
-		map[string]any{"name": "c", "image": "i:2", "readinessProbe": map[string]any{"initialDelaySeconds": 1 << 20}}}}}}})
+	m.patchDeployment("web",
+		map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{
+			map[string]any{"name": "c", "image": "i:2", "readinessProbe": map[string]any{"initialDelaySeconds": 1 << 20}}}}}}})
 	reason := func() string {
-		for _, c := range must(m.AppsV1().Deployments("default").Get(t.Context(), "web", metav1.GetOptions{}))(t).Status.Conditions {
+		for _, c := range must(m.AppsV1().Deployments("default").Get(t.Context(), "web",
+			metav1.GetOptions{}))(t).Status.Conditions {
 			if c.Type == appsv1.DeploymentProgressing {
 				return string(c.Status) + " " + c.Reason
 			}
@@ -372,8 +394,11 @@ func TestSimulatedDeadline(t *testing.T) {
 		m.srv.Advance(10 * time.Minute)
 		return reason() == "False ProgressDeadlineExceeded"
 	})
-	m.patchDeployment("web", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i:1"}}}}}})
-	if d := m.rolledOut("web"); d.Annotations["deployment.kubernetes.io/revision"] != "3" || reason() != "True NewReplicaSetAvailable" {
+	m.patchDeployment("web",
+		map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+			"containers": []any{map[string]any{"name": "c", "image": "i:1"}}}}}})
+	if d := m.rolledOut("web"); d.Annotations["deployment.kubernetes.io/revision"] != "3" ||
+		reason() != "True NewReplicaSetAvailable" {
 		t.Errorf("after the rollback: %v, %s", d.Annotations, reason())
 	}
 }
@@ -383,16 +408,18 @@ func (m *moving) statefulSet() *appsv1.StatefulSet {
 	return must(m.AppsV1().StatefulSets("default").Get(m.Context(), "db", metav1.GetOptions{}))(m)
 }
 
-// The pods of a StatefulSet start in their order, each with its claim; an update replaces them in the reverse order, down to
-// the partition; the last goes first.
+// The pods of a StatefulSet start in their order, each with its claim; an update replaces them in the reverse order,
+// down to the partition; the last goes first.
 func TestSimulatedStatefulSet(t *testing.T) {
 	m := newMoving(t)
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: appsv1.StatefulSetSpec{
 		Replicas: new(int32), Selector: selectorOf("db"), Template: template("db"), ServiceName: "db",
-		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		}}},
+		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			}}},
 	}}
 	*set.Spec.Replicas = 3
 	set.Spec.Template.Spec.Containers[0].ReadinessProbe = &corev1.Probe{InitialDelaySeconds: 3600}
@@ -427,7 +454,8 @@ func TestSimulatedStatefulSet(t *testing.T) {
 	first := m.pods("db")[0].UID
 	patch := func(patch string) {
 		t.Helper()
-		must(m.AppsV1().StatefulSets("default").Patch(t.Context(), "db", types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
+		must(m.AppsV1().StatefulSets("default").Patch(t.Context(), "db", types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{}))(t)
 	}
 	patch(`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":1}},"template":{"spec":{"containers":[{"name":"c","image":"i:2"}]}}}}`)
 	images := func() (all string) {
@@ -440,14 +468,20 @@ func TestSimulatedStatefulSet(t *testing.T) {
 	if m.pods("db")[0].UID != first {
 		t.Error("the pod below the partition was replaced")
 	}
-	if s := m.statefulSet().Status; s.CurrentRevision == s.UpdateRevision || s.UpdatedReplicas != 2 || s.CurrentReplicas != 1 {
+	if s := m.statefulSet().Status; s.CurrentRevision == s.UpdateRevision || s.UpdatedReplicas != 2 ||
+		s.CurrentReplicas != 1 {
 		t.Errorf("the status is %+v", s)
 	}
 	patch(`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`)
-	await.True(t, "all are updated", func() bool { s := m.statefulSet().Status; return rolledOut() && s.CurrentRevision == s.UpdateRevision })
+	await.True(t, "all are updated", func() bool {
+		s := m.statefulSet().Status
+		return rolledOut() &&
+			s.CurrentRevision == s.UpdateRevision
+	})
 	patch(`{"spec":{"replicas":1}}`)
 	await.True(t, "the first is left", func() bool { return names(m.pods("db")) == "db-0 " })
-	if claims := must(m.CoreV1().PersistentVolumeClaims("default").List(t.Context(), metav1.ListOptions{}))(t).Items; len(claims) != 3 {
+	if claims := must(m.CoreV1().PersistentVolumeClaims("default").List(t.Context(),
+		metav1.ListOptions{}))(t).Items; len(claims) != 3 {
 		t.Errorf("%d claims", len(claims))
 	}
 	m.quiet()
@@ -457,7 +491,8 @@ func TestSimulatedStatefulSet(t *testing.T) {
 func TestSimulatedDaemonSet(t *testing.T) {
 	m := newMoving(t)
 	m.addNode("second")
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{Selector: selectorOf("agent"), Template: template("agent")}}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"},
+		Spec: appsv1.DaemonSetSpec{Selector: selectorOf("agent"), Template: template("agent")}}
 	must(m.AppsV1().DaemonSets("default").Create(t.Context(), set, metav1.CreateOptions{}))(t)
 	on := func(image string, want ...string) func() bool {
 		return func() bool {
@@ -476,7 +511,8 @@ func TestSimulatedDaemonSet(t *testing.T) {
 	await.True(t, "a pod on each node", on("i:1", "node-1", "second"))
 	m.addNode("third")
 	await.True(t, "a pod on the third node", on("i:1", "node-1", "second", "third"))
-	must(m.AppsV1().DaemonSets("default").Patch(t.Context(), "agent", types.MergePatchType, []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i:2"}]}}}}`), metav1.PatchOptions{}))(t)
+	must(m.AppsV1().DaemonSets("default").Patch(t.Context(), "agent", types.MergePatchType,
+		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i:2"}]}}}}`), metav1.PatchOptions{}))(t)
 	await.True(t, "all are replaced", on("i:2", "node-1", "second", "third"))
 	m.srv.Advance(time.Minute) // the time after which a pod is deleted whose node is gone
 	if err := m.CoreV1().Nodes().Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
@@ -503,13 +539,16 @@ func jobHas(job *batchv1.Job, kind batchv1.JobConditionType, reason string) bool
 	})
 }
 
-// Jobs complete when their pods have run, as many at a time as allowed; they fail at their limit of failures and at their
-// deadline.
+// Jobs complete when their pods have run, as many at a time as allowed; they fail at their limit of failures and at
+// their deadline.
 func TestSimulatedJobs(t *testing.T) {
 	m := newMoving(t)
 	number := func(n int32) *int32 { return &n }
 	quick := m.job("quick", func(*batchv1.Job) {})
-	await.True(t, "a Job completes", func() bool { return jobHas(quick(), batchv1.JobComplete, "") && quick().Status.Succeeded == 1 })
+	await.True(t, "a Job completes", func() bool {
+		return jobHas(quick(), batchv1.JobComplete, "") &&
+			quick().Status.Succeeded == 1
+	})
 
 	long := m.job("long", func(j *batchv1.Job) {
 		j.Spec.Completions, j.Spec.Parallelism = number(3), number(2)
@@ -518,12 +557,21 @@ func TestSimulatedJobs(t *testing.T) {
 		j.Spec.TTLSecondsAfterFinished = number(600)
 		j.Spec.Template.Annotations = map[string]string{controlplane.RunForAnnotation: "1h"}
 	})
-	await.True(t, "two pods run", func() bool { s := long().Status; return s.Active == 2 && s.Ready != nil && *s.Ready == 2 })
+	await.True(t, "two pods run", func() bool {
+		s := long().Status
+		return s.Active == 2 && s.Ready != nil &&
+			*s.Ready == 2
+	})
 	m.srv.Advance(time.Hour)
-	await.True(t, "the third pod runs", func() bool { s := long().Status; return s.Succeeded == 2 && s.Active == 1 && *s.Ready == 1 })
+	await.True(t, "the third pod runs", func() bool {
+		s := long().Status
+		return s.Succeeded == 2 && s.Active == 1 &&
+			*s.Ready == 1
+	})
 	m.srv.Advance(time.Hour)
 	await.True(t, "the Job completes", func() bool { return jobHas(long(), batchv1.JobComplete, "") })
-	if s := long().Status; s.CompletedIndexes != "0-2" || s.Succeeded != 3 || s.Active != 0 || s.CompletionTime == nil || s.StartTime == nil {
+	if s := long().Status; s.CompletedIndexes != "0-2" || s.Succeeded != 3 || s.Active != 0 || s.CompletionTime == nil ||
+		s.StartTime == nil {
 		t.Errorf("the status is %+v", s)
 	}
 	m.srv.Advance(10 * time.Minute)
@@ -560,7 +608,8 @@ func TestSimulatedJobs(t *testing.T) {
 // refused creates a Deployment that is invalid.
 func (m *moving) refused(d *appsv1.Deployment) {
 	m.Helper()
-	if _, err := m.AppsV1().Deployments("default").Create(m.Context(), d, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+	if _, err := m.AppsV1().Deployments("default").Create(m.Context(), d,
+		metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		m.Errorf("the Deployment %s: %v", d.Name, err)
 	}
 }
@@ -568,7 +617,8 @@ func (m *moving) refused(d *appsv1.Deployment) {
 // A namespace with workloads can be deleted, invalid workloads are refused, and large ones delay no others.
 func TestSimulatedHostility(t *testing.T) {
 	m := newMoving(t)
-	must(m.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "busy"}}, metav1.CreateOptions{}))(t)
+	must(m.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "busy"}},
+		metav1.CreateOptions{}))(t)
 	large := deployment("large", 10_000)
 	must(m.AppsV1().Deployments("busy").Create(t.Context(), large, metav1.CreateOptions{}))(t)
 	await.True(t, "many pods", func() bool {
@@ -581,7 +631,8 @@ func TestSimulatedHostility(t *testing.T) {
 		m.refused(d)
 	}
 	negative := deployment("negative", -5)
-	negative.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.IntOrString), MaxUnavailable: new(intstr.IntOrString)}
+	negative.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.IntOrString),
+		MaxUnavailable: new(intstr.IntOrString)}
 	*negative.Spec.Strategy.RollingUpdate.MaxSurge = intstr.FromString("nonsense")
 	*negative.Spec.Strategy.RollingUpdate.MaxUnavailable = intstr.FromInt32(-3)
 	m.refused(negative)
@@ -614,20 +665,24 @@ func TestSimulatedRefusal(t *testing.T) {
 	}))
 	t.Cleanup(hook.Close)
 	url, none, fail := hook.URL, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Fail
-	must(m.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "refuse.example.com", SideEffects: &none, FailurePolicy: &fail, AdmissionReviewVersions: []string{"v1"},
-			ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})},
-			ObjectSelector: &metav1.LabelSelector{MatchLabels: appLabels("web")},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+	must(m.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(),
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name: "refuse.example.com", SideEffects: &none, FailurePolicy: &fail, AdmissionReviewVersions: []string{"v1"},
+				ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url,
+					CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})},
+				ObjectSelector: &metav1.LabelSelector{MatchLabels: appLabels("web")},
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+						Resources: []string{"pods"}},
+				}},
 			}},
-		}},
-	}, metav1.CreateOptions{}))(t)
+		}, metav1.CreateOptions{}))(t)
 	refused := func() bool {
-		for _, c := range must(m.AppsV1().Deployments("default").Get(t.Context(), "web", metav1.GetOptions{}))(t).Status.Conditions {
+		for _, c := range must(m.AppsV1().Deployments("default").Get(t.Context(), "web",
+			metav1.GetOptions{}))(t).Status.Conditions {
 			if c.Type == appsv1.DeploymentReplicaFailure {
 				return c.Status == corev1.ConditionTrue
 			}
@@ -635,7 +690,8 @@ func TestSimulatedRefusal(t *testing.T) {
 		return false
 	}
 	await.True(t, "the webhook is active", func() bool {
-		_, err := m.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "try", Labels: appLabels("web")}, Spec: template("").Spec},
+		_, err := m.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "try",
+			Labels: appLabels("web")}, Spec: template("").Spec},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil
 	})
@@ -673,7 +729,8 @@ func TestSimulatedQuota(t *testing.T) {
 		pods := m.pods("web")
 		return len(pods) == 2 && ready(pods[0]) && ready(pods[1]) && used(2, 2)()
 	})
-	must(quotas.Patch(t.Context(), "pods", types.MergePatchType, []byte(`{"spec":{"hard":{"pods":"5"}}}`), metav1.PatchOptions{}))(t)
+	must(quotas.Patch(t.Context(), "pods", types.MergePatchType, []byte(`{"spec":{"hard":{"pods":"5"}}}`),
+		metav1.PatchOptions{}))(t)
 	m.rolledOut("web")
 	await.True(t, "three pods are counted", used(5, 3))
 	m.patchDeployment("web", map[string]any{"spec": map[string]any{"replicas": 1}})

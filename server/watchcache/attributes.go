@@ -62,7 +62,8 @@ func (a *attributes) equal(b *attributes) bool {
 // selectedAs reports whether every selector judges two contents of the same key alike. It returns
 // false for contents that are not decoded.
 func (c *content) selectedAs(d *content) bool {
-	return c.encoding != encoded && d.encoding != encoded && c.uid == d.uid && c.labels.equal(&d.labels) && c.fields.equal(&d.fields)
+	return c.encoding != encoded && d.encoding != encoded && c.uid == d.uid && c.labels.equal(&d.labels) &&
+		c.fields.equal(&d.fields)
 }
 
 const (

@@ -37,7 +37,8 @@ func TestInterner(t *testing.T) {
 	in := newInterner()
 	of := func(key keepwatch.Key) attributes {
 		return in.attributes(key, map[string]string{
-			strings.Clone("app"): strings.Clone("web"), "name": strings.Clone(key.Name), "namespace": strings.Clone(key.Namespace),
+			strings.Clone("app"): strings.Clone("web"), "name": strings.Clone(key.Name),
+			"namespace": strings.Clone(key.Namespace),
 		})
 	}
 	same := func(a, b string) bool { return a == b && unsafe.StringData(a) == unsafe.StringData(b) }

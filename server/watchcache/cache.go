@@ -105,7 +105,8 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 		return nil, err
 	}
 	c.reflector = reflector.New(c.source, c.target(), reflector.Options{
-		StartupDeadline: -1, Observe: c.observe, Paged: config.Store.Records != nil, // the difference needs the list's revision first
+		// the difference needs the list's revision first
+		StartupDeadline: -1, Observe: c.observe, Paged: config.Store.Records != nil,
 	})
 	return c, nil
 }

@@ -122,7 +122,8 @@ func TestUnavailableSource(t *testing.T) {
 	var refused watchcache.RequestError
 	initial := everythingBelow()
 	initial.SendInitialEvents = ptr.To(true)
-	if _, err := r.Watch(t.Context(), "/widgets/", initial); !errors.As(err, &refused) || !apierrors.IsTooManyRequests(err) {
+	if _, err := r.Watch(t.Context(), "/widgets/", initial); !errors.As(err, &refused) ||
+		!apierrors.IsTooManyRequests(err) {
 		t.Errorf("a watch with the newest state: %v", err)
 	}
 	r.source.fail(keepwatch.Failed(keepwatch.ServerError, "something else"))
@@ -181,7 +182,8 @@ func TestInvariantViolationEndsTheCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.source.breakWatch(keepwatch.Failed(keepwatch.InvariantViolation, "planted"))
-	if err, failure := <-r.ended, (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.InvariantViolation {
+	if err, failure := <-r.ended, (*keepwatch.Failure)(nil); !errors.As(err, &failure) ||
+		failure.Kind != keepwatch.InvariantViolation {
 		t.Errorf("it ended with: %v", err)
 	}
 	if err := w.Serve(t.Context(), nil, &recorder{}); err != nil {

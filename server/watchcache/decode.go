@@ -82,7 +82,8 @@ func (o *Object) makeMessage(c *content) (runtime.Object, error) {
 // are applied here, and a second time by makeMessage if the object need not be whole. It fails if the
 // object's name and namespace must be those of its key and are not: nothing in a database like etcd's
 // would notice that a bit of them was flipped.
-func (c *Cache) decodeContent(o keepwatch.Object, value []byte, whole bool) (made *content, decoded runtime.Object, err error) {
+func (c *Cache) decodeContent(o keepwatch.Object, value []byte,
+	whole bool) (made *content, decoded runtime.Object, err error) {
 	plain := value
 	if c.config.Decrypt != nil {
 		if plain, err = c.config.Decrypt(c.runContext(), o.Key(), value); err != nil {

@@ -20,8 +20,8 @@
 //
 // A shard selector (KEP-5866) selects objects by the hash of their UID or namespace. A cache needs nothing
 // of its source for that: it also answers when the server behind the source does not know shard selectors.
-// It ignores them while the process has the feature gate ShardedListAndWatch off, unless [Config].Sharded is set. Each UID is hashed once;
-// a list of a shard reads the hashes of a segment of the store in a row, and only its own objects.
+// It ignores them while the process has the feature gate ShardedListAndWatch off, unless [Config].Sharded is set. Each
+// UID is hashed once; a list of a shard reads the hashes of a segment of the store in a row, and only its own objects.
 //
 // A list with a selector scans its scope. Labels and fields that lists require by equality again and again get an
 // index, until no list uses it; their number and bytes are bounded, and metrics count them.
@@ -41,10 +41,11 @@
 // request shows that the revision is not committed yet, the watch ends with 410 Expired: the source
 // was restored from a backup, and the watch would wait permanently (kubernetes #107457).
 //
-// A watch of a [View] has the objects of some namespaces. When another set of them takes the place of the present one, the watch continues at
-// its revision: with the deletions of what it has delivered of a namespace that is revoked, and with the objects of one that is granted, behind which
-// a bookmark follows. The revisions of these objects are old, so a client may resume from one of them; the view says which revisions belong to the
-// present set, and a watch from any other one receives 410 Expired.
+// A watch of a [View] has the objects of some namespaces. When another set of them takes the place of the present one,
+// the watch continues at its revision: with the deletions of what it has delivered of a namespace that is revoked, and
+// with the objects of one that is granted, behind which a bookmark follows. The revisions of these objects are old, so
+// a client may resume from one of them; the view says which revisions belong to the present set, and a watch from any
+// other one receives 410 Expired.
 //
 // [Watch.Serve] is the loop of every watch: it sends events, the initial state and bookmarks to a
 // [Receiver].

@@ -61,7 +61,8 @@ func (c *Cache) resultBy(r ListRequest, snapshot *store.Snapshot,
 		count = r.count(snapshot, r.start)
 	}
 	end := r.key + strings.TrimPrefix(result.last().String(), r.path)
-	result.Continue, result.Remaining, err = apistorage.PrepareContinueToken(end, r.key, int64(result.Revision), count, true, r.options)
+	result.Continue, result.Remaining, err = apistorage.PrepareContinueToken(end, r.key, int64(result.Revision), count,
+		true, r.options)
 	if r.predicate.shard != nil {
 		result.Remaining = nil // which objects follow in the shard is not counted
 	}
@@ -229,7 +230,9 @@ func (l *ListResult) contains(o *Object) bool {
 		return false
 	}
 	segment := l.Segments[i]
-	return segment.At(sort.Search(segment.Len()-1, func(j int) bool { return reaches(segment.Key(j)) })) == keepwatch.Object(o)
+	return segment.At(sort.Search(segment.Len()-1, func(j int) bool {
+		return reaches(segment.Key(j))
+	})) == keepwatch.Object(o)
 }
 
 // Len returns the number of listed objects.

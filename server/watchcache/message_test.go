@@ -16,7 +16,8 @@ import (
 // bare decodes objects that don't name their kind, as an API server's codecs do.
 type bare struct{ runtime.Codec }
 
-func (c bare) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c bare) Decode(data []byte, defaults *schema.GroupVersionKind,
+	into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	o, gvk, err := c.Codec.Decode(data, defaults, into)
 	if err == nil {
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -29,7 +30,8 @@ func TestMessagesAreMadeInTheBackground(t *testing.T) {
 	t.Parallel()
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	c := config()
-	c.Codec = bare{scheme.Codecs.CodecForVersions(info.Serializer, scheme.Codecs.UniversalDeserializer(), corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)}
+	c.Codec = bare{scheme.Codecs.CodecForVersions(info.Serializer, scheme.Codecs.UniversalDeserializer(),
+		corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)}
 	c.NewFunc = func() runtime.Object { return &corev1.Pod{} }
 	r := cacheOf(t, c)
 	r.WarmAfter(time.Hour)

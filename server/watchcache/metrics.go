@@ -37,12 +37,14 @@ func NewMetrics(registry Registry) *Metrics {
 		return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
 	}
 	m := &Metrics{
-		resumptions: counter("keepwatch_watch_resumptions_total", "Watches that resumed from a revision, by what they received first: "+
-			"exact (the history), difference (of the two states), or expired (nothing, but 410).", "answer"),
+		resumptions: counter("keepwatch_watch_resumptions_total",
+			"Watches that resumed from a revision, by what they received first: "+
+				"exact (the history), difference (of the two states), or expired (nothing, but 410).", "answer"),
 		expirations: counter("keepwatch_watches_expired_total",
 			"Watches that ended with 410 because what they had missed was no longer known, at their beginning or later."),
-		relists: counter("keepwatch_storage_relists_total", "Lists of a resource from etcd after the first, by the failure that ended the watch: "+
-			"a protocol violation, an expired revision, a restored etcd, and so on.", "reason"),
+		relists: counter("keepwatch_storage_relists_total",
+			"Lists of a resource from etcd after the first, by the failure that ended the watch: "+
+				"a protocol violation, an expired revision, a restored etcd, and so on.", "reason"),
 		selections: counter("keepwatch_selective_lists_total", "Lists with selectors, by how their objects were found: "+
 			"index (of a label or field that they require) or scan (of all objects).", "by"),
 		termIndexes: gauge("keepwatch_selector_indexes",
@@ -103,12 +105,14 @@ func (m meter) indexed(count, bytes int) {
 // initialized counts a cache that has caught up with its source for the first time.
 func (m meter) initialized(since time.Time) {
 	cachermetrics.WatchCacheInitializations.WithLabelValues(m.Group, m.Resource).Inc()
-	cachermetrics.WatchCacheInitializationDuration.WithLabelValues(m.Group, m.Resource).Observe(time.Since(since).Seconds())
+	cachermetrics.WatchCacheInitializationDuration.WithLabelValues(m.Group,
+		m.Resource).Observe(time.Since(since).Seconds())
 }
 
 // waited counts a read that had to wait for the cache.
 func (m meter) waited(ctx context.Context, since time.Time) {
-	cachermetrics.WatchCacheReadWait.WithContext(ctx).WithLabelValues(m.Group, m.Resource).Observe(time.Since(since).Seconds())
+	cachermetrics.WatchCacheReadWait.WithContext(ctx).WithLabelValues(m.Group,
+		m.Resource).Observe(time.Since(since).Seconds())
 }
 
 // consistent counts a consistent read that the cache has answered, with an error or without.

@@ -7,7 +7,8 @@ import (
 
 // RecordsSince returns what a later cache needs, so that watches resume at it from revisions of this one; see
 // [store.Store.RecordsSince] and [Config].Store.Records.
-func (c *Cache) RecordsSince(seen *store.Snapshot) (delta store.RecordsDelta, now *store.Snapshot, newer <-chan struct{}) {
+func (c *Cache) RecordsSince(seen *store.Snapshot) (delta store.RecordsDelta, now *store.Snapshot,
+	newer <-chan struct{}) {
 	return c.store.RecordsSince(seen)
 }
 

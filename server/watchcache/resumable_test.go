@@ -31,8 +31,8 @@ func (o objects) fold(c keepwatch.Change) {
 	}
 }
 
-// TestGapsResumeAnywhere: a client that is cut off behind any event of a gap, and resumes at its revision at a server that has the whole
-// history, has the same state in the end as one that received the whole gap.
+// TestGapsResumeAnywhere: a client that is cut off behind any event of a gap, and resumes at its revision at a server
+// that has the whole history, has the same state in the end as one that received the whole gap.
 func TestGapsResumeAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, state := keepwatch.Revision(0), objects{}
@@ -40,7 +40,8 @@ func TestGapsResumeAnywhere(t *testing.T) {
 			now++
 			name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "name")
 			old, exists := state[name]
-			c := keepwatch.Change{Type: keepwatch.Added, Revision: now, Object: version{name, keepwatch.UID(fmt.Sprint(name, now)), now}}
+			c := keepwatch.Change{Type: keepwatch.Added, Revision: now,
+				Object: version{name, keepwatch.UID(fmt.Sprint(name, now)), now}}
 			switch {
 			case exists && rapid.Bool().Draw(t, "delete"):
 				c.Type, c.Object = keepwatch.Deleted, old
@@ -72,7 +73,8 @@ func TestGapsResumeAnywhere(t *testing.T) {
 				}
 			}
 			if !maps.Equal(client, state) {
-				t.Fatalf("behind %d of %v a client resumes from %d behind %v and has %v, want %v", n, text(events), reached, text(history), client, state)
+				t.Fatalf("behind %d of %v a client resumes from %d behind %v and has %v, want %v", n, text(events), reached,
+					text(history), client, state)
 			}
 		}
 		if last := len(events) - 1; last >= 0 && events[last].Revision == from {

@@ -92,7 +92,9 @@ func (m *memory) put(name, label string) keepwatch.Revision {
 }
 
 func widget(name, label string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"ns","name":%q,"labels":{"l":%q}}}`, name, label)
+	return fmt.Appendf(nil,
+		`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"ns","name":%q,"labels":{"l":%q}}}`, name,
+		label)
 }
 
 // write writes an object, and returns its revision.
@@ -143,7 +145,8 @@ func (m *memory) removeAt(key keepwatch.Key) (at keepwatch.Revision) {
 		m.newest++
 		at = m.newest
 		delete(m.current, key)
-		m.history = append(m.history, keepwatch.Change{Type: keepwatch.Deleted, Revision: at, Object: &item{key: key, revision: at}})
+		m.history = append(m.history, keepwatch.Change{Type: keepwatch.Deleted, Revision: at, Object: &item{key: key,
+			revision: at}})
 	})
 	return at
 }
@@ -193,7 +196,8 @@ func (m *memory) List(context.Context, keepwatch.ListRequest) (keepwatch.Page, e
 
 func (*memory) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
 
-func (m *memory) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (m *memory) StreamList(context.Context, keepwatch.Revision,
+	func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "memory lists in pages")
 }
 
@@ -250,8 +254,10 @@ type rig struct {
 
 func config() watchcache.Config {
 	return watchcache.Config{
-		GroupResource: schema.GroupResource{Group: "example.com", Resource: "widgets"}, ResourcePrefix: "/widgets", Namespaced: true,
-		SourceName: "memory", SourcePrefix: "memory/", Codec: unstructured.UnstructuredJSONScheme, NewFunc: newWidget, GetAttrs: apistorage.DefaultNamespaceScopedAttr,
+		GroupResource: schema.GroupResource{Group: "example.com", Resource: "widgets"}, ResourcePrefix: "/widgets",
+		Namespaced: true,
+		SourceName: "memory", SourcePrefix: "memory/", Codec: unstructured.UnstructuredJSONScheme, NewFunc: newWidget,
+		GetAttrs: apistorage.DefaultNamespaceScopedAttr,
 	}
 }
 
@@ -329,7 +335,8 @@ var everything = apistorage.ListOptions{Predicate: apistorage.Everything}
 
 func withLabel(value string) apistorage.ListOptions {
 	return apistorage.ListOptions{Predicate: apistorage.SelectionPredicate{
-		Label: labels.SelectorFromSet(labels.Set{"l": value}), Field: fields.Everything(), GetAttrs: apistorage.DefaultNamespaceScopedAttr,
+		Label: labels.SelectorFromSet(labels.Set{"l": value}), Field: fields.Everything(),
+		GetAttrs: apistorage.DefaultNamespaceScopedAttr,
 	}}
 }
 

@@ -32,7 +32,8 @@ func (c *Cache) scope(key string, recursive bool) (scope, error) {
 	if err != nil {
 		return scope{}, err
 	}
-	return scope{key: key, path: strings.TrimPrefix(key, prefix), recursive: recursive, namespaced: c.config.Namespaced}, nil
+	return scope{key: key, path: strings.TrimPrefix(key, prefix), recursive: recursive, namespaced: c.config.Namespaced},
+		nil
 }
 
 // Accepts reports whether a key has the form of the resource's keys: a namespace and a name, or only

@@ -90,7 +90,8 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 	return nil
 }
 
-// sendProgress sends a bookmark, if the client asked for bookmarks, and has received all objects of the granted namespaces.
+// sendProgress sends a bookmark, if the client asked for bookmarks, and has received all objects of the granted
+// namespaces.
 func (w *Watch) sendProgress(to Receiver) error {
 	if !w.wantsBookmarks() || w.viewed != nil && len(w.viewed.granted) > 0 {
 		return nil

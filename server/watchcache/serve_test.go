@@ -96,8 +96,10 @@ func TestWatchesSendTheInitialState(t *testing.T) {
 		options apistorage.ListOptions
 		want    []string
 	}{
-		"any":             {at(0, everything), []string{fmt.Sprint("ADDED a initial ", a), "ADDED b initial ", "initialized"}},
-		"with its end":    {initial, []string{fmt.Sprint("ADDED a initial ", a), "ADDED b initial ", "BOOKMARK initial end ", "initialized"}},
+		"any": {at(0, everything), []string{fmt.Sprint("ADDED a initial ", a), "ADDED b initial ",
+			"initialized"}},
+		"with its end": {initial, []string{fmt.Sprint("ADDED a initial ", a), "ADDED b initial ", "BOOKMARK initial end ",
+			"initialized"}},
 		"with a selector": {at(0, withLabel("y")), []string{"ADDED b initial ", "initialized"}},
 		"none":            {at(a, everything), []string{"ADDED b ", "initialized"}},
 	} {
@@ -120,7 +122,9 @@ func TestWatchesReceiveTheDifference(t *testing.T) {
 	r.source.put("stays", "x")
 	from := r.source.put("leaves", "x")
 	steps := []func(){
-		func() {}, func() { r.source.put("leaves", "y") }, func() { r.source.put("enters", "x") }, func() { r.source.put("other", "z") }, func() { r.source.put("other", "z") },
+		func() {}, func() { r.source.put("leaves", "y") }, func() { r.source.put("enters", "x") }, func() {
+			r.source.put("other", "z")
+		}, func() { r.source.put("other", "z") },
 	}
 	for _, step := range steps {
 		step()
@@ -128,7 +132,8 @@ func TestWatchesReceiveTheDifference(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := r.serve(at(from, withLabel("x"))), []string{fmt.Sprint("DELETED leaves ", from+1), fmt.Sprint("ADDED enters ", from+2), "initialized"}; !slices.Equal(got, want) {
+	if got, want := r.serve(at(from, withLabel("x"))), []string{fmt.Sprint("DELETED leaves ", from+1),
+		fmt.Sprint("ADDED enters ", from+2), "initialized"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -307,7 +312,8 @@ func TestBookmarkBehindAGap(t *testing.T) {
 		t.Errorf("without bookmarks: %q, want %q", got, want)
 	}
 	o.Predicate.AllowWatchBookmarks = true
-	if got, want := r.serve(o), []string{fmt.Sprint("MODIFIED a ", changed), fmt.Sprint("BOOKMARK ", end), "initialized"}; !slices.Equal(got, want) {
+	if got, want := r.serve(o), []string{fmt.Sprint("MODIFIED a ", changed), fmt.Sprint("BOOKMARK ", end),
+		"initialized"}; !slices.Equal(got, want) {
 		t.Errorf("with bookmarks: %q, want %q", got, want)
 	}
 	o.Recursive = true
@@ -320,8 +326,9 @@ func TestBookmarkBehindAGap(t *testing.T) {
 	}
 }
 
-// A list shows another content at an equal revision, because the definition has changed: reads have it, and a watch that
-// selects the object ends with 410, whether it is open or resumes. No event could show it: its revision is an old one.
+// A list shows another content at an equal revision, because the definition has changed: reads have it, and a watch
+// that selects the object ends with 410, whether it is open or resumes. No event could show it: its revision is an old
+// one.
 func TestRedefinedObjects(t *testing.T) {
 	t.Parallel()
 	r := newCache(t, store.Options{})
@@ -369,7 +376,8 @@ func TestRedefinedObjects(t *testing.T) {
 	}
 }
 
-// A client that asked for bookmarks receives one when the source has reached a newer revision without changes of its objects.
+// A client that asked for bookmarks receives one when the source has reached a newer revision without changes of its
+// objects.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, store.Options{})
@@ -389,8 +397,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// A watch that is not woken for objects that its selector excludes passes them all the same: its bookmarks have the newest
-// revision, and its client resumes behind them.
+// A watch that is not woken for objects that its selector excludes passes them all the same: its bookmarks have the
+// newest revision, and its client resumes behind them.
 func TestBookmarksPassWhatOthersReceive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, store.Options{})

@@ -75,13 +75,16 @@ func (w shardWorld) change() (at keepwatch.Revision) {
 		_, rest, _ := strings.Cut(string(before.value), `"uid":"`)
 		uid, _, _ = strings.Cut(rest, `"`)
 	}
-	return w.source.writeAt(key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":%q,"name":%q,"uid":"%s","labels":{"l":"%d"}}}`,
-		key.Namespace, key.Name, uid, w.rng.IntN(2)))
+	return w.source.writeAt(key,
+		fmt.Appendf(nil,
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":%q,"name":%q,"uid":"%s","labels":{"l":"%d"}}}`,
+			key.Namespace, key.Name, uid, w.rng.IntN(2)))
 }
 
 // options returns a predicate with a shard, and sometimes a label.
 func (w shardWorld) options(shard sharding.Selector) apistorage.ListOptions {
-	p := apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), GetAttrs: apistorage.DefaultNamespaceScopedAttr, ShardSelector: shard}
+	p := apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(),
+		GetAttrs: apistorage.DefaultNamespaceScopedAttr, ShardSelector: shard}
 	if w.rng.IntN(2) == 0 {
 		p.Label = labels.SelectorFromSet(labels.Set{"l": "1"})
 	}
@@ -221,7 +224,8 @@ func TestShardedWatchesFollowTheirShard(t *testing.T) {
 }
 
 // follow applies all events of a watch to a state.
-func (w shardWorld) follow(from *watchcache.Watch, p apistorage.SelectionPredicate, state map[string]keepwatch.Revision) {
+func (w shardWorld) follow(from *watchcache.Watch, p apistorage.SelectionPredicate,
+	state map[string]keepwatch.Revision) {
 	w.t.Helper()
 	for {
 		events, newer, err := from.TryNext()
@@ -252,7 +256,8 @@ func (w shardWorld) follow(from *watchcache.Watch, p apistorage.SelectionPredica
 func TestShardBounds(t *testing.T) {
 	withShards(t, true)
 	w := shardWorld{newRig(t, store.Options{}), rand.New(rand.NewPCG(4, 4))}
-	at := w.source.writeAt(keepwatch.Key{Namespace: "n", Name: "w"}, []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"n","name":"w","uid":"u"}}`))
+	at := w.source.writeAt(keepwatch.Key{Namespace: "n", Name: "w"},
+		[]byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"n","name":"w","uid":"u"}}`))
 	if err := w.WaitForRevision(t.Context(), at); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +269,8 @@ func TestShardBounds(t *testing.T) {
 		const begin, end = "0x0000000000000000", "0x10000000000000000"
 		from := func(n uint64) string { return fmt.Sprintf("0x%016x", n) }
 		for bounds, want := range map[[2]string]int{
-			{begin, end}: 1, {from(hash), end}: 1, {from(hash + 1), end}: 0, {begin, from(hash)}: 0, {begin, from(hash + 1)}: 1, {from(hash), from(hash + 1)}: 1, {from(hash - 1), from(hash)}: 0,
+			{begin, end}: 1, {from(hash), end}: 1, {from(hash + 1), end}: 0, {begin, from(hash)}: 0, {begin, from(hash + 1)}: 1,
+			{from(hash), from(hash + 1)}: 1, {from(hash - 1), from(hash)}: 0,
 		} {
 			selector, err := parser.Parse(fmt.Sprintf("shardRange(object.metadata.%s, '%s', '%s')", field, bounds[0], bounds[1]))
 			if err != nil {
@@ -301,7 +307,8 @@ func TestImpossibleShards(t *testing.T) {
 	w := newRig(t, store.Options{})
 	for _, r := range [][]sharding.ShardRangeRequirement{
 		{{Key: "object.metadata.name", Start: "0x0000000000000000", End: "0x10000000000000000"}},
-		{{Key: "object.metadata.uid", Start: "0x0000000000000000", End: "0x1"}, {Key: "object.metadata.namespace", Start: "0x0000000000000000", End: "0x1"}},
+		{{Key: "object.metadata.uid", Start: "0x0000000000000000", End: "0x1"}, {Key: "object.metadata.namespace",
+			Start: "0x0000000000000000", End: "0x1"}},
 		{{Key: "object.metadata.uid", Start: "", End: "0x1"}},
 		{{Key: "object.metadata.uid", Start: "0x1", End: ""}},
 		{{Key: "object.metadata.uid", Start: "0x1", End: "0x0"}},

@@ -46,8 +46,8 @@ func (p *predicate) terms() iter.Seq[store.Term] {
 	}
 }
 
-// termOf returns the value of a term's attribute, which is empty if the object has none. It cannot judge an object that is
-// not decoded: the store's writer calls it.
+// termOf returns the value of a term's attribute, which is empty if the object has none. It cannot judge an object that
+// is not decoded: the store's writer calls it.
 func (c *Cache) termOf(o keepwatch.Object, name string) (value string, known bool) {
 	cached, ok := o.(*Object)
 	if !ok {

@@ -19,7 +19,8 @@ func TestTermsAreImplied(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		labelText, fieldText := "", ""
 		for i := range rapid.IntRange(0, 3).Draw(t, "labels") {
-			operator := rapid.SampledFrom([]string{"%s=%s", "%s==%s", "%s!=%s", "%s in (%s)", "%s in (%s,b)", "%s notin (%s)", "%s"}).Draw(t, "operator")
+			operator := rapid.SampledFrom([]string{"%s=%s", "%s==%s", "%s!=%s", "%s in (%s)", "%s in (%s,b)", "%s notin (%s)",
+				"%s"}).Draw(t, "operator")
 			args := []any{fmt.Sprint("l", i), values.Draw(t, "value")}
 			if operator == "%s" {
 				args = args[:1]
@@ -34,7 +35,8 @@ func TestTermsAreImplied(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := predicate{apistorage.SelectionPredicate{Label: label, Field: fields.ParseSelectorOrDie(trimComma(fieldText))}, nil}
+		p := predicate{apistorage.SelectionPredicate{Label: label, Field: fields.ParseSelectorOrDie(trimComma(fieldText))},
+			nil}
 		set := func(prefix string) attributes {
 			m := map[string]string{}
 			for i := range 3 {
@@ -51,7 +53,8 @@ func TestTermsAreImplied(t *testing.T) {
 			return
 		}
 		if value, known := c.termOf(o, term.Name); !known || value != term.Value {
-			t.Fatalf("%q, %q select an object whose %s is %q, %t; the term is %q", labelText, fieldText, term.Name, value, known, term.Value)
+			t.Fatalf("%q, %q select an object whose %s is %q, %t; the term is %q", labelText, fieldText, term.Name, value, known,
+				term.Value)
 		}
 	})
 }

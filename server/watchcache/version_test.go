@@ -33,7 +33,8 @@ func (internalCodec) Encode(o runtime.Object, w io.Writer) error {
 	return err
 }
 
-func (internalCodec) Decode(value []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (internalCodec) Decode(value []byte, _ *schema.GroupVersionKind,
+	_ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	var envelope runtime.Unknown
 	if err := envelope.Unmarshal(bytes.TrimPrefix(value, []byte("k8s\x00"))); err != nil {
 		return nil, nil, err
@@ -86,7 +87,8 @@ func TestServedVersionIsCached(t *testing.T) {
 			c := config()
 			c.Codec, c.NewFunc, c.Served = internalCodec{}, func() runtime.Object { return &internalPod{} }, servedPods
 			r := cacheOf(t, c)
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Spec: corev1.PodSpec{Hostname: test.hostname}}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"},
+				Spec: corev1.PodSpec{Hostname: test.hostname}}
 			value, err := storedPod(test.version, pod)
 			if err != nil {
 				t.Fatal(err)
@@ -111,7 +113,8 @@ func TestServedVersionIsCached(t *testing.T) {
 				t.Errorf("cached is %q, want %q", cached.Bytes(), want)
 			}
 			decoded, err := cached.Decoded()
-			if got, ok := decoded.(*internalPod); err != nil || !ok || got.Spec.Hostname != test.hostname || got.ResourceVersion != pod.ResourceVersion {
+			if got, ok := decoded.(*internalPod); err != nil || !ok || got.Spec.Hostname != test.hostname ||
+				got.ResourceVersion != pod.ResourceVersion {
 				t.Errorf("decoded is %v, %v", decoded, err)
 			}
 		})

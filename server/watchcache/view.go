@@ -154,7 +154,8 @@ type View interface {
 }
 
 // ListIn is List for the objects of some namespaces.
-func (c *Cache) ListIn(ctx context.Context, key string, options apistorage.ListOptions, within *Namespaces) (*ListResult, error) {
+func (c *Cache) ListIn(ctx context.Context, key string, options apistorage.ListOptions,
+	within *Namespaces) (*ListResult, error) {
 	if err := c.ReadinessCheck(); err != nil {
 		return nil, err
 	}
@@ -175,7 +176,8 @@ func (c *Cache) WatchIn(ctx context.Context, key string, options apistorage.List
 
 // errOtherSet ends a watch whose client may have been shown other namespaces than those of the present set, so that the
 // difference is not known.
-var errOtherSet = apierrors.NewResourceExpired("The namespaces of this personal view have changed since the provided resourceVersion, or may have.")
+var errOtherSet = apierrors.NewResourceExpired(
+	"The namespaces of this personal view have changed since the provided resourceVersion, or may have.")
 
 // viewed is what a watch of a view needs beyond others.
 type viewed struct {
@@ -240,7 +242,8 @@ func (w *Watch) nextOfView() (events []Event, err error) {
 			return events, err
 		}
 	}
-	if v.marks && len(v.granted) == 0 && w.stated { // with the revision of an object that is older a client could not resume
+	// with the revision of an object that is older a client could not resume
+	if v.marks && len(v.granted) == 0 && w.stated {
 		v.marks = false
 		return []Event{w.progress()}, nil
 	}

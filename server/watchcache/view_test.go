@@ -61,7 +61,8 @@ var spaces = []string{"a", "a-b", "ab", "a.b", "b"}
 
 func (m *memory) putIn(namespace, name, label string) keepwatch.Revision {
 	return m.writeAt(keepwatch.Key{Namespace: namespace, Name: name}, fmt.Appendf(nil,
-		`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":%q,"name":%q,"labels":{"l":%q}}}`, namespace, name, label))
+		`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":%q,"name":%q,"labels":{"l":%q}}}`, namespace,
+		name, label))
 }
 
 // unionOf lists some namespaces one by one, and returns the keys with their revisions, in the order of keys: the dumb
@@ -314,7 +315,8 @@ func TestViewsExpire(t *testing.T) {
 
 // A namespace that was deleted and created again is another one: a set that had the former one is not equal.
 func TestNamespaceMadeAnew(t *testing.T) {
-	before, after := watchcache.NewNamespaces(map[string]keepwatch.UID{"a": "1"}, false), watchcache.NewNamespaces(map[string]keepwatch.UID{"a": "2"}, false)
+	before, after := watchcache.NewNamespaces(map[string]keepwatch.UID{"a": "1"}, false),
+		watchcache.NewNamespaces(map[string]keepwatch.UID{"a": "2"}, false)
 	if before.Equal(after) {
 		t.Error("the sets are equal")
 	}
@@ -323,7 +325,8 @@ func TestNamespaceMadeAnew(t *testing.T) {
 	}
 }
 
-// BenchmarkListOfView lists all of 50,000 objects in 1,000 namespaces: as one list, and as that of a view which has them all.
+// BenchmarkListOfView lists all of 50,000 objects in 1,000 namespaces: as one list, and as that of a view which has
+// them all.
 func BenchmarkListOfView(b *testing.B) {
 	const namespaces, objects = 1000, 50
 	r := newCache(b, store.Options{})

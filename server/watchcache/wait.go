@@ -122,7 +122,8 @@ func (c *Cache) rejectFuture(ctx context.Context, revision keepwatch.Revision) e
 		switch {
 		case err == nil && newest < revision:
 			return apierrors.NewResourceExpired(fmt.Sprintf(
-				"too old resource version: %d is not in %s's history, whose newest revision is %d", revision, c.config.SourceName, newest))
+				"too old resource version: %d is not in %s's history, whose newest revision is %d", revision, c.config.SourceName,
+				newest))
 		case err == nil:
 			return nil
 		case !unavailable(err):

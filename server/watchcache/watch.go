@@ -180,8 +180,8 @@ func (w *Watch) countResumption(d keepwatch.Delivery, err error) {
 }
 
 // continues reports whether the revisions of a gap continue those that the watch delivered. They do not if a list has
-// shown another content of an object at a revision that was delivered: its definition has changed. A client that received it
-// as an event would resume from that old revision; one that lists receives it.
+// shown another content of an object at a revision that was delivered: its definition has changed. A client that
+// received it as an event would resume from that old revision; one that lists receives it.
 func continues(gap keepwatch.Gap) bool {
 	return gap.Reason != keepwatch.GapRewind && !slices.ContainsFunc(gap.Changes, func(c keepwatch.Change) bool {
 		return c.Type != keepwatch.Deleted && c.Object.Revision() <= gap.From
@@ -232,8 +232,8 @@ func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 	return nil, nil
 }
 
-// gap returns the events of a gap, and a bookmark at its end if the client asked for bookmarks: with an earlier revision it
-// could not resume.
+// gap returns the events of a gap, and a bookmark at its end if the client asked for bookmarks: with an earlier
+// revision it could not resume.
 func (w *Watch) gap(d keepwatch.Gap) ([]Event, error) {
 	events, err := w.changes(resumable(d))
 	if n := len(events); err == nil && n > 0 && events[n-1].Revision < d.To && w.wantsBookmarks() {
@@ -261,8 +261,9 @@ func (w *Watch) changes(changes []keepwatch.Change) ([]Event, error) {
 // resumable orders the changes of a gap so that a client which has received some of them, and
 // resumes from the revision of the last one, at this or another server, receives the others. Deletions
 // whose revision is not known, which the gap's end stands for, are first, at the revision that the client
-// has: another server may know that they precede every other change. The rest is ordered by revision, a deletion before the
-// object that was created in its place. Of deletions that share a revision only the last one moves the client there.
+// has: another server may know that they precede every other change. The rest is ordered by revision, a deletion before
+// the object that was created in its place. Of deletions that share a revision only the last one moves the client
+// there.
 func resumable(gap keepwatch.Gap) []keepwatch.Change {
 	changes := slices.Clone(gap.Changes)
 	for i := range changes {

@@ -19,7 +19,8 @@ type watchStart struct {
 }
 
 // watchStart returns where a watch begins.
-func (c *Cache) watchStart(ctx context.Context, revision keepwatch.Revision, options apistorage.ListOptions) (watchStart, error) {
+func (c *Cache) watchStart(ctx context.Context, revision keepwatch.Revision,
+	options apistorage.ListOptions) (watchStart, error) {
 	if initial := options.SendInitialEvents; initial == nil && revision == 0 {
 		return startAt(c.store.Snapshot(), false), nil
 	} else if initial != nil && *initial {

@@ -26,7 +26,8 @@ func TestFullDisk(t *testing.T) {
 	fold := newFollower(out)
 	synctest.Test(t, func(t *testing.T) {
 		sinktest.RunOnFullDisk(t, disk, sinktest.Config{
-			Sink:   statedir.New(filepath.Join(disk, "state"), files.New(out, files.Options{MaxSize: 20_000, Compression: files.Gzip})),
+			Sink: statedir.New(filepath.Join(disk, "state"), files.New(out, files.Options{MaxSize: 20_000,
+				Compression: files.Gzip})),
 			Tables: fold, Repeats: true, Seed: seed, Steps: 150,
 		})
 		t.Logf("%d lines, %d repeated", fold.Lines, fold.Repeated)
@@ -44,8 +45,10 @@ func TestReadOnlyDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	sinktest.MakeReadOnly(t, disk)
-	err := files.New(dir, files.Options{}).Open(t.Context(), pods, sink.Delivered{State: "s", Progress: []sink.Progress{{Cursor: 5}}})
-	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "read-only file system") || errors.As(err, new(*sink.Unavailable)) {
+	err := files.New(dir, files.Options{}).Open(t.Context(), pods, sink.Delivered{State: "s",
+		Progress: []sink.Progress{{Cursor: 5}}})
+	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "read-only file system") ||
+		errors.As(err, new(*sink.Unavailable)) {
 		t.Error(err)
 	}
 	if text, err := readAll(dir); err != nil || len(text) == 0 {

@@ -162,7 +162,9 @@ func (d *Directory) resume() (err error) {
 	case err != nil:
 		return err
 	case info.Size() < current.Bytes:
-		return fmt.Errorf("file %s has %d bytes, and %d were written: begin anew in another directory with another state directory", d.out.Name(), info.Size(), current.Bytes)
+		return fmt.Errorf(
+			"file %s has %d bytes, and %d were written: begin anew in another directory with another state directory",
+			d.out.Name(), info.Size(), current.Bytes)
 	}
 	if err := d.out.Truncate(current.Bytes); err != nil {
 		return err
@@ -215,7 +217,8 @@ func (d *Directory) checkFile(name string) error {
 		return err
 	}
 	if found, err := os.Stat(path); err != nil || !os.SameFile(found, written) {
-		return fmt.Errorf("file %s was deleted or replaced while it was in use: its lines are lost; begin anew in another directory with another state directory", path)
+		return fmt.Errorf(
+			"file %s was deleted or replaced while it was in use: its lines are lost; begin anew in another directory with another state directory", path)
 	}
 	return nil
 }

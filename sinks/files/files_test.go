@@ -136,14 +136,16 @@ func batch(n int, to keepwatch.Revision, minutes int) sink.Batch {
 	p := sink.Piece{After: sink.Progress{Cursor: to, Since: 1}}
 	for i := range n {
 		o := thing{fmt.Sprint("o-", i), to}
-		p.Messages = append(p.Messages, stream.Event{Type: keepwatch.Modified, Revision: to, ID: fmt.Sprintf("uid-%s/%d", o.name, to), Object: o})
+		p.Messages = append(p.Messages, stream.Event{Type: keepwatch.Modified, Revision: to, ID: fmt.Sprintf("uid-%s/%d",
+			o.name, to), Object: o})
 	}
 	return sink.Batch{Time: begun.Add(time.Duration(minutes) * time.Minute), Pieces: []sink.Piece{p}}
 }
 
 func open(t *testing.T, d *files.Directory, cursor keepwatch.Revision) {
 	t.Helper()
-	if err := d.Open(t.Context(), pods, sink.Delivered{State: "s", Progress: []sink.Progress{{Cursor: cursor}}}); err != nil {
+	if err := d.Open(t.Context(), pods, sink.Delivered{State: "s",
+		Progress: []sink.Progress{{Cursor: cursor}}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
@@ -198,7 +200,8 @@ func TestRotation(t *testing.T) {
 				t.Fatalf("got %q and %q, want %q", found, listed, want)
 			}
 			text, err := readAll(dir)
-			if err != nil || bytes.Count(text, []byte("\n")) != 13 || !strings.HasSuffix(string(text), `"id":"uid-o-0/8","resource":"pods","object":{"name":"o-0"}}`+"\n") {
+			if err != nil || bytes.Count(text, []byte("\n")) != 13 ||
+				!strings.HasSuffix(string(text), `"id":"uid-o-0/8","resource":"pods","object":{"name":"o-0"}}`+"\n") {
 				t.Errorf("%s, %v", text, err)
 			}
 			if m, err := readManifest(dir); err != nil || len(m.Streams) != 1 || m.Streams[0].Cursor != 9 {
@@ -209,7 +212,8 @@ func TestRotation(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, d, batch(1, 10, 200))
-			if _, listed = names(t, dir); !slices.Equal(listed, []string{want[1], "0000000003.ndjson" + suffix, "0000000004.ndjson"}) {
+			if _, listed = names(t, dir); !slices.Equal(listed, []string{want[1], "0000000003.ndjson" + suffix,
+				"0000000004.ndjson"}) {
 				t.Errorf("listed: %q", listed)
 			}
 		})
@@ -254,7 +258,8 @@ func TestCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	for _, name := range []string{"0000000003.ndjson", "0000000001.ndjson", "0000000002.ndjson.zst", "manifest.json.new", "mine.txt"} {
+	for _, name := range []string{"0000000003.ndjson", "0000000001.ndjson", "0000000002.ndjson.zst", "manifest.json.new",
+		"mine.txt"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("torn"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +278,8 @@ func TestCrash(t *testing.T) {
 	if err != nil || !bytes.HasPrefix(text, before) || bytes.Count(text, []byte("\n")) != 5 {
 		t.Errorf("%s, %v", text, err)
 	}
-	if whole, err := os.ReadFile(current); err != nil || bytes.Contains(whole, []byte("revis\n")) || !bytes.HasSuffix(text, whole) {
+	if whole, err := os.ReadFile(current); err != nil || bytes.Contains(whole, []byte("revis\n")) ||
+		!bytes.HasSuffix(text, whole) {
 		t.Errorf("the file is %s, %v", whole, err)
 	}
 }
@@ -295,7 +301,8 @@ func TestRefused(t *testing.T) {
 	at := func(cursor keepwatch.Revision) sink.Delivered {
 		return sink.Delivered{State: "s", Progress: []sink.Progress{{Cursor: cursor}}}
 	}
-	refused(t.TempDir(), "is empty, and objects were delivered to it", sink.Delivered{State: "s", Progress: make([]sink.Progress, 1), Objects: 3})
+	refused(t.TempDir(), "is empty, and objects were delivered to it", sink.Delivered{State: "s",
+		Progress: make([]sink.Progress, 1), Objects: 3})
 	refused(dir, "is in use by another keepwatch sync", at(5))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -346,7 +353,8 @@ func TestRewind(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := d.Open(t.Context(), pods, sink.Delivered{State: "s", Progress: []sink.Progress{row.delivered}})
-		if refused := err != nil && strings.Contains(err.Error(), "lines are missing"); refused != row.refused || !refused && err != nil {
+		if refused := err != nil && strings.Contains(err.Error(), "lines are missing"); refused != row.refused || !refused &&
+			err != nil {
 			t.Errorf("files with %+v, after %+v was delivered: %v", row.written, row.delivered, err)
 		}
 	}
@@ -361,7 +369,8 @@ func TestDeleted(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "0000000001.ndjson")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Write(t.Context(), batch(1, 6, 1)); err == nil || !strings.Contains(err.Error(), "was deleted or replaced while it was in use") {
+	if err := d.Write(t.Context(), batch(1, 6, 1)); err == nil ||
+		!strings.Contains(err.Error(), "was deleted or replaced while it was in use") {
 		t.Error(err)
 	}
 }

@@ -61,7 +61,8 @@ func readManifest(dir string) (*manifest, error) {
 	}
 	m := &manifest{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w; restore the directory from a backup, or begin anew in another one", path, err)
+		return nil, fmt.Errorf("%s is damaged: %w; restore the directory from a backup, or begin anew in another one", path,
+			err)
 	}
 	if m.Format != format {
 		return nil, fmt.Errorf("%s has format %d, and this keepwatch reads format %d", path, m.Format, format)
@@ -115,7 +116,8 @@ func (m *manifest) forget(dir string) error {
 		case f.Closed && errors.Is(err, fs.ErrNotExist):
 			continue
 		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("file %s is missing: closed files may be deleted, the current one may not; begin anew in another directory with another state directory", filepath.Join(dir, f.Name))
+			return fmt.Errorf(
+				"file %s is missing: closed files may be deleted, the current one may not; begin anew in another directory with another state directory", filepath.Join(dir, f.Name))
 		case err != nil:
 			return err
 		}
@@ -128,15 +130,18 @@ func (m *manifest) forget(dir string) error {
 // check returns an error if the files cannot be what the streams of a state directory have delivered.
 func (m *manifest) check(dir string, streams []sink.Stream, delivered sink.Delivered) error {
 	if m.State != delivered.State {
-		return fmt.Errorf("the files in %s are those of another state directory: begin anew in another directory, or restore the state directory from which they were written", dir)
+		return fmt.Errorf(
+			"the files in %s are those of another state directory: begin anew in another directory, or restore the state directory from which they were written", dir)
 	}
 	if m.Last == 0 && delivered.Objects > 0 {
-		return fmt.Errorf("directory %s is empty, and objects were delivered to it: its files were deleted; begin anew in another directory with another state directory", dir)
+		return fmt.Errorf(
+			"directory %s is empty, and objects were delivered to it: its files were deleted; begin anew in another directory with another state directory", dir)
 	}
 	for i, s := range streams {
 		has, want := m.stream(s.ID).Progress, delivered.Progress[i]
 		if has.Before(want) {
-			return fmt.Errorf("the files in %s have %s up to revision %d, and %d was delivered: lines are missing, for example because the directory was restored from a backup; begin anew in another directory with another state directory",
+			return fmt.Errorf(
+				"the files in %s have %s up to revision %d, and %d was delivered: lines are missing, for example because the directory was restored from a backup; begin anew in another directory with another state directory",
 				dir, s.ID.Resource, has.Cursor, want.Cursor)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// TestLinesBeforeTheManifest fails to write the lines of a batch, as a kill at that moment does: the manifest does not name them, and the
-// next process continues.
+// TestLinesBeforeTheManifest fails to write the lines of a batch, as a kill at that moment does: the manifest does not
+// name them, and the next process continues.
 func TestLinesBeforeTheManifest(t *testing.T) {
 	dir := t.TempDir()
 	streams := []sink.Stream{{ID: stream.Identity{Resource: "pods"}}}

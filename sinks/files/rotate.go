@@ -84,7 +84,8 @@ func (d *Directory) compress(f *file) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(filepath.Join(d.dir, f.Name+suffixes[d.options.Compression]), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	out, err := os.OpenFile(filepath.Join(d.dir, f.Name+suffixes[d.options.Compression]),
+		os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

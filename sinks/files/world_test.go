@@ -40,8 +40,10 @@ func TestWorld(t *testing.T) {
 	for _, p := range report.Problems {
 		t.Error(p)
 	}
-	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds, %d lines, %d repeated", seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, fold.Lines, fold.Repeated)
-	if *seedFlag == 1 && *stepsFlag >= 300 && (report.Cuts < 40 || report.Gaps < 10 || report.Failed < 10 || report.Epochs < 1 || fold.Repeated < 10) {
+	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds, %d lines, %d repeated", seed, report.Cuts,
+		report.Gaps, report.Failed, report.Epochs, fold.Lines, fold.Repeated)
+	if *seedFlag == 1 && *stepsFlag >= 300 && (report.Cuts < 40 || report.Gaps < 10 || report.Failed < 10 ||
+		report.Epochs < 1 || fold.Repeated < 10) {
 		t.Error("too little has happened")
 	}
 }
@@ -74,7 +76,8 @@ func (f *follower) read() error {
 	return nil
 }
 
-func runWorld(t *testing.T, seed uint64, steps int, wrap func(sink.Receiver) sink.Receiver) (report sinktest.Report, fold *follower) {
+func runWorld(t *testing.T, seed uint64, steps int,
+	wrap func(sink.Receiver) sink.Receiver) (report sinktest.Report, fold *follower) {
 	t.Helper()
 	dir := sinktest.MemoryDir(t)
 	out := filepath.Join(dir, "out")
@@ -84,7 +87,8 @@ func runWorld(t *testing.T, seed uint64, steps int, wrap func(sink.Receiver) sin
 		torn := &sinktest.Torn{Receiver: receiver, Random: rand.New(rand.NewPCG(seed, 3)), Every: 15}
 		var err error
 		report, err = sinktest.Run(t.Context(), sinktest.Config{
-			Sink: statedir.New(filepath.Join(dir, "state"), torn), Tables: fold, Repeats: true, Seed: seed, Steps: steps, Patience: 10 * time.Minute,
+			Sink: statedir.New(filepath.Join(dir, "state"), torn), Tables: fold, Repeats: true, Seed: seed, Steps: steps,
+			Patience: 10 * time.Minute,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -129,5 +133,6 @@ func BenchmarkPods(b *testing.B) {
 type bare struct{ *files.Directory }
 
 func (s bare) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {
-	return make([]sink.Stored, len(streams)), s.Directory.Open(ctx, streams, sink.Delivered{Progress: make([]sink.Progress, len(streams))})
+	return make([]sink.Stored, len(streams)), s.Directory.Open(ctx, streams, sink.Delivered{Progress: make([]sink.Progress,
+		len(streams))})
 }

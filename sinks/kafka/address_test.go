@@ -51,7 +51,8 @@ func TestPlainNeedsTLS(t *testing.T) {
 			t.Errorf("%s, broker %s: the password is sent: %v", row.address, row.broker, sent)
 		}
 		// A broker that offers something else for a moment does not end a sync that runs.
-		if starting, running := (&Sink{}).failure(err), (&Sink{opened: true}).failure(err); !row.sent && (errors.As(starting, new(*sink.Unavailable)) || !errors.As(running, new(*sink.Unavailable))) {
+		if starting, running := (&Sink{}).failure(err), (&Sink{opened: true}).failure(err); !row.sent &&
+			(errors.As(starting, new(*sink.Unavailable)) || !errors.As(running, new(*sink.Unavailable))) {
 			t.Errorf("%s, broker %s: at the start %v, later %v", row.address, row.broker, starting, running)
 		}
 		if !row.sent && (err == nil || !strings.Contains(err.Error(), "add tls=true or ca=FILE")) {

@@ -3,9 +3,10 @@
 //
 // # One transaction
 //
-// The records of a batch, the cursors after it and the index of the delivered objects are one transaction of an idempotent
-// producer. Cursors and index are the state topic, which is compacted. Open reads all of it, with read_committed. So each
-// change is there once for consumers with read_committed, whatever was lost with a connection, a process or a broker.
+// The records of a batch, the cursors after it and the index of the delivered objects are one transaction of an
+// idempotent producer. Cursors and index are the state topic, which is compacted. Open reads all of it, with
+// read_committed. So each change is there once for consumers with read_committed, whatever was lost with a connection,
+// a process or a broker.
 //
 // The transactional id is the name of the state topic. Open initializes the producer, with which Kafka ends the
 // transaction of any other producer with that id, and refuses what it still sends. Then nobody else can commit, and
@@ -13,8 +14,8 @@
 //
 // # Partitions
 //
-// A stream is in one topic. The changes of an object are in one partition, and in order. GAP and SYNCED concern all objects:
-// their records are in every partition.
+// A stream is in one topic. The changes of an object are in one partition, and in order. GAP and SYNCED concern all
+// objects: their records are in every partition.
 //
 //	kafka.go        Open, Write, Close
 //	address.go      what the address says

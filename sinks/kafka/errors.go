@@ -26,7 +26,8 @@ func insecuref(format string, args ...any) error { return insecure{fmt.Errorf(fo
 var errTakenOver = refusef("another keepwatch sync has taken over: run one for each state topic")
 
 // replaced are errors of a producer after another one with its transactional id.
-var replaced = []error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping, kerr.ConcurrentTransactions, kerr.InvalidTxnState, kerr.TransactionAbortable}
+var replaced = []error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping,
+	kerr.ConcurrentTransactions, kerr.InvalidTxnState, kerr.TransactionAbortable}
 
 // forbidden are errors about credentials. They end a start, and are retried later.
 var forbidden = []error{
@@ -44,7 +45,8 @@ func (s *Sink) failure(err error) error {
 	case errors.As(err, new(refusal)):
 		return named
 	case slices.ContainsFunc(replaced, is):
-		return sink.Unavailablef("kafka: another process writes with the transactional id %s, or the broker has ended a transaction that took too long: %w", s.target.state, err)
+		return sink.Unavailablef(
+			"kafka: another process writes with the transactional id %s, or the broker has ended a transaction that took too long: %w", s.target.state, err)
 	case slices.ContainsFunc(forbidden, is):
 		named = fmt.Errorf("kafka: the broker refuses the user or the password, or a permission is missing: %w", err)
 	}

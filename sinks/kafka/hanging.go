@@ -15,19 +15,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
-// The coordinator of a transaction answers when its decision is durable. Later it writes the markers that end the transaction in
-// each partition. Some versions of Kafka (4.3.1 for one) write none into a partition that has no leader at that moment, as after a kill of
-// its only broker, and then consider the transaction complete (KAFKA-20734). In that partition it hangs: consumers wait for its end,
-// and the producer's next transaction decides about both.
+// The coordinator of a transaction answers when its decision is durable. Later it writes the markers that end the
+// transaction in each partition. Some versions of Kafka (4.3.1 for one) write none into a partition that has no leader
+// at that moment, as after a kill of its only broker, and then consider the transaction complete (KAFKA-20734). In that
+// partition it hangs: consumers wait for its end, and the producer's next transaction decides about both.
 //
-// So a transaction begins only when the previous one has ended in all of its partitions (awaitEnd): at most one hangs, the newest. Open
-// ends it as the coordinator had decided (findDecision, endHanging). A claim of the transactional id replaces that decision, so that
-// the claim itself has it: in the timeout of its transactions.
+// So a transaction begins only when the previous one has ended in all of its partitions (awaitEnd): at most one hangs,
+// the newest. Open ends it as the coordinator had decided (findDecision, endHanging). A claim of the transactional id
+// replaces that decision, so that the claim itself has it: in the timeout of its transactions.
 
-// commitTimeout is the transaction timeout of a process that is to commit a transaction which hangs. Any other timeout is of a process that is not.
+// commitTimeout is the transaction timeout of a process that is to commit a transaction which hangs. Any other timeout
+// is of a process that is not.
 const commitTimeout = transactionTimeout - time.Millisecond
 
-// errUndescribed is returned for brokers that lack the requests which find transactions that hang. These brokers lack the fault, too.
+// errUndescribed is returned for brokers that lack the requests which find transactions that hang. These brokers lack
+// the fault, too.
 var errUndescribed = errors.New("the brokers do not describe transactions")
 
 // checkDescribes returns errUndescribed if a broker that answers lacks the requests.
@@ -40,7 +42,8 @@ func checkDescribes(ctx context.Context, admin *kadm.Client) error {
 		if broker.Err != nil {
 			continue
 		}
-		for _, request := range []kmsg.Request{kmsg.NewPtrDescribeProducersRequest(), kmsg.NewPtrDescribeTransactionsRequest()} {
+		for _, request := range []kmsg.Request{kmsg.NewPtrDescribeProducersRequest(),
+			kmsg.NewPtrDescribeTransactionsRequest()} {
 			if _, ok := broker.KeyMaxVersion(request.Key()); !ok {
 				return errUndescribed
 			}
@@ -49,9 +52,9 @@ func checkDescribes(ctx context.Context, admin *kadm.Client) error {
 	return nil
 }
 
-// findDecision reports whether a transaction that is open in topics was to be committed. It completes one that another process has begun
-// in order to end such a transaction: the claim would abort both. It looks before the claim, so it cannot see what a
-// process decides that still writes until then, and what a broker then leaves open.
+// findDecision reports whether a transaction that is open in topics was to be committed. It completes one that another
+// process has begun in order to end such a transaction: the claim would abort both. It looks before the claim, so it
+// cannot see what a process decides that still writes until then, and what a broker then leaves open.
 func (s *Sink) findDecision(ctx context.Context, admin *kadm.Client, topics scope) (commit bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -104,8 +107,8 @@ func (s *Sink) describe(ctx context.Context, admin *kadm.Client) (kadm.Described
 	return found, found.Err
 }
 
-// scope is where transactions are looked for: the topics of the streams and the state topic, and those of streams that were stored before,
-// which may no longer exist.
+// scope is where transactions are looked for: the topics of the streams and the state topic, and those of streams that
+// were stored before, which may no longer exist.
 type scope struct {
 	current map[string]topic
 	former  []string
@@ -113,7 +116,8 @@ type scope struct {
 
 // openPartitions returns the partitions of topics that have an open transaction.
 func openPartitions(ctx context.Context, admin *kadm.Client, topics scope) (open kadm.TopicsSet, err error) {
-	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(topics.current)), topics.former))))
+	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(topics.current)),
+		topics.former))))
 	// The ends first: otherwise what is appended in between would seem to be open.
 	ends, err := admin.ListEndOffsets(ctx, names...)
 	if err != nil {
@@ -161,13 +165,15 @@ func (o offsets) partitions() (set kadm.TopicsSet) {
 }
 
 // openTransactions returns the producers of open transactions in partitions.
-func openTransactions(ctx context.Context, admin *kadm.Client, partitions kadm.TopicsSet) (open []kadm.DescribedProducer, err error) {
+func openTransactions(ctx context.Context, admin *kadm.Client,
+	partitions kadm.TopicsSet) (open []kadm.DescribedProducer, err error) {
 	if err := checkDescribes(ctx, admin); err != nil {
 		return nil, err
 	}
 	described, err := admin.DescribeProducers(ctx, partitions)
 	if err != nil {
-		return nil, fmt.Errorf("open transactions in the topics %v, which need the permission Read: %w", partitions.Topics(), err)
+		return nil, fmt.Errorf("open transactions in the topics %v, which need the permission Read: %w", partitions.Topics(),
+			err)
 	}
 	for _, p := range described.SortedPartitions() {
 		if p.Err != nil {
@@ -182,9 +188,10 @@ func openTransactions(ctx context.Context, admin *kadm.Client, partitions kadm.T
 	return open, nil
 }
 
-// endHanging ends the transaction that hangs in topics, and reports whether one did. This process has claimed the transactional id, which ends
-// all others.
-func (s *Sink) endHanging(ctx context.Context, admin *kadm.Client, topics scope, end kgo.TransactionEndTry) (ended bool, err error) {
+// endHanging ends the transaction that hangs in topics, and reports whether one did. This process has claimed the
+// transactional id, which ends all others.
+func (s *Sink) endHanging(ctx context.Context, admin *kadm.Client, topics scope,
+	end kgo.TransactionEndTry) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	open, err := openPartitions(ctx, admin, topics)
@@ -209,7 +216,8 @@ func (s *Sink) endHanging(ctx context.Context, admin *kadm.Client, topics scope,
 			own.set(p.Topic, p.Partition, p.CurrentTxnStartOffset)
 		case p.Topic == s.target.state:
 			// Kafka gives another producer id after 32,767 transactions, and after a transactional id was not used for a week.
-			return false, refusef("a transaction of an earlier producer, %d, hangs in the topic %s: find and abort it with kafka-transactions.sh (find-hanging, abort)", p.ProducerID, p.Topic)
+			return false,
+				refusef("a transaction of an earlier producer, %d, hangs in the topic %s: find and abort it with kafka-transactions.sh (find-hanging, abort)", p.ProducerID, p.Topic)
 		}
 	}
 	if len(own) == 0 {
@@ -241,7 +249,8 @@ func (s *Sink) addPartitions(ctx context.Context, id int64, epoch int16, partiti
 		for _, t := range response.Topics {
 			for _, p := range t.Partitions {
 				// The others are not attempted if there is an error in one.
-				if failed := kerr.ErrorForCode(p.ErrorCode); failed != nil && (err == nil || !errors.Is(failed, kerr.OperationNotAttempted)) {
+				if failed := kerr.ErrorForCode(p.ErrorCode); failed != nil &&
+					(err == nil || !errors.Is(failed, kerr.OperationNotAttempted)) {
 					err = fmt.Errorf("topic %s: %w", t.Topic, failed)
 				}
 			}
@@ -253,7 +262,8 @@ func (s *Sink) addPartitions(ctx context.Context, id int64, epoch int16, partiti
 // endTxn ends a transaction.
 func (s *Sink) endTxn(ctx context.Context, id int64, epoch int16, end kgo.TransactionEndTry) error {
 	request := kmsg.NewPtrEndTxnRequest()
-	request.TransactionalID, request.ProducerID, request.ProducerEpoch, request.Commit = s.target.state, id, epoch, bool(end)
+	request.TransactionalID, request.ProducerID, request.ProducerEpoch, request.Commit = s.target.state, id, epoch,
+		bool(end)
 	return s.askCoordinator(ctx, func(client *kgo.Client) error {
 		response, err := request.RequestWith(ctx, client)
 		if err != nil {

@@ -20,13 +20,14 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
-// TestHanging leaves transactions open that the coordinator has completed, as Kafka does when it is killed at the wrong moment
-// (TestKills). The sink ends them as the coordinator has decided.
+// TestHanging leaves transactions open that the coordinator has completed, as Kafka does when it is killed at the wrong
+// moment (TestKills). The sink ends them as the coordinator has decided.
 func TestHanging(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := kafkatest.Start(t, nil)
 	off := "false"
-	if _, err := kadm.NewClient(server.Client()).AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Name: "transaction.partition.verification.enable", Value: &off}}, 1); err != nil {
+	if _, err := kadm.NewClient(server.Client()).AlterBrokerConfigs(t.Context(),
+		[]kadm.AlterConfig{{Name: "transaction.partition.verification.enable", Value: &off}}, 1); err != nil {
 		t.Fatal(err)
 	}
 	const normal, committing = 5 * time.Minute, 5*time.Minute - time.Millisecond // the timeouts of claims
@@ -64,7 +65,8 @@ func TestHanging(t *testing.T) {
 				hangs[name] = true
 				topic, record := pods, kmsg.Record{Key: []byte("uid-b"), Value: []byte(`{"type":"ADDED","id":"uid-b/6"}`)}
 				if name == "state" {
-					topic, record = state, kmsg.Record{Key: []byte(`["object","pods","ns","b"]`), Value: []byte(`{"uid":"uid-b","revision":6}`)}
+					topic, record = state, kmsg.Record{Key: []byte(`["object","pods","ns","b"]`),
+						Value: []byte(`{"uid":"uid-b","revision":6}`)}
 				}
 				p.hang(t, topic, record)
 			}
@@ -110,7 +112,8 @@ func testForeign(t *testing.T, server *kafkatest.Server) {
 	if err := other.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.ProduceSync(t.Context(), &kgo.Record{Topic: "shared", Key: []byte("k"), Value: []byte("other")}).FirstErr(); err != nil {
+	if err := other.ProduceSync(t.Context(), &kgo.Record{Topic: "shared", Key: []byte("k"),
+		Value: []byte("other")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	write(t, s, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
@@ -126,14 +129,16 @@ func testForeign(t *testing.T, server *kafkatest.Server) {
 	}
 }
 
-// testEarlierProducer leaves a transaction open that is of a producer with another id: nobody but an administrator can end it.
+// testEarlierProducer leaves a transaction open that is of a producer with another id: nobody but an administrator can
+// end it.
 func testEarlierProducer(t *testing.T, server *kafkatest.Server) {
 	s := newSink(t, "kafka://"+server.Addr()+"/earlier.{resource}")
 	open(t, s)
 	s.Close()
 	p := newProducer(t, server, "another id", 5*time.Minute)
 	p.hang(t, "keepwatch-earlier", kmsg.Record{Key: []byte(`["object","pods","ns","b"]`)})
-	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "kafka-transactions.sh") {
+	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "kafka-transactions.sh") {
 		t.Errorf("it opens: %v", err)
 	}
 }
@@ -150,7 +155,8 @@ func newProducer(t *testing.T, server *kafkatest.Server, id string, timeout time
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(kmsg.NewPtrProduceRequest().Key(), 11) // later ones add partitions to a transaction
 	versions.SetMaxKeyVersion(kmsg.NewPtrAddPartitionsToTxnRequest().Key(), 3)
-	p := &producer{server.Client(kgo.TransactionalID(id), kgo.TransactionTimeout(timeout), kgo.MaxVersions(versions)), id, map[string]int32{}}
+	p := &producer{server.Client(kgo.TransactionalID(id), kgo.TransactionTimeout(timeout), kgo.MaxVersions(versions)), id,
+		map[string]int32{}}
 	if _, _, err := p.client.ProducerID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +169,8 @@ func (p *producer) transaction(t *testing.T, end kgo.TransactionEndTry, topic st
 	if err := p.client.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: []byte(`["object","","",""]`)}).FirstErr(); err != nil {
+	if err := p.client.ProduceSync(t.Context(), &kgo.Record{Topic: topic,
+		Key: []byte(`["object","","",""]`)}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	p.sent[topic]++
@@ -209,7 +216,8 @@ func (p *producer) hang(t *testing.T, topic string, record kmsg.Record) {
 	binary.BigEndian.PutUint32(text[sum:], crc32.Checksum(text[summed:], crc32.MakeTable(crc32.Castagnoli)))
 	request := kmsg.NewPtrProduceRequest()
 	request.TransactionID, request.Acks, request.TimeoutMillis = &p.id, -1, 5000
-	request.Topics = []kmsg.ProduceRequestTopic{{Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{{Records: text}}}}
+	request.Topics = []kmsg.ProduceRequestTopic{{Topic: topic,
+		Partitions: []kmsg.ProduceRequestTopicPartition{{Records: text}}}}
 	response, err := request.RequestWith(t.Context(), p.client)
 	if err == nil {
 		err = kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode)

@@ -166,7 +166,8 @@ func (s *Sink) claim(ctx context.Context, topics map[string]topic, timeout time.
 }
 
 // enter makes this process the writer of the streams.
-func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream, topics map[string]topic) ([]sink.Stored, error) {
+func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream,
+	topics map[string]topic) ([]sink.Stored, error) {
 	s.streams = nil
 	active := map[broker.StreamKey]bool{}
 	var stored []sink.Stored

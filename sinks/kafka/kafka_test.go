@@ -32,8 +32,10 @@ func TestKafka(t *testing.T) {
 	server := kafkatest.Start(t, nil)
 	open(t, newSink(t, "kafka://"+server.Addr()+"/started.{resource}"))
 	for name, test := range map[string]func(*testing.T, *kafkatest.Server){
-		"records": testRecords, "debezium": testDebezium, "partitions": testPartitions, "writers": testWriters, "refused": testRefused,
-		"lost": testLost, "interrupted": testInterrupted, "large": testLarge, "credentials": testCredentials, "revoked": testRevoked, "mutants": testMutants,
+		"records": testRecords, "debezium": testDebezium, "partitions": testPartitions, "writers": testWriters,
+		"refused": testRefused,
+		"lost":    testLost, "interrupted": testInterrupted, "large": testLarge, "credentials": testCredentials,
+		"revoked": testRevoked, "mutants": testMutants,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,10 +59,12 @@ func testRecords(t *testing.T, server *kafkatest.Server) {
 		t.Fatal(err)
 	}
 	want := []struct{ key, value string }{
-		{"uid-" + name, `{"type":"ADDED","revision":"7","id":"uid-a.b_c*\u003eé \r\nx/7","resource":"pods","object":{"a":1}}`},
+		{"uid-" + name,
+			`{"type":"ADDED","revision":"7","id":"uid-a.b_c*\u003eé \r\nx/7","resource":"pods","object":{"a":1}}`},
 		{"pods/", `{"type":"SYNCED","revision":"7","count":1,"resource":"pods"}`},
 		{"pods/", `{"type":"GAP","from":"7","to":"9","reason":"expired","resource":"pods"}`},
-		{"uid-" + name, `{"type":"DELETED","revision":"9","id":"uid/9/deleted","resource":"pods","object":{"metadata":{"namespace":"ns","name":"a.b_c*\u003eé \r\nx","uid":"uid-a.b_c*\u003eé \r\nx","resourceVersion":"7"}}}`},
+		{"uid-" + name,
+			`{"type":"DELETED","revision":"9","id":"uid/9/deleted","resource":"pods","object":{"metadata":{"namespace":"ns","name":"a.b_c*\u003eé \r\nx","uid":"uid-a.b_c*\u003eé \r\nx","resourceVersion":"7"}}}`},
 		{"uid-" + name, ""},
 	}
 	if len(records) != len(want) {
@@ -72,7 +76,8 @@ func testRecords(t *testing.T, server *kafkatest.Server) {
 		}
 	}
 	status, err := s.Status(t.Context())
-	if err != nil || len(status) != 4 || status[2].ID.Resource != "pods" || status[2].Progress.Cursor != 9 || !status[2].Active {
+	if err != nil || len(status) != 4 || status[2].ID.Resource != "pods" || status[2].Progress.Cursor != 9 ||
+		!status[2].Active {
 		t.Errorf("status: %+v, %v", status, err)
 	}
 	s.Close()
@@ -100,14 +105,15 @@ func testDebezium(t *testing.T, server *kafkatest.Server) {
 		`"uid-x" {"before":{"metadata":{"namespace":"ns","name":"x","uid":"uid-x","resourceVersion":"7"}},"after":null,"source":{.*},"op":"d","ts_ms":\d+}`,
 		`"uid-x" `,
 	} {
-		if got := fmt.Sprintf("%q %s", records[i].Key, records[i].Value); !regexp.MustCompile("^" + want + "$").MatchString(got) {
+		if got := fmt.Sprintf("%q %s", records[i].Key, records[i].Value); !regexp.MustCompile("^" + want +
+			"$").MatchString(got) {
 			t.Errorf("record %d is %s\nwant %s", i, got, want)
 		}
 	}
 }
 
-// testPartitions checks that the events of an object are in one partition, the one that clients of Java choose, and that
-// gaps and synced points are in all. Partitions that the topic receives later stay empty.
+// testPartitions checks that the events of an object are in one partition, the one that clients of Java choose, and
+// that gaps and synced points are in all. Partitions that the topic receives later stay empty.
 func testPartitions(t *testing.T, server *kafkatest.Server) {
 	s := newSink(t, "kafka://"+server.Addr()+"/partitions?partitions=3")
 	open(t, s)
@@ -124,7 +130,8 @@ func testPartitions(t *testing.T, server *kafkatest.Server) {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
-		if listed, err := kadm.NewClient(server.Client()).ListTopics(t.Context(), "partitions"); err != nil || time.Now().After(end) {
+		if listed, err := kadm.NewClient(server.Client()).ListTopics(t.Context(), "partitions"); err != nil ||
+			time.Now().After(end) {
 			t.Fatal("the topic has no more partitions: ", err)
 		} else if len(listed["partitions"].Partitions) == 8 {
 			break
@@ -198,22 +205,26 @@ func testWriters(t *testing.T, server *kafkatest.Server) {
 	open(t, first)
 	write(t, first, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	stored := open(t, second)
-	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}) {
+	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"},
+		UID: "uid-a", Revision: 5}) {
 		t.Errorf("stored: %+v", e)
 	}
 	write(t, second, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
 	err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, "lost", 6, `{}`)))
-	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another process writes with the transactional id keepwatch-writers") {
+	if !errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "another process writes with the transactional id keepwatch-writers") {
 		t.Errorf("a writer that was replaced: %v", err)
 	}
 	first.Close()
-	if _, err := first.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
+	if _, err := first.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "another keepwatch sync has taken over") {
 		t.Errorf("it opens again: %v", err)
 	}
 	write(t, second, batch(2, 7))
 	other := sinktest.Streams()
 	other[0].ID.LabelSelector = "a=b"
-	if _, err := newSink(t, address).Open(t.Context(), other); err == nil || !strings.Contains(err.Error(), "it has the objects of pods in all namespaces") {
+	if _, err := newSink(t, address).Open(t.Context(), other); err == nil ||
+		!strings.Contains(err.Error(), "it has the objects of pods in all namespaces") {
 		t.Errorf("another selection: %v", err)
 	}
 	messages, err := server.Consume("writers.pods").Messages(t.Context())
@@ -262,7 +273,8 @@ func testRefused(t *testing.T, server *kafkatest.Server) {
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", address, err)
-		case want != "" && (err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pa55word")):
+		case want != "" && (err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "pa55word")):
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
@@ -282,7 +294,8 @@ func testLost(t *testing.T, server *kafkatest.Server) {
 		"/lost.{resource}":                      "",
 	} {
 		_, err := newSink(t, "kafka://"+server.Addr()+address).Open(t.Context(), sinktest.Streams())
-		if want == "" && err != nil || want != "" && (err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" && (err == nil || errors.As(err, new(*sink.Unavailable)) ||
+			!strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
@@ -298,7 +311,8 @@ func testLost(t *testing.T, server *kafkatest.Server) {
 		}
 	}
 	_, err := newSink(t, "kafka://"+server.Addr()+"/lost.{resource}").Open(t.Context(), sinktest.Streams())
-	if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "lost.pods was deleted and made anew") {
+	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "lost.pods was deleted and made anew") {
 		t.Errorf("after the loss of a topic: %v", err)
 	}
 }
@@ -311,7 +325,8 @@ func testLarge(t *testing.T, server *kafkatest.Server) {
 	admin := kadm.NewClient(server.Client())
 	limit := func(bytes string) {
 		t.Helper()
-		if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &bytes}}, "large.pods"); err != nil {
+		if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes",
+			Value: &bytes}}, "large.pods"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -358,7 +373,8 @@ func testCredentials(t *testing.T, server *kafkatest.Server) {
 	admin := kadm.NewClient(server.Client())
 	password := func(text string) {
 		t.Helper()
-		if _, err := admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "sync", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: text}}); err != nil {
+		if _, err := admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "sync", Mechanism: kadm.ScramSha512,
+			Iterations: 4096, Password: text}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -376,7 +392,8 @@ func testCredentials(t *testing.T, server *kafkatest.Server) {
 	write(t, s, batch(0, 1))
 	s.Close()
 	password("second")
-	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "refuses the user or the password") {
+	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "refuses the user or the password") {
 		t.Errorf("with the old password: %v", err)
 	}
 	for address, want := range map[string]string{
@@ -384,14 +401,16 @@ func testCredentials(t *testing.T, server *kafkatest.Server) {
 		"kafka://sync:wr0ng@" + addr + "/credentials.{resource}?tls=true": "certificate",
 	} {
 		_, err := newSink(t, address).Open(t.Context(), sinktest.Streams())
-		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "wr0ng") {
+		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "wr0ng") {
 			t.Errorf("at a start: %v, want %q", err, want)
 		}
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "password-file: ") {
+	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "password-file: ") {
 		t.Errorf("without the file: %v", err)
 	}
 	stored("second")
@@ -402,19 +421,22 @@ func testCredentials(t *testing.T, server *kafkatest.Server) {
 func testRevoked(t *testing.T, server *kafkatest.Server) {
 	addr, ca := server.Secure()
 	admin := kadm.NewClient(server.Client())
-	if _, err := admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "revoked", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: "w"}}); err != nil {
+	if _, err := admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "revoked", Mechanism: kadm.ScramSha512,
+		Iterations: 4096, Password: "w"}}); err != nil {
 		t.Fatal(err)
 	}
 	s := newSink(t, "kafka://revoked:w@"+addr+"/revoked.{resource}?ca="+ca)
 	open(t, s)
 	write(t, s, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
-	denied := kadm.NewACLs().Topics("revoked.pods").Deny("User:revoked").DenyHosts("*").Operations(kadm.OpWrite).ResourcePatternType(kadm.ACLPatternLiteral)
+	denied := kadm.NewACLs().Topics("revoked.pods").Deny("User:revoked").DenyHosts("*").Operations(
+		kadm.OpWrite).ResourcePatternType(kadm.ACLPatternLiteral)
 	if _, err := admin.CreateACLs(t.Context(), denied); err != nil {
 		t.Fatal(err)
 	}
 	next := batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))
 	var err error
-	for end := time.Now().Add(await.Deadline); err == nil && time.Now().Before(end); { // the broker applies it a moment later
+	// the broker applies it a moment later
+	for end := time.Now().Add(await.Deadline); err == nil && time.Now().Before(end); {
 		err = s.Write(t.Context(), batch(1, 5))
 		if err == nil {
 			err = s.Write(t.Context(), next)
@@ -448,8 +470,8 @@ func testRevoked(t *testing.T, server *kafkatest.Server) {
 	}
 }
 
-// testInterrupted kills a process in the middle of a transaction: consumers with read_committed never see it, and the next
-// writer ends it.
+// testInterrupted kills a process in the middle of a transaction: consumers with read_committed never see it, and the
+// next writer ends it.
 func testInterrupted(t *testing.T, server *kafkatest.Server) {
 	address := "kafka://" + server.Addr() + "/interrupted.{resource}"
 	s := newSink(t, address)
@@ -461,7 +483,8 @@ func testInterrupted(t *testing.T, server *kafkatest.Server) {
 		t.Fatal(err)
 	}
 	for _, topic := range []string{"interrupted.pods", "keepwatch-interrupted"} {
-		if err := dying.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: []byte("half"), Value: []byte("half")}).FirstErr(); err != nil {
+		if err := dying.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: []byte("half"),
+			Value: []byte("half")}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}

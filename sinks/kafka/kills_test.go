@@ -88,7 +88,8 @@ func (w *writer) open(ctx context.Context) error {
 			names[e.Key.Name] = true
 		}
 		if want := position(names); one.Position != nil && string(one.Position) != string(want) {
-			return fmt.Errorf("stream %d at %d: the position is %s, that of the %d objects %s", i, one.Progress.Cursor, one.Position, len(names), want)
+			return fmt.Errorf("stream %d at %d: the position is %s, that of the %d objects %s", i, one.Progress.Cursor,
+				one.Position, len(names), want)
 		}
 		w.names = append(w.names, names)
 		w.revision = max(w.revision, one.Progress.Cursor)
@@ -125,7 +126,8 @@ func (w *writer) batch() sink.Batch {
 			} else {
 				names[name] = true
 			}
-			p.Messages = append(p.Messages, sinktest.Event(kind, name, w.revision, `"`+strings.Repeat("x", w.random.IntN(10_000))+`"`))
+			p.Messages = append(p.Messages, sinktest.Event(kind, name, w.revision, `"`+strings.Repeat("x",
+				w.random.IntN(10_000))+`"`))
 		}
 		p.Cursor, p.Count, p.Position = w.revision, uint64(len(names)), position(names)
 		b.Pieces = append(b.Pieces, sink.Piece{Stream: i, Piece: p, Before: before, After: before.After(p)})
@@ -133,9 +135,9 @@ func (w *writer) batch() sink.Batch {
 	return b
 }
 
-// TestKills kills the process that writes, and Kafka before or after it, at any moment. Each change is there once, and what the next
-// process finds is what the last one has committed. Kafka 4.3 completes a transaction without its markers when it is killed in
-// front of them (KAFKA-20734): -sinks.kills 100 meets that.
+// TestKills kills the process that writes, and Kafka before or after it, at any moment. Each change is there once, and
+// what the next process finds is what the last one has committed. Kafka 4.3 completes a transaction without its markers
+// when it is killed in front of them (KAFKA-20734): -sinks.kills 100 meets that.
 func TestKills(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := kafkatest.Start(t, nil)
@@ -221,8 +223,8 @@ func countOpened(t *testing.T, log string) int {
 	return strings.Count(string(text), opened)
 }
 
-// receivedOnce returns the objects that a consumer of a topic has at the end. The changes of an object are ADDED and DELETED in turn:
-// none is there twice, and none is missing.
+// receivedOnce returns the objects that a consumer of a topic has at the end. The changes of an object are ADDED and
+// DELETED in turn: none is there twice, and none is missing.
 func receivedOnce(t *testing.T, server *kafkatest.Server, topic string) map[string]bool {
 	t.Helper()
 	messages, err := server.Consume(topic).Messages(t.Context())

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// markersPoll is the first interval in which the sink asks whether a transaction has ended everywhere. They double, up to markersPollMax.
+	// markersPoll is the first interval in which the sink asks whether a transaction has ended everywhere. They double, up
+	// to markersPollMax.
 	markersPoll, markersPollMax = time.Millisecond, 64 * time.Millisecond
 	// markersSoon is how long it asks only for offsets. Markers are written within milliseconds.
 	markersSoon = 250 * time.Millisecond
@@ -33,8 +34,8 @@ func lastOffsets(records []*kgo.Record) (offsets, error) {
 	return last, nil
 }
 
-// awaitEnd waits until the transaction of a producer has ended in the partitions of open, which has an offset of it in each.
-// It returns an error at once if it hangs.
+// awaitEnd waits until the transaction of a producer has ended in the partitions of open, which has an offset of it in
+// each. It returns an error at once if it hangs.
 func (s *Sink) awaitEnd(ctx context.Context, producer int64, open offsets) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -54,7 +55,8 @@ func (s *Sink) awaitEnd(ctx context.Context, producer int64, open offsets) error
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return fmt.Errorf("a transaction is not ended in the topics %v: %w", slices.Sorted(maps.Keys(open)), context.Cause(ctx))
+			return fmt.Errorf("a transaction is not ended in the topics %v: %w", slices.Sorted(maps.Keys(open)),
+				context.Cause(ctx))
 		}
 	}
 	return nil
@@ -100,8 +102,8 @@ func retriable(err error) error {
 	return err
 }
 
-// checkCompleted asks the coordinator. If it has completed the transaction, the partitions of open have others, of other producers, and it
-// removes them, or the transaction hangs, which is an error.
+// checkCompleted asks the coordinator. If it has completed the transaction, the partitions of open have others, of
+// other producers, and it removes them, or the transaction hangs, which is an error.
 func (s *Sink) checkCompleted(ctx context.Context, producer int64, open offsets) error {
 	admin := kadm.NewClient(s.client)
 	newest, err := s.describe(ctx, admin)

@@ -71,7 +71,8 @@ func (r *reader) poll(ctx context.Context, f *fold) error {
 }
 
 // offset returns an offset of the only partition of a topic.
-func offset(ctx context.Context, topic string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (int64, error) {
+func offset(ctx context.Context, topic string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (
+	int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	all, err := list(ctx, topic)

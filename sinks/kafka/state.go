@@ -16,7 +16,8 @@ type cursor struct {
 	broker.Cursor
 	Topic   string `json:"topic"`
 	TopicID string `json:"topicID"`
-	// Partitions is the number of partitions that the topic had at first: with another one, an object would have another partition.
+	// Partitions is the number of partitions that the topic had at first: with another one, an object would have another
+	// partition.
 	Partitions int `json:"partitions"`
 }
 

@@ -41,7 +41,8 @@ func (t target) topicsOf(streams []sink.Stream) ([]string, error) {
 		case !validName.MatchString(name):
 			return nil, refusef("%s: %q cannot be the name of a topic", wanted.ID.Resource, name)
 		case name == t.state:
-			return nil, refusef("%s: the topic %s is the state topic, too: give another one by the parameter state", wanted.ID.Resource, name)
+			return nil, refusef("%s: the topic %s is the state topic, too: give another one by the parameter state",
+				wanted.ID.Resource, name)
 		}
 		names[name] = true
 	}
@@ -77,7 +78,8 @@ func (t target) ensure(ctx context.Context, admin *kadm.Client, streams []sink.S
 }
 
 // describe returns the topics that exist, and the names of the others.
-func describe(ctx context.Context, admin *kadm.Client, names []string) (found map[string]topic, missing []string, err error) {
+func describe(ctx context.Context, admin *kadm.Client,
+	names []string) (found map[string]topic, missing []string, err error) {
 	m, err := admin.Metadata(ctx, names...)
 	if err != nil {
 		return nil, nil, err
@@ -97,7 +99,8 @@ func describe(ctx context.Context, admin *kadm.Client, names []string) (found ma
 }
 
 func (t target) create(ctx context.Context, admin *kadm.Client, name string) error {
-	partitions, config := t.partitions, map[string]*string{"max.message.bytes": kadm.StringPtr(strconv.Itoa(maxMessageBytes))}
+	partitions, config := t.partitions,
+		map[string]*string{"max.message.bytes": kadm.StringPtr(strconv.Itoa(maxMessageBytes))}
 	if name == t.state {
 		partitions = 1
 		config["cleanup.policy"] = kadm.StringPtr("compact")
@@ -135,10 +138,13 @@ func (t target) configure(ctx context.Context, admin *kadm.Client, topics map[st
 			continue
 		}
 		if policy := values["cleanup.policy"]; policy != "compact" {
-			return refusef("the state topic %s has the cleanup policy %s, which would remove cursors: set cleanup.policy to compact", t.state, policy)
+			return refusef(
+				"the state topic %s has the cleanup policy %s, which would remove cursors: set cleanup.policy to compact", t.state,
+				policy)
 		}
 		if described.partitions != 1 {
-			return refusef("the state topic %s has %d partitions: it needs 1, delete it, and keepwatch sync makes it", t.state, described.partitions)
+			return refusef("the state topic %s has %d partitions: it needs 1, delete it, and keepwatch sync makes it", t.state,
+				described.partitions)
 		}
 	}
 	return nil

@@ -20,8 +20,8 @@ const (
 	// transactionTimeout is after what time the broker ends a transaction whose process has ended. A process that
 	// opens the sink ends it at once.
 	transactionTimeout = 5 * time.Minute
-	// windowBytes bounds what is sent and not acknowledged, if no single record is larger. It has to pass within requestTimeout:
-	// with a larger window, a slow connection would time out in the same transaction for ever.
+	// windowBytes bounds what is sent and not acknowledged, if no single record is larger. It has to pass within
+	// requestTimeout: with a larger window, a slow connection would time out in the same transaction for ever.
 	windowBytes = 512 << 10
 	// batchBytes bounds the records of one request for a partition, which may be a single large one.
 	batchBytes = 16 << 20
@@ -29,8 +29,8 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-// commit commits records in one transaction, and waits until it has ended in each of their partitions. After an error it is not
-// known whether they were committed.
+// commit commits records in one transaction, and waits until it has ended in each of their partitions. After an error
+// it is not known whether they were committed.
 func (s *Sink) commit(ctx context.Context, records []*kgo.Record) error {
 	producer, _, err := s.client.ProducerID(ctx) // the commit may change it
 	if err != nil {

@@ -40,7 +40,8 @@ func topics(prefix string) (names []string) {
 func compacted(t *testing.T, server *kafkatest.Server, name string) {
 	t.Helper()
 	config := map[string]*string{}
-	for key, value := range map[string]string{"cleanup.policy": "compact", "segment.ms": "300", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"} {
+	for key, value := range map[string]string{"cleanup.policy": "compact", "segment.ms": "300",
+		"min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"} {
 		config[key] = kadm.StringPtr(value)
 	}
 	admin := kadm.NewClient(server.Client())
@@ -55,8 +56,8 @@ func compacted(t *testing.T, server *kafkatest.Server, name string) {
 	}
 }
 
-// TestWorld reads the records as a consumer with read_committed does, while the sources change, expire and are restored, commits
-// fail, Kafka is killed and compacts, and connections break.
+// TestWorld reads the records as a consumer with read_committed does, while the sources change, expire and are
+// restored, commits fail, Kafka is killed and compacts, and connections break.
 func TestWorld(t *testing.T) {
 	t.Parallel() // it mostly waits
 	var cutter *sinktest.Cutter
@@ -69,7 +70,8 @@ func TestWorld(t *testing.T) {
 	open(t, s)
 	s.Close()
 	sinktest.RunBroker(t, sinktest.Config{
-		Sink: s, Tables: sinktest.NewConsumer(server.Consume(topics("world")...).Messages), Seed: *seedFlag, Steps: *stepsFlag,
+		Sink: s, Tables: sinktest.NewConsumer(server.Consume(topics("world")...).Messages), Seed: *seedFlag,
+		Steps: *stepsFlag,
 	}, cutter, func() {
 		server.Kill()
 		server.Restart()

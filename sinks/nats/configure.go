@@ -26,7 +26,8 @@ func (s *Sink) openBucket(ctx context.Context) (*journal, error) {
 	}, checkBucket)
 }
 
-func (s *Sink) openJournal(ctx context.Context, config jetstream.StreamConfig, check func(jetstream.StreamConfig) error) (*journal, error) {
+func (s *Sink) openJournal(ctx context.Context, config jetstream.StreamConfig,
+	check func(jetstream.StreamConfig) error) (*journal, error) {
 	opened, err := s.js.Stream(ctx, config.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		opened, err = s.js.CreateStream(ctx, config)
@@ -50,8 +51,10 @@ func (s *Sink) allowBatches(ctx context.Context, c jetstream.StreamConfig) (jets
 	c.AllowAtomicPublish = true
 	changed, err := s.js.UpdateStream(ctx, c)
 	switch {
-	case err != nil && errors.Is(err, context.DeadlineExceeded) && !s.opened: // the server does not answer what it does not permit
-		return nil, fmt.Errorf("stream %s must allow atomic batches (allow_atomic), and cannot be changed: give the user the permission to publish to $JS.API.STREAM.UPDATE.%s, or change it by hand: %v", c.Name, c.Name, err)
+	// the server does not answer what it does not permit
+	case err != nil && errors.Is(err, context.DeadlineExceeded) && !s.opened:
+		return nil, fmt.Errorf(
+			"stream %s must allow atomic batches (allow_atomic), and cannot be changed: give the user the permission to publish to $JS.API.STREAM.UPDATE.%s, or change it by hand: %v", c.Name, c.Name, err)
 	case err != nil:
 		return nil, fmt.Errorf("stream %s must allow atomic batches (allow_atomic), and cannot be changed: %w", c.Name, err)
 	case !changed.CachedInfo().Config.AllowAtomicPublish: // a server ignores what it does not know
@@ -64,9 +67,12 @@ func (s *Sink) allowBatches(ctx context.Context, c jetstream.StreamConfig) (jets
 func checkLog(c jetstream.StreamConfig) error {
 	switch {
 	case c.Retention != jetstream.LimitsPolicy:
-		return fmt.Errorf("has the retention policy %s: its consumers would remove what the next start must read; it needs limits", c.Retention)
+		return fmt.Errorf(
+			"has the retention policy %s: its consumers would remove what the next start must read; it needs limits",
+			c.Retention)
 	case c.MaxMsgsPerSubject > 0:
-		return errors.New("has a limit of messages per subject, which removes changes: remove it, or use a bucket for current objects")
+		return errors.New(
+			"has a limit of messages per subject, which removes changes: remove it, or use a bucket for current objects")
 	case c.Mirror != nil || len(c.Sources) > 0:
 		return errors.New("has messages of other streams: give keepwatch sync one of its own")
 	}
@@ -77,7 +83,8 @@ func checkLog(c jetstream.StreamConfig) error {
 func checkBucket(c jetstream.StreamConfig) error {
 	switch {
 	case !c.AllowMsgTTL:
-		return errors.New("permits no TTL of messages, which markers of deletions need: delete it, and keepwatch sync makes it as it must be")
+		return errors.New(
+			"permits no TTL of messages, which markers of deletions need: delete it, and keepwatch sync makes it as it must be")
 	case c.MaxAge > 0 || c.SubjectDeleteMarkerTTL > 0:
 		return errors.New("has a TTL: objects would vanish; remove it")
 	case c.Discard != jetstream.DiscardNew && (c.MaxBytes > 0 || c.MaxMsgs > 0):

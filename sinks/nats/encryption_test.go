@@ -17,7 +17,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
-// elsewhere returns an address of this machine's server that does not say so: to connect to 0.0.0.0 is to connect to this machine.
+// elsewhere returns an address of this machine's server that does not say so: to connect to 0.0.0.0 is to connect to
+// this machine.
 func elsewhere(address string) string { return strings.Replace(address, "127.0.0.1", "0.0.0.0", 1) }
 
 // downgraded is a server that says it needs no TLS, and returns what a client sends it.
@@ -46,7 +47,8 @@ func downgraded(t *testing.T) (address string, received func() string) {
 	}
 }
 
-// TestNoPasswordInClear connects to a server that offers no TLS: no password leaves this machine, and with tls=true none is sent at all.
+// TestNoPasswordInClear connects to a server that offers no TLS: no password leaves this machine, and with tls=true
+// none is sent at all.
 func TestNoPasswordInClear(t *testing.T) {
 	t.Parallel()
 	for query, local := range map[string]bool{"": false, "?tls=true": true, "?tls=true&replicas=1": false} {
@@ -58,7 +60,8 @@ func TestNoPasswordInClear(t *testing.T) {
 		if text := received(); strings.Contains(text, "pa55word") {
 			t.Errorf("%s %s: it receives %q", address, query, text)
 		}
-		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "TLS is required") || strings.Contains(err.Error(), "pa55word") {
+		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "TLS is required") ||
+			strings.Contains(err.Error(), "pa55word") {
 			t.Errorf("%s %s: %v", address, query, err)
 		}
 	}
@@ -83,7 +86,9 @@ func TestTLS(t *testing.T) {
 		return filepath.Join(dir, name)
 	}
 	authority, certificate, key := put("ca.crt", pair.Authority), put("tls.crt", pair.Cert), put("tls.key", pair.Key)
-	server := natstest.Start(t, fmt.Sprintf("tls { cert_file: %q, key_file: %q }\nauthorization { user: sync, password: pa55word }", certificate, key))
+	server := natstest.Start(t,
+		fmt.Sprintf("tls { cert_file: %q, key_file: %q }\nauthorization { user: sync, password: pa55word }", certificate,
+			key))
 	address := "nats://sync:pa55word@" + server.Addr() + "/TLS"
 	s := newSink(t, address+"?ca="+authority)
 	open(t, s)

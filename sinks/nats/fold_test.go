@@ -29,7 +29,8 @@ func TestFoldHasObjectsOnly(t *testing.T) {
 		}
 	}
 	entries := f.objects.Entries(stream.Identity{Resource: "pods"})
-	if want := (stream.Entry{Key: keepwatch.Key{Namespace: "a", Name: "one"}, UID: "1", Revision: 3}); len(entries) != 1 || entries[0] != want {
+	if want := (stream.Entry{Key: keepwatch.Key{Namespace: "a", Name: "one"}, UID: "1", Revision: 3}); len(entries) != 1 ||
+		entries[0] != want {
 		t.Errorf("got %v, want %v", entries, want)
 	}
 	key := broker.StreamKey{Resource: "pods"}

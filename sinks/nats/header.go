@@ -43,8 +43,9 @@ type cursor struct {
 	broker.Cursor
 	// Sequence is that of the message in the stream up to which the bucket is complete, as far as it concerns this cursor.
 	Sequence uint64 `json:"sequence,omitempty"`
-	// deleted has the objects that were delivered as deleted behind the cursor, by a piece that a crash has cut in two: the
-	// source will repeat their events. They are not in the header, whose size NATS limits: the bucket has their markers.
+	// deleted has the objects that were delivered as deleted behind the cursor, by a piece that a crash has cut in two:
+	// the source will repeat their events. They are not in the header, whose size NATS limits: the bucket has their
+	// markers.
 	deleted map[string]change
 }
 

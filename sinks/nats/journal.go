@@ -35,8 +35,8 @@ func newJournal(conn *nats.Conn, js jetstream.JetStream, stream jetstream.Stream
 }
 
 const (
-	// batchMessages is the server's limit of an atomic batch, unless its configuration has a lower one. batchBytes bounds what the
-	// server has of a batch in memory.
+	// batchMessages is the server's limit of an atomic batch, unless its configuration has a lower one. batchBytes bounds
+	// what the server has of a batch in memory.
 	batchMessages = 1000
 	batchBytes    = 4 << 20
 	// batchHeaders is more than the bytes of the headers that publish adds to a message.
@@ -62,8 +62,8 @@ const (
 )
 
 // append publishes messages, and waits until all are stored. After an error, the journal has some of the first
-// ones. A batch for which there is no room is published in halves: a bucket with a limit has no room for a batch that replaces
-// entries, and has room for each of them.
+// ones. A batch for which there is no room is published in halves: a bucket with a limit has no room for a batch that
+// replaces entries, and has room for each of them.
 func (j *journal) append(ctx context.Context, messages []*nats.Msg) error {
 	for len(messages) > 0 {
 		count, err := j.fitting(messages)
@@ -89,7 +89,9 @@ func (j *journal) fitting(messages []*nats.Msg) (count int, err error) {
 	for _, m := range messages {
 		size := m.Size() - len(m.Subject)
 		if size > accepted {
-			return 0, sink.Unavailablef("%s: the message has %d bytes with its headers, and the server has room for %d: raise its max_payload", m.Subject, size, accepted)
+			return 0, sink.Unavailablef(
+				"%s: the message has %d bytes with its headers, and the server has room for %d: raise its max_payload", m.Subject,
+				size, accepted)
 		}
 		alone := size >= aloneBytes
 		if total += size; count == j.most || count > 0 && (alone || total > batchBytes) {
@@ -102,9 +104,9 @@ func (j *journal) fitting(messages []*nats.Msg) (count int, err error) {
 	return count, nil
 }
 
-// publish stores all of the messages behind the last one, or none. Single messages would not do, of which several are sent before
-// the first one is acknowledged: if another process stores a message meanwhile, the second one of ours finds the sequence that it
-// expects, and is stored without the first.
+// publish stores all of the messages behind the last one, or none. Single messages would not do, of which several are
+// sent before the first one is acknowledged: if another process stores a message meanwhile, the second one of ours
+// finds the sequence that it expects, and is stored without the first.
 func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
 	setBatch(messages)
 	first, last := messages[0], messages[len(messages)-1]
@@ -141,8 +143,8 @@ func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
 	return nil
 }
 
-// publishPart publishes a message of a batch, which is not the last one, and waits until the server has what was sent of the batch.
-// It acknowledges with an empty message, or reports why it has given up the batch (ADR-50 of NATS).
+// publishPart publishes a message of a batch, which is not the last one, and waits until the server has what was sent
+// of the batch. It acknowledges with an empty message, or reports why it has given up the batch (ADR-50 of NATS).
 func (j *journal) publishPart(ctx context.Context, m *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, j.answer)
 	defer cancel()
@@ -151,7 +153,8 @@ func (j *journal) publishPart(ctx context.Context, m *nats.Msg) error {
 	case errors.Is(err, nats.ErrNoResponders):
 		return j.noStream(m)
 	case errors.Is(err, context.DeadlineExceeded):
-		return sink.Unavailablef("%s has not acknowledged a part of a batch within %v; if this repeats, the connection is too slow, or the user may not publish to %s: %w", j.name, j.answer, m.Subject, err)
+		return sink.Unavailablef(
+			"%s has not acknowledged a part of a batch within %v; if this repeats, the connection is too slow, or the user may not publish to %s: %w", j.name, j.answer, m.Subject, err)
 	case err != nil || len(reply.Data) == 0:
 		return err
 	}
@@ -172,7 +175,8 @@ func (j *journal) noStream(m *nats.Msg) error {
 func setBatch(messages []*nats.Msg) {
 	id := rand.Text()
 	for i, m := range messages {
-		for _, name := range []string{batchHeader, batchSequenceHeader, batchCommitHeader, jetstream.ExpectedStreamHeader, jetstream.ExpectedLastSeqHeader} {
+		for _, name := range []string{batchHeader, batchSequenceHeader, batchCommitHeader, jetstream.ExpectedStreamHeader,
+			jetstream.ExpectedLastSeqHeader} {
 			m.Header.Del(name) // of a larger batch
 		}
 		if len(messages) > 1 {
@@ -195,8 +199,10 @@ func (j *journal) load(ctx context.Context) (first uint64, err error) {
 	return info.State.FirstSeq, nil
 }
 
-// readAll is read of messages to which the last one belongs. A consumer is at any of the replicas, and that may be behind.
-func (j *journal) readAll(ctx context.Context, from jetstream.ConsumerConfig, visit func(nats.Header, uint64) error) error {
+// readAll is read of messages to which the last one belongs. A consumer is at any of the replicas, and that may be
+// behind.
+func (j *journal) readAll(ctx context.Context, from jetstream.ConsumerConfig, visit func(nats.Header,
+	uint64) error) error {
 	var at uint64
 	err := j.read(ctx, from, func(h nats.Header, sequence uint64) error {
 		at = sequence
@@ -209,7 +215,8 @@ func (j *journal) readAll(ctx context.Context, from jetstream.ConsumerConfig, vi
 }
 
 // read visits the headers of messages up to the last one, in order. A replica that is behind has not all of them.
-func (j *journal) read(ctx context.Context, from jetstream.ConsumerConfig, visit func(nats.Header, uint64) error) error {
+func (j *journal) read(ctx context.Context, from jetstream.ConsumerConfig, visit func(nats.Header,
+	uint64) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	from.AckPolicy, from.HeadersOnly, from.MemoryStorage, from.Replicas = jetstream.AckNonePolicy, true, true, 1

@@ -10,8 +10,8 @@ import (
 	"github.com/keepwatch/keepwatch/sinks/testonly/natstest"
 )
 
-// TestLateAppend has another writer publish before a journal appends several messages, as one does that was frozen. The journal
-// stores none of them, although the sequences that some of them expect come true.
+// TestLateAppend has another writer publish before a journal appends several messages, as one does that was frozen. The
+// journal stores none of them, although the sequences that some of them expect come true.
 func TestLateAppend(t *testing.T) {
 	t.Parallel() // it mostly waits
 	t.Run("alone", func(t *testing.T) { testLateAppend(t, natstest.Start(t, "").JetStream(), 1) })
@@ -52,7 +52,8 @@ func testLateAppend(t *testing.T, js jetstream.JetStream, replicas int) {
 			t.Errorf("behind %d messages of another writer: %v", late, err)
 		}
 		if info, err := stream.Info(t.Context()); err != nil || info.State.LastSeq != first.last {
-			t.Errorf("the stream ends at %d, not at %d: it has messages without those before them, %v", info.State.LastSeq, first.last, err)
+			t.Errorf("the stream ends at %d, not at %d: it has messages without those before them, %v", info.State.LastSeq,
+				first.last, err)
 		}
 	}
 	last := open()

@@ -15,8 +15,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// markerTTL is how long a bucket has the marker of a deleted object. Until then a source may repeat the events of the object that
-// were delivered before a crash.
+// markerTTL is how long a bucket has the marker of a deleted object. Until then a source may repeat the events of the
+// object that were delivered before a crash.
 const markerTTL = 24 * time.Hour
 
 // item is a message of a piece with what it says about itself.
@@ -50,8 +50,8 @@ func (s *Sink) items(p sink.Piece) []item {
 	return all
 }
 
-// logMessages returns the messages of a piece for the stream. The last one has no cursor yet. They have no Nats-Msg-Id: a
-// source that was restored from a backup has its ids again, and JetStream would drop them.
+// logMessages returns the messages of a piece for the stream. The last one has no cursor yet. They have no Nats-Msg-Id:
+// a source that was restored from a backup has its ids again, and JetStream would drop them.
 func (s *Sink) logMessages(o shape.Origin, items []item) (messages []*nats.Msg, err error) {
 	for _, i := range items {
 		m := nats.NewMsg(s.subjectOf(i.change))

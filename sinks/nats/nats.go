@@ -110,7 +110,8 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 func (s *Sink) connect() error {
 	closed := make(chan struct{})
 	options := append([]nats.Option{
-		nats.Name("keepwatch sync"), nats.Timeout(connectTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
+		nats.Name("keepwatch sync"), nats.Timeout(connectTimeout), nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(maxPings),
 		nats.NoReconnect(), // the sink is opened again
 		nats.ClosedHandler(func(*nats.Conn) { close(closed) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what fails has no acknowledgement
@@ -139,7 +140,8 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 	if err := s.readCursors(ctx, f); err != nil {
 		return err
 	}
-	newest := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.prefix() + ">"}
+	newest := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.prefix() +
+		">"}
 	if err := s.bucket.readAll(ctx, newest, func(h nats.Header, _ uint64) error { return f.add(h) }); err != nil {
 		return err
 	}
@@ -157,13 +159,16 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 	complete := f.sequence()
 	switch {
 	case complete > s.log.last:
-		return fmt.Errorf("stream %s ends at message %d, although message %d was acknowledged: %w", s.log.name, s.log.last, complete, errLost)
+		return fmt.Errorf("stream %s ends at message %d, although message %d was acknowledged: %w", s.log.name, s.log.last,
+			complete, errLost)
 	case complete == s.log.last:
 		return nil
 	case first > complete+1:
-		return fmt.Errorf("stream %s begins at message %d, and bucket %s has the objects up to message %d: %w", s.log.name, first, s.target.bucket, complete, errLost)
+		return fmt.Errorf("stream %s begins at message %d, and bucket %s has the objects up to message %d: %w", s.log.name,
+			first, s.target.bucket, complete, errLost)
 	}
-	return s.log.readAll(ctx, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: complete + 1}, func(h nats.Header, _ uint64) error { return f.addBehind(h) })
+	return s.log.readAll(ctx, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq: complete + 1}, func(h nats.Header, _ uint64) error { return f.addBehind(h) })
 }
 
 // check refuses streams that do not fit what the bucket has. It is asked before the claim, which would end the writer

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// steps returns how many things happen to the sources of a run: with -short fewer, because NATS is killed, and clients come back after
-// seconds.
+// steps returns how many things happen to the sources of a run: with -short fewer, because NATS is killed, and clients
+// come back after seconds.
 func steps() int {
 	if f := flag.Lookup("sinks.steps"); testing.Short() && f.Value.String() == f.DefValue {
 		return 20
@@ -67,8 +67,8 @@ func restart(server *natstest.Server) func() {
 	}
 }
 
-// TestWorld reads the messages of a stream as a consumer does, while the sources change, expire and are restored, commits
-// fail, NATS is killed, and connections break.
+// TestWorld reads the messages of a stream as a consumer does, while the sources change, expire and are restored,
+// commits fail, NATS is killed, and connections break.
 func TestWorld(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := natstest.Start(t, "")
@@ -77,7 +77,8 @@ func TestWorld(t *testing.T) {
 	open(t, s)
 	s.Close()
 	sinktest.RunBroker(t, sinktest.Config{
-		Sink: s, Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), "CLUSTER")), Seed: *seedFlag, Steps: steps(),
+		Sink: s, Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), "CLUSTER")), Seed: *seedFlag,
+		Steps: steps(),
 	}, cutter, restart(server))
 }
 
@@ -94,7 +95,8 @@ func TestMutants(t *testing.T) {
 	t.Run("stream", func(t *testing.T) {
 		t.Parallel()
 		sinktest.TestMutants(t, nil, func(t *testing.T, name string) sinktest.Config {
-			return sinktest.Config{Sink: create(t, "/"+name), Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), name))}
+			return sinktest.Config{Sink: create(t, "/"+name), Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(),
+				name))}
 		})
 	})
 	t.Run("bucket", func(t *testing.T) {
@@ -213,10 +215,12 @@ func testMessages(t *testing.T, server *natstest.Server) {
 		t.Fatal(err)
 	}
 	for i, want := range []struct{ subject, body string }{
-		{"MESSAGES.pods.ns.a_b=5Fc=2A=3E=C3=A9=20=0D=0Ax", `{"type":"ADDED","revision":"7","id":"uid-a.b_c*\u003eé \r\nx/7","resource":"pods","object":{"a":1}}`},
+		{"MESSAGES.pods.ns.a_b=5Fc=2A=3E=C3=A9=20=0D=0Ax",
+			`{"type":"ADDED","revision":"7","id":"uid-a.b_c*\u003eé \r\nx/7","resource":"pods","object":{"a":1}}`},
 		{"MESSAGES.pods._._", `{"type":"SYNCED","revision":"7","count":1,"resource":"pods"}`},
 		{"MESSAGES.pods._._", `{"type":"GAP","from":"7","to":"9","reason":"expired","resource":"pods"}`},
-		{"MESSAGES.pods.ns.a_b=5Fc=2A=3E=C3=A9=20=0D=0Ax", `{"type":"DELETED","revision":"9","id":"uid/9/deleted","resource":"pods","object":{"metadata":{"namespace":"ns","name":"a.b_c*\u003eé \r\nx","uid":"uid-a.b_c*\u003eé \r\nx","resourceVersion":"7"}}}`},
+		{"MESSAGES.pods.ns.a_b=5Fc=2A=3E=C3=A9=20=0D=0Ax",
+			`{"type":"DELETED","revision":"9","id":"uid/9/deleted","resource":"pods","object":{"metadata":{"namespace":"ns","name":"a.b_c*\u003eé \r\nx","uid":"uid-a.b_c*\u003eé \r\nx","resourceVersion":"7"}}}`},
 		{"MESSAGES.pods._._", ""},
 	} {
 		m, err := found.GetMsg(t.Context(), uint64(i+1))
@@ -231,7 +235,8 @@ func testMessages(t *testing.T, server *natstest.Server) {
 		t.Errorf("the stream has %d messages", info.State.LastSeq)
 	}
 	status, err := s.Status(t.Context())
-	if err != nil || len(status) != 4 || status[2].ID.Resource != "pods" || status[2].Progress.Cursor != 9 || !status[2].Active {
+	if err != nil || len(status) != 4 || status[2].ID.Resource != "pods" || status[2].Progress.Cursor != 9 ||
+		!status[2].Active {
 		t.Errorf("status: %+v, %v", status, err)
 	}
 }
@@ -243,22 +248,26 @@ func testWriters(t *testing.T, server *natstest.Server) {
 	open(t, first)
 	write(t, first, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	stored := open(t, second)
-	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}) {
+	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"},
+		UID: "uid-a", Revision: 5}) {
 		t.Errorf("stored: %+v", e)
 	}
 	write(t, second, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
 	err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
-	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another program has published to stream WRITERS") {
+	if !errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "another program has published to stream WRITERS") {
 		t.Errorf("a writer that was replaced: %v", err)
 	}
 	first.Close()
-	if _, err := first.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
+	if _, err := first.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "another keepwatch sync has taken over") {
 		t.Errorf("it opens again: %v", err)
 	}
 	write(t, second, batch(2, 7))
 	other := sinktest.Streams()
 	other[0].ID.LabelSelector = "a=b"
-	if _, err := newSink(t, address).Open(t.Context(), other); err == nil || !strings.Contains(err.Error(), "it has the objects of pods in all namespaces") {
+	if _, err := newSink(t, address).Open(t.Context(), other); err == nil ||
+		!strings.Contains(err.Error(), "it has the objects of pods in all namespaces") {
 		t.Errorf("another selection: %v", err)
 	}
 }
@@ -271,11 +280,13 @@ func testReplaced(t *testing.T, server *natstest.Server) {
 	open(t, first)
 	write(t, first, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	open(t, second)
-	if err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))); !errors.As(err, new(*sink.Unavailable)) {
+	if err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))); !errors.As(err,
+		new(*sink.Unavailable)) {
 		t.Errorf("a writer that was replaced: %v", err)
 	}
 	first.Close()
-	if err := second.Write(t.Context(), batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))); !errors.As(err, new(*sink.Unavailable)) {
+	if err := second.Write(t.Context(), batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))); !errors.As(err,
+		new(*sink.Unavailable)) {
 		t.Errorf("the second writer, whose stream has another message: %v", err)
 	}
 	second.Close()
@@ -283,7 +294,8 @@ func testReplaced(t *testing.T, server *natstest.Server) {
 		t.Errorf("stored: %+v", stored[0])
 	}
 	write(t, second, batch(2, 7))
-	if _, err := first.Open(t.Context(), sinktest.Streams()); err == nil || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
+	if _, err := first.Open(t.Context(), sinktest.Streams()); err == nil ||
+		!strings.Contains(err.Error(), "another keepwatch sync has taken over") {
 		t.Errorf("the first writer opens again: %v", err)
 	}
 	write(t, second, batch(2, 8))
@@ -314,7 +326,8 @@ func testReplaced(t *testing.T, server *natstest.Server) {
 		t.Errorf("the second writer: %v", err)
 	}
 	second.Close()
-	if _, err := second.Open(t.Context(), sinktest.Streams()); err == nil || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
+	if _, err := second.Open(t.Context(), sinktest.Streams()); err == nil ||
+		!strings.Contains(err.Error(), "another keepwatch sync has taken over") {
 		t.Errorf("the second writer opens again: %v", err)
 	}
 }
@@ -339,8 +352,8 @@ func testForeign(t *testing.T, server *natstest.Server) {
 	}
 }
 
-// testReturned delivers objects of a type that leaves and returns with the same objects: their ids are repeated, also within
-// the time in which JetStream drops duplicates.
+// testReturned delivers objects of a type that leaves and returns with the same objects: their ids are repeated, also
+// within the time in which JetStream drops duplicates.
 func testReturned(t *testing.T, server *natstest.Server) {
 	s := newSink(t, "nats://"+server.Addr()+"/RETURNED")
 	open(t, s)
@@ -349,7 +362,8 @@ func testReturned(t *testing.T, server *natstest.Server) {
 	deleted := event(keepwatch.Deleted, "a", 5, `{}`)
 	deleted.Revision, deleted.ID = 9, "uid-a/9/deleted"
 	write(t, s, batch(0, 9, stream.Gap{From: 5, To: 9, Reason: keepwatch.GapExpired}, deleted, stream.Synced{Revision: 9}))
-	write(t, s, batch(1, 11, stream.Gap{From: 9, To: 11, Reason: keepwatch.GapDowntime}, added, stream.Synced{Revision: 11, Count: 1}))
+	write(t, s, batch(1, 11, stream.Gap{From: 9, To: 11, Reason: keepwatch.GapDowntime}, added, stream.Synced{Revision: 11,
+		Count: 1}))
 	s.Close()
 	if stored := open(t, s); len(stored[0].Entries) != 1 || stored[0].Progress.Cursor != 11 {
 		t.Errorf("stored: %+v", stored[0])
@@ -372,15 +386,18 @@ func testOlder(t *testing.T, server *natstest.Server) {
 	}
 }
 
-// testNames stores and deletes objects whose names are any text, as those of RBAC are: longer than a line of the protocol may be, too.
+// testNames stores and deletes objects whose names are any text, as those of RBAC are: longer than a line of the
+// protocol may be, too.
 func testNames(t *testing.T, server *natstest.Server) {
-	names := []string{"nul\x00", "line\nbreak", "ünï☃", strings.Repeat("long", 2_000), strings.Repeat("long", 2_000) + "er"}
+	names := []string{"nul\x00", "line\nbreak", "ünï☃", strings.Repeat("long", 2_000), strings.Repeat("long", 2_000) +
+		"er"}
 	for _, path := range []string{"/NAMES", "/?kv=names"} {
 		s := newSink(t, "nats://"+server.Addr()+path)
 		open(t, s)
 		var added, deleted []stream.Message
 		for _, name := range names {
-			added, deleted = append(added, event(keepwatch.Added, name, 5, `{}`)), append(deleted, event(keepwatch.Deleted, name, 6, `{}`))
+			added, deleted = append(added, event(keepwatch.Added, name, 5, `{}`)), append(deleted, event(keepwatch.Deleted, name,
+				6, `{}`))
 		}
 		write(t, s, batch(uint64(len(names)), 5, added...))
 		s.Close()
@@ -431,7 +448,8 @@ func testRefused(t *testing.T, server *natstest.Server) {
 		if err == nil {
 			_, err = s.Open(t.Context(), sinktest.Streams())
 		}
-		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pa55word") {
+		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "pa55word") {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
@@ -462,7 +480,8 @@ func testLost(t *testing.T, server *natstest.Server) {
 	if err := js.DeleteStream(t.Context(), "LOST"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "ends at message 0, although message 1 was acknowledged") {
+	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "ends at message 0, although message 1 was acknowledged") {
 		t.Errorf("after the loss of the stream: %v", err)
 	}
 }
@@ -522,8 +541,8 @@ func testFull(t *testing.T, server *natstest.Server) {
 	}
 }
 
-// testCut cuts off the last message of a piece with many objects that are created and deleted, opens the sink twice, and repeats
-// the piece, as a source does.
+// testCut cuts off the last message of a piece with many objects that are created and deleted, opens the sink twice,
+// and repeats the piece, as a source does.
 func testCut(t *testing.T, server *natstest.Server) {
 	s := newSink(t, "nats://"+server.Addr()+"/CUT")
 	open(t, s)
@@ -532,7 +551,8 @@ func testCut(t *testing.T, server *natstest.Server) {
 	revision := keepwatch.Revision(1)
 	for i := range 1500 {
 		name := fmt.Sprint("o-", i)
-		messages = append(messages, event(keepwatch.Added, name, revision+1, `{}`), event(keepwatch.Deleted, name, revision+2, `{}`))
+		messages = append(messages, event(keepwatch.Added, name, revision+1, `{}`), event(keepwatch.Deleted, name, revision+2,
+			`{}`))
 		revision += 2
 	}
 	revision++
@@ -542,7 +562,9 @@ func testCut(t *testing.T, server *natstest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reconfigure(t, js, "CUT", func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = int64(len(messages)), jetstream.DiscardNew })
+	reconfigure(t, js, "CUT", func(c *jetstream.StreamConfig) {
+		c.MaxMsgs, c.Discard = int64(len(messages)), jetstream.DiscardNew
+	})
 	if err := s.Write(t.Context(), batch(1, revision, messages...)); !errors.As(err, new(*sink.Unavailable)) {
 		t.Fatalf("a full stream: %v", err)
 	}
@@ -561,8 +583,8 @@ func testCut(t *testing.T, server *natstest.Server) {
 	}
 }
 
-// TestSlow writes over a connection that needs longer for a batch than the sink waits for an answer, and then has an object for
-// which the server would give up a batch.
+// TestSlow writes over a connection that needs longer for a batch than the sink waits for an answer, and then has an
+// object for which the server would give up a batch.
 func TestSlow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for longer than the sink waits for an answer: a minute")
@@ -573,7 +595,8 @@ func TestSlow(t *testing.T) {
 	s := newSink(t, "nats://"+cutter.Addr()+"/SLOW")
 	open(t, s)
 	sinktest.WriteSlowly(t, s, cutter, 32<<10, sinktest.Large(100, 12<<10), 30*time.Second)
-	huge := batch(100, 201, event(keepwatch.Added, "first", 200, `{}`), event(keepwatch.Added, "huge", 201, sinktest.Incompressible(500<<10)))
+	huge := batch(100, 201, event(keepwatch.Added, "first", 200, `{}`), event(keepwatch.Added, "huge", 201,
+		sinktest.Incompressible(500<<10)))
 	sinktest.WriteSlowly(t, s, cutter, 32<<10, huge, 10*time.Second)
 	found, err := server.JetStream().Stream(t.Context(), "SLOW")
 	if err != nil {
@@ -592,7 +615,8 @@ func testParts(t *testing.T, server *natstest.Server) {
 	reconfigure(t, js, "PARTS", func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 })
 	refused := func(why string) {
 		t.Helper()
-		if err := s.Write(t.Context(), sinktest.Large(100, 12<<10)); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), why) {
+		if err := s.Write(t.Context(), sinktest.Large(100, 12<<10)); !errors.As(err, new(*sink.Unavailable)) ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("%v, want one with %q", err, why)
 		}
 		s.Close()
@@ -628,17 +652,20 @@ func testCredentials(t *testing.T, server *natstest.Server) {
 		t.Errorf("written after a restart: %v", err)
 	}
 	s.Close()
-	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "the server refuses the user") {
+	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "the server refuses the user") {
 		t.Errorf("with the old password: %v", err)
 	}
 	fresh := newSink(t, "nats://sync:wr0ng@"+server.Addr()+"/CREDENTIALS")
-	if _, err := fresh.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) || strings.Contains(err.Error(), "wr0ng") {
+	if _, err := fresh.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		strings.Contains(err.Error(), "wr0ng") {
 		t.Errorf("at a start: %v", err)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "password-file: ") {
+	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "password-file: ") {
 		t.Errorf("without the file: %v", err)
 	}
 	stored("second")
@@ -649,7 +676,10 @@ func testCredentials(t *testing.T, server *natstest.Server) {
 func testRevoked(t *testing.T, server *natstest.Server) {
 	permit := func(publish string) {
 		server.Kill()
-		server.Configure(fmt.Sprintf(`authorization { users: [ { user: sync, password: w, permissions: { publish: { %s }, subscribe: ">" } } ] }`, publish))
+		server.Configure(
+			fmt.Sprintf(
+				`authorization { users: [ { user: sync, password: w, permissions: { publish: { %s }, subscribe: ">" } } ] }`,
+				publish))
 		server.Restart()
 	}
 	permit(`allow: ">"`)

@@ -56,6 +56,7 @@ func (s *Sink) readStatus(ctx context.Context) ([]sink.Status, error) {
 
 // readCursors reads the cursors of the bucket.
 func (s *Sink) readCursors(ctx context.Context, f *fold) error {
-	cursors := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.prefix() + cursorsKey + ">"}
+	cursors := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.prefix() +
+		cursorsKey + ">"}
 	return s.bucket.read(ctx, cursors, func(h nats.Header, _ uint64) error { return f.add(h) })
 }

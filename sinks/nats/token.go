@@ -15,8 +15,8 @@ const (
 )
 
 // token returns a text as a part of a name: letters, digits and - as they are, a dot as _, any other byte as
-// = and two hexadecimal digits, and the empty text as _. If that is too long, it is the beginning, == and the SHA-256 of
-// the text. It is the same for no two names of resources, of namespaces or of objects.
+// = and two hexadecimal digits, and the empty text as _. If that is too long, it is the beginning, == and the SHA-256
+// of the text. It is the same for no two names of resources, of namespaces or of objects.
 func token(text string) string {
 	encoded := encode(text)
 	if len(encoded) <= maxToken {

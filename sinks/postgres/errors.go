@@ -36,8 +36,11 @@ func (s *Sink) failure(err error) error {
 		is := func(prefix string) bool {
 			return reported.Code == prefix || len(prefix) == 2 && len(reported.Code) > 2 && reported.Code[:2] == prefix
 		}
-		if strings.Contains(reported.Message, "unsupported startup parameter") { // PgBouncer's, with the code of a broken connection
-			return fmt.Errorf("postgres: the pooler refuses a parameter of the address: remove it, or name it in ignore_startup_parameters: %w", err)
+		// PgBouncer's, with the code of a broken connection
+		if strings.Contains(reported.Message, "unsupported startup parameter") {
+			return fmt.Errorf(
+				"postgres: the pooler refuses a parameter of the address: remove it, or name it in ignore_startup_parameters: %w",
+				err)
 		}
 		if slices.ContainsFunc(retried, is) || s.opened && slices.ContainsFunc(configured, is) {
 			return &sink.Unavailable{Err: named}

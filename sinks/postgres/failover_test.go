@@ -16,8 +16,8 @@ const (
 	epochs  = `SELECT string_agg(concat_ws(' ', resource, epoch), ',' ORDER BY resource) FROM world.cursors`
 )
 
-// TestFailover kills the server and promotes its standby, which lacks the last transactions: the rows and the cursor of each are lost
-// together, so they are delivered once more, although no change follows. The address names both servers.
+// TestFailover kills the server and promotes its standby, which lacks the last transactions: the rows and the cursor of
+// each are lost together, so they are delivered once more, although no change follows. The address names both servers.
 func TestFailover(t *testing.T) {
 	t.Parallel() // it mostly waits
 	seed := *seedFlag
@@ -33,7 +33,8 @@ func TestFailover(t *testing.T) {
 	}
 	standby := primary.Standby() // has the tables
 	standby.Detach()
-	address = strings.Replace(address, primary.Addr(), primary.Addr()+","+standby.Addr(), 1) + "&target_session_attrs=read-write"
+	address = strings.Replace(address, primary.Addr(), primary.Addr()+","+standby.Addr(), 1) +
+		"&target_session_attrs=read-write"
 	failovers := 0
 	failOver := func() (lost bool) {
 		switch had := standby.SQL(cursors); {
@@ -54,8 +55,9 @@ func TestFailover(t *testing.T) {
 		return lost
 	}
 	report, err := sinktest.Run(t.Context(), sinktest.Config{
-		Sink: postgres.New(address, postgres.Options{}), Tables: sinktest.Tables{DB: read(t, address)}, Repeats: true, CurrentOnly: true,
-		Seed: seed, Steps: *stepsFlag, ReplacesNUL: true, Patience: 3 * time.Minute, FailOver: failOver,
+		Sink: postgres.New(address, postgres.Options{}), Tables: sinktest.Tables{DB: read(t, address)}, Repeats: true,
+		CurrentOnly: true,
+		Seed:        seed, Steps: *stepsFlag, ReplacesNUL: true, Patience: 3 * time.Minute, FailOver: failOver,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +65,8 @@ func TestFailover(t *testing.T) {
 	for _, p := range report.Problems {
 		t.Error(p)
 	}
-	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds; %d failovers", seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, failovers)
+	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds; %d failovers", seed, report.Cuts, report.Gaps,
+		report.Failed, report.Epochs, failovers)
 	if failovers == 0 {
 		t.Error("too little has happened")
 	}

@@ -30,7 +30,8 @@ type failing struct {
 // startFailing opens the sink of a schema that its role owns. The role's password is in no address.
 func startFailing(t *testing.T, server *pgtest.Server, name, parameters string) *failing {
 	t.Helper()
-	server.SQL(fmt.Sprintf(`DO $$ BEGIN CREATE ROLE %[1]s LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$; CREATE SCHEMA %[1]s AUTHORIZATION %[1]s`, name))
+	server.SQL(fmt.Sprintf(
+		`DO $$ BEGIN CREATE ROLE %[1]s LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$; CREATE SCHEMA %[1]s AUTHORIZATION %[1]s`, name))
 	f := &failing{t: t, server: server, name: name}
 	f.Sink = postgres.New(strings.Replace(server.URL(name), "keepwatch@", name+"@", 1)+parameters, postgres.Options{})
 	f.reopen()
@@ -60,7 +61,8 @@ func (f *failing) reopen() {
 	f.t.Helper()
 	f.Close()
 	stored := open(f.t, f.Sink)
-	if _, err := stream.NewTransactional(stored[0].Stored, nil, stream.Options{}); err != nil || uint64(len(stored[0].Entries)) != f.count || stored[0].Progress.Cursor != keepwatch.Revision(f.count) {
+	if _, err := stream.NewTransactional(stored[0].Stored, nil, stream.Options{}); err != nil ||
+		uint64(len(stored[0].Entries)) != f.count || stored[0].Progress.Cursor != keepwatch.Revision(f.count) {
 		f.t.Fatalf("%d rows were written; stored: %+v, %v", f.count, stored[0], err)
 	}
 }
@@ -68,7 +70,8 @@ func (f *failing) reopen() {
 // unavailable checks that an error is worth another attempt, says why on one line, and has no password.
 func unavailable(t *testing.T, err error, want string) {
 	t.Helper()
-	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret") {
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), want) ||
+		strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v, want one line with %q that is worth another attempt", err, want)
 	}
 }
@@ -201,7 +204,8 @@ func testWrongSchema(t *testing.T, server *pgtest.Server) {
 	server.SQL(`ALTER TABLE wrong.gaps DROP COLUMN reason`)
 	gap := stream.Gap{From: 1, To: 2, Reason: keepwatch.GapExpired}
 	err := f.Write(t.Context(), batch(1, 2, time.Now(), gap))
-	if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), `column "reason" of relation "gaps" does not exist`) {
+	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), `column "reason" of relation "gaps" does not exist`) {
 		t.Error(err)
 	}
 }

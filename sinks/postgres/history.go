@@ -211,7 +211,8 @@ func scanState(row pgx.Rows, resource string) (sink.State, error) {
 	var toEpoch *int
 	var to *int64
 	var seenTo *time.Time
-	err := row.Scan(&s.ID, &s.Key.Namespace, &s.Key.Name, &uid, &s.From.Epoch, &s.From.Revision, &s.SeenFrom, &toEpoch, &to, &seenTo, &s.Deleted, &s.Object)
+	err := row.Scan(&s.ID, &s.Key.Namespace, &s.Key.Name, &uid, &s.From.Epoch, &s.From.Revision, &s.SeenFrom, &toEpoch,
+		&to, &seenTo, &s.Deleted, &s.Object)
 	if err != nil {
 		return s, err
 	}
@@ -255,7 +256,8 @@ func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time
 	return greatest, nil
 }
 
-func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, after sink.Point, limit int) (all []sink.Point, err error) {
+func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, after sink.Point,
+	limit int) (all []sink.Point, err error) {
 	for _, columns := range ends {
 		query := fmt.Sprintf(`SELECT DISTINCT %[1]s, %[2]s FROM resources WHERE resource = $1 AND ($2 = '' OR namespace = $2)
 			AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) > ($3, $4) ORDER BY %[1]s, %[2]s LIMIT $5`, columns[0], columns[1])
@@ -274,7 +276,8 @@ func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, 
 func (s *snapshot) SeenAt(ctx context.Context, resources []string, at sink.Point) (last time.Time, err error) {
 	for _, resource := range resources {
 		for _, columns := range ends {
-			query := fmt.Sprintf(`SELECT %[3]s FROM resources WHERE resource = $1 AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) <= ($2, $3)
+			query := fmt.Sprintf(
+				`SELECT %[3]s FROM resources WHERE resource = $1 AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) <= ($2, $3)
 				ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`, columns...)
 			if err := s.query(ctx, func(row pgx.Rows) error {
 				var seen time.Time

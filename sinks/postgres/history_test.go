@@ -51,7 +51,8 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 		return nil
 	})
 	incomplete := server.URL("history_incomplete")
-	sinktest.TestHistoryOfAnIncompleteList(t, postgres.New(incomplete, postgres.Options{Retention: time.Hour}), snapshotOf(t, incomplete))
+	sinktest.TestHistoryOfAnIncompleteList(t, postgres.New(incomplete, postgres.Options{Retention: time.Hour}),
+		snapshotOf(t, incomplete))
 
 	history, err := postgres.OpenHistory(t.Context(), url)
 	if err != nil {

@@ -10,14 +10,16 @@ import (
 )
 
 // errShared is the error of a pooler that gives each transaction another session.
-var errShared = errors.New("the address leads to a pooler that shares sessions between transactions (pool_mode=transaction or statement): " +
-	"no lock of a writer survives there; use pool_mode=session, or the address of Postgres itself")
+var errShared = errors.New(
+	"the address leads to a pooler that shares sessions between transactions (pool_mode=transaction or statement): " +
+		"no lock of a writer survives there; use pool_mode=session, or the address of Postgres itself")
 
 // poolerTimeout bounds the wait for a second session of a pooler, which may have one only.
 const poolerTimeout = 5 * time.Second
 
-// checkPooler returns errShared for a pooler that shares sessions. A pooler has ids of sessions of its own. If it is one, a second
-// connection begins a transaction: if it receives the session of the first one, or the first one then has another, sessions are shared.
+// checkPooler returns errShared for a pooler that shares sessions. A pooler has ids of sessions of its own. If it is
+// one, a second connection begins a transaction: if it receives the session of the first one, or the first one then has
+// another, sessions are shared.
 func (s *Sink) checkPooler(ctx context.Context, config *pgx.ConnConfig) error {
 	session, err := backend(ctx, s.conn)
 	if err != nil || session == s.conn.PgConn().PID() {

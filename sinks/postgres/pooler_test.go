@@ -13,7 +13,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
-// testSessionPooler writes through a pooler that retains sessions. A writer that ends without a word leaves no lock there.
+// testSessionPooler writes through a pooler that retains sessions. A writer that ends without a word leaves no lock
+// there.
 func testSessionPooler(t *testing.T, server *pgtest.Server) {
 	cutter := sinktest.NewCutter(t, server.Pooler(t, "session"))
 	url := strings.Replace(server.URL("pooled"), server.Addr(), cutter.Addr(), 1)
@@ -25,7 +26,8 @@ func testSessionPooler(t *testing.T, server *pgtest.Server) {
 		t.Errorf("beside a writer: %v", err)
 	}
 	_, err := postgres.New(url+inTablespace("x"), postgres.Options{}).Open(t.Context(), sinktest.Streams())
-	if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "the pooler refuses a parameter of the address") {
+	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "the pooler refuses a parameter of the address") {
 		t.Errorf("with options: %v", err)
 	}
 	cutter.Cut()
@@ -48,16 +50,19 @@ func testTransactionPooler(t *testing.T, server *pgtest.Server) {
 // testSearchPath makes the schema that the server reads in the address.
 func testSearchPath(t *testing.T, server *pgtest.Server) {
 	for parameter, want := range map[string]string{
-		"Mixed_Case": "mixed_case", "%22Mixed_Case%22": "Mixed_Case", "%22a,b%22,public": "a,b", "%20Spaced%20,%20public": "spaced", "%22a%22%22b%22": `a"b`,
+		"Mixed_Case": "mixed_case", "%22Mixed_Case%22": "Mixed_Case", "%22a,b%22,public": "a,b",
+		"%20Spaced%20,%20public": "spaced", "%22a%22%22b%22": `a"b`,
 		"%C3%9Cber": "Über",
 	} {
 		open(t, postgres.New(server.URL(parameter), postgres.Options{}))
-		if n := server.SQL(`SELECT count(*) FROM pg_tables WHERE schemaname = '` + want + `' AND tablename = 'resources'`); n != "1" {
+		if n := server.SQL(`SELECT count(*) FROM pg_tables WHERE schemaname = '` + want +
+			`' AND tablename = 'resources'`); n != "1" {
 			t.Errorf("%s: schema %s has %s tables", parameter, want, n)
 		}
 	}
 	_, err := postgres.New(server.URL("%22$user%22"), postgres.Options{}).Open(t.Context(), sinktest.Streams())
-	if err == nil || errors.As(err, new(*sink.Unavailable)) || err.Error() != "postgres: the search_path names no schema that exists and that the user may use" {
+	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		err.Error() != "postgres: the search_path names no schema that exists and that the user may use" {
 		t.Error(err)
 	}
 }

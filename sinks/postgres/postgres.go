@@ -27,7 +27,8 @@ const (
 	// connectTimeout bounds a connection attempt, unless the address has connect_timeout.
 	connectTimeout = 30 * time.Second
 	// writeTimeout bounds one batch, so that a connection that was cut without a sign is
-	// noticed. It is a second longer for each slowestRate bytes of the batch: a slow connection would time out in the same batch for ever.
+	// noticed. It is a second longer for each slowestRate bytes of the batch: a slow connection would time out in the same
+	// batch for ever.
 	writeTimeout = 2 * time.Minute
 	slowestRate  = 16 << 10
 	checkTimeout = 30 * time.Second
@@ -46,8 +47,8 @@ type Options struct {
 	MaxSize int64
 	// Expired, if set, is called with what was deleted, after the transaction.
 	Expired func(sink.Expiry)
-	// TakeOver ends the session of another writer, once, at the start. It is for a process that was elected: the one before
-	// it may be frozen, with its connection and its lock. It needs the same role, or pg_signal_backend.
+	// TakeOver ends the session of another writer, once, at the start. It is for a process that was elected: the one
+	// before it may be frozen, with its connection and its lock. It needs the same role, or pg_signal_backend.
 	TakeOver bool
 }
 
@@ -136,9 +137,11 @@ func (s *Sink) connect(ctx context.Context) error {
 	if err := s.checkPooler(ctx, config); err != nil {
 		return err
 	}
-	// The server notices within a minute that this machine is gone, and lets a standby write. By default it takes two hours.
-	// Poolers refuse these as parameters of a connection.
-	if _, err = s.conn.Exec(ctx, `SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3`); err != nil || searchPath == "" {
+	// The server notices within a minute that this machine is gone, and lets a standby write. By default it takes two
+	// hours. Poolers refuse these as parameters of a connection.
+	if _, err = s.conn.Exec(ctx,
+		`SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3`); err != nil ||
+		searchPath == "" {
 		return err
 	}
 	s.schema = firstSchema(searchPath)
@@ -158,7 +161,8 @@ func (s *Sink) acquireLock(ctx context.Context) error {
 	var acquired bool
 	var session string
 	err := s.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended('keepwatch sync ' || current_schema(), 0)),
-		(SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid())`).Scan(&acquired, &session)
+		(SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid())`).Scan(
+		&acquired, &session)
 	if err != nil {
 		return err
 	}
@@ -173,17 +177,19 @@ func (s *Sink) acquireLock(ctx context.Context) error {
 	case holders > 0:
 		return sink.Unavailablef("a session that must not write to schema %s any more is ended", *schema)
 	}
-	return &sink.Unavailable{Err: fmt.Errorf("another keepwatch sync writes to schema %s; this one is its standby", *schema), Standby: true}
+	return &sink.Unavailable{Err: fmt.Errorf("another keepwatch sync writes to schema %s; this one is its standby",
+		*schema), Standby: true}
 }
 
-// endHolders ends the session that has the lock of the schema, and returns how many were ended, if it is the one that this
-// sink has lost, which the server may not have noticed, or if this process was elected.
+// endHolders ends the session that has the lock of the schema, and returns how many were ended, if it is the one that
+// this sink has lost, which the server may not have noticed, or if this process was elected.
 func (s *Sink) endHolders(ctx context.Context) (ended int, err error) {
 	elected := s.options.TakeOver && !s.opened
 	if !elected && s.session == "" {
 		return 0, nil
 	}
-	err = s.conn.QueryRow(ctx, `SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid)
+	err = s.conn.QueryRow(ctx,
+		`SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid)
 		WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND (classid::bigint << 32) | objid::bigint = hashtextextended('keepwatch sync ' || current_schema(), 0)
 		AND ($1 OR pid || ' ' || extract(epoch FROM backend_start) = $2)`, elected, s.session).Scan(&ended)
@@ -223,7 +229,8 @@ END $$`
 // formatOf returns the format of the tables, 0 if there are none.
 func formatOf(ctx context.Context, q querier) (format int, err error) {
 	var exists bool
-	err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'keepwatch')`).Scan(&exists)
+	err = q.QueryRow(ctx,
+		`SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'keepwatch')`).Scan(&exists)
 	if err != nil || !exists {
 		return 0, err
 	}
@@ -239,7 +246,8 @@ func (s *Sink) load(ctx context.Context, tx pgx.Tx) ([]sink.Stored, error) {
 	stored := make([]sink.Stored, len(s.streams))
 	s.empty = make([]bool, len(s.streams))
 	for i, wanted := range s.streams {
-		err := tx.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM resources WHERE resource = $1)`, wanted.ID.Resource).Scan(&s.empty[i])
+		err := tx.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM resources WHERE resource = $1)`,
+			wanted.ID.Resource).Scan(&s.empty[i])
 		if err != nil {
 			return nil, err
 		}
@@ -252,7 +260,8 @@ func (s *Sink) load(ctx context.Context, tx pgx.Tx) ([]sink.Stored, error) {
 
 func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink.Stored, err error) {
 	id := wanted.ID
-	row := tx.QueryRow(ctx, `SELECT `+cursorColumns+` FROM cursors WHERE resource = $1 AND namespace = $2`, id.Resource, id.Namespace)
+	row := tx.QueryRow(ctx, `SELECT `+cursorColumns+` FROM cursors WHERE resource = $1 AND namespace = $2`, id.Resource,
+		id.Namespace)
 	found, position, err := scanCursor(row)
 	isNew := errors.Is(err, pgx.ErrNoRows)
 	switch {
@@ -268,7 +277,8 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 	if err != nil {
 		return stored, err
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO cursors (resource, namespace, line, active, identity) VALUES ($1, $2, $3, true, $4)
+	if _, err := tx.Exec(ctx,
+		`INSERT INTO cursors (resource, namespace, line, active, identity) VALUES ($1, $2, $3, true, $4)
 		ON CONFLICT (resource, namespace) DO UPDATE SET line = excluded.line, active = true, identity = excluded.identity`,
 		id.Resource, id.Namespace, wanted.Line, text); err != nil {
 		return stored, err
@@ -305,7 +315,8 @@ func storeType(ctx context.Context, tx pgx.Tx, wanted sink.Stream) error {
 
 // entries returns the current objects of a stream.
 func entries(ctx context.Context, tx pgx.Tx, id stream.Identity) ([]stream.Entry, error) {
-	rows, err := tx.Query(ctx, `SELECT namespace, coalesce(full_name, name), uid, valid_from, coalesce(sum, 0) FROM resources
+	rows, err := tx.Query(ctx,
+		`SELECT namespace, coalesce(full_name, name), uid, valid_from, coalesce(sum, 0) FROM resources
 		WHERE valid_to IS NULL AND resource = $1 AND ($2 = '' OR namespace = $2)`, id.Resource, id.Namespace)
 	if err != nil {
 		return nil, err
@@ -313,14 +324,15 @@ func entries(ctx context.Context, tx pgx.Tx, id stream.Identity) ([]stream.Entry
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e stream.Entry, err error) {
 		var sum int64
 		err = row.Scan(&e.Key.Namespace, &e.Key.Name, &e.UID, &e.Revision, &sum)
-		e.Key.Namespace, e.Key.Name, e.UID = original(e.Key.Namespace), original(e.Key.Name), keepwatch.UID(original(string(e.UID)))
+		e.Key.Namespace, e.Key.Name, e.UID = original(e.Key.Namespace), original(e.Key.Name),
+			keepwatch.UID(original(string(e.UID)))
 		e.Rendition.Sum = uint64(sum)
 		return e, err
 	})
 }
 
-// Check asks the server whether this process is still the writer of its tables: a standby may have been promoted that lacks the
-// last commits. See [sink.Checker].
+// Check asks the server whether this process is still the writer of its tables: a standby may have been promoted that
+// lacks the last commits. See [sink.Checker].
 func (s *Sink) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

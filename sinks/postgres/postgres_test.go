@@ -41,9 +41,11 @@ func (o *thing) Metadata() []byte             { return []byte(`{}`) }
 
 // batch returns a batch with one piece of the first stream.
 func batch(count uint64, at keepwatch.Revision, now time.Time, messages ...stream.Message) sink.Batch {
-	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil, `{"cursor":%d,"told":%d,"count":%d,"serial":0}`, at, at, count)}
+	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil,
+		`{"cursor":%d,"told":%d,"count":%d,"serial":0}`, at, at, count)}
 	before := sink.Progress{}
-	return sink.Batch{Time: now.UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, Before: before, After: before.After(p)}}}
+	return sink.Batch{Time: now.UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, Before: before,
+		After: before.After(p)}}}
 }
 
 func event(kind keepwatch.ChangeType, o *thing) stream.Event {
@@ -96,7 +98,8 @@ func testWriters(t *testing.T, server *pgtest.Server) {
 	open(t, first)
 	write(t, first, batch(1, 5, time.Now(), event(keepwatch.Added, &thing{"a", 5, `{}`})))
 	_, err := second.Open(t.Context(), sinktest.Streams())
-	if u := (*sink.Unavailable)(nil); !errors.As(err, &u) || !u.Standby || err.Error() != "postgres: another keepwatch sync writes to schema writers; this one is its standby" {
+	if u := (*sink.Unavailable)(nil); !errors.As(err, &u) || !u.Standby ||
+		err.Error() != "postgres: another keepwatch sync writes to schema writers; this one is its standby" {
 		t.Fatalf("a second writer: %v", err)
 	}
 	// As a pooler does that ends the transaction's session: the lock is free, the first writer lives.
@@ -111,19 +114,22 @@ func testWriters(t *testing.T, server *pgtest.Server) {
 		t.Fatal(err)
 	}
 	stored := open(t, fenced)
-	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}) {
+	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"},
+		UID: "uid-a", Revision: 5}) {
 		t.Errorf("stored: %+v", e)
 	}
 }
 
-// testTakeOver checks that a process which was elected ends the session of the one before, whose transactions are refused
-// from then on, and which cannot take over again.
+// testTakeOver checks that a process which was elected ends the session of the one before, whose transactions are
+// refused from then on, and which cannot take over again.
 func testTakeOver(t *testing.T, server *pgtest.Server) {
 	url := server.URL("elected")
-	frozen, elected := postgres.New(url, postgres.Options{TakeOver: true}), postgres.New(url, postgres.Options{TakeOver: true})
+	frozen, elected := postgres.New(url, postgres.Options{TakeOver: true}), postgres.New(url,
+		postgres.Options{TakeOver: true})
 	open(t, frozen)
 	_, err := elected.Open(t.Context(), sinktest.Streams())
-	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "a session that must not write to schema elected any more is ended") {
+	if !errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "a session that must not write to schema elected any more is ended") {
 		t.Fatalf("the elected one: %v", err)
 	}
 	for end := time.Now().Add(await.Deadline); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
@@ -151,7 +157,8 @@ func testTakeOver(t *testing.T, server *pgtest.Server) {
 	}
 }
 
-// testLostSession checks that a sink whose connection was cut without a sign does not wait for the session that it has lost.
+// testLostSession checks that a sink whose connection was cut without a sign does not wait for the session that it has
+// lost.
 func testLostSession(t *testing.T, server *pgtest.Server) {
 	var frozen atomic.Bool
 	proxy := freezing(t, server.Addr(), &frozen)
@@ -167,7 +174,8 @@ func testLostSession(t *testing.T, server *pgtest.Server) {
 	_ = s.Close() // of a connection that is lost
 	frozen.Store(false)
 	_, err := s.Open(t.Context(), sinktest.Streams())
-	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "a session that must not write to schema lost any more is ended") {
+	if !errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "a session that must not write to schema lost any more is ended") {
 		t.Fatalf("the sink whose session is lost: %v", err)
 	}
 	for end := time.Now().Add(await.Deadline); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
@@ -183,8 +191,8 @@ func testLostSession(t *testing.T, server *pgtest.Server) {
 	}
 }
 
-// freezing returns the address of a proxy whose connections are lost while it is frozen: their client's side is closed, and
-// the server's side stays open.
+// freezing returns the address of a proxy whose connections are lost while it is frozen: their client's side is closed,
+// and the server's side stays open.
 func freezing(t *testing.T, server string, frozen *atomic.Bool) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -236,7 +244,8 @@ func testText(t *testing.T, server *pgtest.Server) {
 	write(t, s, batch(201, 2, time.Now(), many...))
 	got := strings.Split(server.SQL(`SELECT DISTINCT object, count(*) OVER () FROM text.current_pods`), "|")
 	var a, b any
-	if err := errors.Join(json.Unmarshal([]byte(got[0]), &a), json.Unmarshal([]byte(want), &b)); err != nil || fmt.Sprint(a) != fmt.Sprint(b) || got[1] != "201" {
+	if err := errors.Join(json.Unmarshal([]byte(got[0]), &a), json.Unmarshal([]byte(want), &b)); err != nil ||
+		fmt.Sprint(a) != fmt.Sprint(b) || got[1] != "201" {
 		t.Errorf("stored %s, want 201 times %s (%v)", got, want, err)
 	}
 }
@@ -250,7 +259,8 @@ func testNames(t *testing.T, server *pgtest.Server) {
 	_, _ = rand.Read(random)
 	long := hex.EncodeToString(random)
 	names := []string{
-		"plain", "a\x00b", `a\u0000b`, `a\u005cb`, `a\u005cu0000b`, `a\b`, "ünï☃", long, long + "\x00", long[:39] + "☃" + long, long[:40] + "x" + long,
+		"plain", "a\x00b", `a\u0000b`, `a\u005cb`, `a\u005cu0000b`, `a\b`, "ünï☃", long, long + "\x00", long[:39] + "☃" +
+			long, long[:40] + "x" + long,
 		long[:40] + "~sha256:" + fmt.Sprintf("%x", sha256.Sum256([]byte(long))),
 	}
 	entries := map[string]keepwatch.Revision{}
@@ -302,12 +312,14 @@ func testChanged(t *testing.T, server *pgtest.Server) {
 	write(t, s, batch(1, 1, time.Now(), event(keepwatch.Added, &thing{"a", 1, `{}`})))
 	server.SQL(`DELETE FROM changed.resources`)
 	err := s.Write(t.Context(), batch(1, 2, time.Now(), event(keepwatch.Modified, &thing{"a", 2, `{}`})))
-	if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another program has changed the tables") {
+	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "another program has changed the tables") {
 		t.Errorf("written: %v", err)
 	}
 	s.Close()
 	stored := open(t, s)
-	if _, err := stream.NewTransactional(stored[0].Stored, nil, stream.Options{}); err == nil || !strings.Contains(err.Error(), "1 objects were stored, and there are 0") {
+	if _, err := stream.NewTransactional(stored[0].Stored, nil, stream.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "1 objects were stored, and there are 0") {
 		t.Errorf("opened: %v", err)
 	}
 }
@@ -330,17 +342,20 @@ func testRefused(t *testing.T, server *pgtest.Server) {
 		"a wrong address":  {"postgres://u:pa55word@[h/d", "cannot parse"},
 	} {
 		_, err := postgres.New(row.url, postgres.Options{}).Open(t.Context(), sinktest.Streams())
-		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "pa55word") {
+		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), row.want) ||
+			strings.Contains(err.Error(), "pa55word") {
 			t.Errorf("%s: %v, want %q", name, err, row.want)
 		}
 	}
 	other := sinktest.Streams()
 	other[0].ID.LabelSelector = "a=b"
-	if _, err := postgres.New(server.URL("changed"), postgres.Options{}).Open(t.Context(), other); err == nil || !strings.Contains(err.Error(), "it has the objects of pods in all namespaces") {
+	if _, err := postgres.New(server.URL("changed"), postgres.Options{}).Open(t.Context(), other); err == nil ||
+		!strings.Contains(err.Error(), "it has the objects of pods in all namespaces") {
 		t.Errorf("another selection: %v", err)
 	}
 	const unreachable = "postgres://keepwatch@127.0.0.1:1/postgres"
-	if _, err := postgres.New(unreachable, postgres.Options{}).Open(t.Context(), nil); !errors.As(err, new(*sink.Unavailable)) {
+	if _, err := postgres.New(unreachable, postgres.Options{}).Open(t.Context(), nil); !errors.As(err,
+		new(*sink.Unavailable)) {
 		t.Errorf("a server that does not run: %v", err)
 	}
 }
@@ -350,8 +365,10 @@ func testRetention(t *testing.T, server *pgtest.Server) {
 	s := postgres.New(server.URL("retention"), postgres.Options{Retention: time.Hour})
 	open(t, s)
 	now := time.Now()
-	write(t, s, batch(2, 2, now.Add(-3*time.Hour), event(keepwatch.Added, &thing{"a", 1, `{}`}), event(keepwatch.Added, &thing{"b", 2, `{}`})))
-	write(t, s, batch(1, 4, now.Add(-2*time.Hour), event(keepwatch.Modified, &thing{"a", 3, `{}`}), event(keepwatch.Deleted, &thing{"b", 4, `{}`})))
+	write(t, s, batch(2, 2, now.Add(-3*time.Hour), event(keepwatch.Added, &thing{"a", 1, `{}`}), event(keepwatch.Added,
+		&thing{"b", 2, `{}`})))
+	write(t, s, batch(1, 4, now.Add(-2*time.Hour), event(keepwatch.Modified, &thing{"a", 3, `{}`}),
+		event(keepwatch.Deleted, &thing{"b", 4, `{}`})))
 	write(t, s, batch(1, 5, now.Add(-time.Minute), event(keepwatch.Modified, &thing{"a", 5, `{}`})))
 	write(t, s, batch(1, 6, now))
 	write(t, s, batch(1, 7, now.AddDate(10, 0, 0))) // the clock jumps, and nothing is older for it
@@ -381,7 +398,8 @@ func testRestart(t *testing.T, server *pgtest.Server) {
 		t.Errorf("stored: %+v", stored[0])
 	}
 	status, err := s.Status(t.Context())
-	if err != nil || len(status) != 4 || status[3].ID.Resource != "widgets.example.com" || status[2].Count != 1 || !status[2].Active {
+	if err != nil || len(status) != 4 || status[3].ID.Resource != "widgets.example.com" || status[2].Count != 1 ||
+		!status[2].Active {
 		t.Errorf("status: %+v, %v", status, err)
 	}
 }
@@ -403,9 +421,12 @@ func testOneTransaction(t *testing.T, server *pgtest.Server) {
 		s := postgres.New(url, postgres.Options{})
 		open(t, s)
 		s.Close()
-		server.SQL(fmt.Sprintf(`CREATE FUNCTION atomic_%s.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`, name))
+		server.SQL(fmt.Sprintf(
+			`CREATE FUNCTION atomic_%s.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`, name))
 		sinktest.TestOneTransaction(t, s, read(t, url), added, func(change, table string) func() {
-			server.SQL(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON atomic_%[3]s.%[2]s EXECUTE FUNCTION atomic_%[3]s.refuse()`, change, table, name))
+			server.SQL(fmt.Sprintf(
+				`CREATE TRIGGER refused BEFORE %s ON atomic_%[3]s.%[2]s EXECUTE FUNCTION atomic_%[3]s.refuse()`, change, table,
+				name))
 			return func() { server.SQL(fmt.Sprintf(`DROP TRIGGER refused ON atomic_%s.%s`, name, table)) }
 		})
 	}

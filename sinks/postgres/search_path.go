@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// firstSchema returns the first schema of a search_path, as Postgres reads it: without quotation marks, a name is in lower case. It
-// returns "" for the user's own schema, which is not created.
+// firstSchema returns the first schema of a search_path, as Postgres reads it: without quotation marks, a name is in
+// lower case. It returns "" for the user's own schema, which is not created.
 func firstSchema(searchPath string) string {
 	name := strings.TrimSpace(searchPath)
 	if quoted, ok := strings.CutPrefix(name, `"`); ok {
@@ -47,7 +47,8 @@ func (s *Sink) enterSchema(ctx context.Context) error {
 		return nil
 	}
 	var exists bool
-	if err := s.conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, s.schema).Scan(&exists); err != nil || exists {
+	if err := s.conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`,
+		s.schema).Scan(&exists); err != nil || exists {
 		return err
 	}
 	_, err := s.conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{s.schema}.Sanitize())

@@ -23,7 +23,8 @@ func scanCursor(row pgx.Row) (found sink.Status, position []byte, err error) {
 	var written, firstSeen *time.Time
 	var identity []byte
 	p := &found.Progress
-	if err := row.Scan(&found.Line, &found.Active, &p.Epoch, &p.Cursor, &p.Since, &p.Gap, &found.Count, &written, &identity, &position,
+	if err := row.Scan(&found.Line, &found.Active, &p.Epoch, &p.Cursor, &p.Since, &p.Gap, &found.Count, &written,
+		&identity, &position,
 		&found.First.Epoch, &found.First.Revision, &firstSeen); err != nil {
 		return found, nil, err
 	}

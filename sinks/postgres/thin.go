@@ -19,7 +19,8 @@ const (
 		WHERE resource = $4 AND namespace = $5 AND name = $6 AND id = (SELECT id FROM resources
 			WHERE resource = $4 AND namespace = $5 AND name = $6 AND id < $7 ORDER BY id DESC LIMIT 1)
 		AND uid = $8 AND to_epoch = $9 AND valid_to = $10 AND NOT deleted`
-	deleteRow = `DELETE FROM resources WHERE resource = $1 AND namespace = $2 AND name = $3 AND id = $4 RETURNING ` + bytesOfRow
+	deleteRow = `DELETE FROM resources WHERE resource = $1 AND namespace = $2 AND name = $3 AND id = $4 RETURNING ` +
+		bytesOfRow
 	extendGap = `UPDATE gaps SET from_revision = least(from_revision, $4), to_revision = greatest(to_revision, $5), began = least(began, $6),
 			seen = greatest(seen, $7), ended = greatest(ended, $7)
 		WHERE reason = 'thinned' AND resource = $1 AND namespace = $2 AND ended > $8 AND ended <= $9 AND epoch = $3`
@@ -80,7 +81,8 @@ func (t tables) Gaps(ctx context.Context, from, to time.Time) ([]sink.StoredGap,
 }
 
 // Rows returns rows in the order of a time.
-func (t tables) Rows(ctx context.Context, by history.Edge, behind history.Mark, upTo time.Time, limit int) ([]history.Stay, error) {
+func (t tables) Rows(ctx context.Context, by history.Edge, behind history.Mark, upTo time.Time,
+	limit int) ([]history.Stay, error) {
 	column := "seen_from"
 	if by == history.Ends {
 		column = "seen_to"
@@ -103,7 +105,8 @@ func (t tables) Replace(ctx context.Context, rows []history.Stay, chains []histo
 	b := &pgx.Batch{}
 	for _, c := range chains {
 		f := c.First
-		b.Queue(extendRow, c.To.Epoch, int64(c.To.Revision), c.SeenTo, f.Resource, f.Namespace, f.Name, f.ID, f.UID, f.From.Epoch, int64(f.From.Revision))
+		b.Queue(extendRow, c.To.Epoch, int64(c.To.Revision), c.SeenTo, f.Resource, f.Namespace, f.Name, f.ID, f.UID,
+			f.From.Epoch, int64(f.From.Revision))
 	}
 	for _, r := range rows {
 		b.Queue(deleteRow, r.Resource, r.Namespace, r.Name, r.ID).QueryRow(func(row pgx.Row) error {
@@ -129,6 +132,7 @@ func (t tables) Cover(ctx context.Context, g sink.StoredGap, from, to time.Time)
 
 // Forget deletes the gaps of thinning that ended before the history of a stream begins.
 func (t tables) Forget(ctx context.Context, of sink.Status) error {
-	_, err := t.tx.Exec(ctx, forgetGaps, of.ID.Resource, of.ID.Namespace, of.FirstSeen, of.First.Epoch, int64(of.First.Revision))
+	_, err := t.tx.Exec(ctx, forgetGaps, of.ID.Resource, of.ID.Namespace, of.FirstSeen, of.First.Epoch,
+		int64(of.First.Revision))
 	return err
 }

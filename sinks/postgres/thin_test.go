@@ -46,9 +46,11 @@ func testThinning(t *testing.T, server *pgtest.Server) {
 			complete, all := create("complete_"+name, postgres.Options{})
 			test.Sink, test.Past, test.Complete, test.CompletePast = thinned, past, complete, all
 			test.Deleted = func() int { return deleted }
-			server.SQL(fmt.Sprintf(`CREATE FUNCTION %s.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`, schema))
+			server.SQL(fmt.Sprintf(
+				`CREATE FUNCTION %s.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`, schema))
 			test.Refuse = func(change, table string) func() {
-				server.SQL(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON %[3]s.%[2]s EXECUTE FUNCTION %[3]s.refuse()`, change, table, schema))
+				server.SQL(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON %[3]s.%[2]s EXECUTE FUNCTION %[3]s.refuse()`, change,
+					table, schema))
 				return func() { server.SQL(fmt.Sprintf(`DROP TRIGGER refused ON %s.%s`, schema, table)) }
 			}
 			sinktest.TestThinning(t, test)

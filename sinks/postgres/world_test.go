@@ -51,7 +51,8 @@ func TestWorld(t *testing.T) {
 	for _, p := range report.Problems {
 		t.Error(p)
 	}
-	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds, Postgres killed %d times", seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, kills)
+	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds, Postgres killed %d times", seed, report.Cuts,
+		report.Gaps, report.Failed, report.Epochs, kills)
 	if report.Cuts < *stepsFlag/200+1 {
 		t.Error("too little has happened")
 	}
@@ -72,7 +73,8 @@ func TestMutants(t *testing.T) {
 func open(t *testing.T, s *postgres.Sink) []sink.Stored {
 	t.Helper()
 	stored, err := s.Open(t.Context(), sinktest.Streams())
-	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) && time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) &&
+		time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
 		stored, err = s.Open(t.Context(), sinktest.Streams()) // the server has not noticed the end of an earlier connection
 	}
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 const (
 	// The row lock makes the newest writer wait for this transaction, or shuts this one out.
 	lockWriter = `SELECT FROM keepwatch WHERE writer = $1 FOR UPDATE`
-	// The rows of a key end in the order of their ids, the current one last: those behind the last one that ended before. One
-	// statement for each key always uses the primary key; for a join with all of them, the planner reads the whole table until it
-	// has statistics.
+	// The rows of a key end in the order of their ids, the current one last: those behind the last one that ended before.
+	// One statement for each key always uses the primary key; for a join with all of them, the planner reads the whole
+	// table until it has statistics.
 	endRows = `UPDATE resources
 		SET to_epoch = $4, valid_to = CASE WHEN epoch = $4 THEN greatest(valid_from, $5) ELSE $5 END,
 			seen_to = coalesce(seen_to, $6), deleted = CASE WHEN valid_to IS NULL THEN $7 ELSE deleted AND uid <> $8 END
@@ -40,7 +40,8 @@ const (
 )
 
 var rowColumns = []string{
-	"resource", "namespace", "name", "uid", "epoch", "valid_from", "seen_from", "to_epoch", "valid_to", "seen_to", "deleted", "object", "full_name", "sum", "bytes",
+	"resource", "namespace", "name", "uid", "epoch", "valid_from", "seen_from", "to_epoch", "valid_to", "seen_to",
+	"deleted", "object", "full_name", "sum", "bytes",
 }
 
 // copyFrom is the number of rows from which on COPY is faster than statements in one round
@@ -156,7 +157,8 @@ func queueProgress(b *pgx.Batch, id stream.Identity, p sink.Piece, gaps []histor
 	if a.Gap == "" && (p.Before.Gap != "" || len(gaps) > 0) { // the list is complete
 		b.Queue(endGaps, id.Resource, id.Namespace, now)
 	}
-	b.Queue(updateCursor, id.Resource, id.Namespace, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap), int64(p.Count), now, p.Position).Exec(affectsSome(id.Resource, keepwatch.Key{Name: "the cursor"}))
+	b.Queue(updateCursor, id.Resource, id.Namespace, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap),
+		int64(p.Count), now, p.Position).Exec(affectsSome(id.Resource, keepwatch.Key{Name: "the cursor"}))
 }
 
 // affectsSome checks that a statement has changed a row. If it has changed none, another
@@ -179,7 +181,8 @@ func valuesOf(resource string, r history.Row, now time.Time) []any {
 	}
 	name, full := indexed(r.Key.Name)
 	return []any{
-		resource, text(r.Key.Namespace), name, text(string(r.UID)), r.From.Epoch, int64(r.From.Revision), now, epoch, revision, seen, deleted,
+		resource, text(r.Key.Namespace), name, text(string(r.UID)), r.From.Epoch, int64(r.From.Revision), now, epoch,
+		revision, seen, deleted,
 		acceptable(r.JSON), full, int64(r.Sum), len(r.JSON),
 	}
 }

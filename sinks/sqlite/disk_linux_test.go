@@ -32,7 +32,8 @@ func TestFullDisk(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		sinktest.RunOnFullDisk(t, disk, sinktest.Config{Sink: s, Tables: sinktest.Tables{DB: read(t, path)}, Seed: seed, Steps: 150})
+		sinktest.RunOnFullDisk(t, disk, sinktest.Config{Sink: s, Tables: sinktest.Tables{DB: read(t, path)}, Seed: seed,
+			Steps: 150})
 	})
 }
 
@@ -47,12 +48,14 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 	sinktest.MakeReadOnly(t, disk)
 	_, err := sqlite.New(path, sqlite.Options{}).Open(t.Context(), sinktest.Streams())
-	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "read-only file system") || errors.As(err, new(*sink.Unavailable)) {
+	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "read-only file system") ||
+		errors.As(err, new(*sink.Unavailable)) {
 		t.Error(err)
 	}
 }
 
-// TestFileInUse writes while another program has a transaction: it waits for that, and another attempt succeeds after it.
+// TestFileInUse writes while another program has a transaction: it waits for that, and another attempt succeeds after
+// it.
 func TestFileInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := sqlite.New(path, sqlite.Options{})
@@ -66,7 +69,8 @@ func TestFileInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = write(t, s, 1, 5, time.Now(), event(keepwatch.Added, "a", 5)) // after 10 s
-	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "locked") {
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), path) ||
+		!strings.Contains(err.Error(), "locked") {
 		t.Fatal(err)
 	}
 	if _, err := other.ExecContext(t.Context(), `ROLLBACK`); err != nil {
@@ -99,7 +103,8 @@ func TestHistoryBesideAWriterElsewhere(t *testing.T) {
 	}
 	s := sqlite.New(filepath.Join(disk, "state.db"), sqlite.Options{})
 	open(t, s)
-	if err := errors.Join(write(t, s, 1, 5, time.Now(), event(keepwatch.Added, "a", 5), stream.Synced{Revision: 5, Count: 1}), s.Close()); err != nil {
+	if err := errors.Join(write(t, s, 1, 5, time.Now(), event(keepwatch.Added, "a", 5), stream.Synced{Revision: 5,
+		Count: 1}), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	openHistory := func() *sqlite.History {

@@ -29,14 +29,15 @@ const (
 	sizeRows = 10
 )
 
-// expire deletes rows that ended before the retention, then those that are thinned out, and then, as long as the file has
-// more than MaxSize, those that ended first. It returns what it has deleted. messages is the number of those in the
+// expire deletes rows that ended before the retention, then those that are thinned out, and then, as long as the file
+// has more than MaxSize, those that ended first. It returns what it has deleted. messages is the number of those in the
 // batch.
 func (s *Sink) expire(ctx context.Context, now time.Time, messages int) (all []sink.Expiry, err error) {
 	now = s.clock.Bound(now)
 	if s.options.Retention > 0 && now.Sub(s.writer.swept) >= sweepEvery {
 		e := sink.Expiry{Reason: sink.ExpiredByAge}
-		if err := s.expireRows(ctx, &e, s.writer.aged, now.Add(-s.options.Retention).Format(timeFormat), s.sweep); err != nil {
+		if err := s.expireRows(ctx, &e, s.writer.aged, now.Add(-s.options.Retention).Format(timeFormat),
+			s.sweep); err != nil {
 			return nil, err
 		}
 		if e.States < s.sweep { // otherwise the next batch continues
@@ -113,7 +114,8 @@ func (s *Sink) expireRows(ctx context.Context, e *sink.Expiry, statement *sql.St
 		return err
 	}
 	for in, end := range last {
-		if _, err := s.conn.ExecContext(ctx, moveFirst, in.resource, in.namespace, end.Epoch, int64(end.Revision), end.seen); err != nil {
+		if _, err := s.conn.ExecContext(ctx, moveFirst, in.resource, in.namespace, end.Epoch, int64(end.Revision),
+			end.seen); err != nil {
 			return err
 		}
 		seen, err := parseTime(end.seen)

@@ -54,7 +54,8 @@ func (h *History) open(ctx context.Context) error {
 		return errors.New("it is a directory")
 	}
 	h.still = nil
-	if h.db, err = sql.Open("sqlite", dataSource(h.path, "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)")); err != nil {
+	if h.db, err = sql.Open("sqlite",
+		dataSource(h.path, "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)")); err != nil {
 		return err
 	}
 	format, err := formatOf(ctx, h.db)
@@ -238,7 +239,8 @@ func (s *snapshot) readGaps(ctx context.Context) (all []sink.StoredGap, err erro
 		var g sink.StoredGap
 		var from, to int64
 		var texts [3]string
-		if err := row.Scan(&g.Resource, &g.Namespace, &g.Epoch, &from, &to, &g.Reason, &texts[0], &texts[1], &texts[2]); err != nil {
+		if err := row.Scan(&g.Resource, &g.Namespace, &g.Epoch, &from, &to, &g.Reason, &texts[0], &texts[1],
+			&texts[2]); err != nil {
 			return err
 		}
 		g.From, g.To = keepwatch.Revision(from), keepwatch.Revision(to)
@@ -292,7 +294,8 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 	if q.After != nil && q.UpTo != nil {
 		bounds := []any{q.After.Epoch, int64(q.After.Revision), q.UpTo.Epoch, int64(q.UpTo.Revision)}
 		where(`((epoch, valid_from) > (?, ?) AND (epoch, valid_from) <= (?, ?)
-			OR valid_to IS NOT NULL AND (to_epoch, valid_to) > (?, ?) AND (to_epoch, valid_to) <= (?, ?))`, append(bounds, bounds...)...)
+			OR valid_to IS NOT NULL AND (to_epoch, valid_to) > (?, ?) AND (to_epoch, valid_to) <= (?, ?))`,
+			append(bounds, bounds...)...)
 	}
 	if !q.Since.IsZero() {
 		since := q.Since.UTC().Format(timeFormat)
@@ -306,12 +309,14 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 	at := []any{q.At.Epoch, int64(q.At.Revision)}
 	began := text.String() + ` AND (+epoch, +valid_from) <= (?, ?)`
 	args = append(args, at...)
-	all := began + ` AND valid_to IS NULL UNION ALL ` + began + ` AND valid_to IS NOT NULL AND (to_epoch, valid_to) > (?, ?)`
+	all := began + ` AND valid_to IS NULL UNION ALL ` + began +
+		` AND valid_to IS NOT NULL AND (to_epoch, valid_to) > (?, ?)`
 	return s.states(ctx, q.Resource, yield, all, append(append(slices.Clone(args), args...), at...)...)
 }
 
 // states calls yield with each state of a query.
-func (s *snapshot) states(ctx context.Context, resource string, yield func(sink.State) error, text string, args ...any) error {
+func (s *snapshot) states(ctx context.Context, resource string, yield func(sink.State) error, text string,
+	args ...any) error {
 	var failed error // of yield
 	err := s.query(ctx, func(row *sql.Rows) error {
 		state, err := scanState(row, resource)
@@ -333,7 +338,8 @@ func scanState(row *sql.Rows, resource string) (sink.State, error) {
 	var seenFrom string
 	var toEpoch, to sql.NullInt64
 	var seenTo sql.NullString
-	err := row.Scan(&s.ID, &s.Key.Namespace, &s.Key.Name, &s.UID, &s.From.Epoch, &from, &seenFrom, &toEpoch, &to, &seenTo, &s.Deleted, &s.Object)
+	err := row.Scan(&s.ID, &s.Key.Namespace, &s.Key.Name, &s.UID, &s.From.Epoch, &from, &seenFrom, &toEpoch, &to, &seenTo,
+		&s.Deleted, &s.Object)
 	if err != nil {
 		return s, err
 	}
@@ -380,7 +386,8 @@ func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time
 	return greatest, nil
 }
 
-func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, after sink.Point, limit int) (all []sink.Point, err error) {
+func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, after sink.Point,
+	limit int) (all []sink.Point, err error) {
 	for _, columns := range ends {
 		text := fmt.Sprintf(`SELECT DISTINCT %[1]s, %[2]s FROM resources WHERE resource = ?1 AND (?2 = '' OR namespace = ?2)
 			AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) > (?3, ?4) ORDER BY %[1]s, %[2]s LIMIT ?5`, columns[:2]...)
@@ -401,7 +408,8 @@ func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, 
 func (s *snapshot) SeenAt(ctx context.Context, resources []string, at sink.Point) (last time.Time, err error) {
 	for _, resource := range resources {
 		for _, columns := range ends {
-			text := fmt.Sprintf(`SELECT %[3]s FROM resources WHERE resource = ? AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) <= (?, ?)
+			text := fmt.Sprintf(
+				`SELECT %[3]s FROM resources WHERE resource = ? AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) <= (?, ?)
 				ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`, columns...)
 			if err := s.query(ctx, func(row *sql.Rows) error {
 				var seen string

@@ -32,7 +32,9 @@ func snapshot(t *testing.T, path string, read func(sink.Snapshot) error) {
 // TestHistory reads the past while the file is open for writing.
 func TestHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	sinktest.TestHistory(t, sqlite.New(path, sqlite.Options{}), func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
+	sinktest.TestHistory(t, sqlite.New(path, sqlite.Options{}), func(read func(sink.Snapshot) error) {
+		snapshot(t, path, read)
+	})
 }
 
 // TestHistoryBeginsLater moves the beginning of the history when retention deletes states.
@@ -45,7 +47,9 @@ func TestHistoryBeginsLater(t *testing.T) {
 // TestGapTimes has the times between which the state is not known.
 func TestGapTimes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	sinktest.TestGapTimes(t, sqlite.New(path, sqlite.Options{}), func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
+	sinktest.TestGapTimes(t, sqlite.New(path, sqlite.Options{}), func(read func(sink.Snapshot) error) {
+		snapshot(t, path, read)
+	})
 }
 
 // TestHistoryOfAnIncompleteList does not take the end of a deleted state for the beginning of the history.
@@ -60,7 +64,8 @@ func TestOlderHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := sqlite.New(path, sqlite.Options{})
 	open(t, s)
-	if err := errors.Join(write(t, s, 1, 5, time.Now(), event(keepwatch.Added, "a", 5), stream.Synced{Revision: 5, Count: 1}), s.Close()); err != nil {
+	if err := errors.Join(write(t, s, 1, 5, time.Now(), event(keepwatch.Added, "a", 5), stream.Synced{Revision: 5,
+		Count: 1}), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := read(t, path).Exec(`UPDATE keepwatch SET format = 2;` + undoThird); err != nil {
@@ -91,7 +96,8 @@ func TestOpenGapOfAnOlderFormat(t *testing.T) {
 	open(t, s)
 	begin := time.Now().UTC().Truncate(time.Millisecond)
 	at := func(minutes int) time.Time { return begin.Add(time.Duration(minutes) * time.Minute) }
-	first, second := stream.Gap{From: 5, To: 9, Reason: keepwatch.GapExpired}, stream.Gap{From: 9, To: 20, Reason: keepwatch.GapExpired}
+	first, second := stream.Gap{From: 5, To: 9, Reason: keepwatch.GapExpired}, stream.Gap{From: 9, To: 20,
+		Reason: keepwatch.GapExpired}
 	progress := sink.Progress{}
 	commit := func(count uint64, cursor keepwatch.Revision, now time.Time, messages ...stream.Message) {
 		t.Helper()
@@ -153,7 +159,8 @@ func TestNoHistory(t *testing.T) {
 		return path
 	}
 	newer, foreign := file("newer", content), filepath.Join(dir, "foreign")
-	for path, statement := range map[string]string{newer: `UPDATE keepwatch SET format = 99`, foreign: `CREATE TABLE resources (x)`} {
+	for path, statement := range map[string]string{newer: `UPDATE keepwatch SET format = 99`,
+		foreign: `CREATE TABLE resources (x)`} {
 		if _, err := read(t, path).Exec(statement); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +183,9 @@ func TestNoHistory(t *testing.T) {
 		if err == nil {
 			err = history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
 				_, err := tables.Status(t.Context())
-				return errors.Join(err, tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(sink.State) error { return nil }))
+				return errors.Join(err, tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(sink.State) error {
+					return nil
+				}))
 			})
 			err = errors.Join(err, history.Close())
 		}

@@ -27,15 +27,16 @@ func (d *deployment) Key() keepwatch.Key { return keepwatch.Key{Namespace: "shop
 func (d *deployment) JSON() []byte       { return []byte(d.json) }
 
 // withImage returns a change to an image, which a manager has written.
-func withImage(kind keepwatch.ChangeType, name string, at keepwatch.Revision, generation int, image, manager string) stream.Event {
+func withImage(kind keepwatch.ChangeType, name string, at keepwatch.Revision, generation int, image,
+	manager string) stream.Event {
 	text := fmt.Sprintf(`{"metadata":{"generation":%d,"managedFields":[
 		{"manager":%q,"fieldsV1":{"f:spec":{"f:image":{}}}},{"manager":"other","fieldsV1":{"f:spec":{"f:imagePullPolicy":{}}}}]},
 		"spec":{"template":{"spec":{"containers":[{"image":%q}]}}}}`, generation, manager, image)
 	return stream.Event{Type: kind, Revision: at, Object: &deployment{thing{name, at}, text}}
 }
 
-// TestQueriesOfThePage runs the queries of docs/sync.md. What has changed in the last hour is without the first list, which is not older,
-// and with deletions.
+// TestQueriesOfThePage runs the queries of docs/sync.md. What has changed in the last hour is without the first list,
+// which is not older, and with deletions.
 func TestQueriesOfThePage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/sync.md")
 	if err != nil {
@@ -62,10 +63,13 @@ func TestQueriesOfThePage(t *testing.T) {
 	write := func(count uint64, at keepwatch.Revision, messages ...stream.Message) error {
 		p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: []byte(`{}`)}
 		progress = progress.After(p)
-		return s.Write(t.Context(), sink.Batch{Time: begin.UTC().Add(time.Duration(at) * time.Second).Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, After: progress}}})
+		return s.Write(t.Context(),
+			sink.Batch{Time: begin.UTC().Add(time.Duration(at) * time.Second).Truncate(time.Millisecond),
+				Pieces: []sink.Piece{{Piece: p, After: progress}}})
 	}
 	err = errors.Join(
-		write(3, 10, withImage(keepwatch.Added, "web", 5, 1, "a", "kubectl-create"), withImage(keepwatch.Added, "old", 6, 1, "a", "helm"),
+		write(3, 10, withImage(keepwatch.Added, "web", 5, 1, "a", "kubectl-create"), withImage(keepwatch.Added, "old", 6, 1,
+			"a", "helm"),
 			withImage(keepwatch.Added, "quiet", 7, 1, "a", "helm"), stream.Synced{Revision: 10, Count: 3}),
 		write(3, 20, withImage(keepwatch.Modified, "web", 20, 2, "b", "kubectl-set")),
 		write(3, 21, withImage(keepwatch.Modified, "web", 21, 3, "b", "kubectl-set")), // of an annotation
@@ -124,10 +128,12 @@ func TestQueriesOfThePage(t *testing.T) {
 	}
 	for first, want := range map[string][]string{
 		"WITH changes AS (": {
-			"changed deployments.apps shop web 20", "changed deployments.apps shop web 21", "deleted deployments.apps shop old 22", "added deployments.apps shop new 23",
+			"changed deployments.apps shop web 20", "changed deployments.apps shop web 21",
+			"deleted deployments.apps shop old 22", "added deployments.apps shop new 23",
 		},
 		"-- between two times": {
-			"changed deployments.apps shop web 20", "changed deployments.apps shop web 21", "deleted deployments.apps shop old 22", "added deployments.apps shop new 23",
+			"changed deployments.apps shop web 20", "changed deployments.apps shop web 21",
+			"deleted deployments.apps shop old 22", "added deployments.apps shop new 23",
 		},
 		difference: {
 			"added deployments.apps shop new", "deleted deployments.apps shop old", "changed deployments.apps shop web",

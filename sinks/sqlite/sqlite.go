@@ -165,7 +165,9 @@ type querier interface {
 // formatOf returns the format of the tables, 0 if there are none.
 func formatOf(ctx context.Context, db querier) (format int, err error) {
 	var tables int
-	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'keepwatch'`).Scan(&tables); err != nil || tables == 0 {
+	if err := db.QueryRowContext(ctx,
+		`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'keepwatch'`).Scan(&tables); err != nil ||
+		tables == 0 {
 		return 0, err
 	}
 	err = db.QueryRowContext(ctx, `SELECT format FROM keepwatch`).Scan(&format)
@@ -196,7 +198,8 @@ func (s *Sink) load(ctx context.Context) ([]sink.Stored, error) {
 	stored := make([]sink.Stored, len(s.streams))
 	s.empty = make([]bool, len(s.streams))
 	for i, wanted := range s.streams {
-		row := s.conn.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM resources WHERE resource = ?)`, wanted.ID.Resource)
+		row := s.conn.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM resources WHERE resource = ?)`,
+			wanted.ID.Resource)
 		err := row.Scan(&s.empty[i])
 		if err != nil {
 			return nil, err
@@ -210,7 +213,8 @@ func (s *Sink) load(ctx context.Context) ([]sink.Stored, error) {
 
 func (s *Sink) loadStream(ctx context.Context, wanted sink.Stream) (stored sink.Stored, err error) {
 	id := wanted.ID
-	row := s.conn.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM cursors WHERE resource = ? AND namespace = ?`, id.Resource, id.Namespace)
+	row := s.conn.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM cursors WHERE resource = ? AND namespace = ?`,
+		id.Resource, id.Namespace)
 	found, position, err := scanCursor(row)
 	isNew := errors.Is(err, sql.ErrNoRows)
 	switch {
@@ -226,12 +230,14 @@ func (s *Sink) loadStream(ctx context.Context, wanted sink.Stream) (stored sink.
 	if err != nil {
 		return stored, err
 	}
-	if _, err := s.conn.ExecContext(ctx, `INSERT INTO cursors (resource, namespace, line, active, identity) VALUES (?, ?, ?, 1, ?)
+	if _, err := s.conn.ExecContext(ctx,
+		`INSERT INTO cursors (resource, namespace, line, active, identity) VALUES (?, ?, ?, 1, ?)
 		ON CONFLICT DO UPDATE SET line = excluded.line, active = 1, identity = excluded.identity`,
 		id.Resource, id.Namespace, wanted.Line, string(text)); err != nil {
 		return stored, err
 	}
-	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf(createView, history.ViewName(id.Resource), strings.ReplaceAll(id.Resource, "'", "''"))); err != nil {
+	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf(createView, history.ViewName(id.Resource),
+		strings.ReplaceAll(id.Resource, "'", "''"))); err != nil {
 		return stored, err
 	}
 	if err := s.storeType(ctx, wanted); err != nil {

@@ -37,10 +37,13 @@ func event(kind keepwatch.ChangeType, name string, at keepwatch.Revision) stream
 }
 
 // write commits a batch with one piece of the first stream.
-func write(t *testing.T, s *sqlite.Sink, count uint64, at keepwatch.Revision, now time.Time, messages ...stream.Message) error {
+func write(t *testing.T, s *sqlite.Sink, count uint64, at keepwatch.Revision, now time.Time,
+	messages ...stream.Message) error {
 	t.Helper()
-	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil, `{"cursor":%d,"count":%d}`, at, count)}
-	return s.Write(t.Context(), sink.Batch{Time: now.UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, After: sink.Progress{}.After(p)}}})
+	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil, `{"cursor":%d,"count":%d}`,
+		at, count)}
+	return s.Write(t.Context(), sink.Batch{Time: now.UTC().Truncate(time.Millisecond),
+		Pieces: []sink.Piece{{Piece: p, After: sink.Progress{}.After(p)}}})
 }
 
 func open(t *testing.T, s *sqlite.Sink) []sink.Stored {
@@ -63,17 +66,20 @@ func TestStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, err := sqlite.New(path, sqlite.Options{}).Status(t.Context())
-	if err != nil || len(status) != 4 || status[2].Count != 1 || !status[2].Active || status[2].Progress.Since != 5 || now.Sub(status[2].Time).Abs() > time.Second {
+	if err != nil || len(status) != 4 || status[2].Count != 1 || !status[2].Active || status[2].Progress.Since != 5 ||
+		now.Sub(status[2].Time).Abs() > time.Second {
 		t.Errorf("%+v, %v", status, err)
 	}
 	link := filepath.Join(t.TempDir(), "link.db")
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sqlite.New(link, sqlite.Options{}).Open(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "it is in use by another keepwatch sync") {
+	if _, err := sqlite.New(link, sqlite.Options{}).Open(t.Context(), nil); err == nil ||
+		!strings.Contains(err.Error(), "it is in use by another keepwatch sync") {
 		t.Errorf("a link to it: %v", err)
 	}
-	if _, err := sqlite.New(path, sqlite.Options{}).Open(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "it is in use by another keepwatch sync") {
+	if _, err := sqlite.New(path, sqlite.Options{}).Open(t.Context(), nil); err == nil ||
+		!strings.Contains(err.Error(), "it is in use by another keepwatch sync") {
 		t.Errorf("a second writer: %v", err)
 	}
 	if err := s.Close(); err != nil {
@@ -83,13 +89,16 @@ func TestStored(t *testing.T) {
 		t.Errorf("the write-ahead log after Close: %v", err)
 	}
 	stored := open(t, s)
-	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}) {
+	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"},
+		UID: "uid-a", Revision: 5}) {
 		t.Errorf("stored: %+v", stored[0])
 	}
-	if stored[0].Progress != (sink.Progress{Cursor: 5, Since: 5}) || string(stored[0].Position) != `{"cursor":5,"count":1}` {
+	if stored[0].Progress != (sink.Progress{Cursor: 5, Since: 5}) ||
+		string(stored[0].Position) != `{"cursor":5,"count":1}` {
 		t.Errorf("stored: %+v", stored[0])
 	}
-	if err := write(t, s, 1, 6, now, event(keepwatch.Modified, "b", 6)); err == nil || !strings.Contains(err.Error(), "pods: ns/b: the row to change is missing") {
+	if err := write(t, s, 1, 6, now, event(keepwatch.Modified, "b", 6)); err == nil ||
+		!strings.Contains(err.Error(), "pods: ns/b: the row to change is missing") {
 		t.Errorf("an update of nothing: %v", err)
 	}
 }
@@ -163,7 +172,8 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got string
-	row := read(t, path).QueryRow(`SELECT group_concat(name || valid_from, ' ') FROM (SELECT * FROM resources ORDER BY id)`)
+	row := read(t,
+		path).QueryRow(`SELECT group_concat(name || valid_from, ' ') FROM (SELECT * FROM resources ORDER BY id)`)
 	if err := row.Scan(&got); err != nil || got != "a3 a5" {
 		t.Errorf("the rows are %q, %v", got, err)
 	}
@@ -178,7 +188,8 @@ func TestRefused(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for path, statement := range map[string]string{newer: `UPDATE keepwatch SET format = 99`, foreign: `CREATE TABLE resources (x)`} {
+	for path, statement := range map[string]string{newer: `UPDATE keepwatch SET format = 99`,
+		foreign: `CREATE TABLE resources (x)`} {
 		if _, err := read(t, path).Exec(statement); err != nil {
 			t.Fatal(err)
 		}
@@ -201,10 +212,12 @@ func TestRefused(t *testing.T) {
 		streams []sink.Stream
 		want    string
 	}{
-		"a newer format":   {newer, sinktest.Streams(), "the tables have format 99, and this keepwatch knows formats up to 5: use a newer keepwatch"},
+		"a newer format": {newer, sinktest.Streams(),
+			"the tables have format 99, and this keepwatch knows formats up to 5: use a newer keepwatch"},
 		"other tables":     {foreign, sinktest.Streams(), "table resources already exists"},
 		"other namespaces": {sound, narrower, "pods: it has these objects already, of another choice of namespaces"},
-		"another cluster":  {sound, other, "widgets.example.com: it has the objects of widgets.example.com in all namespaces of cluster"},
+		"another cluster": {sound, other,
+			"widgets.example.com: it has the objects of widgets.example.com in all namespaces of cluster"},
 	} {
 		_, err := sqlite.New(row.path, sqlite.Options{}).Open(t.Context(), row.streams)
 		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), row.want) {
@@ -216,7 +229,8 @@ func TestRefused(t *testing.T) {
 	if err := os.Remove(deleted); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(t, s, 1, 1, time.Now(), event(keepwatch.Added, "a", 1)); err == nil || !strings.Contains(err.Error(), "it was deleted or replaced while it was in use") {
+	if err := write(t, s, 1, 1, time.Now(), event(keepwatch.Added, "a", 1)); err == nil ||
+		!strings.Contains(err.Error(), "it was deleted or replaced while it was in use") {
 		t.Errorf("a deleted file: %v", err)
 	}
 }
@@ -262,8 +276,8 @@ func TestAsOf(t *testing.T) {
 	sinktest.TestAsOf(t, s, read(t, path), 3)
 }
 
-// TestReaders reads the file while sinks open and close it. SQLite locks it for the moment in which the last connection closes, and for that in
-// which the first one opens it: readers that wait succeed.
+// TestReaders reads the file while sinks open and close it. SQLite locks it for the moment in which the last connection
+// closes, and for that in which the first one opens it: readers that wait succeed.
 func TestReaders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := create(t, path)
@@ -297,7 +311,8 @@ func TestReaders(t *testing.T) {
 	defer close(done)
 	for at := range keepwatch.Revision(20) {
 		open(t, s)
-		if err := errors.Join(write(t, s, uint64(at+1), at+1, time.Now(), event(keepwatch.Added, fmt.Sprint(at), at+1)), s.Close()); err != nil {
+		if err := errors.Join(write(t, s, uint64(at+1), at+1, time.Now(), event(keepwatch.Added, fmt.Sprint(at), at+1)),
+			s.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}

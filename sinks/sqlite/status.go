@@ -26,11 +26,13 @@ func scanCursor(row interface{ Scan(...any) error }) (found sink.Status, positio
 	var cursor, since, first int64
 	var written, identity, firstSeen string
 	p := &found.Progress
-	if err := row.Scan(&found.Line, &found.Active, &p.Epoch, &cursor, &since, &p.Gap, &found.Count, &written, &identity, &position,
+	if err := row.Scan(&found.Line, &found.Active, &p.Epoch, &cursor, &since, &p.Gap, &found.Count, &written, &identity,
+		&position,
 		&found.First.Epoch, &first, &firstSeen); err != nil {
 		return found, nil, err
 	}
-	p.Cursor, p.Since, found.First.Revision = keepwatch.Revision(cursor), keepwatch.Revision(since), keepwatch.Revision(first)
+	p.Cursor, p.Since, found.First.Revision = keepwatch.Revision(cursor), keepwatch.Revision(since),
+		keepwatch.Revision(first)
 	found.Time, err = parseTime(written)
 	if err == nil {
 		found.FirstSeen, err = parseTime(firstSeen)

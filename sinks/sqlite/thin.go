@@ -93,12 +93,14 @@ func (t tables) Gaps(ctx context.Context, from, to time.Time) (all []sink.Stored
 }
 
 // Rows returns rows in the order of a time.
-func (t tables) Rows(ctx context.Context, by history.Edge, behind history.Mark, upTo time.Time, limit int) (all []history.Stay, err error) {
+func (t tables) Rows(ctx context.Context, by history.Edge, behind history.Mark, upTo time.Time,
+	limit int) (all []history.Stay, err error) {
 	column := "seen_from"
 	if by == history.Ends {
 		column = "seen_to"
 	}
-	rows, err := t.conn.QueryContext(ctx, fmt.Sprintf(stayColumns+` WHERE %[1]s IS NOT NULL AND (%[1]s, id) > (?, ?) AND %[1]s <= ?
+	rows, err := t.conn.QueryContext(ctx,
+		fmt.Sprintf(stayColumns+` WHERE %[1]s IS NOT NULL AND (%[1]s, id) > (?, ?) AND %[1]s <= ?
 		ORDER BY %[1]s, id LIMIT ?`, column), textOf(behind.Time), behind.ID, textOf(upTo), limit)
 	if err != nil {
 		return nil, err
@@ -108,7 +110,8 @@ func (t tables) Rows(ctx context.Context, by history.Edge, behind history.Mark, 
 		var r history.Stay
 		var from, to int64
 		var seenFrom, seenTo string
-		if err := rows.Scan(&r.ID, &r.Resource, &r.Namespace, &r.Name, &r.UID, &r.From.Epoch, &from, &seenFrom, &r.To.Epoch, &to, &seenTo,
+		if err := rows.Scan(&r.ID, &r.Resource, &r.Namespace, &r.Name, &r.UID, &r.From.Epoch, &from, &seenFrom, &r.To.Epoch,
+			&to, &seenTo,
 			&r.Deleted); err != nil {
 			return nil, err
 		}
@@ -128,7 +131,8 @@ func (t tables) Rows(ctx context.Context, by history.Edge, behind history.Mark, 
 func (t tables) Replace(ctx context.Context, rows []history.Stay, chains []history.Chain) error {
 	for _, c := range chains {
 		f := c.First
-		if _, err := t.conn.ExecContext(ctx, extendRow, c.To.Epoch, int64(c.To.Revision), textOf(c.SeenTo), f.Resource, f.Namespace, f.Name,
+		if _, err := t.conn.ExecContext(ctx, extendRow, c.To.Epoch, int64(c.To.Revision), textOf(c.SeenTo), f.Resource,
+			f.Namespace, f.Name,
 			f.ID, f.UID, f.From.Epoch, int64(f.From.Revision)); err != nil {
 			return err
 		}
@@ -157,6 +161,7 @@ func (t tables) Cover(ctx context.Context, g sink.StoredGap, from, to time.Time)
 
 // Forget deletes the gaps of thinning that ended before the history of a stream begins.
 func (t tables) Forget(ctx context.Context, of sink.Status) error {
-	_, err := t.conn.ExecContext(ctx, forgetGaps, of.ID.Resource, of.ID.Namespace, textOf(of.FirstSeen), of.First.Epoch, int64(of.First.Revision))
+	_, err := t.conn.ExecContext(ctx, forgetGaps, of.ID.Resource, of.ID.Namespace, textOf(of.FirstSeen), of.First.Epoch,
+		int64(of.First.Revision))
 	return err
 }

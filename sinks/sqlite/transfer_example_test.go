@@ -18,7 +18,8 @@ import (
 
 // This example, which uses package stream/transfer, stores the pods of a cluster in a file, until it is interrupted.
 func Example_transfer() {
-	pods, err := kube.New(&rest.Config{Host: "https://127.0.0.1:6443"}, kube.Options{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}})
+	pods, err := kube.New(&rest.Config{Host: "https://127.0.0.1:6443"},
+		kube.Options{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -33,9 +34,10 @@ func Example_transfer() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	t := transfer.New(sqlite.New(filepath.Join(dir, "state.db"), sqlite.Options{}), []transfer.Resource{resource}, transfer.Options{
-		Cut: func(_ int, cut sink.Cut) { fmt.Println("complete at", cut.Revision) },
-	})
+	t := transfer.New(sqlite.New(filepath.Join(dir, "state.db"), sqlite.Options{}), []transfer.Resource{resource},
+		transfer.Options{
+			Cut: func(_ int, cut sink.Cut) { fmt.Println("complete at", cut.Revision) },
+		})
 	ctx, interrupt := context.WithCancel(context.Background())
 	interrupt()
 	fmt.Println(t.Run(ctx))

@@ -36,8 +36,10 @@ func TestWorld(t *testing.T) {
 	for _, p := range report.Problems {
 		t.Error(p)
 	}
-	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds", seed, report.Cuts, report.Gaps, report.Failed, report.Epochs)
-	if *seedFlag == 1 && *stepsFlag >= 1000 && (report.Cuts < 100 || report.Gaps < 30 || report.Failed < 30 || report.Epochs < 3) {
+	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds", seed, report.Cuts, report.Gaps, report.Failed,
+		report.Epochs)
+	if *seedFlag == 1 && *stepsFlag >= 1000 && (report.Cuts < 100 || report.Gaps < 30 || report.Failed < 30 ||
+		report.Epochs < 3) {
 		t.Error("too little has happened")
 	}
 }

@@ -40,7 +40,8 @@ const (
 func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 	w := &writer{}
 	for text, statement := range map[string]**sql.Stmt{
-		insertRow: &w.insert, endRows: &w.end, endRowsBefore: &w.before, insertGap: &w.gap, endGaps: &w.endGaps, updateCursor: &w.cursor, expireAged: &w.aged, expireOldest: &w.oldest,
+		insertRow: &w.insert, endRows: &w.end, endRowsBefore: &w.before, insertGap: &w.gap, endGaps: &w.endGaps,
+		updateCursor: &w.cursor, expireAged: &w.aged, expireOldest: &w.oldest,
 	} {
 		var err error
 		if *statement, err = conn.PrepareContext(ctx, text); err != nil {
@@ -52,7 +53,8 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 
 // close finalizes the statements: without that SQLite would leave the write-ahead log behind.
 func (w *writer) close() error {
-	return errors.Join(w.insert.Close(), w.end.Close(), w.before.Close(), w.gap.Close(), w.endGaps.Close(), w.cursor.Close(), w.aged.Close(), w.oldest.Close())
+	return errors.Join(w.insert.Close(), w.end.Close(), w.before.Close(), w.gap.Close(), w.endGaps.Close(),
+		w.cursor.Close(), w.aged.Close(), w.oldest.Close())
 }
 
 // Write commits a batch. See [sink.Sink].
@@ -93,7 +95,8 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 	return nil
 }
 
-func (w *writer) write(ctx context.Context, id stream.Identity, p sink.Piece, changes history.Changes, now string) error {
+func (w *writer) write(ctx context.Context, id stream.Identity, p sink.Piece, changes history.Changes,
+	now string) error {
 	for _, e := range changes.Endings {
 		if err := w.endRows(ctx, id.Resource, e, now); err != nil {
 			return fmt.Errorf("%s: %w", e.Key, err)
@@ -105,7 +108,8 @@ func (w *writer) write(ctx context.Context, id stream.Identity, p sink.Piece, ch
 		}
 	}
 	for _, g := range changes.Gaps {
-		if err := exec(ctx, w.gap, id.Resource, id.Namespace, g.Epoch, int64(g.From), int64(g.To), string(g.Reason), now); err != nil {
+		if err := exec(ctx, w.gap, id.Resource, id.Namespace, g.Epoch, int64(g.From), int64(g.To), string(g.Reason),
+			now); err != nil {
 			return err
 		}
 	}
@@ -115,7 +119,8 @@ func (w *writer) write(ctx context.Context, id stream.Identity, p sink.Piece, ch
 			return err
 		}
 	}
-	return exec(ctx, w.cursor, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap), int64(p.Count), now, string(p.Position), id.Resource, id.Namespace)
+	return exec(ctx, w.cursor, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap), int64(p.Count), now,
+		string(p.Position), id.Resource, id.Namespace)
 }
 
 func (w *writer) endRows(ctx context.Context, resource string, e history.Ending, now string) error {
@@ -133,7 +138,8 @@ func (w *writer) insertRow(ctx context.Context, resource string, r history.Row, 
 	if r.End != nil {
 		epoch, revision, seen, deleted = r.End.Epoch, int64(r.End.Revision), now, r.End.Deleted
 	}
-	return exec(ctx, w.insert, resource, r.Key.Namespace, r.Key.Name, string(r.UID), r.From.Epoch, int64(r.From.Revision), now,
+	return exec(ctx, w.insert, resource, r.Key.Namespace, r.Key.Name, string(r.UID), r.From.Epoch, int64(r.From.Revision),
+		now,
 		epoch, revision, seen, deleted, string(r.JSON), int64(r.Sum))
 }
 

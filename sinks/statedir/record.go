@@ -44,7 +44,8 @@ func readRecord(dir string) (*record, error) {
 	}
 	r := &record{}
 	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w; restore the directory from a backup, or delete it to deliver everything anew", path, err)
+		return nil, fmt.Errorf(
+			"%s is damaged: %w; restore the directory from a backup, or delete it to deliver everything anew", path, err)
 	}
 	if r.Format != format {
 		return nil, fmt.Errorf("%s has format %d, and this keepwatch reads format %d", path, r.Format, format)
@@ -85,7 +86,8 @@ func (r *record) enter(streams []sink.Stream) (active []int, err error) {
 	return active, nil
 }
 
-var errOverlap = errors.New("it has these objects already, of another choice of namespaces; use another directory, or delete this one to deliver everything anew")
+var errOverlap = errors.New(
+	"it has these objects already, of another choice of namespaces; use another directory, or delete this one to deliver everything anew")
 
 func isOf(wanted sink.Stream) func(sink.Status) bool {
 	return func(s sink.Status) bool {

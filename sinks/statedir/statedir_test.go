@@ -34,7 +34,8 @@ func (r *receiver) String() string { return r.name }
 func streams(ids ...string) (all []sink.Stream) {
 	for _, id := range ids {
 		resource, namespace, _ := strings.Cut(id, "/")
-		all = append(all, sink.Stream{ID: stream.Identity{Resource: resource, Namespace: namespace, Cluster: stream.Cluster{UID: "c"}}})
+		all = append(all, sink.Stream{ID: stream.Identity{Resource: resource, Namespace: namespace,
+			Cluster: stream.Cluster{UID: "c"}}})
 	}
 	return all
 }
@@ -50,7 +51,8 @@ func TestOpenErrors(t *testing.T) {
 		t.Helper()
 		s := statedir.New(dir, &receiver{name: name})
 		_, err := s.Open(t.Context(), streams(ids...))
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) || errors.As(err, new(*sink.Unavailable)) {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) ||
+			errors.As(err, new(*sink.Unavailable)) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 		if err := s.Close(); err != nil {

@@ -25,11 +25,12 @@ type deadLetter struct {
 	Event  event.Event `json:"event"`
 }
 
-// addDeadLetter appends a dead letter to the file, and syncs it. After a crash of the machine, or a full disk, the file may have
-// a part of a line, which stays a line of its own.
+// addDeadLetter appends a dead letter to the file, and syncs it. After a crash of the machine, or a full disk, the file
+// may have a part of a line, which stays a line of its own.
 func (r *Receiver) addDeadLetter(e event.Event, a answer) error {
 	if r.refusals++; r.refusals > maxDead {
-		return fmt.Errorf("%s has refused %d events one after the other, the last one with %v: they are in %s", r, r.refusals-1, a, r.options.DeadLetters)
+		return fmt.Errorf("%s has refused %d events one after the other, the last one with %v: they are in %s", r,
+			r.refusals-1, a, r.options.DeadLetters)
 	}
 	line, err := json.Marshal(deadLetter{time.Now().UTC(), a.status, a.text, e})
 	if err != nil {
@@ -54,7 +55,8 @@ func (r *Receiver) reason(e event.Event, a answer) string {
 	return fmt.Sprintf("%s refuses event %s with %v", r, name, a)
 }
 
-// appendLine appends a line to a file, and syncs it. If the file ends in the middle of a line, that line is ended first.
+// appendLine appends a line to a file, and syncs it. If the file ends in the middle of a line, that line is ended
+// first.
 func appendLine(path string, line []byte) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

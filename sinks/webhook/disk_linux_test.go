@@ -15,8 +15,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
-// TestFullDisk refuses events while the disk of the dead letters is full: the event is sent again until its dead letter is stored,
-// which is a whole line, also behind a part of one.
+// TestFullDisk refuses events while the disk of the dead letters is full: the event is sent again until its dead letter
+// is stored, which is a whole line, also behind a part of one.
 func TestFullDisk(t *testing.T) {
 	disk := sinktest.MountDisk(t, 64)
 	file, filler := filepath.Join(disk, "dead"), filepath.Join(disk, "filler")
@@ -59,7 +59,8 @@ func TestFullDisk(t *testing.T) {
 		}
 		found := false
 		for _, line := range lines[1:] {
-			found = found || strings.Contains(line, `"id":"uid-last/7"`) && strings.HasPrefix(line, "{") && strings.HasSuffix(line, "}")
+			found = found || strings.Contains(line, `"id":"uid-last/7"`) && strings.HasPrefix(line, "{") &&
+				strings.HasSuffix(line, "}")
 		}
 		if !found {
 			t.Errorf("the last letter is missing: %s", text)

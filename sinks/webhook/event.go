@@ -26,7 +26,8 @@ func newEvent(s shape.Shape, o shape.Origin, m stream.Message) (event.Event, err
 	switch m := m.(type) {
 	case stream.Event:
 		e.SetID(m.ID)
-		e.SetType(typePrefix + map[string]string{"ADDED": "added", "MODIFIED": "modified", "DELETED": "deleted"}[m.Type.String()])
+		e.SetType(typePrefix + map[string]string{"ADDED": "added", "MODIFIED": "modified",
+			"DELETED": "deleted"}[m.Type.String()])
 		e.SetSubject(m.Object.Key().String())
 		e.SetExtension("revision", m.Revision.String())
 	case stream.Synced:

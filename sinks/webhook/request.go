@@ -65,7 +65,8 @@ const (
 	maxText   = 200
 )
 
-// send sends events in one request. An error is one of the connection. If there is no such request, the answer is unsendable.
+// send sends events in one request. An error is one of the connection. If there is no such request, the answer is
+// unsendable.
 func (r *Receiver) send(ctx context.Context, events []event.Event) (answer, error) {
 	request, err := r.newRequest(ctx, events)
 	if err != nil {
@@ -102,9 +103,9 @@ func (r *Receiver) newRequest(ctx context.Context, events []event.Event) (reques
 	return request, checkHeader(request.Header)
 }
 
-// encodeAttributes encodes the attributes of an event in binary mode as the HTTP binding of CloudEvents says (3.1.3.2): a
-// percent sign and two digits for each byte of a space, a quotation mark, a percent sign, and what is not printable ASCII. The library
-// does not.
+// encodeAttributes encodes the attributes of an event in binary mode as the HTTP binding of CloudEvents says (3.1.3.2):
+// a percent sign and two digits for each byte of a space, a quotation mark, a percent sign, and what is not printable
+// ASCII. The library does not.
 func encodeAttributes(header http.Header) {
 	for name, values := range header {
 		if !strings.HasPrefix(name, "Ce-") {

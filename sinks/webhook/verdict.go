@@ -25,7 +25,8 @@ func judge(status, n int) verdict {
 	switch {
 	case status >= 200 && status < 300:
 		return delivered
-	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly,
+		status == http.StatusTooManyRequests:
 		return retry
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusNotFound:
 		return retry // credentials and routes are repaired, and every event would be refused

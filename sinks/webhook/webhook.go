@@ -27,8 +27,8 @@ type Options struct {
 	Key []byte
 	// DeadLetters is the path of the file of dead letters. Required.
 	DeadLetters string
-	// Retrying, if set, is called with each failure and the wait before the next attempt, and Refused with the reason of each
-	// dead letter. Both are called from Write's goroutine.
+	// Retrying, if set, is called with each failure and the wait before the next attempt, and Refused with the reason of
+	// each dead letter. Both are called from Write's goroutine.
 	Retrying func(err error, wait time.Duration)
 	Refused  func(err error)
 	// Timeout bounds a request. Zero means DefaultTimeout.
@@ -106,7 +106,8 @@ func (r *Receiver) Write(ctx context.Context, batch sink.Batch) error {
 	var events []event.Event // of the next request
 	bytes := 0
 	for _, p := range batch.Pieces {
-		origin := shape.Origin{ID: r.streams[p.Stream].ID, Epoch: p.After.Epoch, Snapshot: !p.Before.Started(), Time: batch.Time}
+		origin := shape.Origin{ID: r.streams[p.Stream].ID, Epoch: p.After.Epoch, Snapshot: !p.Before.Started(),
+			Time: batch.Time}
 		for _, m := range p.Messages {
 			e, err := newEvent(r.options.Shape, origin, m)
 			if err != nil {

@@ -124,11 +124,14 @@ func TestModes(t *testing.T) {
 		}
 		want := []string{"gap/0/3-9 io.keepwatch.gap", "uid-a/7 io.keepwatch.modified", "synced/0/9 io.keepwatch.synced"}
 		for i, e := range got {
-			if id := e.ID() + " " + e.Type(); id != want[i] || e.Source() != "/clusters/c1/pods" || e.SpecVersion() != "1.0" || e.DataContentType() != "application/json" {
+			if id := e.ID() + " " + e.Type(); id != want[i] || e.Source() != "/clusters/c1/pods" || e.SpecVersion() != "1.0" ||
+				e.DataContentType() != "application/json" {
 				t.Errorf("mode %v: %v, want %s", mode, e, want[i])
 			}
 		}
-		if e := got[1]; e.Subject() != "shop/a" || string(e.Data()) != `{"type":"MODIFIED","revision":"7","id":"uid-a/7","resource":"pods","object":{"name":"a"}}` || fmt.Sprint(e.Extensions()["revision"]) != "7" {
+		if e := got[1]; e.Subject() != "shop/a" ||
+			string(e.Data()) != `{"type":"MODIFIED","revision":"7","id":"uid-a/7","resource":"pods","object":{"name":"a"}}` ||
+			fmt.Sprint(e.Extensions()["revision"]) != "7" {
 			t.Errorf("mode %v: %v, %s", mode, e, e.Data())
 		}
 	}
@@ -148,7 +151,8 @@ func TestEnd(t *testing.T) {
 		}))
 		r := open(t, strings.Replace(s.URL, "//", "//u:secret@", 1), webhook.Options{})
 		err := r.Write(t.Context(), batch("a"))
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || errors.As(err, new(*sink.Unavailable)) {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") ||
+			errors.As(err, new(*sink.Unavailable)) {
 			t.Errorf("%d: %v", status, err)
 		}
 		s.Close()
@@ -189,11 +193,13 @@ func TestDeadLetters(t *testing.T) {
 		}))
 		file := filepath.Join(t.TempDir(), "dead")
 		reports := 0
-		r := open(t, "http://receiver", webhook.Options{Mode: webhook.Batched, Transport: transport, DeadLetters: file, Refused: func(err error) {
-			if reports++; !strings.Contains(err.Error(), `refuses event uid-b/7 of "shop/b" with 422 Unprocessable Entity: "no b"`) {
-				t.Error(err)
-			}
-		}})
+		r := open(t, "http://receiver", webhook.Options{Mode: webhook.Batched, Transport: transport, DeadLetters: file,
+			Refused: func(err error) {
+				if reports++; !strings.Contains(err.Error(),
+					`refuses event uid-b/7 of "shop/b" with 422 Unprocessable Entity: "no b"`) {
+					t.Error(err)
+				}
+			}})
 		refuses = func(subject string) bool { return subject == "shop/b" }
 		if err := r.Write(t.Context(), batch("a", "b", "c", "d", "e", "f")); err != nil {
 			t.Fatal(err)
@@ -208,7 +214,8 @@ func TestDeadLetters(t *testing.T) {
 			Answer string
 			Event  event.Event
 		}
-		if err = errors.Join(err, json.Unmarshal(text, &letter)); err != nil || letter.Status != 422 || letter.Answer != "no b" || letter.Event.ID() != "uid-b/7" || bytes.Count(text, []byte("\n")) != 1 {
+		if err = errors.Join(err, json.Unmarshal(text, &letter)); err != nil || letter.Status != 422 ||
+			letter.Answer != "no b" || letter.Event.ID() != "uid-b/7" || bytes.Count(text, []byte("\n")) != 1 {
 			t.Errorf("%s, %v", text, err)
 		}
 	})
@@ -223,7 +230,8 @@ func TestRefusesAll(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprint("n", i)
 	}
-	if err := r.Write(t.Context(), batch(names...)); err == nil || !strings.Contains(err.Error(), "has refused 100 events one after the other, the last one with 400 Bad Request") {
+	if err := r.Write(t.Context(), batch(names...)); err == nil ||
+		!strings.Contains(err.Error(), "has refused 100 events one after the other, the last one with 400 Bad Request") {
 		t.Error(err)
 	}
 }
@@ -241,11 +249,15 @@ func TestWaits(t *testing.T) {
 			answers = answers[1:]
 		}))
 		var waits []time.Duration
-		r := open(t, "http://receiver", webhook.Options{Mode: webhook.Batched, Transport: transport, Retrying: func(_ error, wait time.Duration) { waits = append(waits, wait) }})
+		r := open(t, "http://receiver", webhook.Options{Mode: webhook.Batched, Transport: transport, Retrying: func(_ error,
+			wait time.Duration) {
+			waits = append(waits, wait)
+		}})
 		if err := r.Write(t.Context(), batch("a")); err != nil {
 			t.Fatal(err)
 		}
-		if len(waits) != 4 || waits[0] != 7*time.Second || waits[1] != time.Hour || waits[2] > 2*time.Second || waits[3] > 4*time.Second {
+		if len(waits) != 4 || waits[0] != 7*time.Second || waits[1] != time.Hour || waits[2] > 2*time.Second ||
+			waits[3] > 4*time.Second {
 			t.Errorf("the waits are %v", waits)
 		}
 		answers = slices.Repeat([]string{"500"}, 1000)
@@ -260,8 +272,8 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// TestNames sends objects whose names are any text in binary mode, whose attributes are headers. With a signature the id is in a header that
-// has no encoding: that event is a dead letter, and the others are sent.
+// TestNames sends objects whose names are any text in binary mode, whose attributes are headers. With a signature the
+// id is in a header that has no encoding: that event is a dead letter, and the others are sent.
 func TestNames(t *testing.T) {
 	names := []string{"a b", "line\nbreak", "nul\x00", "\x7f", `"%41"`, "ünï☃", strings.Repeat("long", 10000)}
 	synctest.Test(t, func(t *testing.T) {
@@ -281,11 +293,13 @@ func TestNames(t *testing.T) {
 			if len(key) > 0 {
 				want = []string{names[0], names[4], names[5], names[6]}
 			}
-			r := open(t, "http://receiver", webhook.Options{Mode: webhook.Binary, Key: key, Transport: transport, Refused: func(err error) {
-				if dead++; !strings.Contains(err.Error(), `of "shop/`) || !strings.Contains(err.Error(), "cannot be sent: the header Webhook-Id has a control character") {
-					t.Error(err)
-				}
-			}})
+			r := open(t, "http://receiver", webhook.Options{Mode: webhook.Binary, Key: key, Transport: transport,
+				Refused: func(err error) {
+					if dead++; !strings.Contains(err.Error(), `of "shop/`) ||
+						!strings.Contains(err.Error(), "cannot be sent: the header Webhook-Id has a control character") {
+						t.Error(err)
+					}
+				}})
 			if err := r.Write(t.Context(), batch(names...)); err != nil {
 				t.Fatal(err)
 			}
@@ -299,10 +313,12 @@ func TestNames(t *testing.T) {
 // TestPasswordInClear refuses an address whose password would be sent without encryption to another machine.
 func TestPasswordInClear(t *testing.T) {
 	for address, accepted := range map[string]bool{
-		"http://u:pa55word@events.example.com/": false, "https://u:pa55word@events.example.com/": true, "http://u:pa55word@127.0.0.1:80/": true,
-		"http://u:pa55word@[::1]/": true, "http://u:pa55word@localhost/": true, "http://events.example.com/": true,
+		"http://u:pa55word@events.example.com/": false, "https://u:pa55word@events.example.com/": true,
+		"http://u:pa55word@127.0.0.1:80/": true,
+		"http://u:pa55word@[::1]/":        true, "http://u:pa55word@localhost/": true, "http://events.example.com/": true,
 	} {
-		if _, err := webhook.New(address, webhook.Options{}); (err == nil) != accepted || err != nil && strings.Contains(err.Error(), "pa55word") {
+		if _, err := webhook.New(address, webhook.Options{}); (err == nil) != accepted || err != nil &&
+			strings.Contains(err.Error(), "pa55word") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

@@ -180,7 +180,8 @@ func (s *server) accept(r *http.Request) {
 // TestWorld folds what a receiver has accepted, and compares it with sources that change, expire and are restored,
 // while requests and batches fail.
 func TestWorld(t *testing.T) {
-	for name, mode := range map[string]webhook.Mode{"structured": webhook.Structured, "binary": webhook.Binary, "batched": webhook.Batched} {
+	for name, mode := range map[string]webhook.Mode{"structured": webhook.Structured, "binary": webhook.Binary,
+		"batched": webhook.Batched} {
 		t.Run(name, func(t *testing.T) {
 			seed := *seedFlag
 			if seed == 0 {
@@ -191,15 +192,18 @@ func TestWorld(t *testing.T) {
 				t.Error(p)
 			}
 			t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds, %d events, %d repeated; requests: %v",
-				seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, server.fold.Lines, server.fold.Repeated, server.failed)
-			if *seedFlag == 1 && *stepsFlag >= 150 && (report.Cuts < 10 || report.Gaps < 5 || len(server.failed) < 7 || server.fold.Repeated < 10) {
+				seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, server.fold.Lines, server.fold.Repeated,
+				server.failed)
+			if *seedFlag == 1 && *stepsFlag >= 150 && (report.Cuts < 10 || report.Gaps < 5 || len(server.failed) < 7 ||
+				server.fold.Repeated < 10) {
 				t.Error("too little has happened")
 			}
 		})
 	}
 }
 
-func runWorld(t *testing.T, seed uint64, steps int, mode webhook.Mode, wrap func(sink.Receiver) sink.Receiver) (report sinktest.Report, s *server) {
+func runWorld(t *testing.T, seed uint64, steps int, mode webhook.Mode,
+	wrap func(sink.Receiver) sink.Receiver) (report sinktest.Report, s *server) {
 	t.Helper()
 	dir := sinktest.MemoryDir(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +216,8 @@ func runWorld(t *testing.T, seed uint64, steps int, mode webhook.Mode, wrap func
 		}
 		torn := &sinktest.Torn{Receiver: wrap(receiver), Random: rand.New(rand.NewPCG(seed, 3)), Every: 15}
 		report, err = sinktest.Run(t.Context(), sinktest.Config{
-			Sink: statedir.New(filepath.Join(dir, "state"), torn), Tables: s.fold, Repeats: true, Seed: seed, Steps: steps, Patience: 30 * time.Minute,
+			Sink: statedir.New(filepath.Join(dir, "state"), torn), Tables: s.fold, Repeats: true, Seed: seed, Steps: steps,
+			Patience: 30 * time.Minute,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -71,7 +71,8 @@ func (v *View) Events(ctx context.Context, of Objects) ([]Event, error) {
 	return all, nil
 }
 
-// happened returns the changes that states of a stream begin and end with, those of one object in the order of revisions.
+// happened returns the changes that states of a stream begin and end with, those of one object in the order of
+// revisions.
 func (v *View) happened(of sink.Status, states []sink.State) (all []Event) {
 	gapOf := v.gapsOf(of)
 	last := map[keepwatch.Key]*sink.State{}
@@ -86,7 +87,8 @@ func (v *View) happened(of sink.Status, states []sink.State) (all []Event) {
 		last[s.Key] = s
 		all = append(all, e)
 		if s.Deleted {
-			all = append(all, Event{Type: Deleted, Point: *s.To, Time: s.SeenTo, State: s, Prior: s, Gap: notThinned(gapOf(*s.To))})
+			all = append(all, Event{Type: Deleted, Point: *s.To, Time: s.SeenTo, State: s, Prior: s,
+				Gap: notThinned(gapOf(*s.To))})
 		}
 	}
 	return all
@@ -171,12 +173,14 @@ func (s *Source) changes(states []sink.State, after, upTo sink.Point) (all []rec
 		state := &states[i]
 		if within(state.From) {
 			all = append(all, recorded{
-				keepwatch.Change{Type: kinds[i], Revision: state.From.Revision, Object: s.object(state, state.From.Revision)}, state.SeenFrom,
+				keepwatch.Change{Type: kinds[i], Revision: state.From.Revision, Object: s.object(state, state.From.Revision)},
+				state.SeenFrom,
 			})
 		}
 		if state.To != nil && within(*state.To) && !replaced[state.ID] {
 			all = append(all, recorded{
-				keepwatch.Change{Type: keepwatch.Deleted, Revision: state.To.Revision, Object: s.object(state, state.To.Revision)}, state.SeenTo,
+				keepwatch.Change{Type: keepwatch.Deleted, Revision: state.To.Revision, Object: s.object(state, state.To.Revision)},
+				state.SeenTo,
 			})
 		}
 	}

@@ -141,7 +141,8 @@ func (v *View) StreamOf(resource, namespace string) (sink.Status, error) {
 	if namespace == "" {
 		return sink.Status{}, fmt.Errorf("the history has %s of the namespace %s only", resource, orList(namespaces))
 	}
-	return sink.Status{}, fmt.Errorf("the history has no %s of namespace %s, only of %s", resource, namespace, orList(namespaces))
+	return sink.Status{}, fmt.Errorf("the history has no %s of namespace %s, only of %s", resource, namespace,
+		orList(namespaces))
 }
 
 // Objects selects objects of one resource. Empty fields select all.
@@ -149,14 +150,16 @@ type Objects struct{ Resource, Namespace, Name string }
 
 // At returns the states that are valid at a point, in the order of a LIST. The point must be known.
 func (v *View) At(ctx context.Context, of Objects, at sink.Point) (all []sink.State, err error) {
-	err = v.tables.States(ctx, sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, At: &at}, collect(&all))
+	err = v.tables.States(ctx, sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, At: &at},
+		collect(&all))
 	slices.SortFunc(all, func(a, b sink.State) int { return a.Key.Compare(b.Key) })
 	return all, err
 }
 
 // States returns all states of objects, in the order in which they were stored.
 func (v *View) States(ctx context.Context, of Objects) (all []sink.State, err error) {
-	err = v.tables.States(ctx, sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name}, collect(&all))
+	err = v.tables.States(ctx, sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name},
+		collect(&all))
 	slices.SortFunc(all, func(a, b sink.State) int { return cmp.Compare(a.ID, b.ID) })
 	return all, err
 }

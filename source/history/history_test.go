@@ -42,7 +42,8 @@ func (t *tables) States(_ context.Context, q sink.StateQuery, yield func(sink.St
 	within := func(p *sink.Point) bool { return p != nil && q.After.Before(*p) && !q.UpTo.Before(*p) }
 	for _, s := range t.states {
 		switch {
-		case s.Resource != q.Resource, q.Namespace != "" && q.Namespace != s.Key.Namespace, q.Name != "" && q.Name != s.Key.Name:
+		case s.Resource != q.Resource, q.Namespace != "" && q.Namespace != s.Key.Namespace, q.Name != "" &&
+			q.Name != s.Key.Name:
 		case q.At != nil && (q.At.Before(s.From) || s.To != nil && !q.At.Before(*s.To)):
 		case q.After != nil && !within(&s.From) && !within(s.To):
 		default:
@@ -78,7 +79,8 @@ func (t *tables) PointAt(_ context.Context, resources []string, at time.Time) (l
 	return last, nil
 }
 
-func (t *tables) PointsAfter(_ context.Context, resource, _ string, after sink.Point, limit int) (all []sink.Point, err error) {
+func (t *tables) PointsAfter(_ context.Context, resource, _ string, after sink.Point,
+	limit int) (all []sink.Point, err error) {
 	for _, s := range t.states {
 		if s.Resource == resource && after.Before(s.From) {
 			all = append(all, s.From)
@@ -108,8 +110,10 @@ func (t *tables) SeenAt(_ context.Context, resources []string, at sink.Point) (l
 // deletion.
 func state(name string, from, to int, seenFrom, seenTo int) sink.State {
 	s := sink.State{
-		Resource: "pods", Key: keepwatch.Key{Namespace: "ns", Name: name}, UID: keepwatch.UID(name), From: at(from), SeenFrom: minute(seenFrom),
-		Object: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"resourceVersion":"%d"}}`, name, from),
+		Resource: "pods", Key: keepwatch.Key{Namespace: "ns", Name: name}, UID: keepwatch.UID(name), From: at(from),
+		SeenFrom: minute(seenFrom),
+		Object: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"resourceVersion":"%d"}}`, name,
+			from),
 	}
 	if to != 0 {
 		end := at(max(to, -to))
@@ -124,7 +128,8 @@ func at(revision int) sink.Point { return sink.Point{Revision: keepwatch.Revisio
 // at 15, and c at 30, after it was added at 18. d is added at 40.
 func past() *tables {
 	states := []sink.State{
-		state("a", 5, 12, 0, 1), state("b", 7, -15, 0, 2), state("a", 12, 25, 1, 5), state("c", 18, -30, 3, 5), state("a", 25, 0, 5, 0),
+		state("a", 5, 12, 0, 1), state("b", 7, -15, 0, 2), state("a", 12, 25, 1, 5), state("c", 18, -30, 3, 5),
+		state("a", 25, 0, 5, 0),
 		state("d", 40, 0, 6, 0),
 	}
 	for i := range states {
@@ -133,8 +138,11 @@ func past() *tables {
 	return &tables{
 		states: states,
 		gaps: []sink.StoredGap{
-			{Resource: "pods", From: 20, To: 28, Reason: keepwatch.GapExpired, Seen: minute(4), Began: sec(3, 40), Ended: minute(5)},
-			{Resource: "pods", From: 20, To: 30, Reason: keepwatch.GapExpired, Seen: minute(5), Began: minute(4), Ended: minute(5)}, // started over
+			{Resource: "pods", From: 20, To: 28, Reason: keepwatch.GapExpired, Seen: minute(4), Began: sec(3, 40),
+				Ended: minute(5)},
+			// started over
+			{Resource: "pods", From: 20, To: 30, Reason: keepwatch.GapExpired, Seen: minute(5), Began: minute(4),
+				Ended: minute(5)},
 		},
 		status: []sink.Status{
 			{
@@ -206,8 +214,9 @@ func TestPoints(t *testing.T) {
 				"pods: the history ends before 2026-11-28T10:09:00Z; the last known moment is revision 45 at 2026-11-28T10:08:00Z"},
 			"a later revision": {history.Moment{Revision: 46}, []sink.Status{pods},
 				"pods: the history ends before revision 46; the last known moment is revision 45 at 2026-11-28T10:08:00Z"},
-			"one is behind": {history.Moment{Revision: 45}, []sink.Status{pods, maps}, "configmaps: the history ends before revision 45; " +
-				"the last known moment is revision 41 at 2026-11-28T10:07:00Z"},
+			"one is behind": {history.Moment{Revision: 45}, []sink.Status{pods, maps},
+				"configmaps: the history ends before revision 45; " +
+					"the last known moment is revision 41 at 2026-11-28T10:07:00Z"},
 		} {
 			points, err := v.Points(t.Context(), row.moment, false, row.streams...)
 			got := fmt.Sprint(err)
@@ -220,7 +229,8 @@ func TestPoints(t *testing.T) {
 				t.Errorf("%s: %s, want %s", name, got, row.want)
 			}
 		}
-		if points, err := v.Points(t.Context(), history.Moment{Revision: 21}, true, pods); err != nil || points.Of(pods) != at(21) {
+		if points, err := v.Points(t.Context(), history.Moment{Revision: 21}, true, pods); err != nil ||
+			points.Of(pods) != at(21) {
 			t.Errorf("leniently: %v", err)
 		}
 	})
@@ -324,7 +334,8 @@ func TestTimeInAGap(t *testing.T) {
 		want map[time.Time]string
 	}{
 		"of a sync that was down": {sink.StoredGap{Began: sec(3, 30), Ended: sec(4, 30)}, false,
-			map[time.Time]string{minute(3): out, sec(3, 30): out, sec(3, 31): in, sec(4, 29): in, sec(4, 30): out, minute(5): out}},
+			map[time.Time]string{minute(3): out, sec(3, 30): out, sec(3, 31): in, sec(4, 29): in, sec(4, 30): out,
+				minute(5): out}},
 		"without its beginning": {sink.StoredGap{Ended: sec(4, 30)}, false,
 			map[time.Time]string{minute(2): out, minute(3): out, sec(3, 1): in, sec(4, 29): in, sec(4, 30): out}},
 		"without its end": {sink.StoredGap{Began: sec(3, 30)}, true,
@@ -333,7 +344,8 @@ func TestTimeInAGap(t *testing.T) {
 			map[time.Time]string{minute(3): out, sec(3, 1): in, sec(4, 50): in}},
 	} {
 		database := past()
-		row.gap.Resource, row.gap.From, row.gap.To, row.gap.Reason, row.gap.Seen = "pods", 20, 24, keepwatch.GapDowntime, sec(4, 30)
+		row.gap.Resource, row.gap.From, row.gap.To, row.gap.Reason, row.gap.Seen = "pods", 20, 24, keepwatch.GapDowntime,
+			sec(4, 30)
 		database.gaps = []sink.StoredGap{row.gap}
 		if row.open {
 			database.status[1].Progress = sink.Progress{Cursor: 20, Since: 10, Gap: keepwatch.GapDowntime}
@@ -342,7 +354,8 @@ func TestTimeInAGap(t *testing.T) {
 			for at, want := range row.want {
 				_, err := v.Points(t.Context(), history.Moment{Time: at}, false, streamOf(t, v, "pods"))
 				got := out
-				if unknown, ok := errors.AsType[*history.Unknown](err); ok && unknown.Gap != nil && unknown.Earlier != nil && (unknown.Later == nil) == row.open {
+				if unknown, ok := errors.AsType[*history.Unknown](err); ok && unknown.Gap != nil && unknown.Earlier != nil &&
+					(unknown.Later == nil) == row.open {
 					got = in
 				} else if err != nil {
 					got = err.Error()
@@ -361,7 +374,8 @@ func TestTimeInAGap(t *testing.T) {
 // TestRewound tells the epochs before and after a restore apart, while its list is not complete, too.
 func TestRewound(t *testing.T) {
 	database := past()
-	database.gaps = []sink.StoredGap{{Resource: "pods", Epoch: 1, From: 45, To: 33, Reason: keepwatch.GapRewind, Seen: minute(9), Ended: minute(9)}}
+	database.gaps = []sink.StoredGap{{Resource: "pods", Epoch: 1, From: 45, To: 33, Reason: keepwatch.GapRewind,
+		Seen: minute(9), Ended: minute(9)}}
 	pods := &database.status[1]
 	pods.Progress = sink.Progress{Cursor: 45, Since: 10, Epoch: 1, Gap: keepwatch.GapRewind}
 	check := func(at sink.Point) string {
@@ -436,14 +450,16 @@ func TestEvents(t *testing.T) {
 func TestStates(t *testing.T) {
 	view(t, past(), func(v *history.View) {
 		states, err := v.At(t.Context(), history.Objects{Resource: "pods"}, at(18))
-		if err != nil || len(states) != 2 || states[0].Key.Name != "a" || states[0].From != at(12) || states[1].Key.Name != "c" {
+		if err != nil || len(states) != 2 || states[0].Key.Name != "a" || states[0].From != at(12) ||
+			states[1].Key.Name != "c" {
 			t.Errorf("%+v, %v", states, err)
 		}
 		states, err = v.Between(t.Context(), history.Objects{Resource: "pods"}, at(15), at(40))
 		if err != nil || len(states) != 4 {
 			t.Errorf("%+v, %v", states, err)
 		}
-		if states, err = v.Between(t.Context(), history.Objects{Resource: "pods"}, at(15), at(15)); err != nil || len(states) > 0 {
+		if states, err = v.Between(t.Context(), history.Objects{Resource: "pods"}, at(15), at(15)); err != nil ||
+			len(states) > 0 {
 			t.Errorf("%+v, %v", states, err)
 		}
 		for _, row := range [][3]string{
@@ -466,7 +482,8 @@ func TestFind(t *testing.T) {
 		database.status = append(database.status, sink.Status{ID: stream.Identity{Resource: resource}})
 	}
 	stored("deployments.apps", sink.Type{Version: "v1beta1", Kind: "Deployment"})
-	stored("deployments.apps", sink.Type{Version: "v1", Kind: "Deployment", Singular: "deployment", ShortNames: []string{"deploy"}, Namespaced: true})
+	stored("deployments.apps", sink.Type{Version: "v1", Kind: "Deployment", Singular: "deployment",
+		ShortNames: []string{"deploy"}, Namespaced: true})
 	stored("events", sink.Type{Version: "v1", Kind: "Event", Singular: "event", Namespaced: true})
 	stored("events.events.k8s.io", sink.Type{Version: "v1", Kind: "Event", Singular: "event", Namespaced: true})
 	stored("things.a.example", sink.Type{Version: "v1", Kind: "Thing", Singular: "thing"})
@@ -474,8 +491,9 @@ func TestFind(t *testing.T) {
 	view(t, database, func(v *history.View) {
 		for text, want := range map[string]string{
 			"pods": "pods", "pod": "pods", "Pod": "pods", // of an object
-			"deploy": "deployments.apps", "Deployment": "deployments.apps", "deployments.v1.apps": "deployments.apps", "deploy.apps": "deployments.apps",
-			"events": "events", "events.events.k8s.io": "events.events.k8s.io",
+			"deploy": "deployments.apps", "Deployment": "deployments.apps", "deployments.v1.apps": "deployments.apps",
+			"deploy.apps": "deployments.apps",
+			"events":      "events", "events.events.k8s.io": "events.events.k8s.io",
 			"things.b.example": "things.b.example",
 		} {
 			if found, err := v.Find(t.Context(), text); err != nil || found.Resource != want {
@@ -500,11 +518,13 @@ func TestTypeAt(t *testing.T) {
 	begin := time.Date(2026, 11, 28, 10, 0, 0, 0, time.UTC)
 	for i, version := range []string{"v1alpha1", "v1beta1", "v1"} {
 		database.types = append(database.types, sink.StoredType{
-			Resource: "things.example.com", Seen: begin.Add(time.Duration(i) * time.Hour), Type: sink.Type{Version: version, Kind: "Thing"},
+			Resource: "things.example.com", Seen: begin.Add(time.Duration(i) * time.Hour), Type: sink.Type{Version: version,
+				Kind: "Thing"},
 		})
 	}
 	view(t, database, func(v *history.View) {
-		for text, want := range map[string]string{"09:00": "v1alpha1", "10:00": "v1alpha1", "10:59": "v1alpha1", "11:00": "v1beta1", "13:00": "v1", "": "v1"} {
+		for text, want := range map[string]string{"09:00": "v1alpha1", "10:00": "v1alpha1", "10:59": "v1alpha1",
+			"11:00": "v1beta1", "13:00": "v1", "": "v1"} {
 			var at time.Time
 			if text != "" {
 				at, _ = time.Parse(time.RFC3339, "2026-11-28T"+text+":00Z")
@@ -521,22 +541,29 @@ func TestParseMoment(t *testing.T) {
 	zone := time.FixedZone("", 3600)
 	now := time.Date(2026, 11, 28, 11, 30, 0, 0, zone)
 	for text, want := range map[string]string{
-		"now": "now", "revision/4711": "revision/4711", "2026-11-28T10:00:00Z": "2026-11-28T10:00:00Z", "2026-11-28T10:00:00.25+02:00": "2026-11-28T08:00:00.25Z",
-		"10:42": "2026-11-28T09:42:00Z", "11:30:00": "2026-11-28T10:30:00Z", "11:31": "2026-11-27T10:31:00Z", "-15m": "2026-11-28T10:15:00Z",
-		"-1d": "2026-11-27T10:30:00Z", "-1d12h": "2026-11-26T22:30:00Z", "2026-11-28": "2026-11-27T23:00:00Z", "2026-11-28 11:00": "2026-11-28T10:00:00Z",
+		"now": "now", "revision/4711": "revision/4711", "2026-11-28T10:00:00Z": "2026-11-28T10:00:00Z",
+		"2026-11-28T10:00:00.25+02:00": "2026-11-28T08:00:00.25Z",
+		"10:42":                        "2026-11-28T09:42:00Z", "11:30:00": "2026-11-28T10:30:00Z",
+		"11:31": "2026-11-27T10:31:00Z",
+		"-15m":  "2026-11-28T10:15:00Z",
+		"-1d":   "2026-11-27T10:30:00Z", "-1d12h": "2026-11-26T22:30:00Z", "2026-11-28": "2026-11-27T23:00:00Z",
+		"2026-11-28 11:00":    "2026-11-28T10:00:00Z",
 		"2026-11-28T11:00:05": "2026-11-28T10:00:05Z", "-0s": "2026-11-28T10:30:00Z",
 	} {
 		m, err := history.ParseMoment(text, now)
 		if err != nil || m.String() != want {
 			t.Errorf("%s: %v, %v, want %s", text, m, err, want)
 		}
-		if again, err := history.ParseMoment(m.String(), now); err != nil || !again.Time.Equal(m.Time) || again.Revision != m.Revision {
+		if again, err := history.ParseMoment(m.String(), now); err != nil || !again.Time.Equal(m.Time) ||
+			again.Revision != m.Revision {
 			t.Errorf("%s again: %v, %v", m, again, err)
 		}
 	}
 	for _, text := range []string{
-		"", "yesterday", "25:00", "10:42:61", "-", "--1m", "-1x", "15m", "+15m", "revision/", "revision/0", "revision/-1", "revision/04", "revision/x", "4711",
-		"2026-11-28T13:00:00Z", "0000-01-01", "-999999d", "-1e9h", "-x d", "-d", "revision/99999999999999999999", "2026-13-01",
+		"", "yesterday", "25:00", "10:42:61", "-", "--1m", "-1x", "15m", "+15m", "revision/", "revision/0", "revision/-1",
+		"revision/04", "revision/x", "4711",
+		"2026-11-28T13:00:00Z", "0000-01-01", "-999999d", "-1e9h", "-x d", "-d", "revision/99999999999999999999",
+		"2026-13-01",
 	} {
 		if m, err := history.ParseMoment(text, now); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q is %v, %v", text, m, err)
@@ -547,12 +574,14 @@ func TestParseMoment(t *testing.T) {
 // TestParseSpan parses durations with days, and refuses what is none, negative or too long.
 func TestParseSpan(t *testing.T) {
 	day := 24 * time.Hour
-	for text, want := range map[string]time.Duration{"90d": 90 * day, "1d12h": 36 * time.Hour, "0.5d": day / 2, "12h": 12 * time.Hour, "0": 0, "0d": 0} {
+	for text, want := range map[string]time.Duration{"90d": 90 * day, "1d12h": 36 * time.Hour, "0.5d": day / 2,
+		"12h": 12 * time.Hour, "0": 0, "0d": 0} {
 		if got, err := history.ParseSpan(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "d", "90", "90D", "3w", "-1s", "-1d", "1d-12h", "1d2d", "40000d", "36500d2562047h", "NaNd", "1e9d"} {
+	for _, text := range []string{"", "d", "90", "90D", "3w", "-1s", "-1d", "1d-12h", "1d2d", "40000d", "36500d2562047h",
+		"NaNd", "1e9d"} {
 		if got, err := history.ParseSpan(text); err == nil {
 			t.Errorf("%q is %v", text, got)
 		}

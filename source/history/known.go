@@ -151,7 +151,8 @@ func lost(gap sink.StoredGap) string {
 }
 
 // unknownAt returns an [Unknown] with the times of the nearest known points.
-func (v *View) unknownAt(ctx context.Context, of sink.Status, reason string, gap *sink.StoredGap, earlier, later *sink.Point) error {
+func (v *View) unknownAt(ctx context.Context, of sink.Status, reason string, gap *sink.StoredGap, earlier,
+	later *sink.Point) error {
 	u := &Unknown{Resource: of.ID.Resource, Reason: reason, Gap: gap}
 	for _, end := range []struct {
 		at *sink.Point

@@ -37,7 +37,8 @@ const momentForms = "2026-11-28T10:42:00Z, 10:42, -15m, revision/4711 or now"
 var clockFormats = []string{"15:04", "15:04:05"}
 
 // localFormats are the formats of a time without a zone.
-var localFormats = []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02 15:04:05"}
+var localFormats = []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04",
+	"2006-01-02 15:04:05"}
 
 // ParseMoment parses a moment. A time of a day is the last one before now, in the zone of now; so is a date.
 func ParseMoment(text string, now time.Time) (Moment, error) {

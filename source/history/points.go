@@ -155,7 +155,8 @@ func (v *View) In(ctx context.Context, m Moment, of sink.Status) (Moment, error)
 	return Moment{Time: points.Time}, nil
 }
 
-// ByLine returns streams, those of the line with the most of them first: a revision of several types is one of that line.
+// ByLine returns streams, those of the line with the most of them first: a revision of several types is one of that
+// line.
 func ByLine(streams []sink.Status) []sink.Status {
 	count := map[int]int{}
 	for _, s := range streams {
@@ -168,8 +169,8 @@ func ByLine(streams []sink.Status) []sink.Status {
 	return sorted
 }
 
-// current returns the streams that have a newest state: those that are followed and were listed. What is not followed any
-// more stays at its last state. If there are none, it returns all.
+// current returns the streams that have a newest state: those that are followed and were listed. What is not followed
+// any more stays at its last state. If there are none, it returns all.
 func current(streams []sink.Status) []sink.Status {
 	all := slices.DeleteFunc(slices.Clone(streams), func(s sink.Status) bool { return !s.Active || s.First.Revision == 0 })
 	if len(all) == 0 {
@@ -196,7 +197,8 @@ func (v *View) pointAt(ctx context.Context, at time.Time, of []sink.Status) (sin
 		if !s.FirstSeen.IsZero() && !s.FirstSeen.After(at) && point.Before(s.First) {
 			point = s.First
 		}
-		if cursor := (sink.Point{Epoch: s.Progress.Epoch, Revision: s.Progress.Cursor}); !s.Time.After(at) && point.Before(cursor) {
+		if cursor := (sink.Point{Epoch: s.Progress.Epoch, Revision: s.Progress.Cursor}); !s.Time.After(at) &&
+			point.Before(cursor) {
 			point = cursor
 		}
 	}

@@ -261,11 +261,13 @@ func (v *View) ending(stream sink.Status, e *reportedEvent, ttl time.Duration, r
 	case age < ttl-min(storedLate, ttl/20):
 		return because(Removed, "it ended %v after its last change, and would have lived for %v", about, ttl)
 	case gap != nil:
-		return because(NotJudged, "it ended between revisions %d and %d, which are missing (%s)", gap.From, gap.To, gap.Reason)
+		return because(NotJudged, "it ended between revisions %d and %d, which are missing (%s)", gap.From, gap.To,
+			gap.Reason)
 	case age <= ttl+leaseReuse+storedLate:
 		return because(Expired, "it ended %v after its last change, and Events live for %v", about, ttl)
 	}
-	return because(NotJudged, "it ended %v after its last change: the server keeps Events for longer than %v, or the end was stored late",
+	return because(NotJudged,
+		"it ended %v after its last change: the server keeps Events for longer than %v, or the end was stored late",
 		about, ttl)
 }
 
@@ -289,7 +291,8 @@ func (v *View) Beside(ctx context.Context, r *Reported, resource string, states 
 	if err != nil {
 		return b, err
 	}
-	points := &Points{Moment: Moment{Revision: r.State.From.Revision}, exact: events.Line, lines: map[int]sink.Point{events.Line: r.State.From}}
+	points := &Points{Moment: Moment{Revision: r.State.From.Revision}, exact: events.Line,
+		lines: map[int]sink.Point{events.Line: r.State.From}}
 	if stream.Line != events.Line {
 		if points, err = v.Points(ctx, Moment{Time: r.State.SeenFrom}, true, stream); err != nil {
 			return b, err

@@ -14,11 +14,13 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// eventState returns a state of an Event about the Pod web, which was observed count times, last at the minute seenFrom.
+// eventState returns a state of an Event about the Pod web, which was observed count times, last at the minute
+// seenFrom.
 func eventState(id int64, uid, reason string, count, from, to int, seenFrom, seenTo int) sink.State {
 	s := state(uid, from, to, seenFrom, seenTo)
 	s.ID, s.Resource = id, "events"
-	s.Object = fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Event","metadata":{"name":%q},"involvedObject":{"apiVersion":"v1","kind":"Pod","namespace":"ns",
+	s.Object = fmt.Appendf(nil,
+		`{"apiVersion":"v1","kind":"Event","metadata":{"name":%q},"involvedObject":{"apiVersion":"v1","kind":"Pod","namespace":"ns",
 		"name":"web","uid":"web"},"type":"Normal","reason":%q,"message":"m","source":{"component":"kubelet"},"firstTimestamp":%q,"lastTimestamp":%q,"count":%d}`,
 		uid, reason, minute(0).Format(time.RFC3339), minute(seenFrom).Format(time.RFC3339), count)
 	return s
@@ -27,7 +29,8 @@ func eventState(id int64, uid, reason string, count, from, to int, seenFrom, see
 // followed returns the status of a stream from the list at revision first on.
 func followed(resource string, first, cursor int) sink.Status {
 	return sink.Status{
-		ID: stream.Identity{Resource: resource}, Line: 1, Active: true, First: at(first), FirstSeen: minute(0), Time: minute(600),
+		ID: stream.Identity{Resource: resource}, Line: 1, Active: true, First: at(first), FirstSeen: minute(0),
+		Time:     minute(600),
 		Progress: sink.Progress{Cursor: keepwatch.Revision(cursor), Since: keepwatch.Revision(first)},
 	}
 }
@@ -55,21 +58,30 @@ func TestEndingOfAnEvent(t *testing.T) {
 		want   history.EndingType
 		why    string
 	}{
-		"current":                   {[]sink.State{eventState(1, "a", "R", 1, 20, 0, 10, 0)}, history.Current, ""},
-		"after five minutes":        {[]sink.State{eventState(1, "a", "R", 1, 20, -30, 10, 15)}, history.Removed, "5m0s after its last change, and would have lived for 1h0m0s"},
-		"after an hour":             {[]sink.State{eventState(1, "a", "R", 1, 20, -30, 10, 71)}, history.Expired, "1h1m0s after its last change"},
-		"after three hours":         {[]sink.State{eventState(1, "a", "R", 1, 20, -30, 10, 190)}, history.NotJudged, "for longer than 1h0m0s"},
-		"an hour after a change":    {[]sink.State{eventState(1, "a", "R", 1, 20, 25, 10, 50), eventState(2, "a", "R", 2, 25, -30, 50, 110)}, history.Expired, "1h0m0s"},
-		"five minutes after one":    {[]sink.State{eventState(1, "a", "R", 1, 20, 25, 10, 65), eventState(2, "a", "R", 2, 25, -30, 65, 70)}, history.Removed, "5m0s"},
-		"with others":               {[]sink.State{eventState(1, "a", "R", 1, 20, -30, 10, 15), eventState(2, "b", "Other", 1, 21, -30, 10, 15)}, history.Expired, "2 Events ended at this revision"},
-		"in a gap":                  {[]sink.State{eventState(1, "a", "R", 1, 90, -200, 10, 300)}, history.NotJudged, "between revisions 100 and 200, which are missing (expired)"},
-		"in a gap with others":      {[]sink.State{eventState(1, "a", "R", 1, 90, -200, 10, 300), eventState(2, "b", "R", 1, 91, -200, 10, 300)}, history.NotJudged, "which are missing"},
+		"current": {[]sink.State{eventState(1, "a", "R", 1, 20, 0, 10, 0)}, history.Current, ""},
+		"after five minutes": {[]sink.State{eventState(1, "a", "R", 1, 20, -30, 10, 15)}, history.Removed,
+			"5m0s after its last change, and would have lived for 1h0m0s"},
+		"after an hour": {[]sink.State{eventState(1, "a", "R", 1, 20, -30, 10, 71)}, history.Expired,
+			"1h1m0s after its last change"},
+		"after three hours": {[]sink.State{eventState(1, "a", "R", 1, 20, -30, 10, 190)}, history.NotJudged,
+			"for longer than 1h0m0s"},
+		"an hour after a change": {[]sink.State{eventState(1, "a", "R", 1, 20, 25, 10, 50), eventState(2, "a", "R", 2, 25,
+			-30, 50, 110)}, history.Expired, "1h0m0s"},
+		"five minutes after one": {[]sink.State{eventState(1, "a", "R", 1, 20, 25, 10, 65), eventState(2, "a", "R", 2, 25,
+			-30, 65, 70)}, history.Removed, "5m0s"},
+		"with others": {[]sink.State{eventState(1, "a", "R", 1, 20, -30, 10, 15), eventState(2, "b", "Other", 1,
+			21, -30, 10, 15)}, history.Expired, "2 Events ended at this revision"},
+		"in a gap": {[]sink.State{eventState(1, "a", "R", 1, 90, -200, 10, 300)}, history.NotJudged,
+			"between revisions 100 and 200, which are missing (expired)"},
+		"in a gap with others": {[]sink.State{eventState(1, "a", "R", 1, 90, -200, 10, 300), eventState(2, "b", "R", 1,
+			91, -200, 10, 300)}, history.NotJudged, "which are missing"},
 		"in a gap, too early":       {[]sink.State{eventState(1, "a", "R", 1, 90, -200, 290, 300)}, history.Removed, "10m0s"},
 		"of the first list":         {[]sink.State{eventState(1, "a", "R", 1, 5, -30, 0, 61)}, history.Expired, "1h1m0s"},
 		"deleted from a first list": {[]sink.State{eventState(1, "a", "R", 1, 5, -30, 0, 20)}, history.Removed, "20m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			database := &tables{status: []sink.Status{followed("events", 10, 500)}, gaps: []sink.StoredGap{gap}, states: row.events}
+			database := &tables{status: []sink.Status{followed("events", 10, 500)}, gaps: []sink.StoredGap{gap},
+				states: row.events}
 			reported(t, database, aboutWeb, func(_ *history.View, all []history.Reported) {
 				i := slices.IndexFunc(all, func(r history.Reported) bool { return r.Reason == "R" })
 				if i < 0 || all[i].End.Type != row.want || !strings.Contains(all[i].End.Because, row.why) {
@@ -84,23 +96,27 @@ func TestEndingOfAnEvent(t *testing.T) {
 func TestReportedOnce(t *testing.T) {
 	series := state("series", 40, 0, 40, 0)
 	series.Resource, series.ID = "events", 9
-	series.Object = []byte(`{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"creationTimestamp":"2026-11-28T10:05:00Z"},"regarding":{"kind":"Pod","namespace":"ns",
+	series.Object = []byte(
+		`{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"creationTimestamp":"2026-11-28T10:05:00Z"},"regarding":{"kind":"Pod","namespace":"ns",
 		"name":"web","uid":"web"},"type":"Warning","reason":"Unhealthy","note":"n","reportingController":"x","eventTime":"2026-11-28T10:05:00.000001Z",
 		"series":{"count":7,"lastObservedTime":"2026-11-28T10:40:00.000001Z"}}`)
 	other := eventState(10, "other", "Back", 1, 41, 0, 41, 0)
 	other.Object = []byte(strings.ReplaceAll(string(other.Object), `"kind":"Pod"`, `"kind":"Web"`))
 	database := &tables{status: []sink.Status{followed("events", 10, 500)}, states: []sink.State{
-		eventState(3, "b", "Back", 4, 35, 0, 35, 0), eventState(1, "a", "Back", 1, 20, 25, 10, 20), eventState(2, "a", "Back", 3, 25, -30, 20, 25), series, other,
+		eventState(3, "b", "Back", 4, 35, 0, 35, 0), eventState(1, "a", "Back", 1, 20, 25, 10, 20), eventState(2, "a", "Back",
+			3, 25, -30, 20, 25), series, other,
 	}}
 	reported(t, database, aboutWeb, func(_ *history.View, all []history.Reported) {
 		if len(all) != 2 {
 			t.Fatalf("%+v", all)
 		}
 		back, unhealthy := all[0], all[1]
-		if back.Count != 7 || !back.First.Equal(minute(0)) || !back.Last.Equal(minute(35)) || back.State.UID != "b" || back.End.Type != history.Current || back.Reporter != "kubelet" {
+		if back.Count != 7 || !back.First.Equal(minute(0)) || !back.Last.Equal(minute(35)) || back.State.UID != "b" ||
+			back.End.Type != history.Current || back.Reporter != "kubelet" {
 			t.Errorf("%+v", back)
 		}
-		if unhealthy.Count != 7 || unhealthy.Message != "n" || unhealthy.Reporter != "x" || unhealthy.Last.Sub(unhealthy.First) < 35*time.Minute {
+		if unhealthy.Count != 7 || unhealthy.Message != "n" || unhealthy.Reporter != "x" ||
+			unhealthy.Last.Sub(unhealthy.First) < 35*time.Minute {
 			t.Errorf("%+v", unhealthy)
 		}
 	})
@@ -135,11 +151,12 @@ func TestBesideAnEvent(t *testing.T) {
 		"after the deletion":         {event: 70, revision: 30, deleted: true},
 		"before all states":          {event: 3, doubt: "the history begins after revision 3"},
 		"in a gap":                   {event: 85, uid: "next", doubt: "between revisions 80 and 90 is missing"},
-		"in a gap, by the name":      {event: 85, uid: "node", revision: 30, deleted: true, doubt: "between revisions 80 and 90 is missing"},
-		"deleted before a gap":       {event: 85, revision: 30, deleted: true},
-		"not confirmed yet":          {event: 120, uid: "next", revision: 90, doubt: "the history ends before revision 120"},
-		"of another object":          {event: 95, uid: "old", revision: 30, deleted: true},
-		"with a UID of its own":      {event: 29, uid: "node", revision: 5},
+		"in a gap, by the name": {event: 85, uid: "node", revision: 30, deleted: true,
+			doubt: "between revisions 80 and 90 is missing"},
+		"deleted before a gap":  {event: 85, revision: 30, deleted: true},
+		"not confirmed yet":     {event: 120, uid: "next", revision: 90, doubt: "the history ends before revision 120"},
+		"of another object":     {event: 95, uid: "old", revision: 30, deleted: true},
+		"with a UID of its own": {event: 29, uid: "node", revision: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := eventState(1, "e", "R", 1, row.event, 0, row.event, 0)
@@ -166,7 +183,8 @@ func TestBesideAnEvent(t *testing.T) {
 				if b.State != nil {
 					got = b.State.From.Revision
 				}
-				if got != keepwatch.Revision(row.revision) || b.Deleted != row.deleted || !strings.Contains(b.Doubt, row.doubt) || (b.Doubt == "") != (row.doubt == "") {
+				if got != keepwatch.Revision(row.revision) || b.Deleted != row.deleted || !strings.Contains(b.Doubt, row.doubt) ||
+					(b.Doubt == "") != (row.doubt == "") {
 					t.Errorf("revision %d, deleted %t, doubt %q, want %+v", got, b.Deleted, b.Doubt, row)
 				}
 			})

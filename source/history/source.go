@@ -78,7 +78,8 @@ func (s *Source) List(ctx context.Context, request keepwatch.ListRequest) (page 
 	case request.Continue != "":
 		return page, keepwatch.Failed(keepwatch.Rejected, "list %s: no list has a second page", s.options.Resource)
 	case at.Revision < request.NotOlderThan:
-		return page, keepwatch.Failed(keepwatch.Rewound, "list %s: the moment is revision %d, below %d, which was seen before",
+		return page, keepwatch.Failed(keepwatch.Rewound,
+			"list %s: the moment is revision %d, below %d, which was seen before",
 			s.options.Resource, at.Revision, request.NotOlderThan)
 	}
 	page.Revision = at.Revision
@@ -123,7 +124,8 @@ func (s *Source) failure(err error) error {
 }
 
 // StreamList is not offered: a list is one page.
-func (s *Source) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *Source) StreamList(context.Context, keepwatch.Revision,
+	func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "list %s: a list is one page", s.options.Resource)
 }
 
@@ -146,7 +148,8 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	at := s.point()
 	w := &replay{source: s, at: sink.Point{Epoch: at.Epoch, Revision: from}}
 	if at.Before(w.at) && !s.options.Onward {
-		return nil, keepwatch.Failed(keepwatch.Rewound, "watch %s: the moment is revision %d, below %d", s.options.Resource, at.Revision, from)
+		return nil, keepwatch.Failed(keepwatch.Rewound, "watch %s: the moment is revision %d, below %d", s.options.Resource,
+			at.Revision, from)
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	return w, nil
@@ -259,7 +262,8 @@ func (w *replay) read(v *View) (*keepwatch.Batch, time.Time, error) {
 		end.Epoch--
 	}
 	if gap, after := v.nextGap(of, w.at); gap != nil {
-		if gap.From == w.at.Revision || gap.Reason == keepwatch.GapRewind && !w.at.Before(sink.Point{Epoch: w.at.Epoch, Revision: gap.From}) {
+		if gap.From == w.at.Revision || gap.Reason == keepwatch.GapRewind &&
+			!w.at.Before(sink.Point{Epoch: w.at.Epoch, Revision: gap.From}) {
 			if end.Before(after) {
 				return nil, none, nil // the list that ends it is not complete
 			}
@@ -294,7 +298,8 @@ func (s *Source) leap(gap sink.StoredGap, to sink.Point) error {
 	defer s.mu.Unlock()
 	s.at, s.reached = to, to.Revision
 	if gap.Reason == keepwatch.GapRewind {
-		return keepwatch.Failed(keepwatch.Rewound, "watch %s: the source was restored from a backup after revision %d", s.options.Resource, gap.From)
+		return keepwatch.Failed(keepwatch.Rewound, "watch %s: the source was restored from a backup after revision %d",
+			s.options.Resource, gap.From)
 	}
 	return keepwatch.Failed(keepwatch.Expired, "watch %s: %s", s.options.Resource, lost(gap))
 }

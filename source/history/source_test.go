@@ -92,7 +92,8 @@ func TestSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		database := &changing{}
 		database.current.Store(past())
-		source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10), Onward: true})
+		source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+			Onward: true})
 		target := store.New(store.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -143,13 +144,14 @@ gap 20-30 expired: MODIFIED a@25 DELETED c@30
 	})
 }
 
-// TestSpeed delivers events, and the state at the end of a gap, at the pace at which they were recorded, and as many times
-// faster as asked for.
+// TestSpeed delivers events, and the state at the end of a gap, at the pace at which they were recorded, and as many
+// times faster as asked for.
 func TestSpeed(t *testing.T) {
 	for speed, want := range map[float64]string{1: "1m0s 2m0s 3m0s 5m0s", 60: "1s 2s 3s 5s", 0: "0s 0s"} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			source := history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10), Onward: true, Speed: speed})
+			source := history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+				Onward: true, Speed: speed})
 			watch, err := source.Watch(t.Context(), 10)
 			if err != nil {
 				t.Fatal(err)
@@ -213,7 +215,8 @@ func TestStart(t *testing.T) {
 		}
 		other, cancel := context.WithCancel(t.Context())
 		cancel()
-		source = history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10), Start: make(chan struct{})})
+		source = history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+			Start: make(chan struct{})})
 		if watch, err = source.Watch(other, 10); err == nil {
 			_, err = watch.Next()
 		}

@@ -16,7 +16,8 @@ import (
 // from 20 to 25, and its gaps were stored in another order.
 func thinned() *tables {
 	states := []sink.State{
-		state("a", 5, 18, 0, 8), state("b", 7, -15, 0, 5), state("d", 8, 40, 0, 30), state("c", 13, -14, 3, 4), state("a", 18, 33, 8, 23),
+		state("a", 5, 18, 0, 8), state("b", 7, -15, 0, 5), state("d", 8, 40, 0, 30), state("c", 13, -14, 3, 4),
+		state("a", 18, 33, 8, 23),
 		state("a", 33, 0, 23, 0), state("d", 40, 0, 30, 0),
 	}
 	for i := range states {
@@ -25,9 +26,11 @@ func thinned() *tables {
 	return &tables{
 		states: states,
 		gaps: []sink.StoredGap{
-			{Resource: "pods", From: 20, To: 25, Reason: keepwatch.GapExpired, Seen: minute(15), Began: minute(10), Ended: minute(15)},
+			{Resource: "pods", From: 20, To: 25, Reason: keepwatch.GapExpired, Seen: minute(15), Began: minute(10),
+				Ended: minute(15)},
 			{Resource: "pods", From: 11, To: 18, Reason: sink.GapThinned, Seen: minute(8), Began: minute(1), Ended: minute(8)},
-			{Resource: "pods", From: 30, To: 33, Reason: sink.GapThinned, Seen: minute(23), Began: minute(20), Ended: minute(23)},
+			{Resource: "pods", From: 30, To: 33, Reason: sink.GapThinned, Seen: minute(23), Began: minute(20),
+				Ended: minute(23)},
 		},
 		status: []sink.Status{{
 			ID: stream.Identity{Resource: "pods"}, Active: true, First: at(10), FirstSeen: minute(0),
@@ -80,8 +83,9 @@ func TestThinnedMoments(t *testing.T) {
 		"a time after it": {thinned(), history.Moment{Time: minute(8)}, "<nil>"},
 		"in it": {thinned(), history.Moment{Revision: 12}, "pods: the states between revisions 11 and 18 were thinned out; " +
 			"the nearest known moments are revision 11 at 2026-11-28T10:00:00Z and revision 18 at 2026-11-28T10:08:00Z"},
-		"a time in it": {thinned(), history.Moment{Time: sec(1, 1)}, "pods: the states between revisions 11 and 18 were thinned out; " +
-			"the nearest known moments are revision 11 at 2026-11-28T10:00:00Z and revision 18 at 2026-11-28T10:08:00Z"},
+		"a time in it": {thinned(), history.Moment{Time: sec(1, 1)},
+			"pods: the states between revisions 11 and 18 were thinned out; " +
+				"the nearest known moments are revision 11 at 2026-11-28T10:00:00Z and revision 18 at 2026-11-28T10:08:00Z"},
 		"before a beginning in it": {moved, history.Moment{Revision: 12}, "pods: the history begins after revision 12; " +
 			"the first known moment is revision 18 at 2026-11-28T10:08:00Z"},
 	} {
@@ -111,7 +115,8 @@ func TestBesideAnEventInAThinnedRange(t *testing.T) {
 		e := eventState(1, "e", "R", 1, 84, 0, 84, 0)
 		database := &tables{
 			status: []sink.Status{followed("events", 2, 500), followed("pods", 2, 100)}, states: append(row.states, e),
-			gaps: []sink.StoredGap{{Resource: "pods", From: 80, To: 90, Reason: sink.GapThinned, Began: minute(30), Seen: minute(48), Ended: minute(48)}},
+			gaps: []sink.StoredGap{{Resource: "pods", From: 80, To: 90, Reason: sink.GapThinned, Began: minute(30),
+				Seen: minute(48), Ended: minute(48)}},
 		}
 		reported(t, database, aboutWeb, func(v *history.View, all []history.Reported) {
 			b, err := v.Beside(t.Context(), &all[0], "pods", row.states)

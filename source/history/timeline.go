@@ -38,8 +38,8 @@ type Span struct {
 // ErrTooMany is the error of a timeline with more states than it may have.
 var ErrTooMany = errors.New("there are too many changes between the moments")
 
-// Timeline returns what has happened to objects between two moments, which need not be known. It returns [ErrTooMany] if
-// more than most states begin or end between them, or, with a name, if there are more states.
+// Timeline returns what has happened to objects between two moments, which need not be known. It returns [ErrTooMany]
+// if more than most states begin or end between them, or, with a name, if there are more states.
 func (v *View) Timeline(ctx context.Context, of Objects, from, to Moment, most int) (*Timeline, error) {
 	stream, err := v.StreamOf(of.Resource, of.Namespace)
 	if err != nil {
@@ -135,7 +135,8 @@ func (v *View) unknown(ctx context.Context, t *Timeline) (all []Span, err error)
 
 // AtMost returns the first states that are valid at a point, in the order of a LIST, and how many there are. The point
 // must be known.
-func (v *View) AtMost(ctx context.Context, of Objects, at sink.Point, most int) (all []sink.State, count int, err error) {
+func (v *View) AtMost(ctx context.Context, of Objects, at sink.Point,
+	most int) (all []sink.State, count int, err error) {
 	cut := func(bound int) {
 		if len(all) > bound {
 			slices.SortFunc(all, func(a, b sink.State) int { return a.Key.Compare(b.Key) })

@@ -15,9 +15,11 @@ import (
 func lived() *tables {
 	t := &tables{
 		status: []sink.Status{followed("pods", 10, 100)},
-		gaps:   []sink.StoredGap{{Resource: "pods", From: 40, To: 50, Reason: keepwatch.GapDowntime, Seen: minute(50), Began: minute(35), Ended: minute(51)}},
+		gaps: []sink.StoredGap{{Resource: "pods", From: 40, To: 50, Reason: keepwatch.GapDowntime, Seen: minute(50),
+			Began: minute(35), Ended: minute(51)}},
 		states: []sink.State{
-			state("old", 5, 0, 0, 0), state("a", 10, 20, 0, 20), state("b", 15, -18, 15, 18), state("a", 20, 50, 20, 50), state("c", 30, -60, 30, 60), state("a", 50, 0, 50, 0),
+			state("old", 5, 0, 0, 0), state("a", 10, 20, 0, 20), state("b", 15, -18, 15, 18), state("a", 20, 50, 20, 50),
+			state("c", 30, -60, 30, 60), state("a", 50, 0, 50, 0),
 		},
 	}
 	t.status[0].Time = minute(70)
@@ -34,13 +36,16 @@ func TestTimeline(t *testing.T) {
 		want     []string
 	}{
 		"everything": {history.Moment{Time: minute(-30)}, history.Moment{}, []string{
-			"ns/c: ADDED 30, DELETED 60", "ns/a: EXISTED 10, MODIFIED 20, MODIFIED 50 in a gap", "ns/b: ADDED 15, DELETED 18", "ns/old: EXISTED 5",
+			"ns/c: ADDED 30, DELETED 60", "ns/a: EXISTED 10, MODIFIED 20, MODIFIED 50 in a gap", "ns/b: ADDED 15, DELETED 18",
+			"ns/old: EXISTED 5",
 			"-30 to 0: before the history", "35 to 51: downtime"}},
 		"a part": {history.Moment{Time: minute(16)}, history.Moment{Time: minute(45)}, []string{
 			"ns/c: ADDED 30", "ns/a: MODIFIED 20", "ns/b: DELETED 18", "35 to 45: downtime"}},
-		"by revisions": {history.Moment{Revision: 15}, history.Moment{Revision: 30}, []string{"ns/c: ADDED 30", "ns/a: MODIFIED 20", "ns/b: DELETED 18"}},
-		"nothing":      {history.Moment{Time: minute(61)}, history.Moment{Time: minute(65)}, nil},
-		"the future":   {history.Moment{Time: minute(61)}, history.Moment{Time: minute(90)}, []string{"70 to 90: not known yet"}},
+		"by revisions": {history.Moment{Revision: 15}, history.Moment{Revision: 30}, []string{"ns/c: ADDED 30",
+			"ns/a: MODIFIED 20", "ns/b: DELETED 18"}},
+		"nothing": {history.Moment{Time: minute(61)}, history.Moment{Time: minute(65)}, nil},
+		"the future": {history.Moment{Time: minute(61)}, history.Moment{Time: minute(90)},
+			[]string{"70 to 90: not known yet"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -73,8 +78,10 @@ func TestTimeline(t *testing.T) {
 		})
 	}
 	err := history.New(lived(), history.Options{}).View(t.Context(), func(v *history.View) error {
-		one, err := v.Timeline(t.Context(), history.Objects{Resource: "pods", Name: "a"}, history.Moment{Revision: 15}, history.Moment{Revision: 30}, 100)
-		if err != nil || len(one.Lanes) != 1 || len(one.Lanes[0].Events) != 1 || one.Lanes[0].Events[0].Type != history.Modified {
+		one, err := v.Timeline(t.Context(), history.Objects{Resource: "pods", Name: "a"}, history.Moment{Revision: 15},
+			history.Moment{Revision: 30}, 100)
+		if err != nil || len(one.Lanes) != 1 || len(one.Lanes[0].Events) != 1 ||
+			one.Lanes[0].Events[0].Type != history.Modified {
 			t.Errorf("one object: %+v, %v", one, err)
 		}
 		return err
@@ -83,7 +90,8 @@ func TestTimeline(t *testing.T) {
 		t.Error(err)
 	}
 	err = history.New(lived(), history.Options{}).View(t.Context(), func(v *history.View) error {
-		_, err := v.Timeline(t.Context(), history.Objects{Resource: "pods"}, history.Moment{Time: minute(-30)}, history.Moment{}, 5)
+		_, err := v.Timeline(t.Context(), history.Objects{Resource: "pods"}, history.Moment{Time: minute(-30)},
+			history.Moment{}, 5)
 		return err
 	})
 	if !errors.Is(err, history.ErrTooMany) {

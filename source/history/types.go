@@ -140,7 +140,8 @@ func (v *View) Find(ctx context.Context, text string) (*Type, error) {
 	var found []Type
 	for _, t := range all {
 		switch {
-		case t.Name() != name && t.Singular != name && !strings.EqualFold(t.Kind, name) && !slices.Contains(t.ShortNames, name):
+		case t.Name() != name && t.Singular != name && !strings.EqualFold(t.Kind, name) &&
+			!slices.Contains(t.ShortNames, name):
 		case grouped && group != t.Group() && group != t.Version && group != t.Version+"."+t.Group():
 		case t.Group() == "": // as kubectl, which looks in the core group first
 			return &t, nil

@@ -59,7 +59,8 @@ func serveCertified(t *testing.T, validity time.Duration) *rest.Config {
 // untrustedConfig starts a server that does not trust the client's certificate. With
 // TLS 1.2 it reports that before any request.
 func untrustedConfig(t *testing.T) *rest.Config {
-	settings := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool(), MaxVersion: tls.VersionTLS12}
+	settings := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool(),
+		MaxVersion: tls.VersionTLS12}
 	cfg := serveTLS(t, settings, time.Hour)
 	key, err := x509.MarshalPKCS8PrivateKey(settings.Certificates[0].PrivateKey)
 	if err != nil {

@@ -98,7 +98,8 @@ var transportTable = []struct {
 	{"too long", as[tooLong], keepwatch.Undecodable},
 	{"corrupt compression", corruptCompression, keepwatch.Undecodable},
 	// Go has two implementations of HTTP/2, each with its own error type, one of them private.
-	{"graceful shutdown of the connection", messageContains("http2: server sent GOAWAY", "ErrCode=NO_ERROR"), keepwatch.Ended},
+	{"graceful shutdown of the connection", messageContains("http2: server sent GOAWAY", "ErrCode=NO_ERROR"),
+		keepwatch.Ended},
 	{"server certificate refused", as[*tls.CertificateVerificationError], keepwatch.Untrusted},
 	{"client certificate refused", messageContains("remote error: tls: ", "certificate"), keepwatch.Unauthorized},
 	// From client-go's exec plugin, which runs again with the next request.

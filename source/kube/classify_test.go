@@ -30,42 +30,55 @@ var statuses = map[string]struct {
 	kind    keepwatch.FailureKind
 	wait    time.Duration
 }{
-	"gone":                       {410, "Gone", "too old resource version: 1 (7)", "", "", keepwatch.Expired, 0},
-	"expired":                    {410, "Expired", "The resourceVersion for the provided watch is too old.", "", "", keepwatch.Expired, 0},
-	"410 without a reason":       {410, "", "", "", "", keepwatch.Expired, 0},
-	"410, another reason":        {410, "Timeout", "", "", "", keepwatch.Expired, 0},
-	"expired, another code":      {500, "Expired", "", "", "", keepwatch.Expired, 0},
-	"gone, another code":         {400, "Gone", "", "", "", keepwatch.Expired, 0},
-	"too large":                  {504, "Timeout", "Too large resource version: 9, current: 7", `"retryAfterSeconds":1,"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]`, "", keepwatch.RevisionTooLarge, time.Second},
-	"too large before 1.18.6":    {504, "Timeout", "Timeout: Too large resource version: 9, current: 7", `"causes":[{"message":"Too large resource version"}]`, "", keepwatch.RevisionTooLarge, 0},
-	"too large, by message":      {504, "Timeout", "Timeout: Too large resource version: 9, current: 7", "", "", keepwatch.RevisionTooLarge, 0},
-	"storage":                    {500, "StorageReadError", "failed to read one or more secrets from the storage", "", "", keepwatch.StorageRead, 0},
+	"gone": {410, "Gone", "too old resource version: 1 (7)", "", "", keepwatch.Expired, 0},
+	"expired": {410, "Expired", "The resourceVersion for the provided watch is too old.", "", "",
+		keepwatch.Expired, 0},
+	"410 without a reason":  {410, "", "", "", "", keepwatch.Expired, 0},
+	"410, another reason":   {410, "Timeout", "", "", "", keepwatch.Expired, 0},
+	"expired, another code": {500, "Expired", "", "", "", keepwatch.Expired, 0},
+	"gone, another code":    {400, "Gone", "", "", "", keepwatch.Expired, 0},
+	"too large": {504, "Timeout", "Too large resource version: 9, current: 7",
+		`"retryAfterSeconds":1,"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]`, "",
+		keepwatch.RevisionTooLarge, time.Second},
+	"too large before 1.18.6": {504, "Timeout", "Timeout: Too large resource version: 9, current: 7",
+		`"causes":[{"message":"Too large resource version"}]`, "", keepwatch.RevisionTooLarge, 0},
+	"too large, by message": {504, "Timeout", "Timeout: Too large resource version: 9, current: 7", "", "",
+		keepwatch.RevisionTooLarge, 0},
+	"storage": {500, "StorageReadError", "failed to read one or more secrets from the storage", "", "",
+		keepwatch.StorageRead, 0},
 	"storage, by its other name": {500, "StoreReadError", "", "", "", keepwatch.StorageRead, 0},
-	"storage, with advice":       {500, "StorageReadError", "", `"retryAfterSeconds":1`, "", keepwatch.StorageRead, time.Second},
-	"unauthorized":               {401, "Unauthorized", "Unauthorized", "", "", keepwatch.Unauthorized, 0},
-	"forbidden":                  {403, "Forbidden", `pods is forbidden: User "x" cannot list resource "pods"`, "", "", keepwatch.Forbidden, 0},
-	"not found":                  {404, "NotFound", "the server could not find the requested resource", "", "", keepwatch.Absent, 0},
-	"throttled, header":          {429, "TooManyRequests", "Too many requests, please try again later.", "", "7", keepwatch.Throttled, 7 * time.Second},
-	"throttled, details":         {429, "TooManyRequests", "storage is (re)initializing", `"retryAfterSeconds":2`, "", keepwatch.Throttled, 2 * time.Second},
-	"throttled, both":            {429, "TooManyRequests", "", `"retryAfterSeconds":3`, "2", keepwatch.Throttled, 3 * time.Second},
-	"throttled, no advice":       {429, "TooManyRequests", "", "", "", keepwatch.Throttled, 0},
-	"503 with advice":            {503, "ServiceUnavailable", "shutting down", "", "1", keepwatch.Throttled, time.Second},
-	"504 with advice":            {504, "Timeout", "", `"retryAfterSeconds":4`, "", keepwatch.Throttled, 4 * time.Second},
-	"500 with advice":            {500, "InternalError", "", "", "5", keepwatch.Throttled, 5 * time.Second},
-	"500":                        {500, "InternalError", "Internal error occurred: etcd", "", "", keepwatch.ServerError, 0},
-	"500, no reason":             {500, "", "", "", "", keepwatch.ServerError, 0},
-	"502":                        {502, "", "bad gateway", "", "", keepwatch.ServerError, 0},
-	"503":                        {503, "ServiceUnavailable", "apiserver not ready", "", "", keepwatch.ServerError, 0},
-	"504":                        {504, "Timeout", "the request timed out", "", "", keepwatch.ServerError, 0},
-	"500, server timeout":        {500, "ServerTimeout", "", "", "", keepwatch.ServerError, 0},
-	"408":                        {408, "", "", "", "", keepwatch.ServerError, 0},
-	"400":                        {400, "BadRequest", "unable to parse requirement", "", "", keepwatch.Rejected, 0},
-	"405":                        {405, "MethodNotAllowed", "", "", "", keepwatch.Rejected, 0},
-	"406":                        {406, "NotAcceptable", "", "", "", keepwatch.Rejected, 0},
-	"415":                        {415, "UnsupportedMediaType", "", "", "", keepwatch.Rejected, 0},
-	"422":                        {422, "Invalid", "", "", "", keepwatch.Rejected, 0},
-	"409":                        {409, "Conflict", "", "", "", keepwatch.UnknownStatus, 0},
-	"418":                        {418, "Teapot", "short and stout", "", "", keepwatch.UnknownStatus, 0},
+	"storage, with advice": {500, "StorageReadError", "", `"retryAfterSeconds":1`, "", keepwatch.StorageRead,
+		time.Second},
+	"unauthorized": {401, "Unauthorized", "Unauthorized", "", "", keepwatch.Unauthorized, 0},
+	"forbidden": {403, "Forbidden", `pods is forbidden: User "x" cannot list resource "pods"`, "", "",
+		keepwatch.Forbidden, 0},
+	"not found": {404, "NotFound", "the server could not find the requested resource", "", "",
+		keepwatch.Absent, 0},
+	"throttled, header": {429, "TooManyRequests", "Too many requests, please try again later.", "", "7",
+		keepwatch.Throttled, 7 * time.Second},
+	"throttled, details": {429, "TooManyRequests", "storage is (re)initializing", `"retryAfterSeconds":2`, "",
+		keepwatch.Throttled, 2 * time.Second},
+	"throttled, both": {429, "TooManyRequests", "", `"retryAfterSeconds":3`, "2", keepwatch.Throttled,
+		3 * time.Second},
+	"throttled, no advice": {429, "TooManyRequests", "", "", "", keepwatch.Throttled, 0},
+	"503 with advice":      {503, "ServiceUnavailable", "shutting down", "", "1", keepwatch.Throttled, time.Second},
+	"504 with advice":      {504, "Timeout", "", `"retryAfterSeconds":4`, "", keepwatch.Throttled, 4 * time.Second},
+	"500 with advice":      {500, "InternalError", "", "", "5", keepwatch.Throttled, 5 * time.Second},
+	"500": {500, "InternalError", "Internal error occurred: etcd", "", "", keepwatch.ServerError,
+		0},
+	"500, no reason":      {500, "", "", "", "", keepwatch.ServerError, 0},
+	"502":                 {502, "", "bad gateway", "", "", keepwatch.ServerError, 0},
+	"503":                 {503, "ServiceUnavailable", "apiserver not ready", "", "", keepwatch.ServerError, 0},
+	"504":                 {504, "Timeout", "the request timed out", "", "", keepwatch.ServerError, 0},
+	"500, server timeout": {500, "ServerTimeout", "", "", "", keepwatch.ServerError, 0},
+	"408":                 {408, "", "", "", "", keepwatch.ServerError, 0},
+	"400":                 {400, "BadRequest", "unable to parse requirement", "", "", keepwatch.Rejected, 0},
+	"405":                 {405, "MethodNotAllowed", "", "", "", keepwatch.Rejected, 0},
+	"406":                 {406, "NotAcceptable", "", "", "", keepwatch.Rejected, 0},
+	"415":                 {415, "UnsupportedMediaType", "", "", "", keepwatch.Rejected, 0},
+	"422":                 {422, "Invalid", "", "", "", keepwatch.Rejected, 0},
+	"409":                 {409, "Conflict", "", "", "", keepwatch.UnknownStatus, 0},
+	"418":                 {418, "Teapot", "short and stout", "", "", keepwatch.UnknownStatus, 0},
 }
 
 // Each row of the table decides at least one status.
@@ -141,7 +154,8 @@ func TestStatusInStream(t *testing.T) {
 }
 
 func TestErrorEventWithoutStatus(t *testing.T) {
-	for _, object := range []string{`null`, `{}`, `{"kind":"Pod"}`, `{"kind":"Status"}`, `"no"`, `{"kind":"Status","code":"x"}`} {
+	for _, object := range []string{`null`, `{}`, `{"kind":"Pod"}`, `{"kind":"Status"}`, `"no"`,
+		`{"kind":"Status","code":"x"}`} {
 		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 			send(w, `{"type":"ERROR","object":`+object+`}`)
 		}), Options{})
@@ -159,13 +173,18 @@ func TestAnswerWithoutStatus(t *testing.T) {
 		kind           keepwatch.FailureKind
 		want, unwanted string
 	}{
-		"plain":     {502, "text/plain; charset=utf-8", "upstream is down\nsecond line", keepwatch.ServerError, "list pods: 502 Bad Gateway: upstream is down", "second"},
-		"page":      {503, "text/html", "<html>down</html>", keepwatch.ServerError, "list pods: 503 Service Unavailable", "html"},
-		"nothing":   {404, "text/plain", "404 page not found\n", keepwatch.Absent, "list pods: the server could not find the requested resource", "404"},
-		"long":      {401, "text/plain", strings.Repeat("x", 1<<20), keepwatch.Unauthorized, "xxx…", strings.Repeat("x", 201)},
+		"plain": {502, "text/plain; charset=utf-8", "upstream is down\nsecond line", keepwatch.ServerError,
+			"list pods: 502 Bad Gateway: upstream is down", "second"},
+		"page": {503, "text/html", "<html>down</html>", keepwatch.ServerError, "list pods: 503 Service Unavailable",
+			"html"},
+		"nothing": {404, "text/plain", "404 page not found\n", keepwatch.Absent,
+			"list pods: the server could not find the requested resource", "404"},
+		"long": {401, "text/plain", strings.Repeat("x", 1<<20), keepwatch.Unauthorized, "xxx…",
+			strings.Repeat("x", 201)},
 		"no status": {403, "application/json", `{"error":"no"}`, keepwatch.Forbidden, "list pods: 403 Forbidden", "error"},
 		"not 200":   {204, "", "", keepwatch.UnknownStatus, "list pods: 204 No Content", "x"},
-		"no code":   {410, "application/json", `{"kind":"Status","message":"gone with the wind"}`, keepwatch.Expired, "list pods: gone with the wind", "410"},
+		"no code": {410, "application/json", `{"kind":"Status","message":"gone with the wind"}`, keepwatch.Expired,
+			"list pods: gone with the wind", "410"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
@@ -218,32 +237,38 @@ func TestNoConnection(t *testing.T) {
 	unknown.CAData = nil
 	another := serve(t, "HTTP/2.0", func(http.ResponseWriter, *http.Request) {})
 	plain := serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) {})
-	unresolvable := &rest.Config{Host: "http://nowhere.invalid", Dial: func(context.Context, string, string) (net.Conn, error) {
+	unresolvable := &rest.Config{Host: "http://nowhere.invalid", Dial: func(context.Context, string,
+		string) (net.Conn, error) {
 		return nil, &net.DNSError{Err: "no such host", Name: "nowhere.invalid", IsNotFound: true}
 	}}
 	timedOut := &rest.Config{Host: "http://far.invalid", Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
 	}}
 	exec := &rest.Config{Host: "https://" + refusedAddress(t), ExecProvider: &clientcmdapi.ExecConfig{
-		Command: "/does/not/exist", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+		Command: "/does/not/exist", APIVersion: "client.authentication.k8s.io/v1",
+		InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 	}}
 	for name, test := range map[string]struct {
 		cfg  *rest.Config
 		kind keepwatch.FailureKind
 		want string
 	}{
-		"refused":            {&rest.Config{Host: refusedAddress(t)}, keepwatch.Unreachable, "connection refused"},
-		"unresolvable":       {unresolvable, keepwatch.Unreachable, "no such host"},
-		"dial timeout":       {timedOut, keepwatch.Unreachable, "deadline exceeded"},
-		"unknown authority":  {unknown, keepwatch.Untrusted, "certificate signed by unknown authority"},
-		"another host":       {named(another, "db.example.org"), keepwatch.Untrusted, "not db.example.org"},
-		"expired":            {serveCertified(t, -time.Hour), keepwatch.Untrusted, "certificate has expired"},
-		"not valid yet":      {serveCertified(t, 3*time.Hour), keepwatch.Untrusted, "not yet valid"},
-		"not ours":           {untrustedConfig(t), keepwatch.Unauthorized, "remote error: tls: unknown certificate authority"},
-		"no TLS":             {&rest.Config{Host: "https://" + strings.TrimPrefix(plain.Host, "http://")}, keepwatch.Unreachable, "server gave HTTP response"},
-		"closed at once":     {serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) { abortResponse() }), keepwatch.Unreachable, "EOF"},
-		"reset at once (h2)": {serve(t, "HTTP/2.0", func(http.ResponseWriter, *http.Request) { abortResponse() }), keepwatch.Unreachable, "INTERNAL_ERROR"},
-		"no credentials":     {exec, keepwatch.Unauthorized, "getting credentials"},
+		"refused":           {&rest.Config{Host: refusedAddress(t)}, keepwatch.Unreachable, "connection refused"},
+		"unresolvable":      {unresolvable, keepwatch.Unreachable, "no such host"},
+		"dial timeout":      {timedOut, keepwatch.Unreachable, "deadline exceeded"},
+		"unknown authority": {unknown, keepwatch.Untrusted, "certificate signed by unknown authority"},
+		"another host":      {named(another, "db.example.org"), keepwatch.Untrusted, "not db.example.org"},
+		"expired":           {serveCertified(t, -time.Hour), keepwatch.Untrusted, "certificate has expired"},
+		"not valid yet":     {serveCertified(t, 3*time.Hour), keepwatch.Untrusted, "not yet valid"},
+		"not ours": {untrustedConfig(t), keepwatch.Unauthorized,
+			"remote error: tls: unknown certificate authority"},
+		"no TLS": {&rest.Config{Host: "https://" + strings.TrimPrefix(plain.Host, "http://")},
+			keepwatch.Unreachable, "server gave HTTP response"},
+		"closed at once": {serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) { abortResponse() }),
+			keepwatch.Unreachable, "EOF"},
+		"reset at once (h2)": {serve(t, "HTTP/2.0", func(http.ResponseWriter, *http.Request) { abortResponse() }),
+			keepwatch.Unreachable, "INTERNAL_ERROR"},
+		"no credentials": {exec, keepwatch.Unauthorized, "getting credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, test.cfg, Options{})

@@ -45,7 +45,8 @@ func FailureOf(op string, err error) *keepwatch.Failure {
 const watchDecoding metav1.CauseType = "ClientWatchDecoding"
 
 var brokenConnection = []string{
-	"connection lost", "connection reset", "stream error", "broken pipe", "i/o timeout", "deadline exceeded", "unexpected EOF",
+	"connection lost", "connection reset", "stream error", "broken pipe", "i/o timeout", "deadline exceeded",
+	"unexpected EOF",
 }
 
 func kindOfWatchDecoding(message string) keepwatch.FailureKind {

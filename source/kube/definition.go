@@ -18,10 +18,11 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// A server whose definition of a type changes (a default is added, a field pruned, a conversion switched) ends the watches of
-// the type, lets clients resume, and does not tell that unchanged revisions look different now (kubernetes #74105, #123074).
-// A server of a new version does the same for all types. So a source asks, after a watch was opened, whether the definition
-// is the one that it knows. If it is not, the watch ends with Redefined, and the list that follows shows the difference.
+// A server whose definition of a type changes (a default is added, a field pruned, a conversion switched) ends the
+// watches of the type, lets clients resume, and does not tell that unchanged revisions look different now (kubernetes
+// #74105, #123074). A server of a new version does the same for all types. So a source asks, after a watch was opened,
+// whether the definition is the one that it knows. If it is not, the watch ends with Redefined, and the list that
+// follows shows the difference.
 //
 // A target that outlives the source (a process that starts again, a version of the type that replaces another one)
 // stores the definition that has shown its state, and sets it in the next source: what has changed meanwhile no watch
@@ -46,14 +47,15 @@ const (
 // definition is what a server says of the definition of a resource. What is not known is empty. The JSON names are in
 // the states of streams.
 type definition struct {
-	Version    string `json:"version,omitempty"`    // of the type, which the source requests
-	Server     string `json:"server,omitempty"`     // its version
-	Schema     string `json:"schema,omitempty"`     // the address of the group version's OpenAPI document, which has its hash
+	Version string `json:"version,omitempty"` // of the type, which the source requests
+	Server  string `json:"server,omitempty"`  // its version
+	// the address of the group version's OpenAPI document, which has its hash
+	Schema     string `json:"schema,omitempty"`
 	Generation string `json:"generation,omitempty"` // of the CustomResourceDefinition, if there is one, and it may be read
 }
 
-// differs reports whether objects can look different by another definition. A group version's document also changes with
-// other types, so that the generation decides if both have one.
+// differs reports whether objects can look different by another definition. A group version's document also changes
+// with other types, so that the generation decides if both have one.
 func (d definition) differs(now definition) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	switch {
@@ -196,8 +198,8 @@ func (d *definitionWatch) failure(op string) *keepwatch.Failure {
 		"%s: the definition of the type has changed, or the version of the server: objects can look different at equal resource versions", op)
 }
 
-// watchDefinition ends a watch with Redefined if the definition has changed. It returns when it has asked once, or ctx ends.
-// Without an answer the next watch asks again.
+// watchDefinition ends a watch with Redefined if the definition has changed. It returns when it has asked once, or ctx
+// ends. Without an answer the next watch asks again.
 func (s *Source) watchDefinition(ctx context.Context, w *watch) {
 	timer := time.NewTimer(s.definition.due())
 	defer timer.Stop()
@@ -216,8 +218,8 @@ func (s *Source) watchDefinition(ctx context.Context, w *watch) {
 	}
 }
 
-// Definitions reads the definitions of a server's resources. The sources of one client may share it: then they share its
-// answers.
+// Definitions reads the definitions of a server's resources. The sources of one client may share it: then they share
+// its answers.
 type Definitions struct {
 	client *http.Client
 	root   *url.URL
@@ -308,7 +310,8 @@ func (d *Definitions) get(ctx context.Context, path, accept string, into any) {
 		return
 	}
 	defer response.Body.Close()
-	if text, err := io.ReadAll(io.LimitReader(response.Body, maxDefinitions)); err == nil && response.StatusCode == http.StatusOK {
+	if text, err := io.ReadAll(io.LimitReader(response.Body, maxDefinitions)); err == nil &&
+		response.StatusCode == http.StatusOK {
 		_ = json.Unmarshal(text, into) // another program's answer says nothing
 	}
 }

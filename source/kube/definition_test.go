@@ -46,7 +46,8 @@ func newDefiningServer(t *testing.T, answers map[string]string) *definingServer 
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		case strings.HasSuffix(r.URL.Path, "/widgets"):
-			_ = json.NewEncoder(w).Encode(map[string]any{"kind": "WidgetList", "apiVersion": "example.com/v1", "metadata": map[string]string{"resourceVersion": "9"}, "items": []any{}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"kind": "WidgetList", "apiVersion": "example.com/v1",
+				"metadata": map[string]string{"resourceVersion": "9"}, "items": []any{}})
 		case known:
 			_, _ = w.Write([]byte(answer))
 		default:
@@ -87,8 +88,8 @@ func (s *Source) asked() time.Time {
 	return s.definition.asked
 }
 
-// A watch ends with Redefined if the definition of its type has changed since the one before, or the version of the server, and
-// for nothing else. The next list repairs that.
+// A watch ends with Redefined if the definition of its type has changed since the one before, or the version of the
+// server, and for nothing else. The next list repairs that.
 func TestRedefined(t *testing.T) {
 	const crd = `{"metadata":{"uid":"u","generation":3}}`
 	all := map[string]string{"/version": `{"gitVersion":"v1.34.0"}`, "/openapi/v3": index1, crdPath: crd}
@@ -110,7 +111,8 @@ func TestRedefined(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newDefiningServer(t, row.before)
-			s, err := New(&rest.Config{Host: server.URL, QPS: -1}, Options{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}})
+			s, err := New(&rest.Config{Host: server.URL, QPS: -1},
+				Options{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +179,8 @@ func TestRedefinedBetweenSources(t *testing.T) {
 			server := newDefiningServer(t, all)
 			source := func(version, shown string) *Source {
 				t.Helper()
-				s, err := New(&rest.Config{Host: server.URL, QPS: -1}, Options{Resource: schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "widgets"}})
+				s, err := New(&rest.Config{Host: server.URL, QPS: -1},
+					Options{Resource: schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "widgets"}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -233,7 +236,8 @@ func TestDefinitionsAreReadRarely(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resource := range []string{"deployments", "replicasets", "daemonsets"} {
-		if got := shared.of(t.Context(), schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}); got != (definition{Version: "v1", Server: "v1.34.0", Schema: "?hash=1"}) {
+		if got := shared.of(t.Context(), schema.GroupVersionResource{Group: "apps", Version: "v1",
+			Resource: resource}); got != (definition{Version: "v1", Server: "v1.34.0", Schema: "?hash=1"}) {
 			t.Errorf("%s: %+v", resource, got)
 		}
 	}

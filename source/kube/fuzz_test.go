@@ -69,7 +69,8 @@ func FuzzWatchFrame(f *testing.F) {
 		`{"type":"ERROR","object":` + statusText(410, "Expired", "too old", `"retryAfterSeconds":1`) + `}`,
 		`{"type":"ADDED","object":` + tableText("6", columnsText, rowText("a", 1, 6)) + `}`,
 		`{"object":{"metadata":{"managedFields":[],"name":"\u0061","resourceVersion":"3"},"metadata":null},"type":"ADDED"}`,
-		"{}", "[]", "null", "", " ", "\xff", `{"type":"ADDED","object":{"metadata":{"managedFields":1,"managedFields":2,"name":"a","resourceVersion":"7"}}}`,
+		"{}", "[]", "null", "", " ", "\xff",
+		`{"type":"ADDED","object":{"metadata":{"managedFields":1,"managedFields":2,"name":"a","resourceVersion":"7"}}}`,
 	} {
 		f.Add(seed)
 	}
@@ -115,7 +116,8 @@ func FuzzListPage(f *testing.F) {
 		podList(7, "", `{"metadata":{"name":"a"},"metadata":{"managedFields":[],"name":"b","resourceVersion":"3"}}`),
 		podList(7, "", `{"metadata":{"name":"a","resourceVersion":"3"},"kind":"","kind":1}`),
 		podList(7, "", pod("a", 3), "null", `{"metadata":{"name":"b"}}`, pod("c", 5)),
-		podList(7, "", pod("a", 3), `{"data":[`+strings.Repeat(`"`+strings.Repeat("x", 1000)+`",`, fuzzBound/1000)+`1]}`, pod("c", 5)),
+		podList(7, "", pod("a", 3), `{"data":[`+strings.Repeat(`"`+strings.Repeat("x", 1000)+`",`, fuzzBound/1000)+`1]}`,
+			pod("c", 5)),
 		`{"items":null,"metadata":{"resourceVersion":"7"}}`, podList(7, "")[:20], "{}", "[]", "", "\xff", "{\n}",
 		`{"kind":"List","items":[{"metadata":{"name":"a","resourceVersion":"1"}}],"items":[],"metadata":{"resourceVersion":"7"}}`,
 	} {

@@ -82,7 +82,8 @@ func answerThenGoAway(conn io.ReadWriter, text string, code http2.ErrCode) error
 			var headers bytes.Buffer
 			err = hpack.NewEncoder(&headers).WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
 			if err == nil {
-				err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: frame.StreamID, BlockFragment: headers.Bytes(), EndHeaders: true})
+				err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: frame.StreamID, BlockFragment: headers.Bytes(),
+					EndHeaders: true})
 			}
 			if err == nil {
 				err = framer.WriteData(frame.StreamID, false, []byte(text))

@@ -26,10 +26,10 @@ var listAccept = [...]string{
 //
 // List fails with Unversioned if a page, or each of its objects, has no revision, unless the
 // source has read an object with a revision before: then a page without one is a
-// ProtocolViolation. It fails with StaleReplica if a first page has a revision below NotOlderThan. It skips objects without a name or a
-// revision (ProtocolViolation), and objects that are longer than MaxObject or that Decode
-// rejects (Undecodable). It fails if a single JSON string is longer than MaxObject: the
-// decoder can't skip a string without buffering it.
+// ProtocolViolation. It fails with StaleReplica if a first page has a revision below NotOlderThan. It skips objects
+// without a name or a revision (ProtocolViolation), and objects that are longer than MaxObject or that Decode rejects
+// (Undecodable). It fails if a single JSON string is longer than MaxObject: the decoder can't skip a string without
+// buffering it.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	if req.Continue == "" {
 		s.readDefinition(ctx)
@@ -102,7 +102,8 @@ func (s *Source) PageAt(ctx context.Context, revision keepwatch.Revision, token 
 }
 
 // pageAt requests a page of the state at exactly one revision and reads it.
-func (s *Source) pageAt(ctx context.Context, accept string, revision keepwatch.Revision, token string, m builder) (keepwatch.Page, *keepwatch.Failure) {
+func (s *Source) pageAt(ctx context.Context, accept string, revision keepwatch.Revision, token string,
+	m builder) (keepwatch.Page, *keepwatch.Failure) {
 	q := s.listQuery(keepwatch.ListRequest{Continue: token})
 	if token == "" {
 		q.Set("resourceVersion", revision.String())
@@ -120,7 +121,8 @@ func (s *Source) pageAt(ctx context.Context, accept string, revision keepwatch.R
 }
 
 // page requests a page and reads it.
-func (s *Source) page(ctx context.Context, accept string, query url.Values, m builder) (*pageBuilder, keepwatch.Page, *keepwatch.Failure) {
+func (s *Source) page(ctx context.Context, accept string, query url.Values,
+	m builder) (*pageBuilder, keepwatch.Page, *keepwatch.Failure) {
 	if s.listTimeout > 0 {
 		timeout := fmt.Errorf("no complete page within %v", s.listTimeout)
 		var cancel context.CancelFunc

@@ -64,9 +64,10 @@ func TestListPages(t *testing.T) {
 func TestListShapes(t *testing.T) {
 	const whole = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","resourceVersion":"3"},"x":[1]}`
 	for name, text := range map[string]string{
-		"built-in":           `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}]}`,
-		"items first":        `{"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}],"metadata":{"resourceVersion":"7"},"kind":"PodList","apiVersion":"v1"}`,
-		"custom resource":    `{"apiVersion":"v1","items":[` + whole + `],"kind":"PodList","metadata":{"continue":"","resourceVersion":"7"}}`,
+		"built-in":    `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}]}`,
+		"items first": `{"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}],"metadata":{"resourceVersion":"7"},"kind":"PodList","apiVersion":"v1"}`,
+		"custom resource": `{"apiVersion":"v1","items":[` + whole +
+			`],"kind":"PodList","metadata":{"continue":"","resourceVersion":"7"}}`,
 		"only a kind":        `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"kind":"Pod","metadata":{"name":"a","resourceVersion":"3"},"x":[1]}]}`,
 		"indented":           "{\n \"kind\": \"PodList\",\n \"apiVersion\": \"v1\", \"metadata\": {\n\"resourceVersion\": \"7\" }, \"items\": [ {\n \"metadata\": {\n \"name\": \"a\",\n \"resourceVersion\": \"3\"\n },\n \"x\": [\n 1\n ]\n } ] }",
 		"unknown members":    `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","selfLink":"/x"},"more":{"items":[1]},"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}]}`,
@@ -108,8 +109,9 @@ func TestListInvalid(t *testing.T) {
 		kind keepwatch.FailureKind
 		want string
 	}{
-		"no revision":          {`{"kind":"PodList","metadata":{},"items":[]}`, keepwatch.Unversioned, `resource version ""`},
-		"revision is no text":  {`{"kind":"PodList","metadata":{"resourceVersion":7},"items":[]}`, keepwatch.Unversioned, "the list's"},
+		"no revision": {`{"kind":"PodList","metadata":{},"items":[]}`, keepwatch.Unversioned, `resource version ""`},
+		"revision is no text": {`{"kind":"PodList","metadata":{"resourceVersion":7},"items":[]}`, keepwatch.Unversioned,
+			"the list's"},
 		"revision is no digit": {`{"metadata":{"resourceVersion":"x7"},"items":[]}`, keepwatch.Unversioned, `"x7"`},
 		"revision zero":        {`{"metadata":{"resourceVersion":"0"},"items":[]}`, keepwatch.Unversioned, `"0"`},
 		"no metadata":          {`{"items":[]}`, keepwatch.Unversioned, "the list's"},
@@ -124,7 +126,8 @@ func TestListInvalid(t *testing.T) {
 		"deep":                 {podList(7, "", strings.Repeat("[", 20000)), keepwatch.Undecodable, "depth"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, test.text) }), Options{})
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, test.text) }),
+				Options{})
 			page, err := s.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 5})
 			wantFailure(t, err, test.kind, "list pods: ", test.want)
 			if page.Revision != 0 || page.Objects != nil {
@@ -143,19 +146,22 @@ func TestListUnversioned(t *testing.T) {
 		lists []string
 		want  keepwatch.FailureKind // of the last, 0 for success
 	}{
-		"a list without one":                           {[]string{none}, keepwatch.Unversioned},
-		"objects without one":                          {[]string{podList(7, "", without, without)}, keepwatch.Unversioned},
-		"one of the objects without one":               {[]string{podList(7, "", without, pod("a", 3))}, 0},
-		"no objects":                                   {[]string{podList(7, "")}, 0},
-		"an object without a name":                     {[]string{podList(7, "", nameless)}, 0},
-		"objects without one after an empty list":      {[]string{podList(7, ""), podList(8, "", without)}, keepwatch.Unversioned},
-		"a list without one after objects with one":    {[]string{podList(7, "", pod("a", 3)), none}, keepwatch.ProtocolViolation},
+		"a list without one":             {[]string{none}, keepwatch.Unversioned},
+		"objects without one":            {[]string{podList(7, "", without, without)}, keepwatch.Unversioned},
+		"one of the objects without one": {[]string{podList(7, "", without, pod("a", 3))}, 0},
+		"no objects":                     {[]string{podList(7, "")}, 0},
+		"an object without a name":       {[]string{podList(7, "", nameless)}, 0},
+		"objects without one after an empty list": {[]string{podList(7, ""), podList(8, "", without)},
+			keepwatch.Unversioned},
+		"a list without one after objects with one": {[]string{podList(7, "", pod("a", 3)), none},
+			keepwatch.ProtocolViolation},
 		"objects without one after objects with one":   {[]string{podList(7, "", pod("a", 3)), podList(8, "", without)}, 0},
 		"a list without one after another without one": {[]string{none, none}, keepwatch.Unversioned},
 	} {
 		t.Run(name, func(t *testing.T) {
 			next := 0
-			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, test.lists[next]) }), Options{})
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, test.lists[next]) }),
+				Options{})
 			var err error
 			for next = range test.lists {
 				_, err = s.List(t.Context(), keepwatch.ListRequest{})
@@ -213,16 +219,25 @@ func TestListSkips(t *testing.T) {
 		kind keepwatch.FailureKind
 		want string
 	}{
-		"no name":             {`{"metadata":{"resourceVersion":"3"}}`, keepwatch.ProtocolViolation, "list pods: an object has no name"},
-		"null":                {`null`, keepwatch.ProtocolViolation, "list pods: an object has no name"},
-		"no object":           {`[{"metadata":{"name":"x"}}]`, keepwatch.ProtocolViolation, "list pods: an object has no name"},
-		"no revision":         {`{"metadata":{"name":"x","namespace":"n"}}`, keepwatch.ProtocolViolation, `list pods: object n/x: resource version "" is not a positive decimal number`},
-		"odd revision":        {`{"metadata":{"name":"x","namespace":"n","resourceVersion":"seven"}}`, keepwatch.ProtocolViolation, `list pods: object n/x: resource version "seven" is not a positive decimal number`},
-		"long":                {`{"metadata":{"name":"x","namespace":"n","resourceVersion":"3"},"data":[` + long + `]}`, keepwatch.Undecodable, "list pods: object n/x is longer than 10000 bytes"},
-		"long before its end": {`{"data":[` + long + `],"metadata":{"name":"x","resourceVersion":"3"}}`, keepwatch.Undecodable, "list pods: an object is longer than 10000 bytes"},
-		"long metadata":       {`{"metadata":{"name":"x","annotations":[` + long + `],"resourceVersion":"3"}}`, keepwatch.Undecodable, "list pods: object x is longer than 10000 bytes"},
-		"long array":          {`[` + long + `]`, keepwatch.Undecodable, "list pods: an object is longer than 10000 bytes"},
-		"long row of members": {`{"metadata":{"name":"x","namespace":"n"},"data":1` + strings.Repeat(`,"m":"`+strings.Repeat("x", bound/3)+`"`, 10) + `}`, keepwatch.Undecodable, "list pods: object n/x is longer than 10000 bytes"},
+		"no name": {`{"metadata":{"resourceVersion":"3"}}`, keepwatch.ProtocolViolation,
+			"list pods: an object has no name"},
+		"null": {`null`, keepwatch.ProtocolViolation, "list pods: an object has no name"},
+		"no object": {`[{"metadata":{"name":"x"}}]`, keepwatch.ProtocolViolation,
+			"list pods: an object has no name"},
+		"no revision": {`{"metadata":{"name":"x","namespace":"n"}}`, keepwatch.ProtocolViolation,
+			`list pods: object n/x: resource version "" is not a positive decimal number`},
+		"odd revision": {`{"metadata":{"name":"x","namespace":"n","resourceVersion":"seven"}}`,
+			keepwatch.ProtocolViolation, `list pods: object n/x: resource version "seven" is not a positive decimal number`},
+		"long": {`{"metadata":{"name":"x","namespace":"n","resourceVersion":"3"},"data":[` + long + `]}`,
+			keepwatch.Undecodable, "list pods: object n/x is longer than 10000 bytes"},
+		"long before its end": {`{"data":[` + long + `],"metadata":{"name":"x","resourceVersion":"3"}}`,
+			keepwatch.Undecodable, "list pods: an object is longer than 10000 bytes"},
+		"long metadata": {`{"metadata":{"name":"x","annotations":[` + long + `],"resourceVersion":"3"}}`,
+			keepwatch.Undecodable, "list pods: object x is longer than 10000 bytes"},
+		"long array": {`[` + long + `]`, keepwatch.Undecodable, "list pods: an object is longer than 10000 bytes"},
+		"long row of members": {`{"metadata":{"name":"x","namespace":"n"},"data":1` + strings.Repeat(`,"m":"`+
+			strings.Repeat("x", bound/3)+`"`, 10) + `}`, keepwatch.Undecodable,
+			"list pods: object n/x is longer than 10000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, representation := range []Representation{WholeObjects, TableRows} {
@@ -231,13 +246,15 @@ func TestListSkips(t *testing.T) {
 					text = tableText("7", columnsText, rowText("a", 1, 3)+`,{"cells":["x"],"object":`+test.item+`},`+
 						rowText("b", 1, 4)+`,{"object":`+test.item+`,"cells":["x"]},`+rowText("c", 1, 5))
 				}
-				s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, text) }), Options{Representation: representation, MaxObject: bound})
+				s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, text) }),
+					Options{Representation: representation, MaxObject: bound})
 				page, err := s.List(t.Context(), keepwatch.ListRequest{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if page.Revision != 7 || len(page.Objects) != 3 || page.Objects[2].Key().Name != "c" || len(page.Skipped) != 2 {
-					t.Fatalf("representation %d: %d objects, %v skipped, at %v", representation, len(page.Objects), page.Skipped, page.Revision)
+					t.Fatalf("representation %d: %d objects, %v skipped, at %v", representation, len(page.Objects), page.Skipped,
+						page.Revision)
 				}
 				for _, failure := range page.Skipped {
 					if failure.Kind != test.kind || failure.Error() != test.want {
@@ -251,7 +268,8 @@ func TestListSkips(t *testing.T) {
 
 // Newest succeeds although the list's object is invalid.
 func TestNewestIgnoresInvalidObjects(t *testing.T) {
-	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, podList(7, "", `{}`)) }), Options{})
+	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, podList(7, "", `{}`)) }),
+		Options{})
 	if revision, err := s.Newest(t.Context()); revision != 7 || err != nil {
 		t.Errorf("got %v, %v", revision, err)
 	}
@@ -297,17 +315,26 @@ func TestListRequests(t *testing.T) {
 		query  string
 		accept string
 	}{
-		"consistent":     {Options{}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500", "application/json"},
-		"not older":      {Options{}, keepwatch.ListRequest{NotOlderThan: 42}, "/api/v1/pods", "limit=500&resourceVersion=42&resourceVersionMatch=NotOlderThan", "application/json"},
-		"next page":      {Options{PageSize: 7}, keepwatch.ListRequest{NotOlderThan: 42, Continue: "tok"}, "/api/v1/pods", "limit=7&continue=tok", "application/json"},
-		"unpaged":        {Options{PageSize: -1}, keepwatch.ListRequest{}, "/api/v1/pods", "", "application/json"},
-		"whole":          {Options{}, keepwatch.ListRequest{NotOlderThan: 42, Whole: true}, "/api/v1/pods", "resourceVersion=42&resourceVersionMatch=NotOlderThan", "application/json"},
-		"group":          {Options{Resource: widgets}, keepwatch.ListRequest{}, "/apis/example.com/v1beta1/widgets", "limit=500", "application/json"},
-		"namespace":      {Options{Resource: widgets, Namespace: "ns"}, keepwatch.ListRequest{}, "/apis/example.com/v1beta1/namespaces/ns/widgets", "limit=500", "application/json"},
-		"odd namespace":  {Options{Namespace: "a/../b"}, keepwatch.ListRequest{}, "/api/v1/namespaces/a%2F..%2Fb/pods", "limit=500", "application/json"},
-		"selectors":      {Options{LabelSelector: "a in (b,c)", FieldSelector: "metadata.name=x"}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500&labelSelector=a+in+%28b%2Cc%29&fieldSelector=metadata.name%3Dx", "application/json"},
-		"table":          {Options{Representation: TableRows}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500&includeObject=Metadata", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"},
-		"metadata only":  {Options{Representation: MetadataOnly}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"},
+		"consistent": {Options{}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500", "application/json"},
+		"not older": {Options{}, keepwatch.ListRequest{NotOlderThan: 42}, "/api/v1/pods",
+			"limit=500&resourceVersion=42&resourceVersionMatch=NotOlderThan", "application/json"},
+		"next page": {Options{PageSize: 7}, keepwatch.ListRequest{NotOlderThan: 42, Continue: "tok"}, "/api/v1/pods",
+			"limit=7&continue=tok", "application/json"},
+		"unpaged": {Options{PageSize: -1}, keepwatch.ListRequest{}, "/api/v1/pods", "", "application/json"},
+		"whole": {Options{}, keepwatch.ListRequest{NotOlderThan: 42, Whole: true}, "/api/v1/pods",
+			"resourceVersion=42&resourceVersionMatch=NotOlderThan", "application/json"},
+		"group": {Options{Resource: widgets}, keepwatch.ListRequest{}, "/apis/example.com/v1beta1/widgets",
+			"limit=500", "application/json"},
+		"namespace": {Options{Resource: widgets, Namespace: "ns"}, keepwatch.ListRequest{},
+			"/apis/example.com/v1beta1/namespaces/ns/widgets", "limit=500", "application/json"},
+		"odd namespace": {Options{Namespace: "a/../b"}, keepwatch.ListRequest{}, "/api/v1/namespaces/a%2F..%2Fb/pods",
+			"limit=500", "application/json"},
+		"selectors": {Options{LabelSelector: "a in (b,c)", FieldSelector: "metadata.name=x"}, keepwatch.ListRequest{},
+			"/api/v1/pods", "limit=500&labelSelector=a+in+%28b%2Cc%29&fieldSelector=metadata.name%3Dx", "application/json"},
+		"table": {Options{Representation: TableRows}, keepwatch.ListRequest{}, "/api/v1/pods",
+			"limit=500&includeObject=Metadata", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"},
+		"metadata only": {Options{Representation: MetadataOnly}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500",
+			"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"},
 		"behind a proxy": {Options{}, keepwatch.ListRequest{}, "/clusters/one/api/v1/pods", "limit=500", "application/json"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -355,7 +382,8 @@ func TestConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := seen.drain()[0].Header
-		if h.Get("Authorization") != "Bearer secret" || h.Get("Impersonate-User") != "jane" || h.Get("Impersonate-Group") != "devs" {
+		if h.Get("Authorization") != "Bearer secret" || h.Get("Impersonate-User") != "jane" ||
+			h.Get("Impersonate-Group") != "devs" {
 			t.Errorf("credentials are missing in %v", h)
 		}
 		if h.Get("User-Agent") != want[0] || h.Get("Accept-Encoding") != want[1] {
@@ -413,14 +441,17 @@ func TestNewRejects(t *testing.T) {
 		opts Options
 		want string
 	}{
-		"no resource":    {rest.Config{}, Options{}, "needs a name and a version"},
-		"no version":     {rest.Config{}, Options{Resource: schema.GroupVersionResource{Resource: "pods"}}, "needs a name and a version"},
+		"no resource": {rest.Config{}, Options{}, "needs a name and a version"},
+		"no version": {rest.Config{}, Options{Resource: schema.GroupVersionResource{Resource: "pods"}},
+			"needs a name and a version"},
 		"representation": {rest.Config{}, Options{Resource: pods, Representation: 9}, "unknown representation 9"},
 		"idle timeout":   {rest.Config{}, Options{Resource: pods, IdleTimeout: -1}, "must not be negative"},
 		"object bound":   {rest.Config{}, Options{Resource: pods, MaxObject: 2 << 30}, "between 1 byte and 1 GiB"},
 		"host":           {rest.Config{Host: "a b/c"}, Options{Resource: pods}, "server address"},
-		"certificates":   {rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}}, Options{Resource: pods}, "connection settings"},
-		"missing files":  {rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"}}, Options{Resource: pods}, "/does/not/exist"},
+		"certificates": {rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}},
+			Options{Resource: pods}, "connection settings"},
+		"missing files": {rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"}},
+			Options{Resource: pods}, "/does/not/exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(&test.cfg, test.opts)
@@ -437,7 +468,8 @@ func TestNewest(t *testing.T) {
 		seen.record(r)
 		send(w, podList(1234, `,"continue":"next","remainingItemCount":9`, pod("a", 3)))
 	})
-	s := newSource(t, serve(t, "HTTP/2.0", answer), Options{Representation: TableRows, LabelSelector: "a=b", Namespace: "ns"})
+	s := newSource(t, serve(t, "HTTP/2.0", answer), Options{Representation: TableRows, LabelSelector: "a=b",
+		Namespace: "ns"})
 	revision, err := s.Newest(t.Context())
 	if err != nil || revision != 1234 {
 		t.Errorf("got %v, %v", revision, err)

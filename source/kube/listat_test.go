@@ -86,7 +86,8 @@ func TestPageAt(t *testing.T) {
 		return &decodedPod{&Object{key: raw.Key, revision: raw.Revision}}, nil
 	}})
 	first, err := s.PageAt(t.Context(), 7, "")
-	if err != nil || len(first.Objects) != 1 || first.Objects[0].Revision() != 3 || len(first.Skipped) != 1 || first.Continue != "more" {
+	if err != nil || len(first.Objects) != 1 || first.Objects[0].Revision() != 3 || len(first.Skipped) != 1 ||
+		first.Continue != "more" {
 		t.Fatalf("first page %+v, %v", first, err)
 	}
 	last, err := s.PageAt(t.Context(), 7, first.Continue)

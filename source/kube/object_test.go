@@ -9,13 +9,18 @@ import (
 
 func TestMetadata(t *testing.T) {
 	for name, test := range map[string]struct{ metadata, want string }{
-		"none":          {`{"name":"a","resourceVersion":"3"}`, `{"name":"a","resourceVersion":"3"}`},
-		"first":         {`{"managedFields":[{"a":"}"}],"name":"a","resourceVersion":"3"}`, `{"name":"a","resourceVersion":"3"}`},
-		"between":       {`{"name":"a","managedFields":[{"a":1}],"resourceVersion":"3"}`, `{"name":"a","resourceVersion":"3"}`},
-		"last":          {`{"name":"a","resourceVersion":"3","managedFields":null}`, `{"name":"a","resourceVersion":"3"}`},
-		"indented":      {"{\n\"managedFields\": [ {\n} ],\n\"name\" : \"a\",\n\"resourceVersion\":\"3\", \"labels\":{\n}}", `{"name":"a","resourceVersion":"3","labels":{}}`},
-		"escaped":       {`{"name":"\u0061","resourceVersion":"\u0033","labels":{"\"":"\\"}}`, `{"name":"\u0061","resourceVersion":"\u0033","labels":{"\"":"\\"}}`},
-		"deeper":        {`{"name":"a","resourceVersion":"3","annotations":{"managedFields":"x"}}`, `{"name":"a","resourceVersion":"3","annotations":{"managedFields":"x"}}`},
+		"none": {`{"name":"a","resourceVersion":"3"}`, `{"name":"a","resourceVersion":"3"}`},
+		"first": {`{"managedFields":[{"a":"}"}],"name":"a","resourceVersion":"3"}`,
+			`{"name":"a","resourceVersion":"3"}`},
+		"between": {`{"name":"a","managedFields":[{"a":1}],"resourceVersion":"3"}`,
+			`{"name":"a","resourceVersion":"3"}`},
+		"last": {`{"name":"a","resourceVersion":"3","managedFields":null}`, `{"name":"a","resourceVersion":"3"}`},
+		"indented": {"{\n\"managedFields\": [ {\n} ],\n\"name\" : \"a\",\n\"resourceVersion\":\"3\", \"labels\":{\n}}",
+			`{"name":"a","resourceVersion":"3","labels":{}}`},
+		"escaped": {`{"name":"\u0061","resourceVersion":"\u0033","labels":{"\"":"\\"}}`,
+			`{"name":"\u0061","resourceVersion":"\u0033","labels":{"\"":"\\"}}`},
+		"deeper": {`{"name":"a","resourceVersion":"3","annotations":{"managedFields":"x"}}`,
+			`{"name":"a","resourceVersion":"3","annotations":{"managedFields":"x"}}`},
 		"twice, nearly": {`{"name":"b"},"metadata":{"name":"a","resourceVersion":"3"}`, `{"name":"a","resourceVersion":"3"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +81,8 @@ func TestMetadataOnly(t *testing.T) {
 	wantFailure(t, err, keepwatch.Ended)
 	for _, o := range []keepwatch.Object{page.Objects[0], batches[0].Changes[0].Object} {
 		o := o.(*Object)
-		if string(o.JSON()) != `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"6"}}` {
+		if string(o.JSON()) !=
+			`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"6"}}` {
 			t.Errorf("object is %s", o.JSON())
 		}
 	}

@@ -227,7 +227,8 @@ func TestProtobufStreamingList(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/2.0", func(w http.ResponseWriter, r *http.Request) {
 		inProtobuf(w, ";stream=watch")
 		send(w, wirePod("ADDED", "a", 3), wirePod("ADDED", "b", 4),
-			wireBookmark(7, map[string]string{"other": "true", metav1.InitialEventsAnnotationKey: "true"}), wirePod("MODIFIED", "a", 8))
+			wireBookmark(7, map[string]string{"other": "true", metav1.InitialEventsAnnotationKey: "true"}),
+			wirePod("MODIFIED", "a", 8))
 	}), Options{Protobuf: true, Decode: decode})
 	var names []string
 	revision, w, err := s.StreamList(t.Context(), 0, func(objects []keepwatch.Object) error {
@@ -350,7 +351,8 @@ func TestProtobufTruncated(t *testing.T) {
 		x.encoding = Protobuf
 		if got, err := newPageBuilder(x, builder{decode: decode}).page(); err == nil {
 			t.Errorf("a page of %d bytes of %d was accepted: %+v", n, len(page), got)
-		} else if failure := x.contentFailure(err); failure.Kind != keepwatch.Undecodable && failure.Kind != keepwatch.ProtocolViolation {
+		} else if failure := x.contentFailure(err); failure.Kind != keepwatch.Undecodable &&
+			failure.Kind != keepwatch.ProtocolViolation {
 			t.Errorf("%d bytes: %v: %v", n, failure.Kind, failure)
 		}
 	}
@@ -361,7 +363,8 @@ func TestProtobufTruncated(t *testing.T) {
 		if want := n / len(first); len(events) != want {
 			t.Errorf("%d events of %d bytes", len(events), n)
 		}
-		if whole := n%len(first) == 0; whole != (failure.Kind == keepwatch.Ended) || !whole && failure.Kind != keepwatch.Undecodable {
+		if whole := n%len(first) == 0; whole != (failure.Kind == keepwatch.Ended) || !whole &&
+			failure.Kind != keepwatch.Undecodable {
 			t.Errorf("%d bytes: %v: %v", n, failure.Kind, failure)
 		}
 	}

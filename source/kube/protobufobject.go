@@ -25,7 +25,8 @@ func parseProtobufObject(text []byte) (rawObject, error) {
 // parseMetadata reads the main fields of an object's metadata.
 func (raw *rawObject) parseMetadata(metadata message) error {
 	for len(metadata) > 0 {
-		number, value, err := metadata.next(objectMetaName, objectMetaNamespace, objectMetaUID, objectMetaRevision, objectMetaManaged)
+		number, value, err := metadata.next(objectMetaName, objectMetaNamespace, objectMetaUID, objectMetaRevision,
+			objectMetaManaged)
 		if err != nil {
 			return err
 		}

@@ -90,7 +90,8 @@ func waitClosed(r *http.Request) { <-r.Context().Done() }
 
 // pod returns the text of a pod without its type, podFrame an event with one.
 func pod(name string, revision int) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"ns","uid":"uid-%s","resourceVersion":"%d"},"spec":{}}`, name, name, revision)
+	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"ns","uid":"uid-%s","resourceVersion":"%d"},"spec":{}}`, name,
+		name, revision)
 }
 
 func podFrame(kind, name string, revision int) string {
@@ -98,11 +99,13 @@ func podFrame(kind, name string, revision int) string {
 }
 
 func bookmarkFrame(revision int) string {
-	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null},"spec":{"containers":null},"status":{}}}`+"\n", revision)
+	return fmt.Sprintf(
+		`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null},"spec":{"containers":null},"status":{}}}`+"\n", revision)
 }
 
 func endFrame(revision int) string {
-	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}}`+"\n", revision)
+	return fmt.Sprintf(
+		`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}}`+"\n", revision)
 }
 
 func podList(revision int, more string, items ...string) string {
@@ -111,7 +114,8 @@ func podList(revision int, more string, items ...string) string {
 }
 
 func statusText(code int, reason, message, details string) string {
-	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"details":{%s},"code":%d}`,
+	return fmt.Sprintf(
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"details":{%s},"code":%d}`,
 		message, reason, details, code)
 }
 

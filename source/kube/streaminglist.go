@@ -41,7 +41,8 @@ const (
 //   - the buffered events exceed 10,000 or 16 MiB
 //   - the connections of two consecutive lists break after the lists were accepted: a streaming
 //     list starts over each time, where a paged list resumes
-func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision,
+	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	s.readDefinition(ctx)
 	s.definition.listed()
 	x, failure := s.get(ctx, "list", s.accept(watchAccept), s.streamQuery(notOlderThan))

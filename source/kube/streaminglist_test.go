@@ -84,7 +84,8 @@ func TestStreamListWithChanges(t *testing.T) {
 			"[a@6 a@8 b@9]", 12, nil,
 		},
 		"deleted": {
-			[]string{podFrame("ADDED", "a", 6), podFrame("MODIFIED", "a", 8), podFrame("DELETED", "a", 10), podFrame("ADDED", "b", 11), endFrame(12)},
+			[]string{podFrame("ADDED", "a", 6), podFrame("MODIFIED", "a", 8), podFrame("DELETED", "a", 10),
+				podFrame("ADDED", "b", 11), endFrame(12)},
 			"[a@6 a@8]", 9, []string{"DELETED a@10", "ADDED b@11"},
 		},
 		"deleted at the end": {
@@ -92,7 +93,8 @@ func TestStreamListWithChanges(t *testing.T) {
 			"[a@6]", 6, []string{"DELETED a@7"},
 		},
 		"deleted, recreated, deleted": {
-			[]string{podFrame("ADDED", "a", 6), podFrame("DELETED", "a", 7), podFrame("ADDED", "a", 8), podFrame("DELETED", "a", 9), endFrame(12)},
+			[]string{podFrame("ADDED", "a", 6), podFrame("DELETED", "a", 7), podFrame("ADDED", "a", 8), podFrame("DELETED", "a",
+				9), endFrame(12)},
 			"[a@6]", 6, []string{"DELETED a@7", "ADDED a@8", "DELETED a@9"},
 		},
 		"deleted what was not there": {
@@ -101,7 +103,8 @@ func TestStreamListWithChanges(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, test.frames...) }), Options{})
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, test.frames...) }),
+				Options{})
 			var state collector
 			revision, w, err := s.StreamList(t.Context(), 0, state.emit)
 			if err != nil {
@@ -126,11 +129,13 @@ func TestStreamListWithChanges(t *testing.T) {
 }
 
 func TestStreamListSlices(t *testing.T) {
-	for name, test := range map[string]struct{ objects, padding int }{"many": {1700, 0}, "long": {20, 1 << 20}, "longer than a slice": {3, maxSliceBytes}} {
+	for name, test := range map[string]struct{ objects, padding int }{"many": {1700, 0}, "long": {20, 1 << 20},
+		"longer than a slice": {3, maxSliceBytes}} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 				for i := range test.objects {
-					send(w, strings.Replace(podFrame("ADDED", fmt.Sprint(i), 6), `"spec":{}`, `"x":"`+strings.Repeat("x", test.padding)+`"`, 1))
+					send(w, strings.Replace(podFrame("ADDED", fmt.Sprint(i), 6), `"spec":{}`, `"x":"`+strings.Repeat("x",
+						test.padding)+`"`, 1))
 				}
 				send(w, endFrame(10))
 			}), Options{})
@@ -183,28 +188,37 @@ func TestStreamListFails(t *testing.T) {
 		kind   keepwatch.FailureKind
 		want   string
 	}{
-		"422":                  {refuse(422, "Invalid", "sendInitialEvents is forbidden"), keepwatch.StreamingListUnsupported, "sendInitialEvents is forbidden"},
-		"400":                  {refuse(400, "BadRequest", "what?"), keepwatch.StreamingListUnsupported, "what?"},
-		"415":                  {refuse(415, "UnsupportedMediaType", "what?"), keepwatch.StreamingListUnsupported, "what?"},
-		"403":                  {refuse(403, "Forbidden", "pods is forbidden"), keepwatch.Forbidden, "list pods: pods is forbidden"},
-		"410":                  {refuse(410, "Expired", "too old"), keepwatch.Expired, "too old"},
-		"503":                  {refuse(503, "ServiceUnavailable", "later"), keepwatch.ServerError, "later"},
-		"refused in stream":    {stream(fault(422, "Invalid")), keepwatch.StreamingListUnsupported, "no"},
-		"expired in stream":    {stream(a, fault(410, "Expired")), keepwatch.Expired, "no"},
-		"ends at once":         {stream(), keepwatch.StreamingListUnsupported, "the server ended the stream"},
-		"ends early":           {stream(a), keepwatch.StreamingListUnsupported, "the server ended the stream"},
-		"ordinary bookmark":    {stream(a, bookmarkFrame(10), endFrame(11)), keepwatch.StreamingListUnsupported, "a bookmark at revision 10 does not end the state"},
-		"idle after an object": {func(w http.ResponseWriter, r *http.Request) { send(w, a); waitClosed(r) }, keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
-		"idle from the start":  {func(w http.ResponseWriter, r *http.Request) { send(w); waitClosed(r) }, keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
-		"a list instead":       {stream(podList(7, "", pod("a", 3))), keepwatch.ProtocolViolation, "unknown event type"},
-		"interrupted":          {func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() }, keepwatch.Unreachable, "EOF"},
-		"no revisions":         {stream(`{"type":"ADDED","object":{"metadata":{"name":"a"}}}`), keepwatch.Unversioned, "no revisions"},
-		"no revision":          {stream(a, `{"type":"ADDED","object":{"metadata":{"name":"b"}}}`), keepwatch.ProtocolViolation, "object b"},
-		"truncated":            {stream(a, a[:30]), keepwatch.Undecodable, "EOF"},
-		"end behind":           {stream(a, endFrame(5)), keepwatch.ProtocolViolation, "below 6"},
-		"old deletion":         {stream(a, podFrame("DELETED", "b", 6), endFrame(10)), keepwatch.ProtocolViolation, "ns/b was deleted at revision 6, after revision 6"},
-		"stale":                {stream(endFrame(4)), keepwatch.StaleReplica, "revision 4, requested was 5"},
-		"endless changes":      {stream(churn...), keepwatch.StreamingListUnsupported, "10000 changes without the end"},
+		"422": {refuse(422, "Invalid", "sendInitialEvents is forbidden"), keepwatch.StreamingListUnsupported,
+			"sendInitialEvents is forbidden"},
+		"400": {refuse(400, "BadRequest", "what?"), keepwatch.StreamingListUnsupported, "what?"},
+		"415": {refuse(415, "UnsupportedMediaType", "what?"), keepwatch.StreamingListUnsupported, "what?"},
+		"403": {refuse(403, "Forbidden", "pods is forbidden"), keepwatch.Forbidden,
+			"list pods: pods is forbidden"},
+		"410":               {refuse(410, "Expired", "too old"), keepwatch.Expired, "too old"},
+		"503":               {refuse(503, "ServiceUnavailable", "later"), keepwatch.ServerError, "later"},
+		"refused in stream": {stream(fault(422, "Invalid")), keepwatch.StreamingListUnsupported, "no"},
+		"expired in stream": {stream(a, fault(410, "Expired")), keepwatch.Expired, "no"},
+		"ends at once":      {stream(), keepwatch.StreamingListUnsupported, "the server ended the stream"},
+		"ends early":        {stream(a), keepwatch.StreamingListUnsupported, "the server ended the stream"},
+		"ordinary bookmark": {stream(a, bookmarkFrame(10), endFrame(11)), keepwatch.StreamingListUnsupported,
+			"a bookmark at revision 10 does not end the state"},
+		"idle after an object": {func(w http.ResponseWriter, r *http.Request) { send(w, a); waitClosed(r) },
+			keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
+		"idle from the start": {func(w http.ResponseWriter, r *http.Request) { send(w); waitClosed(r) },
+			keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
+		"a list instead": {stream(podList(7, "", pod("a", 3))), keepwatch.ProtocolViolation, "unknown event type"},
+		"interrupted": {func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() },
+			keepwatch.Unreachable, "EOF"},
+		"no revisions": {stream(`{"type":"ADDED","object":{"metadata":{"name":"a"}}}`), keepwatch.Unversioned,
+			"no revisions"},
+		"no revision": {stream(a, `{"type":"ADDED","object":{"metadata":{"name":"b"}}}`),
+			keepwatch.ProtocolViolation, "object b"},
+		"truncated":  {stream(a, a[:30]), keepwatch.Undecodable, "EOF"},
+		"end behind": {stream(a, endFrame(5)), keepwatch.ProtocolViolation, "below 6"},
+		"old deletion": {stream(a, podFrame("DELETED", "b", 6), endFrame(10)), keepwatch.ProtocolViolation,
+			"ns/b was deleted at revision 6, after revision 6"},
+		"stale":           {stream(endFrame(4)), keepwatch.StaleReplica, "revision 4, requested was 5"},
+		"endless changes": {stream(churn...), keepwatch.StreamingListUnsupported, "10000 changes without the end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", test.answer), Options{})
@@ -248,7 +262,8 @@ func TestStreamListInterruptedTwice(t *testing.T) {
 			t.Fatalf("given up at once: %v", err)
 		}
 	}
-	wantFailure(t, list(broken), keepwatch.StreamingListUnsupported, "list pods: ", "the connections of two consecutive streaming lists broke")
+	wantFailure(t, list(broken), keepwatch.StreamingListUnsupported, "list pods: ",
+		"the connections of two consecutive streaming lists broke")
 }
 
 // Changes after the state do not extend the timeout.
@@ -332,7 +347,8 @@ func TestStreamListEmitFails(t *testing.T) {
 		{podFrame("ADDED", "a", 6), endFrame(10)},
 		{podFrame("ADDED", "a", 6), podFrame("DELETED", "a", 7), endFrame(10)},
 	} {
-		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, frames...) }), Options{})
+		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, frames...) }),
+			Options{})
 		_, w, err := s.StreamList(t.Context(), 0, func([]keepwatch.Object) error { return full })
 		if err != full || w != nil {
 			t.Errorf("got %v, %v; want %v as it is", w, err, full)

@@ -14,7 +14,9 @@ const (
 )
 
 func tableText(revision, columns string, rows string) string {
-	return fmt.Sprintf(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":%q},"columnDefinitions":%s,"rows":[%s]}`, revision, columns, rows)
+	return fmt.Sprintf(
+		`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":%q},"columnDefinitions":%s,"rows":[%s]}`,
+		revision, columns, rows)
 }
 
 func rowText(name string, restarts, revision int) string {
@@ -37,13 +39,17 @@ func wantRow(t *testing.T, object keepwatch.Object, cells string, columns int) {
 
 func TestTableList(t *testing.T) {
 	for name, text := range map[string]string{
-		"as servers do":     tableText("7", columnsText, rowText("a", 3, 6)),
-		"columns last":      `{"rows":[` + rowText("a", 3, 6) + `],"metadata":{"resourceVersion":"7"},"columnDefinitions":` + columnsText + `}`,
-		"object in front":   tableText("7", columnsText, fmt.Sprintf(`{"object":`+partial+`,"conditions":[],"cells":["a",3,1.5,null]}`, "a", 6)),
-		"whole object rows": tableText("7", columnsText, fmt.Sprintf(`{"object":`+partial+`,"cells":["a",3,1.5,null]}`, "a", 6)),
+		"as servers do": tableText("7", columnsText, rowText("a", 3, 6)),
+		"columns last": `{"rows":[` + rowText("a", 3, 6) + `],"metadata":{"resourceVersion":"7"},"columnDefinitions":` +
+			columnsText + `}`,
+		"object in front": tableText("7", columnsText, fmt.Sprintf(`{"object":`+partial+
+			`,"conditions":[],"cells":["a",3,1.5,null]}`, "a", 6)),
+		"whole object rows": tableText("7", columnsText, fmt.Sprintf(`{"object":`+partial+`,"cells":["a",3,1.5,null]}`, "a",
+			6)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, text) }), Options{Representation: TableRows})
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, text) }),
+				Options{Representation: TableRows})
 			page, err := s.List(t.Context(), keepwatch.ListRequest{})
 			if err != nil || page.Revision != 7 || len(page.Objects) != 1 {
 				t.Fatalf("got %+v, %v", page, err)
@@ -58,7 +64,8 @@ func TestTableWatch(t *testing.T) {
 		return []string{
 			`{"type":"ADDED","object":` + tableText("6", columns, rowText("a", 0, 6)) + "}\n",
 			`{"type":"MODIFIED","object":` + tableText("", "null", rowText("a", 1, 7)) + "}\n",
-			`{"type":"BOOKMARK","object":` + tableText("20", "null", `{"cells":["",0],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"20","creationTimestamp":null}}}`) + "}\n",
+			`{"type":"BOOKMARK","object":` + tableText("20", "null",
+				`{"cells":["",0],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"20","creationTimestamp":null}}}`) + "}\n",
 			`{"type":"BOOKMARK","object":` + tableText("21", "null", "") + "}\n",
 		}
 	}
@@ -101,7 +108,8 @@ func TestTableWatch(t *testing.T) {
 func TestTableStreamList(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		send(w, `{"type":"ADDED","object":`+tableText("6", columnsText, rowText("a", 0, 6))+"}\n")
-		send(w, `{"type":"BOOKMARK","object":`+tableText("9", "null", `{"cells":["",0],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}`)+"}\n")
+		send(w, `{"type":"BOOKMARK","object":`+tableText("9", "null",
+			`{"cells":["",0],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}`)+"}\n")
 	}), Options{Representation: TableRows})
 	var state []keepwatch.Object
 	revision, w, err := s.StreamList(t.Context(), 0, func(objects []keepwatch.Object) error {

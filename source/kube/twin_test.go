@@ -135,7 +135,8 @@ func wantEqualTree(t *rapid.T, o *Object, tree map[string]any, apiVersion, kind 
 		t.Errorf("more than one line: %s", o.JSON())
 	}
 	if o.Key() != (keepwatch.Key{Namespace: want.GetNamespace(), Name: want.GetName()}) ||
-		want.GetUID() != "" && string(o.UID()) != string(want.GetUID()) || o.UID() == "" || o.Revision().String() != want.GetResourceVersion() {
+		want.GetUID() != "" && string(o.UID()) != string(want.GetUID()) || o.UID() == "" ||
+		o.Revision().String() != want.GetResourceVersion() {
 		t.Errorf("object is %v %v %v, want %s", o.Key(), o.UID(), o.Revision(), text)
 	}
 	metadata := want.Object["metadata"].(map[string]any)

@@ -84,7 +84,8 @@ func CompareStates(ctx context.Context, name string, from, to keepwatch.Revision
 	}
 	failure, _ := errors.AsType[*keepwatch.Failure](err)
 	switch {
-	case err == nil && before != after, failure != nil && (failure.Kind == keepwatch.Rejected || failure.Kind == keepwatch.ProtocolViolation):
+	case err == nil && before != after, failure != nil && (failure.Kind == keepwatch.Rejected ||
+		failure.Kind == keepwatch.ProtocolViolation):
 		return silent(name, from, to)
 	}
 	return err

@@ -47,19 +47,22 @@ func TestUnchanged(t *testing.T) {
 		want   keepwatch.FailureKind // 0 for unchanged
 		asked  string
 	}{
-		"a bookmark at the newest revision":     {[]string{bookmarkFrame(9)}, nil, 0, watched},
-		"a bookmark above it":                   {[]string{bookmarkFrame(10)}, nil, 0, watched},
-		"an event above it":                     {[]string{podFrame("ADDED", "c", 12)}, nil, 0, watched},
-		"an event":                              {[]string{podFrame("MODIFIED", "a", 7)}, nil, keepwatch.Silent, watched},
-		"a bookmark that is too old, an event":  {[]string{bookmarkFrame(6), podFrame("MODIFIED", "a", 7)}, nil, keepwatch.Silent, watched},
-		"a deletion that waits for a revision":  {[]string{podFrame("DELETED", "a", 5)}, nil, keepwatch.Silent, watched},
-		"nothing, and equal states":             {nil, lists, 0, compared},
-		"a bookmark that is too old":            {[]string{bookmarkFrame(5)}, lists, 0, compared},
-		"a watch that begins from scratch":      {[]string{podFrame("ADDED", "a", 3)}, lists, 0, compared},
-		"nothing, and an object was changed":    {nil, with("9", pod("a", 3), pod("b", 8)), keepwatch.Silent, "watch 5, list 9"},
-		"nothing, and an object was deleted":    {nil, with("9", pod("a", 3)), keepwatch.Silent, compared},
-		"nothing, and the first state is gone":  {nil, map[string][]string{"9": lists["9"]}, keepwatch.Expired, compared},
-		"nothing, and the server was restored":  {nil, map[string][]string{"5": lists["5"]}, keepwatch.RevisionTooLarge, "watch 5, list 9"},
+		"a bookmark at the newest revision": {[]string{bookmarkFrame(9)}, nil, 0, watched},
+		"a bookmark above it":               {[]string{bookmarkFrame(10)}, nil, 0, watched},
+		"an event above it":                 {[]string{podFrame("ADDED", "c", 12)}, nil, 0, watched},
+		"an event":                          {[]string{podFrame("MODIFIED", "a", 7)}, nil, keepwatch.Silent, watched},
+		"a bookmark that is too old, an event": {[]string{bookmarkFrame(6), podFrame("MODIFIED", "a", 7)}, nil,
+			keepwatch.Silent, watched},
+		"a deletion that waits for a revision": {[]string{podFrame("DELETED", "a", 5)}, nil, keepwatch.Silent, watched},
+		"nothing, and equal states":            {nil, lists, 0, compared},
+		"a bookmark that is too old":           {[]string{bookmarkFrame(5)}, lists, 0, compared},
+		"a watch that begins from scratch":     {[]string{podFrame("ADDED", "a", 3)}, lists, 0, compared},
+		"nothing, and an object was changed": {nil, with("9", pod("a", 3), pod("b", 8)), keepwatch.Silent,
+			"watch 5, list 9"},
+		"nothing, and an object was deleted":   {nil, with("9", pod("a", 3)), keepwatch.Silent, compared},
+		"nothing, and the first state is gone": {nil, map[string][]string{"9": lists["9"]}, keepwatch.Expired, compared},
+		"nothing, and the server was restored": {nil, map[string][]string{"5": lists["5"]}, keepwatch.RevisionTooLarge,
+			"watch 5, list 9"},
 		"nothing, and no lists at one revision": {nil, map[string][]string{"9": nil}, keepwatch.Silent, "watch 5, list 9"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +86,8 @@ func TestUnchanged(t *testing.T) {
 					return
 				case !ok:
 					w.WriteHeader(http.StatusGatewayTimeout)
-					send(w, statusText(504, "Timeout", "Too large resource version", `"causes":[{"reason":"ResourceVersionTooLarge"}]`))
+					send(w, statusText(504, "Timeout", "Too large resource version",
+						`"causes":[{"reason":"ResourceVersionTooLarge"}]`))
 					return
 				case items == nil:
 					w.WriteHeader(http.StatusBadRequest)

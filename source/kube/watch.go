@@ -70,8 +70,8 @@ func (s *Source) timeout() time.Duration {
 	return 5*time.Minute + rand.N(5*time.Minute+time.Second)
 }
 
-// follow returns a watch that delivers first, and then the events of f, and that ends if the definition of the resource has
-// changed.
+// follow returns a watch that delivers first, and then the events of f, and that ends if the definition of the resource
+// has changed.
 func (s *Source) follow(f *frames, first keepwatch.Batch) *watch {
 	w := follow(f, first, s.batchBytes)
 	w.tasks.Go(func() { s.watchDefinition(f.requestCtx, w) })

@@ -89,26 +89,31 @@ func TestWatchInvalid(t *testing.T) {
 		kind  keepwatch.FailureKind
 		want  string
 	}{
-		"unknown type":         {podFrame("PATCHED", "b", 8), keepwatch.ProtocolViolation, `unknown event type "PATCHED"`},
-		"no type":              {`{"object":{}}`, keepwatch.ProtocolViolation, `unknown event type ""`},
-		"type is no text":      {`{"type":1,"object":{}}`, keepwatch.ProtocolViolation, `unknown event type ""`},
-		"no object":            {`{"type":"ADDED"}`, keepwatch.ProtocolViolation, "no name"},
-		"object is null":       {`{"type":"ADDED","object":null}`, keepwatch.ProtocolViolation, "no name"},
-		"object is a list":     {`{"type":"ADDED","object":[]}`, keepwatch.ProtocolViolation, "no name"},
-		"no revision":          {`{"type":"ADDED","object":{"metadata":{"name":"b"}}}`, keepwatch.ProtocolViolation, `object b: resource version ""`},
-		"revision is a number": {`{"type":"ADDED","object":` + fmt.Sprintf(object, `8`) + `}`, keepwatch.ProtocolViolation, `version ""`},
-		"revision is no digit": {`{"type":"ADDED","object":` + fmt.Sprintf(object, `"8x"`) + `}`, keepwatch.ProtocolViolation, `"8x"`},
-		"bookmark: none":       {`{"type":"BOOKMARK","object":{"metadata":{}}}`, keepwatch.ProtocolViolation, `a bookmark's resource version ""`},
-		"bookmark: no object":  {`{"type":"BOOKMARK"}`, keepwatch.ProtocolViolation, `a bookmark's resource version ""`},
-		"bookmark below":       {bookmarkFrame(6), keepwatch.ProtocolViolation, "a bookmark at revision 6, below 7"},
-		"bookmark: zero":       {bookmarkFrame(0), keepwatch.ProtocolViolation, `"0"`},
-		"truncated":            {podFrame("ADDED", "b", 8)[:40], keepwatch.Undecodable, "EOF"},
-		"garbage":              {"<html>", keepwatch.Undecodable, "'<'"},
-		"garbage in a frame":   {`{"type":"ADDED","object":{"metadata":{"name":"b",]}}`, keepwatch.Undecodable, "invalid character ','"},
-		"no JSON object":       {`"ADDED"`, keepwatch.Undecodable, "not a JSON object"},
-		"not UTF-8":            {"{\"type\":\"ADDED\",\"object\":{\"x\":\"\xff\"}}", keepwatch.Undecodable, "UTF-8"},
-		"too long":             {podFrame("ADDED", strings.Repeat("x", 9999), 8), keepwatch.Undecodable, "too long"},
-		"endless white space":  {strings.Repeat(" ", 9999), keepwatch.Undecodable, "too long"},
+		"unknown type":     {podFrame("PATCHED", "b", 8), keepwatch.ProtocolViolation, `unknown event type "PATCHED"`},
+		"no type":          {`{"object":{}}`, keepwatch.ProtocolViolation, `unknown event type ""`},
+		"type is no text":  {`{"type":1,"object":{}}`, keepwatch.ProtocolViolation, `unknown event type ""`},
+		"no object":        {`{"type":"ADDED"}`, keepwatch.ProtocolViolation, "no name"},
+		"object is null":   {`{"type":"ADDED","object":null}`, keepwatch.ProtocolViolation, "no name"},
+		"object is a list": {`{"type":"ADDED","object":[]}`, keepwatch.ProtocolViolation, "no name"},
+		"no revision": {`{"type":"ADDED","object":{"metadata":{"name":"b"}}}`, keepwatch.ProtocolViolation,
+			`object b: resource version ""`},
+		"revision is a number": {`{"type":"ADDED","object":` + fmt.Sprintf(object, `8`) + `}`, keepwatch.ProtocolViolation,
+			`version ""`},
+		"revision is no digit": {`{"type":"ADDED","object":` + fmt.Sprintf(object, `"8x"`) + `}`, keepwatch.ProtocolViolation,
+			`"8x"`},
+		"bookmark: none": {`{"type":"BOOKMARK","object":{"metadata":{}}}`, keepwatch.ProtocolViolation,
+			`a bookmark's resource version ""`},
+		"bookmark: no object": {`{"type":"BOOKMARK"}`, keepwatch.ProtocolViolation, `a bookmark's resource version ""`},
+		"bookmark below":      {bookmarkFrame(6), keepwatch.ProtocolViolation, "a bookmark at revision 6, below 7"},
+		"bookmark: zero":      {bookmarkFrame(0), keepwatch.ProtocolViolation, `"0"`},
+		"truncated":           {podFrame("ADDED", "b", 8)[:40], keepwatch.Undecodable, "EOF"},
+		"garbage":             {"<html>", keepwatch.Undecodable, "'<'"},
+		"garbage in a frame": {`{"type":"ADDED","object":{"metadata":{"name":"b",]}}`, keepwatch.Undecodable,
+			"invalid character ','"},
+		"no JSON object":      {`"ADDED"`, keepwatch.Undecodable, "not a JSON object"},
+		"not UTF-8":           {"{\"type\":\"ADDED\",\"object\":{\"x\":\"\xff\"}}", keepwatch.Undecodable, "UTF-8"},
+		"too long":            {podFrame("ADDED", strings.Repeat("x", 9999), 8), keepwatch.Undecodable, "too long"},
+		"endless white space": {strings.Repeat(" ", 9999), keepwatch.Undecodable, "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
@@ -147,11 +152,13 @@ func TestWatchFrameShapes(t *testing.T) {
 func TestWatchOrder(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		send(w, podFrame("ADDED", "a", 7), podFrame("ADDED", "b", 8), podFrame("ADDED", "a", 7), podFrame("MODIFIED", "b", 9),
-			bookmarkFrame(12), podFrame("ADDED", "c", 11), bookmarkFrame(12), podFrame("ADDED", "d", 12), podFrame("ADDED", "e", 13))
+			bookmarkFrame(12), podFrame("ADDED", "c", 11), bookmarkFrame(12), podFrame("ADDED", "d", 12), podFrame("ADDED", "e",
+				13))
 	}), Options{})
 	batches, err := drain(open(t, s))
 	wantFailure(t, err, keepwatch.Ended)
-	wantHistory(t, batches, 5, 13, "ADDED a@7", "ADDED b@8", "ADDED a@7", "MODIFIED b@9", "ADDED c@11", "ADDED d@12", "ADDED e@13")
+	wantHistory(t, batches, 5, 13, "ADDED a@7", "ADDED b@8", "ADDED a@7", "MODIFIED b@9", "ADDED c@11", "ADDED d@12",
+		"ADDED e@13")
 	for _, b := range batches {
 		for i, c := range b.Changes {
 			old := c.Object.Key().Name == "a" && b.From >= 8 || c.Object.Key().Name == "c" || c.Object.Key().Name == "d"
@@ -170,7 +177,8 @@ func TestWatchBounds(t *testing.T) {
 			events := events / (1 + padding/1000)
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 				for i := range events {
-					send(w, strings.Replace(podFrame("ADDED", fmt.Sprint(i), 6+i), `"spec":{}`, `"x":"`+strings.Repeat("x", padding)+`"`, 1))
+					send(w, strings.Replace(podFrame("ADDED", fmt.Sprint(i), 6+i), `"spec":{}`, `"x":"`+strings.Repeat("x", padding)+
+						`"`, 1))
 				}
 			}), Options{})
 			w := open(t, s)
@@ -200,7 +208,8 @@ func TestWatchBounds(t *testing.T) {
 // One event may be longer than a batch.
 func TestWatchLongEvent(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		send(w, strings.Replace(podFrame("ADDED", "a", 6), `"spec":{}`, `"x":"`+strings.Repeat("x", 2*DefaultBatchBytes)+`"`, 1), podFrame("ADDED", "b", 7))
+		send(w, strings.Replace(podFrame("ADDED", "a", 6), `"spec":{}`, `"x":"`+strings.Repeat("x", 2*DefaultBatchBytes)+`"`,
+			1), podFrame("ADDED", "b", 7))
 	}), Options{})
 	batches, err := drain(open(t, s))
 	wantFailure(t, err, keepwatch.Ended)
@@ -290,7 +299,8 @@ func TestWatchCloseFull(t *testing.T) {
 }
 
 func TestWatchWithoutRevision(t *testing.T) {
-	s := newSource(t, serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") }), Options{})
+	s := newSource(t, serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") }),
+		Options{})
 	_, err := s.Watch(t.Context(), 0)
 	wantFailure(t, err, keepwatch.InvariantViolation, "watch pods: no revision")
 }

@@ -24,7 +24,8 @@ func FuzzProtobufFrame(f *testing.F) {
 		"\x00\x00\x00\x00", "\xff\xff\xff\xff", "k8s\x00", "",
 		// The kind is truncated, the revision has a wrong type.
 		wireEvent(isBookmark, bytesField(unknownTypeMeta, "\x12\x03Po"), bytesField(unknownRaw, object9)),
-		wireEvent(isBookmark, podKind, bytesField(unknownRaw, bytesField(objectMetadata, fixedField(objectMetaRevision, "10000000")))),
+		wireEvent(isBookmark, podKind, bytesField(unknownRaw, bytesField(objectMetadata, fixedField(objectMetaRevision,
+			"10000000")))),
 	} {
 		f.Add([]byte(seed))
 	}
@@ -45,7 +46,8 @@ func FuzzProtobufFrame(f *testing.F) {
 				if kind != "BOOKMARK" || e.endsList != (twin.Annotations[metav1.InitialEventsAnnotationKey] == "true") {
 					t.Errorf("%+v is of type %q, annotations %v", e, kind, twin.Annotations)
 				}
-			case kind != e.change.Type.String() || e.change.Object.Key() != keepwatch.Key{Namespace: twin.Namespace, Name: twin.Name} ||
+			case kind != e.change.Type.String() || e.change.Object.Key() != keepwatch.Key{Namespace: twin.Namespace,
+				Name: twin.Name} ||
 				e.change.Object.UID() != keepwatch.UID(twin.UID):
 				t.Errorf("change %+v of a %q of %v", e.change, kind, twin)
 			}

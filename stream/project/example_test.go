@@ -15,7 +15,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	text, err := p.Apply([]byte(`{"kind":"Thing","metadata":{"name":"a","labels":{"x":"y"}},"data":{"user":"u","password":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`))
+	text, err := p.Apply(
+		[]byte(`{"kind":"Thing","metadata":{"name":"a","labels":{"x":"y"}},"data":{"user":"u","password":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`))
 	fmt.Println(string(text), err)
 	// Output: {"data":{"password":"REDACTED","user":"u"},"kind":"Thing","metadata":{"name":"a"},"spec":{"containers":[{"image":"i"}]}} <nil>
 }

@@ -34,8 +34,8 @@ type Projection struct {
 	secret         bool
 }
 
-// New returns a projection, or an error that names the path that cannot be parsed. It returns nil if objects are stored as they
-// are: without fields, redacted values and a restriction to metadata.
+// New returns a projection, or an error that names the path that cannot be parsed. It returns nil if objects are stored
+// as they are: without fields, redacted values and a restriction to metadata.
 func New(o Options) (*Projection, error) {
 	if len(o.Fields) == 0 && len(o.Redact) == 0 && !o.Metadata {
 		return nil, nil

@@ -25,13 +25,15 @@ func TestApply(t *testing.T) {
 			head + `"metadata":{"name":"a","namespace":"b","resourceVersion":"7","uid":"u"},"spec":{"nodeName":"n1"}}`},
 		"kubectl's spelling": {project.Options{Fields: []string{"{.spec.containers[*].image}"}},
 			head + `"metadata":{"name":"a","namespace":"b","resourceVersion":"7","uid":"u"},"spec":{"containers":[{"image":"i1"},{"image":"i2"}]}}`},
-		"quoted, element, number": {project.Options{Fields: []string{"metadata.labels['app.kubernetes.io/name']", "$.spec.containers[1].name", "big"}},
+		"quoted, element, number": {project.Options{Fields: []string{"metadata.labels['app.kubernetes.io/name']",
+			"$.spec.containers[1].name", "big"}},
 			`{"apiVersion":"v1","big":12345678901234567890,"kind":"Pod","metadata":{"labels":{"app.kubernetes.io/name":"shop"},"name":"a","namespace":"b","resourceVersion":"7","uid":"u"},"spec":{"containers":[{"name":"d"}]}}`},
 		"a field that does not exist": {project.Options{Fields: []string{"status.phase"}},
 			head + `"metadata":{"name":"a","namespace":"b","resourceVersion":"7","uid":"u"}}`},
 		"a whole and its part": {project.Options{Fields: []string{"metadata.labels", "metadata.labels.tier"}},
 			head + `"metadata":{"labels":{"app.kubernetes.io/name":"shop","tier":"<web>"},"name":"a","namespace":"b","resourceVersion":"7","uid":"u"}}`},
-		"redacted and selected": {project.Options{Redact: []string{"spec.containers[*].env[*].value"}, Fields: []string{"spec.containers[0].env", "metadata.annotations"}},
+		"redacted and selected": {project.Options{Redact: []string{"spec.containers[*].env[*].value"},
+			Fields: []string{"spec.containers[0].env", "metadata.annotations"}},
 			head + `"metadata":{"annotations":{"x":"y"},"name":"a","namespace":"b","resourceVersion":"7","uid":"u"},"spec":{"containers":[{"env":[{"name":"PASSWORD","value":"REDACTED"}]}]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,13 +65,15 @@ func TestCopies(t *testing.T) {
 		"example.com/team":                                 "shop",
 	}
 	text, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Thing", "data": map[string]string{"p": "hidden"}, "metadata": map[string]any{"name": "a", "annotations": annotations},
+		"apiVersion": "v1", "kind": "Thing", "data": map[string]string{"p": "hidden"}, "metadata": map[string]any{"name": "a",
+			"annotations": annotations},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, o := range map[string]project.Options{
-		"fields": {Fields: []string{"metadata"}}, "redact": {Redact: []string{"data.*"}}, "metadata only": {Metadata: true, Fields: []string{"metadata.annotations"}},
+		"fields": {Fields: []string{"metadata"}}, "redact": {Redact: []string{"data.*"}}, "metadata only": {Metadata: true,
+			Fields: []string{"metadata.annotations"}},
 	} {
 		for _, o.Secret = range []bool{false, true} {
 			p, err := project.New(o)
@@ -77,7 +81,8 @@ func TestCopies(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := p.Apply(text)
-			if err != nil || strings.Contains(string(got), "hidden") || strings.Contains(string(got), `"example.com/team":"shop"`) == o.Secret {
+			if err != nil || strings.Contains(string(got), "hidden") ||
+				strings.Contains(string(got), `"example.com/team":"shop"`) == o.Secret {
 				t.Errorf("%s, a Secret %v: %s, %v", name, o.Secret, got, err)
 			}
 		}
@@ -90,7 +95,8 @@ func TestRedactEverywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.Apply([]byte(`{"kind":"Secret","data":{"a":"c2VjcmV0","b":["secret"]},"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"secret"}}}`))
+	got, err := p.Apply(
+		[]byte(`{"kind":"Secret","data":{"a":"c2VjcmV0","b":["secret"]},"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"secret"}}}`))
 	if err != nil || strings.Contains(string(got), "secret") || strings.Contains(string(got), "c2VjcmV0") {
 		t.Errorf("got %s, %v", got, err)
 	}
@@ -113,7 +119,8 @@ func TestPathErrors(t *testing.T) {
 		"data.a,data.b":            "names one field",
 		"data.pass*":               "are supported",
 	} {
-		if _, err := project.New(project.Options{Fields: []string{text}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := project.New(project.Options{Fields: []string{text}}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -122,7 +129,8 @@ func TestPathErrors(t *testing.T) {
 // FuzzApply checks that any path is refused or applied, that what is kept is in the object, and that a second
 // application changes nothing.
 func FuzzApply(f *testing.F) {
-	for _, path := range []string{"spec.nodeName", "{.spec.containers[*].image}", "metadata.labels['a.b']", "a[0].*", "$.x"} {
+	for _, path := range []string{"spec.nodeName", "{.spec.containers[*].image}", "metadata.labels['a.b']", "a[0].*",
+		"$.x"} {
 		f.Add(path, "data.*", []byte(pod))
 	}
 	f.Fuzz(func(t *testing.T, field, redacted string, object []byte) {

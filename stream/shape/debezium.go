@@ -71,7 +71,8 @@ func appendEnvelope(text []byte, o Origin, m stream.Message) ([]byte, error) {
 	if err != nil {
 		return text, err
 	}
-	return fmt.Appendf(text, `{"source":%s,"op":"m","ts_ms":%d,"message":{"prefix":%q,"content":%s}}`, source, o.Time.UnixMilli(), prefix(m), content), nil
+	return fmt.Appendf(text, `{"source":%s,"op":"m","ts_ms":%d,"message":{"prefix":%q,"content":%s}}`, source,
+		o.Time.UnixMilli(), prefix(m), content), nil
 }
 
 func prefix(m stream.Message) string {

@@ -50,9 +50,12 @@ func TestShapes(t *testing.T) {
 		{"deleted", event(keepwatch.Deleted, `{}`),
 			`{"type":"DELETED","revision":"7","id":"u\"1/7/deleted","resource":"pods","object":{}}`,
 			`{"before":{},"after":null,` + deleted + `,"op":"d","ts_ms":1764000000000}`},
-		{"synced", stream.Synced{Revision: 9, Count: 3}, `{"type":"SYNCED","revision":"9","resource":"pods","namespace":"shop","count":3}`, "keepwatch.synced"},
-		{"gap", stream.Gap{From: 3, To: 9, Reason: keepwatch.GapRewind}, `{"type":"GAP","from":"3","to":"9","reason":"rewind","resource":"pods","namespace":"shop"}`, "keepwatch.gap"},
-		{"bookmark", stream.Bookmark{Revision: 9}, `{"type":"BOOKMARK","revision":"9","resource":"pods","namespace":"shop"}`, "keepwatch.bookmark"},
+		{"synced", stream.Synced{Revision: 9, Count: 3},
+			`{"type":"SYNCED","revision":"9","resource":"pods","namespace":"shop","count":3}`, "keepwatch.synced"},
+		{"gap", stream.Gap{From: 3, To: 9, Reason: keepwatch.GapRewind},
+			`{"type":"GAP","from":"3","to":"9","reason":"rewind","resource":"pods","namespace":"shop"}`, "keepwatch.gap"},
+		{"bookmark", stream.Bookmark{Revision: 9}, `{"type":"BOOKMARK","revision":"9","resource":"pods","namespace":"shop"}`,
+			"keepwatch.bookmark"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := shape.Events.Append([]byte("before "), origin, tt.message)
@@ -75,7 +78,8 @@ func TestShapes(t *testing.T) {
 			}
 			err = json.Unmarshal(got, &envelope)
 			content, decodeErr := base64.StdEncoding.DecodeString(envelope.Message.Content)
-			if err != nil || decodeErr != nil || envelope.Op != "m" || envelope.Message.Prefix != tt.debezium || string(content) != tt.events {
+			if err != nil || decodeErr != nil || envelope.Op != "m" || envelope.Message.Prefix != tt.debezium ||
+				string(content) != tt.events {
 				t.Errorf("%s: %s, %v", got, content, err)
 			}
 		})
@@ -87,7 +91,8 @@ func TestSnapshot(t *testing.T) {
 	o := origin
 	o.Snapshot, o.ID.Cluster.UID = true, "c1"
 	got, err := shape.Debezium.Append(nil, o, event(keepwatch.Added, `{}`))
-	if err != nil || !strings.Contains(string(got), `"op":"r"`) || !strings.Contains(string(got), `"name":"c1"`) || !strings.Contains(string(got), `"snapshot":"true"`) {
+	if err != nil || !strings.Contains(string(got), `"op":"r"`) || !strings.Contains(string(got), `"name":"c1"`) ||
+		!strings.Contains(string(got), `"snapshot":"true"`) {
 		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -102,8 +102,8 @@ type Snapshot interface {
 	// PointAt returns the greatest point at which a state of the resources begins or ends that was stored at a time
 	// or before, the zero Point if there is none.
 	PointAt(ctx context.Context, resources []string, at time.Time) (Point, error)
-	// PointsAfter returns the next points after one at which states of a resource in a namespace, or in all, begin or end, in
-	// their order and without repetition, at most limit.
+	// PointsAfter returns the next points after one at which states of a resource in a namespace, or in all, begin or end,
+	// in their order and without repetition, at most limit.
 	PointsAfter(ctx context.Context, resource, namespace string, after Point, limit int) ([]Point, error)
 	// SeenAt returns the time at which the last change of the resources up to a point was stored, zero if there is
 	// none.

@@ -28,12 +28,17 @@ func TestProgress(t *testing.T) {
 		{"confirmed after a restart", piece(12, stream.Synced{Revision: 12}), sink.Progress{Cursor: 12, Since: 10}},
 		{"a gap", piece(12, gap(keepwatch.GapExpired)), sink.Progress{Cursor: 12, Since: 10, Gap: keepwatch.GapExpired}},
 		{"its end", piece(20, stream.Synced{Revision: 20}), sink.Progress{Cursor: 20, Since: 20}},
-		{"a gap within a piece", piece(30, gap(keepwatch.GapDowntime), stream.Synced{Revision: 30}), sink.Progress{Cursor: 30, Since: 30}},
-		{"a rewind, to the floor", piece(30, gap(keepwatch.GapRewind)), sink.Progress{Cursor: 30, Since: 30, Epoch: 4, Gap: keepwatch.GapRewind}},
-		{"declared again", piece(30, gap(keepwatch.GapRewind)), sink.Progress{Cursor: 30, Since: 30, Epoch: 4, Gap: keepwatch.GapRewind}},
-		{"declared again after a restart", piece(30, gap(keepwatch.GapDowntime)), sink.Progress{Cursor: 30, Since: 30, Epoch: 4, Gap: keepwatch.GapRewind}},
+		{"a gap within a piece", piece(30, gap(keepwatch.GapDowntime), stream.Synced{Revision: 30}), sink.Progress{Cursor: 30,
+			Since: 30}},
+		{"a rewind, to the floor", piece(30, gap(keepwatch.GapRewind)), sink.Progress{Cursor: 30, Since: 30, Epoch: 4,
+			Gap: keepwatch.GapRewind}},
+		{"declared again", piece(30, gap(keepwatch.GapRewind)), sink.Progress{Cursor: 30, Since: 30, Epoch: 4,
+			Gap: keepwatch.GapRewind}},
+		{"declared again after a restart", piece(30, gap(keepwatch.GapDowntime)), sink.Progress{Cursor: 30, Since: 30,
+			Epoch: 4, Gap: keepwatch.GapRewind}},
 		{"its end, at a lower revision", piece(7, stream.Synced{Revision: 7}), sink.Progress{Cursor: 7, Since: 7, Epoch: 4}},
-		{"a rewind within a gap", piece(7, gap(keepwatch.GapExpired), gap(keepwatch.GapRewind)), sink.Progress{Cursor: 7, Since: 7, Epoch: 5, Gap: keepwatch.GapRewind}},
+		{"a rewind within a gap", piece(7, gap(keepwatch.GapExpired), gap(keepwatch.GapRewind)), sink.Progress{Cursor: 7,
+			Since: 7, Epoch: 5, Gap: keepwatch.GapRewind}},
 	} {
 		step.want.Floor = 4
 		before := p
@@ -42,7 +47,8 @@ func TestProgress(t *testing.T) {
 		}
 		moved := p.Cursor != before.Cursor || p.Epoch != before.Epoch
 		if p.Before(before) || before.Before(p) != moved {
-			t.Errorf("after %s: %+v before %+v: %v, and the reverse: %v", step.name, before, p, before.Before(p), p.Before(before))
+			t.Errorf("after %s: %+v before %+v: %v, and the reverse: %v", step.name, before, p, before.Before(p),
+				p.Before(before))
 		}
 	}
 }
@@ -70,7 +76,8 @@ func TestCutOf(t *testing.T) {
 		"all in a later epoch":  {[]sink.Progress{rewound, rewound}, 9},
 		"a gap of the only one": {[]sink.Progress{inGap}, 0},
 	} {
-		if cut, ok := sink.CutOf(row.line); ok != (row.want > 0) || cut.Revision != row.want || ok && cut.Epoch != row.line[0].Epoch {
+		if cut, ok := sink.CutOf(row.line); ok != (row.want > 0) || cut.Revision != row.want || ok &&
+			cut.Epoch != row.line[0].Epoch {
 			t.Errorf("%s: %+v, %v, want %d", name, cut, ok, row.want)
 		}
 	}

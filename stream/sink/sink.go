@@ -22,8 +22,8 @@ type Sink interface {
 	Close() error
 }
 
-// Checker is a sink whose server may lose commits without an error of Write: a Postgres whose standby is promoted. While
-// nothing is written, a transfer calls Check from time to time, from the goroutine of Write.
+// Checker is a sink whose server may lose commits without an error of Write: a Postgres whose standby is promoted.
+// While nothing is written, a transfer calls Check from time to time, from the goroutine of Write.
 type Checker interface {
 	// Check returns an error as Write does if the connection has ended, or another process is the writer.
 	Check(ctx context.Context) error

@@ -46,8 +46,8 @@ func (b *batcher) write(ctx context.Context, p sink.Piece) error {
 	return <-r.committed
 }
 
-// checkEvery is how often a sink without writes is checked. A server that was replaced by one which lacks the last commits is
-// noticed by it: no change of the source may follow.
+// checkEvery is how often a sink without writes is checked. A server that was replaced by one which lacks the last
+// commits is noticed by it: no change of the source may follow.
 const checkEvery = 15 * time.Second
 
 // run commits batches until ctx is done or an error occurs, which it returns.

@@ -39,7 +39,8 @@ func (s *table) List(context.Context, keepwatch.ListRequest) (keepwatch.Page, er
 
 func (*table) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
 
-func (s *table) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *table) StreamList(context.Context, keepwatch.Revision,
+	func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "lists only")
 }
 
@@ -123,7 +124,9 @@ func (s *transcript) written() string {
 	defer s.mu.Unlock()
 	lines := slices.Clone(s.lines)
 	s.lines = nil
-	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(strings.Fields(a)[0], strings.Fields(b)[0]) })
+	slices.SortStableFunc(lines, func(a, b string) int {
+		return strings.Compare(strings.Fields(a)[0], strings.Fields(b)[0])
+	})
 	return strings.Join(slices.Compact(lines), ", ")
 }
 
@@ -177,9 +180,12 @@ func TestChange(t *testing.T) {
 		tr.Change([]transfer.Resource{gone("b", 12), gone("c", 12)})
 		step("both leave", "a SYNCED 10, b GAP 12 expired, b DELETED b1, b SYNCED 12", true, "a b c", "a")
 		tr.Change([]transfer.Resource{resource("b", 20, "b1"), resource("c", 20, "c1")})
-		step("both return", "a SYNCED 10, b GAP 20 expired, b ADDED b1, b SYNCED 20, c GAP 20 expired, c ADDED c1, c SYNCED 20", false, "a b c")
+		step("both return",
+			"a SYNCED 10, b GAP 20 expired, b ADDED b1, b SYNCED 20, c GAP 20 expired, c ADDED c1, c SYNCED 20", false, "a b c")
 		tr.Change([]transfer.Resource{gone("b", 22), gone("c", 22)})
-		step("both leave again", "a SYNCED 10, b GAP 22 expired, b DELETED b1, b SYNCED 22, c GAP 22 expired, c DELETED c1, c SYNCED 22", true, "a b c", "a")
+		step("both leave again",
+			"a SYNCED 10, b GAP 22 expired, b DELETED b1, b SYNCED 22, c GAP 22 expired, c DELETED c1, c SYNCED 22", true,
+			"a b c", "a")
 		tr.Change([]transfer.Resource{gone("d", 12)})
 		step("one leaves that never was", "a SYNCED 10", true, "a d", "a")
 		tr.Change([]transfer.Resource{gone("a", 14)})

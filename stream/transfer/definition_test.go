@@ -83,7 +83,8 @@ func TestRedefinedWhileUnavailable(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		ended.Wait()
-		if got, want := into.written(), "things ADDED a, things SYNCED 1, things GAP 1 downtime, things SYNCED 1"; got != want {
+		if got, want := into.written(),
+			"things ADDED a, things SYNCED 1, things GAP 1 downtime, things SYNCED 1"; got != want {
 			t.Errorf("written %q, want %q", got, want)
 		}
 	})

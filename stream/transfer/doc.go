@@ -5,8 +5,8 @@
 // error of the sink that another attempt may not have, it opens the sink again. It does the same after
 // a commit whose outcome is unknown, and for streams in different epochs; see package stream/sink.
 //
-// [Transfer.Change] adds resources and ends others while Run runs. That opens the sink again, too, so that a change and a
-// crash take the same way: a resource that was added is one that the sink has not stored before, and one that is gone
+// [Transfer.Change] adds resources and ends others while Run runs. That opens the sink again, too, so that a change and
+// a crash take the same way: a resource that was added is one that the sink has not stored before, and one that is gone
 // is ended from what the sink has stored of it.
 //
 //	transfer.go  Transfer, Run

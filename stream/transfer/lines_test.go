@@ -31,7 +31,8 @@ func (s source) Newest(ctx context.Context) (keepwatch.Revision, error) { return
 
 func TestLines(t *testing.T) {
 	a, b, c := &etcd{revision: 1000}, &etcd{revision: 5}, &etcd{revision: 90_000}
-	sources := []keepwatch.Source{source{nil, a}, source{nil, b}, source{nil, a}, source{nil, c}, source{nil, b}, source{nil, a}}
+	sources := []keepwatch.Source{source{nil, a}, source{nil, b}, source{nil, a}, source{nil, c}, source{nil, b},
+		source{nil, a}}
 	lines, err := transfer.Lines(t.Context(), sources)
 	if want := []int{0, 1, 0, 2, 1, 0}; err != nil || !slices.Equal(lines, want) {
 		t.Errorf("got %v, %v, want %v", lines, err, want)

@@ -159,7 +159,8 @@ func (s *session) end(ctx context.Context, r Resource, target *stream.Stream) er
 func (s *session) stream(ctx context.Context, i int, stored *sink.Stored) (*stream.Stream, error) {
 	source := stream.Defined(s.resources[i].Source)
 	if stored.State == nil {
-		return stream.NewTransactional(stored.Stored, func(p stream.Piece) error { return s.write(ctx, i, p) }, stream.Options{Source: source})
+		return stream.NewTransactional(stored.Stored, func(p stream.Piece) error { return s.write(ctx, i, p) },
+			stream.Options{Source: source})
 	}
 	write := func(p stream.Piece) (string, error) {
 		if err := s.write(ctx, i, p); err != nil {

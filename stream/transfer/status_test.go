@@ -13,7 +13,8 @@ import (
 func TestStandbyIsNoRetry(t *testing.T) {
 	reported := 0
 	transfer := New(nil, nil, Options{Retrying: func(error, time.Duration) { reported++ }})
-	transfer.Retrying(fmt.Errorf("postgres: %w", &sink.Unavailable{Err: errors.New("this one is its standby"), Standby: true}), 0)
+	transfer.Retrying(fmt.Errorf("postgres: %w", &sink.Unavailable{Err: errors.New("this one is its standby"),
+		Standby: true}), 0)
 	if !transfer.Status().Standby {
 		t.Error("it is no standby")
 	}

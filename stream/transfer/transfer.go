@@ -102,8 +102,8 @@ func (t *Transfer) Run(ctx context.Context) error {
 	}
 }
 
-// Change adds resources, each in place of the one with its identity if there is one. A transfer that runs opens the sink
-// again with all resources, which continue from what is stored; a line has no cut until each resource on it is
+// Change adds resources, each in place of the one with its identity if there is one. A transfer that runs opens the
+// sink again with all resources, which continue from what is stored; a line has no cut until each resource on it is
 // complete. It is safe for concurrent use.
 func (t *Transfer) Change(resources []Resource) {
 	t.mu.Lock()
@@ -149,8 +149,8 @@ func (t *Transfer) Retrying(err error, wait time.Duration) {
 	}
 }
 
-// Refused counts a dead letter, an event that the sink's server refuses permanently, and reports it to Options.Refused. Sinks that
-// have dead letters call it. It is safe for concurrent use.
+// Refused counts a dead letter, an event that the sink's server refuses permanently, and reports it to Options.Refused.
+// Sinks that have dead letters call it. It is safe for concurrent use.
 func (t *Transfer) Refused(err error) {
 	t.mu.Lock()
 	t.status.DeadLetters++

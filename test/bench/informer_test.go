@@ -45,8 +45,10 @@ var columns = []struct {
 }{
 	{"sync", "seconds", "synced s", 1}, {"sync", "cpu", "CPU s", 1}, {"sync", "peak", "peak MB", 1 << 20},
 	{"heap", "perObject", "heap/object B", 1},
-	{"read", "get", "Get ns", 1e-9}, {"read", "list", "List µs", 1e-6}, {"read", "walk", "walk µs", 1e-6}, {"read", "byIndex", "ByIndex µs", 1e-6},
-	{"relist", "seconds", "relist s", 1}, {"relist", "cpu", "CPU s", 1}, {"relist", "growth", "growth %", 0.01}, {"relist", "callbacks", "callbacks", 1},
+	{"read", "get", "Get ns", 1e-9}, {"read", "list", "List µs", 1e-6}, {"read", "walk", "walk µs", 1e-6},
+	{"read", "byIndex", "ByIndex µs", 1e-6},
+	{"relist", "seconds", "relist s", 1}, {"relist", "cpu", "CPU s", 1}, {"relist", "growth", "growth %", 0.01},
+	{"relist", "callbacks", "callbacks", 1},
 	{"count", "updates", "updates", 1}, {"count", "p50", "p50 ms", 1e-3}, {"count", "p99", "p99 ms", 1e-3},
 }
 
@@ -124,8 +126,10 @@ func write(ctx context.Context, server *peer.Server, namespaces int) (written in
 			for i := w; ctx.Err() == nil; i += 8 {
 				namespace := i % namespaces
 				name := load.Pod("", namespace*1000+i/namespaces%min(1000, *pods-namespace*1000)).Name
-				patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench.keepwatch/stamp":%q}}}`, strconv.FormatInt(time.Now().UnixNano(), 10))
-				_, failed := client.CoreV1().Pods(fmt.Sprintf("team-%03d", namespace)).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+				patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench.keepwatch/stamp":%q}}}`,
+					strconv.FormatInt(time.Now().UnixNano(), 10))
+				_, failed := client.CoreV1().Pods(fmt.Sprintf("team-%03d", namespace)).Patch(ctx, name, types.MergePatchType, patch,
+					metav1.PatchOptions{})
 				mu.Lock()
 				switch {
 				case failed == nil:
@@ -164,7 +168,8 @@ func start(b *testing.B, path, kubeconfig, by, form string, args ...string) *pro
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := &process{b: b, name: form + " " + by, in: stdin, out: bufio.NewScanner(stdout), log: filepath.Join(b.TempDir(), "log")}
+	p := &process{b: b, name: form + " " + by, in: stdin, out: bufio.NewScanner(stdout), log: filepath.Join(b.TempDir(),
+		"log")}
 	p.Process, err = peer.Start(peer.Command{
 		Path: path, Args: append([]string{"-kubeconfig", kubeconfig, "-by", by, "-form", form}, args...),
 		Log: p.log, Stdin: in, Stdout: out,

@@ -40,7 +40,8 @@ func BenchmarkOperators(b *testing.B) {
 		}
 		base := measured[operators[0]]
 		var table strings.Builder
-		fmt.Fprintf(&table, "%-22s%12s%8s%12s%8s%10s%8s%12s%8s\n", "", "handled s", "", "requests", "", "CPU s", "", "peak MB", "")
+		fmt.Fprintf(&table, "%-22s%12s%8s%12s%8s%10s%8s%12s%8s\n", "", "handled s", "", "requests", "", "CPU s", "",
+			"peak MB", "")
 		for _, by := range operators {
 			o := measured[by]
 			fmt.Fprintf(&table, "%-22s%12.2f%8.2f%12d%8.2f%10.2f%8.2f%12d%8.2f\n", by,

@@ -37,7 +37,8 @@ func BenchmarkRestart(b *testing.B) {
 	namespaces := (*pods + 999) / 1000
 	count := func(b *testing.B, name string, restarted *peer.Server, kubeconfig string) {
 		for _, by := range []string{"client-go", "hook", "direct"} {
-			p := start(b, informed, kubeconfig, by, "protobuf", "-informers", fmt.Sprint(informers), "-namespaces", fmt.Sprint(namespaces))
+			p := start(b, informed, kubeconfig, by, "protobuf", "-informers", fmt.Sprint(informers), "-namespaces",
+				fmt.Sprint(namespaces))
 			p.ask("sync")
 			before := p.ask("requests")
 			touch(b, server)

@@ -38,7 +38,8 @@ func BenchmarkWatchFleet(b *testing.B) {
 	contenders := []contender{
 		{"keepwatch watch", keepwatch, []string{"watch", "pods", "-A", "--until-synced"}},
 		{"keepwatch watch --state", keepwatch, []string{"watch", "pods", "-A", "--until-synced", "--state"}},
-		{"keepwatch watch --chunk-size=500", keepwatch, []string{"watch", "pods", "-A", "--until-synced", "--chunk-size=500"}},
+		{"keepwatch watch --chunk-size=500", keepwatch, []string{"watch", "pods", "-A", "--until-synced",
+			"--chunk-size=500"}},
 		{"kubectl get --chunk-size=500", kubectl, []string{"get", "pods", "-A", "-o", "json", "--chunk-size=500"}},
 	}
 	contenders[0].run(b, server, fleet) // primes the server

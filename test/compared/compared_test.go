@@ -24,11 +24,14 @@ import (
 var (
 	restartsFlag = flag.Int("compared.restarts", 0, "how often the tools are killed; 0 skips the run")
 	changesFlag  = flag.Int("compared.changes", 400, "how many changes there are for each restart")
-	exporterFlag = flag.String("compared.exporter", "", "compare kubernetes-event-exporter, too: the path of this program, which the module proxy does not serve")
-	otelFlag     = flag.String("compared.otelcol", "", "compare a newer collector, without and with checkpoints: the path of a program "+
-		"with k8sobjects, file_storage and the file exporter; the module proxy serves k8sobjects until v0.111.0 only")
-	expiredFlag = flag.Int("compared.expired", 0, "after how many restarts of the tools the server has lost its history; 0 is never")
-	seedFlag    = flag.Uint64("compared.seed", 1, "draws the changes")
+	exporterFlag = flag.String("compared.exporter", "",
+		"compare kubernetes-event-exporter, too: the path of this program, which the module proxy does not serve")
+	otelFlag = flag.String("compared.otelcol", "",
+		"compare a newer collector, without and with checkpoints: the path of a program "+
+			"with k8sobjects, file_storage and the file exporter; the module proxy serves k8sobjects until v0.111.0 only")
+	expiredFlag = flag.Int("compared.expired", 0,
+		"after how many restarts of the tools the server has lost its history; 0 is never")
+	seedFlag = flag.Uint64("compared.seed", 1, "draws the changes")
 )
 
 const (
@@ -51,7 +54,8 @@ func TestCompared(t *testing.T) {
 	if *otelFlag == "" {
 		tools = append(tools, otel(t, peer.Build(t, peer.OpenTelemetry), r.server.Kubeconfig(), false))
 	} else {
-		tools = append(tools, otel(t, *otelFlag, r.server.Kubeconfig(), false), otel(t, *otelFlag, r.server.Kubeconfig(), true))
+		tools = append(tools, otel(t, *otelFlag, r.server.Kubeconfig(), false), otel(t, *otelFlag, r.server.Kubeconfig(),
+			true))
 	}
 	if *exporterFlag != "" {
 		tools = append(tools, eventExporter(t, *exporterFlag, r.server.Kubeconfig()))
@@ -96,7 +100,8 @@ func TestCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := r.write("end")
-	table := fmt.Sprintf("%-42s %8s %8s %10s %14s %9s %8s %8s\n", "", "changes", "lost", "in a gap", "deletions lost", "repeated", "CPU s", "peak MB")
+	table := fmt.Sprintf("%-42s %8s %8s %10s %14s %9s %8s %8s\n", "", "changes", "lost", "in a gap", "deletions lost",
+		"repeated", "CPU s", "peak MB")
 	for _, tool := range tools {
 		arrived := r.await(tool, last)
 		tool.kill()
@@ -125,16 +130,19 @@ func newRun(t *testing.T) *run {
 	if r.client, err = kubernetes.NewForConfig(r.server.Config()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := r.client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.churn = &load.Churn{
 		Resource: corev1.SchemeGroupVersion.WithResource("events"), Namespace: namespace, Names: 100, Seed: *seedFlag,
 		Make: func(namespace string, i int) *unstructured.Unstructured {
 			return &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"namespace": namespace, "name": fmt.Sprintf("o-%05d", i)},
+				"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"namespace": namespace,
+					"name": fmt.Sprintf("o-%05d", i)},
 				"involvedObject": map[string]any{"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "web-0"},
-				"reason":         "Compared", "message": strings.Repeat("x", 1000), "lastTimestamp": time.Now().UTC().Format(time.RFC3339),
+				"reason":         "Compared", "message": strings.Repeat("x", 1000),
+				"lastTimestamp": time.Now().UTC().Format(time.RFC3339),
 			}}
 		},
 	}
@@ -146,7 +154,8 @@ func newRun(t *testing.T) *run {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { etcd.Close() })
-	history := etcd.Watch(clientv3.WithRequireLeader(t.Context()), "/registry/events/"+namespace+"/", clientv3.WithPrefix())
+	history := etcd.Watch(clientv3.WithRequireLeader(t.Context()), "/registry/events/"+namespace+"/",
+		clientv3.WithPrefix())
 	go func() {
 		for response := range history {
 			r.record(response.Events)
@@ -177,8 +186,9 @@ func (r *run) changes() int {
 func (r *run) write(name string) int64 {
 	r.t.Helper()
 	o := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, InvolvedObject: corev1.ObjectReference{Namespace: namespace},
-		Message: time.Now().String(), LastTimestamp: metav1.Now(),
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: name},
+		InvolvedObject: corev1.ObjectReference{Namespace: namespace},
+		Message:        time.Now().String(), LastTimestamp: metav1.Now(),
 	}
 	events := r.client.CoreV1().Events(namespace)
 	stored, err := events.Create(r.t.Context(), o, metav1.CreateOptions{})
@@ -263,9 +273,11 @@ func (r *run) judge(tool *tool, arrived bool) string {
 		r.t.Logf("%s has declared the gaps %v", tool.name, w.gaps)
 	}
 	if strings.HasPrefix(tool.name, "keepwatch") && (lost > 0 || deletions > 0 || !arrived) {
-		r.t.Errorf("%s has lost %d states and %d deletions; the last change has arrived: %v", tool.name, lost, deletions, arrived)
+		r.t.Errorf("%s has lost %d states and %d deletions; the last change has arrived: %v", tool.name, lost, deletions,
+			arrived)
 	}
-	return fmt.Sprintf("%-42s %8d %8d %10d %14d %9d %8.1f %8d\n", tool.name, states+r.gone, lost, within, deletions, w.repeated(false), tool.cpu.Seconds(), tool.peak>>20)
+	return fmt.Sprintf("%-42s %8d %8d %10d %14d %9d %8.1f %8d\n", tool.name, states+r.gone, lost, within, deletions,
+		w.repeated(false), tool.cpu.Seconds(), tool.peak>>20)
 }
 
 // judgeNew returns the row of a tool that writes new objects only.
@@ -277,7 +289,8 @@ func (r *run) judgeNew(tool *tool, w *written) string {
 			lost++
 		}
 	}
-	return fmt.Sprintf("%-42s %8d %8d %10s %14s %9d %8.1f %8d\n", tool.name+" (new)", len(objects), lost, "-", "-", w.repeated(true), tool.cpu.Seconds(), tool.peak>>20)
+	return fmt.Sprintf("%-42s %8d %8d %10s %14s %9d %8.1f %8d\n", tool.name+" (new)", len(objects), lost, "-", "-",
+		w.repeated(true), tool.cpu.Seconds(), tool.peak>>20)
 }
 
 func inGap(gaps []gap, revision int64) bool {

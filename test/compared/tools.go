@@ -1,5 +1,5 @@
-// Package compared lets tools that copy changes into files follow the same resource of a real kube-apiserver, kills them,
-// and counts the changes that never arrive, against etcd's history.
+// Package compared lets tools that copy changes into files follow the same resource of a real kube-apiserver, kills
+// them, and counts the changes that never arrive, against etcd's history.
 //
 //	tools.go          the tools, and what each has written
 //	compared_test.go  the run
@@ -154,8 +154,8 @@ func readKeepwatch(dir string) (*written, error) {
 	return w, nil
 }
 
-// otel returns OpenTelemetry's receiver k8sobjects, in the mode watch, with a file that it continues after a restart. With
-// checkpoints, it stores the revision that it has reached.
+// otel returns OpenTelemetry's receiver k8sobjects, in the mode watch, with a file that it continues after a restart.
+// With checkpoints, it stores the revision that it has reached.
 func otel(tb testing.TB, program, kubeconfig string, checkpoints bool) *tool {
 	dir := tb.TempDir()
 	out, config := filepath.Join(dir, "out"), filepath.Join(dir, "config.yaml")
@@ -230,7 +230,8 @@ func readOTel(file string) (*written, error) {
 				for _, record := range scope.LogRecords {
 					var o object
 					metadata := record.Body.get("object").get("metadata")
-					o.Metadata.UID, o.Metadata.ResourceVersion = metadata.get("uid").StringValue, metadata.get("resourceVersion").StringValue
+					o.Metadata.UID, o.Metadata.ResourceVersion = metadata.get("uid").StringValue,
+						metadata.get("resourceVersion").StringValue
 					w.add(record.Body.get("type").StringValue, o)
 				}
 			}
@@ -239,8 +240,8 @@ func readOTel(file string) (*written, error) {
 	return w, nil
 }
 
-// eventExporter returns kubernetes-event-exporter, a program that the flag names, with the receiver file. Events of any age
-// are written, so that a restart need not lose one.
+// eventExporter returns kubernetes-event-exporter, a program that the flag names, with the receiver file. Events of any
+// age are written, so that a restart need not lose one.
 func eventExporter(tb testing.TB, program, kubeconfig string) *tool {
 	dir := tb.TempDir()
 	out, config := filepath.Join(dir, "out"), filepath.Join(dir, "config.yaml")
@@ -258,8 +259,9 @@ receivers: [{name: file, file: {path: %q}}]
 	}
 	return &tool{
 		name: "kubernetes-event-exporter, file", onlyNew: true,
-		command: peer.Command{Path: program, Log: filepath.Join(dir, "log"), Args: []string{"-conf", config, "-kubeconfig", kubeconfig, "-metrics-address", "127.0.0.1:0"}},
-		read:    func() (*written, error) { return readEventExporter(out) },
+		command: peer.Command{Path: program, Log: filepath.Join(dir, "log"), Args: []string{"-conf", config, "-kubeconfig",
+			kubeconfig, "-metrics-address", "127.0.0.1:0"}},
+		read: func() (*written, error) { return readEventExporter(out) },
 	}
 }
 

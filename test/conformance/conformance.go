@@ -119,6 +119,7 @@ func (f follower) next() (watch.EventType, *corev1.ConfigMap) {
 func (f follower) expect(event watch.EventType, name, mutation string) {
 	f.Helper()
 	if got, o := f.next(); got != event || o.Name != name || o.Data["mutation"] != mutation {
-		f.Errorf("want %s of %s with mutation %q, got %s of %s with %q", event, name, mutation, got, o.Name, o.Data["mutation"])
+		f.Errorf("want %s of %s with mutation %q, got %s of %s with %q", event, name, mutation, got, o.Name,
+			o.Data["mutation"])
 	}
 }

@@ -87,7 +87,8 @@ func leavesTheSelector(s scene) {
 	o = s.update(o, "no", "2")
 	event, left := w.next()
 	if event != watch.Deleted || left.Data["mutation"] != "1" || left.ResourceVersion != o.ResourceVersion {
-		s.Errorf("it leaves as %s with mutation %q at %s, want %q at %s", event, left.Data["mutation"], left.ResourceVersion, "1", o.ResourceVersion)
+		s.Errorf("it leaves as %s with mutation %q at %s, want %q at %s", event, left.Data["mutation"], left.ResourceVersion,
+			"1", o.ResourceVersion)
 	}
 	o = s.update(o, "no", "3")
 	o = s.update(o, "yes", "4")
@@ -123,7 +124,8 @@ func sameOrderEverywhere(s scene) {
 	for i, other := range others {
 		for k := i + 1; k < events; k++ {
 			if _, o := other.next(); o.ResourceVersion != order[k] {
-				s.Fatalf("the watch that began at event %d sees revision %s as its event %d, the first watch saw %s", i, o.ResourceVersion, k, order[k])
+				s.Fatalf("the watch that began at event %d sees revision %s as its event %d, the first watch saw %s", i,
+					o.ResourceVersion, k, order[k])
 			}
 		}
 	}
@@ -143,7 +145,8 @@ func (s scene) churn(random *rand.Rand, events int) {
 			alive[name] = false
 			err = s.Delete(s.Context(), name, metav1.DeleteOptions{})
 		default:
-			_, err = s.Patch(s.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"mutation":"%d"}}`, i), metav1.PatchOptions{})
+			_, err = s.Patch(s.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"mutation":"%d"}}`, i),
+				metav1.PatchOptions{})
 		}
 		if err != nil {
 			s.Errorf("event %d: %v", i, err)

@@ -72,14 +72,16 @@ var alertTests = map[string][]alertTest{
 		{load: `keepwatch_proxy_resource_lists_total{instance="a",resource="pods",reason="expired"} 0+1x40
 			keepwatch_proxy_resource_lists_total{instance="a",resource="nodes",reason="expired"} 0x20 1x20`,
 			at: 40 * time.Minute, label: "resource", firing: []string{"pods"}},
-		{load: `keepwatch_proxy_resource_lists_total{instance="a",resource="pods",reason="start"} 0+1x40`, at: 40 * time.Minute},
+		{load: `keepwatch_proxy_resource_lists_total{instance="a",resource="pods",reason="start"} 0+1x40`,
+			at: 40 * time.Minute},
 	},
 	"KeepwatchProxyForwards": {
 		{load: `apiserver_request_total{instance="a",verb="LIST"} 0+100x40
 			apiserver_request_total{instance="a",verb="GET"} 0+100x40
 			keepwatch_proxy_forwarded_total{instance="a",reason="not-ready",resource="pods"} 0+90x40
 			keepwatch_proxy_forwarded_total{instance="a",reason="undecided",resource="pods"} 0+60x40`,
-			at: 30 * time.Minute, label: "instance", firing: []string{"a"}, summary: "a forwards 75% of its requests that it should answer itself"},
+			at: 30 * time.Minute, label: "instance", firing: []string{"a"},
+			summary: "a forwards 75% of its requests that it should answer itself"},
 		{load: `apiserver_request_total{instance="a",verb="LIST"} 0+100x40
 			keepwatch_proxy_forwarded_total{instance="a",reason="request",resource="pods"} 0+90x40
 			keepwatch_proxy_forwarded_total{instance="a",reason="not-ready",resource="pods"} 0+10x40`, at: 30 * time.Minute},
@@ -89,16 +91,21 @@ var alertTests = map[string][]alertTest{
 	"KeepwatchSyncBehind": {
 		{load: `keepwatch_sync_lag_seconds{instance="a",sink="sqlite",resource="pods"} 0+60x20
 			keepwatch_sync_lag_seconds{instance="a",sink="sqlite",resource="nodes"} 3x20`,
-			at: 9 * time.Minute, label: "resource", firing: []string{"pods"}, summary: "sqlite was confirmed to have all pods 9m 0s ago"},
+			at: 9 * time.Minute, label: "resource", firing: []string{"pods"},
+			summary: "sqlite was confirmed to have all pods 9m 0s ago"},
 		{load: `keepwatch_sync_lag_seconds{instance="a",sink="sqlite",resource="pods"} 100x20`, at: 9 * time.Minute},
 	},
 	"KeepwatchSyncNotComplete": {
-		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "sink", firing: []string{"sqlite"}},
+		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "sink",
+			firing: []string{"sqlite"}},
 		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 1x40
-			keepwatch_sync_complete{instance="a",line="0",sink="kafka"} 0x40`, at: 20 * time.Minute, label: "sink", firing: []string{"kafka"}, summary: "No keepwatch sync has a complete state in kafka (etcd 0)"},
+			keepwatch_sync_complete{instance="a",line="0",sink="kafka"} 0x40`, at: 20 * time.Minute, label: "sink",
+			firing: []string{"kafka"}, summary: "No keepwatch sync has a complete state in kafka (etcd 0)"},
 		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 1x40
-			keepwatch_sync_complete{instance="a",line="1",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "line", firing: []string{"1"}, summary: "No keepwatch sync has a complete state in sqlite (etcd 1)"},
-		{load: `other{} 1x40`, at: 20 * time.Minute, label: "severity", firing: []string{"warning"}, summary: "No keepwatch sync has a complete state"},
+			keepwatch_sync_complete{instance="a",line="1",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "line",
+			firing: []string{"1"}, summary: "No keepwatch sync has a complete state in sqlite (etcd 1)"},
+		{load: `other{} 1x40`, at: 20 * time.Minute, label: "severity", firing: []string{"warning"},
+			summary: "No keepwatch sync has a complete state"},
 		{load: `keepwatch_sync_complete{instance="standby",line="0",sink="sqlite"} 0x40
 			keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 1x40`, at: 20 * time.Minute},
 		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 0x10 1x30`, at: 20 * time.Minute},
@@ -106,22 +113,27 @@ var alertTests = map[string][]alertTest{
 	"KeepwatchSyncGap": {
 		{load: `keepwatch_sync_gaps_total{instance="a",sink="sqlite",resource="pods",reason="Expired"} 0x10 1x30
 			keepwatch_sync_gaps_total{instance="a",sink="sqlite",resource="nodes",reason="Expired"} 3x40`,
-			at: 30 * time.Minute, label: "resource", firing: []string{"pods"}, summary: "The history of pods in sqlite has a gap (Expired)"},
-		{load: `keepwatch_sync_gaps_total{instance="a",sink="sqlite",resource="pods",reason="Expired"} 0x10 1x100`, at: 100 * time.Minute},
+			at: 30 * time.Minute, label: "resource", firing: []string{"pods"},
+			summary: "The history of pods in sqlite has a gap (Expired)"},
+		{load: `keepwatch_sync_gaps_total{instance="a",sink="sqlite",resource="pods",reason="Expired"} 0x10 1x100`,
+			at: 100 * time.Minute},
 	},
 	"KeepwatchSyncRetries": {
-		{load: `keepwatch_sync_retries_total{instance="a",sink="sqlite"} 0+1x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"}},
+		{load: `keepwatch_sync_retries_total{instance="a",sink="sqlite"} 0+1x40`, at: 30 * time.Minute, label: "instance",
+			firing: []string{"a"}},
 		{load: `keepwatch_sync_retries_total{instance="a",sink="sqlite"} 0x10 1x30`, at: 30 * time.Minute},
 	},
 	"KeepwatchSyncExcess": {
 		{load: `keepwatch_sync_excess_bytes{instance="a",sink="sqlite"} 0x10 2097152x30
-			keepwatch_sync_excess_bytes{instance="b",sink="sqlite"} 0x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"},
+			keepwatch_sync_excess_bytes{instance="b",sink="sqlite"} 0x40`, at: 30 * time.Minute, label: "instance",
+			firing:  []string{"a"},
 			summary: "The current states in sqlite are 2MiB more than --max-size"},
 		{load: `keepwatch_sync_excess_bytes{instance="a",sink="sqlite"} 0x10 9x5 0x30`, at: 30 * time.Minute},
 	},
 	"KeepwatchSyncDeadLetters": {
 		{load: `keepwatch_sync_dead_letters_total{instance="a",sink="https"} 0x10 1x30
-			keepwatch_sync_dead_letters_total{instance="b",sink="https"} 2x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"}},
+			keepwatch_sync_dead_letters_total{instance="b",sink="https"} 2x40`, at: 30 * time.Minute, label: "instance",
+			firing: []string{"a"}},
 		{load: `keepwatch_sync_dead_letters_total{instance="a",sink="https"} 0x10 1x100`, at: 100 * time.Minute},
 	},
 }
@@ -129,7 +141,8 @@ var alertTests = map[string][]alertTest{
 // Each alert fires when it should, with a sentence that says so, and does not otherwise.
 func TestAlerts(t *testing.T) {
 	all := alerts(t)
-	engine := promqltest.NewTestEngineWithOpts(t, promql.EngineOpts{MaxSamples: 100_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: promQL})
+	engine := promqltest.NewTestEngineWithOpts(t, promql.EngineOpts{MaxSamples: 100_000, Timeout: time.Minute,
+		LookbackDelta: 5 * time.Minute, Parser: promQL})
 	for name, r := range all {
 		if len(alertTests[name]) < 2 {
 			t.Errorf("%s is not tested", name)
@@ -145,10 +158,12 @@ func TestAlerts(t *testing.T) {
 		}
 		for i, c := range tests {
 			storage := promqltest.LoadedStorage(t, "load 1m\n"+c.load)
-			rule := rules.NewAlertingRule(name, expression, time.Duration(all[name].For), 0, labels.FromMap(all[name].Labels), labels.FromMap(all[name].Annotations),
+			rule := rules.NewAlertingRule(name, expression, time.Duration(all[name].For), 0, labels.FromMap(all[name].Labels),
+				labels.FromMap(all[name].Annotations),
 				labels.EmptyLabels(), "", true, slog.New(slog.DiscardHandler))
 			for at := time.Duration(0); at <= c.at; at += time.Minute {
-				if _, err := rule.Eval(t.Context(), 0, time.Unix(0, 0).Add(at), rules.EngineQueryFunc(engine, storage), nil, 0); err != nil {
+				if _, err := rule.Eval(t.Context(), 0, time.Unix(0, 0).Add(at), rules.EngineQueryFunc(engine, storage), nil,
+					0); err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
 			}

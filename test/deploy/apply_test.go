@@ -43,7 +43,8 @@ func newCluster(t *testing.T, server *peer.Server, namespaces ...string) *cluste
 	c.must(err)
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(about))
 	for _, name := range append(namespaces, installed) {
-		_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := c.client.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		c.must(err)
 	}
 	return c
@@ -76,7 +77,8 @@ func (c *cluster) apply(all []*unstructured.Unstructured) {
 			}
 			text, err := json.Marshal(o)
 			c.must(err)
-			_, err = c.dynamic.Resource(mapping.Resource).Namespace(namespace).Patch(c.Context(), o.GetName(), types.ApplyPatchType, text,
+			_, err = c.dynamic.Resource(mapping.Resource).Namespace(namespace).Patch(c.Context(), o.GetName(),
+				types.ApplyPatchType, text,
 				metav1.PatchOptions{FieldManager: "helm", DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict})
 			if err != nil {
 				c.Fatalf("%s %s: %v\n%s", kind, o.GetName(), err, text)
@@ -88,7 +90,8 @@ func (c *cluster) apply(all []*unstructured.Unstructured) {
 // kubeconfig returns a kubeconfig of a service account of the release.
 func (c *cluster) kubeconfig(account string) string {
 	c.Helper()
-	token, err := c.client.CoreV1().ServiceAccounts(installed).CreateToken(c.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := c.client.CoreV1().ServiceAccounts(installed).CreateToken(c.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	c.must(err)
 	config := c.server.Config()
 	config.BearerToken = token.Status.Token

@@ -13,7 +13,8 @@ var settings = map[string]map[string]values{
 	"keepwatch-proxy": {
 		"defaults": {},
 		"all": {
-			"impersonate": true, "serviceMonitor": values{"enabled": true}, "cache": []any{"pods", "secrets", "widgets.example.com"},
+			"impersonate": true, "serviceMonitor": values{"enabled": true}, "cache": []any{"pods", "secrets",
+				"widgets.example.com"},
 			"personal": values{"enabled": true, "annotate": true, "groups": []any{"devs", "ops"}},
 			"redirect": values{"enabled": true, "caBundle": authority, "namespaces": []any{"shop", "stock"}},
 		},
@@ -22,23 +23,27 @@ var settings = map[string]map[string]values{
 	"keepwatch-sync": {
 		"defaults": {},
 		"postgres": {
-			"config":         values{"to": "postgres://sync@db/kubernetes", "resources": []any{values{"resource": "pods"}, values{"resource": "deployments.v1.apps", "metadataOnly": true}}},
+			"config": values{"to": "postgres://sync@db/kubernetes", "resources": []any{values{"resource": "pods"},
+				values{"resource": "deployments.v1.apps", "metadataOnly": true}}},
 			"passwordSecret": values{"name": "postgres"}, "serviceMonitor": values{"enabled": true},
 		},
 		"brokers": {
 			"config": values{
 				"sinks": []any{
-					values{"to": "kafka://kafka:9092/k8s.{resource}"}, values{"name": "audit", "to": "nats://nats/AUDIT?creds=/secrets/nats.creds"},
+					values{"to": "kafka://kafka:9092/k8s.{resource}"}, values{"name": "audit",
+						"to": "nats://nats/AUDIT?creds=/secrets/nats.creds"},
 					values{"to": "postgres://sync@db/kubernetes", "retention": "24h"},
 				},
 				"resources": []any{values{"resource": "pods"}, values{"resource": "*.example.com"}},
 			},
 			"secretFiles": values{"name": "sinks"},
 		},
-		"http":       {"config": values{"to": "https://events.example.com/in", "state": "/data/state", "mode": "batched", "signingKey": "/secrets/key"}},
+		"http": {"config": values{"to": "https://events.example.com/in", "state": "/data/state", "mode": "batched",
+			"signingKey": "/secrets/key"}},
 		"everything": {"config": values{"resources": []any{values{"resource": "*"}}}},
 		"class":      {"storage": values{"className": "fast"}},
-		"namespaced": {"config": values{"resources": []any{values{"resource": "pods", "namespace": "shop"}, values{"resource": "configmaps", "namespace": "stock"}}}},
+		"namespaced": {"config": values{"resources": []any{values{"resource": "pods", "namespace": "shop"},
+			values{"resource": "configmaps", "namespace": "stock"}}}},
 	},
 }
 
@@ -78,7 +83,8 @@ func TestWrongValues(t *testing.T) {
 		{"keepwatch-sync", values{"config": values{"to": "mysql://x"}}, "to"},
 		{"keepwatch-sync", values{"config": values{"to": "https://h/", "state": "state"}}, "state"},
 		{"keepwatch-sync", values{"config": values{"sinks": []any{values{"name": "x"}}}}, "to"},
-		{"keepwatch-sync", values{"config": values{"sinks": []any{values{"to": "files:/data/changes", "compress": "lz4"}}}}, "compress"},
+		{"keepwatch-sync", values{"config": values{"sinks": []any{values{"to": "files:/data/changes", "compress": "lz4"}}}},
+			"compress"},
 		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "**"}}}}, "resource"},
 		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "*."}}}}, "resource"},
 		{"keepwatch-sync", values{"config": values{"resources": []any{}}}, "resources"},

@@ -21,7 +21,8 @@ import (
 )
 
 // drawFlag is for make pictures: Grafana is in no registry of packages, so that its own screenshot can't be a test's.
-var drawFlag = flag.String("deploy.draw", "", "a folder, into which TestDashboards draws the dashboards as it has seen them")
+var drawFlag = flag.String("deploy.draw", "",
+	"a folder, into which TestDashboards draws the dashboards as it has seen them")
 
 // panel is a panel of a dashboard.
 type panel struct {

@@ -58,7 +58,8 @@ text { fill: #333 } .dim { fill: #777 } .grid { stroke: #ddd } .panel { fill: #f
 <rect class="ground" width="100%%" height="100%%"/>
 `, 24*column, height+heading)
 	fmt.Fprintf(&b, "<text x=\"10\" y=\"20\" font-size=\"15\">%s</text>\n", escape(d.Title))
-	fmt.Fprintf(&b, "<text class=\"dim\" x=\"10\" y=\"36\">The panels of %s.json with the metrics of running commands. Grafana has another style.</text>\n", d.UID)
+	fmt.Fprintf(&b,
+		"<text class=\"dim\" x=\"10\" y=\"36\">The panels of %s.json with the metrics of running commands. Grafana has another style.</text>\n", d.UID)
 	for i, p := range d.Panels {
 		fmt.Fprintf(&b, "<g transform=\"translate(%d %d)\">\n", p.GridPos.X*column+4, p.GridPos.Y*row+heading)
 		drawPanel(&b, p, shown[i], until)
@@ -71,7 +72,8 @@ text { fill: #333 } .dim { fill: #777 } .grid { stroke: #ddd } .panel { fill: #f
 
 func drawPanel(b *strings.Builder, p panel, lines []line, until int64) {
 	width, height := p.GridPos.W*column-8, p.GridPos.H*row-8
-	fmt.Fprintf(b, "<rect class=\"panel\" width=\"%d\" height=\"%d\" rx=\"2\"/>\n<text x=\"8\" y=\"17\" font-weight=\"bold\">%s</text>\n",
+	fmt.Fprintf(b,
+		"<rect class=\"panel\" width=\"%d\" height=\"%d\" rx=\"2\"/>\n<text x=\"8\" y=\"17\" font-weight=\"bold\">%s</text>\n",
 		width, height, escape(p.Title))
 	if p.FieldConfig.Defaults.Custom.Stacking.Mode == "normal" {
 		lines = stacked(lines)
@@ -91,10 +93,12 @@ func drawPanel(b *strings.Builder, p panel, lines []line, until int64) {
 	}
 	for _, part := range []float64{0, 0.5, 1} {
 		at := y(part * high)
-		fmt.Fprintf(b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"dim\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+		fmt.Fprintf(b,
+			"<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"dim\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
 			left, width-right, at, at, left-4, at+4, withUnit(part*high, p.FieldConfig.Defaults.Unit))
 	}
-	fmt.Fprintf(b, "<text class=\"dim\" x=\"%d\" y=\"%d\">0 s</text><text class=\"dim\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%d s</text>\n",
+	fmt.Fprintf(b,
+		"<text class=\"dim\" x=\"%d\" y=\"%d\">0 s</text><text class=\"dim\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%d s</text>\n",
 		left, height-bottom+13, width-right, height-bottom+13, (until-begin)/1000)
 	names, length, under := 0, 0, height-bottom+28
 	for i, l := range lines {
@@ -103,7 +107,8 @@ func drawPanel(b *strings.Builder, p panel, lines []line, until int64) {
 		for _, point := range l.points {
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x(point.T), y(point.F)))
 		}
-		fmt.Fprintf(b, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"%s\"/>\n", color, strings.Join(points, " "))
+		fmt.Fprintf(b, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"%s\"/>\n", color,
+			strings.Join(points, " "))
 		if names == shownNames {
 			continue
 		}

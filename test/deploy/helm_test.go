@@ -49,8 +49,8 @@ func (h *helmProgram) run(args ...string) string {
 	return string(out)
 }
 
-// The program helm installs the charts of a release as the documentation says, waits until their pods are ready, which are
-// simulated, and upgrades, rolls back and uninstalls them. Only the volume of sync stays.
+// The program helm installs the charts of a release as the documentation says, waits until their pods are ready, which
+// are simulated, and upgrades, rolls back and uninstalls them. Only the volume of sync stays.
 func TestHelm(t *testing.T) {
 	release := newRelease(t)
 	c := newCluster(t, peer.Serve(t, "--controllers=true", "--simulate"))
@@ -61,7 +61,8 @@ func TestHelm(t *testing.T) {
 			helm.T = t
 			wait := []string{"--wait", "--timeout", await.Deadline.Truncate(time.Second).String()}
 			archive := filepath.Join(release, name+"-1.2.3-rc.1.tgz")
-			helm.run(append([]string{"install", name, archive, "--set", "image.repository=registry.example.com/keepwatch"}, wait...)...)
+			helm.run(append([]string{"install", name, archive, "--set", "image.repository=registry.example.com/keepwatch"},
+				wait...)...)
 			c.runs(t, name, workload, released)
 			var listed []struct {
 				Name, Status, Chart string
@@ -70,7 +71,8 @@ func TestHelm(t *testing.T) {
 			if err := json.Unmarshal([]byte(helm.run("list", "--filter", name, "--output", "json")), &listed); err != nil {
 				t.Fatal(err)
 			}
-			if len(listed) != 1 || listed[0].Status != "deployed" || listed[0].Chart != name+"-1.2.3-rc.1" || listed[0].AppVersion != released {
+			if len(listed) != 1 || listed[0].Status != "deployed" || listed[0].Chart != name+"-1.2.3-rc.1" ||
+				listed[0].AppVersion != released {
 				t.Errorf("helm list: %+v", listed)
 			}
 			objects := objects(t, name, helm.run("get", "manifest", name))
@@ -105,7 +107,8 @@ func (c *cluster) stored(t *testing.T, o *unstructured.Unstructured) (*unstructu
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).Get(t.Context(), o.GetName(), metav1.GetOptions{})
+	return c.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).Get(t.Context(), o.GetName(),
+		metav1.GetOptions{})
 }
 
 // runs checks that all pods of a release run the image with the tag, and are ready.
@@ -120,13 +123,15 @@ func (c *cluster) runs(t *testing.T, name, workload, tag string) {
 	}
 	want, _, _ := unstructured.NestedInt64(found.Object, "spec", "replicas")
 	ready, _, _ := unstructured.NestedInt64(found.Object, "status", "readyReplicas")
-	pods, err := c.client.CoreV1().Pods(installed).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + name})
+	pods, err := c.client.CoreV1().Pods(installed).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	running := int64(0)
 	for _, p := range pods.Items {
-		if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning && p.Spec.Containers[0].Image == "registry.example.com/keepwatch:"+tag {
+		if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning &&
+			p.Spec.Containers[0].Image == "registry.example.com/keepwatch:"+tag {
 			running++
 		}
 	}

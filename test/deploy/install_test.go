@@ -17,8 +17,8 @@ import (
 // modules is the folders of the modules that are released together.
 var modules = []string{"", "sinks", "server", "cmd/keepwatch"}
 
-// moduleProxy writes a module proxy with the released modules, as the last commit has them, and returns its address. version is
-// the one that they require of each other.
+// moduleProxy writes a module proxy with the released modules, as the last commit has them, and returns its address.
+// version is the one that they require of each other.
 func moduleProxy(t *testing.T, repo string) (address, version string) {
 	t.Helper()
 	proxy := t.TempDir()
@@ -78,8 +78,8 @@ func requiredVersion(t *testing.T, repo string) string {
 	return ""
 }
 
-// TestInstallFromAProxy installs the command with go install, and gets the library into a module with older k8s.io libraries, from a
-// module proxy that has what a release tags.
+// TestInstallFromAProxy installs the command with go install, and gets the library into a module with older k8s.io
+// libraries, from a module proxy that has what a release tags.
 func TestInstallFromAProxy(t *testing.T) {
 	repo, err := filepath.Abs("../..")
 	if err != nil {
@@ -94,7 +94,8 @@ func TestInstallFromAProxy(t *testing.T) {
 	dir := t.TempDir()
 	environment := append(os.Environ(), "GOWORK=off", "GONOSUMDB=github.com/keepwatch", "GOBIN="+dir,
 		"GOMODCACHE="+filepath.Join(dir, "modules"), // that of the user would keep this version
-		"GOFLAGS=-trimpath -modcacherw", "GOPROXY="+proxy+",file://"+filepath.Join(downloaded, "cache", "download")+","+others)
+		"GOFLAGS=-trimpath -modcacherw", "GOPROXY="+proxy+",file://"+filepath.Join(downloaded, "cache", "download")+","+
+			others)
 	run := func(in, name string, args ...string) string {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), name, args...)

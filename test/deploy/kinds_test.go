@@ -40,7 +40,8 @@ func TestChartsApply(t *testing.T) {
 			c.apply(objects(t, "servicemonitors", serviceMonitors))
 			c.eventually("service monitors are known", func() bool {
 				c.mapper.Reset()
-				_, err := c.mapper.RESTMapping(objects(t, "", "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor")[0].GroupVersionKind().GroupKind(), "v1")
+				_, err := c.mapper.RESTMapping(objects(t, "",
+					"apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor")[0].GroupVersionKind().GroupKind(), "v1")
 				return err == nil
 			})
 			for chart, all := range settings {
@@ -62,7 +63,8 @@ func TestChartsApply(t *testing.T) {
 	}
 }
 
-// besideDefaults renames the StatefulSet of settings without the default volume: templates of volume claims can't be changed.
+// besideDefaults renames the StatefulSet of settings without the default volume: templates of volume claims can't be
+// changed.
 func besideDefaults(chart, which string, all []*unstructured.Unstructured) []*unstructured.Unstructured {
 	if chart != "keepwatch-sync" || which == "defaults" || which == "class" {
 		return all
@@ -92,7 +94,8 @@ func (c *cluster) versions(all []*unstructured.Unstructured) (found []string) {
 	for _, o := range all {
 		mapping, err := c.mapper.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
 		c.must(err)
-		stored, err := c.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).Get(c.Context(), o.GetName(), metav1.GetOptions{})
+		stored, err := c.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).Get(c.Context(), o.GetName(),
+			metav1.GetOptions{})
 		c.must(err)
 		found = append(found, stored.GetResourceVersion())
 	}
@@ -101,18 +104,25 @@ func (c *cluster) versions(all []*unstructured.Unstructured) (found []string) {
 
 // Charts have what their documentation says.
 func TestKinds(t *testing.T) {
-	proxy := []string{"ClusterRole", "ClusterRoleBinding", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount"}
+	proxy := []string{"ClusterRole", "ClusterRoleBinding", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service",
+		"ServiceAccount"}
 	for _, c := range []struct {
 		chart, which string
 		want         []string
 	}{
 		{"keepwatch-proxy", "defaults", proxy},
-		{"keepwatch-proxy", "all", append([]string{"ConfigMap", "ConfigMap", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ServiceMonitor"}, proxy...)},
-		{"keepwatch-sync", "defaults", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
-		{"keepwatch-sync", "namespaced", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Role", "Role", "RoleBinding", "RoleBinding", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
-		{"keepwatch-sync", "postgres", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet"}},
-		{"keepwatch-sync", "brokers", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
-		{"keepwatch-sync", "http", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
+		{"keepwatch-proxy", "all", append([]string{"ConfigMap", "ConfigMap", "MutatingAdmissionPolicy",
+			"MutatingAdmissionPolicyBinding", "ServiceMonitor"}, proxy...)},
+		{"keepwatch-sync", "defaults", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Secret", "Service",
+			"ServiceAccount", "StatefulSet"}},
+		{"keepwatch-sync", "namespaced", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Role", "Role",
+			"RoleBinding", "RoleBinding", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
+		{"keepwatch-sync", "postgres", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget",
+			"Role", "RoleBinding", "Secret", "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet"}},
+		{"keepwatch-sync", "brokers", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget",
+			"Role", "RoleBinding", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
+		{"keepwatch-sync", "http", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Secret", "Service",
+			"ServiceAccount", "StatefulSet"}},
 	} {
 		slices.Sort(c.want)
 		if got := kinds(manifests(t, c.chart, settings[c.chart][c.which])); !slices.Equal(got, c.want) {

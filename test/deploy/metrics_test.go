@@ -14,15 +14,17 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// checkNames checks the names, units and help of our own metrics in a text of /metrics by Prometheus' linter. Those with the names of
-// Kubernetes are as Kubernetes has them.
+// checkNames checks the names, units and help of our own metrics in a text of /metrics by Prometheus' linter. Those
+// with the names of Kubernetes are as Kubernetes has them.
 func checkNames(t *testing.T, what, text string) {
 	t.Helper()
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if err != nil {
 		t.Fatalf("%s: %v: %.2000s", what, err, text)
 	}
-	problems = slices.DeleteFunc(problems, func(p promlint.Problem) bool { return !strings.HasPrefix(p.Metric, "keepwatch_") })
+	problems = slices.DeleteFunc(problems, func(p promlint.Problem) bool {
+		return !strings.HasPrefix(p.Metric, "keepwatch_")
+	})
 	for _, p := range problems {
 		t.Errorf("%s: %s: %s", what, p.Metric, p.Text)
 	}
@@ -53,7 +55,8 @@ func TestMetricNames(t *testing.T) {
 
 	dir := t.TempDir()
 	to := "sqlite:" + filepath.Join(dir, "state.db")
-	command(t, dir, peer.Keepwatch(t), "sync", "namespaces", "--to", to, "--kubeconfig", server.Kubeconfig(), "--until-synced")
+	command(t, dir, peer.Keepwatch(t), "sync", "namespaces", "--to", to, "--kubeconfig", server.Kubeconfig(),
+		"--until-synced")
 	kubeconfig := filepath.Join(dir, "history.kubeconfig")
 	start(t, "serve", "--history", to, "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig)
 	c := &cluster{T: t}

@@ -53,10 +53,12 @@ func startProxy(t *testing.T, kubeconfig string, authority []byte, args []string
 		t.Fatal(err)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	start(t, append([]string{"proxy", "--kubeconfig", kubeconfig, "--kubeconfig-out", "", "--listen", address}, args...)...)
+	start(t, append([]string{"proxy", "--kubeconfig", kubeconfig, "--kubeconfig-out", "", "--listen", address},
+		args...)...)
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(authority)
-	return &proxied{t, "https://" + address, &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}}}
+	return &proxied{t, "https://" + address,
+		&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}}}
 }
 
 // do sends a request, and returns the status and the body; 0 if the proxy does not listen.

@@ -108,12 +108,14 @@ func TestKrewInstalls(t *testing.T) {
 	if text, err := krew.CombinedOutput(); err != nil {
 		t.Fatalf("krew: %v: %s", err, text)
 	}
-	if text := command(t, root, filepath.Join(root, "bin", "kubectl-keepwatch"), "version"); text != "[version] "+released+"\n" {
+	if text := command(t, root, filepath.Join(root, "bin", "kubectl-keepwatch"), "version"); text != "[version] "+released+
+		"\n" {
 		t.Errorf("the plugin printed %q", text)
 	}
 }
 
-// The formula installs the archive of this system: the program, the man pages, and what shells complete. Its own test passes.
+// The formula installs the archive of this system: the program, the man pages, and what shells complete. Its own test
+// passes.
 func TestFormulaInstalls(t *testing.T) {
 	if _, err := exec.LookPath("ruby"); err != nil {
 		t.Skip("no ruby (make debian): Homebrew's formula is NOT installed")
@@ -126,7 +128,8 @@ func TestFormulaInstalls(t *testing.T) {
 	formula := filepath.Join(out, "keepwatch.rb")
 	command(t, out, "ruby", "-w", brew, formula, out, prefix)
 	for _, name := range []string{
-		"bin/keepwatch", "share/man/man1/keepwatch.1", "etc/bash_completion.d/keepwatch", "share/zsh/site-functions/_keepwatch",
+		"bin/keepwatch", "share/man/man1/keepwatch.1", "etc/bash_completion.d/keepwatch",
+		"share/zsh/site-functions/_keepwatch",
 		"share/fish/vendor_completions.d/keepwatch.fish",
 	} {
 		if _, err := os.Stat(filepath.Join(prefix, name)); err != nil {

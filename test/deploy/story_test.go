@@ -61,8 +61,9 @@ func newStory(t *testing.T) *story {
 	port, err := localhost.FreePort()
 	s.must(err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	file := writeFile(t, dir, "sync.yaml", fmt.Appendf(nil, "resources: [{resource: configmaps}, {resource: namespaces}]\n"+
-		"sinks: [{to: 'sqlite:%[1]s/state.db'}, {to: '%[2]s', state: '%[1]s/state'}]\n", dir, receiver.URL))
+	file := writeFile(t, dir, "sync.yaml",
+		fmt.Appendf(nil, "resources: [{resource: configmaps}, {resource: namespaces}]\n"+
+			"sinks: [{to: 'sqlite:%[1]s/state.db'}, {to: '%[2]s', state: '%[1]s/state'}]\n", dir, receiver.URL))
 	start(t, "sync", "--filename", file, "--kubeconfig", s.server.Kubeconfig(), "--metrics-bind-address", address)
 	s.sync = &proxied{t, "http://" + address, http.DefaultClient}
 	return s

@@ -20,7 +20,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// The file has what the values say, without the defaults that are not for its sinks, and a Lease elects one of two pods.
+// The file has what the values say, without the defaults that are not for its sinks, and a Lease elects one of two
+// pods.
 func TestSyncFile(t *testing.T) {
 	for which, want := range map[string]struct {
 		file, args string
@@ -64,7 +65,8 @@ to: https://events.example.com/in`, "", 1, "config data tmp"},
 		}
 		set := find[appsv1.StatefulSet](t, all, "StatefulSet").Spec
 		container := set.Template.Spec.Containers[0]
-		if args := strings.Join(container.Args, " "); args != "sync --filename=/config/sync.yaml --metrics-bind-address=:8080"+want.args {
+		if args := strings.Join(container.Args,
+			" "); args != "sync --filename=/config/sync.yaml --metrics-bind-address=:8080"+want.args {
 			t.Errorf("%s: the arguments: %s", which, args)
 		}
 		var volumes []string
@@ -81,7 +83,8 @@ to: https://events.example.com/in`, "", 1, "config data tmp"},
 // Resources with a namespace are granted there only.
 func TestSyncRights(t *testing.T) {
 	all := manifests(t, "keepwatch-sync", values{"config": values{"resources": []any{
-		values{"resource": "pods", "namespace": "shop"}, values{"resource": "pods", "namespace": "stock"}, values{"resource": "deployments.v1.apps", "namespace": "shop"},
+		values{"resource": "pods", "namespace": "shop"}, values{"resource": "pods", "namespace": "stock"},
+		values{"resource": "deployments.v1.apps", "namespace": "shop"},
 		values{"resource": "*.example.com", "namespace": "stock"}, values{"resource": "nodes"},
 		values{"resource": "*", "namespace": "bank"},
 	}}})
@@ -95,11 +98,14 @@ func TestSyncRights(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, rule := range role.Rules {
-			got[o.GetNamespace()] = append(got[o.GetNamespace()], strings.Join(rule.Resources, " ")+"."+strings.Join(rule.APIGroups, " "))
+			got[o.GetNamespace()] = append(got[o.GetNamespace()], strings.Join(rule.Resources, " ")+"."+
+				strings.Join(rule.APIGroups, " "))
 		}
 	}
 	want := map[string][]string{
-		"": {"namespaces.", "nodes.", "customresourcedefinitions.apiextensions.k8s.io", "apiservices.apiregistration.k8s.io"}, "shop": {"pods.", "deployments.apps"}, "stock": {"pods.", "*.example.com"},
+		"": {"namespaces.", "nodes.", "customresourcedefinitions.apiextensions.k8s.io",
+			"apiservices.apiregistration.k8s.io"},
+		"shop": {"pods.", "deployments.apps"}, "stock": {"pods.", "*.example.com"},
 		"bank": {"*.*"},
 	}
 	if !maps.EqualFunc(got, want, slices.Equal) {
@@ -110,10 +116,14 @@ func TestSyncRights(t *testing.T) {
 // With the file and the rights of the chart the command stores the resources, and the cluster's identity.
 func TestInstalledSync(t *testing.T) {
 	c := newCluster(t, peer.Kubernetes(t))
-	all := manifests(t, "keepwatch-sync", values{"config": values{"retention": "1h", "resources": []any{values{"resource": "namespaces"}, values{"resource": "configmaps", "metadataOnly": true}, values{"resource": "deployments.v1.apps", "namespace": installed}}}})
+	all := manifests(t, "keepwatch-sync",
+		values{"config": values{"retention": "1h", "resources": []any{values{"resource": "namespaces"},
+			values{"resource": "configmaps", "metadataOnly": true}, values{"resource": "deployments.v1.apps",
+				"namespace": installed}}}})
 	c.apply(all)
 	pod := find[appsv1.StatefulSet](t, all, "StatefulSet").Spec.Template.Spec
-	if args := strings.Join(pod.Containers[0].Args, " "); args != "sync --filename=/config/sync.yaml --metrics-bind-address=:8080" {
+	if args := strings.Join(pod.Containers[0].Args,
+		" "); args != "sync --filename=/config/sync.yaml --metrics-bind-address=:8080" {
 		t.Errorf("the arguments: %s", args)
 	}
 	dir := t.TempDir()
@@ -121,7 +131,8 @@ func TestInstalledSync(t *testing.T) {
 	text := strings.Replace(string(find[corev1.Secret](t, all, "Secret").Data["sync.yaml"]), "/data/state.db", database, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, peer.Keepwatch(t), "sync", "--kubeconfig", c.kubeconfig("keepwatch-sync"), "--filename", writeFile(t, dir, "sync.yaml", []byte(text)), "--until-synced").CombinedOutput()
+	out, err := exec.CommandContext(ctx, peer.Keepwatch(t), "sync", "--kubeconfig", c.kubeconfig("keepwatch-sync"),
+		"--filename", writeFile(t, dir, "sync.yaml", []byte(text)), "--until-synced").CombinedOutput()
 	if err != nil || strings.Contains(string(out), "orbidden") {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -129,7 +140,8 @@ func TestInstalledSync(t *testing.T) {
 	c.must(err)
 	defer db.Close()
 	var names string
-	c.must(db.QueryRowContext(t.Context(), "SELECT group_concat(name, ' ') FROM (SELECT name FROM resources WHERE resource = 'namespaces' AND valid_to IS NULL ORDER BY name)").Scan(&names))
+	c.must(db.QueryRowContext(t.Context(),
+		"SELECT group_concat(name, ' ') FROM (SELECT name FROM resources WHERE resource = 'namespaces' AND valid_to IS NULL ORDER BY name)").Scan(&names))
 	if names != "default keepwatch kube-node-lease kube-public kube-system" {
 		t.Errorf("namespaces: %s\n%s", names, out)
 	}

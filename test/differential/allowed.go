@@ -47,7 +47,8 @@ var commonExceptions = []exception{
 		name: "ours was restarted when etcd had forgotten what theirs still has",
 		permits: func(e Exchange, _ Difference) bool {
 			n := e.Request.revision()
-			return e.Ours.expired() && !e.Theirs.expired() && 0 < n && n < e.World.Compacted && e.World.Compacted < e.World.Origin
+			return e.Ours.expired() && !e.Theirs.expired() && 0 < n && n < e.World.Compacted &&
+				e.World.Compacted < e.World.Origin
 		},
 	},
 	{
@@ -64,7 +65,8 @@ var commonExceptions = []exception{
 		// does, and reads both.
 		name: "a continue token begins with a slash, or without",
 		permits: func(_ Exchange, d Difference) bool {
-			return d.Where == "body .metadata.continue" && d.Theirs != d.Ours && start(d.Theirs) != "" && start(d.Theirs) == start(d.Ours)
+			return d.Where == "body .metadata.continue" && d.Theirs != d.Ours && start(d.Theirs) != "" &&
+				start(d.Theirs) == start(d.Ours)
 		},
 	},
 	{
@@ -83,7 +85,8 @@ var commonExceptions = []exception{
 		name: "theirs takes a revision above 2⁶³ for the newest one",
 		permits: func(e Exchange, _ Difference) bool {
 			revision, err := strconv.ParseUint(e.Request.Options.Get("resourceVersion"), 10, 64)
-			return err == nil && revision > math.MaxInt64 && e.Theirs.Status == http.StatusOK && e.Ours.Status == http.StatusGatewayTimeout
+			return err == nil && revision > math.MaxInt64 && e.Theirs.Status == http.StatusOK &&
+				e.Ours.Status == http.StatusGatewayTimeout
 		},
 	},
 }
@@ -110,7 +113,8 @@ var notCompleted = exception{
 		case d.Theirs == "null":
 			return slices.Contains([]string{"clusterIPs", "ipFamilies", "ipFamilyPolicy", "dataSourceRef"}, field)
 		}
-		return field == "cells[]" && strings.HasSuffix(e.Request.Path, "/services") && d.Theirs == excerpt("<none>") // its first cluster IP
+		// its first cluster IP
+		return field == "cells[]" && strings.HasSuffix(e.Request.Path, "/services") && d.Theirs == excerpt("<none>")
 	},
 }
 
@@ -135,7 +139,8 @@ var laterStart = exception{
 // expired reports whether an answer is 410, as its status or as its only event.
 func (a Answer) expired() bool {
 	if a.Streamed {
-		return len(a.Events) == 1 && a.Events[0].Type == "ERROR" && strings.Contains(string(a.Events[0].Object), "too old resource version")
+		return len(a.Events) == 1 && a.Events[0].Type == "ERROR" && strings.Contains(string(a.Events[0].Object),
+			"too old resource version")
 	}
 	return a.Status == http.StatusGone
 }

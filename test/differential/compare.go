@@ -76,7 +76,8 @@ func compareEvents(theirs, ours Answer) []Difference {
 			return []Difference{{"events: order", names(theirs.Events), names(ours.Events)}}
 		}
 		if t.Type != o.Type {
-			return []Difference{{"events: " + string(t.Type) + " or " + string(o.Type), names(theirs.Events[i:]), names(ours.Events[i:])}}
+			return []Difference{{"events: " + string(t.Type) + " or " + string(o.Type), names(theirs.Events[i:]),
+				names(ours.Events[i:])}}
 		}
 		all := compareBodies(media, t.Object, o.Object)
 		for i := range all {

@@ -14,15 +14,18 @@ import (
 var answers = map[string]Answer{
 	"list": {
 		Status: 200, Header: http.Header{"Content-Type": {"application/json"}, "Audit-Id": {"1"}},
-		Body: []byte(`{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"x"},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}` + "\n"),
+		Body: []byte(
+			`{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"x"},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}` + "\n"),
 	},
 	"table": {
 		Status: 200, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: []byte(`{"kind":"Table","metadata":{},"columnDefinitions":[{"name":"Age","description":"\"theirs\""}],"rows":[{"cells":["a","17s"]}]}` + "\n"),
+		Body: []byte(
+			`{"kind":"Table","metadata":{},"columnDefinitions":[{"name":"Age","description":"\"theirs\""}],"rows":[{"cells":["a","17s"]}]}` + "\n"),
 	},
 	"refusal": {
 		Status: 504, Header: http.Header{"Content-Type": {"application/json"}, "Retry-After": {"1"}},
-		Body: []byte(`{"kind":"Status","reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1},"code":504}` + "\n"),
+		Body: []byte(
+			`{"kind":"Status","reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1},"code":504}` + "\n"),
 	},
 	"watch": {
 		Status: 200, Header: http.Header{"Content-Type": {"application/json"}},
@@ -35,7 +38,8 @@ var answers = map[string]Answer{
 	},
 	"expired": {
 		Status: 200, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: []byte(`{"type":"ERROR","object":{"kind":"Status","message":"too old resource version: 3 (9)","reason":"Expired","code":410}}` + "\n"),
+		Body: []byte(
+			`{"type":"ERROR","object":{"kind":"Status","message":"too old resource version: 3 (9)","reason":"Expired","code":410}}` + "\n"),
 	},
 }
 
@@ -58,7 +62,8 @@ func TestEachAlterationIsNoticed(t *testing.T) {
 		{"list", `,{"metadata":{"name":"b"}}`, ``, "body .items (length)"},
 		{"list", `"continue":"x"`, `"continue":"y"`, "body .metadata.continue"},
 		{"list", `,"continue":"x"`, ``, "body .metadata.continue"},
-		{"list", `{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}`, `{"metadata":{"name":"b"}},{"metadata":{"name":"a"}}`, "body .items[].metadata.name"},
+		{"list", `{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}`, `{"metadata":{"name":"b"}},{"metadata":{"name":"a"}}`,
+			"body .items[].metadata.name"},
 		{"list", `"kind":"PodList",`, `"kind": "PodList",`, "bytes of an equal value"},
 		{"list", "}\n", "}", "bytes of an equal value"},
 		{"list", `]}`, `]`, "bytes"},
@@ -67,9 +72,11 @@ func TestEachAlterationIsNoticed(t *testing.T) {
 		{"refusal", `"retryAfterSeconds":1`, `"retryAfterSeconds":2`, "body .details.retryAfterSeconds"},
 		{"refusal", `ResourceVersionTooLarge`, `Other`, "body .details.causes[].reason"},
 		{"watch", `"type":"DELETED"`, `"type":"MODIFIED"`, "events: DELETED or MODIFIED"},
-		{"watch", `"name":"a","resourceVersion":"5"`, `"name":"a","resourceVersion":"3"`, "events: DELETED body .metadata.resourceVersion"},
+		{"watch", `"name":"a","resourceVersion":"5"`, `"name":"a","resourceVersion":"3"`,
+			"events: DELETED body .metadata.resourceVersion"},
 		{"watch", `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n", ``, "events: ours ends before BOOKMARK"},
-		{"watch", `"resourceVersion":"5","annotations"`, `"resourceVersion":"4","annotations"`, "events: BOOKMARK body .metadata.resourceVersion"},
+		{"watch", `"resourceVersion":"5","annotations"`, `"resourceVersion":"4","annotations"`,
+			"events: BOOKMARK body .metadata.resourceVersion"},
 		{"expired", `version: 3`, `version: 4`, "events: ERROR body .message"},
 		{"expired", `"reason":"Expired"`, `"reason":"Gone"`, "events: ERROR body .reason"},
 	} {
@@ -142,7 +149,8 @@ func TestMasks(t *testing.T) {
 func TestSameVersion(t *testing.T) {
 	dryRun := Request{Path: "/api/v1/pods", Method: http.MethodPost, Options: url.Values{}}
 	deletion := Request{Path: "/api/v1/pods/a", Method: http.MethodDelete, Options: url.Values{}}
-	created := Answer{Status: 201, Header: http.Header{}, Body: []byte(`{"metadata":{"name":"a","uid":"1","creationTimestamp":"2026-01-02T03:04:05Z"}}`)}
+	created := Answer{Status: 201, Header: http.Header{},
+		Body: []byte(`{"metadata":{"name":"a","uid":"1","creationTimestamp":"2026-01-02T03:04:05Z"}}`)}
 	for _, test := range []struct {
 		request     Request
 		theirs      Answer
@@ -167,7 +175,8 @@ func TestSameVersion(t *testing.T) {
 	ours.Header = ours.Header.Clone()
 	ours.Header.Set("Audit-Id", "2")
 	ours.Header.Set("X-Kubernetes-Pf-Flowschema-Uid", "x")
-	if got := SameVersion().Compare(Request{Path: "/api/v1/pods"}, answers["list"], ours); len(got) != 1 || got[0].Where != "header X-Kubernetes-Pf-Flowschema-Uid" {
+	if got := SameVersion().Compare(Request{Path: "/api/v1/pods"}, answers["list"], ours); len(got) != 1 ||
+		got[0].Where != "header X-Kubernetes-Pf-Flowschema-Uid" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -176,7 +185,8 @@ func TestSameVersion(t *testing.T) {
 func TestEventsAsCBOR(t *testing.T) {
 	one := "\xd9\xd9\xf7\xa2\x44type\x45ADDED\x46object\xa1\x44name\x41x"
 	all, err := events(cborSequence, []byte(one+one))
-	if err != nil || len(all) != 2 || all[1].Type != "ADDED" || string(all[1].Frame) != one || string(all[1].Object) != "\xa1\x44name\x41x" {
+	if err != nil || len(all) != 2 || all[1].Type != "ADDED" || string(all[1].Frame) != one ||
+		string(all[1].Object) != "\xa1\x44name\x41x" {
 		t.Errorf("%q, %v", all, err)
 	}
 }
@@ -195,12 +205,14 @@ func TestTornStreams(t *testing.T) {
 	}
 }
 
-// TestMaskOfExpiredInProtobuf: the texts of two servers have numbers of other lengths, and protobuf says how long they are.
+// TestMaskOfExpiredInProtobuf: the texts of two servers have numbers of other lengths, and protobuf says how long they
+// are.
 func TestMaskOfExpiredInProtobuf(t *testing.T) {
 	var masked []string
 	for _, text := range []string{"too old resource version: 624 (999)", "too old resource version: 624 (1000)"} {
 		expired := &runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Status"}}
-		status := metav1.Status{Status: metav1.StatusFailure, Message: text, Reason: metav1.StatusReasonExpired, Code: http.StatusGone}
+		status := metav1.Status{Status: metav1.StatusFailure, Message: text, Reason: metav1.StatusReasonExpired,
+			Code: http.StatusGone}
 		var err error
 		if expired.Raw, err = status.Marshal(); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,8 @@ type Comparison struct {
 
 // ServeBesideKubernetes compares keepwatch serve with kube-apiserver.
 func ServeBesideKubernetes() *Comparison {
-	return &Comparison{compares: serveHeader, masks: serveMasks, exceptions: append(slices.Clone(commonExceptions), compressed)}
+	return &Comparison{compares: serveHeader, masks: serveMasks, exceptions: append(slices.Clone(commonExceptions),
+		compressed)}
 }
 
 // UpstreamBesideKubernetes compares keepwatch serve --storage=upstream with kube-apiserver. The
@@ -23,20 +24,24 @@ func UpstreamBesideKubernetes() *Comparison {
 	return c
 }
 
-// SameVersion compares keepwatch-apiserver with kube-apiserver of its version, or the ways to read of keepwatch-apiserver.
+// SameVersion compares keepwatch-apiserver with kube-apiserver of its version, or the ways to read of
+// keepwatch-apiserver.
 func SameVersion() *Comparison {
-	return &Comparison{compares: versionHeader, masks: versionMasks, exceptions: append(slices.Clone(commonExceptions), notCompleted)}
+	return &Comparison{compares: versionHeader, masks: versionMasks, exceptions: append(slices.Clone(commonExceptions),
+		notCompleted)}
 }
 
 // FrontOfKubernetes compares keepwatch proxy with the kube-apiserver behind it.
 func FrontOfKubernetes() *Comparison {
-	return &Comparison{compares: serveHeader, masks: commonMasks, exceptions: append(slices.Clone(commonExceptions), compressed), encodings: true}
+	return &Comparison{compares: serveHeader, masks: commonMasks, exceptions: append(slices.Clone(commonExceptions),
+		compressed), encodings: true}
 }
 
 // serveHeader excludes the headers that have the server's own objects (X-Kubernetes-Pf-…), too.
 func serveHeader(name string) bool {
 	return slices.Contains([]string{
-		"Content-Type", "Content-Encoding", "Cache-Control", "Vary", "Retry-After", "Warning", "Allow", "X-Content-Type-Options",
+		"Content-Type", "Content-Encoding", "Cache-Control", "Vary", "Retry-After", "Warning", "Allow",
+		"X-Content-Type-Options",
 	}, name)
 }
 

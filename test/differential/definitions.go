@@ -20,7 +20,8 @@ func define(ctx context.Context, config *rest.Config) error {
 		return err
 	}
 	for _, definition := range []*apiextensionsv1.CustomResourceDefinition{widgetDefinition(), gadgetDefinition()} {
-		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, definition, metav1.CreateOptions{}); err != nil {
+		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, definition,
+			metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
@@ -57,7 +58,8 @@ func widgetDefinition() *apiextensionsv1.CustomResourceDefinition {
 	version := func(name string, stored bool) apiextensionsv1.CustomResourceDefinitionVersion {
 		return apiextensionsv1.CustomResourceDefinitionVersion{
 			Name: name, Served: true, Storage: stored, Schema: schema,
-			Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+			Subresources: &apiextensionsv1.CustomResourceSubresources{
+				Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
 			SelectableFields: []apiextensionsv1.SelectableField{
 				{JSONPath: ".spec.color"}, {JSONPath: ".spec.size"}, {JSONPath: ".spec.ready"},
 			},
@@ -85,7 +87,8 @@ func gadgetDefinition() *apiextensionsv1.CustomResourceDefinition {
 	})
 }
 
-func definition(plural, kind string, scope apiextensionsv1.ResourceScope, versions ...apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv1.CustomResourceDefinition {
+func definition(plural, kind string, scope apiextensionsv1.ResourceScope,
+	versions ...apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{

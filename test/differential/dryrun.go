@@ -46,7 +46,8 @@ func (g *Generator) dryRun(r *Request, of resource) {
 		}
 	case 4:
 		r.Method, r.Path = http.MethodDelete, one
-		r.Body = pick(g.random, "", deleteOptions(""), deleteOptions(`,"propagationPolicy":"Foreground"`), deleteOptions(`,"preconditions":{"resourceVersion":"1"}`),
+		r.Body = pick(g.random, "", deleteOptions(""), deleteOptions(`,"propagationPolicy":"Foreground"`),
+			deleteOptions(`,"preconditions":{"resourceVersion":"1"}`),
 			deleteOptions(`,"preconditions":{"uid":"x"}`), deleteOptions(`,"gracePeriodSeconds":0`))
 	case 5:
 		r.Method, r.Path = http.MethodDelete, of.collection(home)

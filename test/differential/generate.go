@@ -104,16 +104,20 @@ func (g *Generator) get(r *Request, of resource) {
 	}
 	g.revision(r.Options, 2)
 	if g.chance(15) {
-		r.Options.Set(pick(g.random, "watch", "limit", "fieldSelector", "resourceVersionMatch"), pick(g.random, "true", "1", "Exact"))
+		r.Options.Set(pick(g.random, "watch", "limit", "fieldSelector", "resourceVersionMatch"), pick(g.random, "true", "1",
+			"Exact"))
 	}
 	g.include(r.Options)
 }
 
 // lost requests something that does not exist.
 func (g *Generator) lost(r *Request, of resource) {
-	r.Path = pick(g.random, "/api/v1/nonsense", "/api/v1/namespaces/one/nonsense/x", of.root()+"/nonsense", "/apis/nonsense.example.com/v1/widgets",
-		"/apis/"+group+"/v2/widgets", "/api/v1/namespaces/one/nodes", "/api/v2/pods", "/api/v1/Pods", "/apis/"+group+"/v1/namespaces/one/gadgets",
-		"/apis/"+group+"/v1/gadgets/gadget-01/nonsense", "/api/v1/pods/pod-01", "/nonsense", "/api/v1/namespaces//pods", of.collection("")+"/")
+	r.Path = pick(g.random, "/api/v1/nonsense", "/api/v1/namespaces/one/nonsense/x", of.root()+"/nonsense",
+		"/apis/nonsense.example.com/v1/widgets",
+		"/apis/"+group+"/v2/widgets", "/api/v1/namespaces/one/nodes", "/api/v2/pods", "/api/v1/Pods", "/apis/"+group+
+			"/v1/namespaces/one/gadgets",
+		"/apis/"+group+"/v1/gadgets/gadget-01/nonsense", "/api/v1/pods/pod-01", "/nonsense", "/api/v1/namespaces//pods",
+		of.collection("")+"/")
 }
 
 func (g *Generator) include(o url.Values) {
@@ -224,7 +228,8 @@ func (g *Generator) revision(o url.Values, none int) {
 	case n < 17:
 		o.Set("resourceVersion", "1")
 	case n < 19:
-		o.Set("resourceVersion", pick(g.random, "x", "-1", "1.5", "18446744073709551616", "9223372036854775808", " 1", "0x1", "00"))
+		o.Set("resourceVersion", pick(g.random, "x", "-1", "1.5", "18446744073709551616", "9223372036854775808", " 1", "0x1",
+			"00"))
 	default:
 		o["resourceVersion"] = []string{"0", fmt.Sprint(g.past())}
 	}
@@ -232,6 +237,7 @@ func (g *Generator) revision(o url.Values, none int) {
 
 func (g *Generator) match(o url.Values, none int) {
 	if !g.chance(none) {
-		o.Set("resourceVersionMatch", pick(g.random, "Exact", "Exact", "NotOlderThan", "NotOlderThan", "notolderthan", "Any", ""))
+		o.Set("resourceVersionMatch", pick(g.random, "Exact", "Exact", "NotOlderThan", "NotOlderThan", "notolderthan", "Any",
+			""))
 	}
 }

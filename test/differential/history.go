@@ -158,7 +158,8 @@ const contradiction = "not in etcd's history"
 // judged.
 func (h *history) contradicts(r Request, a Answer, now int64) []Difference {
 	p, ok := scopeOf(r.Path)
-	if o := r.Options; !ok || o.Has("limit") || o.Has("continue") || o.Get("labelSelector") != "" || o.Get("fieldSelector") != "" ||
+	if o := r.Options; !ok || o.Has("limit") || o.Has("continue") || o.Get("labelSelector") != "" ||
+		o.Get("fieldSelector") != "" ||
 		strings.Contains(r.Accept, "as=") {
 		return nil
 	}

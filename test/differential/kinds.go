@@ -68,13 +68,15 @@ func (w *World) addKinds(samples []Sample) error {
 		}
 		for _, served := range list.APIResources {
 			gr := schema.GroupResource{Group: gv.Group, Resource: served.Name}
-			if strings.Contains(served.Name, "/") || !slices.Contains(served.Verbs, "watch") || slices.ContainsFunc(asked, func(r resource) bool { return r.gvr().GroupResource() == gr }) {
+			if strings.Contains(served.Name, "/") || !slices.Contains(served.Verbs, "watch") ||
+				slices.ContainsFunc(asked, func(r resource) bool { return r.gvr().GroupResource() == gr }) {
 				continue
 			}
 			if byGroup[gr] == nil {
 				byGroup[gr] = &sampleResource{fields: fieldLabels[served.Name]}
 			}
-			r := resource{group: gv.Group, version: gv.Version, name: served.Name, namespaced: served.Namespaced, names: 3, sample: byGroup[gr]}
+			r := resource{group: gv.Group, version: gv.Version, name: served.Name, namespaced: served.Namespaced, names: 3,
+				sample: byGroup[gr]}
 			if s, ok := bySample[r.gvr()]; ok && r.sample.first == "" {
 				if err := r.use(s, served.Kind); err != nil {
 					return fmt.Errorf("%v: %w", s.Resource, err)
@@ -104,7 +106,8 @@ func (r *resource) use(s Sample, kind string) error {
 		o["metadata"] = m
 		return o
 	}
-	changes := []patch{{body: `{"metadata":{"annotations":{"touched":"once"}}}`}, {body: `{"metadata":{"annotations":{"touched":"again"}}}`}}
+	changes := []patch{{body: `{"metadata":{"annotations":{"touched":"once"}}}`},
+		{body: `{"metadata":{"annotations":{"touched":"again"}}}`}}
 	if s.Change != "" {
 		changes = append(changes, patch{body: s.Change})
 	}
@@ -146,7 +149,8 @@ var fieldLabels = map[string][]string{
 	"leasecandidates":            {"spec.leaseName"},
 	"secrets":                    {"type"},
 	"services":                   {"spec.clusterIP", "spec.type"},
-	"events": {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
+	"events": {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+		"involvedObject.apiVersion",
 		"involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
 		"regarding.kind", "regarding.namespace", "regarding.name", "reportingController"},
 	"persistentvolumes":      {"name"},

@@ -49,7 +49,8 @@ func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
 	// If they never become equal, the comparison reports it.
 	_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, delivery, true, func(context.Context) (bool, error) {
 		for _, p := range pairs {
-			if theirs, ours := p.theirs.answer(), p.ours.answer(); theirs.Incomplete == "" && ours.Incomplete == "" && theirs.countEvents() != ours.countEvents() {
+			if theirs, ours := p.theirs.answer(), p.ours.answer(); theirs.Incomplete == "" && ours.Incomplete == "" &&
+				theirs.countEvents() != ours.countEvents() {
 				return false, nil
 			}
 		}
@@ -99,12 +100,13 @@ func (w *World) watch(ctx context.Context, requests []Request, reading *sync.Wai
 	}
 }
 
-// waitForInitialEvents waits until both servers have sent the bookmark that ends the initial events of each watch which asks for
-// it: its revision is the newest one of that moment. If a server never sends it, the comparison reports that.
+// waitForInitialEvents waits until both servers have sent the bookmark that ends the initial events of each watch which
+// asks for it: its revision is the newest one of that moment. If a server never sends it, the comparison reports that.
 func waitForInitialEvents(ctx context.Context, pairs []*pair) {
 	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, delivery, true, func(context.Context) (bool, error) {
 		return !slices.ContainsFunc(pairs, func(p *pair) bool {
-			return p.request.Options.Get("sendInitialEvents") == "true" && p.request.Options.Get("allowWatchBookmarks") == "true" &&
+			return p.request.Options.Get("sendInitialEvents") == "true" &&
+				p.request.Options.Get("allowWatchBookmarks") == "true" &&
 				!(p.theirs.hasInitialEvents() && p.ours.hasInitialEvents())
 		}), nil
 	})
@@ -175,8 +177,8 @@ func (t *stream) read(body io.Reader) {
 	}
 }
 
-// hasInitialEvents reports whether the answer has the annotation of the bookmark that ends the initial events, which is plain text in
-// every encoding, or has ended.
+// hasInitialEvents reports whether the answer has the annotation of the bookmark that ends the initial events, which is
+// plain text in every encoding, or has ended.
 func (t *stream) hasInitialEvents() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

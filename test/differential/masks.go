@@ -25,9 +25,10 @@ var commonMasks = []mask{
 		pattern: regexp.MustCompile(`too old resource version: (\d+) \(\d+\)`), with: "too old resource version: $1 (*)",
 	},
 	{
-		why:     "protobuf has the length of that text, and of the Status in which it is",
-		pattern: regexp.MustCompile(`(?s)(\x12\x06Status\x12).(\n\x06\n\x00\x12\x00\x1a\x00\x12\x07Failure\x1a).(too old resource version: )`),
-		with:    "${1}*${2}*${3}",
+		why: "protobuf has the length of that text, and of the Status in which it is",
+		pattern: regexp.MustCompile(
+			`(?s)(\x12\x06Status\x12).(\n\x06\n\x00\x12\x00\x1a\x00\x12\x07Failure\x1a).(too old resource version: )`),
+		with: "${1}*${2}*${3}",
 	},
 	{
 		why:     "the age that a table shows is counted from the moment of the answer",

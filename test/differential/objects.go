@@ -24,14 +24,16 @@ var (
 		make: widget, change: changeWidget}
 	// olderWidgetResource is the same objects in a version that isn't stored.
 	olderWidgetResource = resource{group: group, version: "v1beta1", name: "widgets", namespaced: true, names: 10}
-	gadgetResource      = resource{group: group, version: "v1", name: "gadgets", names: 8, make: gadget, change: changeGadget}
+	gadgetResource      = resource{group: group, version: "v1", name: "gadgets", names: 8, make: gadget,
+		change: changeGadget}
 )
 
 // written are the resources whose objects change in every world. asked are the resources of
 // requests, the busier ones more often.
 var (
 	written = []resource{podResource, configMapResource, nodeResource, widgetResource, gadgetResource}
-	asked   = []resource{podResource, podResource, podResource, configMapResource, configMapResource, widgetResource, widgetResource,
+	asked   = []resource{podResource, podResource, podResource, configMapResource, configMapResource, widgetResource,
+		widgetResource,
 		gadgetResource, nodeResource, namespaceResource, olderWidgetResource}
 )
 
@@ -81,9 +83,12 @@ func pod(namespace string, i int) map[string]any {
 
 func changePod(random *rand.Rand) patch {
 	ready := random.IntN(2) == 0
-	return patch{body: fmt.Sprintf(`{"status":{"phase":%q,"podIP":"10.0.0.%d","conditions":[{"type":"Ready","status":%q,"lastTransitionTime":"2026-01-02T03:04:05Z"}],`+
-		`"containerStatuses":[{"name":"main","image":"example.com/main:1","imageID":"x","ready":%t,"restartCount":%d,"state":{"running":{"startedAt":"2026-01-02T03:04:05Z"}}}]}}`,
-		phases[random.IntN(len(phases))], random.IntN(250), map[bool]string{true: "True", false: "False"}[ready], ready, random.IntN(5)), subresource: "status"}
+	return patch{
+		body: fmt.Sprintf(
+			`{"status":{"phase":%q,"podIP":"10.0.0.%d","conditions":[{"type":"Ready","status":%q,"lastTransitionTime":"2026-01-02T03:04:05Z"}],`+
+				`"containerStatuses":[{"name":"main","image":"example.com/main:1","imageID":"x","ready":%t,"restartCount":%d,"state":{"running":{"startedAt":"2026-01-02T03:04:05Z"}}}]}}`,
+			phases[random.IntN(len(phases))], random.IntN(250), map[bool]string{true: "True", false: "False"}[ready], ready,
+			random.IntN(5)), subresource: "status"}
 }
 
 // configMap has so much data, in some, that a list of them is worth compressing.
@@ -108,12 +113,14 @@ func changeNode(random *rand.Rand) patch {
 
 func widget(namespace string, i int) map[string]any {
 	return map[string]any{"apiVersion": group + "/v1", "kind": "Widget", "metadata": metadata("widget", namespace, i),
-		"spec": map[string]any{"color": colors[i%len(colors)], "size": int64(i), "ready": i%2 == 0, "weight": 1.5 + float64(i),
+		"spec": map[string]any{"color": colors[i%len(colors)], "size": int64(i), "ready": i%2 == 0, "weight": 1.5 +
+			float64(i),
 			"tags": []any{"a", "b"}, "pruned": "not in the schema", "free": map[string]any{"z": int64(1), "a": nil, "m": "x"}}}
 }
 
 func changeWidget(random *rand.Rand) patch {
-	return patch{body: fmt.Sprintf(`{"spec":{"color":%q,"size":%d,"ready":%t}}`, colors[random.IntN(len(colors))], random.IntN(10), random.IntN(2) == 0)}
+	return patch{body: fmt.Sprintf(`{"spec":{"color":%q,"size":%d,"ready":%t}}`, colors[random.IntN(len(colors))],
+		random.IntN(10), random.IntN(2) == 0)}
 }
 
 func gadget(_ string, i int) map[string]any {

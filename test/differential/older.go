@@ -40,14 +40,16 @@ var older = map[string]string{
 	"configmaps/one/older":               `{"kind":"ConfigMap","apiVersion":"v1","metadata":{META},"data":null}`,
 	"namespaces/older":                   `{"kind":"Namespace","apiVersion":"v1","metadata":{META},"spec":{},"status":{}}`,
 	"limitranges/one/older":              `{"kind":"LimitRange","apiVersion":"v1","metadata":{META},"spec":{"limits":[{"type":"Container","max":{"cpu":"0.5"}}]}}`,
-	group + "/widgets/one/older":         `{"kind":"Widget","apiVersion":"` + group + `/v1beta1","metadata":{META},"spec":{"color":"red","size":7,"unknown":"x"}}`,
+	group + "/widgets/one/older": `{"kind":"Widget","apiVersion":"` + group +
+		`/v1beta1","metadata":{META},"spec":{"color":"red","size":7,"unknown":"x"}}`,
 }
 
 // putOlder stores the objects of older versions in etcd, and so changes those that exist.
 func (w *World) putOlder(ctx context.Context) error {
 	for i, key := range slices.Sorted(maps.Keys(older)) {
 		name := strings.Split(key, "/")
-		meta := fmt.Sprintf(`"name":"older","uid":"00000000-0000-0000-0000-%012d","creationTimestamp":"2019-01-02T03:04:05Z","labels":{"color":%q},"annotations":{"written":"%d"}`,
+		meta := fmt.Sprintf(
+			`"name":"older","uid":"00000000-0000-0000-0000-%012d","creationTimestamp":"2019-01-02T03:04:05Z","labels":{"color":%q},"annotations":{"written":"%d"}`,
 			i, colors[w.random.IntN(len(colors))], w.random.Uint32())
 		if namespace := name[len(name)-2]; namespace == "one" || namespace == "two" {
 			meta += fmt.Sprintf(`,"namespace":%q`, namespace)

@@ -18,7 +18,8 @@ import (
 // codecs decodes the protobuf of built-in kinds.
 var codecs = func() serializer.CodecFactory {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, metav1.AddMetaToScheme, metav1beta1.AddMetaToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, metav1.AddMetaToScheme,
+		metav1beta1.AddMetaToScheme} {
 		if err := add(s); err != nil {
 			panic(err)
 		}

@@ -62,8 +62,9 @@ func (r *Report) Add(e Exchange) {
 		}
 		c.count++
 		if len(c.shown) < samples {
-			c.shown = append(c.shown, fmt.Sprintf("  %s\n    (revision %d, both follow from %d, compacted at %d)\n    theirs %d: %s\n    ours   %d: %s\n",
-				e.Request, e.World.Revision, e.World.Origin, e.World.Compacted, e.Theirs.Status, d.Theirs, e.Ours.Status, d.Ours))
+			c.shown = append(c.shown,
+				fmt.Sprintf("  %s\n    (revision %d, both follow from %d, compacted at %d)\n    theirs %d: %s\n    ours   %d: %s\n",
+					e.Request, e.World.Revision, e.World.Origin, e.World.Compacted, e.Theirs.Status, d.Theirs, e.Ours.Status, d.Ours))
 		}
 	}
 }
@@ -103,7 +104,9 @@ func (r *Report) Print(out io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(r.permitted)) {
 		fmt.Fprintf(out, "%6d permitted: %s\n", r.permitted[name], name)
 	}
-	wheres := slices.SortedFunc(maps.Keys(r.causes), func(a, b string) int { return r.causes[b].count - r.causes[a].count })
+	wheres := slices.SortedFunc(maps.Keys(r.causes), func(a, b string) int {
+		return r.causes[b].count - r.causes[a].count
+	})
 	for _, where := range wheres {
 		fmt.Fprintf(out, "\n%6d × %s\n", r.causes[where].count, where)
 		for _, text := range r.causes[where].shown {

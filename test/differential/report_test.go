@@ -44,7 +44,8 @@ func TestExceptions(t *testing.T) {
 }
 
 func withToken(list Answer, start string) Answer {
-	token := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":7,"start":"%s\u0000"}`, start))
+	token := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":7,"start":"%s\u0000"}`,
+		start))
 	list.Body = bytes.Replace(list.Body, []byte(`"continue":"x"`), fmt.Appendf(nil, `"continue":"%s"`, token), 1)
 	return list
 }
@@ -67,7 +68,8 @@ func TestReport(t *testing.T) {
 	var out strings.Builder
 	report.Print(&out)
 	if text := out.String(); strings.Count(text, " × ") != 1 || strings.Count(text, "curl ") != samples ||
-		!strings.Contains(text, "5 × page: body .items[].metadata.name") || !strings.Contains(text, `-H 'Accept: application/json' '$SERVER/api/v1/pods?limit=2'`) {
+		!strings.Contains(text, "5 × page: body .items[].metadata.name") ||
+		!strings.Contains(text, `-H 'Accept: application/json' '$SERVER/api/v1/pods?limit=2'`) {
 		t.Error(text)
 	}
 }

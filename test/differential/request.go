@@ -96,7 +96,8 @@ func (r Request) verb() string {
 // revision is the one that the request names, itself or in a list's continue
 // token, or 0.
 func (r Request) revision() int64 {
-	if text, err := base64.RawURLEncoding.DecodeString(r.Options.Get("continue")); err == nil && len(text) > 0 && !r.Stream {
+	if text, err := base64.RawURLEncoding.DecodeString(r.Options.Get("continue")); err == nil && len(text) > 0 &&
+		!r.Stream {
 		var token struct{ RV int64 }
 		_ = json.Unmarshal(text, &token) // others are none
 		return token.RV

@@ -160,7 +160,8 @@ func Run(ctx context.Context, w *World, n int, seed uint64, report *Report, logf
 		if err := w.ask(ctx, requests, report); err != nil {
 			return err
 		}
-		logf("round %d: %d requests at revision %d took %.1f s", round, len(requests), w.revision, time.Since(begin).Seconds())
+		logf("round %d: %d requests at revision %d took %.1f s", round, len(requests), w.revision,
+			time.Since(begin).Seconds())
 	}
 	return nil
 }
@@ -248,11 +249,13 @@ func (w *World) both(ctx context.Context, r Request) (theirs, ours Answer) {
 // unfinished reports whether the time of one of two streams was over too early, on a busy
 // machine: it is a beginning of the other, or it reports so.
 func (w *World) unfinished(e Exchange) bool {
-	if !e.Theirs.Streamed || !e.Ours.Streamed || e.Theirs.expired() || e.Ours.expired() || e.Request.revision() > e.World.Revision {
+	if !e.Theirs.Streamed || !e.Ours.Streamed || e.Theirs.expired() || e.Ours.expired() ||
+		e.Request.revision() > e.World.Revision {
 		return false
 	}
 	return slices.ContainsFunc(w.comparison.Compare(e.Request, e.Theirs, e.Ours), func(d Difference) bool {
 		const late = "context deadline exceeded"
-		return strings.HasPrefix(d.Where, missing) || strings.HasPrefix(d.Where, surplus) || strings.Contains(d.Theirs, late) || strings.Contains(d.Ours, late)
+		return strings.HasPrefix(d.Where, missing) || strings.HasPrefix(d.Where, surplus) ||
+			strings.Contains(d.Theirs, late) || strings.Contains(d.Ours, late)
 	})
 }

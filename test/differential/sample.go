@@ -21,7 +21,8 @@ type Sample struct {
 // the source: a program that imports them links all of kube-apiserver. dir is the folder of the
 // module k8s.io/kubernetes.
 func ReadSamples(dir string) ([]Sample, error) {
-	file, err := parser.ParseFile(gotoken.NewFileSet(), filepath.Join(dir, "test", "integration", "etcd", "data.go"), nil, 0)
+	file, err := parser.ParseFile(gotoken.NewFileSet(), filepath.Join(dir, "test", "integration", "etcd", "data.go"), nil,
+		0)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,8 @@ func ReadSamples(dir string) ([]Sample, error) {
 		if !isCall || !isLiteral || len(key.Args) != 3 {
 			return true
 		}
-		s := Sample{Resource: schema.GroupVersionResource{Group: text(key.Args[0]), Version: text(key.Args[1]), Resource: text(key.Args[2])}}
+		s := Sample{Resource: schema.GroupVersionResource{Group: text(key.Args[0]), Version: text(key.Args[1]),
+			Resource: text(key.Args[2])}}
 		for _, e := range value.Elts {
 			s.set(e)
 		}

@@ -23,18 +23,19 @@ const settling = 30 * time.Second
 // the request.
 func (w *World) Settle(ctx context.Context) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, settling, true, func(ctx context.Context) (bool, error) {
-		now, err := w.now(ctx)
-		if err != nil {
-			return false, err
-		}
-		last = w.follow(ctx, now)
-		w.revision = now
-		if last != nil {
-			return false, nil
-		}
-		return w.history.reaches(ctx, now)
-	})
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, settling, true,
+		func(ctx context.Context) (bool, error) {
+			now, err := w.now(ctx)
+			if err != nil {
+				return false, err
+			}
+			last = w.follow(ctx, now)
+			w.revision = now
+			if last != nil {
+				return false, nil
+			}
+			return w.history.reaches(ctx, now)
+		})
 	if err != nil {
 		return fmt.Errorf("the servers don't settle: %w; last: %w", err, last)
 	}
@@ -61,7 +62,8 @@ func (w *World) follow(ctx context.Context, revision int64) error {
 	for _, side := range []*Side{w.theirs, w.ours} {
 		for _, r := range slices.Concat([]resource{namespaceResource, olderWidgetResource}, w.written, w.kinds) {
 			for _, accept := range []string{"", "application/yaml", protobufType + ",application/json"} {
-				if accept == "application/yaml" && r.sample == nil || strings.HasPrefix(accept, protobufType) && !w.comparison.encodings {
+				if accept == "application/yaml" && r.sample == nil || strings.HasPrefix(accept, protobufType) &&
+					!w.comparison.encodings {
 					continue
 				}
 				group.Go(func() error {

@@ -40,7 +40,8 @@ func permit(ctx context.Context, config *rest.Config) error {
 	}
 	named := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: users[1].name},
-		Rules:      []rbacv1.PolicyRule{{Verbs: reads, APIGroups: []string{"", group}, Resources: []string{"pods", "configmaps", "widgets"}, ResourceNames: []string{"pod-03", "configmap-03"}}},
+		Rules: []rbacv1.PolicyRule{{Verbs: reads, APIGroups: []string{"", group}, Resources: []string{"pods",
+			"configmaps", "widgets"}, ResourceNames: []string{"pod-03", "configmap-03"}}},
 	}
 	subject := func(u user) []rbacv1.Subject {
 		return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: u.name}}
@@ -55,10 +56,12 @@ func permit(ctx context.Context, config *rest.Config) error {
 	if _, err := rbac.ClusterRoles().Create(ctx, named, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if _, err := rbac.RoleBindings(role.Namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta, Subjects: subject(users[0]), RoleRef: ref("Role", role.Name)}, metav1.CreateOptions{}); err != nil {
+	if _, err := rbac.RoleBindings(role.Namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta,
+		Subjects: subject(users[0]), RoleRef: ref("Role", role.Name)}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: named.ObjectMeta, Subjects: subject(users[1]), RoleRef: ref("ClusterRole", named.Name)}, metav1.CreateOptions{})
+	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: named.ObjectMeta,
+		Subjects: subject(users[1]), RoleRef: ref("ClusterRole", named.Name)}, metav1.CreateOptions{})
 	return err
 }
 
@@ -69,7 +72,8 @@ func (s *Side) permitted(ctx context.Context) error {
 		if u.selects != "" {
 			options.Set("fieldSelector", u.selects)
 		}
-		if err := s.answers(ctx, Request{Path: podResource.collection(namespaces[0]), Options: options, User: u}); err != nil {
+		if err := s.answers(ctx, Request{Path: podResource.collection(namespaces[0]), Options: options,
+			User: u}); err != nil {
 			return fmt.Errorf("%s: %w", u.name, err)
 		}
 	}

@@ -108,7 +108,8 @@ func (w *World) write(ctx context.Context, r resource) error {
 		return w.patch(ctx, client, r, i)
 	}
 	now, background := int64(0), metav1.DeletePropagationBackground
-	if err := client.Delete(ctx, r.object(i), metav1.DeleteOptions{GracePeriodSeconds: &now, PropagationPolicy: &background}); err != nil {
+	if err := client.Delete(ctx, r.object(i), metav1.DeleteOptions{GracePeriodSeconds: &now,
+		PropagationPolicy: &background}); err != nil {
 		if r.sample != nil && refused(err) {
 			return nil
 		}
@@ -130,7 +131,8 @@ func (w *World) client(r resource, namespace string) dynamic.ResourceInterface {
 	return writer.Resource(r.gvr()).Namespace(namespace)
 }
 
-func (w *World) create(ctx context.Context, client dynamic.ResourceInterface, r resource, namespace string, i int) error {
+func (w *World) create(ctx context.Context, client dynamic.ResourceInterface, r resource, namespace string,
+	i int) error {
 	made, err := client.Create(ctx, &unstructured.Unstructured{Object: r.make(namespace, i)}, metav1.CreateOptions{})
 	if r.sample != nil {
 		if refused(err) {
@@ -155,7 +157,8 @@ func (w *World) patch(ctx context.Context, client dynamic.ResourceInterface, r r
 	if change.subresource != "" {
 		subresources = append(subresources, change.subresource)
 	}
-	changed, err := client.Patch(ctx, r.object(i), types.MergePatchType, []byte(change.body), metav1.PatchOptions{}, subresources...)
+	changed, err := client.Patch(ctx, r.object(i), types.MergePatchType, []byte(change.body), metav1.PatchOptions{},
+		subresources...)
 	if r.sample != nil && refused(err) {
 		return nil
 	}
@@ -176,7 +179,8 @@ func (w *World) Fill(ctx context.Context) error {
 	for _, name := range namespaces {
 		namespace := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}
 		client := w.writers[0].Resource(namespaceResource.gvr())
-		if _, err := client.Create(ctx, &unstructured.Unstructured{Object: namespace}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := client.Create(ctx, &unstructured.Unstructured{Object: namespace}, metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}

@@ -51,7 +51,8 @@ func TestEnvironment(t *testing.T) {
 	admin := newClient(t, config)
 
 	t.Run("definitions", func(t *testing.T) {
-		if err := admin.Create(t.Context(), gadget("invalid", -1)); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.size") {
+		if err := admin.Create(t.Context(), gadget("invalid", -1)); !apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), "spec.size") {
 			t.Errorf("an invalid object is answered: %v", err)
 		}
 		if err := admin.Create(t.Context(), gadget("valid", 3)); err != nil {
@@ -74,14 +75,17 @@ func TestEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if user := whoami(t, jane.Config()); user.Username != "jane" || !slices.Equal(user.Groups, []string{"a", "b", "system:authenticated"}) {
+		if user := whoami(t, jane.Config()); user.Username != "jane" ||
+			!slices.Equal(user.Groups, []string{"a", "b", "system:authenticated"}) {
 			t.Errorf("jane is %+v", user)
 		}
-		if err := newClient(t, jane.Config()).Get(t.Context(), client.ObjectKey{Name: "default"}, &corev1.Namespace{}); !apierrors.IsForbidden(err) {
+		if err := newClient(t, jane.Config()).Get(t.Context(), client.ObjectKey{Name: "default"},
+			&corev1.Namespace{}); !apierrors.IsForbidden(err) {
 			t.Errorf("jane without a role: %v", err)
 		}
 		nobody := rest.AnonymousClientConfig(config)
-		if err := newClient(t, nobody).Get(t.Context(), client.ObjectKey{Name: "default"}, &corev1.Namespace{}); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
+		if err := newClient(t, nobody).Get(t.Context(), client.ObjectKey{Name: "default"},
+			&corev1.Namespace{}); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
 			t.Errorf("without a certificate: %v", err)
 		}
 	})
@@ -143,7 +147,8 @@ func TestEnvironment(t *testing.T) {
 		}
 		stdout, stderr, err := kubectl.Run("get", "configmap", "a")
 		problem, _ := io.ReadAll(stderr)
-		if err == nil || !strings.HasSuffix(string(problem), "Error from server (NotFound): configmaps \"a\" not found\n") { // with -race a line precedes it
+		// with -race a line precedes it
+		if err == nil || !strings.HasSuffix(string(problem), "Error from server (NotFound): configmaps \"a\" not found\n") {
 			t.Errorf("a missing object: %v, %v, %q", err, stdout, problem)
 		}
 	})

@@ -25,7 +25,8 @@ func TestWebhooks(t *testing.T) {
 	path, fail, none := "/stamp", admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
 	configMaps := []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+			Resources: []string{"configmaps"}},
 	}}
 	ours := &metav1.LabelSelector{MatchLabels: map[string]string{"test": "webhooks"}}
 	env.WebhookInstallOptions.MutatingWebhooks = []*admissionregistrationv1.MutatingWebhookConfiguration{{
@@ -52,7 +53,8 @@ func TestWebhooks(t *testing.T) {
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "refuse.example.com", Rules: configMaps, ObjectSelector: ours, FailurePolicy: &fail, SideEffects: &none,
 			AdmissionReviewVersions: []string{"v1"},
-			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: options.LocalServingCAData},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url,
+				CABundle: options.LocalServingCAData},
 		}},
 	}); err != nil {
 		t.Fatal(err)
@@ -87,7 +89,8 @@ func serveWebhooks(t *testing.T, options envtest.WebhookInstallOptions) {
 	server := webhook.NewServer(webhook.Options{
 		Host: options.LocalServingHost, Port: options.LocalServingPort, CertDir: options.LocalServingCertDir,
 	})
-	server.Register("/stamp", &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, r admission.Request) admission.Response {
+	server.Register("/stamp", &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context,
+		r admission.Request) admission.Response {
 		var o map[string]any
 		if err := json.Unmarshal(r.Object.Raw, &o); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
@@ -99,7 +102,8 @@ func serveWebhooks(t *testing.T, options envtest.WebhookInstallOptions) {
 		}
 		return admission.PatchResponseFromRaw(r.Object.Raw, stamped)
 	})})
-	server.Register("/refuse", &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, r admission.Request) admission.Response {
+	server.Register("/refuse", &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context,
+		r admission.Request) admission.Response {
 		if r.Name == "refused" {
 			return admission.Denied("refused by a test")
 		}

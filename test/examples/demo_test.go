@@ -19,7 +19,8 @@ import (
 // varying matches what differs between two runs of the demo: revisions, ports, processes, waits and its folder.
 var varying = regexp.MustCompile(`/tmp/keepwatch-demo-\d+|\d+(\.\d+)?(ms|s\b)|\d+`)
 
-// TestDemo runs what make demo runs, without any program but keepwatch, and compares the output. README shows lines of it.
+// TestDemo runs what make demo runs, without any program but keepwatch, and compares the output. README shows lines of
+// it.
 func TestDemo(t *testing.T) {
 	demo := filepath.Join(t.TempDir(), "demo")
 	if err := build(demo, "./cmd/keepwatch/demo"); err != nil {

@@ -129,7 +129,8 @@ func TestResume(t *testing.T) {
 	p = r.run("resume")
 	p.logs("msg=recorded", "total=21")
 	r.becomes("two", handled)
-	if p.count("msg=recorded", "name=one", "cause=resume") != 1 || p.count("msg=recorded", "name=two") != 1 || p.count("msg=recorded") != 2 {
+	if p.count("msg=recorded", "name=one", "cause=resume") != 1 || p.count("msg=recorded", "name=two") != 1 ||
+		p.count("msg=recorded") != 2 {
 		t.Error("want one call for each widget")
 	}
 	r.delete("one")
@@ -158,7 +159,8 @@ func TestChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if owner := metav1.GetControllerOf(child); owner == nil || owner.UID != w.GetUID() || owner.Kind != "Widget" || owner.APIVersion != "example.com/v1" {
+	if owner := metav1.GetControllerOf(child); owner == nil || owner.UID != w.GetUID() || owner.Kind != "Widget" ||
+		owner.APIVersion != "example.com/v1" {
 		t.Errorf("the child's owner is %v", owner)
 	}
 	r.patch("one", `{"spec":{"size":2}}`)

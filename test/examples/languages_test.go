@@ -56,8 +56,8 @@ func TestPrintedFold(t *testing.T) {
 	}
 }
 
-// TestLanguages kills keepwatch watch, and the programs that fold its lines, while objects change. Each program's state is
-// then the server's.
+// TestLanguages kills keepwatch watch, and the programs that fold its lines, while objects change. Each program's state
+// is then the server's.
 func TestLanguages(t *testing.T) {
 	r := newReader(t)
 	r.Cleanup(r.cleanMaps)
@@ -127,7 +127,8 @@ func (f *folding) follow() {
 	defer out.Close()
 	f.keepwatch = f.run(peer.Command{
 		Path: peer.Keepwatch(f), Stdout: out, Log: filepath.Join(f.dir, "keepwatch.log"), Args: []string{
-			"watch", "configmaps,widgets.example.com", "-A", "--state", filepath.Join(f.dir, "state"), "--kubeconfig", f.server.Kubeconfig(),
+			"watch", "configmaps,widgets.example.com", "-A", "--state", filepath.Join(f.dir, "state"), "--kubeconfig",
+			f.server.Kubeconfig(),
 		},
 	})
 }
@@ -165,7 +166,8 @@ func (f *folding) program(name, source, needs string, command func(source, dir s
 		f.Fatal(err)
 	}
 	if needs == "rustc" {
-		if out, err := exec.CommandContext(f.Context(), "rustc", "-o", filepath.Join(f.dir, "fold"), path).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(f.Context(), "rustc", "-o", filepath.Join(f.dir, "fold"),
+			path).CombinedOutput(); err != nil {
 			f.Fatalf("rustc: %v\n%s", err, out)
 		}
 	}
@@ -197,7 +199,8 @@ func (f *folding) tear() {
 		f.Fatal(err)
 	}
 	defer out.Close()
-	if _, err := out.WriteString(`{"type":"ADDED","revision":"9","id":"torn/9","resource":"configmaps","object":{"metadata":{"na`); err != nil {
+	if _, err := out.WriteString(
+		`{"type":"ADDED","revision":"9","id":"torn/9","resource":"configmaps","object":{"metadata":{"na`); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -206,9 +209,11 @@ func (f *folding) tear() {
 func (f *folding) change(random *rand.Rand) {
 	f.Helper()
 	f.number++
-	objects, body := f.client.Resource(configMaps).Namespace("default"), map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"text": "\"}}\n é 漢"}}
+	objects, body := f.client.Resource(configMaps).Namespace("default"), map[string]any{"apiVersion": "v1",
+		"kind": "ConfigMap", "data": map[string]any{"text": "\"}}\n é 漢"}}
 	if random.IntN(3) == 0 {
-		objects, body = f.widgets(), map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "spec": map[string]any{"size": int64(1)}}
+		objects, body = f.widgets(), map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+			"spec": map[string]any{"size": int64(1)}}
 	}
 	list, err := objects.List(f.Context(), metav1.ListOptions{LabelSelector: "languages"})
 	if err != nil {
@@ -216,7 +221,8 @@ func (f *folding) change(random *rand.Rand) {
 	}
 	switch n := random.IntN(10); {
 	case n < 5 || len(list.Items) == 0:
-		body["metadata"] = map[string]any{"name": fmt.Sprint("languages-", f.number), "labels": map[string]any{"languages": "0"}}
+		body["metadata"] = map[string]any{"name": fmt.Sprint("languages-", f.number),
+			"labels": map[string]any{"languages": "0"}}
 		_, err = objects.Create(f.Context(), &unstructured.Unstructured{Object: body}, metav1.CreateOptions{})
 	case n < 8:
 		o := &list.Items[random.IntN(len(list.Items))]
@@ -233,7 +239,8 @@ func (f *folding) change(random *rand.Rand) {
 // cleanMaps deletes the ConfigMaps of the test.
 func (r *reader) cleanMaps() {
 	all := metav1.ListOptions{LabelSelector: "languages"}
-	if err := r.client.Resource(configMaps).Namespace("default").DeleteCollection(context.Background(), metav1.DeleteOptions{}, all); err != nil {
+	if err := r.client.Resource(configMaps).Namespace("default").DeleteCollection(context.Background(),
+		metav1.DeleteOptions{}, all); err != nil {
 		r.Logf("the ConfigMaps of the test stay: %v", err)
 	}
 }

@@ -33,10 +33,11 @@ func TestMain(m *testing.M) { peer.Main(m) }
 const root = "../.."
 
 var (
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	widgets     = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	events      = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	events     = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 )
 
 // reader is a user who tries an example.
@@ -84,7 +85,8 @@ func (r *reader) clean() {
 		return
 	}
 	for _, w := range left.Items {
-		_, err := r.widgets().Patch(ctx, w.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, err := r.widgets().Patch(ctx, w.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+			metav1.PatchOptions{})
 		if err == nil {
 			err = r.widgets().Delete(ctx, w.GetName(), metav1.DeleteOptions{})
 		}
@@ -120,7 +122,8 @@ func (r *reader) eventually(what string, done func() (bool, string)) {
 func (r *reader) create(name string, size int) {
 	r.Helper()
 	w := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"size": int64(size)},
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"size": int64(size)},
 	}}
 	if _, err := r.widgets().Create(r.Context(), w, metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
@@ -129,7 +132,8 @@ func (r *reader) create(name string, size int) {
 
 func (r *reader) patch(name, patch string, subresources ...string) {
 	r.Helper()
-	if _, err := r.widgets().Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...); err != nil {
+	if _, err := r.widgets().Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{},
+		subresources...); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -222,7 +226,8 @@ func (r *reader) start(path string, args ...string) *program {
 	r.Helper()
 	p := &program{reader: r, log: filepath.Join(r.TempDir(), "log")}
 	var err error
-	p.Process, err = peer.Start(peer.Command{Path: path, Args: append([]string{"--kubeconfig", r.server.Kubeconfig()}, args...), Log: p.log})
+	p.Process, err = peer.Start(peer.Command{Path: path, Args: append([]string{"--kubeconfig", r.server.Kubeconfig()},
+		args...), Log: p.log})
 	if err != nil {
 		r.Fatal(err)
 	}

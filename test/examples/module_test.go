@@ -42,7 +42,8 @@ func TestEmptyModule(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"mod", "init", "example.com/try"},
-		{"mod", "edit", "-replace", "github.com/keepwatch/keepwatch=" + keepwatch, "-replace", "github.com/keepwatch/keepwatch/server=" + filepath.Join(keepwatch, "server")},
+		{"mod", "edit", "-replace", "github.com/keepwatch/keepwatch=" + keepwatch, "-replace",
+			"github.com/keepwatch/keepwatch/server=" + filepath.Join(keepwatch, "server")},
 		{"mod", "tidy"},
 		{"test", "./..."},
 	} {

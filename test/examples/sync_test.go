@@ -20,7 +20,8 @@ func TestSync(t *testing.T) {
 	if err := os.Symlink(kubectl, filepath.Join(bin, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
-	for database, needs := range map[string]string{"sqlite": "/usr/bin/sqlite3", "postgres": "/usr/lib/postgresql/*/bin/initdb"} {
+	for database, needs := range map[string]string{"sqlite": "/usr/bin/sqlite3",
+		"postgres": "/usr/lib/postgresql/*/bin/initdb"} {
 		t.Run(database, func(t *testing.T) {
 			if found, err := filepath.Glob(needs); err != nil || len(found) == 0 {
 				t.Skipf("no %s: the example of %s is NOT tested", needs, database)
@@ -28,7 +29,8 @@ func TestSync(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "bash", filepath.Join(root, "examples/sync/local.sh"), database)
-			cmd.Env = append(os.Environ(), "KEEPWATCH="+peer.Keepwatch(t), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+t.TempDir())
+			cmd.Env = append(os.Environ(), "KEEPWATCH="+peer.Keepwatch(t), "PATH="+bin+":"+os.Getenv("PATH"),
+				"HOME="+t.TempDir())
 			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it ends what it has started
 			out, err := cmd.CombinedOutput()
 			if err != nil {

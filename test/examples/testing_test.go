@@ -84,7 +84,8 @@ func TestJavaTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	programs := filepath.Join(assets, "k8s", "1.37.2-"+runtime.GOOS+"-"+runtime.GOARCH)
-	if out, err := exec.CommandContext(t.Context(), peer.Keepwatch(t), "assets", "--dir", programs).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), peer.Keepwatch(t), "assets", "--dir",
+		programs).CombinedOutput(); err != nil {
 		t.Fatalf("keepwatch assets: %v\n%s", err, out)
 	}
 	t.Setenv("KUBE_API_TEST_DIR", assets)

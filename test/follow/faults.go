@@ -108,9 +108,9 @@ func (w *faultSource) compact() {
 	w.compactions++
 }
 
-// count adds the LISTs that the server has answered since its start, and the watches that it has ended as too slow. LISTs are pages,
-// without streaming lists. Those that it answered with 429 do not count: a restarted
-// server does so until its caches are filled, also for the list of the final state.
+// count adds the LISTs that the server has answered since its start, and the watches that it has ended as too slow.
+// LISTs are pages, without streaming lists. Those that it answered with 429 do not count: a restarted server does so
+// until its caches are filled, also for the list of the final state.
 func (w *faultSource) count() {
 	w.t.Helper()
 	metrics, err := w.server.Metrics(w.t.Context())

@@ -27,7 +27,8 @@ func difference(fold *ndjson.Fold, want map[string]*unstructured.Unstructured) s
 			return key + " is missing"
 		}
 		if got.UID != string(o.GetUID()) || got.Revision != o.GetResourceVersion() {
-			return fmt.Sprintf("%s is %s/%s, on the server %s/%s", key, got.UID, got.Revision, o.GetUID(), o.GetResourceVersion())
+			return fmt.Sprintf("%s is %s/%s, on the server %s/%s", key, got.UID, got.Revision, o.GetUID(),
+				o.GetResourceVersion())
 		}
 		if text, err := o.MarshalJSON(); err != nil || !sameJSON(text, got.JSON) {
 			return fmt.Sprintf("%s is\n%s\non the server\n%s", key, got.JSON, text)

@@ -60,7 +60,8 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	w.counted, w.terminated = -w.counted, -w.terminated
 	w.proxy = faults.New(t, server.Config(), faults.Plan{Seed: s.Seed, Fate: w.drawFault, HTTP1: s.HTTP1})
 	args := []string{
-		s.Type, "-n", s.Namespace, "--state", t.TempDir(), "--idle-timeout", idle.String(), "--kubeconfig", kubeconfig(t, w.proxy),
+		s.Type, "-n", s.Namespace, "--state", t.TempDir(), "--idle-timeout", idle.String(), "--kubeconfig",
+		kubeconfig(t, w.proxy),
 	}
 	if s.Color != "" {
 		args = append(args, "-l", "color="+s.Color)
@@ -94,7 +95,8 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 		t.Error("no gap is due to the downtime")
 	}
 	t.Logf("%s; %d objects lived, %d kills, %d compactions, %d server restarts, %d lists (%d pages by the server's metrics, which ended %d slow watches); faults %v",
-		fold.Summary(), len(churn.Records()), len(w.kills), w.compactions, len(w.restarts), lists, w.counted-ours, w.terminated, w.faults())
+		fold.Summary(), len(churn.Records()), len(w.kills), w.compactions, len(w.restarts), lists, w.counted-ours,
+		w.terminated, w.faults())
 }
 
 // kubeconfig is a file with the proxy's access.

@@ -34,9 +34,11 @@ func Storms(t *testing.T, server *peer.Server) {
 		seed = rand.Uint64()
 	}
 	for name, storm := range map[string]Storm{
-		"pods":     {Resource: load.Pods, Type: "pods", Make: load.SmallPod, Objects: *objectsFlag, Operations: *objectsFlag},
-		"widgets":  {Resource: load.Widgets, Type: "widgets", Make: load.Widget, Objects: *objectsFlag, Operations: *objectsFlag, HTTP1: true},
-		"selected": {Resource: load.Widgets, Type: "wd", Make: load.Widget, Objects: 500, Operations: *objectsFlag * 4 / 5, Color: "red"},
+		"pods": {Resource: load.Pods, Type: "pods", Make: load.SmallPod, Objects: *objectsFlag, Operations: *objectsFlag},
+		"widgets": {Resource: load.Widgets, Type: "widgets", Make: load.Widget, Objects: *objectsFlag,
+			Operations: *objectsFlag, HTTP1: true},
+		"selected": {Resource: load.Widgets, Type: "wd", Make: load.Widget, Objects: 500, Operations: *objectsFlag * 4 / 5,
+			Color: "red"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}

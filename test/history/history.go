@@ -27,7 +27,8 @@ type Reader struct {
 func (h *Reader) ReadTo(ctx context.Context, etcd *clientv3.Client, to keepwatch.Revision) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch := etcd.Watch(ctx, h.Prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(h.Read)+1), clientv3.WithCreatedNotify())
+	watch := etcd.Watch(ctx, h.Prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(h.Read)+1),
+		clientv3.WithCreatedNotify())
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for h.Read < to {

@@ -77,7 +77,8 @@ func parseJSON(raw []byte, revision keepwatch.Revision) (*Object, error) {
 		return nil, err
 	}
 	m := head.Metadata
-	o := &Object{key: keepwatch.Key{Namespace: m.Namespace, Name: m.Name}, uid: keepwatch.UID(m.UID), Labels: m.Labels, revision: revision}
+	o := &Object{key: keepwatch.Key{Namespace: m.Namespace, Name: m.Name}, uid: keepwatch.UID(m.UID), Labels: m.Labels,
+		revision: revision}
 	if revision == 0 {
 		number, err := strconv.ParseUint(m.ResourceVersion, 10, 64)
 		if err != nil {

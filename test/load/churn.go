@@ -215,8 +215,8 @@ func (w *writer) delete(ctx context.Context, i int) error {
 	return nil
 }
 
-// repeat writes until that succeeds, or has failed for as long as Patience says. again is true if an earlier attempt may
-// have succeeded.
+// repeat writes until that succeeds, or has failed for as long as Patience says. again is true if an earlier attempt
+// may have succeeded.
 func (c *Churn) repeat(ctx context.Context, write func(again bool) error) error {
 	end := time.Now().Add(c.Patience)
 	for again := false; ; again = true {

@@ -34,7 +34,8 @@ func Fleet(ctx context.Context, config *rest.Config, etcd *clientv3.Client, n in
 	}
 	for i := 0; i < n; i += perNamespace {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleetNamespace(i)}}
-		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
@@ -97,7 +98,8 @@ func running(pod *corev1.Pod, i int) {
 	pod.Status.StartTime = &now
 	pod.Status.HostIP = fmt.Sprintf("10.1.%d.%d", i/250%250, i%250)
 	pod.Status.PodIP = fmt.Sprintf("10.2.%d.%d", i/250%250, i%250)
-	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
+	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady,
+		corev1.PodScheduled} {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}

@@ -56,24 +56,28 @@ func container(role string, port int32) corev1.Container {
 		InitialDelaySeconds: 5, PeriodSeconds: 10, TimeoutSeconds: 2, SuccessThreshold: 1, FailureThreshold: 3,
 	}
 	c := corev1.Container{
-		Name: role, Image: "registry.example.com/team/" + role + "@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+		Name: role, Image: "registry.example.com/team/" + role +
+			"@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 		Args:  []string{"--listen=:8080", "--log-level=info", "--config=/etc/web/config.yaml"},
 		Ports: []corev1.ContainerPort{{Name: role, ContainerPort: port, Protocol: corev1.ProtocolTCP}},
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("128Mi")},
 			Limits:   corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("256Mi")},
 		},
-		VolumeMounts:  []corev1.VolumeMount{{Name: "config", MountPath: "/etc/web", ReadOnly: true}, {Name: "scratch", MountPath: "/tmp"}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/web", ReadOnly: true},
+			{Name: "scratch", MountPath: "/tmp"}},
 		LivenessProbe: probe, ReadinessProbe: probe.DeepCopy(),
 	}
 	for _, name := range []string{"POD_NAME", "POD_NAMESPACE", "NODE_NAME"} {
-		path := map[string]string{"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "NODE_NAME": "spec.nodeName"}[name]
+		path := map[string]string{"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace",
+			"NODE_NAME": "spec.nodeName"}[name]
 		c.Env = append(c.Env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}})
 	}
 	for i := range 1 {
 		c.Env = append(c.Env, corev1.EnvVar{
-			Name: fmt.Sprintf("UPSTREAM_%d_URL", i), Value: fmt.Sprintf("http://service-%d.team.svc.cluster.local:8080/api/v1", i)})
+			Name: fmt.Sprintf("UPSTREAM_%d_URL", i), Value: fmt.Sprintf("http://service-%d.team.svc.cluster.local:8080/api/v1",
+				i)})
 	}
 	return c
 }

@@ -42,7 +42,9 @@ func Operators(t *testing.T, server *peer.Server) {
 		t.Fatal(err)
 	}
 	t.Run("hook", func(t *testing.T) {
-		run(t, "hook", server.Config(), func(cfg *rest.Config) (*rest.Config, *clientgo.Group) { return cfg, clientgo.NewGroup() })
+		run(t, "hook", server.Config(), func(cfg *rest.Config) (*rest.Config, *clientgo.Group) {
+			return cfg, clientgo.NewGroup()
+		})
 	})
 	t.Run("direct", func(t *testing.T) {
 		run(t, "direct", server.Config(), func(cfg *rest.Config) (*rest.Config, *clientgo.Group) {
@@ -152,7 +154,8 @@ func (w *watchers) by() string {
 	return "both or neither"
 }
 
-func (w *world) start(cfg *rest.Config, scheme *runtime.Scheme, group func(*rest.Config) (*rest.Config, *clientgo.Group)) *instance {
+func (w *world) start(cfg *rest.Config, scheme *runtime.Scheme,
+	group func(*rest.Config) (*rest.Config, *clientgo.Group)) *instance {
 	w.Helper()
 	i := &instance{}
 	cfg.Wrap(i.watches.wrap)
@@ -235,7 +238,8 @@ func (w *world) caches(i *instance) {
 		w.Errorf("%d unstructured widgets in two namespaces", len(widgets.Items))
 	}
 	for _, u := range widgets.Items {
-		if size, ok, err := unstructured.NestedInt64(u.Object, "spec", "size"); !ok || err != nil || u.GroupVersionKind() != widgetVersion.WithKind("Widget") || size > 100 {
+		if size, ok, err := unstructured.NestedInt64(u.Object, "spec", "size"); !ok || err != nil ||
+			u.GroupVersionKind() != widgetVersion.WithKind("Widget") || size > 100 {
 			w.Errorf("unstructured widget %v", u.Object)
 		}
 	}
@@ -247,7 +251,8 @@ func (w *world) caches(i *instance) {
 	}
 	var typed Widget
 	w.must(cached.Get(ctx, client.ObjectKey{Namespace: w.in("b"), Name: "w2"}, &typed))
-	if typed.Spec.Size != 2 || typed.Spec.Tags["color"] != "red" || typed.GroupVersionKind() != widgetVersion.WithKind("Widget") {
+	if typed.Spec.Size != 2 || typed.Spec.Tags["color"] != "red" ||
+		typed.GroupVersionKind() != widgetVersion.WithKind("Widget") {
 		w.Errorf("a typed widget: %+v", typed)
 	}
 	status := i.group.Status()

@@ -27,7 +27,8 @@ const bySize = "data.size"
 
 // newManager makes a manager with our informers as its cache, in the given namespaces,
 // with leader election by name.
-func newManager(cfg *rest.Config, group *clientgo.Group, scheme *runtime.Scheme, leases string, namespaces ...string) (manager.Manager, error) {
+func newManager(cfg *rest.Config, group *clientgo.Group, scheme *runtime.Scheme, leases string,
+	namespaces ...string) (manager.Manager, error) {
 	in := map[string]cache.Config{}
 	for _, ns := range namespaces {
 		in[ns] = cache.Config{}
@@ -38,8 +39,10 @@ func newManager(cfg *rest.Config, group *clientgo.Group, scheme *runtime.Scheme,
 		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics: metricsserver.Options{BindAddress: "0"},
 
-		LeaderElection: true, LeaderElectionID: "widgets", LeaderElectionNamespace: leases, LeaderElectionReleaseOnCancel: true,
-		LeaseDuration: ptr.To(5 * time.Second), RenewDeadline: ptr.To(4 * time.Second), RetryPeriod: ptr.To(200 * time.Millisecond),
+		LeaderElection: true, LeaderElectionID: "widgets", LeaderElectionNamespace: leases,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 ptr.To(5 * time.Second), RenewDeadline: ptr.To(4 * time.Second),
+		RetryPeriod: ptr.To(200 * time.Millisecond),
 
 		Controller:              config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
 		GracefulShutdownTimeout: ptr.To(10 * time.Second),

@@ -15,7 +15,8 @@ import (
 // killed server see its connections refused; those of keepwatch proxy see what the proxy makes of it. It is not one of
 // Plans, because it disturbs all cells of its server.
 var LostHistory = Plan{
-	Name: "lost-history", What: "Three times the API server is killed, 100 writes are made through another one, etcd compacts its history, and the server starts again.",
+	Name:         "lost-history",
+	What:         "Three times the API server is killed, 100 writes are made through another one, etcd compacts its history, and the server starts again.",
 	HidesHistory: true,
 	story: func(c *cell) error {
 		for range 2 { // a client can have the first write from another list
@@ -38,8 +39,8 @@ const (
 	lostWrites, keptWrites = 100, 40
 )
 
-// awaitLive makes a write, and waits until the client has it. A client can begin to watch at a revision that the proxy does not have yet; its
-// watch ends with 410 if the server loses its history at that moment.
+// awaitLive makes a write, and waits until the client has it. A client can begin to watch at a revision that the proxy
+// does not have yet; its watch ends with 410 if the server loses its history at that moment.
 func (c *cell) awaitLive() error {
 	if c.View == clients.Condition {
 		return nil // its user sees no write
@@ -95,7 +96,8 @@ func WriteLostHistory(results, document string) error {
 	head, rest, started := strings.Cut(string(text), lostHistoryStart)
 	_, tail, ended := strings.Cut(rest, lostHistoryEnd)
 	if !started || !ended {
-		return fmt.Errorf("%s has no place for the table: it needs the lines %q and %q", document, lostHistoryStart, lostHistoryEnd)
+		return fmt.Errorf("%s has no place for the table: it needs the lines %q and %q", document, lostHistoryStart,
+			lostHistoryEnd)
 	}
 	return os.WriteFile(document, []byte(head+lostHistoryStart+"\n"+lostHistoryTable(all)+"\n"+lostHistoryEnd+tail), 0o644)
 }
@@ -104,7 +106,8 @@ func WriteLostHistory(results, document string) error {
 func lostHistoryTable(all []Result) string {
 	slices.SortFunc(all, func(a, b Result) int { return cmp.Compare(clientIndex(a), clientIndex(b)) })
 	var text strings.Builder
-	text.WriteString("| client | at kube-apiserver | deletions never seen | LISTs | behind the proxy | deletions never seen | LISTs |\n|---|---|---|---|---|---|---|\n")
+	text.WriteString(
+		"| client | at kube-apiserver | deletions never seen | LISTs | behind the proxy | deletions never seen | LISTs |\n|---|---|---|---|---|---|---|\n")
 	for _, of := range group(all, func(r Result) string { return r.Client }) {
 		fmt.Fprintf(&text, "| %s", title(of[0]))
 		for _, upstream := range []Upstream{KubeAPIServer, Proxy} {

@@ -20,8 +20,10 @@ import (
 )
 
 var (
-	lostHistoryRecord = flag.String("matrix.losthistory", "", "measure LostHistory for all clients, and write the results into this folder")
-	lostHistoryClient = flag.String("matrix.losthistory-client", "", "only the clients whose names match this regular expression")
+	lostHistoryRecord = flag.String("matrix.losthistory", "",
+		"measure LostHistory for all clients, and write the results into this folder")
+	lostHistoryClient = flag.String("matrix.losthistory-client", "",
+		"only the clients whose names match this regular expression")
 )
 
 // TestLostHistory measures the clients at a kube-apiserver that loses its history, and behind a proxy of it. What a
@@ -77,15 +79,17 @@ func TestLostHistoryBehindProxy(t *testing.T) {
 		r := Cell{Client: p.Name, View: p.View, Command: command, Plan: LostHistory, Seed: draw()}.Run(t, server)
 		t.Logf("%+v", r)
 		if r.Outcome != Right || r.LostFinal > 0 || r.LostDeletes > 0 || r.Lists > 0 {
-			t.Errorf("%s is %s, lost %d final states and %d deletions, and listed %d times", r.Client, r.Outcome, r.LostFinal, r.LostDeletes, r.Lists)
+			t.Errorf("%s is %s, lost %d final states and %d deletions, and listed %d times", r.Client, r.Outcome, r.LostFinal,
+				r.LostDeletes, r.Lists)
 		}
 	}
 	server.awaitFollowed(t)
 	t.Run("server down", func(t *testing.T) { testServerDown(t, server) })
 }
 
-// awaitFollowed waits until the proxy, if there is one, has the newest config map in each encoding, as clients find it in a cluster. A watch that
-// begins before is the server's: at first, and for up to half a minute after the server has lost its history.
+// awaitFollowed waits until the proxy, if there is one, has the newest config map in each encoding, as clients find it
+// in a cluster. A watch that begins before is the server's: at first, and for up to half a minute after the server has
+// lost its history.
 func (s *Server) awaitFollowed(t *testing.T) {
 	t.Helper()
 	if s.proxy == nil {
@@ -99,7 +103,8 @@ func (s *Server) awaitFollowed(t *testing.T) {
 	}
 	direct, err := kubernetes.NewForConfig(s.writers)
 	must(err)
-	written, err := direct.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "followed-"}}, metav1.CreateOptions{})
+	written, err := direct.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "followed-"}}, metav1.CreateOptions{})
 	must(err)
 	for _, media := range []string{"application/json", runtime.ContentTypeProtobuf} {
 		config := rest.CopyConfig(s.config)
@@ -108,9 +113,12 @@ func (s *Server) awaitFollowed(t *testing.T) {
 		must(err)
 		await.True(t, "the proxy has the newest config map as "+media, func() bool {
 			before := s.answered(t)
-			list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}) // it begins with a use
+			// it begins with a use
+			list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 			must(err)
-			return s.answered(t) > before && slices.ContainsFunc(list.Items, func(m corev1.ConfigMap) bool { return m.UID == written.UID })
+			return s.answered(t) > before && slices.ContainsFunc(list.Items, func(m corev1.ConfigMap) bool {
+				return m.UID == written.UID
+			})
 		})
 	}
 }
@@ -129,7 +137,8 @@ func TestLostHistoryTable(t *testing.T) {
 	dir := t.TempDir()
 	for _, r := range []Result{
 		{Client: "kopf", Version: "1.2", Upstream: Proxy, Outcome: Right, View: clients.Events},
-		{Client: "kopf", Version: "1.2", Upstream: KubeAPIServer, Outcome: Died, ExitCode: 1, Lists: 2, Counts: Counts{LostDeletes: 3}, View: clients.Events},
+		{Client: "kopf", Version: "1.2", Upstream: KubeAPIServer, Outcome: Died, ExitCode: 1, Lists: 2,
+			Counts: Counts{LostDeletes: 3}, View: clients.Events},
 		{Client: "controller-runtime", Version: "v0.25", Upstream: Proxy, Outcome: Hung, View: clients.Events},
 	} {
 		if err := r.Save(dir); err != nil {
@@ -143,7 +152,8 @@ func TestLostHistoryTable(t *testing.T) {
 	if err := WriteLostHistory(dir, document); err == nil || !strings.Contains(err.Error(), "no place") {
 		t.Errorf("a document without a place for the table: %v", err)
 	}
-	if err := os.WriteFile(document, []byte("before\n"+lostHistoryStart+"old\n"+lostHistoryEnd+"after\n"), 0o600); err != nil {
+	if err := os.WriteFile(document, []byte("before\n"+lostHistoryStart+"old\n"+lostHistoryEnd+"after\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := WriteLostHistory(dir, document); err != nil {

@@ -14,7 +14,8 @@ func (r Result) mark() string {
 	switch {
 	case r.Outcome != Right:
 		return failed
-	case r.View == clients.Events && (r.LostDeletes > 0 || r.Duplicates > 0 || r.Violations > 0 || r.LostIntermediate > 0 && !r.Hidden):
+	case r.View == clients.Events && (r.LostDeletes > 0 || r.Duplicates > 0 || r.Violations > 0 ||
+		r.LostIntermediate > 0 && !r.Hidden):
 		return incomplete
 	}
 	return complete

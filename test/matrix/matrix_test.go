@@ -15,11 +15,13 @@ import (
 )
 
 var (
-	record   = flag.String("matrix.record", "", "measure the cells, and write their results into this folder; empty: TestMatrix is skipped")
+	record = flag.String("matrix.record", "",
+		"measure the cells, and write their results into this folder; empty: TestMatrix is skipped")
 	client   = flag.String("matrix.client", "", "only this client")
 	plan     = flag.String("matrix.plan", "", "only the plans whose names match this regular expression")
-	upstream = flag.String("matrix.upstream", string(KubeAPIServer), "the API server: kube-apiserver, serve, keepwatch-apiserver or proxy")
-	seed     = flag.Uint64("matrix.seed", 1, "draw faults and writes as a run did with this seed; 0 draws anew")
+	upstream = flag.String("matrix.upstream", string(KubeAPIServer),
+		"the API server: kube-apiserver, serve, keepwatch-apiserver or proxy")
+	seed = flag.Uint64("matrix.seed", 1, "draw faults and writes as a run did with this seed; 0 draws anew")
 )
 
 func TestMain(m *testing.M) {
@@ -111,7 +113,8 @@ func TestCells(t *testing.T) {
 			r := runNamed(t, server, names[0], names[1])
 			t.Logf("%+v", r)
 			if r.Outcome != Right || r.LostFinal > 0 || r.LostDeletes > 0 || r.Violations > 0 {
-				t.Errorf("%s is %s, and lost %d final states and %d deletions; violations: %q", r.Client, r.Outcome, r.LostFinal, r.LostDeletes, r.Broken)
+				t.Errorf("%s is %s, and lost %d final states and %d deletions; violations: %q", r.Client, r.Outcome, r.LostFinal,
+					r.LostDeletes, r.Broken)
 			}
 			if !r.Hidden && r.View == clients.Events && (r.LostIntermediate > 0 || r.Duplicates > 0) {
 				t.Errorf("%s lost %d intermediate states, and repeated %d events", r.Client, r.LostIntermediate, r.Duplicates)

@@ -40,7 +40,8 @@ func TestMutants(t *testing.T) {
 	}
 	server := StartServer(t, KubeAPIServer)
 	nothing := func(r Result) bool {
-		return r.Outcome == Right && r.LostFinal+r.LostDeletes+r.Duplicates+r.Violations == 0 && (r.Hidden || r.LostIntermediate == 0)
+		return r.Outcome == Right && r.LostFinal+r.LostDeletes+r.Duplicates+r.Violations == 0 &&
+			(r.Hidden || r.LostIntermediate == 0)
 	}
 	mutants := []struct {
 		bug, plan string
@@ -48,9 +49,15 @@ func TestMutants(t *testing.T) {
 	}{
 		{"none", "cuts", nothing},
 		{"none", "compaction", nothing},
-		{"forgets deletions", "compaction", func(r Result) bool { return r.Outcome == Wrong && r.LostDeletes > 0 && r.Violations > 0 }},
+		{"forgets deletions", "compaction", func(r Result) bool {
+			return r.Outcome == Wrong && r.LostDeletes > 0 &&
+				r.Violations > 0
+		}},
 		{"skips frames", "none", func(r Result) bool { return r.LostIntermediate > 0 && r.Violations > 0 }},
-		{"retries at the same revision", "compaction", func(r Result) bool { return r.Outcome == Hung && r.Lists == 0 && r.LostFinal > 0 && r.Rate > 5 }},
+		{"retries at the same revision", "compaction", func(r Result) bool {
+			return r.Outcome == Hung && r.Lists == 0 &&
+				r.LostFinal > 0 && r.Rate > 5
+		}},
 		{"begins again", "cuts", func(r Result) bool { return r.Duplicates > 0 && r.Violations > 0 }},
 		{"ends with its watch", "cuts", func(r Result) bool { return r.Outcome == Died && r.LostFinal > 0 }},
 		{"skips frames", "aks-idle", func(r Result) bool { return r.LostIntermediate > 0 && r.Violations > 0 }},
@@ -64,7 +71,8 @@ func TestMutants(t *testing.T) {
 				t.Fatal(err)
 			}
 			command := []string{"/usr/bin/env", asMutant + "=" + m.bug, os.Args[0]}
-			r := Cell{Client: m.bug, View: clients.Events, Command: command, Plan: plan, Seed: draw(), settle: 20 * time.Second}.Run(t, server)
+			r := Cell{Client: m.bug, View: clients.Events, Command: command, Plan: plan, Seed: draw(),
+				settle: 20 * time.Second}.Run(t, server)
 			t.Logf("%s, %d lost deletions, %d lost states, %d duplicates, %d violations, %d lists, %d requests",
 				r.Outcome, r.LostDeletes, r.LostIntermediate, r.Duplicates, r.Violations, r.Lists, r.Requests)
 			if !m.shows(r) {

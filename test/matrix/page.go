@@ -17,7 +17,8 @@ import (
 func Page(results []Result) map[string][]byte {
 	results = slices.Clone(results)
 	slices.SortFunc(results, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(upstreamIndex(a), upstreamIndex(b)), cmp.Compare(clientIndex(a), clientIndex(b)), cmp.Compare(planIndex(a), planIndex(b)))
+		return cmp.Or(cmp.Compare(upstreamIndex(a), upstreamIndex(b)), cmp.Compare(clientIndex(a), clientIndex(b)),
+			cmp.Compare(planIndex(a), planIndex(b)))
 	})
 	files := map[string][]byte{}
 	var page bytes.Buffer
@@ -53,7 +54,8 @@ from etcd. The counts begin when the client has the initial state. A cell is one
 | ✗ | wrong (the last write is there, but not the state), hung (it is not there), or died (the process ended) |
 | | not measured |
 
-- A user sees less of some clients. controller-runtime (` + "`c-r`" + `) and our operator (` + "`kw-o`" + `) are called for a name, not for each change, and
+- A user sees less of some clients. controller-runtime (` + "`c-r`" + `) and our operator (` + "`kw-o`" +
+	`) are called for a name, not for each change, and
   ` + "`kubectl wait`" + ` waits for one object. Their ✓ says only that the state at the end is right.
 - In plans with ° clients learn of some changes by a list only. There, missed states do not count; missed deletions do.
 - The faults are between the client and the server. A server cannot spare its clients these faults; a grid shows that it answers them as Kubernetes' own
@@ -83,16 +85,20 @@ Everything, a client, or a cell, alone on the machine:
 | ` + "`outcome`, `exitCode`" + ` | right, wrong, hung or died within 2 minutes of the last write |
 | ` + "`recovery`" + ` | seconds from the end of the faults and the last write until the state was right |
 | ` + "`lostFinal`" + ` | names whose state is not the server's at the end |
-| ` + "`lostIntermediate`, `writes`" + ` | states that the user never saw, except each object's last one; of all writes |
+| ` + "`lostIntermediate`, `writes`" +
+	` | states that the user never saw, except each object's last one; of all writes |
 | ` + "`lostDeletes`" + ` | objects that the user knew, that were deleted, and that the user never saw deleted |
 | ` + "`duplicates`" + ` | events that the user had seen before |
-| ` + "`violations`, `broken`" + ` | violations of the promises in the events, by package ` + "`check`" + `, and the first three. A state that only a list shows is none |
+| ` + "`violations`, `broken`" + ` | violations of the promises in the events, by package ` + "`check`" +
+	`, and the first three. A state that only a list shows is none |
 | ` + "`errors`" + ` | errors that the client showed its user |
-| ` + "`lists`, `requests`, `rate`" + ` | LISTs and streaming lists; these and watches; the most requests in a second. Refused connections are not seen |
+| ` + "`lists`, `requests`, `rate`" +
+	` | LISTs and streaming lists; these and watches; the most requests in a second. Refused connections are not seen |
 | ` + "`seed`, `load`" + ` | the run's seed; the machine's load average at its end |
 `
 
-// writeGlance writes a row for each client, with the marks that it has at each server, and which column is the client's.
+// writeGlance writes a row for each client, with the marks that it has at each server, and which column is the
+// client's.
 func writeGlance(w io.Writer, servers [][]Result) {
 	fmt.Fprint(w, "\n## Clients\n\nThe cells count the plans with ✓, ~ and ✗.\n\n| column | client |")
 	for _, of := range servers {

@@ -32,16 +32,22 @@ func TestPageIsUpToDate(t *testing.T) {
 func TestPage(t *testing.T) {
 	files := Page([]Result{
 		{Client: "kubectl wait", View: clients.Condition, Plan: "none", Upstream: Serve, Outcome: Hung},
-		{Client: "kopf", Version: "1.2.3", View: clients.Events, Plan: "outage", Upstream: KubeAPIServer, UpstreamVersion: "v1.36.3", Outcome: Died, ExitCode: 3, Writes: 200, Counts: Counts{LostIntermediate: 7, LostFinal: 4}},
-		{Client: "kopf", Version: "1.2.3", View: clients.Events, Plan: "none", Upstream: KubeAPIServer, UpstreamVersion: "v1.36.3", Outcome: Right, Recovery: 1.25, Writes: 200, Lists: 9},
-		{Client: "kopf", Version: "1.2.3", View: clients.Events, Plan: "gone", Upstream: KubeAPIServer, UpstreamVersion: "v1.36.3", Outcome: Right, Counts: Counts{LostDeletes: 2}},
-		{Client: "keepwatch watch", View: clients.Events, Plan: "gone", Upstream: KubeAPIServer, UpstreamVersion: "v1.36.3", Outcome: Right},
+		{Client: "kopf", Version: "1.2.3", View: clients.Events, Plan: "outage", Upstream: KubeAPIServer,
+			UpstreamVersion: "v1.36.3", Outcome: Died, ExitCode: 3, Writes: 200, Counts: Counts{LostIntermediate: 7,
+				LostFinal: 4}},
+		{Client: "kopf", Version: "1.2.3", View: clients.Events, Plan: "none", Upstream: KubeAPIServer,
+			UpstreamVersion: "v1.36.3", Outcome: Right, Recovery: 1.25, Writes: 200, Lists: 9},
+		{Client: "kopf", Version: "1.2.3", View: clients.Events, Plan: "gone", Upstream: KubeAPIServer,
+			UpstreamVersion: "v1.36.3", Outcome: Right, Counts: Counts{LostDeletes: 2}},
+		{Client: "keepwatch watch", View: clients.Events, Plan: "gone", Upstream: KubeAPIServer, UpstreamVersion: "v1.36.3",
+			Outcome: Right},
 	})
 	page := string(files["matrix.md"])
 	at := 0
 	for _, want := range []string{
 		"| column | client | kube-apiserver | serve |\n|---|---|---|---|\n| `wait` | kubectl wait | | 0, 0, 1 |\n| `kopf` | kopf 1.2.3 | 1, 1, 1 | |\n",
-		"## kube-apiserver v1.36.3\n", "| plan | kopf | kw-w |\n|---|---|---|\n| `none` | ✓ | |\n| `cuts` | | |\n| `outage` | ✗ | |\n",
+		"## kube-apiserver v1.36.3\n",
+		"| plan | kopf | kw-w |\n|---|---|---|\n| `none` | ✓ | |\n| `cuts` | | |\n| `outage` | ✗ | |\n",
 		"| `gone`° | ~ | ✓ |\n", "| kopf | 2 in 1 plan | 0 | 9 (`none`) | 0 |\n",
 		"## serve\n", "| `none` | ✗ |\n", "| kubectl wait | – | – | 0 | 0 |\n",
 		"## Plans\n", "| `silent-watch` | ", "[kubernetes#97294](https://github.com/kubernetes/kubernetes/issues/97294) |\n",
@@ -75,12 +81,15 @@ func TestMark(t *testing.T) {
 		{"wrong", Result{Outcome: Wrong, View: clients.States}, failed},
 		{"hung", Result{Outcome: Hung, View: clients.Condition}, failed},
 		{"died", Result{Outcome: Died, View: clients.Events}, failed},
-		{"a lost deletion", Result{Outcome: Right, View: clients.Events, Hidden: true, Counts: Counts{LostDeletes: 1}}, incomplete},
+		{"a lost deletion", Result{Outcome: Right, View: clients.Events, Hidden: true, Counts: Counts{LostDeletes: 1}},
+			incomplete},
 		{"a repeated event", Result{Outcome: Right, View: clients.Events, Counts: Counts{Duplicates: 1}}, incomplete},
 		{"a broken promise", Result{Outcome: Right, View: clients.Events, Violations: 1}, incomplete},
 		{"a lost state", Result{Outcome: Right, View: clients.Events, Counts: Counts{LostIntermediate: 1}}, incomplete},
-		{"a hidden state", Result{Outcome: Right, View: clients.Events, Hidden: true, Counts: Counts{LostIntermediate: 1}}, complete},
-		{"a reconciler", Result{Outcome: Right, View: clients.States, Counts: Counts{LostIntermediate: 1, LostDeletes: 1}}, complete},
+		{"a hidden state", Result{Outcome: Right, View: clients.Events, Hidden: true, Counts: Counts{LostIntermediate: 1}},
+			complete},
+		{"a reconciler", Result{Outcome: Right, View: clients.States, Counts: Counts{LostIntermediate: 1, LostDeletes: 1}},
+			complete},
 	} {
 		if got := test.r.mark(); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)

@@ -40,7 +40,8 @@ var commanded = []Plan{
 		story: func(c *cell) error { return c.write(200) },
 	},
 	{
-		Name: "cuts", What: "After every 10 to 25 writes the watch ends cleanly, is truncated, is torn within an event, or its connection is reset.",
+		Name: "cuts",
+		What: "After every 10 to 25 writes the watch ends cleanly, is truncated, is torn within an event, or its connection is reset.",
 		story: func(c *cell) error {
 			cuts := []faults.Fault{faults.End, faults.Cut, faults.Tear, faults.Reset}
 			return c.writeDisturbed(240, 10, 25, cuts)
@@ -58,7 +59,8 @@ var commanded = []Plan{
 		},
 	},
 	{
-		Name: "compaction", What: "Connections are refused during 160 writes. Then the history of these has expired: a watch from before gets an ERROR event with 410 Expired.",
+		Name:         "compaction",
+		What:         "Connections are refused during 160 writes. Then the history of these has expired: a watch from before gets an ERROR event with 410 Expired.",
 		HidesHistory: true,
 		story: func(c *cell) error {
 			return c.whileRefused(func() error {
@@ -86,15 +88,18 @@ var commanded = []Plan{
 		},
 	},
 	{
-		Name: "overload", What: "During 800 writes the watch ends after every 40, and 7 of 10 requests are answered with 429 and Retry-After: 1.",
+		Name: "overload",
+		What: "During 800 writes the watch ends after every 40, and 7 of 10 requests are answered with 429 and Retry-After: 1.",
 		fate: share(0.7, faults.Answer(faults.TooManyRequests)),
 		story: func(c *cell) error {
 			return c.writeDisturbed(800, 40, 40, []faults.Fault{faults.End})
 		},
 	},
 	{
-		Name: "errors", What: "During 800 writes the watch ends, or gets an ERROR event with 500, 503 or 504, after every 40. Half of the requests are answered with these.",
-		fate: share(0.5, faults.Answer(faults.InternalError), faults.Answer(faults.Unavailable), faults.Answer(faults.Timeout)),
+		Name: "errors",
+		What: "During 800 writes the watch ends, or gets an ERROR event with 500, 503 or 504, after every 40. Half of the requests are answered with these.",
+		fate: share(0.5, faults.Answer(faults.InternalError), faults.Answer(faults.Unavailable),
+			faults.Answer(faults.Timeout)),
 		story: func(c *cell) error {
 			return c.writeDisturbed(800, 40, 40, []faults.Fault{
 				faults.End, faults.Event(faults.InternalError), faults.Event(faults.Unavailable), faults.Event(faults.Timeout),
@@ -157,7 +162,8 @@ const (
 
 // hidesHistory reports whether a rule makes clients list after changes that they have not seen.
 func hidesHistory(r faults.Rule) bool {
-	return r.Status == string(metav1.StatusReasonExpired) || r.Fault == "rewind" || r.Fault == "stale" || r.Fault == "from-scratch"
+	return r.Status == string(metav1.StatusReasonExpired) || r.Fault == "rewind" || r.Fault == "stale" ||
+		r.Fault == "from-scratch"
 }
 
 // FindPlan returns the plan with a name.

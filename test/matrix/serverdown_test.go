@@ -20,7 +20,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-var serverDownClients = flag.String("matrix.serverdown-client", "^python Watch$", "the clients that start and watch while the server behind the proxy is down, as a regular expression")
+var serverDownClients = flag.String("matrix.serverdown-client", "^python Watch$",
+	"the clients that start and watch while the server behind the proxy is down, as a regular expression")
 
 // endsOf503 are the programs that the answer 503 to a list ends, as their client's documentation has it.
 var endsOf503 = []string{"python Watch"}
@@ -35,8 +36,9 @@ type downClient struct {
 	fold fold
 }
 
-// testServerDown kills the server behind the proxy. A client that watches notices nothing, also when its connection breaks. One that
-// starts receives 503 for its list, or 429 for its streaming list; when the server is back it has the state, unless 503 ends it.
+// testServerDown kills the server behind the proxy. A client that watches notices nothing, also when its connection
+// breaks. One that starts receives 503 for its list, or 429 for its streaming list; when the server is back it has the
+// state, unless 503 ends it.
 func testServerDown(t *testing.T, server *Server) {
 	must := func(err error) {
 		t.Helper()
@@ -88,13 +90,15 @@ func testServerDown(t *testing.T, server *Server) {
 			await.True(t, c.name+" has ended", func() bool { return c.process.Err() != nil })
 			continue
 		}
-		await.True(t, c.name+", which has started while the server was down, has the state", func() bool { return maps.Equal(c.state(), want) })
+		await.True(t, c.name+", which has started while the server was down, has the state", func() bool {
+			return maps.Equal(c.state(), want)
+		})
 		t.Logf("%s was refused %d times", c.name, c.refused())
 	}
 }
 
-// awaitCached writes, and waits until the clients and the proxy have the change: a watch from a revision that the proxy has not
-// seen yet is refused while the server is down.
+// awaitCached writes, and waits until the clients and the proxy have the change: a watch from a revision that the proxy
+// has not seen yet is refused while the server is down.
 func awaitCached(t *testing.T, server *Server, w *writer, watching []*downClient) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(server.config)
@@ -175,12 +179,14 @@ func (c *downClient) answered(class faults.Class, code int) (n int) {
 
 // watches returns how many watches were answered with a stream, or with a WebSocket.
 func (c *downClient) watches() int {
-	return c.answered(faults.Watch, http.StatusOK) + c.answered(faults.Watch, http.StatusSwitchingProtocols) + c.answered(faults.StreamList, http.StatusOK)
+	return c.answered(faults.Watch, http.StatusOK) + c.answered(faults.Watch, http.StatusSwitchingProtocols) +
+		c.answered(faults.StreamList, http.StatusOK)
 }
 
 // refused returns how many lists were answered with 503, or streaming lists with 429.
 func (c *downClient) refused() int {
-	return c.answered(faults.List, http.StatusServiceUnavailable) + c.answered(faults.StreamList, http.StatusTooManyRequests)
+	return c.answered(faults.List, http.StatusServiceUnavailable) + c.answered(faults.StreamList,
+		http.StatusTooManyRequests)
 }
 
 func (c *downClient) lists() int {

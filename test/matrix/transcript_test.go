@@ -88,7 +88,8 @@ func TestMeasure(t *testing.T) {
 				t.Log(v)
 				promises = append(promises, v.Promise)
 			}
-			if got := fmt.Sprintln(r.LostFinal, r.LostIntermediate, r.LostDeletes, r.Duplicates, promises); got != test.want+"\n" {
+			if got := fmt.Sprintln(r.LostFinal, r.LostIntermediate, r.LostDeletes, r.Duplicates, promises); got != test.want+
+				"\n" {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})

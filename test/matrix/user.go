@@ -78,8 +78,8 @@ type Counts struct {
 	Duplicates int `json:"duplicates"`
 }
 
-// Count compares what the user has seen with the writes of a namespace after a revision. The writes are all since the namespace was
-// created.
+// Count compares what the user has seen with the writes of a namespace after a revision. The writes are all since the
+// namespace was created.
 func (u *User) Count(writes []check.Write, from keepwatch.Revision) Counts {
 	end := fold{}
 	for _, w := range writes {

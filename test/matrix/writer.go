@@ -66,7 +66,8 @@ func (w *writer) one(ctx context.Context) error {
 		return w.patch(ctx, name, fmt.Sprintf(`{"data":{"n":"%d"}}`, w.random.Uint32()))
 	}
 	if exists {
-		if err := w.maps.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
+		if err := w.maps.Delete(ctx, name,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
 			return err
 		}
 		delete(w.uids, name)
@@ -83,7 +84,8 @@ func (w *writer) last(ctx context.Context) error {
 }
 
 func (w *writer) create(ctx context.Context, name string, data map[string]string) error {
-	made, err := w.maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+	made, err := w.maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data},
+		metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}

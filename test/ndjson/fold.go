@@ -60,7 +60,8 @@ type Fold struct {
 
 // NewFold returns the state before the first line.
 func NewFold() *Fold {
-	return &Fold{Objects: map[string]Object{}, Deleted: map[string]bool{}, Delivered: map[string]bool{}, ids: map[string]bool{}}
+	return &Fold{Objects: map[string]Object{}, Deleted: map[string]bool{}, Delivered: map[string]bool{},
+		ids: map[string]bool{}}
 }
 
 // Read folds lines until the input ends. It ignores a last line without a line break, which
@@ -128,7 +129,8 @@ func (f *Fold) event(line Line) {
 		want += "/deleted"
 	}
 	if line.ID != want || o.Kind == "" || o.APIVersion == "" || line.Resource == "" {
-		f.wrong("%s %s: id of an object %s, %s %s, resource %q", line.Type, line.ID, want, o.APIVersion, o.Kind, line.Resource)
+		f.wrong("%s %s: id of an object %s, %s %s, resource %q", line.Type, line.ID, want, o.APIVersion, o.Kind,
+			line.Resource)
 	}
 	if f.ids[line.ID] {
 		f.Repeats++
@@ -140,7 +142,8 @@ func (f *Fold) event(line Line) {
 
 func (f *Fold) apply(line Line, key string, now Object) {
 	prior, known := f.Objects[key]
-	if known && prior.UID == now.UID && line.Type != "DELETED" && !f.rewinding && number(now.Revision) < number(prior.Revision) {
+	if known && prior.UID == now.UID && line.Type != "DELETED" && !f.rewinding &&
+		number(now.Revision) < number(prior.Revision) {
 		f.wrong("%s goes back from %s to %s", key, prior.Revision, now.Revision)
 	}
 	if known && prior.UID != now.UID {

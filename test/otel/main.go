@@ -1,5 +1,5 @@
-// Otelcol is an OpenTelemetry collector of the parts that keepwatch sync is compared with: the receiver k8sobjects, and the
-// exporter that writes what it receives into a file.
+// Otelcol is an OpenTelemetry collector of the parts that keepwatch sync is compared with: the receiver k8sobjects, and
+// the exporter that writes what it receives into a file.
 package main
 
 import (

@@ -45,20 +45,24 @@ var (
 	// These have the version of keepwatch-apiserver.
 	Kubeadm               = Binary{"kubeadm", "kubeadm", "./kubeadm", "k8s.io/kubernetes", ""}
 	LatestKubeAPIServer   = Binary{"kube-apiserver", "kubeadm", "./kube-apiserver", "k8s.io/kubernetes", ""}
-	KubeControllerManager = Binary{"kube-controller-manager", "controlplane", "./kube-controller-manager", "k8s.io/kubernetes", ""}
-	KubeScheduler         = Binary{"kube-scheduler", "controlplane", "./kube-scheduler", "k8s.io/kubernetes", ""}
+	KubeControllerManager = Binary{"kube-controller-manager", "controlplane", "./kube-controller-manager",
+		"k8s.io/kubernetes", ""}
+	KubeScheduler = Binary{"kube-scheduler", "controlplane", "./kube-scheduler", "k8s.io/kubernetes", ""}
 	// KCP serves workspaces, each of which is like a cluster.
 	KCP = Binary{"kcp", "kcp", "github.com/kcp-dev/kcp/cmd/kcp", "github.com/kcp-dev/kcp", ""}
 	// OpenTelemetry is a collector with the receiver k8sobjects.
-	OpenTelemetry = Binary{"otelcol", "otel", ".", "github.com/open-telemetry/opentelemetry-collector-contrib/receiver/k8sobjectsreceiver", ""}
+	OpenTelemetry = Binary{"otelcol", "otel", ".",
+		"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/k8sobjectsreceiver", ""}
 	// KWOK simulates kubelets.
 	KWOK = Binary{"kwok", "kwok", ".", "sigs.k8s.io/kwok", ""}
 	// KubeStateMetrics shows the state of objects as Prometheus' metrics.
-	KubeStateMetrics = Binary{"kube-state-metrics", "kube-state-metrics", "k8s.io/kube-state-metrics/v2", "k8s.io/kube-state-metrics/v2", ""}
+	KubeStateMetrics = Binary{"kube-state-metrics", "kube-state-metrics", "k8s.io/kube-state-metrics/v2",
+		"k8s.io/kube-state-metrics/v2", ""}
 )
 
 // Binaries are the programs of other projects that tests need, the slowest to build first.
-var Binaries = []Binary{KubeAPIServer, LatestKubeAPIServer, KubeControllerManager, KubeScheduler, KubeStateMetrics, KWOK, Kine, Kubectl, Etcd, Etcdutl}
+var Binaries = []Binary{KubeAPIServer, LatestKubeAPIServer, KubeControllerManager, KubeScheduler, KubeStateMetrics,
+	KWOK, Kine, Kubectl, Etcd, Etcdutl}
 
 // Version is the version that the program gives as its own, such as v1.36.3.
 func (b Binary) Version() (string, error) {

@@ -40,8 +40,8 @@ func StartCluster(tb testing.TB, flags ...string) *Cluster {
 	return c
 }
 
-// StartControllerManager starts kube-controller-manager with some of its controllers on a kube-apiserver, for the duration of
-// the test. controllers is the value of its flag --controllers; flags follow the default ones.
+// StartControllerManager starts kube-controller-manager with some of its controllers on a kube-apiserver, for the
+// duration of the test. controllers is the value of its flag --controllers; flags follow the default ones.
 func StartControllerManager(tb testing.TB, on *Server, controllers string, flags ...string) {
 	tb.Helper()
 	Build(tb, KubeControllerManager)
@@ -75,12 +75,13 @@ type component struct {
 var unlimited = []string{"--kube-api-qps", "5000", "--kube-api-burst", "10000"}
 
 func (c *Cluster) controllerManager() component {
-	return component{&c.ControllerManager, KubeControllerManager, controllerManagerUser, "https", func(port int, kubeconfig string) []string {
-		return append(c.ownFlags(port, kubeconfig),
-			"--use-service-account-credentials",
-			"--service-account-private-key-file", c.files.serviceKey,
-			"--root-ca-file", c.files.authority)
-	}}
+	return component{&c.ControllerManager, KubeControllerManager, controllerManagerUser, "https",
+		func(port int, kubeconfig string) []string {
+			return append(c.ownFlags(port, kubeconfig),
+				"--use-service-account-credentials",
+				"--service-account-private-key-file", c.files.serviceKey,
+				"--root-ca-file", c.files.authority)
+		}}
 }
 
 func (c *Cluster) scheduler() component {
@@ -110,7 +111,8 @@ func (c *Cluster) kwok(tb testing.TB) component {
 		tb.Fatal(err)
 	}
 	var flags []string
-	for _, stage := range []string{"node/fast/node-initialize", "pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete"} {
+	for _, stage := range []string{"node/fast/node-initialize", "pod/fast/pod-ready", "pod/fast/pod-complete",
+		"pod/fast/pod-delete"} {
 		flags = append(flags, "--config", filepath.Join(module, "kustomize", "stage", stage+".yaml"))
 	}
 	return component{&c.KWOK, KWOK, kwokUser, "http", func(port int, kubeconfig string) []string {
@@ -149,7 +151,8 @@ func (c *Cluster) start(ctx context.Context, dir string, p component) (*Service,
 func healthy(ctx context.Context, url string, ca []byte) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
+		DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

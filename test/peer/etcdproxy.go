@@ -50,7 +50,8 @@ func ProxyEtcd(tb testing.TB, etcd *EtcdServer) *EtcdProxy {
 	}
 	p := &EtcdProxy{EtcdServer: *etcd, conn: conn, held: map[string]chan struct{}{}}
 	p.Endpoint = Endpoint("http://" + listener.Addr().String())
-	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(p.forward), grpc.MaxRecvMsgSize(64<<20))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(p.forward),
+		grpc.MaxRecvMsgSize(64<<20))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

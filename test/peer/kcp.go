@@ -82,7 +82,8 @@ func createWorkspace(ctx context.Context, root *rest.Config, name string) error 
 	if err != nil {
 		return err
 	}
-	workspaces := client.Resource(schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"})
+	workspaces := client.Resource(schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1",
+		Resource: "workspaces"})
 	workspace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace",
 		"metadata": map[string]any{"name": name},

@@ -29,7 +29,8 @@ func startKine(ctx context.Context, dir string, backend KineBackend) (*EtcdServe
 	if err != nil {
 		return &EtcdServer{}, err
 	}
-	storage := "sqlite://" + filepath.Join(dir, "state.db") + "?_journal=WAL&cache=shared&_busy_timeout=30000&_txlock=immediate"
+	storage := "sqlite://" + filepath.Join(dir, "state.db") +
+		"?_journal=WAL&cache=shared&_busy_timeout=30000&_txlock=immediate"
 	if backend == KineNATS {
 		storage = "nats://?dontListen=true&dataDir=" + filepath.Join(dir, "nats")
 	}

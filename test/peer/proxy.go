@@ -19,7 +19,8 @@ func Proxy(tb testing.TB, behind *Server, flags ...string) *Server {
 	tb.Helper()
 	dir := tb.TempDir()
 	s := &Server{kubeconfig: filepath.Join(dir, "kubeconfig")}
-	err := s.startProxy(tb.Context(), dir, behind, s.kubeconfigReady, append([]string{"--kubeconfig-out", s.kubeconfig}, flags...))
+	err := s.startProxy(tb.Context(), dir, behind, s.kubeconfigReady, append([]string{"--kubeconfig-out", s.kubeconfig},
+		flags...))
 	own(tb, s.Service, err)
 	return s
 }
@@ -50,7 +51,8 @@ func DeployedProxy(tb testing.TB, behind *Server, flags ...string) *Server {
 }
 
 // startProxy starts a proxy, with its log in a folder.
-func (s *Server) startProxy(ctx context.Context, dir string, behind *Server, ready func(context.Context) error, flags []string) error {
+func (s *Server) startProxy(ctx context.Context, dir string, behind *Server, ready func(context.Context) error,
+	flags []string) error {
 	s.endpoint, s.etcd = behind.endpoint, behind.etcd
 	path, err := keepwatch()
 	if err != nil {

@@ -76,10 +76,12 @@ func ReplicaOn(tb testing.TB, of *Server, endpoint Endpoint, flags ...string) *S
 	return s
 }
 
-// At returns the server as clients see it at another address, that of a balancer for example. It has no process of its own.
+// At returns the server as clients see it at another address, that of a balancer for example. It has no process of its
+// own.
 func (s *Server) At(tb testing.TB, host string) *Server {
 	tb.Helper()
-	at := &Server{endpoint: s.endpoint, etcd: s.etcd, files: s.files, kubeconfig: filepath.Join(tb.TempDir(), "kubeconfig"), config: s.Config()}
+	at := &Server{endpoint: s.endpoint, etcd: s.etcd, files: s.files, kubeconfig: filepath.Join(tb.TempDir(),
+		"kubeconfig"), config: s.Config()}
 	at.config.Host = host
 	if err := WriteKubeconfig(at.kubeconfig, at.config); err != nil {
 		tb.Fatal(err)
@@ -102,7 +104,8 @@ func LatestKubernetesOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Serve
 // KeepwatchAPIServerOn is KubernetesOn with keepwatch-apiserver, which has Keepwatch inside.
 func KeepwatchAPIServerOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	tb.Helper()
-	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, buildKeepwatchAPIServer, slices.Concat(unmanaged, flags))
+	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, buildKeepwatchAPIServer, slices.Concat(unmanaged,
+		flags))
 	own(tb, s.Service, err)
 	return s
 }
@@ -145,7 +148,8 @@ func startKubernetes(ctx context.Context, dir string) (*Server, error) {
 	return s, err
 }
 
-func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, build func(context.Context) (string, error), flags []string) (*Server, error) {
+func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, build func(context.Context) (string, error),
+	flags []string) (*Server, error) {
 	c, err := newCredentials(dir)
 	if err != nil {
 		return &Server{}, err
@@ -153,7 +157,8 @@ func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, build
 	return startKubeAPIServerAs(ctx, dir, etcd, c, build, flags)
 }
 
-func startKubeAPIServerAs(ctx context.Context, dir string, etcd *EtcdServer, c *credentials, build func(context.Context) (string, error), flags []string) (*Server, error) {
+func startKubeAPIServerAs(ctx context.Context, dir string, etcd *EtcdServer, c *credentials,
+	build func(context.Context) (string, error), flags []string) (*Server, error) {
 	s := &Server{endpoint: etcd.Endpoint, etcd: etcd, kubeconfig: filepath.Join(dir, "kubeconfig"), files: c, build: build}
 	path, err := build(ctx)
 	if err != nil {
@@ -200,7 +205,8 @@ func startKubeAPIServerAs(ctx context.Context, dir string, etcd *EtcdServer, c *
 // ordinary user.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 
-// ServiceAccountKey returns the file of the private key, PEM, with which a kube-apiserver signs tokens of service accounts.
+// ServiceAccountKey returns the file of the private key, PEM, with which a kube-apiserver signs tokens of service
+// accounts.
 func (s *Server) ServiceAccountKey() string { return s.files.serviceKey }
 
 // PlainUsers returns users of a kube-apiserver to whom nothing is bound at first. They are in all combinations of

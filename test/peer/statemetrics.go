@@ -18,8 +18,8 @@ type StateMetrics struct {
 	URL string
 }
 
-// StartStateMetrics starts a kube-state-metrics with a client configuration, for the duration of the test. The flags follow
-// the default ones and override them.
+// StartStateMetrics starts a kube-state-metrics with a client configuration, for the duration of the test. The flags
+// follow the default ones and override them.
 func StartStateMetrics(tb testing.TB, config *rest.Config, flags ...string) *StateMetrics {
 	tb.Helper()
 	m, err := startStateMetrics(tb.Context(), tb.TempDir(), config, flags)

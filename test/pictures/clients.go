@@ -44,7 +44,8 @@ func deploy(ctx context.Context, kubeconfig string) error {
 		}
 	}
 	for i := range deployments {
-		if _, err := client.AppsV1().Deployments("default").Create(ctx, deployment(fmt.Sprintf("web-%d", i)), metav1.CreateOptions{}); err != nil {
+		if _, err := client.AppsV1().Deployments("default").Create(ctx, deployment(fmt.Sprintf("web-%d", i)),
+			metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}

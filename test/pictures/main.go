@@ -1,6 +1,6 @@
 // Command pictures takes the screenshots of pages that the documentation shows. For that of keepwatch proxy it starts
-// keepwatch serve with workloads, the proxy in front of it, and clients of several kinds, and opens the page in chromium;
-// for that of keepwatch serve --history a server whose changes are stored.
+// keepwatch serve with workloads, the proxy in front of it, and clients of several kinds, and opens the page in
+// chromium; for that of keepwatch serve --history a server whose changes are stored.
 //
 //	go run ./pictures KEEPWATCH PROXY HISTORY     (make pictures)
 package main
@@ -41,7 +41,8 @@ func main() {
 }
 
 // photograph lets a function write a picture with programs of a folder.
-func photograph(ctx context.Context, keepwatch, picture string, take func(s *stage, keepwatch, kubectl, picture string)) error {
+func photograph(ctx context.Context, keepwatch, picture string, take func(s *stage, keepwatch, kubectl,
+	picture string)) error {
 	dir, err := os.MkdirTemp("", "keepwatch-pictures-")
 	if err != nil {
 		return err
@@ -70,7 +71,8 @@ func photograph(ctx context.Context, keepwatch, picture string, take func(s *sta
 func (s *stage) photographProxy(keepwatch, kubectl, picture string) {
 	ctx, dir := s.ctx, s.dir
 	s.start(`ready in`, keepwatch, "serve", "--simulate", "--listen", "127.0.0.1:0", "--kubeconfig-out", "cluster")
-	s.start(`proxy of`, keepwatch, "proxy", "--kubeconfig", "cluster", "--listen", "127.0.0.1:0", "--kubeconfig-out", "proxy")
+	s.start(`proxy of`, keepwatch, "proxy", "--kubeconfig", "cluster", "--listen", "127.0.0.1:0", "--kubeconfig-out",
+		"proxy")
 	s.do(func() error { return deploy(ctx, filepath.Join(dir, "cluster")) })
 
 	address := s.start(`Starting to serve on (\S+)`, kubectl, "proxy", "--port", "0", "--kubeconfig", "proxy")
@@ -81,7 +83,8 @@ func (s *stage) photographProxy(keepwatch, kubectl, picture string) {
 	s.do(func() error { return list(ctx, through) })
 	s.do(func() error { return inform(ctx, through) })
 	s.start(`"type":"SYNCED"`, keepwatch, "watch", "pods", "-A", "--kubeconfig", "proxy")
-	s.start(`synced at`, keepwatch, "sync", "deployments.apps,replicasets.apps", "-A", "--kubeconfig", "proxy", "--to", "sqlite:state.db")
+	s.start(`synced at`, keepwatch, "sync", "deployments.apps,replicasets.apps", "-A", "--kubeconfig", "proxy", "--to",
+		"sqlite:state.db")
 	s.start(`web-`, kubectl, "get", "pods", "-A", "--watch", "--kubeconfig", "proxy")
 	s.photograph(picture, page, 1120)
 }

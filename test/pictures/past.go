@@ -36,7 +36,8 @@ func (s *stage) photographPast(keepwatch, kubectl, picture string) {
 	change("set", "image", "deployment/api", "api=api:2.1")
 	change("delete", "deployment", "web")
 
-	s.start(`at/MOMENT`, keepwatch, "serve", "--history", "sqlite:history.db", "--listen", "127.0.0.1:0", "--kubeconfig-out", "history")
+	s.start(`at/MOMENT`, keepwatch, "serve", "--history", "sqlite:history.db", "--listen", "127.0.0.1:0",
+		"--kubeconfig-out", "history")
 	address := s.start(`Starting to serve on (\S+)`, kubectl, "proxy", "--port", "0", "--kubeconfig", "history")
 	page := "http://" + address + "/keepwatch/"
 	shown := ""
@@ -49,7 +50,8 @@ func (s *stage) photographPast(keepwatch, kubectl, picture string) {
 
 // photograph writes what chromium shows of a page to a file, as PNG.
 func (s *stage) photograph(picture, page string, height int) {
-	s.run("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir="+s.dir,
+	s.run("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+		"--user-data-dir="+s.dir,
 		fmt.Sprintf("--window-size=960,%d", height), "--force-device-scale-factor=1.25", "--screenshot="+picture, page)
 }
 

@@ -65,7 +65,8 @@ func (s *stage) start(pattern, program string, args ...string) (group string) {
 // wait waits for the end of all programs.
 func (s *stage) wait() { s.running.Wait() }
 
-// output is what a program prints until it matches a pattern. Write sends the last group of the match, or all of it without groups.
+// output is what a program prints until it matches a pattern. Write sends the last group of the match, or all of it
+// without groups.
 type output struct {
 	pattern *regexp.Regexp
 	text    bytes.Buffer

@@ -15,8 +15,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Disk is a file system in memory whose power can be lost. POSIX promises no more than this: the content of a file is durable
-// once fsync of the file has returned, and a name once fsync of its folder has.
+// Disk is a file system in memory whose power can be lost. POSIX promises no more than this: the content of a file is
+// durable once fsync of the file has returned, and a name once fsync of its folder has.
 type Disk struct {
 	Path string // where it is mounted
 
@@ -37,8 +37,8 @@ type file struct {
 	names, synced map[string]*file // of a folder
 }
 
-// Mount mounts an empty disk whose power is lost after so many changes, until the end of the test. It skips the test if the
-// process may not mount one.
+// Mount mounts an empty disk whose power is lost after so many changes, until the end of the test. It skips the test if
+// the process may not mount one.
 func Mount(t testing.TB, changes int) *Disk {
 	t.Helper()
 	d := &Disk{Path: t.TempDir(), left: changes}
@@ -110,8 +110,8 @@ func (d *Disk) unmount() error {
 	return err
 }
 
-// Reboot puts a folder in the place of the disk, with what it has after the loss: all that is durable, and of the rest what random
-// draws. No process uses the disk any more.
+// Reboot puts a folder in the place of the disk, with what it has after the loss: all that is durable, and of the rest
+// what random draws. No process uses the disk any more.
 func (d *Disk) Reboot(random *rand.Rand) error {
 	if err := d.unmount(); err != nil {
 		return err

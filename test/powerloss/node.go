@@ -77,7 +77,8 @@ func (n *node) Readdir(context.Context) (stream fs.DirStream, errno syscall.Errn
 	return stream, errno
 }
 
-func (n *node) make(ctx context.Context, name string, folder bool, out *fuse.EntryOut) (made *fs.Inode, errno syscall.Errno) {
+func (n *node) make(ctx context.Context, name string, folder bool,
+	out *fuse.EntryOut) (made *fs.Inode, errno syscall.Errno) {
 	errno = n.disk.change(func() syscall.Errno {
 		f := n.disk.newFile(folder)
 		n.file.names[name] = f
@@ -88,7 +89,8 @@ func (n *node) make(ctx context.Context, name string, folder bool, out *fuse.Ent
 	return made, errno
 }
 
-func (n *node) Create(ctx context.Context, name string, _, _ uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (n *node) Create(ctx context.Context, name string, _, _ uint32,
+	out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	made, errno := n.make(ctx, name, false, out)
 	return made, nil, 0, errno
 }
@@ -106,7 +108,8 @@ func (n *node) Unlink(_ context.Context, name string) syscall.Errno {
 
 func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno { return n.Unlink(ctx, name) }
 
-func (n *node) Rename(_ context.Context, name string, parent fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+func (n *node) Rename(_ context.Context, name string, parent fs.InodeEmbedder, newName string,
+	flags uint32) syscall.Errno {
 	if flags != 0 {
 		return syscall.ENOTSUP
 	}
@@ -156,7 +159,8 @@ func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, sys
 	})
 }
 
-func (n *node) Read(_ context.Context, _ fs.FileHandle, into []byte, at int64) (result fuse.ReadResult, errno syscall.Errno) {
+func (n *node) Read(_ context.Context, _ fs.FileHandle, into []byte,
+	at int64) (result fuse.ReadResult, errno syscall.Errno) {
 	errno = n.disk.read(func() syscall.Errno {
 		from := min(int(at), len(n.file.data))
 		result = fuse.ReadResultData(slices.Clone(n.file.data[from:min(from+len(into), len(n.file.data))]))

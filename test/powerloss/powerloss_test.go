@@ -37,8 +37,8 @@ func TestMain(m *testing.M) { peer.Main(m) }
 // mostChanges bounds after how many changes of the disk the power is lost. The start alone makes some dozens.
 const mostChanges = 300
 
-// A stream that loses its power continues with its state: nothing that was printed before is missing or undone, and each
-// deletion is printed, also one of an object that was printed before the loss.
+// A stream that loses its power continues with its state: nothing that was printed before is missing or undone, and
+// each deletion is printed, also one of an object that was printed before the loss.
 func TestWatch(t *testing.T) {
 	lose(t, func(disk string) ([]string, func() ([]byte, error)) {
 		return []string{"watch", "configmaps", "-o", "ndjson", "--state", filepath.Join(disk, "state")}, nil
@@ -49,14 +49,16 @@ func TestWatch(t *testing.T) {
 func TestWatchIntoFile(t *testing.T) {
 	lose(t, func(disk string) ([]string, func() ([]byte, error)) {
 		out := filepath.Join(disk, "out.ndjson")
-		return []string{"watch", "configmaps", "-o", "ndjson", "--state", filepath.Join(disk, "state"), ">>" + out}, func() ([]byte, error) {
-			text, err := os.ReadFile(out)
-			return written(text), err
-		}
+		return []string{"watch", "configmaps", "-o", "ndjson", "--state", filepath.Join(disk, "state"), ">>" + out},
+			func() ([]byte, error) {
+				text, err := os.ReadFile(out)
+				return written(text), err
+			}
 	})
 }
 
-// written returns the lines of a file that the loss has left whole: a consumer skips the others, whose events come again.
+// written returns the lines of a file that the loss has left whole: a consumer skips the others, whose events come
+// again.
 func written(text []byte) (whole []byte) {
 	for line := range bytes.Lines(text) {
 		if json.Valid(line) {
@@ -70,23 +72,24 @@ func written(text []byte) (whole []byte) {
 func TestFiles(t *testing.T) {
 	lose(t, func(disk string) ([]string, func() ([]byte, error)) {
 		to := filepath.Join(disk, "changes")
-		return []string{"sync", "configmaps", "--rotate-size", "20Ki", "--to", "files:" + to}, func() (all []byte, err error) {
-			names, err := filepath.Glob(filepath.Join(to, "*.ndjson"))
-			slices.Sort(names)
-			for _, name := range names {
-				text, err := os.ReadFile(name)
-				if err != nil {
-					return nil, err
+		return []string{"sync", "configmaps", "--rotate-size", "20Ki", "--to", "files:" + to},
+			func() (all []byte, err error) {
+				names, err := filepath.Glob(filepath.Join(to, "*.ndjson"))
+				slices.Sort(names)
+				for _, name := range names {
+					text, err := os.ReadFile(name)
+					if err != nil {
+						return nil, err
+					}
+					all = append(all, text...)
 				}
-				all = append(all, text...)
+				return all, err
 			}
-			return all, err
-		}
 	})
 }
 
-// lose runs a command whose disk loses its power, and then again until it is synced. command returns its arguments, of which >>FILE
-// is a file for stdout, and what reads its lines, if they are not on stdout.
+// lose runs a command whose disk loses its power, and then again until it is synced. command returns its arguments, of
+// which >>FILE is a file for stdout, and what reads its lines, if they are not on stdout.
 func lose(t *testing.T, command func(disk string) ([]string, func() ([]byte, error))) {
 	seed := *seedFlag
 	if seed == 0 {

@@ -75,7 +75,8 @@ func (c *churn) one(ctx context.Context, r resource, namespace, name string, ran
 	case n < 6:
 		return c.patch(ctx, client, name, fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, random.Uint64()))
 	case n < 8:
-		return c.patch(ctx, client, name, fmt.Sprintf(`{"metadata":{"labels":{"color":"%s"}}}`, colors[random.IntN(len(colors))]))
+		return c.patch(ctx, client, name, fmt.Sprintf(`{"metadata":{"labels":{"color":"%s"}}}`,
+			colors[random.IntN(len(colors))]))
 	}
 	return client.Delete(ctx, name, metav1.DeleteOptions{})
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/keepwatch/keepwatch/check"
 )
 
-// mutants returns a transcript as it would be if the server had made a mistake in its middle: an event that is dropped, a deletion
-// that is sent again, a bookmark that is ahead of the next event. There is none of which the transcript has no place, and none for most
-// watchers.
+// mutants returns a transcript as it would be if the server had made a mistake in its middle: an event that is dropped,
+// a deletion that is sent again, a bookmark that is ahead of the next event. There is none of which the transcript has
+// no place, and none for most watchers.
 func mutants(t check.Transcript, watcher int) map[string]check.Transcript {
 	all := map[string]check.Transcript{}
 	if watcher%5 != 0 {

@@ -60,16 +60,18 @@ func Start(t *testing.T, config *rest.Config, etcd *clientv3.Client) *Trial {
 	return start(t, config, etcd, []*rest.Config{config}, watchers, views, func() {})
 }
 
-// StartBehind starts a trial whose watchers watch through several servers that are in front of one, each connection of a watcher at
-// the next one. Half of the writers write there, too. The views are more than those of Start: metadata alone, streaming lists, no
-// bookmarks, and selectors of the namespace. It calls ready when the resources exist; the servers must know all that is written after
-// it returns.
-func StartBehind(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int, ready func()) *Trial {
+// StartBehind starts a trial whose watchers watch through several servers that are in front of one, each connection of
+// a watcher at the next one. Half of the writers write there, too. The views are more than those of Start: metadata
+// alone, streaming lists, no bookmarks, and selectors of the namespace. It calls ready when the resources exist; the
+// servers must know all that is written after it returns.
+func StartBehind(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int,
+	ready func()) *Trial {
 	t.Helper()
 	return start(t, config, etcd, fronts, watchers, moreViews, ready)
 }
 
-func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int, views []view, ready func()) *Trial {
+func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int, views []view,
+	ready func()) *Trial {
 	t.Helper()
 	trial := &Trial{t: t, config: config, fronts: fronts, etcd: etcd, histories: map[string]*history.Reader{}}
 	for _, to := range append([]*rest.Config{config}, fronts...) {
@@ -300,7 +302,8 @@ func (t *Trial) final(r resource, namespace string) (o *history.Object) {
 
 // list is the view as a LIST shows it.
 func (w *watcher) list(ctx context.Context) (check.Shown, error) {
-	response, err := w.get(ctx, w.url(nil), strings.Replace(w.unencoded().accept(), "PartialObjectMetadata", "PartialObjectMetadataList", 1))
+	response, err := w.get(ctx, w.url(nil), strings.Replace(w.unencoded().accept(), "PartialObjectMetadata",
+		"PartialObjectMetadataList", 1))
 	if err != nil {
 		return check.Shown{}, err
 	}

@@ -26,9 +26,10 @@ type resource struct {
 }
 
 var (
-	configMaps = resource{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "/api/v1", "/registry/configmaps/", "ConfigMap"}
-	widgets    = resource{load.Widgets, "/apis/example.com/v1", "/registry/example.com/widgets/", "Widget"}
-	resources  = []resource{configMaps, widgets}
+	configMaps = resource{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "/api/v1",
+		"/registry/configmaps/", "ConfigMap"}
+	widgets   = resource{load.Widgets, "/apis/example.com/v1", "/registry/example.com/widgets/", "Widget"}
+	resources = []resource{configMaps, widgets}
 )
 
 // view is a watcher's selection.
@@ -49,7 +50,8 @@ var views = func() []view {
 	var all []view
 	for _, protobuf := range []bool{false, true} {
 		for _, v := range []view{
-			{}, {namespace: "ns1"}, {namespace: "ns11"}, {namespace: "ns1", name: itemName(0)}, {color: "red"}, {namespace: "ns1", color: "red"},
+			{}, {namespace: "ns1"}, {namespace: "ns11"}, {namespace: "ns1", name: itemName(0)}, {color: "red"},
+			{namespace: "ns1", color: "red"},
 		} {
 			v.resource, v.protobuf = configMaps, protobuf
 			all = append(all, v)
@@ -59,7 +61,8 @@ var views = func() []view {
 		view{resource: widgets, namespace: "ns1", name: itemName(0)}, view{resource: widgets, color: "red"})
 }()
 
-// moreViews are views, the same as metadata, with a streaming list at first, without bookmarks, and with field selectors.
+// moreViews are views, the same as metadata, with a streaming list at first, without bookmarks, and with field
+// selectors.
 var moreViews = func() []view {
 	all := slices.Clone(views)
 	for _, v := range views {
@@ -81,7 +84,8 @@ func (v view) String() string {
 	for _, part := range []struct {
 		is   bool
 		text string
-	}{{v.protobuf, " as protobuf"}, {v.metadata, ", metadata alone"}, {v.initial, ", with a streaming list"}, {v.quiet, ", without bookmarks"}} {
+	}{{v.protobuf, " as protobuf"}, {v.metadata, ", metadata alone"}, {v.initial, ", with a streaming list"},
+		{v.quiet, ", without bookmarks"}} {
 		if part.is {
 			text += part.text
 		}

@@ -116,7 +116,8 @@ func (w *watcher) open(ctx context.Context) (*http.Response, error) {
 	return response, nil
 }
 
-// parameters are those of the next watch, from the cursor or, as long as it has not received its first state, with that.
+// parameters are those of the next watch, from the cursor or, as long as it has not received its first state, with
+// that.
 func (w *watcher) parameters() url.Values {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,7 +213,8 @@ func (w *watcher) receive(f eventframes.Frame) error {
 // endState records the state that a streaming list has sent. w.mu is locked.
 func (w *watcher) endState(revision keepwatch.Revision, f eventframes.Frame) error {
 	if !bytes.Contains(f.Object, []byte(metav1.InitialEventsAnnotationKey)) {
-		return keepwatch.Failed(keepwatch.ProtocolViolation, "a bookmark at %d before the end of the initial events", revision)
+		return keepwatch.Failed(keepwatch.ProtocolViolation, "a bookmark at %d before the end of the initial events",
+			revision)
 	}
 	gap := keepwatch.Gap{To: revision, Reason: keepwatch.GapExpired}
 	for _, o := range w.state {

@@ -15,7 +15,8 @@ import (
 
 // event returns an object as a server sends it.
 func event(name, color string, revision int) json.RawMessage {
-	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns1","name":%q,"uid":"uid-of-%s","resourceVersion":"%d","labels":{"color":%q}}}`,
+	return fmt.Appendf(nil,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns1","name":%q,"uid":"uid-of-%s","resourceVersion":"%d","labels":{"color":%q}}}`,
 		name, name, revision, color)
 }
 
@@ -26,7 +27,8 @@ func written(t *testing.T, name, color string, revision keepwatch.Revision) chec
 	if color == "" {
 		return w
 	}
-	stored := fmt.Appendf(nil, `{"metadata":{"namespace":"ns1","name":%q,"uid":"uid-of-%s","labels":{"color":%q}}}`, name, name, color)
+	stored := fmt.Appendf(nil, `{"metadata":{"namespace":"ns1","name":%q,"uid":"uid-of-%s","labels":{"color":%q}}}`, name,
+		name, color)
 	o, err := history.Parse(stored, revision)
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +44,10 @@ func TestWrongStreamsAreNoticed(t *testing.T) {
 		written(t, "a", "blue", 14), written(t, "b", "", 15), written(t, "c", "red", 16), written(t, "d", "red", 16),
 	}}
 	right := []eventframes.Frame{
-		{Type: "ADDED", Object: event("a", "red", 11)}, {Type: "ADDED", Object: event("b", "red", 13)}, {Type: "DELETED", Object: event("a", "red", 14)},
-		{Type: "BOOKMARK", Object: event("", "", 14)}, {Type: "DELETED", Object: event("b", "red", 15)}, {Type: "ADDED", Object: event("c", "red", 16)}, {Type: "ADDED", Object: event("d", "red", 16)},
+		{Type: "ADDED", Object: event("a", "red", 11)}, {Type: "ADDED", Object: event("b", "red", 13)},
+		{Type: "DELETED", Object: event("a", "red", 14)},
+		{Type: "BOOKMARK", Object: event("", "", 14)}, {Type: "DELETED", Object: event("b", "red", 15)},
+		{Type: "ADDED", Object: event("c", "red", 16)}, {Type: "ADDED", Object: event("d", "red", 16)},
 	}
 	for name, c := range map[string]struct {
 		alter func([]eventframes.Frame) []eventframes.Frame
@@ -57,10 +61,19 @@ func TestWrongStreamsAreNoticed(t *testing.T) {
 			f[1].Object = json.RawMessage(strings.Replace(string(f[1].Object), `"labels":{`, `"labels":{"more":"",`, 1))
 			return f
 		}, "P"},
-		"deletion with the state after": {func(f []eventframes.Frame) []eventframes.Frame { f[2].Object = event("a", "blue", 14); return f }, "P10"},
-		"update for an entry":           {func(f []eventframes.Frame) []eventframes.Frame { f[1].Type = "MODIFIED"; return f }, "P10"},
-		"bookmark ahead":                {func(f []eventframes.Frame) []eventframes.Frame { f[3].Object = event("", "", 15); return f }, "P9"},
-		"half a revision":               {func(f []eventframes.Frame) []eventframes.Frame { return f[:6] }, "P8"},
+		"deletion with the state after": {func(f []eventframes.Frame) []eventframes.Frame {
+			f[2].Object = event("a", "blue", 14)
+			return f
+		}, "P10"},
+		"update for an entry": {func(f []eventframes.Frame) []eventframes.Frame {
+			f[1].Type = "MODIFIED"
+			return f
+		}, "P10"},
+		"bookmark ahead": {func(f []eventframes.Frame) []eventframes.Frame {
+			f[3].Object = event("", "", 15)
+			return f
+		}, "P9"},
+		"half a revision": {func(f []eventframes.Frame) []eventframes.Frame { return f[:6] }, "P8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &watcher{view: view{resource: configMaps, color: "red"}, cursor: 10}

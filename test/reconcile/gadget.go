@@ -121,8 +121,10 @@ func Define(ctx context.Context, cfg *rest.Config) error {
 	if err := yaml.Unmarshal([]byte(definition), &crd.Object); err != nil {
 		return err
 	}
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	if _, err := client.Resource(definitions).Create(ctx, &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	if _, err := client.Resource(definitions).Create(ctx, &crd, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -137,8 +139,10 @@ func Fill(ctx context.Context, cfg *rest.Config, namespace string, n int) error 
 	if err != nil {
 		return err
 	}
-	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}}
-	if _, err := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": namespace}}}
+	if _, err := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Create(ctx, ns,
+		metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	return Add(ctx, cfg, namespace, 0, n)
@@ -155,7 +159,8 @@ func Add(ctx context.Context, cfg *rest.Config, namespace string, from, to int) 
 	for w := range writers {
 		go func() {
 			for i := from + w; i < to; i += writers {
-				if _, err := client.Resource(Gadgets).Namespace(namespace).Create(ctx, gadget(i), metav1.CreateOptions{}); err != nil {
+				if _, err := client.Resource(Gadgets).Namespace(namespace).Create(ctx, gadget(i),
+					metav1.CreateOptions{}); err != nil {
 					errs <- err
 					return
 				}
@@ -175,8 +180,9 @@ func gadget(i int) *unstructured.Unstructured {
 	colors := []string{"red", "green", "blue"}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": gadgetVersion.String(), "kind": "Gadget",
-		"metadata": map[string]any{"name": fmt.Sprintf("gadget-%05d", i), "labels": map[string]any{"app": "bench", "color": colors[i%3]}},
-		"spec":     map[string]any{"size": int64(i), "color": colors[i%3], "note": "made to be reconciled"},
+		"metadata": map[string]any{"name": fmt.Sprintf("gadget-%05d", i), "labels": map[string]any{"app": "bench",
+			"color": colors[i%3]}},
+		"spec": map[string]any{"size": int64(i), "color": colors[i%3], "note": "made to be reconciled"},
 	}}
 }
 

@@ -16,7 +16,8 @@ import (
 
 // Keepwatch runs the operator on Keepwatch. The options are added to its own.
 func Keepwatch(ctx context.Context, cfg *rest.Config, namespace string, workers int, options ...operator.Option) error {
-	op := operator.New("gadgets.example.com", append([]operator.Option{operator.Namespaces(namespace), operator.Workers(workers)}, options...)...)
+	op := operator.New("gadgets.example.com", append([]operator.Option{operator.Namespaces(namespace),
+		operator.Workers(workers)}, options...)...)
 	m := &controllerMaker{}
 	operator.OnStart(op, m.start)
 	operator.OnCreate(op, m.make, operator.Backoff(time.Second))

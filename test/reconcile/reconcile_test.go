@@ -137,7 +137,8 @@ func children(t *testing.T, server *peer.Server, namespace string) map[string]st
 	}
 	children := map[string]string{}
 	for _, m := range list.Items {
-		if owner := metav1.GetControllerOf(&m); owner != nil && owner.Kind == "Gadget" && owner.Name == m.Name && owner.APIVersion == gadgetVersion.String() {
+		if owner := metav1.GetControllerOf(&m); owner != nil && owner.Kind == "Gadget" && owner.Name == m.Name &&
+			owner.APIVersion == gadgetVersion.String() {
 			children[m.Name] = fmt.Sprint(m.Data)
 		}
 	}

@@ -71,7 +71,8 @@ func writeRules(b *bytes.Buffer, results []Result) {
 	if len(results) == 0 {
 		return
 	}
-	b.WriteString("\n## Rule by rule\n\n✓ is kept, – is not offered, ✗ is broken. [The rules](#the-rules) are below.\n\n| rule |")
+	b.WriteString(
+		"\n## Rule by rule\n\n✓ is kept, – is not offered, ✗ is broken. [The rules](#the-rules) are below.\n\n| rule |")
 	for _, r := range results {
 		fmt.Fprintf(b, " %s |", r.Server)
 	}

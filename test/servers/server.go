@@ -52,7 +52,8 @@ func Servers() []Server {
 			Name: "kine on SQLite", What: "kube-apiserver on kine, which stores everything in SQLite.",
 			Note: "[A fault of kine](findings/kine-recreated-key.md) breaks the rules.", start: onKine(peer.KineSQLite),
 		},
-		{Name: "kine on NATS", What: "kube-apiserver on kine, which stores everything in NATS JetStream.", start: onKine(peer.KineNATS)},
+		{Name: "kine on NATS", What: "kube-apiserver on kine, which stores everything in NATS JetStream.",
+			start: onKine(peer.KineNATS)},
 		{
 			Name: "kcp", What: "A workspace of [kcp](findings/kcp-revisions.md) on etcd.",
 			Note: "the newest version in the Go module proxy has the API machinery of Kubernetes 1.26, which has no streaming lists.",

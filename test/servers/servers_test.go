@@ -12,7 +12,8 @@ import (
 )
 
 var (
-	record = flag.String("servers.record", "", "judge the servers, and write the verdicts into this folder; empty: TestServers is skipped")
+	record = flag.String("servers.record", "",
+		"judge the servers, and write the verdicts into this folder; empty: TestServers is skipped")
 	only   = flag.String("servers.only", "", "only the servers whose names match this regular expression")
 	writes = flag.Int("servers.writes", 1000, "random writes of each resource")
 )

@@ -21,20 +21,23 @@ const compaction = "1m"
 // startCluster starts a control plane whose API server answers reads in a mode, with a few nodes.
 func startCluster(t *testing.T, mode string) (kubeconfig string, stop func()) {
 	t.Helper()
-	c := peer.StartCluster(t, "--reads", mode, "--runtime-config", "api/all=true", "--feature-gates", "CoordinatedLeaderElection=true",
+	c := peer.StartCluster(t, "--reads", mode, "--runtime-config", "api/all=true", "--feature-gates",
+		"CoordinatedLeaderElection=true",
 		"--etcd-compaction-interval", compaction)
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	capacity := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
 	}
 	for i := range clusterNodes {
 		name := fmt.Sprintf("node-%d", i)
 		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
-			Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name,
+				corev1.LabelOSStable: "linux"}},
+			Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
 		}
 		if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

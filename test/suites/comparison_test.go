@@ -86,7 +86,8 @@ func (c comparison) compile(t *testing.T, target target) program {
 	t.Helper()
 	p := program{
 		target: target, assets: c.assets, logs: c.logs, env: c.env,
-		binary: filepath.Join(c.logs, strings.ReplaceAll(target.name, "/", "."), path.Base(target.folder)+".test"), // clients are named after it
+		// clients are named after it
+		binary: filepath.Join(c.logs, strings.ReplaceAll(target.name, "/", "."), path.Base(target.folder)+".test"),
 	}
 	var err error
 	if p.dir, err = c.work.compile(t.Context(), target, p.binary); err != nil {

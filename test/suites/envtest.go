@@ -24,8 +24,8 @@ type Reason struct {
 const reasonsFile = "reasons.json"
 
 // EnvtestTable returns the table of controller-runtime's and operators' tests with kube-apiserver and etcd and with the
-// assets, in Markdown, from the results in a folder. Behind it are the tests that pass with the former alone, each with a
-// reason.
+// assets, in Markdown, from the results in a folder. Behind it are the tests that pass with the former alone, each with
+// a reason.
 func EnvtestTable(folder string) (string, error) {
 	reasons, err := loadReasons(filepath.Join(folder, reasonsFile))
 	if err != nil {
@@ -68,7 +68,8 @@ func (table *envtestTable) add(folder, project string, of []target) error {
 			table.missed[why] = append(table.missed[why], r.Target+": "+strings.TrimPrefix(name, specPrefix))
 		}
 		n := r.passedUpstream()
-		fmt.Fprintf(&table.rows, "| %s | %d | %d | %.0f | %.0f |\n", r.Target, n, n-len(all), r.Seconds[upstream], r.Seconds[keepwatch])
+		fmt.Fprintf(&table.rows, "| %s | %d | %d | %.0f | %.0f |\n", r.Target, n, n-len(all), r.Seconds[upstream],
+			r.Seconds[keepwatch])
 		passes, misses, seconds, ours = passes+n, misses+len(all), seconds+r.Seconds[upstream], ours+r.Seconds[keepwatch]
 	}
 	fmt.Fprintf(&table.rows, "| **%s** | %d | %d | %.0f | %.0f |\n", project, passes, passes-misses, seconds, ours)

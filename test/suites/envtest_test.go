@@ -52,13 +52,14 @@ func TestEnvtest(t *testing.T) {
 // linkAssets makes a folder of the assets.
 func linkAssets(t *testing.T, dir string) {
 	t.Helper()
-	if text, err := exec.CommandContext(t.Context(), peer.Keepwatch(t), "assets", "--dir", dir).CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(t.Context(), peer.Keepwatch(t), "assets", "--dir",
+		dir).CombinedOutput(); err != nil {
 		t.Fatalf("keepwatch assets: %v\n%s", err, text)
 	}
 }
 
-// The tests of controller-runtime's client, and those of a controller of an operator, that passed with kube-apiserver and etcd
-// pass with the assets.
+// The tests of controller-runtime's client, and those of a controller of an operator, that passed with kube-apiserver
+// and etcd pass with the assets.
 func TestSuitesPassWithAssets(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -81,7 +82,8 @@ func TestSuitesPassWithAssets(t *testing.T) {
 			t.Fatal("there is no operator karpenter")
 		}
 		karpenter := all[i]
-		c.forOperator(t, karpenter).pass(t, named(t, karpenter.targets(), "karpenter/pkg/controllers/nodeclaim/disruption"), 40)
+		c.forOperator(t, karpenter).pass(t, named(t, karpenter.targets(), "karpenter/pkg/controllers/nodeclaim/disruption"),
+			40)
 	})
 }
 
@@ -94,8 +96,9 @@ func named(t *testing.T, targets []target, name string) target {
 	return targets[i]
 }
 
-// pass runs the tests of a package with the assets. At least some must pass, and all that passed with kube-apiserver and etcd,
-// by the saved outcomes. Specs wait for a second, which a busy machine may need: those that fail run once more.
+// pass runs the tests of a package with the assets. At least some must pass, and all that passed with kube-apiserver
+// and etcd, by the saved outcomes. Specs wait for a second, which a busy machine may need: those that fail run once
+// more.
 func (c comparison) pass(t *testing.T, of target, least int) {
 	t.Helper()
 	saved, err := load(filepath.Join(c.root, "test", "envtest", "results"), []target{of})
@@ -165,22 +168,26 @@ func TestEnvtestTable(t *testing.T) {
 	r := &result{
 		Target: "client",
 		Outcomes: map[string]outcomes{
-			upstream:  {"spec: a": passed, "spec: b": passed, "spec: c": passed, "spec: d": failed, "spec: BeforeSuite": passed, "TestAll": passed},
-			keepwatch: {"spec: a": passed, "spec: b": failed, "spec: c": failed, "spec: d": failed, "spec: BeforeSuite": passed, "TestAll": failed},
+			upstream: {"spec: a": passed, "spec: b": passed, "spec: c": passed, "spec: d": failed, "spec: BeforeSuite": passed,
+				"TestAll": passed},
+			keepwatch: {"spec: a": passed, "spec: b": failed, "spec: c": failed, "spec: d": failed, "spec: BeforeSuite": passed,
+				"TestAll": failed},
 		},
 		Seconds: map[string]float64{upstream: 10, keepwatch: 4},
 	}
 	if err := r.save(folder); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, reasonsFile), []byte(`[{"Test": "^spec: b$", "Reason": "No b"}]`), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, reasonsFile), []byte(`[{"Test": "^spec: b$", "Reason": "No b"}]`),
+		0o666); err != nil {
 		t.Fatal(err)
 	}
 	got, err := EnvtestTable(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| client | 3 | 1 | 10 | 4 |\n", "| **controller-runtime** | 3 | 1 | 10 | 4 |\n", "\nNo b: 1\n\n- client: b\n", "\nNot analysed yet: 1\n\n- client: c\n"} {
+	for _, want := range []string{"| client | 3 | 1 | 10 | 4 |\n", "| **controller-runtime** | 3 | 1 | 10 | 4 |\n",
+		"\nNo b: 1\n\n- client: b\n", "\nNot analysed yet: 1\n\n- client: c\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s\nhas no %q", got, want)
 		}

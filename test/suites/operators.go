@@ -44,9 +44,12 @@ func operators() []operator {
 			"controllers/crdmigrator", "internal/topology/upgrade", "bootstrap/kubeadm/reconcilers/kubeadmconfig",
 		}},
 		{module: "sigs.k8s.io/karpenter", version: "v1.14.1", ginkgo: true, packages: []string{
-			"pkg/apis/v1", "pkg/apis/v1alpha1", "pkg/controllers/metrics/pod", "pkg/controllers/node/health", "pkg/controllers/node/termination",
-			"pkg/controllers/nodeclaim/disruption", "pkg/controllers/nodeclaim/garbagecollection", "pkg/controllers/nodeclaim/lifecycle",
-			"pkg/controllers/nodeoverlay", "pkg/controllers/nodepool/counter", "pkg/controllers/provisioning", "pkg/controllers/state",
+			"pkg/apis/v1", "pkg/apis/v1alpha1", "pkg/controllers/metrics/pod", "pkg/controllers/node/health",
+			"pkg/controllers/node/termination",
+			"pkg/controllers/nodeclaim/disruption", "pkg/controllers/nodeclaim/garbagecollection",
+			"pkg/controllers/nodeclaim/lifecycle",
+			"pkg/controllers/nodeoverlay", "pkg/controllers/nodepool/counter", "pkg/controllers/provisioning",
+			"pkg/controllers/state",
 		}},
 		{module: "sigs.k8s.io/kueue", version: "v0.17.0", ginkgo: true, prepare: prepareKueue, packages: []string{
 			"test/integration/singlecluster/webhook/core", "test/integration/singlecluster/conversion",
@@ -56,8 +59,8 @@ func operators() []operator {
 	}
 }
 
-// newOperatorWorkspace makes a module with an operator's libraries, which requires the operator. What the operator takes
-// from folders of its repository, such as its API, is required as a module of the same version.
+// newOperatorWorkspace makes a module with an operator's libraries, which requires the operator. What the operator
+// takes from folders of its repository, such as its API, is required as a module of the same version.
 func newOperatorWorkspace(ctx context.Context, o operator, dir string) (workspace, error) {
 	w := workspace{dir}
 	source, err := download(ctx, o)
@@ -109,8 +112,8 @@ func download(ctx context.Context, o operator) (string, error) {
 	return module.Dir, err
 }
 
-// prepareKueue makes the folders that kueue's Makefile makes, or that its tests read: its definitions with the patches for
-// conversion by webhooks, and its webhooks.
+// prepareKueue makes the folders that kueue's Makefile makes, or that its tests read: its definitions with the patches
+// for conversion by webhooks, and its webhooks.
 func prepareKueue(ctx context.Context, kubectl, source, dir string) ([]string, error) {
 	const components = "config/components"
 	definitions := filepath.Join(dir, components, "crd/_output")
@@ -127,7 +130,8 @@ func prepareKueue(ctx context.Context, kubectl, source, dir string) ([]string, e
 	if err := os.WriteFile(filepath.Join(definitions, "crds.yaml"), text, 0o666); err != nil {
 		return nil, err
 	}
-	if err := os.Symlink(filepath.Join(source, components, "webhook"), filepath.Join(dir, components, "webhook")); err != nil {
+	if err := os.Symlink(filepath.Join(source, components, "webhook"), filepath.Join(dir, components,
+		"webhook")); err != nil {
 		return nil, err
 	}
 	return []string{"PROJECT_DIR=" + filepath.Join(dir, "test")}, nil // whose parent is the project's folder

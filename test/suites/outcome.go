@@ -66,8 +66,8 @@ type specReport struct {
 	}
 }
 
-// readSpecs reads ginkgo's report, without the specs that were not selected. Specs of the same name are numbered. A failed setup of the suite
-// has no name but its type.
+// readSpecs reads ginkgo's report, without the specs that were not selected. Specs of the same name are numbered. A
+// failed setup of the suite has no name but its type.
 func (o outcomes) readSpecs(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

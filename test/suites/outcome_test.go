@@ -50,7 +50,8 @@ func TestReadSpecs(t *testing.T) {
 	if err := got.readSpecs(file); err != nil {
 		t.Fatal(err)
 	}
-	want := outcomes{"spec: BeforeSuite": passed, "spec: a b c": passed, "spec: a b c #2": failed, "spec: a b skips itself": skipped, "spec: a d": skipped}
+	want := outcomes{"spec: BeforeSuite": passed, "spec: a b c": passed, "spec: a b c #2": failed,
+		"spec: a b skips itself": skipped, "spec: a d": skipped}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -81,7 +82,8 @@ func TestReplace(t *testing.T) {
 			t.Errorf("%s: %v, want %v", mode, r.Outcomes[mode], want[mode])
 		}
 	}
-	if got := r.Repeated[keepwatch]["A/one"]; !slices.Equal(got, []outcome{passed, passed}) || r.Commit != "b" || r.Seconds[keepwatch] != 22 {
+	if got := r.Repeated[keepwatch]["A/one"]; !slices.Equal(got, []outcome{passed, passed}) || r.Commit != "b" ||
+		r.Seconds[keepwatch] != 22 {
 		t.Errorf("repeated %v at %s, %v seconds", got, r.Commit, r.Seconds)
 	}
 }

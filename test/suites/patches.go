@@ -42,7 +42,8 @@ var patches = []patch{
 	{kubernetesModule, "test/integration/etcd/server.go", []edit{
 		imports(importSuites),
 		before("completed, err := config.Complete()", "servers := suites.Wrap(config, config.Options.Etcd)"),
-		{"kubeAPIServer, err := app.CreateServerChain(completed)", "kubeAPIServer, err := servers.CreateServerChain(completed)"},
+		{"kubeAPIServer, err := app.CreateServerChain(completed)",
+			"kubeAPIServer, err := servers.CreateServerChain(completed)"},
 	}},
 	{kubernetesModule, "test/integration/framework/test_server.go", []edit{
 		imports(importSuites),
@@ -62,7 +63,8 @@ var patches = []patch{
 func (p patch) apply(text string) (string, error) {
 	for _, e := range p.edits {
 		if n := strings.Count(text, e.old); n != 1 {
-			return "", fmt.Errorf("%s/%s has %q %d times, want 1: the patch does not fit this version", p.module, p.file, e.old, n)
+			return "", fmt.Errorf("%s/%s has %q %d times, want 1: the patch does not fit this version", p.module, p.file, e.old,
+				n)
 		}
 		text = strings.Replace(text, e.old, e.new, 1)
 	}

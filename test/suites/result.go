@@ -144,11 +144,13 @@ func load(folder string, of []target) ([]*result, error) {
 
 // writeTable writes the results as a table in Markdown.
 func writeTable(w io.Writer, results []*result) {
-	fmt.Fprintln(w, "| suite | passed with upstream's reads | with Keepwatch's | failed, both | skipped, both | different | of these not shown to be flakes |")
+	fmt.Fprintln(w,
+		"| suite | passed with upstream's reads | with Keepwatch's | failed, both | skipped, both | different | of these not shown to be flakes |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|")
 	for _, r := range results {
 		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d |\n", r.Target,
-			r.count(upstream, passed), r.count(keepwatch, passed), r.both(failed), r.both(skipped), len(r.differences()), len(r.unexplained()))
+			r.count(upstream, passed), r.count(keepwatch, passed), r.both(failed), r.both(skipped), len(r.differences()),
+			len(r.unexplained()))
 	}
 }
 

@@ -72,7 +72,8 @@ func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, t
 	command.Stderr = log
 	command.Env = append(os.Environ(),
 		"KEEPWATCH_READS="+mode, // kubernetes/suites and the script of assets read it
-		"KUBEBUILDER_ASSETS="+p.assets[mode], "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m",
+		"KUBEBUILDER_ASSETS="+p.assets[mode], "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m",
+		"KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m",
 		"PATH="+p.assets[mode]+":"+os.Getenv("PATH"))
 	command.Env = append(command.Env, p.env...)
 	if p.startsServers() {
@@ -155,8 +156,8 @@ func selections(names []string) []selection {
 	return all
 }
 
-// makeAssets makes the folder that tests find their programs in. For those that do not start API servers in their own process,
-// kube-apiserver is keepwatch-apiserver in the mode of the run.
+// makeAssets makes the folder that tests find their programs in. For those that do not start API servers in their own
+// process, kube-apiserver is keepwatch-apiserver in the mode of the run.
 func makeAssets(t *testing.T, dir string, selected []target) {
 	t.Helper()
 	linkPrograms(t, dir, peer.Etcd, peer.Kubectl)

@@ -14,8 +14,9 @@ var (
 	runFlag     = flag.String("suites.run", "", "run the suites whose name matches the regular expression")
 	testsFlag   = flag.String("suites.tests", "", "run only these tests, as go test -run, or these specs, as ginkgo.focus")
 	repeatFlag  = flag.Int("suites.repeat", 3, "how often to repeat what differs, in each mode")
-	envtestFlag = flag.String("suites.envtest", "", "run the suites of controller-runtime and of operators whose name matches with the assets")
-	tableFlag   = flag.Bool("suites.table", false, "print the table of all saved results")
+	envtestFlag = flag.String("suites.envtest", "",
+		"run the suites of controller-runtime and of operators whose name matches with the assets")
+	tableFlag = flag.Bool("suites.table", false, "print the table of all saved results")
 )
 
 func TestMain(m *testing.M) { peer.Main(m) }
@@ -47,6 +48,7 @@ func runAll(t *testing.T, root, out string, which *regexp.Regexp) {
 	}
 	assets := filepath.Join(out, "assets")
 	makeAssets(t, assets, slices.DeleteFunc(targets(), func(of target) bool { return !which.MatchString(of.name) }))
-	c := comparison{root: root, logs: out, results: out, work: work, assets: map[string]string{upstream: assets, keepwatch: assets}}
+	c := comparison{root: root, logs: out, results: out, work: work, assets: map[string]string{upstream: assets,
+		keepwatch: assets}}
 	c.run(t, targets(), which)
 }

@@ -15,8 +15,9 @@
 // replace those that are saved of these tests.
 //
 // controller-runtime's tests also run with the programs of keepwatch assets, compared with kube-apiserver and etcd.
-// There the mode upstream are the real programs, and keepwatch the assets. So do tests of operators, each with the libraries
-// that its go.mod names. The outcomes are saved in test/envtest/results, and docs/testing.md has the table of them.
+// There the mode upstream are the real programs, and keepwatch the assets. So do tests of operators, each with the
+// libraries that its go.mod names. The outcomes are saved in test/envtest/results, and docs/testing.md has the table of
+// them.
 //
 //	make envtest-suites                                 # all
 //	make envtest-suites SUITE='^(client|cache)$'
@@ -69,33 +70,40 @@ type target struct {
 func targets() []target {
 	all := under("apiextensions", extensionsModule, "test/integration", false, "", "conversion", "storage")
 	all = append(all, under("controller-runtime", runtimeModule, "pkg", true,
-		"client", "cache", "controller", "controller/controllerutil", "manager", "builder", "handler", "source", "cluster", "webhook",
+		"client", "cache", "controller", "controller/controllerutil", "manager", "builder", "handler", "source", "cluster",
+		"webhook",
 		"metrics/filters", "internal/recorder", "internal/controller")...)
-	all = append(all, under("controller-runtime", runtimeModule, "pkg", false, "client/apiutil", "manager/internal/integration")...)
+	all = append(all, under("controller-runtime", runtimeModule, "pkg", false, "client/apiutil",
+		"manager/internal/integration")...)
 	all = append(all, under("", kubernetesModule, "test/integration", false,
 		"apiserver", "apimachinery", "apimachinery/apply", "etcd", "storageversion", "controlplane",
 		"apiserver/apply", "apiserver/admissionwebhook", "apiserver/cel", "apiserver/discovery", "apiserver/openapi",
 		"apiserver/flowcontrol", "apiserver/apidefinitions", "apiserver/peerproxy", "apiserver/certreload",
-		"apiserver/coordinatedleaderelection", "apiserver/anonymous", "apiserver/tracing", "apiserver/egressselector", "apiserver/httpproxy",
+		"apiserver/coordinatedleaderelection", "apiserver/anonymous", "apiserver/tracing", "apiserver/egressselector",
+		"apiserver/httpproxy",
 		"apiserver/oidc", "apiserver/podlogs", "apiserver/portforward",
 		"controlplane/transformation", "controlplane/audit",
-		"dryrun", "events", "namespace", "quota", "garbagecollector", "storageversionmigrator", "auth", "client", "metrics")...)
-	return append(all, target{name: "e2e/apimachinery", module: workspaceModule, folder: e2eFolder, ginkgo: true, cluster: true, focus: machinery, skip: needKubelet})
+		"dryrun", "events", "namespace", "quota", "garbagecollector", "storageversionmigrator", "auth", "client",
+		"metrics")...)
+	return append(all, target{name: "e2e/apimachinery", module: workspaceModule, folder: e2eFolder, ginkgo: true,
+		cluster: true, focus: machinery, skip: needKubelet})
 }
 
 // machinery are the specs of the API machinery. Kubernetes' packages bring those of others along.
 const machinery = `\[sig-api-machinery\]`
 
-// needKubelet are the e2e specs that call servers which run in pods, or log in to the control plane's machine, and those that fail
-// now and then anywhere.
+// needKubelet are the e2e specs that call servers which run in pods, or log in to the control plane's machine, and
+// those that fail now and then anywhere.
 const needKubelet = `AdmissionWebhook|CustomResourceConversionWebhook|CustomResourceFieldSelectors|Sample API Server|` +
 	`Aggregated APIServer|sample-apiserver|\[Disruptive\]|\[Flaky\]`
 
 // envtestTargets returns controller-runtime's packages whose tests start envtest.
 func envtestTargets() []target {
 	all := under("", runtimeModule, "pkg", true,
-		"client", "cache", "controller", "controller/controllerutil", "manager", "builder", "handler", "source", "cluster", "webhook",
-		"envtest", "reconcile", "metrics/filters", "internal/recorder", "internal/controller", "internal/testing/controlplane")
+		"client", "cache", "controller", "controller/controllerutil", "manager", "builder", "handler", "source", "cluster",
+		"webhook",
+		"envtest", "reconcile", "metrics/filters", "internal/recorder", "internal/controller",
+		"internal/testing/controlplane")
 	return append(all, under("", runtimeModule, "pkg", false, "client/apiutil", "manager/internal/integration")...)
 }
 
@@ -108,7 +116,8 @@ func matching(targets []target, which *regexp.Regexp) bool {
 func under(suite, module, root string, ginkgo bool, folders ...string) []target {
 	var all []target
 	for _, folder := range folders {
-		all = append(all, target{name: path.Join(suite, folder), module: module, folder: path.Join(root, folder), ginkgo: ginkgo})
+		all = append(all, target{name: path.Join(suite, folder), module: module, folder: path.Join(root, folder),
+			ginkgo: ginkgo})
 	}
 	return all
 }

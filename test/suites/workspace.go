@@ -36,13 +36,15 @@ func newWorkspace(ctx context.Context, root, dir string) (workspace, error) {
 	if err := w.copyTests(ctx); err != nil {
 		return w, err
 	}
-	if err := os.CopyFS(filepath.Join(w.dir, e2eFolder), os.DirFS(filepath.Join(root, "test/suites/testdata", e2eFolder))); err != nil {
+	if err := os.CopyFS(filepath.Join(w.dir, e2eFolder), os.DirFS(filepath.Join(root, "test/suites/testdata",
+		e2eFolder))); err != nil {
 		return w, err
 	}
 	return w, w.linkFixtures(ctx)
 }
 
-// linkFixtures makes the files of stored objects available, which tests read from where Kubernetes' repository has k8s.io/api.
+// linkFixtures makes the files of stored objects available, which tests read from where Kubernetes' repository has
+// k8s.io/api.
 func (w workspace) linkFixtures(ctx context.Context) error {
 	const api = "k8s.io/api"
 	source, err := w.goCommand(ctx, "list", "-mod=mod", "-m", "-f", "{{.Dir}}", api)

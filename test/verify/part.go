@@ -21,7 +21,8 @@ var parts = []part{
 	{"library", "race", "$GOTEST -race -timeout 3h work"},
 	{"library", "powerloss", "cd test && $GOTEST -timeout 1h ./powerloss -args -powerloss.runs 100 -powerloss.seed $SEED"},
 	{"library", "simulation", "make sim N=200000 SEED=$SEED"},
-	{"library", "informers", "cd test && $GOTEST -timeout 1h ./real/managed ./reconcile ./embedded/clients ./examples/..."},
+	{"library", "informers",
+		"cd test && $GOTEST -timeout 1h ./real/managed ./reconcile ./embedded/clients ./examples/..."},
 
 	{"sinks", "tests", "make test-sinks SEED=$SEED"},
 	{"sinks", "cluster", "cd test && $GOTEST -timeout 2h ./real/sync ./ndjson"},
@@ -35,7 +36,8 @@ var parts = []part{
 	{"proxy", "speed", "make bench-proxy"},
 
 	{"serve", "embedded", "cd test && $GOTEST -timeout 2h ./embedded/... ./envtest ./rawwatch ./follow"},
-	{"serve", "real", "cd test && $GOTEST -p 1 -timeout 2h ./real/smoke ./real/conformance ./real/differential ./real/foreign ./real/kine ./real/kubectl ./real/losses ./real/outage ./real/storm"},
+	{"serve", "real",
+		"cd test && $GOTEST -p 1 -timeout 2h ./real/smoke ./real/conformance ./real/differential ./real/foreign ./real/kine ./real/kubectl ./real/losses ./real/outage ./real/storm"},
 	{"serve", "rules", "make rights SEED=$SEED"},
 	{"serve", "simulation", "cd test && $GOTEST ./real/stages ./real/envtest"},
 	{"serve", "storms", "make storms SEED=$SEED"},
@@ -60,8 +62,8 @@ var parts = []part{
 	{"deploy", "release", twoReleases},
 }
 
-// twoReleases makes a release in two clones, the second time with other settings of the machine and an empty build cache: what
-// the cache has of the first one would be the same in any case.
+// twoReleases makes a release in two clones, the second time with other settings of the machine and an empty build
+// cache: what the cache has of the first one would be the same in any case.
 const twoReleases = `rm -rf bin/verify/release && mkdir -p bin/verify/release && cd bin/verify/release && git clone -q ../../.. a && git clone -q a elsewhere &&
 (cd a && umask 022 && TZ=UTC make release VERSION=v0.1.0-rc.1) &&
 (cd elsewhere && umask 077 && TZ=Pacific/Kiritimati LC_ALL=tr_TR.UTF-8 GOCACHE=$PWD/bin/cache make release VERSION=v0.1.0-rc.1) &&

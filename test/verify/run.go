@@ -86,5 +86,6 @@ func machine() string {
 			memory = fmt.Sprintf("%d GiB", (kb+1<<19)>>20)
 		}
 	}
-	return fmt.Sprintf("%s/%s, %d cores, %s, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), memory, runtime.Version())
+	return fmt.Sprintf("%s/%s, %d cores, %s, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), memory,
+		runtime.Version())
 }

@@ -13,7 +13,8 @@ import (
 // TestResume verifies a small repository: a part that passed runs again only when a source changes.
 func TestResume(t *testing.T) {
 	root := repository(t)
-	selected := []part{{"a", "first", "echo first $SEED >> runs"}, {"a", "second", "echo second >> runs; test -e repaired"}}
+	selected := []part{{"a", "first", "echo first $SEED >> runs"},
+		{"a", "second", "echo second >> runs; test -e repaired"}}
 	verifyRuns := func(wantError bool, want ...string) {
 		t.Helper()
 		os.Remove(filepath.Join(root, "runs"))
@@ -21,7 +22,8 @@ func TestResume(t *testing.T) {
 			t.Errorf("verify: %v", err)
 		}
 		text, _ := os.ReadFile(filepath.Join(root, "runs"))
-		if got := strings.Fields(strings.ReplaceAll(string(text), " ", "-")); strings.Join(got, " ") != strings.Join(want, " ") {
+		if got := strings.Fields(strings.ReplaceAll(string(text), " ", "-")); strings.Join(got, " ") != strings.Join(want,
+			" ") {
 			t.Errorf("it ran %v, want %v", got, want)
 		}
 	}
@@ -37,7 +39,8 @@ func TestResume(t *testing.T) {
 	write(t, root, "source.go", "package changed")
 	verifyRuns(false, "first-7", "second")
 
-	if text := page(t, root); !strings.Contains(text, "| a-second | passed |") || !strings.HasPrefix(text, "head\n") || !strings.HasSuffix(text, "A sentence.\n") {
+	if text := page(t, root); !strings.Contains(text, "| a-second | passed |") || !strings.HasPrefix(text, "head\n") ||
+		!strings.HasSuffix(text, "A sentence.\n") {
 		t.Errorf("the page is\n%s", text)
 	}
 }
@@ -104,7 +107,8 @@ func repository(t *testing.T) string {
 func commit(t *testing.T, root string) {
 	t.Helper()
 	runGit(t, root, "add", "--all")
-	runGit(t, root, "-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "--quiet", "--message", "commit")
+	runGit(t, root, "-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "--quiet", "--message",
+		"commit")
 }
 
 func runGit(t *testing.T, root string, args ...string) {

@@ -1,6 +1,7 @@
 // Command demo shows what Keepwatch is for, in half a minute and with nothing but its own program: a stream of objects
-// is killed, objects change and vanish while nobody watches, the server loses its history, and the stream continues with exactly
-// the difference. It prints the commands that it runs. Everything is in a temporary folder, which is removed at the end.
+// is killed, objects change and vanish while nobody watches, the server loses its history, and the stream continues
+// with exactly the difference. It prints the commands that it runs. Everything is in a temporary folder, which is
+// removed at the end.
 //
 //	go run ./cmd/keepwatch/demo [PATH OF keepwatch]     (make demo)
 package main
@@ -59,7 +60,8 @@ func demonstrate(ctx context.Context, keepwatch string) error {
 // story is what the demo shows.
 func story(s *shell) error {
 	s.say("A Kubernetes API server of our own, with its data in a folder (in %s):", s.dir)
-	server := s.start("keepwatch serve --data-dir data --listen 127.0.0.1:0 --controllers=false --kubeconfig-out kubeconfig")
+	server := s.start(
+		"keepwatch serve --data-dir data --listen 127.0.0.1:0 --controllers=false --kubeconfig-out kubeconfig")
 	address := server.waitFor(`at https://([0-9.:]+)`)
 	for _, fruit := range []string{"apple", "pear", "plum"} {
 		s.run("kubectl create configmap %s --from-literal color=green", fruit)
@@ -80,13 +82,15 @@ func story(s *shell) error {
 	s.say("The server's history expires, as it does every five minutes in a cluster, and the server is killed.")
 	s.compact("data/run/etcd.sock")
 	s.kill(server)
-	s.start("keepwatch serve --data-dir data --listen %s --controllers=false --kubeconfig-out kubeconfig", address).waitFor(`(ready) in`)
+	s.start("keepwatch serve --data-dir data --listen %s --controllers=false --kubeconfig-out kubeconfig",
+		address).waitFor(`(ready) in`)
 
 	s.say("The stream starts again. The server says 410: it no longer has what happened. The stream prints exactly the difference:")
 	s.run("keepwatch watch configmaps --state state --until-synced")
 	s.say("The same in SQL, where a deleted object keeps its last state:")
 	s.run("keepwatch sync configmaps --to sqlite:fruit.db --until-synced")
-	s.query("fruit.db", `SELECT name, object -> 'data' ->> 'color' AS color, valid_from, valid_to, deleted FROM resources ORDER BY id`)
+	s.query("fruit.db",
+		`SELECT name, object -> 'data' ->> 'color' AS color, valid_from, valid_to, deleted FROM resources ORDER BY id`)
 	s.say("The change and the deletion have arrived; pear, which did not change, was not sent again. The demo removes its folder.")
 	return s.err
 }

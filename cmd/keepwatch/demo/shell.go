@@ -183,7 +183,8 @@ func (o *output) text() string {
 }
 
 // omitted matches what shorten leaves out of a line of the stream: the id, and of the object all but its name and data.
-var omitted = regexp.MustCompile(`"(id|resource|kind|apiVersion)":"[^"]*",|,"namespace":.*?"creationTimestamp":"[^"]*"(,"managedFields":\[.*?\}\}\}?\])?`)
+var omitted = regexp.MustCompile(
+	`"(id|resource|kind|apiVersion)":"[^"]*",|,"namespace":.*?"creationTimestamp":"[^"]*"(,"managedFields":\[.*?\}\}\}?\])?`)
 
 // shorten makes a line fit a terminal.
 func shorten(line string) string {

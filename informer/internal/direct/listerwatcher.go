@@ -51,7 +51,8 @@ func (d *Source) listerWatcher() (*cache.ListWatch, error) {
 // typedList returns a list of objects like the example.
 func (d *Source) typedList(list *unstructured.UnstructuredList) *metav1.List {
 	typed := &metav1.List{ListMeta: metav1.ListMeta{
-		ResourceVersion: list.GetResourceVersion(), Continue: list.GetContinue(), RemainingItemCount: list.GetRemainingItemCount(),
+		ResourceVersion: list.GetResourceVersion(), Continue: list.GetContinue(),
+		RemainingItemCount: list.GetRemainingItemCount(),
 	}}
 	for i := range list.Items {
 		typed.Items = append(typed.Items, runtime.RawExtension{Object: d.typed(&list.Items[i])})

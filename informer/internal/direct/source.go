@@ -131,7 +131,8 @@ func (d *Source) discover(ctx context.Context) (schema.GroupVersionResource, err
 			return d.options.Kind.GroupVersion().WithResource(r.Name), nil
 		}
 	}
-	return schema.GroupVersionResource{}, apierrors.NewNotFound(schema.GroupResource{Group: d.options.Kind.Group, Resource: d.options.Kind.Kind}, "")
+	return schema.GroupVersionResource{}, apierrors.NewNotFound(schema.GroupResource{Group: d.options.Kind.Group,
+		Resource: d.options.Kind.Kind}, "")
 }
 
 // Resource returns the resource that is read. It may be called after the first list.
@@ -157,7 +158,8 @@ func (d *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 }
 
 // StreamList discovers the resource if necessary, and lists; see kube.Source.
-func (d *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (d *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision,
+	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	if err := d.ready(ctx); err != nil {
 		return 0, nil, err
 	}

@@ -31,7 +31,8 @@ func (u unversioned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case q.Get("labelSelector") != "color=red":
 		w.WriteHeader(http.StatusBadRequest)
 	case !q.Has("watch"):
-		fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[%s,%s]}`, configMap("a"), configMap("b"))
+		fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[%s,%s]}`, configMap("a"),
+			configMap("b"))
 	default:
 		for {
 			_ = http.NewResponseController(w).Flush()
@@ -51,13 +52,15 @@ func configMap(name string) string {
 
 // TestServerWithoutRevisions checks that such a server is followed as client-go's informers follow it.
 func TestServerWithoutRevisions(t *testing.T) {
-	for _, example := range []runtime.Object{&corev1.ConfigMap{}, &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}} {
+	for _, example := range []runtime.Object{&corev1.ConfigMap{}, &unstructured.Unstructured{},
+		&metav1.PartialObjectMetadata{}} {
 		t.Run(fmt.Sprintf("%T", example), func(t *testing.T) {
 			u := unversioned{make(chan string)}
 			server := httptest.NewServer(u)
 			t.Cleanup(server.Close)
 			source, err := direct.New(&rest.Config{Host: server.URL}, example, direct.Options{
-				Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Labels: "color=red",
+				Resource: corev1.SchemeGroupVersion.WithResource("configmaps"),
+				Kind:     corev1.SchemeGroupVersion.WithKind("ConfigMap"), Labels: "color=red",
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -74,7 +74,8 @@ func New(name string, source Source, example runtime.Object, o Options) *Followe
 		resync:   o.Resync,
 		panics:   panicPolicy{crash: o.CrashOnPanic, count: new(atomic.Uint64)},
 	}
-	f.applier = &applier{store: f.store, expect: expecting(example), transform: o.Transform, seed: maphash.MakeSeed(), dropManaged: o.DropManagedFields, listed: f.listed}
+	f.applier = &applier{store: f.store, expect: expecting(example), transform: o.Transform, seed: maphash.MakeSeed(),
+		dropManaged: o.DropManagedFields, listed: f.listed}
 	f.reflector = reflector.New(source, f.applier, reflector.Options{
 		StartupDeadline: o.StartupDeadline,
 		Seed:            o.Seed,

@@ -31,6 +31,7 @@ func (p panicPolicy) guard(callbacks Callbacks, err *error) {
 // reportPanic reports a recovered panic with its stack, and returns it as an error.
 func reportPanic(value any, message string, keysAndValues ...any) error {
 	err := fmt.Errorf("panic: %v", value)
-	utilruntime.HandleErrorWithContext(context.Background(), err, message, append(keysAndValues, "stack", string(debug.Stack()))...)
+	utilruntime.HandleErrorWithContext(context.Background(), err, message, append(keysAndValues, "stack",
+		string(debug.Stack()))...)
 	return err
 }

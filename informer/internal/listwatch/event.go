@@ -24,7 +24,8 @@ type parsedEvent struct {
 
 // parse parses an event. newest is the greatest revision before it. ok is false if the event
 // changes nothing.
-func (s *Source) parse(event watch.Event, newest keepwatch.Revision) (e parsedEvent, ok bool, failure *keepwatch.Failure) {
+func (s *Source) parse(event watch.Event,
+	newest keepwatch.Revision) (e parsedEvent, ok bool, failure *keepwatch.Failure) {
 	if event.Type == watch.Error {
 		return e, false, s.failureOf(event.Object)
 	}
@@ -69,7 +70,8 @@ var changeTypes = map[watch.EventType]keepwatch.ChangeType{
 
 // parseBookmark parses a bookmark. If the server has no revisions, the bookmark only has the
 // token to resume from.
-func (s *Source) parseBookmark(about metav1.Object, newest keepwatch.Revision) (e parsedEvent, ok bool, failure *keepwatch.Failure) {
+func (s *Source) parseBookmark(about metav1.Object,
+	newest keepwatch.Revision) (e parsedEvent, ok bool, failure *keepwatch.Failure) {
 	e = parsedEvent{bookmark: true, endsList: about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"}
 	if s.versions != nil {
 		s.versions.setToken(about.GetResourceVersion())

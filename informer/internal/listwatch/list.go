@@ -75,7 +75,8 @@ func (s *Source) page(list runtime.Object, req keepwatch.ListRequest) (keepwatch
 // other, so that one cached object does not retain the others.
 func (s *Source) extract(list runtime.Object) (metav1.ListInterface, []runtime.Object, *keepwatch.Failure) {
 	if u, ok := list.(*unstructured.UnstructuredList); ok && u.GetKind() == "Table" {
-		return nil, nil, keepwatch.Failed(keepwatch.Rejected, "list %s: the client requests tables, which contain no objects", s.name)
+		return nil, nil, keepwatch.Failed(keepwatch.Rejected, "list %s: the client requests tables, which contain no objects",
+			s.name)
 	}
 	about, err := meta.ListAccessor(list)
 	if err == nil {

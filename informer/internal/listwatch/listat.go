@@ -16,7 +16,8 @@ import (
 // revision.
 func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit func([]keepwatch.Object) error) error {
 	if s.token.Load() != nil {
-		return keepwatch.Failed(keepwatch.Rejected, "list %s: the server has no revisions, so that there is no state at one", s.name)
+		return keepwatch.Failed(keepwatch.Rejected, "list %s: the server has no revisions, so that there is no state at one",
+			s.name)
 	}
 	options := metav1.ListOptions{
 		Limit: pageSize, ResourceVersion: revision.String(), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
@@ -33,7 +34,8 @@ func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit f
 		if got, failure := s.revisionOf(list); failure != nil {
 			return failure
 		} else if got != revision {
-			return keepwatch.Failed(keepwatch.ProtocolViolation, "list %s: the server returned revision %d instead of %d", s.name, got, revision)
+			return keepwatch.Failed(keepwatch.ProtocolViolation, "list %s: the server returned revision %d instead of %d",
+				s.name, got, revision)
 		}
 		withoutValues := make([]keepwatch.Object, 0, len(objects))
 		for _, o := range objects {

@@ -57,8 +57,8 @@ func New(lw cache.ListerWatcher, name string) *Source {
 	return s
 }
 
-// withoutStreaming reports whether a client says that it has no streaming lists, as client-go's fakes do. The method has the name
-// that k8s.io/client-go/util/watchlist asks for, from v0.35 on.
+// withoutStreaming reports whether a client says that it has no streaming lists, as client-go's fakes do. The method
+// has the name that k8s.io/client-go/util/watchlist asks for, from v0.35 on.
 func withoutStreaming(client any) bool {
 	c, ok := client.(interface{ IsWatchListSemanticsUnSupported() bool })
 	return ok && c.IsWatchListSemanticsUnSupported()
@@ -130,7 +130,8 @@ var errIdle = errors.New("no answer")
 // call sends a request through the client, which may ignore contexts. If ctx is done, or the
 // server is silent for idleTimeout, call abandons the request, and discards a later response. A
 // failure cancels ctx.
-func call[T any](ctx context.Context, cancel context.CancelCauseFunc, s *Source, verb string, send func() (T, error), discard func(T)) (T, *keepwatch.Failure) {
+func call[T any](ctx context.Context, cancel context.CancelCauseFunc, s *Source, verb string, send func() (T, error),
+	discard func(T)) (T, *keepwatch.Failure) {
 	type response struct {
 		value T
 		err   error

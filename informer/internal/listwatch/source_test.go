@@ -57,7 +57,8 @@ func list(revision, next string, pods ...corev1.Pod) *corev1.PodList {
 func pod(text string) corev1.Pod {
 	text, revision, _ := strings.Cut(text, "@")
 	name, uid, _ := strings.Cut(text, "/")
-	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), ResourceVersion: revision}}
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid),
+		ResourceVersion: revision}}
 }
 
 func event(kind watch.EventType, text string) watch.Event {
@@ -100,14 +101,16 @@ func TestListContinues(t *testing.T) {
 	s := &server{pages: []*corev1.PodList{list("10", "more", pod("a/u@5")), list("10", "", pod("b/v@10"))}}
 	source := s.source()
 	first, err := source.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 7})
-	if err != nil || first.Continue != "more" || first.Revision != 10 || !slices.Equal(format(first.Objects), []string{"a/u@5"}) {
+	if err != nil || first.Continue != "more" || first.Revision != 10 || !slices.Equal(format(first.Objects),
+		[]string{"a/u@5"}) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	second, err := source.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 7, Continue: "more"})
 	if err != nil || second.Continue != "" || !slices.Equal(format(second.Objects), []string{"b/v@10"}) {
 		t.Fatalf("%+v, %v", second, err)
 	}
-	if a := s.requests[0]; a.ResourceVersion != "7" || a.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan || a.Limit != 500 {
+	if a := s.requests[0]; a.ResourceVersion != "7" || a.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan ||
+		a.Limit != 500 {
 		t.Errorf("the request is %+v", a)
 	}
 	if a := s.requests[1]; a.ResourceVersion != "" || a.ResourceVersionMatch != "" || a.Continue != "more" {
@@ -117,7 +120,9 @@ func TestListContinues(t *testing.T) {
 
 func TestListRejectsTables(t *testing.T) {
 	table := &unstructured.UnstructuredList{Object: map[string]any{"kind": "Table", "apiVersion": "meta.k8s.io/v1"}}
-	source := New(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return table, nil }}, "pods")
+	source := New(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		return table, nil
+	}}, "pods")
 	if _, err := source.List(t.Context(), keepwatch.ListRequest{}); kind(err) != keepwatch.Rejected {
 		t.Errorf("%v", err)
 	}
@@ -160,7 +165,8 @@ func TestVersionAssignerComparesLists(t *testing.T) {
 	source := s.source()
 	first, _ := source.List(t.Context(), keepwatch.ListRequest{})
 	second, err := source.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 1})
-	if got, want := format(second.Objects), []string{"a/ns/a#1@1", "b/ns/b#1@2", "c/v@2", "d/ns/d#2@2"}; err != nil || !slices.Equal(got, want) {
+	if got, want := format(second.Objects), []string{"a/ns/a#1@1", "b/ns/b#1@2", "c/v@2", "d/ns/d#2@2"}; err != nil ||
+		!slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if first.Objects[0] != second.Objects[0] {
@@ -255,7 +261,8 @@ func TestBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	for _, want := range []string{"10-15 ADDED a@11 MODIFIED a@12", "15-16 DELETED a@16", "16-19 MODIFIED b@14 DELETED c@19 DELETED d@19 ADDED c@19"} {
+	for _, want := range []string{"10-15 ADDED a@11 MODIFIED a@12", "15-16 DELETED a@16",
+		"16-19 MODIFIED b@14 DELETED c@19 DELETED d@19 ADDED c@19"} {
 		if got, err := w.Next(); err != nil || formatBatch(got) != want {
 			t.Errorf("%q, want %q; %v", formatBatch(got), want, err)
 		}
@@ -267,8 +274,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// Deletions that wait for a revision, and the event of that revision, are in one batch, also if they are more than a batch has
-// otherwise: a target that had the revision would take the rest for repeated or late.
+// Deletions that wait for a revision, and the event of that revision, are in one batch, also if they are more than a
+// batch has otherwise: a target that had the revision would take the rest for repeated or late.
 func TestWaitingDeletionsAreInOneBatch(t *testing.T) {
 	const deletions = 2*maxBatch + 1
 	s := &server{stream: watch.NewFakeWithChanSize(deletions+10, false)}
@@ -276,7 +283,8 @@ func TestWaitingDeletionsAreInOneBatch(t *testing.T) {
 		e := event(watch.Deleted, fmt.Sprintf("o-%d/u@10", i))
 		s.stream.Action(e.Type, e.Object)
 	}
-	for _, e := range []watch.Event{event(watch.Modified, "b/v@12"), event(watch.Modified, "b/v@13"), event(watch.Error, "x")} {
+	for _, e := range []watch.Event{event(watch.Modified, "b/v@12"), event(watch.Modified, "b/v@13"),
+		event(watch.Error, "x")} {
 		s.stream.Action(e.Type, e.Object)
 	}
 	w, err := s.source().Watch(t.Context(), 10)
@@ -288,7 +296,8 @@ func TestWaitingDeletionsAreInOneBatch(t *testing.T) {
 		from, to keepwatch.Revision
 		changes  int
 	}{{10, 12, deletions + 1}, {12, 13, 1}} {
-		if got, err := w.Next(); err != nil || got.From != want.from || got.To != want.to || len(got.Changes) != want.changes {
+		if got, err := w.Next(); err != nil || got.From != want.from || got.To != want.to ||
+			len(got.Changes) != want.changes {
 			t.Errorf("%d-%d with %d changes, want %+v; %v", got.From, got.To, len(got.Changes), want, err)
 		}
 	}
@@ -303,22 +312,26 @@ func TestStreamingList(t *testing.T) {
 		fails   keepwatch.FailureKind
 	}{
 		"a state": {
-			events:  []watch.Event{event(watch.Added, "a/u@5"), event(watch.Added, "b/v@3"), listEnd("10"), event(watch.Modified, "a/u@11")},
+			events: []watch.Event{event(watch.Added, "a/u@5"), event(watch.Added, "b/v@3"), listEnd("10"),
+				event(watch.Modified, "a/u@11")},
 			objects: []string{"a/u@5", "b/v@3"}, at: 10, next: "10-11 MODIFIED a@11",
 		},
 		"changes before the end": {
-			events:  []watch.Event{event(watch.Added, "a/u@5"), event(watch.Modified, "a/u@11"), listEnd("11"), event(watch.Bookmark, "@12")},
+			events: []watch.Event{event(watch.Added, "a/u@5"), event(watch.Modified, "a/u@11"), listEnd("11"),
+				event(watch.Bookmark, "@12")},
 			objects: []string{"a/u@5", "a/u@11"}, at: 11, next: "11-12",
 		},
 		"a deletion before the end": {
-			events:  []watch.Event{event(watch.Added, "a/u@5"), event(watch.Deleted, "a/u@11"), event(watch.Added, "b/v@12"), listEnd("13")},
+			events: []watch.Event{event(watch.Added, "a/u@5"), event(watch.Deleted, "a/u@11"), event(watch.Added, "b/v@12"),
+				listEnd("13")},
 			objects: []string{"a/u@5"}, at: 10, next: "10-13 DELETED a@11 ADDED b@12",
 		},
 		"below notOlderThan": {events: []watch.Event{listEnd("6")}, fails: keepwatch.StaleReplica},
-		"an early bookmark":  {events: []watch.Event{event(watch.Added, "a/u@5"), event(watch.Bookmark, "@10")}, fails: keepwatch.StreamingListUnsupported},
-		"a fake":             {events: []watch.Event{event(watch.Added, "a")}, fails: keepwatch.StreamingListUnsupported},
-		"silence":            {events: []watch.Event{event(watch.Added, "a/u@5")}, fails: keepwatch.StreamingListUnsupported},
-		"expired":            {events: []watch.Event{{Type: watch.Error, Object: expired()}}, fails: keepwatch.Expired},
+		"an early bookmark": {events: []watch.Event{event(watch.Added, "a/u@5"), event(watch.Bookmark, "@10")},
+			fails: keepwatch.StreamingListUnsupported},
+		"a fake":  {events: []watch.Event{event(watch.Added, "a")}, fails: keepwatch.StreamingListUnsupported},
+		"silence": {events: []watch.Event{event(watch.Added, "a/u@5")}, fails: keepwatch.StreamingListUnsupported},
+		"expired": {events: []watch.Event{{Type: watch.Error, Object: expired()}}, fails: keepwatch.Expired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -327,7 +340,10 @@ func TestStreamingList(t *testing.T) {
 					s.stream.Action(e.Type, e.Object)
 				}
 				var emitted []keepwatch.Object
-				at, w, err := s.source().StreamList(t.Context(), 7, func(o []keepwatch.Object) error { emitted = append(emitted, o...); return nil })
+				at, w, err := s.source().StreamList(t.Context(), 7, func(o []keepwatch.Object) error {
+					emitted = append(emitted, o...)
+					return nil
+				})
 				if kind(err) != test.fails {
 					t.Fatal(err)
 				}
@@ -355,7 +371,8 @@ func expired() *metav1.Status {
 func TestListAtMakesProgress(t *testing.T) {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "3"}}
 	s := New(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-		return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"}, Items: []corev1.Pod{pod}}, nil
+		return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"}, Items: []corev1.Pod{pod}},
+			nil
 	}}, "pods")
 	pages := 0
 	err := s.ListAt(t.Context(), 7, func([]keepwatch.Object) error {
@@ -390,7 +407,8 @@ func TestStreamingListRefused(t *testing.T) {
 func TestCallAbandonsTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		source := New(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		source := New(&cache.ListWatch{ListWithContextFunc: func(context.Context,
+			metav1.ListOptions) (runtime.Object, error) {
 			<-release
 			return list("1", ""), nil
 		}}, "pods")

@@ -19,7 +19,8 @@ const (
 // StreamList reads the state through a watch (KEP-3157). It emits the state just before the
 // first deletion, as source/kube does. The deletion and all later changes up to the end of the
 // list are the first batch of the watch.
-func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision,
+	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	if !s.streaming || s.versions != nil {
 		return 0, nil, s.unsupported("the client does not support it")
 	}

@@ -41,7 +41,8 @@ func newVersionAssigner(last keepwatch.Revision) *versionAssigner {
 
 // page returns the items of a page, and the list's revision. Unchanged objects keep their item;
 // all other objects have the list's revision.
-func (a *versionAssigner) page(first bool, about metav1.ListInterface, objects []runtime.Object) (keepwatch.Revision, []keepwatch.Object) {
+func (a *versionAssigner) page(first bool, about metav1.ListInterface,
+	objects []runtime.Object) (keepwatch.Revision, []keepwatch.Object) {
 	if first {
 		a.last++
 		a.next = map[keepwatch.Key]entry{}

@@ -59,8 +59,8 @@ type stream struct {
 	deletions deletions.Pending
 }
 
-// Next returns the events that the client has received, at most 1,000, and the others of the last one's revision. If there
-// are none, it waits for one. An event below the newest revision, and the event after a bookmark, begin a new
+// Next returns the events that the client has received, at most 1,000, and the others of the last one's revision. If
+// there are none, it waits for one. An event below the newest revision, and the event after a bookmark, begin a new
 // batch, as those of source/kube do.
 func (w *stream) Next() (keepwatch.Batch, error) {
 	batch := keepwatch.Batch{From: w.to, To: w.to}

@@ -78,7 +78,8 @@ func TestDecodeTyped(t *testing.T) {
 // A Secret's key that was written as null has no value in protobuf. It is read as the
 // generated code reads it, which is what client-go's informers show.
 func TestDecodeBytesWithoutValue(t *testing.T) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string][]byte{"null": nil, "empty": {}, "some": []byte("x")}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string][]byte{"null": nil, "empty": {},
+		"some": []byte("x")}}
 	body, err := secret.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,8 @@ func TestDecodeBytesWithoutValue(t *testing.T) {
 	}
 	c := New(&corev1.Secret{}, schema.GroupVersionKind{}, Options{})
 	got := decode(t, c, kube.Raw{
-		Key: keepwatch.Key{Name: "a"}, Revision: 7, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Encoding: kube.Protobuf, Body: body,
+		Key: keepwatch.Key{Name: "a"}, Revision: 7, Kind: corev1.SchemeGroupVersion.WithKind("Secret"),
+		Encoding: kube.Protobuf, Body: body,
 	})
 	if diff := cmp.Diff(want, got.Value()); diff != "" || got.Err() != nil {
 		t.Error(got.Err(), diff)
@@ -168,7 +170,8 @@ func TestRejectsMismatches(t *testing.T) {
 	for encoding, body := range map[kube.Encoding]string{kube.JSON: `{"spec":{"nodeName":7}}`, kube.Protobuf: "\x0a\xff"} {
 		raw, _ := rawPod(t, encoding, 1)
 		raw.Body = []byte(body)
-		if got := decode(t, c, raw); got.Err() == nil || got.Value() != nil || !strings.Contains(got.Err().Error(), raw.Key.String()) {
+		if got := decode(t, c, raw); got.Err() == nil || got.Value() != nil || !strings.Contains(got.Err().Error(),
+			raw.Key.String()) {
 			t.Errorf("%v: value %v, error %v", encoding, got.Value(), got.Err())
 		}
 	}
@@ -237,7 +240,8 @@ func TestRejectsFieldSetsAgain(t *testing.T) {
 	raw.Body = []byte(`{"metadata":{"managedFields":[{"fieldsV1":{"f:a":1e400}}]}}`)
 	untyped := New(&unstructured.Unstructured{}, podKind, Options{})
 	message := kube.Raw{Key: raw.Key, UID: raw.UID, Revision: raw.Revision, Kind: podKind, Encoding: kube.Protobuf,
-		Body: []byte("\x0a\x07" + "\x8a\x01\x04" + "\x3a\x02" + "\x0a\xff")} // metadata, managedFields, fieldsV1, a cut length
+		// metadata, managedFields, fieldsV1, a cut length
+		Body: []byte("\x0a\x07" + "\x8a\x01\x04" + "\x3a\x02" + "\x0a\xff")}
 	typed := New(&corev1.Pod{}, podKind, Options{})
 	for range 2 {
 		if got := decode(t, untyped, raw); got.Err() == nil {

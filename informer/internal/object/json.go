@@ -69,7 +69,8 @@ func newJSONPlan(t reflect.Type) jsonPlan {
 			return slicePlan(t)
 		}
 	case reflect.Map:
-		if t.Key().Kind() == reflect.String && !reflect.PointerTo(t.Key()).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		if t.Key().Kind() == reflect.String &&
+			!reflect.PointerTo(t.Key()).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 			return mapPlan(t)
 		}
 	case reflect.String:

@@ -23,7 +23,8 @@ type generated interface {
 // decoding.
 func TestGeneratedCodeIsTheTwin(t *testing.T) {
 	const seed, rounds = 1, 5
-	random := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed), serializer.NewCodecFactory(scheme.Scheme)).RandSource(rand.NewSource(seed))
+	random := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed),
+		serializer.NewCodecFactory(scheme.Scheme)).RandSource(rand.NewSource(seed))
 	in := newInterner(Options{})
 	kinds := 0
 	for gvk, goType := range scheme.Scheme.AllKnownTypes() {

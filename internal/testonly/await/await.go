@@ -1,5 +1,5 @@
-// Package await waits in tests for a state. Tests have no other deadline than [Deadline]: only a hang reaches it, so that no
-// test depends on how fast a machine is. A wait that reaches it fails the test and says what was seen last.
+// Package await waits in tests for a state. Tests have no other deadline than [Deadline]: only a hang reaches it, so
+// that no test depends on how fast a machine is. A wait that reaches it fails the test and says what was seen last.
 package await
 
 import (

@@ -1,4 +1,5 @@
-// Package child runs the process of a server for a test: it can be killed, and it ends with the process that started it.
+// Package child runs the process of a server for a test: it can be killed, and it ends with the process that started
+// it.
 //
 //	child.go                    the process
 //	death_linux.go, death_other.go   its end with its parent
@@ -18,8 +19,8 @@ type Process struct {
 	err  error         // of Wait; read it after done
 }
 
-// Start starts a command whose output is appended to the file log, except stdout if cmd.Stdout is set. The kernel kills the
-// process if this one ends first (on Linux).
+// Start starts a command whose output is appended to the file log, except stdout if cmd.Stdout is set. The kernel kills
+// the process if this one ends first (on Linux).
 func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy is a proxy in front of a real API server. Its functions are called concurrently; nil changes nothing. Answers that may be changed are not
-// compressed.
+// Proxy is a proxy in front of a real API server. Its functions are called concurrently; nil changes nothing. Answers
+// that may be changed are not compressed.
 type Proxy struct {
 	// Intercept reports whether it has answered a request itself.
 	Intercept func(w http.ResponseWriter, r *http.Request) bool
@@ -88,5 +88,6 @@ func (p Proxy) modify(response *http.Response) error {
 func Refuse(w http.ResponseWriter, code int, reason, message, details string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"details":{%s},"code":%d}`, message, reason, details, code)
+	fmt.Fprintf(w,
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"details":{%s},"code":%d}`, message, reason, details, code)
 }

@@ -14,7 +14,8 @@ func (s *Server) UnchangedConfig(t *testing.T) *rest.Config {
 	t.Helper()
 	cfg := s.Config()
 	cfg.UserAgent, cfg.Burst = "podtest", 7
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: "u", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}}
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: "u", Groups: []string{"g"},
+		Extra: map[string][]string{"k": {"v"}}}
 	cfg.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return next }
 	before := *cfg
 	copied := rest.CopyConfig(cfg) // for what pointers, slices and maps refer to

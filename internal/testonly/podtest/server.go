@@ -61,7 +61,8 @@ func NewSecureServer(t *testing.T, pods ...*corev1.Pod) *Server {
 }
 
 func startServer(t *testing.T, start func(*httptest.Server), pods ...*corev1.Pod) *Server {
-	s := &Server{Revision: 100, oldest: 100, Pods: map[string]*corev1.Pod{}, grown: make(chan struct{}), cut: make(chan struct{})}
+	s := &Server{Revision: 100, oldest: 100, Pods: map[string]*corev1.Pod{}, grown: make(chan struct{}),
+		cut: make(chan struct{})}
 	s.Server = httptest.NewUnstartedServer(s)
 	start(s.Server)
 	t.Cleanup(func() {
@@ -223,7 +224,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch {
 	case r.URL.Path == "/api/v1":
-		reply(w, metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods", Kind: "Pod", Namespaced: true}}})
+		reply(w, metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods", Kind: "Pod",
+			Namespaced: true}}})
 	case aboutServer(r):
 		w.WriteHeader(http.StatusNotFound)
 	case interfere != nil && interfere(w, r):
@@ -234,7 +236,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// aboutServer reports whether a request asks for the version of the server or its OpenAPI documents, which it does not have.
+// aboutServer reports whether a request asks for the version of the server or its OpenAPI documents, which it does not
+// have.
 func aboutServer(r *http.Request) bool {
 	return r.URL.Path == "/version" || r.URL.Path == "/openapi/v3"
 }
@@ -244,7 +247,8 @@ func reply(w http.ResponseWriter, body any) { _ = json.NewEncoder(w).Encode(body
 func (s *Server) list(w http.ResponseWriter) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.Revision)}}
+	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.Revision)}}
 	for _, p := range s.sorted() {
 		bare := *p
 		bare.TypeMeta = metav1.TypeMeta{} // as in lists of built-in kinds
@@ -329,7 +333,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 func Status(code int, reason metav1.StatusReason, message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(code)
-		reply(w, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: reason, Code: int32(code), Message: message})
+		reply(w, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: reason,
+			Code: int32(code), Message: message})
 	}
 }
 

@@ -52,12 +52,18 @@ func TestOnlyDesiredStateCounts(t *testing.T) {
 	const before = `{"apiVersion": "v1", "kind": "Widget", "metadata": {"name": "a", "labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "New", "more": 1}}`
 	for _, test := range []struct{ name, after string }{
 		{"nothing", before},
-		{"version and system metadata", `{"apiVersion": "v2", "kind": "Gadget", "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "generation": 3, "finalizers": ["f"], "managedFields": [], "labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "New", "more": 1}}`},
-		{"a status field without a handler", `{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "New", "more": 2}}`},
-		{"a number's notation", `{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1.0}, "status": {"phase": "New"}}`},
-		{"kubectl's annotation", `{"metadata": {"labels": {"app": "web"}, "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`},
-		{"another operator's annotations", `{"metadata": {"labels": {"app": "web"}, "annotations": {"other.io/last-handled-configuration": "{}", "other.io/create": "{}"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`},
-		{"a kopf operator's annotations", `{"metadata": {"labels": {"app": "web"}, "annotations": {"k.io/kopf-managed": "yes", "k.io/fn": "{}"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`},
+		{"version and system metadata",
+			`{"apiVersion": "v2", "kind": "Gadget", "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "generation": 3, "finalizers": ["f"], "managedFields": [], "labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "New", "more": 1}}`},
+		{"a status field without a handler",
+			`{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "New", "more": 2}}`},
+		{"a number's notation",
+			`{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1.0}, "status": {"phase": "New"}}`},
+		{"kubectl's annotation",
+			`{"metadata": {"labels": {"app": "web"}, "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`},
+		{"another operator's annotations",
+			`{"metadata": {"labels": {"app": "web"}, "annotations": {"other.io/last-handled-configuration": "{}", "other.io/create": "{}"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`},
+		{"a kopf operator's annotations",
+			`{"metadata": {"labels": {"app": "web"}, "annotations": {"k.io/kopf-managed": "yes", "k.io/fn": "{}"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`},
 	} {
 		o := object(test.after)
 		kept, _ := annotation(handled(t, s, object(before)), prefix+"/"+handledName)
@@ -68,10 +74,15 @@ func TestOnlyDesiredStateCounts(t *testing.T) {
 	}
 	for _, test := range []struct{ name, after, path string }{
 		{"spec", `{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 2}, "status": {"phase": "New"}}`, "spec.size"},
-		{"label", `{"metadata": {"labels": {"app": "db"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`, "metadata.labels.app"},
-		{"annotation", `{"metadata": {"labels": {"app": "web"}, "annotations": {"a.io/b": "c"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`, `metadata.annotations`},
-		{"a field outside of the spec", `{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1}, "data": {"k": "v"}, "status": {"phase": "New"}}`, "data"},
-		{"status that was asked for", `{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "Old"}}`, "status.phase"},
+		{"label", `{"metadata": {"labels": {"app": "db"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`,
+			"metadata.labels.app"},
+		{"annotation",
+			`{"metadata": {"labels": {"app": "web"}, "annotations": {"a.io/b": "c"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`, `metadata.annotations`},
+		{"a field outside of the spec",
+			`{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1}, "data": {"k": "v"}, "status": {"phase": "New"}}`,
+			"data"},
+		{"status that was asked for",
+			`{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "Old"}}`, "status.phase"},
 	} {
 		o := object(test.after)
 		kept, _ := annotation(handled(t, s, object(before)), prefix+"/"+handledName)
@@ -142,7 +153,8 @@ func TestAnnotationNames(t *testing.T) {
 			t.Errorf("%s is %s, want %s", id, got, want)
 		}
 	}
-	if k := (Keys{prefix}); !k.Reserved("handled-condition") || !k.Reserved("last-handled-configuration") || k.Reserved("create") {
+	if k := (Keys{prefix}); !k.Reserved("handled-condition") || !k.Reserved("last-handled-configuration") ||
+		k.Reserved("create") {
 		t.Error("names that have a meaning are free, or others are not")
 	}
 }
@@ -151,7 +163,8 @@ func TestAnnotationNames(t *testing.T) {
 func TestReplicaSetIgnoresDeploymentsAnnotations(t *testing.T) {
 	s := spec(Handler{ID: "any", Causes: Create | Update})
 	parent := handled(t, s, object(`{"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 1}}`))
-	child := object(`{"kind": "ReplicaSet", "metadata": {"name": "d-1", "ownerReferences": [{"kind": "Deployment"}]}, "spec": {"replicas": 1}}`)
+	child := object(
+		`{"kind": "ReplicaSet", "metadata": {"name": "d-1", "ownerReferences": [{"kind": "Deployment"}]}, "spec": {"replicas": 1}}`)
 	put(child, Path{"metadata", "annotations"}, annotationsOf(parent))
 	p := plan(t, s, Seen{Object: child}, noon)
 	call, ok := p.Step.(Call)

@@ -12,8 +12,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Progress is stored as JSON, compressed if it is long: as base64 of gzip, which cannot begin with a brace. The annotations of
-// an object have 256 KiB together.
+// Progress is stored as JSON, compressed if it is long: as base64 of gzip, which cannot begin with a brace. The
+// annotations of an object have 256 KiB together.
 const (
 	compressedFrom = 16 << 10
 	maxDecoded     = 16 << 20 // ten times what etcd accepts as an object

@@ -98,11 +98,11 @@ func replaced(m map[string]any, p Path, value any) map[string]any {
 	return m
 }
 
-// storedHandling is a handling as it is stored: the states as changes of the handled state, so that an object stores a large
-// state once.
+// storedHandling is a handling as it is stored: the states as changes of the handled state, so that an object stores a
+// large state once.
 type storedHandling struct {
-	// Of identifies the handled state. If it is another one, the handling has no meaning: a user changed the state, or the progress
-	// is an earlier version's.
+	// Of identifies the handled state. If it is another one, the handling has no meaning: a user changed the state, or the
+	// progress is an earlier version's.
 	Of     string   `json:"of"`
 	First  []change `json:"seenFirst,omitzero"`
 	Also   []change `json:"seenAlso,omitzero"`
@@ -145,7 +145,8 @@ func applyChanges(from map[string]any, changes []change) map[string]any {
 // encode returns the handling as it is stored beside a handled state.
 func (h handling) encode(handled map[string]any) string {
 	return encode(storedHandling{
-		Of: identify(handled), First: changes(handled, h.First), Also: changes(handled, h.Also), Before: changes(handled, h.Before),
+		Of: identify(handled), First: changes(handled, h.First), Also: changes(handled, h.Also), Before: changes(handled,
+			h.Before),
 	})
 }
 
@@ -168,5 +169,6 @@ func (s Spec) handling(object, handled map[string]any) (h handling, err error) {
 	if stored.Of != identify(handled) {
 		return h, nil
 	}
-	return handling{applyChanges(handled, stored.First), applyChanges(handled, stored.Also), applyChanges(handled, stored.Before)}, nil
+	return handling{applyChanges(handled, stored.First), applyChanges(handled, stored.Also),
+		applyChanges(handled, stored.Before)}, nil
 }

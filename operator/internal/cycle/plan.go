@@ -64,8 +64,8 @@ func (p *Plan) finalizer(seen Seen, v view) FinalizerEdit {
 	return KeepFinalizer
 }
 
-// planDelete continues a deletion. It calls no handler while a timer runs, and removes the finalizer when every handler is
-// done and no daemon runs.
+// planDelete continues a deletion. It calls no handler while a timer runs, and removes the finalizer when every handler
+// is done and no daemon runs.
 func (p *Plan) planDelete(seen Seen, v view, now time.Time) Step {
 	p.assignments = p.spec.assignments(Delete, seen, v, p.records)
 	ours := p.spec.HasFinalizer(seen.Object)
@@ -125,8 +125,8 @@ func (p *Plan) planChange(now time.Time) Step {
 }
 
 // next returns a step for the unfinished handler with the fewest calls, the first declared
-// of several. If all of them wait, it returns a Sleep; if none is left, nil. A record whose times are in the future beyond
-// reason is written again first.
+// of several. If all of them wait, it returns a Sleep; if none is left, nil. A record whose times are in the future
+// beyond reason is written again first.
 func (p *Plan) next(now time.Time) Step {
 	if edits := p.correctTimes(now); !edits.Empty() {
 		return Write{Edits: edits}
@@ -166,8 +166,8 @@ func (p *Plan) correctTimes(now time.Time) Edits {
 	return edits
 }
 
-// call returns a Call, a Write if the handler reached a limit while no operator ran, or a Refuse if its progress could not be
-// stored.
+// call returns a Call, a Write if the handler reached a limit while no operator ran, or a Refuse if its progress could
+// not be stored.
 func (p *Plan) call(d *assignment, now time.Time) Step {
 	if !d.known {
 		d.record = Record{Started: stamp(now), Purpose: d.purpose.String()}
@@ -218,7 +218,8 @@ func (p Plan) Called(c Call, v Verdict, now time.Time) Step {
 			d.record.Delayed, d.record.Wait = stamp(now.Add(v.Delay)), v.Delay.Seconds()
 		}
 		write := p.writeRecord(d)
-		if soon := v.Delay < writeInterval && now.Sub(p.lastWritten) < writeInterval; soon && !v.Final && d.known && write.Edits.only(d.slot) {
+		if soon := v.Delay < writeInterval && now.Sub(p.lastWritten) < writeInterval; soon && !v.Final && d.known &&
+			write.Edits.only(d.slot) {
 			return Defer{d.slot, d.record}
 		}
 		p.writeDeferred(write.Edits, d)

@@ -112,8 +112,10 @@ func TestJudge(t *testing.T) {
 		{"an error is retried", Handler{Backoff: fixed(time.Minute)}, plain, 9, 0, false, true, time.Minute},
 		{"unless it is to fail", Handler{OnError: Fail}, plain, 0, 0, true, true, 0},
 		{"or to be ignored", Handler{OnError: Ignore}, plain, 0, 0, true, false, 0},
-		{"a delay comes first", Handler{OnError: Fail, Backoff: fixed(time.Minute)}, soon, 0, 0, false, true, 10 * time.Second},
-		{"temporary waits for the backoff", Handler{OnError: Fail, Backoff: fixed(time.Minute)}, &Temporary{plain}, 0, 0, false, true, time.Minute},
+		{"a delay comes first", Handler{OnError: Fail, Backoff: fixed(time.Minute)}, soon, 0, 0, false, true,
+			10 * time.Second},
+		{"temporary waits for the backoff", Handler{OnError: Fail, Backoff: fixed(time.Minute)}, &Temporary{plain}, 0, 0,
+			false, true, time.Minute},
 		{"permanent too", Handler{OnError: Ignore}, &Permanent{plain}, 0, 0, true, true, 0},
 		{"permanent in one with a delay", Handler{}, &RetryAfter{&Permanent{plain}, 1}, 0, 0, true, true, 0},
 		{"a negative delay is none", Handler{}, &RetryAfter{plain, -5}, 0, 0, false, true, 0},
@@ -222,13 +224,14 @@ func TestFinalizers(t *testing.T) {
 	}
 }
 
-// An optional delete handler is called once while a finalizer keeps the object, ours or another; a mandatory one only while
-// ours does. A resume handler that wants deletions needs none of ours either.
+// An optional delete handler is called once while a finalizer keeps the object, ours or another; a mandatory one only
+// while ours does. A resume handler that wants deletions needs none of ours either.
 func TestDeletionsWithoutOurFinalizer(t *testing.T) {
 	const ending = `{"metadata": {"deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": [%s]}}`
 	optional := Handler{ID: "optional", Causes: Delete, Optional: true}
 	mandatory := Handler{ID: "mandatory", Causes: Delete}
-	other := Handler{ID: "other", Causes: Delete, Optional: true, Filter: Filter{When: []func(map[string]any) bool{func(map[string]any) bool { return false }}}}
+	other := Handler{ID: "other", Causes: Delete, Optional: true,
+		Filter: Filter{When: []func(map[string]any) bool{func(map[string]any) bool { return false }}}}
 	for _, status := range []Path{nil, {"status", "operator"}} {
 		for name, test := range map[string]struct {
 			finalizers string
@@ -236,12 +239,14 @@ func TestDeletionsWithoutOurFinalizer(t *testing.T) {
 			listed     bool
 			want       []string
 		}{
-			"held by another":            {`"x"`, []Handler{optional}, false, []string{"optional"}},
-			"held by nobody":             {``, []Handler{optional}, false, nil},
-			"mandatory ones":             {`"x"`, []Handler{mandatory, optional, other}, false, []string{"optional"}},
-			"held by both":               {`"x", "` + finalizer + `"`, []Handler{mandatory, optional}, false, []string{"mandatory", "optional"}},
-			"none that applies":          {`"x"`, []Handler{mandatory, other}, false, nil},
-			"a resume handler":           {`"x"`, []Handler{{ID: "resume", Causes: Resume, Deleting: true}}, true, []string{"resume"}},
+			"held by another": {`"x"`, []Handler{optional}, false, []string{"optional"}},
+			"held by nobody":  {``, []Handler{optional}, false, nil},
+			"mandatory ones":  {`"x"`, []Handler{mandatory, optional, other}, false, []string{"optional"}},
+			"held by both": {`"x", "` + finalizer + `"`, []Handler{mandatory, optional}, false,
+				[]string{"mandatory", "optional"}},
+			"none that applies": {`"x"`, []Handler{mandatory, other}, false, nil},
+			"a resume handler": {`"x"`, []Handler{{ID: "resume", Causes: Resume, Deleting: true}}, true,
+				[]string{"resume"}},
 			"a resume handler, not now":  {`"x"`, []Handler{{ID: "resume", Causes: Resume, Deleting: true}}, false, nil},
 			"a resume handler of others": {`"x"`, []Handler{{ID: "resume", Causes: Resume}}, true, nil},
 		} {
@@ -270,7 +275,8 @@ func TestDeletionsWithoutOurFinalizer(t *testing.T) {
 // No delete handler is called while a timer runs.
 func TestDeletionWaitsForTimers(t *testing.T) {
 	s := spec(Handler{ID: "end", Causes: Delete})
-	seen := Seen{Object: object(`{"metadata": {"deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": ["` + finalizer + `"]}}`), RunsTimer: true}
+	seen := Seen{Object: object(`{"metadata": {"deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": ["` + finalizer +
+		`"]}}`), RunsTimer: true}
 	if p := plan(t, s, seen, noon); p.Step != (AwaitTasks{}) {
 		t.Errorf("%#v while a timer runs", p.Step)
 	}
@@ -326,8 +332,9 @@ func TestFilters(t *testing.T) {
 		"other value":       {Filter{Fields: []FieldFilter{{Path: Path{"spec", "size"}, Values: []any{int64(1)}}}}, false},
 		"no value":          {Filter{Fields: []FieldFilter{{Path: Path{"spec", "color"}, Values: []any{nil}}}}, true},
 		"a value":           {Filter{Fields: []FieldFilter{{Path: Path{"spec", "size"}, Values: []any{nil}}}}, false},
-		"old, of no update": {Filter{Fields: []FieldFilter{{Path: Path{"spec", "size"}, Values: []any{int64(1)}, Side: Before}}}, true},
-		"func":              {Filter{When: []func(map[string]any) bool{func(map[string]any) bool { return false }}}, false},
+		"old, of no update": {Filter{Fields: []FieldFilter{{Path: Path{"spec", "size"}, Values: []any{int64(1)},
+			Side: Before}}}, true},
+		"func": {Filter{When: []func(map[string]any) bool{func(map[string]any) bool { return false }}}, false},
 	} {
 		if got := test.filter.Matches(o); got != test.want {
 			t.Errorf("%s: %v", name, got)
@@ -346,7 +353,8 @@ func TestUpdatesOfFields(t *testing.T) {
 		Handler{ID: "was-or-is-1", Causes: Update, Filter: sized(Either, int64(1))},
 		Handler{ID: "from-1", Causes: Update, Filter: sized(Before, int64(1))},
 		Handler{ID: "to-1", Causes: Update, Filter: sized(After, int64(1))},
-		Handler{ID: "from-2-to-3", Causes: Update, Filter: Filter{Fields: append(sized(Before, int64(2)).Fields, sized(After, int64(3)).Fields...)}},
+		Handler{ID: "from-2-to-3", Causes: Update, Filter: Filter{Fields: append(sized(Before, int64(2)).Fields,
+			sized(After, int64(3)).Fields...)}},
 		Handler{ID: "appears", Causes: Update, Filter: sized(Before, nil)},
 		Handler{ID: "disappears", Causes: Update, Filter: sized(After, nil)},
 		Handler{ID: "any", Causes: Update},

@@ -16,7 +16,8 @@ type Record struct {
 	Stopped time.Time `json:"stopped,omitzero"`
 	// Delayed is when the next call is due.
 	Delayed time.Time `json:"delayed,omitzero"`
-	// Wait is how long the next call was delayed, in seconds. It bounds Delayed, which a clock that was ahead may have written.
+	// Wait is how long the next call was delayed, in seconds. It bounds Delayed, which a clock that was ahead may have
+	// written.
 	Wait float64 `json:"wait,omitempty"`
 	// Purpose is the cause of the calls. Records for another cause are ignored.
 	Purpose string `json:"purpose"`
@@ -38,9 +39,9 @@ func (r Record) finished() bool { return r.Success || r.Failure }
 // maxWait bounds waits, in seconds: a time must be encodable.
 const maxWait = 1e9
 
-// correct limits the times of a record that were written by a clock that was ahead of now: the handler is not delayed longer
-// than it was to be, or longer than its backoff if the record does not say, and its first call was not later than now. It
-// reports whether it changed the record.
+// correct limits the times of a record that were written by a clock that was ahead of now: the handler is not delayed
+// longer than it was to be, or longer than its backoff if the record does not say, and its first call was not later
+// than now. It reports whether it changed the record.
 func (r *Record) correct(now time.Time, backoff time.Duration) bool {
 	wait := backoff
 	if r.Wait > 0 {
@@ -158,5 +159,6 @@ func (s Spec) unreadable(slot string, err error) error {
 	if s.Status != nil {
 		where = "field " + s.inStatus(slot).String()
 	}
-	return fmt.Errorf("%w: %s; restore it, or remove it to have the object handled from the start: %w", ErrUnreadable, where, err)
+	return fmt.Errorf("%w: %s; restore it, or remove it to have the object handled from the start: %w", ErrUnreadable,
+		where, err)
 }

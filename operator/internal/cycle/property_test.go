@@ -39,7 +39,8 @@ func (w *simulation) init(t *rapid.T) {
 			OnError: OnError(rapid.IntRange(0, 2).Draw(t, "on error")),
 			Retries: rapid.IntRange(0, 4).Draw(t, "retries"),
 			Timeout: time.Duration(rapid.IntRange(0, 3).Draw(t, "timeout")) * 100 * time.Second,
-			Backoff: backoff.Exponential{First: time.Duration(rapid.IntRange(0, 4).Draw(t, "backoff")) * 100 * time.Millisecond, Max: time.Minute},
+			Backoff: backoff.Exponential{First: time.Duration(rapid.IntRange(0, 4).Draw(t, "backoff")) * 100 * time.Millisecond,
+				Max: time.Minute},
 		}
 		if h.Causes == Update && rapid.Bool().Draw(t, "field") {
 			h.Field = Path{"spec", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name")}
@@ -50,7 +51,8 @@ func (w *simulation) init(t *rapid.T) {
 	if rapid.Bool().Draw(t, "in status") {
 		w.spec.Status = Path{"status", "operator"}
 	}
-	w.object = object(`{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {"a": 1, "b": 1}}`)
+	w.object = object(
+		`{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {"a": 1, "b": 1}}`)
 	w.seen = Seen{Listed: rapid.Bool().Draw(t, "listed")}
 	w.outcome = w.anything
 }

@@ -45,8 +45,10 @@ func TestSecondFailureIsDeferredOrWritten(t *testing.T) {
 		{"soon after a write, and soon again", 5 * time.Millisecond, nil, later(20 * time.Millisecond), false},
 		{"a second after the write", 5 * time.Millisecond, nil, later(time.Second), true},
 		{"the retry comes later", 2 * time.Second, nil, later(2 * time.Second), true},
-		{"in a new process", 5 * time.Millisecond, func(s *Seen) { s.Written = time.Time{} }, later(20 * time.Millisecond), true},
-		{"the call saw another state", 5 * time.Millisecond, func(s *Seen) { put(s.Object, Path{"spec", "size"}, int64(2)) }, later(20 * time.Millisecond), true},
+		{"in a new process", 5 * time.Millisecond, func(s *Seen) { s.Written = time.Time{} }, later(20 * time.Millisecond),
+			true},
+		{"the call saw another state", 5 * time.Millisecond, func(s *Seen) { put(s.Object, Path{"spec", "size"}, int64(2)) },
+			later(20 * time.Millisecond), true},
 	} {
 		s := spec(Handler{ID: "a", Causes: Create, Backoff: backoff.Exponential{First: test.backoff, Max: time.Minute}})
 		seen := failedOnce(t, s)
@@ -91,7 +93,8 @@ func TestWriteIncludesDeferredRecords(t *testing.T) {
 	if call.Handler.ID != "b" {
 		t.Fatalf("%+v, want b", call)
 	}
-	seen.Deferred = map[string]Record{prefix + "/a": {Started: noon, Purpose: "create", Retries: 7, Delayed: now.Add(time.Hour), Wait: 3600}}
+	seen.Deferred = map[string]Record{prefix + "/a": {Started: noon, Purpose: "create", Retries: 7,
+		Delayed: now.Add(time.Hour), Wait: 3600}}
 	p = plan(t, s, seen, now)
 	edits := p.Called(call, Verdict{Final: true}, now).(Write).Edits
 	if text := edits.Annotations[prefix+"/a"]; text == nil || !strings.Contains(*text, `"retries":7`) {
@@ -106,9 +109,11 @@ func TestWriteIncludesDeferredRecords(t *testing.T) {
 
 // Another handler's recent write does not make a first failure one to remember.
 func TestFirstFailureIsWritten(t *testing.T) {
-	s := spec(Handler{ID: "a", Causes: Create, Backoff: fixed(time.Hour)}, Handler{ID: "b", Causes: Create, Backoff: fixed(5 * time.Millisecond)})
+	s := spec(Handler{ID: "a", Causes: Create, Backoff: fixed(time.Hour)}, Handler{ID: "b", Causes: Create,
+		Backoff: fixed(5 * time.Millisecond)})
 	seen := failedOnce(t, s)
-	if step, ok := failure(t, s, seen, noon.Add(time.Millisecond)).(Write); !ok || step.Edits.Annotations[prefix+"/b"] == nil {
+	if step, ok := failure(t, s, seen, noon.Add(time.Millisecond)).(Write); !ok ||
+		step.Edits.Annotations[prefix+"/b"] == nil {
 		t.Errorf("%#v, want the record of b to be written", step)
 	}
 }

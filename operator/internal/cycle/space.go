@@ -15,7 +15,8 @@ const (
 	reserve = 4 << 10
 )
 
-// ErrNoSpace: the progress of a handler cannot be stored on the object. The handler is not called: it would be called for ever.
+// ErrNoSpace: the progress of a handler cannot be stored on the object. The handler is not called: it would be called
+// for ever.
 var ErrNoSpace = errors.New("the progress of handlers does not fit on the object")
 
 // space is what bounds the progress on an object.
@@ -47,13 +48,15 @@ func (p Plan) checkEdits(s space, c Call, now time.Time) error {
 			continue
 		}
 		if more := p.growth(write.Edits); more > 0 && s.used+more > s.limit {
-			return fmt.Errorf("%w: %s would have %d bytes of %d; make the object or its annotations smaller", ErrNoSpace, s.of, s.used+more, s.limit)
+			return fmt.Errorf("%w: %s would have %d bytes of %d; make the object or its annotations smaller", ErrNoSpace, s.of,
+				s.used+more, s.limit)
 		}
 	}
 	return nil
 }
 
-// spaces returns what bounds the progress: the annotations, unless it is in the status, and the whole object if it is large.
+// spaces returns what bounds the progress: the annotations, unless it is in the status, and the whole object if it is
+// large.
 func (p Plan) spaces(desired int) []space {
 	free := 0
 	if p.Cause == Create || p.Cause == Update {

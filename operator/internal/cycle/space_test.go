@@ -35,8 +35,8 @@ func annotationBytes(o map[string]any) (size int) {
 	return size
 }
 
-// A large object is handled like a small one, by several handlers that fail first, and with its old state: the annotations never
-// exceed their limit.
+// A large object is handled like a small one, by several handlers that fail first, and with its old state: the
+// annotations never exceed their limit.
 func TestLargeObjectsAreHandled(t *testing.T) {
 	for name, o := range map[string]map[string]any{"repetitive": large(400_000, false), "random": large(150_000, true)} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,8 @@ func TestFullAnnotations(t *testing.T) {
 	s := spec(Handler{ID: "change", Causes: Create | Resume}, Handler{ID: "end", Causes: Delete})
 	full := func(o map[string]any, left int) map[string]any {
 		put(o, Path{"metadata", "annotations", "example.com/large"}, "")
-		put(o, Path{"metadata", "annotations", "example.com/large"}, strings.Repeat("x", maxAnnotations-annotationBytes(o)-left))
+		put(o, Path{"metadata", "annotations", "example.com/large"},
+			strings.Repeat("x", maxAnnotations-annotationBytes(o)-left))
 		return o
 	}
 	ending := `{"metadata": {"deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": ["` + finalizer + `"]}}`
@@ -108,8 +109,10 @@ func TestFullAnnotations(t *testing.T) {
 		seen  Seen
 		calls bool
 	}{
-		"create":                    {Seen{Object: full(object(`{"metadata": {"finalizers": ["`+finalizer+`"]}}`), 100)}, false},
-		"create, with space":        {Seen{Object: full(object(`{"metadata": {"finalizers": ["`+finalizer+`"]}}`), 10_000)}, true},
+		"create": {Seen{Object: full(object(`{"metadata": {"finalizers": ["`+finalizer+`"]}}`), 100)},
+			false},
+		"create, with space": {Seen{Object: full(object(`{"metadata": {"finalizers": ["`+finalizer+`"]}}`), 10_000)},
+			true},
 		"delete":                    {Seen{Object: full(object(ending), 100)}, false},
 		"delete, with little space": {Seen{Object: full(object(ending), 2_000)}, true},
 		"resume":                    {Seen{Object: full(handledBefore, 100), Listed: true}, false},
@@ -170,7 +173,8 @@ func TestUnreadableProgress(t *testing.T) {
 	}
 }
 
-// A wait that was stored by a clock that was ahead ends at the latest after the handler's own wait, and its timeout counts from now.
+// A wait that was stored by a clock that was ahead ends at the latest after the handler's own wait, and its timeout
+// counts from now.
 func TestTimesOfAClockThatWasAhead(t *testing.T) {
 	year := 365 * 24 * time.Hour
 	for name, test := range map[string]struct {

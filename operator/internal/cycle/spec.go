@@ -69,8 +69,8 @@ func (s Spec) needsFinalizer(v view) bool {
 	})
 }
 
-// needsNoFinalizer reports whether handlers of deletions are declared that need no finalizer of ours: they are called while
-// another finalizer keeps the object.
+// needsNoFinalizer reports whether handlers of deletions are declared that need no finalizer of ours: they are called
+// while another finalizer keeps the object.
 func (s Spec) needsNoFinalizer() bool {
 	return slices.ContainsFunc(s.Handlers, Handler.needsNoFinalizer)
 }

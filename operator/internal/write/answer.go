@@ -50,7 +50,8 @@ var answers = []struct {
 }
 
 // Judge returns the verdict on the answer to a PATCH, and the server's Retry-After. A
-// missing answer and a 5xx can be tried again, unless etcd refuses the object's size; a 4xx outside of the table cannot.
+// missing answer and a 5xx can be tried again, unless etcd refuses the object's size; a 4xx outside of the table
+// cannot.
 func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 	if err == nil {
 		return Accepted, 0
@@ -102,9 +103,11 @@ func Rejection(err error) string {
 	return fmt.Sprintf("%d %s %q", s.Code, s.Reason, slices.Compact(faults))
 }
 
-// isTooLarge reports whether a server's error is that of etcd, or of its client, for an object that is too large. Its code is 500.
+// isTooLarge reports whether a server's error is that of etcd, or of its client, for an object that is too large. Its
+// code is 500.
 func isTooLarge(message string) bool {
-	return strings.Contains(message, "etcdserver: request is too large") || strings.Contains(message, "trying to send message larger than max")
+	return strings.Contains(message, "etcdserver: request is too large") ||
+		strings.Contains(message, "trying to send message larger than max")
 }
 
 // isRefused reports whether validation or admission refused the object that a patch led to, in an answer with the code

@@ -40,7 +40,9 @@ func TestRequests(t *testing.T) {
 		{"nothing", Outgoing{}, `{"metadata": {"uid": "u"}}`, true, nil},
 		{
 			"what a handler wants, then that it is done",
-			Outgoing{Edits: cycle.Edits{Annotations: map[string]*string{"p/a": &yes, "p/b": nil}}, Merge: parse(t, `{"spec": {"x": 1}, "metadata": {"annotations": {"mine": "1"}}}`), Status: parse(t, `{"phase": "Ready"}`)},
+			Outgoing{Edits: cycle.Edits{Annotations: map[string]*string{"p/a": &yes, "p/b": nil}},
+				Merge:  parse(t, `{"spec": {"x": 1}, "metadata": {"annotations": {"mine": "1"}}}`),
+				Status: parse(t, `{"phase": "Ready"}`)},
 			`{"metadata": {"uid": "u", "resourceVersion": "7"}}`, true,
 			[]string{
 				`1 status {"metadata":{"resourceVersion":"7"},"status":{"phase":"Ready"}}`,
@@ -55,7 +57,8 @@ func TestRequests(t *testing.T) {
 		},
 		{
 			"progress in the status goes last",
-			Outgoing{Edits: cycle.Edits{Status: status, Fields: map[string]any{"gone": nil, "handled": "{}"}, Annotations: map[string]*string{"p/a": &yes}}, Status: parse(t, `{"phase": "Ready"}`)},
+			Outgoing{Edits: cycle.Edits{Status: status, Fields: map[string]any{"gone": nil, "handled": "{}"},
+				Annotations: map[string]*string{"p/a": &yes}}, Status: parse(t, `{"phase": "Ready"}`)},
 			`{"metadata": {"uid": "u", "resourceVersion": "7"}}`, true,
 			[]string{
 				`2  {"metadata":{"annotations":{"p/a":"yes"},"uid":"u"}}`,
@@ -76,14 +79,18 @@ func TestRequests(t *testing.T) {
 		},
 		{
 			"the finalizer goes, and the notes with it",
-			Outgoing{Edits: cycle.Edits{Finalizer: cycle.RemoveFinalizer, Annotations: map[string]*string{"p/a~": nil, "p/never": nil}}},
-			`{"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["other", "` + fin + `"], "annotations": {"p/a~": "x"}}}`, true,
+			Outgoing{Edits: cycle.Edits{Finalizer: cycle.RemoveFinalizer, Annotations: map[string]*string{"p/a~": nil,
+				"p/never": nil}}},
+			`{"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["other", "` + fin +
+				`"], "annotations": {"p/a~": "x"}}}`, true,
 			[]string{`3  [{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"remove","path":"/metadata/annotations/p~1a~0"},{"op":"remove","path":"/metadata/finalizers/1"}]`},
 		},
 		{
 			"the finalizer goes after a status without an endpoint",
-			Outgoing{Edits: cycle.Edits{Finalizer: cycle.RemoveFinalizer, Annotations: map[string]*string{"p/a": nil}}, Status: parse(t, `{"x": 1}`)},
-			`{"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["` + fin + `"], "annotations": {"p/a": "x"}}}`, false,
+			Outgoing{Edits: cycle.Edits{Finalizer: cycle.RemoveFinalizer, Annotations: map[string]*string{"p/a": nil}},
+				Status: parse(t, `{"x": 1}`)},
+			`{"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["` + fin + `"], "annotations": {"p/a": "x"}}}`,
+			false,
 			[]string{
 				`2  {"metadata":{"uid":"u"},"status":{"x":1}}`,
 				`3  [{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"remove","path":"/metadata/annotations/p~1a"},{"op":"remove","path":"/metadata/finalizers/0"}]`,
@@ -91,8 +98,10 @@ func TestRequests(t *testing.T) {
 		},
 		{
 			"the finalizer goes after what a handler wants",
-			Outgoing{Edits: cycle.Edits{Finalizer: cycle.RemoveFinalizer, Annotations: map[string]*string{"p/a": nil}}, Merge: parse(t, `{"spec": {"x": 1}}`)},
-			`{"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["` + fin + `"], "annotations": {"p/a": "x"}}}`, true,
+			Outgoing{Edits: cycle.Edits{Finalizer: cycle.RemoveFinalizer, Annotations: map[string]*string{"p/a": nil}},
+				Merge: parse(t, `{"spec": {"x": 1}}`)},
+			`{"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["` + fin + `"], "annotations": {"p/a": "x"}}}`,
+			true,
 			[]string{
 				`2  {"metadata":{"annotations":{"p/a":null},"uid":"u"},"spec":{"x":1}}`,
 				`3  [{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"remove","path":"/metadata/finalizers/0"}]`,
@@ -125,7 +134,8 @@ func TestProgressThatIsDropped(t *testing.T) {
 	text := "{}"
 	out := Outgoing{Edits: cycle.Edits{Annotations: map[string]*string{"a": &text, "b": nil}}}
 	fields := Outgoing{Edits: cycle.Edits{Fields: map[string]any{"a": "{}"}, Status: cycle.Path{"status"}}}
-	with := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "{}"}}, "status": map[string]any{"a": "{}"}}
+	with := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "{}"}},
+		"status": map[string]any{"a": "{}"}}
 	for _, test := range []struct {
 		of     Outgoing
 		part   Part
@@ -150,7 +160,8 @@ func TestAnswers(t *testing.T) {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Message: text}}
 	}
 	answer := func(code int, after int32) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReasonTooManyRequests, Details: &metav1.StatusDetails{RetryAfterSeconds: after}}}
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code),
+			Reason: metav1.StatusReasonTooManyRequests, Details: &metav1.StatusDetails{RetryAfterSeconds: after}}}
 	}
 	invalid := func(message string, causes ...metav1.StatusCause) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -183,7 +194,9 @@ func TestAnswers(t *testing.T) {
 		{answer(http.StatusInternalServerError, 0), Retry, Retry},
 		{answer(http.StatusServiceUnavailable, 0), Retry, Retry},
 		{message(http.StatusInternalServerError, "etcdserver: request is too large"), Rejected, Rejected},
-		{message(http.StatusInternalServerError, "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3000000 vs. 2097152)"), Rejected, Rejected},
+		{message(http.StatusInternalServerError,
+			"rpc error: code = ResourceExhausted desc = trying to send message larger than max (3000000 vs. 2097152)"), Rejected,
+			Rejected},
 	} {
 		if v, _ := Judge(types.MergePatchType, test.err); v != test.merge {
 			t.Errorf("%v to a merge patch: %v, want %v", test.err, v, test.merge)
@@ -192,9 +205,10 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%v to a JSON patch: %v, want %v", test.err, v, test.json)
 		}
 	}
-	other := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusUnprocessableEntity, Details: &metav1.StatusDetails{
-		Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.uid"}},
-	}}}
+	other := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusUnprocessableEntity,
+		Details: &metav1.StatusDetails{
+			Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.uid"}},
+		}}}
 	if v, _ := Judge(types.MergePatchType, other); v != Gone {
 		t.Errorf("another object of its name: %v, want %v", v, Gone)
 	}
@@ -217,7 +231,8 @@ func TestRejection(t *testing.T) {
 		t.Errorf("other words are another complaint: %s and %s", a, b)
 	}
 	seen := map[string]bool{}
-	for _, c := range []string{say(422, ""), say(400, ""), say(422, "", size), say(422, "", color), say(422, "", missing), say(422, "", size, color)} {
+	for _, c := range []string{say(422, ""), say(400, ""), say(422, "", size), say(422, "", color), say(422, "", missing),
+		say(422, "", size, color)} {
 		if seen[c] {
 			t.Errorf("%s is not the complaint of one cause alone", c)
 		}

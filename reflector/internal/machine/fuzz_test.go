@@ -41,7 +41,8 @@ func FuzzInputs(f *testing.F) {
 					t.Fatalf("%d: the success %+v sets a failure", i, in)
 				}
 			} else {
-				at = at.after(Failed{Kind: kinds[int(b)%len(kinds)], RetryAfter: time.Duration(b&1) * time.Second, OpenFor: time.Duration(b&2) * time.Second})
+				at = at.after(Failed{Kind: kinds[int(b)%len(kinds)], RetryAfter: time.Duration(b&1) * time.Second,
+					OpenFor: time.Duration(b&2) * time.Second})
 				if at.Retries.Attempts < before.Retries.Attempts || at.Retries.RevisionDeadline > revisionWait {
 					t.Fatalf("%d: after %+v the retries are %+v", i, before.Retries, at.Retries)
 				}
@@ -66,7 +67,8 @@ func finish(t *testing.T, at position) {
 		case Stop:
 			return
 		case Read:
-			if last := at.after(Delivered{Revision: max(at.Revision, at.Newest), Bookmark: true}); last.action != (Read{}) || last.Retries != (Retries{}) || last.Failure != 0 {
+			if last := at.after(Delivered{Revision: max(at.Revision, at.Newest), Bookmark: true}); last.action != (Read{}) ||
+				last.Retries != (Retries{}) || last.Failure != 0 {
 				t.Fatalf("the read leads to %+v", last)
 			}
 			return

@@ -310,7 +310,9 @@ func (m *model) moves() []move {
 // replayShows reports whether a watch that begins from scratch has an object that shows it. One
 // without looks like any other watch.
 func (m *model) replayShows() bool {
-	return m.delivered == m.watchFrom && slices.ContainsFunc(m.objects(m.head), func(o keepwatch.Object) bool { return o.Revision() <= m.watchFrom })
+	return m.delivered == m.watchFrom && slices.ContainsFunc(m.objects(m.head), func(o keepwatch.Object) bool {
+		return o.Revision() <= m.watchFrom
+	})
 }
 
 // writable returns the possible writes. Unused keys are equivalent, so it returns only the
@@ -540,7 +542,8 @@ func (m *model) stream(machine.List) {
 		m.step(failed(err))
 		return
 	}
-	m.epoch, m.watchEpochs, m.watchFrom, m.delivered, m.rewindUnseen = len(m.epochs)-1, len(m.epochs), m.head, m.head, false
+	m.epoch, m.watchEpochs, m.watchFrom, m.delivered, m.rewindUnseen = len(m.epochs)-1, len(m.epochs), m.head, m.head,
+		false
 	m.step(machine.Streamed{Revision: m.head})
 }
 
@@ -563,7 +566,10 @@ func (m *model) openWatch(from keepwatch.Revision) {
 
 // events returns the source's changes of (from, to].
 func (m *model) events(from, to keepwatch.Revision) []keepwatch.Change {
-	return slices.DeleteFunc(slices.Clone(m.log), func(c keepwatch.Change) bool { return c.Revision <= from || c.Revision > to })
+	return slices.DeleteFunc(slices.Clone(m.log), func(c keepwatch.Change) bool {
+		return c.Revision <= from ||
+			c.Revision > to
+	})
 }
 
 // frame delivers a batch to the store.

@@ -100,7 +100,8 @@ func search(s scope) (states, moves int, problem string) {
 
 // TestSearchFindsBugs checks that the search finds a bug of the source or the target.
 func TestSearchFindsBugs(t *testing.T) {
-	for _, b := range []bug{losesDeletes, skipsRevision, hidesExpired, wrongListRevision, hidesRewind, forgetsInvalidation, comparesNothing, hidesSilence, acceptsReplay} {
+	for _, b := range []bug{losesDeletes, skipsRevision, hidesExpired, wrongListRevision, hidesRewind, forgetsInvalidation,
+		comparesNothing, hidesSilence, acceptsReplay} {
 		t.Run(string(b), func(t *testing.T) {
 			t.Parallel()
 			s := scope{keys: 2, writes: 3, faults: 2, page: 1, bug: b}

@@ -165,7 +165,8 @@ func Replayed(batch keepwatch.Batch, from keepwatch.Revision) *keepwatch.Failure
 	for _, c := range batch.Changes {
 		if c.Revision <= from {
 			return keepwatch.Failed(keepwatch.ProtocolViolation,
-				"the server does not resume watches: one from revision %d delivered %s of %v at %d", from, c.Type, c.Object.Key(), c.Revision)
+				"the server does not resume watches: one from revision %d delivered %s of %v at %d", from, c.Type, c.Object.Key(),
+				c.Revision)
 		}
 	}
 	return nil

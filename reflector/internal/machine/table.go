@@ -137,7 +137,8 @@ var Table = [...]Rule{
 	keepwatch.Unauthorized: {Do: Retry, Delay: Backoff, Visible: true},
 	keepwatch.Forbidden:    {Do: Retry, Delay: SlowBackoff, EndsStartup: true, Visible: true},
 	keepwatch.Absent:       {Do: Retry, Delay: SlowBackoff, EndsStartup: true, Visible: true},
-	keepwatch.Rejected:     {Do: Retry, Delay: SlowBackoff, MaxRetries: 10, Then: Relist, EndsStartup: true, Visible: true},
+	keepwatch.Rejected: {Do: Retry, Delay: SlowBackoff, MaxRetries: 10, Then: Relist, EndsStartup: true,
+		Visible: true},
 
 	// Some aggregated APIs have no revisions. A server that had them before has broken its
 	// contract instead.

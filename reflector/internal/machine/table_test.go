@@ -133,7 +133,8 @@ func TestFailureTable(t *testing.T) {
 		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Hour}, "5m0s+≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Millisecond}, "1s+≤800ms, watch 60"},
 		{"relist page2", Failed{Kind: keepwatch.Throttled, RetryAfter: asked}, "7s+≤800ms, list ≥60 p2 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.StorageRead, RetryAfter: asked}, "invalidate (expired), 7s+≤800ms, list ≥60 (expired: storage read error)"},
+		{"watch", Failed{Kind: keepwatch.StorageRead, RetryAfter: asked},
+			"invalidate (expired), 7s+≤800ms, list ≥60 (expired: storage read error)"},
 		{"first list", Failed{Kind: keepwatch.StreamingListUnsupported, RetryAfter: asked}, "7s+≤800ms, list"},
 		{"watch", Failed{Kind: keepwatch.Untrusted}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: keepwatch.Untrusted}, "stop"},
@@ -149,13 +150,15 @@ func TestFailureTable(t *testing.T) {
 		{"start", Failed{Kind: keepwatch.InvariantViolation}, "stop"},
 		{"watch", Failed{Kind: keepwatch.ServerError}, "≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.UnknownStatus}, "≤800ms, watch 60"},
-		{"watch", Failed{Kind: keepwatch.StorageRead}, "invalidate (expired), ≤800ms, list ≥60 (expired: storage read error)"},
+		{"watch", Failed{Kind: keepwatch.StorageRead},
+			"invalidate (expired), ≤800ms, list ≥60 (expired: storage read error)"},
 		{"watch", Failed{Kind: x}, "≤800ms, list ≥60 (expired: expired)"},
 		{"opening", Failed{Kind: x}, "≤800ms, list ≥50 (downtime: expired)"},
 		{"relist", Failed{Kind: x}, "≤1.6s, list (expired: expired)"},
 		{"relist page2", Failed{Kind: x}, "≤800ms, list ≥60 (expired: expired)"},
 		{"relisted", Failed{Kind: x}, "≤800ms, list (expired: expired)"},
-		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, list ≥60 (expired: expired)"},
+		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second},
+			"1s+≤800ms, list ≥60 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, watch 60"},
 		{"relist", Failed{Kind: keepwatch.StaleReplica}, "≤800ms, list ≥60 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.Rewound}, "invalidate (rewind), ≤800ms, list (rewind: rewound)"},
@@ -178,8 +181,10 @@ func TestFailureTable(t *testing.T) {
 		{"first list", Failed{Kind: keepwatch.StreamingListUnsupported}, "list"},
 		{"watch", Failed{Kind: keepwatch.Undecodable}, "≤800ms, watch 60"},
 		{"relist page2", Failed{Kind: keepwatch.Undecodable}, "≤800ms, list ≥60 p2 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.ProtocolViolation}, "invalidate (expired), ≤800ms, list (expired: protocol violation)"},
-		{"opening", Failed{Kind: keepwatch.ProtocolViolation}, "invalidate (downtime), ≤800ms, list (downtime: protocol violation)"},
+		{"watch", Failed{Kind: keepwatch.ProtocolViolation},
+			"invalidate (expired), ≤800ms, list (expired: protocol violation)"},
+		{"opening", Failed{Kind: keepwatch.ProtocolViolation},
+			"invalidate (downtime), ≤800ms, list (downtime: protocol violation)"},
 		{"first list", Failed{Kind: keepwatch.StorageRead}, "≤800ms, stream"},
 		{"relist", Failed{Kind: keepwatch.StorageRead}, "≤1.6s, list ≥60 (expired: expired)"},
 		{"relist page2", Failed{Kind: keepwatch.Rewound}, "invalidate (rewind), ≤800ms, list (rewind: expired)"},
@@ -467,7 +472,8 @@ func TestStreamingListsThatFail(t *testing.T) {
 		switch kind {
 		case keepwatch.Unreachable, keepwatch.Unauthorized:
 			want = "stream"
-		case keepwatch.Forbidden, keepwatch.Absent, keepwatch.Untrusted, keepwatch.Rejected, keepwatch.Unversioned, keepwatch.InvariantViolation:
+		case keepwatch.Forbidden, keepwatch.Absent, keepwatch.Untrusted, keepwatch.Rejected, keepwatch.Unversioned,
+			keepwatch.InvariantViolation:
 			continue // the run has ended
 		}
 		if got := show(a); got != want {
@@ -541,13 +547,15 @@ func TestProgressClearsFailure(t *testing.T) {
 		then []Input
 		want keepwatch.FailureKind
 	}{
-		"an open watch":             {[]Input{Elapsed{}, Opened{}}, keepwatch.Unreachable},
-		"a watch that ends at once": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, OpenFor: time.Second}}, keepwatch.Unreachable},
-		"a steady watch":            {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, OpenFor: SteadyWatch}}, 0},
-		"a steady watch that fails": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.ServerError, OpenFor: SteadyWatch}}, keepwatch.ServerError},
-		"an idle watch":             {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Idle, OpenFor: time.Minute}}, 0},
-		"a bookmark":                {[]Input{Elapsed{}, Opened{}, Delivered{Revision: 60, Bookmark: true}}, 0},
-		"an event":                  {[]Input{Elapsed{}, Opened{}, Delivered{Revision: 61}}, 0},
+		"an open watch": {[]Input{Elapsed{}, Opened{}}, keepwatch.Unreachable},
+		"a watch that ends at once": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, OpenFor: time.Second}},
+			keepwatch.Unreachable},
+		"a steady watch": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, OpenFor: SteadyWatch}}, 0},
+		"a steady watch that fails": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.ServerError, OpenFor: SteadyWatch}},
+			keepwatch.ServerError},
+		"an idle watch": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Idle, OpenFor: time.Minute}}, 0},
+		"a bookmark":    {[]Input{Elapsed{}, Opened{}, Delivered{Revision: 60, Bookmark: true}}, 0},
+		"an event":      {[]Input{Elapsed{}, Opened{}, Delivered{Revision: 61}}, 0},
 	} {
 		m, _ := at("watch").Step(cut)
 		for _, in := range c.then {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 )
 
-// prepareAPIService sets the condition Available: a local group and version is available. No requests are forwarded, so one
-// of another server is not, even if that server runs.
+// prepareAPIService sets the condition Available: a local group and version is available. No requests are forwarded, so
+// one of another server is not, even if that server runs.
 func prepareAPIService(obj runtime.Object) {
 	service := obj.(*apiregistrationv1.APIService)
 	condition := helper.NewLocalAvailableAPIServiceCondition()
@@ -38,7 +38,8 @@ func prepareAPIServiceUpdate(obj, old runtime.Object) {
 func validateAPIService(s *apiregistrationv1.APIService) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &s.Spec
 	if name := spec.Version + "." + spec.Group; s.Name != name {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", name)))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name,
+			fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", name)))
 	}
 	if spec.Group == "" && spec.Version != "v1" {
 		errs = append(errs, field.Required(at.Child("group"), "only v1 may have an empty group and it better be legacy kube"))
@@ -48,10 +49,12 @@ func validateAPIService(s *apiregistrationv1.APIService) (errs field.ErrorList) 
 	}
 	errs = append(errs, invalids(at.Child("version"), spec.Version, validation.IsDNS1035Label(spec.Version))...)
 	if spec.GroupPriorityMinimum <= 0 || spec.GroupPriorityMinimum > 20000 {
-		errs = append(errs, field.Invalid(at.Child("groupPriorityMinimum"), spec.GroupPriorityMinimum, "must be positive and less than 20000"))
+		errs = append(errs, field.Invalid(at.Child("groupPriorityMinimum"), spec.GroupPriorityMinimum,
+			"must be positive and less than 20000"))
 	}
 	if spec.VersionPriority <= 0 || spec.VersionPriority > 1000 {
-		errs = append(errs, field.Invalid(at.Child("versionPriority"), spec.VersionPriority, "must be positive and less than 1000"))
+		errs = append(errs, field.Invalid(at.Child("versionPriority"), spec.VersionPriority,
+			"must be positive and less than 1000"))
 	}
 	insecure, ca := at.Child("insecureSkipTLSVerify"), len(spec.CABundle)
 	if spec.Service != nil {
@@ -61,10 +64,12 @@ func validateAPIService(s *apiregistrationv1.APIService) (errs field.ErrorList) 
 		return append(errs, validateServiceReference(at.Child("service"), spec.Service)...)
 	}
 	if ca > 0 {
-		errs = append(errs, field.Invalid(at.Child("caBundle"), fmt.Sprintf("%d bytes", ca), "local APIServices may not have a caBundle"))
+		errs = append(errs, field.Invalid(at.Child("caBundle"), fmt.Sprintf("%d bytes", ca),
+			"local APIServices may not have a caBundle"))
 	}
 	if spec.InsecureSkipTLSVerify {
-		errs = append(errs, field.Invalid(insecure, spec.InsecureSkipTLSVerify, "local APIServices may not have insecureSkipTLSVerify"))
+		errs = append(errs, field.Invalid(insecure, spec.InsecureSkipTLSVerify,
+			"local APIServices may not have insecureSkipTLSVerify"))
 	}
 	return errs
 }

@@ -38,14 +38,16 @@ func addAutoscalerConversions(scheme *runtime.Scheme) error {
 			func(a, b any, _ conversion.Scope) error {
 				return downgrade(a.(*autoscalingv2.HorizontalPodAutoscaler), b.(*autoscalingv1.HorizontalPodAutoscaler))
 			}),
-		scheme.AddConversionFunc((*autoscalingv1.HorizontalPodAutoscalerList)(nil), (*autoscalingv2.HorizontalPodAutoscalerList)(nil),
+		scheme.AddConversionFunc((*autoscalingv1.HorizontalPodAutoscalerList)(nil),
+			(*autoscalingv2.HorizontalPodAutoscalerList)(nil),
 			func(a, b any, _ conversion.Scope) (err error) {
 				in, out := a.(*autoscalingv1.HorizontalPodAutoscalerList), b.(*autoscalingv2.HorizontalPodAutoscalerList)
 				out.ListMeta = in.ListMeta
 				out.Items, err = convertEach(in.Items, upgrade)
 				return err
 			}),
-		scheme.AddConversionFunc((*autoscalingv2.HorizontalPodAutoscalerList)(nil), (*autoscalingv1.HorizontalPodAutoscalerList)(nil),
+		scheme.AddConversionFunc((*autoscalingv2.HorizontalPodAutoscalerList)(nil),
+			(*autoscalingv1.HorizontalPodAutoscalerList)(nil),
 			func(a, b any, _ conversion.Scope) (err error) {
 				in, out := a.(*autoscalingv2.HorizontalPodAutoscalerList), b.(*autoscalingv1.HorizontalPodAutoscalerList)
 				out.ListMeta = in.ListMeta
@@ -93,7 +95,8 @@ func upgrade(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.Horiz
 	if target != nil {
 		out.Spec.Metrics = append(out.Spec.Metrics, cpuTarget(*target))
 	}
-	out.Spec.Behavior, out.Status.Conditions, out.Status.CurrentMetrics = rest.Behavior, rest.Conditions, rest.CurrentMetrics
+	out.Spec.Behavior, out.Status.Conditions, out.Status.CurrentMetrics = rest.Behavior, rest.Conditions,
+		rest.CurrentMetrics
 	if current := in.Status.CurrentCPUUtilizationPercentage; current != nil && len(rest.CurrentMetrics) == 0 {
 		out.Status.CurrentMetrics = []autoscalingv2.MetricStatus{cpuStatus(*current)}
 	}
@@ -116,7 +119,8 @@ func downgrade(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.Hor
 			DesiredReplicas:    in.Status.DesiredReplicas,
 		},
 	}
-	rest := remainder{Behavior: in.Spec.Behavior, CurrentMetrics: in.Status.CurrentMetrics, Conditions: in.Status.Conditions}
+	rest := remainder{Behavior: in.Spec.Behavior, CurrentMetrics: in.Status.CurrentMetrics,
+		Conditions: in.Status.Conditions}
 	for _, metric := range in.Spec.Metrics {
 		if r := metric.Resource; r != nil && r.Name == corev1.ResourceCPU && r.Target.AverageUtilization != nil &&
 			out.Spec.TargetCPUUtilizationPercentage == nil {

@@ -38,7 +38,8 @@ func (r *bindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate()
 
 // Create assigns the pod of a name to a node, which need not exist. A pod that is assigned, being deleted or has
 // scheduling gates is a conflict.
-func (r *bindingREST) Create(ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *bindingREST) Create(ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc,
+	options *metav1.CreateOptions) (runtime.Object, error) {
 	binding := object.(*corev1.Binding)
 	if name != binding.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
@@ -81,10 +82,11 @@ func (r *bindingREST) assign(ctx context.Context, binding *corev1.Binding, dryRu
 	if binding.ResourceVersion != "" {
 		preconditions.ResourceVersion = &binding.ResourceVersion
 	}
-	err = r.pods.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, &preconditions, storage.SimpleUpdate(func(object runtime.Object) (runtime.Object, error) {
-		pod := object.(*corev1.Pod)
-		return pod, assignPod(pod, binding)
-	}), dryRun, nil)
+	err = r.pods.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, &preconditions,
+		storage.SimpleUpdate(func(object runtime.Object) (runtime.Object, error) {
+			pod := object.(*corev1.Pod)
+			return pod, assignPod(pod, binding)
+		}), dryRun, nil)
 	if err == nil {
 		return nil
 	}
@@ -132,6 +134,7 @@ type legacyBindingREST struct{ *bindingREST }
 func (r *legacyBindingREST) NamespaceScoped() bool   { return true }
 func (r *legacyBindingREST) GetSingularName() string { return "binding" }
 
-func (r *legacyBindingREST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *legacyBindingREST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc,
+	options *metav1.CreateOptions) (runtime.Object, error) {
 	return r.bindingREST.Create(ctx, accessor(object).GetName(), object, validate, options)
 }

@@ -163,11 +163,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A claim that an earlier version has stored has its source in one field only. It stays changeable, and gets the other one.
+// A claim that an earlier version has stored has its source in one field only. It stays changeable, and gets the other
+// one.
 func TestStoredClaimsStayChangeable(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}}
 	claim.Name, claim.Namespace, claim.ResourceVersion = "c", "default", "1"
 	rules := strategy{kind: row(t, claim)}
@@ -183,7 +185,8 @@ func TestStoredClaimsStayChangeable(t *testing.T) {
 		if errs := rules.ValidateUpdate(t.Context(), changed, claim); len(errs) > 0 {
 			t.Errorf("%+v: %v", old, errs)
 		}
-		if s := changed.Spec; s.DataSource == nil || s.DataSourceRef == nil || s.DataSource.Name != "a" || s.DataSourceRef.Name != "a" {
+		if s := changed.Spec; s.DataSource == nil || s.DataSourceRef == nil || s.DataSource.Name != "a" ||
+			s.DataSourceRef.Name != "a" {
 			t.Errorf("%+v has the sources %v and %v", old, s.DataSource, s.DataSourceRef)
 		}
 	}
@@ -191,7 +194,8 @@ func TestStoredClaimsStayChangeable(t *testing.T) {
 
 func TestQOSClass(t *testing.T) {
 	list := func(cpu, memory string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu),
+			corev1.ResourceMemory: resource.MustParse(memory)}
 	}
 	full := corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("1", "1Gi")}
 	for want, containers := range map[corev1.PodQOSClass][]corev1.ResourceRequirements{
@@ -217,7 +221,8 @@ func TestQOSClass(t *testing.T) {
 func TestPullPolicy(t *testing.T) {
 	for image, want := range map[string]corev1.PullPolicy{
 		"nginx": corev1.PullAlways, "nginx:latest": corev1.PullAlways, "host:5000/nginx": corev1.PullAlways,
-		"nginx:1": corev1.PullIfNotPresent, "host:5000/nginx:1": corev1.PullIfNotPresent, "nginx@sha256:00": corev1.PullIfNotPresent,
+		"nginx:1": corev1.PullIfNotPresent, "host:5000/nginx:1": corev1.PullIfNotPresent,
+		"nginx@sha256:00": corev1.PullIfNotPresent,
 	} {
 		if got := pullPolicy(image); got != want {
 			t.Errorf("%s: %s, want %s", image, got, want)

@@ -26,8 +26,8 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/certificates"
 )
 
-// csrStrategy has the rules of CertificateSigningRequests, which are kube-apiserver's: the user who creates one is in its
-// spec, which never changes. Data of other servers that these rules would refuse is not checked again.
+// csrStrategy has the rules of CertificateSigningRequests, which are kube-apiserver's: the user who creates one is in
+// its spec, which never changes. Data of other servers that these rules would refuse is not checked again.
 type csrStrategy struct{ strategy }
 
 // csrStatusStrategy has the rules of /status, by which a signer stores the certificate or a failure, once.
@@ -76,7 +76,8 @@ func (s csrStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 func (s csrStatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	request, before := asCSR(obj), asCSR(old)
 	request.Spec = before.Spec
-	for _, kind := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied} {
+	for _, kind := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved,
+		certificatesv1.CertificateDenied} {
 		at, was := conditionIndexes(request, kind), conditionsOf(before, kind)
 		if len(at) != len(was) {
 			continue
@@ -93,7 +94,8 @@ func (s csrStatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Ob
 	errs := validateCSRStatus(request, before)
 	errs = append(errs, validateApprovals(request, before)...)
 	if len(before.Status.Certificate) > 0 && !bytes.Equal(request.Status.Certificate, before.Status.Certificate) {
-		errs = append(errs, field.Forbidden(field.NewPath("status", "certificate"), "updates may not modify existing certificate content"))
+		errs = append(errs, field.Forbidden(field.NewPath("status", "certificate"),
+			"updates may not modify existing certificate content"))
 	}
 	return errs
 }
@@ -119,7 +121,8 @@ func (s csrApprovalStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpat
 	return s.resetPaths(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "certificate"))
 }
 
-func conditionIndexes(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) []int {
+func conditionIndexes(request *certificatesv1.CertificateSigningRequest,
+	kind certificatesv1.RequestConditionType) []int {
 	var indexes []int
 	for i, c := range request.Status.Conditions {
 		if c.Type == kind {
@@ -129,7 +132,8 @@ func conditionIndexes(request *certificatesv1.CertificateSigningRequest, kind ce
 	return indexes
 }
 
-func conditionsOf(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) []certificatesv1.CertificateSigningRequestCondition {
+func conditionsOf(request *certificatesv1.CertificateSigningRequest,
+	kind certificatesv1.RequestConditionType) []certificatesv1.CertificateSigningRequestCondition {
 	var found []certificatesv1.CertificateSigningRequestCondition
 	for _, i := range conditionIndexes(request, kind) {
 		found = append(found, request.Status.Conditions[i])
@@ -162,10 +166,14 @@ func setConditionTimes(request, before *certificatesv1.CertificateSigningRequest
 var keyUsages = slices.Sorted(slices.Values([]certificatesv1.KeyUsage{
 	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment,
 	certificatesv1.UsageKeyEncipherment, certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment,
-	certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign, certificatesv1.UsageEncipherOnly, certificatesv1.UsageDecipherOnly,
-	certificatesv1.UsageAny, certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning,
-	certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME, certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel,
-	certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping, certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC,
+	certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign, certificatesv1.UsageEncipherOnly,
+	certificatesv1.UsageDecipherOnly,
+	certificatesv1.UsageAny, certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth,
+	certificatesv1.UsageCodeSigning,
+	certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME, certificatesv1.UsageIPsecEndSystem,
+	certificatesv1.UsageIPsecTunnel,
+	certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping, certificatesv1.UsageOCSPSigning,
+	certificatesv1.UsageMicrosoftSGC,
 	certificatesv1.UsageNetscapeSGC,
 }))
 
@@ -196,12 +204,14 @@ func validateCSRSpec(spec *certificatesv1.CertificateSigningRequestSpec) field.E
 		}
 	}
 	if spec.SignerName == legacySigner {
-		errs = append(errs, field.Invalid(at.Child("signerName"), spec.SignerName, "the legacy signerName is not allowed via this API version"))
+		errs = append(errs, field.Invalid(at.Child("signerName"), spec.SignerName,
+			"the legacy signerName is not allowed via this API version"))
 	} else {
 		errs = append(errs, validateSignerName(at.Child("signerName"), spec.SignerName)...)
 	}
 	if seconds := spec.ExpirationSeconds; seconds != nil && *seconds < minCertificateSeconds {
-		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *seconds, "may not specify a duration less than 600 seconds (10 minutes)"))
+		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *seconds,
+			"may not specify a duration less than 600 seconds (10 minutes)"))
 	}
 	return errs
 }
@@ -221,7 +231,8 @@ func validateSignerName(at *field.Path, name string) field.ErrorList {
 	}
 	domain, path, ok := strings.Cut(name, "/")
 	if !ok || strings.Contains(path, "/") {
-		return field.ErrorList{field.Invalid(at, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+		return field.ErrorList{field.Invalid(at, name,
+			"must be a fully qualified domain and path of the form 'example.com/signer-name'")}
 	}
 	var errs field.ErrorList
 	if len(domain) > validation.DNS1123SubdomainMaxLength {
@@ -232,7 +243,8 @@ func validateSignerName(at *field.Path, name string) field.ErrorList {
 		errs = append(errs, field.Invalid(at, domain, "should be a domain with at least two segments separated by dots"))
 	}
 	errs = append(errs, validateLabels(at, path, validation.IsDNS1123Subdomain)...)
-	const longest = 2*validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 2 // the two dots and slashes
+	// the two dots and slashes
+	const longest = 2*validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 2
 	if len(name) > longest {
 		errs = append(errs, field.TooLong(at, "", longest))
 	}
@@ -268,7 +280,8 @@ func validateCSRStatus(request, before *certificatesv1.CertificateSigningRequest
 	}
 	for _, kind := range finalConditions {
 		if len(conditionsOf(request, kind)) < len(conditionsOf(before, kind)) {
-			errs = append(errs, field.Forbidden(at.Child("conditions"), fmt.Sprintf("updates may not remove a condition of type %q", kind)))
+			errs = append(errs, field.Forbidden(at.Child("conditions"),
+				fmt.Sprintf("updates may not remove a condition of type %q", kind)))
 		}
 	}
 	return errs
@@ -279,7 +292,8 @@ var finalConditions = []certificatesv1.RequestConditionType{
 	certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed,
 }
 
-func validateConditions(at *field.Path, conditions []certificatesv1.CertificateSigningRequestCondition) field.ErrorList {
+func validateConditions(at *field.Path,
+	conditions []certificatesv1.CertificateSigningRequestCondition) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[certificatesv1.RequestConditionType]bool{}
 	for i, c := range conditions {
@@ -340,12 +354,13 @@ func validateCertificate(content []byte) error {
 	return nil
 }
 
-// validateApprovals refuses new approvals outside /approval. Changed ones cannot occur there, and validateCSRStatus refuses
-// removed ones.
+// validateApprovals refuses new approvals outside /approval. Changed ones cannot occur there, and validateCSRStatus
+// refuses removed ones.
 func validateApprovals(request, before *certificatesv1.CertificateSigningRequest) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("status", "conditions")
-	for _, kind := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied} {
+	for _, kind := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved,
+		certificatesv1.CertificateDenied} {
 		if len(conditionsOf(request, kind)) > len(conditionsOf(before, kind)) {
 			errs = append(errs, field.Forbidden(at, fmt.Sprintf("updates may not add a condition of type %q", kind)))
 		}

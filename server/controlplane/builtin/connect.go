@@ -19,8 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// containers answers requests for the containers of pods, which never run: with the errors of kube-apiserver as far as it
-// asks no kubelet, and then with 400.
+// containers answers requests for the containers of pods, which never run: with the errors of kube-apiserver as far as
+// it asks no kubelet, and then with 400.
 type containers struct{ pods, nodes *genericregistry.Store }
 
 // find returns the pod of a name, if it has the container; or exactly one, if the name of the container is empty.
@@ -39,7 +39,8 @@ func (c containers) find(ctx context.Context, name, container string) (*corev1.P
 	case len(pod.Spec.Containers) == 0:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s", name))
 	default:
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %s", name, names))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %s",
+			name, names))
 	}
 }
 
@@ -63,12 +64,15 @@ func (c containers) notRunning(ctx context.Context, pod *corev1.Pod) error {
 	if _, err := c.nodes.Get(about(ctx, corev1.Resource("nodes")), pod.Spec.NodeName, &metav1.GetOptions{}); err != nil {
 		return err
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("the containers of pod %s do not run: this server has no kubelet on node %s", pod.Name, pod.Spec.NodeName))
+	return apierrors.NewBadRequest(
+		fmt.Sprintf("the containers of pod %s do not run: this server has no kubelet on node %s", pod.Name,
+			pod.Spec.NodeName))
 }
 
 // about returns ctx for requests of another resource: a store names that of the context in its errors.
 func about(ctx context.Context, resource schema.GroupResource) context.Context {
-	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{IsResourceRequest: true, APIGroup: resource.Group, Resource: resource.Resource})
+	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{IsResourceRequest: true,
+		APIGroup: resource.Group, Resource: resource.Resource})
 }
 
 // logREST serves pods/log. The log of a pod without a node is empty.
@@ -119,7 +123,8 @@ func (r *streamREST) ConnectMethods() []string { return []string{http.MethodGet,
 func (r *streamREST) NewConnectOptions() (runtime.Object, bool, string) { return r.New(), false, "" }
 
 // Connect always returns an error.
-func (r *streamREST) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (http.Handler, error) {
+func (r *streamREST) Connect(ctx context.Context, name string, options runtime.Object,
+	_ rest.Responder) (http.Handler, error) {
 	var pod *corev1.Pod
 	var err error
 	switch o := options.(type) {

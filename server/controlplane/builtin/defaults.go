@@ -183,7 +183,8 @@ func defaultSessionAffinity(s *corev1.ServiceSpec) {
 	switch {
 	case s.SessionAffinity == corev1.ServiceAffinityNone:
 		s.SessionAffinityConfig = nil
-	case s.SessionAffinity == corev1.ServiceAffinityClientIP && (config == nil || config.ClientIP == nil || config.ClientIP.TimeoutSeconds == nil):
+	case s.SessionAffinity == corev1.ServiceAffinityClientIP && (config == nil || config.ClientIP == nil ||
+		config.ClientIP.TimeoutSeconds == nil):
 		seconds := corev1.DefaultClientIPServiceAffinitySeconds
 		s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
 	}

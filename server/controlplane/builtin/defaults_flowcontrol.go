@@ -5,7 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// addFlowDefaults registers the defaults of flow schemas and priority levels. Those of APIServices are k8s.io/kube-aggregator's.
+// addFlowDefaults registers the defaults of flow schemas and priority levels. Those of APIServices are
+// k8s.io/kube-aggregator's.
 func addFlowDefaults(scheme *runtime.Scheme) {
 	byType[flowcontrolv1.FlowSchema](scheme, func(o *flowcontrolv1.FlowSchema) { fill(&o.Spec.MatchingPrecedence, 1000) })
 	byType[flowcontrolv1.PriorityLevelConfiguration](scheme, func(o *flowcontrolv1.PriorityLevelConfiguration) {

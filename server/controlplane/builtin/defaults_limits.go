@@ -2,8 +2,8 @@ package builtin
 
 import corev1 "k8s.io/api/core/v1"
 
-// defaultLimitRange completes the defaults of containers: the limit is the maximum, and the request is the limit, or else
-// the minimum.
+// defaultLimitRange completes the defaults of containers: the limit is the maximum, and the request is the limit, or
+// else the minimum.
 func defaultLimitRange(r *corev1.LimitRange) {
 	for i := range r.Spec.Limits {
 		item := &r.Spec.Limits[i]

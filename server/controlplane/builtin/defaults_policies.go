@@ -9,20 +9,24 @@ import (
 // addPolicyDefaults registers the defaults of admission policies and their bindings: the library that evaluates them
 // dereferences these fields.
 func addPolicyDefaults(scheme *runtime.Scheme) {
-	byType[admissionregistrationv1.ValidatingAdmissionPolicy](scheme, func(o *admissionregistrationv1.ValidatingAdmissionPolicy) {
-		point(&o.Spec.FailurePolicy, admissionregistrationv1.Fail)
-		defaultMatchResources(o.Spec.MatchConstraints)
-	})
-	byType[admissionregistrationv1.ValidatingAdmissionPolicyBinding](scheme, func(o *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
-		defaultMatchResources(o.Spec.MatchResources)
-	})
-	byType[admissionregistrationv1.MutatingAdmissionPolicy](scheme, func(o *admissionregistrationv1.MutatingAdmissionPolicy) {
-		point(&o.Spec.FailurePolicy, admissionregistrationv1.Fail)
-		defaultMatchResources(o.Spec.MatchConstraints)
-	})
-	byType[admissionregistrationv1.MutatingAdmissionPolicyBinding](scheme, func(o *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
-		defaultMatchResources(o.Spec.MatchResources)
-	})
+	byType[admissionregistrationv1.ValidatingAdmissionPolicy](scheme,
+		func(o *admissionregistrationv1.ValidatingAdmissionPolicy) {
+			point(&o.Spec.FailurePolicy, admissionregistrationv1.Fail)
+			defaultMatchResources(o.Spec.MatchConstraints)
+		})
+	byType[admissionregistrationv1.ValidatingAdmissionPolicyBinding](scheme,
+		func(o *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+			defaultMatchResources(o.Spec.MatchResources)
+		})
+	byType[admissionregistrationv1.MutatingAdmissionPolicy](scheme,
+		func(o *admissionregistrationv1.MutatingAdmissionPolicy) {
+			point(&o.Spec.FailurePolicy, admissionregistrationv1.Fail)
+			defaultMatchResources(o.Spec.MatchConstraints)
+		})
+	byType[admissionregistrationv1.MutatingAdmissionPolicyBinding](scheme,
+		func(o *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+			defaultMatchResources(o.Spec.MatchResources)
+		})
 }
 
 func defaultMatchResources(r *admissionregistrationv1.MatchResources) {

@@ -35,7 +35,8 @@ func defaultValidatingWebhooks(c *admissionregistrationv1.ValidatingWebhookConfi
 	}
 }
 
-func defaultWebhookTarget(client *admissionregistrationv1.WebhookClientConfig, rules []admissionregistrationv1.RuleWithOperations) {
+func defaultWebhookTarget(client *admissionregistrationv1.WebhookClientConfig,
+	rules []admissionregistrationv1.RuleWithOperations) {
 	if client.Service != nil {
 		point(&client.Service.Port, 443)
 	}

@@ -17,7 +17,8 @@ func Describe(resource schema.GroupResource) (Description, bool) {
 		if k.groupResource() != resource {
 			continue
 		}
-		d := Description{Kind: k.gv.WithKind(k.kindName()), Singular: k.singular().Resource, ShortNames: k.short, Namespaced: k.namespaced}
+		d := Description{Kind: k.gv.WithKind(k.kindName()), Singular: k.singular().Resource, ShortNames: k.short,
+			Namespaced: k.namespaced}
 		if k.category != "" {
 			d.Categories = []string{k.category}
 		}

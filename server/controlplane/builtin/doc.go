@@ -9,8 +9,9 @@
 // stored.
 //
 // Differences from kube-apiserver: only the structure of most specs is checked, and not their values (no
-// validation except of names, metadata, what validate*.go checks and, in updates, the fields in immutable.go); only the defaults
-// in defaults*.go are set. Services get cluster IPs and node ports from package internal/services; nothing answers there.
+// validation except of names, metadata, what validate*.go checks and, in updates, the fields in immutable.go); only the
+// defaults in defaults*.go are set. Services get cluster IPs and node ports from package internal/services; nothing
+// answers there.
 //
 //	kinds.go        the table                        kind.go         a row, and its rules
 //	describe.go     what discovery says of a row

@@ -18,18 +18,20 @@ func addEventConversions(scheme *runtime.Scheme) error {
 		scheme.AddConversionFunc((*corev1.Event)(nil), (*eventsv1.Event)(nil), func(a, b any, _ conversion.Scope) error {
 			return fromCoreEvent(a.(*corev1.Event), b.(*eventsv1.Event))
 		}),
-		scheme.AddConversionFunc((*eventsv1.EventList)(nil), (*corev1.EventList)(nil), func(a, b any, _ conversion.Scope) (err error) {
-			in, out := a.(*eventsv1.EventList), b.(*corev1.EventList)
-			out.ListMeta = in.ListMeta
-			out.Items, err = convertEach(in.Items, toCoreEvent)
-			return err
-		}),
-		scheme.AddConversionFunc((*corev1.EventList)(nil), (*eventsv1.EventList)(nil), func(a, b any, _ conversion.Scope) (err error) {
-			in, out := a.(*corev1.EventList), b.(*eventsv1.EventList)
-			out.ListMeta = in.ListMeta
-			out.Items, err = convertEach(in.Items, fromCoreEvent)
-			return err
-		}),
+		scheme.AddConversionFunc((*eventsv1.EventList)(nil), (*corev1.EventList)(nil),
+			func(a, b any, _ conversion.Scope) (err error) {
+				in, out := a.(*eventsv1.EventList), b.(*corev1.EventList)
+				out.ListMeta = in.ListMeta
+				out.Items, err = convertEach(in.Items, toCoreEvent)
+				return err
+			}),
+		scheme.AddConversionFunc((*corev1.EventList)(nil), (*eventsv1.EventList)(nil),
+			func(a, b any, _ conversion.Scope) (err error) {
+				in, out := a.(*corev1.EventList), b.(*eventsv1.EventList)
+				out.ListMeta = in.ListMeta
+				out.Items, err = convertEach(in.Items, fromCoreEvent)
+				return err
+			}),
 		scheme.AddFieldLabelConversionFunc(eventsv1.SchemeGroupVersion.WithKind("Event"), eventLabel),
 	} {
 		if err != nil {

@@ -53,7 +53,8 @@ func (r *evictionREST) Destroy() {}
 
 // Create evicts the pod of a name. It returns 429 Too Many Requests if the budget allows no disruption, and a failure
 // with the status 500 if the pod has more than one budget.
-func (r *evictionREST) Create(ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *evictionREST) Create(ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc,
+	options *metav1.CreateOptions) (runtime.Object, error) {
 	eviction := object.(*policyv1.Eviction)
 	given, err := deleteOptions(eviction, name, options)
 	if err != nil {
@@ -75,7 +76,8 @@ func (r *evictionREST) Create(ctx context.Context, name string, object runtime.O
 }
 
 // deleteOptions returns the options of an eviction's deletion, checked, and with the request's dry run.
-func deleteOptions(eviction *policyv1.Eviction, name string, options *metav1.CreateOptions) (*metav1.DeleteOptions, error) {
+func deleteOptions(eviction *policyv1.Eviction, name string,
+	options *metav1.CreateOptions) (*metav1.DeleteOptions, error) {
 	if name != eviction.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
@@ -83,7 +85,8 @@ func deleteOptions(eviction *policyv1.Eviction, name string, options *metav1.Cre
 	if given == nil {
 		return &metav1.DeleteOptions{DryRun: options.DryRun}, nil
 	}
-	if given.IgnoreStoreReadErrorWithClusterBreakingPotential != nil && *given.IgnoreStoreReadErrorWithClusterBreakingPotential {
+	if given.IgnoreStoreReadErrorWithClusterBreakingPotential != nil &&
+		*given.IgnoreStoreReadErrorWithClusterBreakingPotential {
 		return nil, apierrors.NewInvalid(policyv1.SchemeGroupVersion.WithKind("Eviction").GroupKind(), name, field.ErrorList{
 			field.Invalid(field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential"), true,
 				"can not be set for pod eviction, try after removing the option"),
@@ -101,7 +104,8 @@ func deleteOptions(eviction *policyv1.Eviction, name string, options *metav1.Cre
 
 // deleteUnprotected deletes a pod that no budget protects, since it does not run or is being deleted. Otherwise it
 // returns the pod.
-func (r *evictionREST) deleteUnprotected(ctx context.Context, name string, given *metav1.DeleteOptions) (pod *corev1.Pod, deleted bool, err error) {
+func (r *evictionREST) deleteUnprotected(ctx context.Context, name string,
+	given *metav1.DeleteOptions) (pod *corev1.Pod, deleted bool, err error) {
 	repeat := func(err error) bool { return apierrors.IsConflict(err) && !namesVersion(given) }
 	err = retry.OnError(conflictRetry, repeat, func() error {
 		object, err := r.pods.Get(ctx, name, &metav1.GetOptions{})
@@ -109,7 +113,8 @@ func (r *evictionREST) deleteUnprotected(ctx context.Context, name string, given
 			return err
 		}
 		pod = object.(*corev1.Pod)
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+			pod.DeletionTimestamp != nil
 		if !ended && pod.Status.Phase != corev1.PodPending {
 			return nil
 		}
@@ -142,7 +147,8 @@ func withVersion(options *metav1.DeleteOptions, version string) *metav1.DeleteOp
 }
 
 // evictProtected deletes a pod that runs, if its budget allows it.
-func (r *evictionREST) evictProtected(ctx context.Context, pod *corev1.Pod, given *metav1.DeleteOptions) (runtime.Object, error) {
+func (r *evictionREST) evictProtected(ctx context.Context, pod *corev1.Pod,
+	given *metav1.DeleteOptions) (runtime.Object, error) {
 	budgets, err := r.budgetsOf(ctx, pod)
 	if err != nil {
 		return nil, err
@@ -212,7 +218,8 @@ func allowsUnready(budget *policyv1.PodDisruptionBudget) bool {
 }
 
 // count counts the disruption by a pod in the status of its budget, or returns why the budget does not allow it.
-func (r *evictionREST) count(ctx context.Context, pod *corev1.Pod, budget *policyv1.PodDisruptionBudget, dryRun bool) error {
+func (r *evictionREST) count(ctx context.Context, pod *corev1.Pod, budget *policyv1.PodDisruptionBudget,
+	dryRun bool) error {
 	ctx = about(ctx, policyv1.Resource("poddisruptionbudgets"))
 	first := true
 	err := retry.RetryOnConflict(conflictRetry, func() error {
@@ -236,7 +243,8 @@ func (r *evictionREST) count(ctx context.Context, pod *corev1.Pod, budget *polic
 		return err
 	})
 	if wait.Interrupted(err) {
-		return apierrors.NewTimeoutError(fmt.Sprintf("couldn't update PodDisruptionBudget %q due to conflicts", budget.Name), 10)
+		return apierrors.NewTimeoutError(fmt.Sprintf("couldn't update PodDisruptionBudget %q due to conflicts", budget.Name),
+			10)
 	}
 	return err
 }
@@ -265,7 +273,8 @@ func refusal(budget *policyv1.PodDisruptionBudget) error {
 	case status.DisruptionsAllowed < 0:
 		return apierrors.NewForbidden(resource, budget.Name, errors.New("pdb disruptions allowed is negative"))
 	case len(status.DisruptedPods) > maxDisruptedPods:
-		return apierrors.NewForbidden(resource, budget.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+		return apierrors.NewForbidden(resource, budget.Name,
+			errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
 	case status.DisruptionsAllowed > 0:
 		return nil
 	}
@@ -276,7 +285,8 @@ func refusal(budget *policyv1.PodDisruptionBudget) error {
 	case reported && condition.Reason == policyv1.SyncFailedReason:
 		message += " because it failed sync: " + condition.Message
 	case status.CurrentHealthy <= status.DesiredHealthy:
-		message = fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.Name, status.DesiredHealthy, status.CurrentHealthy)
+		message = fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.Name,
+			status.DesiredHealthy, status.CurrentHealthy)
 	case reported:
 		message += fmt.Sprintf(" (%s): %s", condition.Reason, condition.Message)
 	}
@@ -289,15 +299,18 @@ func tryLater(budget string) error {
 }
 
 func tooManyDisruptions(retryAfterSeconds int, message string) error {
-	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfterSeconds)
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: message})
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.",
+		retryAfterSeconds)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: message})
 	return err
 }
 
 // deletePod adds the condition DisruptionTarget to a pod, and deletes it.
 func (r *evictionREST) deletePod(ctx context.Context, name string, options *metav1.DeleteOptions) error {
 	if !dryrun.IsDryRun(options.DryRun) {
-		marked, _, err := r.pods.Update(ctx, name, rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
+		marked, _, err := r.pods.Update(ctx, name, rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _,
+			old runtime.Object) (runtime.Object, error) {
 			pod := old.DeepCopyObject().(*corev1.Pod)
 			if err := checkPodPreconditions(pod, options.Preconditions); err != nil {
 				return nil, err
@@ -326,12 +339,14 @@ func checkPodPreconditions(pod *corev1.Pod, p *metav1.Preconditions) error {
 	}
 	resource := schema.GroupResource{Resource: "Pod"}
 	if uid := p.UID; uid != nil && *uid != "" && *uid != pod.UID {
-		return apierrors.NewConflict(resource, pod.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). "+
-			"The object might have been deleted and then recreated", *uid, pod.UID))
+		return apierrors.NewConflict(resource, pod.Name,
+			fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). "+
+				"The object might have been deleted and then recreated", *uid, pod.UID))
 	}
 	if version := p.ResourceVersion; version != nil && *version != "" && *version != pod.ResourceVersion {
-		return apierrors.NewConflict(resource, pod.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
-			"The object might have been modified", *version, pod.ResourceVersion))
+		return apierrors.NewConflict(resource, pod.Name,
+			fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
+				"The object might have been modified", *version, pod.ResourceVersion))
 	}
 	return nil
 }

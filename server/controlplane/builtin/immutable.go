@@ -28,8 +28,9 @@ var immutableFields = map[string][]string{
 	"controllerrevisions.apps": {"data"},
 	"jobs.batch": {"spec.selector", "spec.completionMode", "spec.podFailurePolicy", "spec.backoffLimitPerIndex",
 		"spec.managedBy", "spec.successPolicy"},
-	"ingressclasses.networking.k8s.io":                 {"spec.controller"},
-	"storageclasses.storage.k8s.io":                    {"provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"},
+	"ingressclasses.networking.k8s.io": {"spec.controller"},
+	"storageclasses.storage.k8s.io": {"provisioner", "parameters", "reclaimPolicy",
+		"volumeBindingMode"},
 	"volumeattachments.storage.k8s.io":                 {"spec"},
 	"csidrivers.storage.k8s.io":                        {"spec.attachRequired", "spec.volumeLifecycleModes"},
 	"csistoragecapacities.storage.k8s.io":              {"nodeTopology", "storageClassName"},
@@ -50,7 +51,8 @@ var immutableRules = map[string]func(obj, old runtime.Object) field.ErrorList{
 	},
 	"configmaps": func(obj, old runtime.Object) field.ErrorList {
 		c, before := obj.(*corev1.ConfigMap), old.(*corev1.ConfigMap)
-		return immutableFlag(before.Immutable, c.Immutable, change{"data", c.Data, before.Data}, change{"binaryData", c.BinaryData, before.BinaryData})
+		return immutableFlag(before.Immutable, c.Immutable, change{"data", c.Data, before.Data},
+			change{"binaryData", c.BinaryData, before.BinaryData})
 	},
 	"pods":                   podUpdate,
 	"services":               serviceUpdate,
@@ -136,20 +138,23 @@ func serviceUpdate(obj, old runtime.Object) field.ErrorList {
 	errs := services.ValidateUpdate(is, was)
 	if is.Spec.Type == corev1.ServiceTypeLoadBalancer && was.Spec.Type == corev1.ServiceTypeLoadBalancer &&
 		!equality.Semantic.DeepEqual(is.Spec.LoadBalancerClass, was.Spec.LoadBalancerClass) {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "loadBalancerClass"), is.Spec.LoadBalancerClass, "may not change once set"))
+		errs = append(errs, field.Invalid(field.NewPath("spec", "loadBalancerClass"), is.Spec.LoadBalancerClass,
+			"may not change once set"))
 	}
 	return errs
 }
 
 func persistentVolumeUpdate(obj, old runtime.Object) field.ErrorList {
-	if equality.Semantic.DeepEqual(obj.(*corev1.PersistentVolume).Spec.PersistentVolumeSource, old.(*corev1.PersistentVolume).Spec.PersistentVolumeSource) {
+	if equality.Semantic.DeepEqual(obj.(*corev1.PersistentVolume).Spec.PersistentVolumeSource,
+		old.(*corev1.PersistentVolume).Spec.PersistentVolumeSource) {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec", "persistentvolumesource"), "spec.persistentvolumesource is immutable after creation")}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "persistentvolumesource"),
+		"spec.persistentvolumesource is immutable after creation")}
 }
 
-// persistentVolumeClaimUpdate allows changes that bind a claim, set its class, or resize it, and the copy of the source in claims
-// that an earlier version has stored.
+// persistentVolumeClaimUpdate allows changes that bind a claim, set its class, or resize it, and the copy of the source
+// in claims that an earlier version has stored.
 func persistentVolumeClaimUpdate(obj, old runtime.Object) field.ErrorList {
 	is, was := obj.(*corev1.PersistentVolumeClaim).Spec.DeepCopy(), old.(*corev1.PersistentVolumeClaim).Spec
 	completeSources(&was, true)
@@ -169,14 +174,16 @@ func persistentVolumeClaimUpdate(obj, old runtime.Object) field.ErrorList {
 
 func statefulSetUpdate(obj, old runtime.Object) field.ErrorList {
 	is, was := obj.(*appsv1.StatefulSet).Spec.DeepCopy(), old.(*appsv1.StatefulSet).Spec
-	is.Replicas, is.Template, is.UpdateStrategy, is.MinReadySeconds = was.Replicas, was.Template, was.UpdateStrategy, was.MinReadySeconds
+	is.Replicas, is.Template, is.UpdateStrategy, is.MinReadySeconds = was.Replicas, was.Template, was.UpdateStrategy,
+		was.MinReadySeconds
 	is.Ordinals, is.RevisionHistoryLimit = was.Ordinals, was.RevisionHistoryLimit
 	is.PersistentVolumeClaimRetentionPolicy = was.PersistentVolumeClaimRetentionPolicy
 	if equality.Semantic.DeepEqual(*is, was) {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
-		"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"),
+		"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
+			"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
 }
 
 // jobUpdate returns errors for changes of the template of a running job, and of the completions of a
@@ -184,10 +191,12 @@ func statefulSetUpdate(obj, old runtime.Object) field.ErrorList {
 func jobUpdate(obj, old runtime.Object) (errs field.ErrorList) {
 	is, was := obj.(*batchv1.Job).Spec, old.(*batchv1.Job).Spec
 	if was.Suspend == nil || !*was.Suspend {
-		errs = append(errs, validation.ValidateImmutableField(is.Template, was.Template, field.NewPath("spec", "template"))...)
+		errs = append(errs, validation.ValidateImmutableField(is.Template, was.Template,
+			field.NewPath("spec", "template"))...)
 	}
 	if is.CompletionMode == nil || *is.CompletionMode != batchv1.IndexedCompletion {
-		errs = append(errs, validation.ValidateImmutableField(is.Completions, was.Completions, field.NewPath("spec", "completions"))...)
+		errs = append(errs, validation.ValidateImmutableField(is.Completions, was.Completions,
+			field.NewPath("spec", "completions"))...)
 	}
 	return errs
 }

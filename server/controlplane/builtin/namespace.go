@@ -47,7 +47,8 @@ func deleteFinalizedNamespace(ctx context.Context, key string, obj, existing run
 }
 
 // Delete marks the namespace as terminating, or deletes it if it has no finalizers.
-func (r *namespaceREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (r *namespaceREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
 		return nil, false, err
@@ -85,7 +86,8 @@ func checkPreconditions(options *metav1.DeleteOptions, ns *corev1.Namespace) err
 		problem = fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, ns.UID)
 	} else if p.ResourceVersion != nil && *p.ResourceVersion != ns.ResourceVersion {
 		//lint:ignore ST1005 the message of kube-apiserver
-		problem = fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, ns.ResourceVersion)
+		problem = fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
+			*p.ResourceVersion, ns.ResourceVersion)
 	} else {
 		return nil
 	}
@@ -93,13 +95,15 @@ func checkPreconditions(options *metav1.DeleteOptions, ns *corev1.Namespace) err
 }
 
 // terminate sets the deletion time and the phase Terminating.
-func (r *namespaceREST) terminate(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, error) {
+func (r *namespaceREST) terminate(ctx context.Context, name string, validate rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions) (runtime.Object, error) {
 	key, err := r.store.KeyFunc(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	out := r.store.New()
-	preconditions := storage.Preconditions{UID: options.Preconditions.UID, ResourceVersion: options.Preconditions.ResourceVersion}
+	preconditions := storage.Preconditions{UID: options.Preconditions.UID,
+		ResourceVersion: options.Preconditions.ResourceVersion}
 	mark := storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
 		ns := existing.(*corev1.Namespace)
 		if err := validate(ctx, ns); err != nil {
@@ -112,7 +116,8 @@ func (r *namespaceREST) terminate(ctx context.Context, name string, validate res
 		ns.Status.Phase = corev1.NamespaceTerminating
 		return ns, nil
 	})
-	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, &preconditions, mark, dryrun.IsDryRun(options.DryRun), nil)
+	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, &preconditions, mark, dryrun.IsDryRun(options.DryRun),
+		nil)
 	if err != nil {
 		err = storageerrors.InterpretGetError(err, corev1.Resource("namespaces"), name)
 		return nil, storageerrors.InterpretUpdateError(err, corev1.Resource("namespaces"), name)

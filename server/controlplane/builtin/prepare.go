@@ -44,7 +44,8 @@ func prepareEndpointSlice(obj runtime.Object) {
 
 // prepareEndpointSliceUpdate leaves the field in endpoints that are not changed.
 func prepareEndpointSliceUpdate(obj, old runtime.Object) {
-	if !equality.Semantic.DeepEqual(obj.(*discoveryv1.EndpointSlice).Endpoints, old.(*discoveryv1.EndpointSlice).Endpoints) {
+	if !equality.Semantic.DeepEqual(obj.(*discoveryv1.EndpointSlice).Endpoints,
+		old.(*discoveryv1.EndpointSlice).Endpoints) {
 		prepareEndpointSlice(obj)
 	}
 }
@@ -147,5 +148,6 @@ func isOlderSource(s *corev1.TypedLocalObjectReference) bool {
 	if s.APIGroup != nil {
 		group = *s.APIGroup
 	}
-	return s.Kind == "PersistentVolumeClaim" && group == "" || s.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
+	return s.Kind == "PersistentVolumeClaim" && group == "" || s.Kind == "VolumeSnapshot" &&
+		group == "snapshot.storage.k8s.io"
 }

@@ -39,10 +39,14 @@ type review struct {
 // reviews are the resources of kubectl auth, and of servers that delegate authorization to the API.
 var reviews = []review{
 	{authenticationv1.SchemeGroupVersion, "selfsubjectreviews", &authenticationv1.SelfSubjectReview{}, false, answerSelf},
-	{authorizationv1.SchemeGroupVersion, "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{}, false, answerSelfAccess},
-	{authorizationv1.SchemeGroupVersion, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{}, false, answerAccess},
-	{authorizationv1.SchemeGroupVersion, "localsubjectaccessreviews", &authorizationv1.LocalSubjectAccessReview{}, true, answerLocalAccess},
-	{authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}, false, answerSelfRules},
+	{authorizationv1.SchemeGroupVersion, "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{}, false,
+		answerSelfAccess},
+	{authorizationv1.SchemeGroupVersion, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{}, false,
+		answerAccess},
+	{authorizationv1.SchemeGroupVersion, "localsubjectaccessreviews", &authorizationv1.LocalSubjectAccessReview{}, true,
+		answerLocalAccess},
+	{authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}, false,
+		answerSelfRules},
 }
 
 // Reviews returns the resources of reviews, which store nothing.
@@ -90,10 +94,12 @@ func answerAccess(ctx context.Context, rights Authorizer, _ user.Info, question 
 func answerLocalAccess(ctx context.Context, rights Authorizer, _ user.Info, question runtime.Object) error {
 	q := question.(*authorizationv1.LocalSubjectAccessReview)
 	if asked := q.Spec.ResourceAttributes; asked != nil && asked.Namespace != q.Namespace {
-		return invalid(question, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), asked.Namespace, "must match metadata.namespace"))
+		return invalid(question, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), asked.Namespace,
+			"must match metadata.namespace"))
 	}
 	if asked := q.Spec.NonResourceAttributes; asked != nil {
-		return invalid(question, field.Invalid(field.NewPath("spec.nonResourceAttributes"), asked, "disallowed on this kind of request"))
+		return invalid(question, field.Invalid(field.NewPath("spec.nonResourceAttributes"), asked,
+			"disallowed on this kind of request"))
 	}
 	if namespace := genericapirequest.NamespaceValue(ctx); namespace != q.Namespace {
 		return apierrors.NewBadRequest("spec.resourceAttributes.namespace must match namespace: " + namespace)
@@ -104,9 +110,11 @@ func answerLocalAccess(ctx context.Context, rights Authorizer, _ user.Info, ques
 }
 
 // decideAbout authorizes a request of the subject that a question names.
-func decideAbout(ctx context.Context, rights Authorizer, question runtime.Object, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+func decideAbout(ctx context.Context, rights Authorizer, question runtime.Object,
+	spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	if spec.User == "" && len(spec.Groups) == 0 {
-		return authorizationv1.SubjectAccessReviewStatus{}, invalid(question, field.Required(field.NewPath("spec", "user"), "name a user, groups, or both"))
+		return authorizationv1.SubjectAccessReviewStatus{}, invalid(question, field.Required(field.NewPath("spec", "user"),
+			"name a user, groups, or both"))
 	}
 	subject := &user.DefaultInfo{Name: spec.User, UID: spec.UID, Groups: spec.Groups, Extra: map[string][]string{}}
 	for key, values := range spec.Extra {
@@ -129,7 +137,8 @@ func answerSelfRules(ctx context.Context, rights Authorizer, requester user.Info
 	}
 	for _, rule := range resources {
 		q.Status.ResourceRules = append(q.Status.ResourceRules, authorizationv1.ResourceRule{
-			Verbs: rule.GetVerbs(), APIGroups: rule.GetAPIGroups(), Resources: rule.GetResources(), ResourceNames: rule.GetResourceNames(),
+			Verbs: rule.GetVerbs(), APIGroups: rule.GetAPIGroups(), Resources: rule.GetResources(),
+			ResourceNames: rule.GetResourceNames(),
 		})
 	}
 	for _, rule := range others {
@@ -141,11 +150,13 @@ func answerSelfRules(ctx context.Context, rights Authorizer, requester user.Info
 }
 
 // decide authorizes a resource request or a non-resource request.
-func decide(ctx context.Context, rights Authorizer, subject user.Info, question runtime.Object, resource *authorizationv1.ResourceAttributes,
+func decide(ctx context.Context, rights Authorizer, subject user.Info, question runtime.Object,
+	resource *authorizationv1.ResourceAttributes,
 	other *authorizationv1.NonResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
 	if (resource == nil) == (other == nil) {
-		return authorizationv1.SubjectAccessReviewStatus{}, invalid(question, field.Invalid(field.NewPath("spec", "resourceAttributes"), resource,
-			"give either this or nonResourceAttributes"))
+		return authorizationv1.SubjectAccessReviewStatus{},
+			invalid(question, field.Invalid(field.NewPath("spec", "resourceAttributes"), resource,
+				"give either this or nonResourceAttributes"))
 	}
 	request := authorizer.AttributesRecord{User: subject}
 	if resource != nil {
@@ -158,7 +169,8 @@ func decide(ctx context.Context, rights Authorizer, subject user.Info, question 
 	}
 	decision, why, err := rights.Authorize(ctx, request)
 	return authorizationv1.SubjectAccessReviewStatus{
-		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: why, EvaluationError: message(err),
+		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: why,
+		EvaluationError: message(err),
 	}, nil
 }
 
@@ -188,7 +200,8 @@ func (r *reviewREST) Destroy()                {}
 func (r *reviewREST) NamespaceScoped() bool   { return r.namespaced }
 func (r *reviewREST) GetSingularName() string { return strings.ToLower(r.kindName()) }
 
-func (r *reviewREST) Create(ctx context.Context, question runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (r *reviewREST) Create(ctx context.Context, question runtime.Object, validate rest.ValidateObjectFunc,
+	_ *metav1.CreateOptions) (runtime.Object, error) {
 	requester, ok := genericapirequest.UserFrom(ctx)
 	if !ok {
 		return nil, apierrors.NewBadRequest("no user present on request")

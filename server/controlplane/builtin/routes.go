@@ -25,10 +25,10 @@ import (
 	openapiutil "k8s.io/kube-openapi/pkg/util"
 )
 
-// Routes has the routes of the built-in groups on one server. The first server of a process installs all of them when it is
-// built. The following ones install those of a group other than the core group at its first request: a test requests few groups, and
-// routes with their regular expressions were half of a server's heap. Its methods may be called concurrently
-// after [Registry.Install].
+// Routes has the routes of the built-in groups on one server. The first server of a process installs all of them when
+// it is built. The following ones install those of a group other than the core group at its first request: a test
+// requests few groups, and routes with their regular expressions were half of a server's heap. Its methods may be
+// called concurrently after [Registry.Install].
 type Routes struct {
 	later map[string]func() error // installs the routes of a group, once
 }
@@ -153,7 +153,8 @@ func (i installation) publish(group string, resources map[schema.GroupVersion][]
 		})
 		for resource, storage := range i.byVersion[gv] {
 			if checked, ok := storage.(rest.StorageWithReadiness); ok {
-				i.server.StorageReadinessHook.RegisterStorage(metav1.GroupVersionResource{Group: group, Version: gv.Version, Resource: resource}, checked)
+				i.server.StorageReadinessHook.RegisterStorage(metav1.GroupVersionResource{Group: group, Version: gv.Version,
+					Resource: resource}, checked)
 			}
 			i.server.RegisterDestroyFunc(storage.Destroy)
 		}
@@ -162,23 +163,27 @@ func (i installation) publish(group string, resources map[schema.GroupVersion][]
 
 // versions returns those versions of a group that have resources, the preferred one first.
 func (i installation) versions(group string) []schema.GroupVersion {
-	return slices.DeleteFunc(i.Scheme.PrioritizedVersionsForGroup(group), func(gv schema.GroupVersion) bool { return len(i.byVersion[gv]) == 0 })
+	return slices.DeleteFunc(i.Scheme.PrioritizedVersionsForGroup(group), func(gv schema.GroupVersion) bool {
+		return len(i.byVersion[gv]) == 0
+	})
 }
 
 // listed returns the group as /apis lists it.
 func (i installation) listed(group string) metav1.APIGroup {
 	listed := metav1.APIGroup{Name: group}
 	for _, gv := range i.versions(group) {
-		listed.Versions = append(listed.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
+		listed.Versions = append(listed.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(),
+			Version: gv.Version})
 	}
 	listed.PreferredVersion = listed.Versions[0]
 	return listed
 }
 
-// addRoutes installs the routes of a group, also while the server answers requests, and adds its resources to those of all versions.
-// A group's versions come together: a webhook with the match policy Equivalent for one must see the requests of another, and
-// InstallREST makes that known.
-func (i installation) addRoutes(group string, resources map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery) error {
+// addRoutes installs the routes of a group, also while the server answers requests, and adds its resources to those of
+// all versions. A group's versions come together: a webhook with the match policy Equivalent for one must see the
+// requests of another, and InstallREST makes that known.
+func (i installation) addRoutes(group string,
+	resources map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery) error {
 	// It has the serializers of responses, and the version of Status and of the options.
 	defaults := genericapiserver.NewDefaultAPIGroupInfo(group, i.Scheme, runtime.NewParameterCodec(i.Scheme), i.Codecs)
 	container := i.server.Handler.GoRestfulContainer
@@ -191,9 +196,11 @@ func (i installation) addRoutes(group string, resources map[schema.GroupVersion]
 			Root: prefix, GroupVersion: gv, Storage: i.byVersion[gv],
 			OptionsExternalVersion: defaults.OptionsExternalVersion, MetaGroupVersion: defaults.MetaGroupVersion,
 			ParameterCodec: defaults.ParameterCodec, Serializer: defaults.NegotiatedSerializer,
-			Creater: i.Scheme, Convertor: i.Scheme, ConvertabilityChecker: i.Scheme, UnsafeConvertor: runtime.UnsafeObjectConvertor(i.Scheme),
-			Defaulter: i.Scheme, Typer: i.Scheme, Namer: runtime.Namer(meta.NewAccessor()), TypeConverter: i.converter,
-			EquivalentResourceRegistry: i.server.EquivalentResourceRegistry, Authorizer: i.server.Authorizer, Admit: i.config.AdmissionControl,
+			Creater: i.Scheme, Convertor: i.Scheme, ConvertabilityChecker: i.Scheme,
+			UnsafeConvertor: runtime.UnsafeObjectConvertor(i.Scheme),
+			Defaulter:       i.Scheme, Typer: i.Scheme, Namer: runtime.Namer(meta.NewAccessor()), TypeConverter: i.converter,
+			EquivalentResourceRegistry: i.server.EquivalentResourceRegistry, Authorizer: i.server.Authorizer,
+			Admit:               i.config.AdmissionControl,
 			MinRequestTimeout:   time.Duration(i.config.MinRequestTimeout) * time.Second,
 			MaxRequestBodyBytes: i.config.MaxRequestBodyBytes,
 		}
@@ -205,12 +212,13 @@ func (i installation) addRoutes(group string, resources map[schema.GroupVersion]
 	if group == corev1.GroupName {
 		root := discovery.NewLegacyRootAPIHandler(i.config.DiscoveryAddresses, i.server.Serializer, prefix)
 		legacy := i.server.AggregatedLegacyDiscoveryGroupManager
-		container.Add(aggregated.WrapAggregatedDiscoveryToHandler(root, legacy, legacy).GenerateWebService("/api", metav1.APIVersions{}))
+		container.Add(aggregated.WrapAggregatedDiscoveryToHandler(root, legacy, legacy).GenerateWebService("/api",
+			metav1.APIVersions{}))
 		return nil
 	}
 	service := discovery.NewAPIGroupHandler(i.server.Serializer, i.listed(group)).WebService()
-	// Each answer is of an object of its own. The handler has one for all, and encoding sets its kind for a moment: another answer
-	// could have none.
+	// Each answer is of an object of its own. The handler has one for all, and encoding sets its kind for a moment:
+	// another answer could have none.
 	service.Filter(func(q *restful.Request, w *restful.Response, _ *restful.FilterChain) {
 		discovery.NewAPIGroupHandler(i.server.Serializer, i.listed(group)).ServeHTTP(w.ResponseWriter, q.Request)
 	})

@@ -91,7 +91,8 @@ func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOpt
 	return r.show(obj)
 }
 
-func (r *scaleREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
+func (r *scaleREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo,
+	create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	admitUpdate := func(ctx context.Context, obj, old runtime.Object) error {
 		newScale, err := r.show(obj)
@@ -181,12 +182,14 @@ func (u *scaleUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 func (u *scaleUpdate) check(scale *autoscalingv1.Scale, m metav1.Object) error {
 	if n := scale.Spec.Replicas; n < 0 {
 		invalid := field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0")
-		return errors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), m.GetName(), field.ErrorList{invalid})
+		return errors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), m.GetName(),
+			field.ErrorList{invalid})
 	}
 	if scale.UID != "" && scale.UID != m.GetUID() {
 		//lint:ignore ST1005 the message of kube-apiserver
 		mismatch := fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, m.GetUID())
-		return errors.NewConflict(schema.GroupResource{Group: u.gv.Group, Resource: u.resource + "/scale"}, m.GetName(), mismatch)
+		return errors.NewConflict(schema.GroupResource{Group: u.gv.Group, Resource: u.resource + "/scale"}, m.GetName(),
+			mismatch)
 	}
 	return nil
 }

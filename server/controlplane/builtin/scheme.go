@@ -43,7 +43,8 @@ func NewRegistry() (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, add := range []func(*runtime.Scheme) error{addHubTypes, addFieldLabels, addDefaults, addEventConversions, addAutoscalerConversions, addStorageMigrationConversion, addConnectOptions} {
+	for _, add := range []func(*runtime.Scheme) error{addHubTypes, addFieldLabels, addDefaults, addEventConversions,
+		addAutoscalerConversions, addStorageMigrationConversion, addConnectOptions} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -56,9 +57,13 @@ func PublicScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	for _, add := range []func(*runtime.Scheme) error{
-		admissionregistrationv1.AddToScheme, apiregistrationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
-		autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme, eventsv1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme,
-		policyv1.AddToScheme, rbacv1.AddToScheme, resourcev1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme, storagemigrationv1.AddToScheme,
+		admissionregistrationv1.AddToScheme, apiregistrationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme,
+		authenticationv1.AddToScheme, authorizationv1.AddToScheme,
+		autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme,
+		coordinationv1.AddToScheme, discoveryv1.AddToScheme, eventsv1.AddToScheme, flowcontrolv1.AddToScheme,
+		networkingv1.AddToScheme, nodev1.AddToScheme,
+		policyv1.AddToScheme, rbacv1.AddToScheme, resourcev1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
+		storagemigrationv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -80,7 +85,8 @@ func addHubTypes(scheme *runtime.Scheme) error {
 	}
 	scheme.AddKnownTypes(hub(autoscalingv1.GroupName), &autoscalingv1.Scale{})
 	scheme.AddKnownTypes(hub(policyv1.GroupName), &policyv1.Eviction{})
-	scheme.AddKnownTypes(hub(authenticationv1.GroupName), &authenticationv1.TokenRequest{}, &authenticationv1.TokenReview{})
+	scheme.AddKnownTypes(hub(authenticationv1.GroupName), &authenticationv1.TokenRequest{},
+		&authenticationv1.TokenReview{})
 	scheme.AddKnownTypes(hub(corev1.GroupName), &corev1.Binding{}, &corev1.PodLogOptions{}, &corev1.PodExecOptions{},
 		&corev1.PodAttachOptions{}, &corev1.PodPortForwardOptions{})
 	return nil
@@ -140,8 +146,10 @@ func (r *Registry) Stored(resource schema.GroupResource) (Stored, bool) {
 			return Stored{}, false
 		}
 		version := schema.GroupVersions{k.gv}
-		codec := versioning.NewDefaultingCodecForScheme(r.Scheme, info.Serializer, r.Codecs.UniversalDeserializer(), version, hub(k.gv.Group))
-		return Stored{Prefix: k.prefix(), Codec: bareCodec{codec}, GroupVersion: k.gv, Version: version, Namespaced: k.namespaced, Object: k.object}, true
+		codec := versioning.NewDefaultingCodecForScheme(r.Scheme, info.Serializer, r.Codecs.UniversalDeserializer(), version,
+			hub(k.gv.Group))
+		return Stored{Prefix: k.prefix(), Codec: bareCodec{codec}, GroupVersion: k.gv, Version: version,
+			Namespaced: k.namespaced, Object: k.object}, true
 	}
 	return Stored{}, false
 }
@@ -151,7 +159,8 @@ func (r *Registry) Stored(resource schema.GroupResource) (Stored, bool) {
 // of a list must not show them.
 type bareCodec struct{ runtime.Codec }
 
-func (c bareCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c bareCodec) Decode(data []byte, defaults *schema.GroupVersionKind,
+	into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := c.Codec.Decode(data, defaults, into)
 	if obj != nil {
 		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})

@@ -54,7 +54,8 @@ func (r *subresource) Get(ctx context.Context, name string, options *metav1.GetO
 }
 
 // Update changes an existing object; a subresource never creates one.
-func (r *subresource) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
+func (r *subresource) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo,
+	create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	return r.store.Update(ctx, name, info, create, update, false, options)
 }

@@ -43,9 +43,10 @@ type Settings struct {
 	EventTTL time.Duration
 }
 
-// Install serves all built-in resources on server, which has this config, with its storage options. rights and identities
-// answer the reviews and the requests of tokens. Requests must pass [Routes.Before] first.
-func (r *Registry) Install(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, routes *Routes, settings Settings, rights Authorizer, identities Identities) ([]Served, error) {
+// Install serves all built-in resources on server, which has this config, with its storage options. rights and
+// identities answer the reviews and the requests of tokens. Requests must pass [Routes.Before] first.
+func (r *Registry) Install(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, routes *Routes,
+	settings Settings, rights Authorizer, identities Identities) ([]Served, error) {
 	var resources []Served
 	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, k := range table {
@@ -141,7 +142,8 @@ func (r *resourceREST) Categories() []string {
 
 // restStorage returns the REST storages of a kind by their path: the resource, which uses the store,
 // and its subresources.
-func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*genericregistry.Store, map[string]rest.Storage, error) {
+func (r *Registry) restStorage(k *kind,
+	getter generic.RESTOptionsGetter) (*genericregistry.Store, map[string]rest.Storage, error) {
 	rules := strategy{k, r.Scheme, names.SimpleNameGenerator}
 	store := &genericregistry.Store{
 		NewFunc:                   k.newObject,
@@ -157,7 +159,8 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*gene
 		TableConvertor:            columns.For(k.groupResource()),
 		BeginUpdate:               clearKinds,
 	}
-	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: k.attributes, TriggerFunc: k.triggers(), Indexers: k.indexers()}
+	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: k.attributes, TriggerFunc: k.triggers(),
+		Indexers: k.indexers()}
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, nil, err
 	}
@@ -184,14 +187,16 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*gene
 // clearKinds clears apiVersion and kind of both objects of an update. Server-side apply sets them in the old object,
 // which has the type of the served version already. With them, the object would differ from an equal new one, and
 // applying it again would write the time in managedFields.
-func clearKinds(_ context.Context, obj, old runtime.Object, _ *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+func clearKinds(_ context.Context, obj, old runtime.Object,
+	_ *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
 	for _, o := range []runtime.Object{obj, old} {
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	}
 	return func(context.Context, bool) {}, nil
 }
 
-// giveAddresses adds the hooks that give Services their addresses. The store of /status is a copy that was made before, without them.
+// giveAddresses adds the hooks that give Services their addresses. The store of /status is a copy that was made before,
+// without them.
 func giveAddresses(store *genericregistry.Store, ranges services.Ranges) {
 	addresses := services.NewAddresses(ranges, func(ctx context.Context, address string) (*corev1.ServiceList, error) {
 		all := store.PredicateFunc(labels.Everything(), fields.Everything())
@@ -201,8 +206,10 @@ func giveAddresses(store *genericregistry.Store, ranges services.Ranges) {
 		}
 		return found.(*corev1.ServiceList), nil
 	})
-	store.BeginCreate, store.AfterCreate, store.AfterUpdate = addresses.BeginCreate, addresses.AfterCreate, addresses.AfterUpdate
-	store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+	store.BeginCreate, store.AfterCreate, store.AfterUpdate = addresses.BeginCreate, addresses.AfterCreate,
+		addresses.AfterUpdate
+	store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object,
+		options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
 		if _, err := clearKinds(ctx, obj, old, options); err != nil {
 			return nil, err
 		}
@@ -240,7 +247,8 @@ func withStatusRules(store *genericregistry.Store) *genericregistry.Store {
 }
 
 // withRules returns the same store with another strategy for updates.
-func withRules(store *genericregistry.Store, update rest.RESTUpdateStrategy, reset rest.ResetFieldsStrategy) *genericregistry.Store {
+func withRules(store *genericregistry.Store, update rest.RESTUpdateStrategy,
+	reset rest.ResetFieldsStrategy) *genericregistry.Store {
 	other := *store
 	other.UpdateStrategy, other.ResetFieldsStrategy = update, reset
 	return &other

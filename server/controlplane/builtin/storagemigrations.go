@@ -15,7 +15,8 @@ import (
 // them. The version is not served.
 func addStorageMigrationConversion(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(storagemigrationv1beta1.SchemeGroupVersion, &storagemigrationv1beta1.StorageVersionMigration{})
-	return scheme.AddConversionFunc((*storagemigrationv1beta1.StorageVersionMigration)(nil), (*storagemigrationv1.StorageVersionMigration)(nil),
+	return scheme.AddConversionFunc((*storagemigrationv1beta1.StorageVersionMigration)(nil),
+		(*storagemigrationv1.StorageVersionMigration)(nil),
 		func(a, b any, _ conversion.Scope) error {
 			in, out := a.(*storagemigrationv1beta1.StorageVersionMigration), b.(*storagemigrationv1.StorageVersionMigration)
 			out.ObjectMeta = in.ObjectMeta

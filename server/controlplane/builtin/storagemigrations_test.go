@@ -19,11 +19,13 @@ func TestStoredStorageVersionMigration(t *testing.T) {
 	if !ok {
 		t.Fatal("no storage")
 	}
-	old, err := runtime.Encode(registry.Codecs.LegacyCodec(storagemigrationv1beta1.SchemeGroupVersion), &storagemigrationv1beta1.StorageVersionMigration{
-		ObjectMeta: metav1.ObjectMeta{Name: "a"},
-		Spec:       storagemigrationv1beta1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Group: "b", Resource: "c"}},
-		Status:     storagemigrationv1beta1.StorageVersionMigrationStatus{ResourceVersion: "7"},
-	})
+	old, err := runtime.Encode(registry.Codecs.LegacyCodec(storagemigrationv1beta1.SchemeGroupVersion),
+		&storagemigrationv1beta1.StorageVersionMigration{
+			ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Spec: storagemigrationv1beta1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Group: "b",
+				Resource: "c"}},
+			Status: storagemigrationv1beta1.StorageVersionMigrationStatus{ResourceVersion: "7"},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,8 @@ func TestStoredStorageVersionMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, kind, err := registry.Codecs.UniversalDeserializer().Decode(written, nil, nil); err != nil || kind.Version != "v1" {
+	if _, kind, err := registry.Codecs.UniversalDeserializer().Decode(written, nil, nil); err != nil ||
+		kind.Version != "v1" {
 		t.Errorf("it is written in %v: %v", kind, err)
 	}
 }

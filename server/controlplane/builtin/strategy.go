@@ -36,7 +36,8 @@ func (s strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Obje
 	return nil
 }
 
-// Canonicalize sets the label of a namespace whose name was generated, and completes a Service as kube-apiserver does when it answers.
+// Canonicalize sets the label of a namespace whose name was generated, and completes a Service as kube-apiserver does
+// when it answers.
 func (s strategy) Canonicalize(obj runtime.Object) {
 	switch o := obj.(type) {
 	case *corev1.Namespace:
@@ -127,7 +128,8 @@ func pathSegment(name string, prefix bool) []string {
 }
 
 // plainFinalizers are those without a domain in their name.
-var plainFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+var plainFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents,
+	metav1.FinalizerDeleteDependents}
 
 // ValidateUpdate checks the kind's immutable fields and the values; the library checks the metadata.
 func (s strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {

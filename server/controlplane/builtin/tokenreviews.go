@@ -31,7 +31,8 @@ func (r *tokenReviewREST) NamespaceScoped() bool   { return false }
 func (r *tokenReviewREST) GetSingularName() string { return "tokenreview" }
 
 // Create returns the review with the user of the token, if it is valid for one of the audiences.
-func (r *tokenReviewREST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (r *tokenReviewREST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc,
+	_ *metav1.CreateOptions) (runtime.Object, error) {
 	review := object.(*authenticationv1.TokenReview)
 	if review.Spec.Token == "" {
 		return nil, apierrors.NewBadRequest("token is required for TokenReview in authentication")

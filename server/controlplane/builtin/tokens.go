@@ -65,9 +65,10 @@ func (r *tokenREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKin
 // PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate is true: the UID of a request is a precondition.
 func (r *tokenREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
-// Create returns the request with a token for the service account of a name. Nothing is stored: a dry run returns a valid
-// token, too, as in kube-apiserver.
-func (r *tokenREST) Create(ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+// Create returns the request with a token for the service account of a name. Nothing is stored: a dry run returns a
+// valid token, too, as in kube-apiserver.
+func (r *tokenREST) Create(ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc,
+	_ *metav1.CreateOptions) (runtime.Object, error) {
 	request := object.(*authenticationv1.TokenRequest)
 	namespace := genericapirequest.NamespaceValue(ctx)
 	if err := checkTokenMetadata(request, namespace, name); err != nil {
@@ -79,8 +80,10 @@ func (r *tokenREST) Create(ctx context.Context, name string, object runtime.Obje
 	}
 	account := found.(*corev1.ServiceAccount)
 	if request.UID != "" && request.UID != account.UID {
-		return nil, apierrors.NewConflict(schema.GroupResource{Group: tokenRequestKind.Group, Resource: tokenRequestKind.Kind}, name,
-			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.UID))
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: tokenRequestKind.Group,
+			Resource: tokenRequestKind.Kind}, name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID,
+				account.UID))
 	}
 	if len(request.Spec.Audiences) == 0 {
 		request.Spec.Audiences = r.issuer.Audiences()
@@ -121,7 +124,8 @@ func checkTokenMetadata(request *authenticationv1.TokenRequest, namespace, name 
 	case request.Name != "" && request.Name != name:
 		wrong = field.Invalid(at.Child("name"), request.Name, "must match the service account name if specified")
 	case request.Namespace != "" && request.Namespace != namespace:
-		wrong = field.Invalid(at.Child("namespace"), request.Namespace, "must match the service account namespace if specified")
+		wrong = field.Invalid(at.Child("namespace"), request.Namespace,
+			"must match the service account namespace if specified")
 	default:
 		return nil
 	}
@@ -133,10 +137,12 @@ func validateTokenRequest(request *authenticationv1.TokenRequest) field.ErrorLis
 	at := field.NewPath("spec")
 	lifetime := *request.Spec.ExpirationSeconds // it has a default
 	if lifetime < minTokenSeconds {
-		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), lifetime, "may not specify a duration less than 10 minutes"))
+		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), lifetime,
+			"may not specify a duration less than 10 minutes"))
 	}
 	if lifetime > maxTokenSeconds {
-		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), lifetime, "may not specify a duration larger than 2^32 seconds"))
+		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), lifetime,
+			"may not specify a duration larger than 2^32 seconds"))
 	}
 	if len(request.Spec.Attestations) > 0 { // which only tokens of webhooks have, and these are not issued
 		errs = append(errs, field.Invalid(at.Child("attestations"), request.Spec.Attestations,
@@ -156,7 +162,8 @@ func (r *tokenREST) lifetime(spec authenticationv1.TokenRequestSpec, bound token
 }
 
 // bound returns the object that a token of an account is to be bound to, and a pod's node.
-func (r *tokenREST) bound(ctx context.Context, account *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference) (tokens.Bound, error) {
+func (r *tokenREST) bound(ctx context.Context, account *corev1.ServiceAccount,
+	ref *authenticationv1.BoundObjectReference) (tokens.Bound, error) {
 	if ref == nil {
 		return tokens.Bound{}, nil
 	}
@@ -172,7 +179,10 @@ func (r *tokenREST) bound(ctx context.Context, account *corev1.ServiceAccount, r
 		bound.Pod = found.(*corev1.Pod)
 		uid = bound.Pod.UID
 		if bound.Pod.Spec.ServiceAccountName != account.Name {
-			return bound, apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", account.Name))
+			return bound,
+				apierrors.NewBadRequest(
+					fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.",
+						account.Name))
 		}
 		if bound.Node, err = r.nodeOf(ctx, bound.Pod); err != nil {
 			return bound, err

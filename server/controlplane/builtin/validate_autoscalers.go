@@ -19,7 +19,8 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) (errs field.Er
 			errs = append(errs, field.Invalid(at.Child("minReplicas"), *least, "must be greater than or equal to 0"))
 		}
 		if spec.MaxReplicas < *least {
-			errs = append(errs, field.Invalid(at.Child("maxReplicas"), spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))
+			errs = append(errs, field.Invalid(at.Child("maxReplicas"), spec.MaxReplicas,
+				"must be greater than or equal to `minReplicas`"))
 		}
 	}
 	switch {
@@ -28,12 +29,14 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) (errs field.Er
 	case spec.MaxReplicas < 0:
 		errs = append(errs, field.Invalid(at.Child("maxReplicas"), spec.MaxReplicas, "must be greater than or equal to 1"))
 	}
-	errs = append(errs, validateScaled(at.Child("scaleTargetRef"), spec.ScaleTargetRef, spec.ScaleTargetRef.Kind == "ReplicationController")...)
+	errs = append(errs, validateScaled(at.Child("scaleTargetRef"), spec.ScaleTargetRef,
+		spec.ScaleTargetRef.Kind == "ReplicationController")...)
 	for i, metric := range spec.Metrics {
 		errs = append(errs, validateMetric(at.Child("metrics").Index(i), &metric)...)
 	}
 	if spec.MinReplicas != nil && *spec.MinReplicas == 0 && !scalesFromZero(spec.Metrics) {
-		errs = append(errs, field.Forbidden(at.Child("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas"))
+		errs = append(errs, field.Forbidden(at.Child("metrics"),
+			"must specify at least one Object or External metric to support scaling to zero replicas"))
 	}
 	if b := spec.Behavior; b != nil {
 		errs = append(errs, validateScalingRules(at.Child("behavior", "scaleUp"), b.ScaleUp)...)
@@ -75,9 +78,11 @@ func validateMetric(at *field.Path, m *autoscalingv2.MetricSpec) (errs field.Err
 		has   bool
 		check func(*field.Path) field.ErrorList
 	}{
-		{"containerResource", autoscalingv2.ContainerResourceMetricSourceType, m.ContainerResource != nil, func(at *field.Path) field.ErrorList {
-			return append(containerName(at, m.ContainerResource.Container), validateUse(at, string(m.ContainerResource.Name), m.ContainerResource.Target)...)
-		}},
+		{"containerResource", autoscalingv2.ContainerResourceMetricSourceType, m.ContainerResource != nil,
+			func(at *field.Path) field.ErrorList {
+				return append(containerName(at, m.ContainerResource.Container), validateUse(at, string(m.ContainerResource.Name),
+					m.ContainerResource.Target)...)
+			}},
 		{"external", autoscalingv2.ExternalMetricSourceType, m.External != nil, func(at *field.Path) field.ErrorList {
 			return validateExternal(at, m.External)
 		}},
@@ -129,9 +134,11 @@ func validateUse(at *field.Path, name string, target autoscalingv2.MetricTarget)
 	errs = append(errs, validateMetricTarget(at.Child("target"), &target)...)
 	switch {
 	case target.AverageUtilization == nil && target.AverageValue == nil:
-		errs = append(errs, field.Required(at.Child("target", "averageUtilization"), "must set either a target raw value or a target utilization"))
+		errs = append(errs, field.Required(at.Child("target", "averageUtilization"),
+			"must set either a target raw value or a target utilization"))
 	case target.AverageUtilization != nil && target.AverageValue != nil:
-		errs = append(errs, field.Forbidden(at.Child("target", "averageValue"), "may not set both a target raw value and a target utilization"))
+		errs = append(errs, field.Forbidden(at.Child("target", "averageValue"),
+			"may not set both a target raw value and a target utilization"))
 	}
 	return errs
 }
@@ -140,9 +147,11 @@ func validateExternal(at *field.Path, m *autoscalingv2.ExternalMetricSource) (er
 	errs = append(metricName(at, m.Metric.Name), validateMetricTarget(at.Child("target"), &m.Target)...)
 	switch {
 	case m.Target.Value == nil && m.Target.AverageValue == nil:
-		errs = append(errs, field.Required(at.Child("target", "averageValue"), "must set either a target value for metric or a per-pod target"))
+		errs = append(errs, field.Required(at.Child("target", "averageValue"),
+			"must set either a target value for metric or a per-pod target"))
 	case m.Target.Value != nil && m.Target.AverageValue != nil:
-		errs = append(errs, field.Forbidden(at.Child("target", "value"), "may not set both a target value for metric and a per-pod target"))
+		errs = append(errs, field.Forbidden(at.Child("target", "value"),
+			"may not set both a target value for metric and a per-pod target"))
 	}
 	return errs
 }
@@ -151,7 +160,8 @@ func validateObjectMetric(at *field.Path, m *autoscalingv2.ObjectMetricSource) (
 	errs = validateScaled(at.Child("describedObject"), m.DescribedObject, true)
 	errs = append(errs, append(metricName(at, m.Metric.Name), validateMetricTarget(at.Child("target"), &m.Target)...)...)
 	if m.Target.Value == nil && m.Target.AverageValue == nil {
-		errs = append(errs, field.Required(at.Child("target", "averageValue"), "must set either a target value or averageValue"))
+		errs = append(errs, field.Required(at.Child("target", "averageValue"),
+			"must set either a target value or averageValue"))
 	}
 	return errs
 }
@@ -175,7 +185,8 @@ func validateMetricTarget(at *field.Path, t *autoscalingv2.MetricTarget) (errs f
 	if t.Type == "" {
 		errs = append(errs, field.Required(at.Child("type"), "must specify a metric target type"))
 	}
-	if t.Type != autoscalingv2.UtilizationMetricType && t.Type != autoscalingv2.ValueMetricType && t.Type != autoscalingv2.AverageValueMetricType {
+	if t.Type != autoscalingv2.UtilizationMetricType && t.Type != autoscalingv2.ValueMetricType &&
+		t.Type != autoscalingv2.AverageValueMetricType {
 		errs = append(errs, field.Invalid(at.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue"))
 	}
 	for name, value := range map[string]*resource.Quantity{"value": t.Value, "averageValue": t.AverageValue} {
@@ -199,9 +210,11 @@ func validateScalingRules(at *field.Path, r *autoscalingv2.HPAScalingRules) (err
 		return nil
 	}
 	if window := r.StabilizationWindowSeconds; window != nil && *window < 0 {
-		errs = append(errs, field.Invalid(at.Child("stabilizationWindowSeconds"), window, "must be greater than or equal to zero"))
+		errs = append(errs, field.Invalid(at.Child("stabilizationWindowSeconds"), window,
+			"must be greater than or equal to zero"))
 	} else if window != nil && *window > maxStabilizationSeconds {
-		errs = append(errs, field.Invalid(at.Child("stabilizationWindowSeconds"), window, fmt.Sprintf("must be less than or equal to %d", maxStabilizationSeconds)))
+		errs = append(errs, field.Invalid(at.Child("stabilizationWindowSeconds"), window,
+			fmt.Sprintf("must be less than or equal to %d", maxStabilizationSeconds)))
 	}
 	if r.SelectPolicy != nil {
 		errs = append(errs, oneOf(at.Child("selectPolicy"), *r.SelectPolicy,
@@ -212,14 +225,16 @@ func validateScalingRules(at *field.Path, r *autoscalingv2.HPAScalingRules) (err
 	}
 	for i, p := range r.Policies {
 		here := at.Child("policies").Index(i)
-		errs = append(errs, oneOf(here.Child("type"), p.Type, autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy)...)
+		errs = append(errs, oneOf(here.Child("type"), p.Type, autoscalingv2.PercentScalingPolicy,
+			autoscalingv2.PodsScalingPolicy)...)
 		if p.Value <= 0 {
 			errs = append(errs, field.Invalid(here.Child("value"), p.Value, "must be greater than zero"))
 		}
 		if p.PeriodSeconds <= 0 {
 			errs = append(errs, field.Invalid(here.Child("periodSeconds"), p.PeriodSeconds, "must be greater than zero"))
 		} else if p.PeriodSeconds > maxPeriodSeconds {
-			errs = append(errs, field.Invalid(here.Child("periodSeconds"), p.PeriodSeconds, fmt.Sprintf("must be less than or equal to %d", maxPeriodSeconds)))
+			errs = append(errs, field.Invalid(here.Child("periodSeconds"), p.PeriodSeconds,
+				fmt.Sprintf("must be less than or equal to %d", maxPeriodSeconds)))
 		}
 	}
 	return errs

@@ -35,8 +35,10 @@ func validateContainer(at *field.Path, c *corev1.Container, volumes map[string]b
 	if c.Image == "" {
 		errs = append(errs, field.Required(at.Child("image"), ""))
 	}
-	errs = append(errs, oneOf(at.Child("terminationMessagePolicy"), c.TerminationMessagePolicy, corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
-	errs = append(errs, oneOf(at.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	errs = append(errs, oneOf(at.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
+	errs = append(errs, oneOf(at.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent,
+		corev1.PullNever)...)
 	errs = append(errs, validateContainerPorts(at.Child("ports"), c.Ports)...)
 	errs = append(errs, validateEnv(at.Child("env"), c.Env)...)
 	errs = append(errs, validateMounts(at.Child("volumeMounts"), c.VolumeMounts, volumes)...)
@@ -60,12 +62,14 @@ func validateContainerPorts(at *field.Path, ports []corev1.ContainerPort) (errs 
 		if p.ContainerPort == 0 {
 			errs = append(errs, field.Required(here.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, invalids(here.Child("containerPort"), p.ContainerPort, validation.IsValidPortNum(int(p.ContainerPort)))...)
+			errs = append(errs, invalids(here.Child("containerPort"), p.ContainerPort,
+				validation.IsValidPortNum(int(p.ContainerPort)))...)
 		}
 		if p.HostPort != 0 {
 			errs = append(errs, invalids(here.Child("hostPort"), p.HostPort, validation.IsValidPortNum(int(p.HostPort)))...)
 		}
-		errs = append(errs, oneOf(here.Child("protocol"), p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
+		errs = append(errs, oneOf(here.Child("protocol"), p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP,
+			corev1.ProtocolUDP)...)
 	}
 	return errs
 }
@@ -83,7 +87,8 @@ func validateEnv(at *field.Path, vars []corev1.EnvVar) (errs field.ErrorList) {
 			continue
 		}
 		sources := 0
-		for _, set := range []bool{v.ValueFrom.FieldRef != nil, v.ValueFrom.ResourceFieldRef != nil, v.ValueFrom.ConfigMapKeyRef != nil, v.ValueFrom.SecretKeyRef != nil, v.ValueFrom.FileKeyRef != nil} {
+		for _, set := range []bool{v.ValueFrom.FieldRef != nil, v.ValueFrom.ResourceFieldRef != nil,
+			v.ValueFrom.ConfigMapKeyRef != nil, v.ValueFrom.SecretKeyRef != nil, v.ValueFrom.FileKeyRef != nil} {
 			if set {
 				sources++
 			}
@@ -91,7 +96,9 @@ func validateEnv(at *field.Path, vars []corev1.EnvVar) (errs field.ErrorList) {
 		at := here.Child("valueFrom")
 		switch {
 		case sources == 0:
-			errs = append(errs, field.Invalid(at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
+			errs = append(errs,
+				field.Invalid(at, "",
+					"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
 		case v.Value != "":
 			errs = append(errs, field.Invalid(at, "", "may not be specified when `value` is not empty"))
 		case sources > 1:

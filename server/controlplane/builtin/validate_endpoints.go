@@ -24,7 +24,8 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) (errs field.ErrorList) 
 	if at := field.NewPath("addressType"); s.AddressType == "" {
 		errs = append(errs, field.Required(at, ""))
 	} else {
-		errs = append(errs, oneOf(at, s.AddressType, discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6)...)
+		errs = append(errs, oneOf(at, s.AddressType, discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4,
+			discoveryv1.AddressTypeIPv6)...)
 	}
 	errs = append(errs, validateEndpointPorts(field.NewPath("ports"), s.Ports)...)
 	at := field.NewPath("endpoints")
@@ -118,9 +119,11 @@ func validateEndpointPorts(at *field.Path, ports []discoveryv1.EndpointPort) (er
 			errs = append(errs, field.Duplicate(here.Child("name"), p.Name))
 		}
 		seen[*p.Name] = true
-		errs = append(errs, oneOf(here.Child("protocol"), *p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
+		errs = append(errs, oneOf(here.Child("protocol"), *p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP,
+			corev1.ProtocolUDP)...)
 		if p.AppProtocol != nil {
-			errs = append(errs, invalids(here.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+			errs = append(errs, invalids(here.Child("appProtocol"), *p.AppProtocol,
+				validation.IsQualifiedName(*p.AppProtocol))...)
 		}
 	}
 	return errs

@@ -26,11 +26,14 @@ func validateFlowSchema(s *flowcontrolv1.FlowSchema) (errs field.ErrorList) {
 	case precedence <= 0:
 		errs = append(errs, field.Invalid(at.Child("matchingPrecedence"), precedence, "must be a positive value"))
 	case precedence > flowcontrolv1.FlowSchemaMaxMatchingPrecedence:
-		errs = append(errs, field.Invalid(at.Child("matchingPrecedence"), precedence, fmt.Sprintf("must not be greater than %v", flowcontrolv1.FlowSchemaMaxMatchingPrecedence)))
+		errs = append(errs, field.Invalid(at.Child("matchingPrecedence"), precedence,
+			fmt.Sprintf("must not be greater than %v", flowcontrolv1.FlowSchemaMaxMatchingPrecedence)))
 	case precedence == 1 && s.Name != flowcontrolv1.FlowSchemaNameExempt:
-		errs = append(errs, field.Invalid(at.Child("matchingPrecedence"), precedence, "only the schema named 'exempt' may have matchingPrecedence 1"))
+		errs = append(errs, field.Invalid(at.Child("matchingPrecedence"), precedence,
+			"only the schema named 'exempt' may have matchingPrecedence 1"))
 	}
-	supported := []flowcontrolv1.FlowDistinguisherMethodType{flowcontrolv1.FlowDistinguisherMethodByNamespaceType, flowcontrolv1.FlowDistinguisherMethodByUserType}
+	supported := []flowcontrolv1.FlowDistinguisherMethodType{flowcontrolv1.FlowDistinguisherMethodByNamespaceType,
+		flowcontrolv1.FlowDistinguisherMethodByUserType}
 	if method := s.Spec.DistinguisherMethod; method != nil && !slices.Contains(supported, method.Type) {
 		errs = append(errs, field.NotSupported(at.Child("distinguisherMethod", "type"), method, supported))
 	}
@@ -72,7 +75,8 @@ func validateFlowRule(at *field.Path, rule *flowcontrolv1.PolicyRulesWithSubject
 
 // validateFlowSubject returns errors unless a subject has exactly the field of its kind.
 func validateFlowSubject(at *field.Path, subject *flowcontrolv1.Subject) (errs field.ErrorList) {
-	kinds := []flowcontrolv1.SubjectKind{flowcontrolv1.SubjectKindGroup, flowcontrolv1.SubjectKindServiceAccount, flowcontrolv1.SubjectKindUser}
+	kinds := []flowcontrolv1.SubjectKind{flowcontrolv1.SubjectKindGroup, flowcontrolv1.SubjectKindServiceAccount,
+		flowcontrolv1.SubjectKindUser}
 	if !slices.Contains(kinds, subject.Kind) {
 		return field.ErrorList{field.NotSupported(at.Child("kind"), subject.Kind, kinds)}
 	}
@@ -82,20 +86,27 @@ func validateFlowSubject(at *field.Path, subject *flowcontrolv1.Subject) (errs f
 		given bool
 		check func(*field.Path) field.ErrorList
 	}{
-		{flowcontrolv1.SubjectKindServiceAccount, "serviceAccount", subject.ServiceAccount != nil, func(at *field.Path) field.ErrorList {
-			return validateFlowAccount(at, subject.ServiceAccount)
+		{flowcontrolv1.SubjectKindServiceAccount, "serviceAccount", subject.ServiceAccount != nil,
+			func(at *field.Path) field.ErrorList {
+				return validateFlowAccount(at, subject.ServiceAccount)
+			}},
+		{flowcontrolv1.SubjectKindUser, "user", subject.User != nil, func(at *field.Path) field.ErrorList {
+			return requiredName(at, subject.User.Name)
 		}},
-		{flowcontrolv1.SubjectKindUser, "user", subject.User != nil, func(at *field.Path) field.ErrorList { return requiredName(at, subject.User.Name) }},
-		{flowcontrolv1.SubjectKindGroup, "group", subject.Group != nil, func(at *field.Path) field.ErrorList { return requiredName(at, subject.Group.Name) }},
+		{flowcontrolv1.SubjectKindGroup, "group", subject.Group != nil, func(at *field.Path) field.ErrorList {
+			return requiredName(at, subject.Group.Name)
+		}},
 	} {
 		path := at.Child(part.name)
 		switch matches := part.kind == subject.Kind; {
 		case matches && !part.given:
-			errs = append(errs, field.Required(path, fmt.Sprintf("%s is required when subject kind is '%s'", part.name, part.kind)))
+			errs = append(errs, field.Required(path, fmt.Sprintf("%s is required when subject kind is '%s'", part.name,
+				part.kind)))
 		case matches:
 			errs = append(errs, part.check(path)...)
 		case part.given:
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("%s is forbidden when subject kind is not '%s'", part.name, part.kind)))
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("%s is forbidden when subject kind is not '%s'", part.name,
+				part.kind)))
 		}
 	}
 	return errs
@@ -111,16 +122,19 @@ func requiredName(at *field.Path, name string) field.ErrorList {
 func validateFlowAccount(at *field.Path, account *flowcontrolv1.ServiceAccountSubject) field.ErrorList {
 	errs := requiredName(at, account.Name)
 	if account.Name != "" && account.Name != flowcontrolv1.NameAll {
-		errs = append(errs, invalids(at.Child("name"), account.Name, validation.ValidateServiceAccountName(account.Name, false))...)
+		errs = append(errs, invalids(at.Child("name"), account.Name, validation.ValidateServiceAccountName(account.Name,
+			false))...)
 	}
 	if account.Namespace == "" {
 		return append(errs, field.Required(at.Child("namespace"), "must specify namespace for service account"))
 	}
-	return append(errs, invalids(at.Child("namespace"), account.Namespace, validation.ValidateNamespaceName(account.Namespace, false))...)
+	return append(errs, invalids(at.Child("namespace"), account.Namespace,
+		validation.ValidateNamespaceName(account.Namespace, false))...)
 }
 
 func validateFlowVerbs(at *field.Path, verbs []string) field.ErrorList {
-	errs := someOrAll(at, verbs, "verbs must contain at least one value", "if '*' is present, must not specify other verbs")
+	errs := someOrAll(at, verbs, "verbs must contain at least one value",
+		"if '*' is present, must not specify other verbs")
 	unknown := func(verb string) bool { return !slices.Contains(flowVerbs, verb) }
 	if !slices.Contains(verbs, "*") && slices.ContainsFunc(verbs, unknown) {
 		errs = append(errs, field.NotSupported(at, verbs, flowVerbs))
@@ -149,14 +163,16 @@ func validateFlowResources(at *field.Path, rule *flowcontrolv1.ResourcePolicyRul
 	namespaces := at.Child("namespaces")
 	if len(rule.Namespaces) > 0 || !rule.ClusterScope {
 		errs = append(errs, someOrAll(namespaces, rule.Namespaces,
-			"resource rules that are not cluster scoped must supply at least one namespace", "if '*' is present, must not specify other namespaces")...)
+			"resource rules that are not cluster scoped must supply at least one namespace",
+			"if '*' is present, must not specify other namespaces")...)
 	}
 	if slices.Contains(rule.Namespaces, "*") {
 		return errs
 	}
 	for i, name := range rule.Namespaces {
 		for _, message := range validation.ValidateNamespaceName(name, false) {
-			errs = append(errs, field.Invalid(namespaces.Index(i), name, "each member of this list must be '*' or a DNS-1123 label; "+message))
+			errs = append(errs, field.Invalid(namespaces.Index(i), name,
+				"each member of this list must be '*' or a DNS-1123 label; "+message))
 		}
 	}
 	return errs
@@ -198,7 +214,8 @@ func flowPathProblem(path string) string {
 
 func validatePriorityLevel(l *flowcontrolv1.PriorityLevelConfiguration) (errs field.ErrorList) {
 	if key := flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey; l.Annotations[key] != "" {
-		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), fmt.Sprintf("annotation '%s' is forbidden", key)))
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"),
+			fmt.Sprintf("annotation '%s' is forbidden", key)))
 	}
 	at, spec := field.NewPath("spec"), &l.Spec
 	exempt := l.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt
@@ -211,7 +228,8 @@ func validatePriorityLevel(l *flowcontrolv1.PriorityLevelConfiguration) (errs fi
 			errs = append(errs, field.Forbidden(at.Child("limited"), "must be nil if the type is not Limited"))
 		}
 		if spec.Exempt != nil {
-			errs = append(errs, validateShares(at.Child("exempt"), spec.Exempt.NominalConcurrencyShares, spec.Exempt.LendablePercent)...)
+			errs = append(errs, validateShares(at.Child("exempt"), spec.Exempt.NominalConcurrencyShares,
+				spec.Exempt.LendablePercent)...)
 		}
 	case flowcontrolv1.PriorityLevelEnablementLimited:
 		if spec.Exempt != nil {
@@ -226,13 +244,14 @@ func validatePriorityLevel(l *flowcontrolv1.PriorityLevelConfiguration) (errs fi
 		errs = append(errs, field.Required(at.Child("type"), ""))
 	default:
 		errs = append(errs, field.NotSupported(at.Child("type"), spec.Type,
-			[]flowcontrolv1.PriorityLevelEnablement{flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited}))
+			[]flowcontrolv1.PriorityLevelEnablement{flowcontrolv1.PriorityLevelEnablementExempt,
+				flowcontrolv1.PriorityLevelEnablementLimited}))
 	}
 	return append(errs, validateMandatoryLevel(at, l)...)
 }
 
-// validateMandatoryLevel returns an error if a level has the name of a mandatory one and another spec. The field exempt of
-// the level with that name can be changed.
+// validateMandatoryLevel returns an error if a level has the name of a mandatory one and another spec. The field exempt
+// of the level with that name can be changed.
 func validateMandatoryLevel(at *field.Path, l *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 	for _, mandatory := range bootstrap.MandatoryPriorityLevelConfigurations {
 		if mandatory.Name != l.Name {
@@ -243,7 +262,8 @@ func validateMandatoryLevel(at *field.Path, l *flowcontrolv1.PriorityLevelConfig
 			spec.Exempt, except = mandatory.Spec.Exempt, " except the 'spec.exempt' field"
 		}
 		if !equality.Semantic.DeepEqual(spec, mandatory.Spec) {
-			return field.ErrorList{field.Invalid(at, l.Spec, fmt.Sprintf("spec of '%s'%s must equal the fixed value", l.Name, except))}
+			return field.ErrorList{field.Invalid(at, l.Spec, fmt.Sprintf("spec of '%s'%s must equal the fixed value", l.Name,
+				except))}
 		}
 	}
 	return nil
@@ -262,17 +282,20 @@ func validateShares(at *field.Path, shares, lendable *int32) (errs field.ErrorLi
 func validateLimited(at *field.Path, limited *flowcontrolv1.LimitedPriorityLevelConfiguration) field.ErrorList {
 	errs := validateShares(at, limited.NominalConcurrencyShares, limited.LendablePercent)
 	if borrowing := limited.BorrowingLimitPercent; borrowing != nil && *borrowing < 0 {
-		errs = append(errs, field.Invalid(at.Child("borrowingLimitPercent"), *borrowing, "if specified, must be a non-negative integer"))
+		errs = append(errs, field.Invalid(at.Child("borrowingLimitPercent"), *borrowing,
+			"if specified, must be a non-negative integer"))
 	}
 	response, queuing := at.Child("limitResponse"), limited.LimitResponse.Queuing
 	switch limited.LimitResponse.Type {
 	case flowcontrolv1.LimitResponseTypeReject:
 		if queuing != nil {
-			errs = append(errs, field.Forbidden(response.Child("queuing"), "must be nil if limited.limitResponse.type is not Limited"))
+			errs = append(errs, field.Forbidden(response.Child("queuing"),
+				"must be nil if limited.limitResponse.type is not Limited"))
 		}
 	case flowcontrolv1.LimitResponseTypeQueue:
 		if queuing == nil {
-			return append(errs, field.Required(response.Child("queuing"), "must not be empty if limited.limitResponse.type is Limited"))
+			return append(errs, field.Required(response.Child("queuing"),
+				"must not be empty if limited.limitResponse.type is Limited"))
 		}
 		errs = append(errs, validateQueuing(response.Child("queuing"), queuing)...)
 	case "":
@@ -292,7 +315,8 @@ func validateQueuing(at *field.Path, q *flowcontrolv1.QueuingConfiguration) (err
 	case q.Queues <= 0:
 		errs = append(errs, field.Invalid(at.Child("queues"), q.Queues, "must be positive"))
 	case q.Queues > maxQueues:
-		errs = append(errs, field.Invalid(at.Child("queues"), q.Queues, fmt.Sprintf("must not be greater than %d", maxQueues)))
+		errs = append(errs, field.Invalid(at.Child("queues"), q.Queues, fmt.Sprintf("must not be greater than %d",
+			maxQueues)))
 	}
 	hand := at.Child("handSize")
 	switch {
@@ -302,8 +326,9 @@ func validateQueuing(at *field.Path, q *flowcontrolv1.QueuingConfiguration) (err
 		return append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues)))
 	}
 	if bits := shufflesharding.RequiredEntropyBits(int(q.Queues), int(q.HandSize)); bits > shufflesharding.MaxHashBits {
-		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d",
-			q.Queues, q.HandSize, shufflesharding.MaxHashBits)))
+		errs = append(errs, field.Invalid(hand, q.HandSize,
+			fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d",
+				q.Queues, q.HandSize, shufflesharding.MaxHashBits)))
 	}
 	return errs
 }

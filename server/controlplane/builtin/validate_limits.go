@@ -32,7 +32,8 @@ func validateLimitRange(r *corev1.LimitRange) (errs field.ErrorList) {
 
 func validateLimitType(at *field.Path, kind corev1.LimitType) field.ErrorList {
 	errs := invalids(at, kind, validation.IsQualifiedName(string(kind)))
-	standard := kind == corev1.LimitTypePod || kind == corev1.LimitTypeContainer || kind == corev1.LimitTypePersistentVolumeClaim
+	standard := kind == corev1.LimitTypePod || kind == corev1.LimitTypeContainer ||
+		kind == corev1.LimitTypePersistentVolumeClaim
 	if len(errs) == 0 && !strings.Contains(string(kind), "/") && !standard {
 		errs = append(errs, field.Invalid(at, kind, "must be a standard limit type or fully qualified"))
 	}
@@ -42,7 +43,8 @@ func validateLimitType(at *field.Path, kind corev1.LimitType) field.ErrorList {
 // validateLimits checks the amounts of one item.
 func validateLimits(at *field.Path, item *corev1.LimitRangeItem) (errs field.ErrorList) {
 	lists := map[string]corev1.ResourceList{
-		"max": item.Max, "min": item.Min, "default": item.Default, "defaultRequest": item.DefaultRequest, "maxLimitRequestRatio": item.MaxLimitRequestRatio,
+		"max": item.Max, "min": item.Min, "default": item.Default, "defaultRequest": item.DefaultRequest,
+		"maxLimitRequestRatio": item.MaxLimitRequestRatio,
 	}
 	if item.Type == corev1.LimitTypePod {
 		for _, name := range []string{"default", "defaultRequest"} {
@@ -56,7 +58,8 @@ func validateLimits(at *field.Path, item *corev1.LimitRangeItem) (errs field.Err
 		_, min := item.Min[corev1.ResourceStorage]
 		_, max := item.Max[corev1.ResourceStorage]
 		if !min && !max {
-			errs = append(errs, field.Required(at.Child("limits"), "either minimum or maximum storage value is required, but neither was provided"))
+			errs = append(errs, field.Required(at.Child("limits"),
+				"either minimum or maximum storage value is required, but neither was provided"))
 		}
 	}
 	names := map[corev1.ResourceName]bool{}
@@ -80,24 +83,27 @@ func validateLimitedResource(at *field.Path, kind corev1.LimitType, name corev1.
 	return validateResourceName(at, name)
 }
 
-// limitOrder are the pairs of amounts of which the first may not be greater than the second. An error is reported at a field, with the
-// value of another one, as kube-apiserver does.
+// limitOrder are the pairs of amounts of which the first may not be greater than the second. An error is reported at a
+// field, with the value of another one, as kube-apiserver does.
 var limitOrder = []struct{ less, more, field, value, message string }{
 	{"min", "max", "min", "min", "min value %s is greater than max value %s"},
 	{"min", "defaultRequest", "defaultRequest", "defaultRequest", "min value %s is greater than default request value %s"},
 	{"defaultRequest", "max", "defaultRequest", "defaultRequest", "default request value %s is greater than max value %s"},
-	{"defaultRequest", "default", "defaultRequest", "defaultRequest", "default request value %s is greater than default limit value %s"},
+	{"defaultRequest", "default", "defaultRequest", "defaultRequest",
+		"default request value %s is greater than default limit value %s"},
 	{"min", "default", "default", "min", "min value %s is greater than default value %s"},
 	{"default", "max", "default", "max", "default value %s is greater than max value %s"},
 }
 
 // validateLimit checks the amounts of one resource in an item against each other.
-func validateLimit(at *field.Path, name corev1.ResourceName, lists map[string]corev1.ResourceList) (errs field.ErrorList) {
+func validateLimit(at *field.Path, name corev1.ResourceName,
+	lists map[string]corev1.ResourceList) (errs field.ErrorList) {
 	for _, o := range limitOrder {
 		less, haveLess := lists[o.less][name]
 		more, haveMore := lists[o.more][name]
 		if haveLess && haveMore && less.Cmp(more) > 0 {
-			errs = append(errs, field.Invalid(at.Child(o.field).Key(string(name)), lists[o.value][name], fmt.Sprintf(o.message, less.String(), more.String())))
+			errs = append(errs, field.Invalid(at.Child(o.field).Key(string(name)), lists[o.value][name], fmt.Sprintf(o.message,
+				less.String(), more.String())))
 		}
 	}
 	if ratio, ok := lists["maxLimitRequestRatio"][name]; ok {
@@ -112,8 +118,10 @@ func validateLimit(at *field.Path, name corev1.ResourceName, lists map[string]co
 	return errs
 }
 
-// validateRatio checks that a limit may be a multiple of its request, and that the greatest limit and the least request allow the ratio.
-func validateRatio(at *field.Path, ratio resource.Quantity, name corev1.ResourceName, lists map[string]corev1.ResourceList) (errs field.ErrorList) {
+// validateRatio checks that a limit may be a multiple of its request, and that the greatest limit and the least request
+// allow the ratio.
+func validateRatio(at *field.Path, ratio resource.Quantity, name corev1.ResourceName,
+	lists map[string]corev1.ResourceList) (errs field.ErrorList) {
 	if ratio.Cmp(*resource.NewQuantity(1, resource.DecimalSI)) < 0 {
 		errs = append(errs, field.Invalid(at, ratio, fmt.Sprintf("ratio %s is less than 1", ratio.String())))
 	}
@@ -128,7 +136,8 @@ func validateRatio(at *field.Path, ratio resource.Quantity, name corev1.Resource
 		least, greatest, wanted = min.MilliValue(), max.MilliValue(), float64(ratio.MilliValue())/1000
 	}
 	if most := float64(greatest) / float64(least); wanted > most {
-		errs = append(errs, field.Invalid(at, ratio, fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), most)))
+		errs = append(errs, field.Invalid(at, ratio, fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(),
+			most)))
 	}
 	return errs
 }

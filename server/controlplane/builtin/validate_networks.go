@@ -34,11 +34,13 @@ func validateIngress(g *networkingv1.Ingress) (errs field.ErrorList) {
 			errs = append(errs, validateHost(here.Child("hosts").Index(n), host)...)
 		}
 		if tls.SecretName != "" {
-			errs = append(errs, invalids(here.Child("secretName"), tls.SecretName, apivalidation.NameIsDNSSubdomain(tls.SecretName, false))...)
+			errs = append(errs, invalids(here.Child("secretName"), tls.SecretName,
+				apivalidation.NameIsDNSSubdomain(tls.SecretName, false))...)
 		}
 	}
 	if class := spec.IngressClassName; class != nil {
-		errs = append(errs, invalids(at.Child("ingressClassName"), *class, apivalidation.NameIsDNSSubdomain(*class, false))...)
+		errs = append(errs, invalids(at.Child("ingressClassName"), *class, apivalidation.NameIsDNSSubdomain(*class,
+			false))...)
 	}
 	return errs
 }
@@ -84,7 +86,8 @@ func validateIngressPath(at *field.Path, path *networkingv1.HTTPIngressPath) (er
 		}
 	default:
 		errs = append(errs, field.NotSupported(at.Child("pathType"), *path.PathType,
-			[]networkingv1.PathType{networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific, networkingv1.PathTypePrefix}))
+			[]networkingv1.PathType{networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific,
+				networkingv1.PathTypePrefix}))
 	}
 	return append(errs, validateBackend(at.Child("backend"), &path.Backend)...)
 }
@@ -165,11 +168,13 @@ func validateNetworkPolicy(p *networkingv1.NetworkPolicy) (errs field.ErrorList)
 		errs = append(errs, validatePolicyRule(here, rule.Ports, here.Child("to"), rule.To)...)
 	}
 	if len(spec.PolicyTypes) > 2 {
-		return append(errs, field.Invalid(at.Child("policyTypes"), &spec.PolicyTypes, "may not specify more than two policyTypes"))
+		return append(errs, field.Invalid(at.Child("policyTypes"), &spec.PolicyTypes,
+			"may not specify more than two policyTypes"))
 	}
 	for i, kind := range spec.PolicyTypes {
 		if kind != networkingv1.PolicyTypeIngress && kind != networkingv1.PolicyTypeEgress { // not in alphabetical order
-			errs = append(errs, field.NotSupported(at.Child("policyTypes").Index(i), kind, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}))
+			errs = append(errs, field.NotSupported(at.Child("policyTypes").Index(i), kind,
+				[]networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}))
 		}
 	}
 	return errs
@@ -179,7 +184,8 @@ func validateSelector(at *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	return metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, at)
 }
 
-func validatePolicyRule(at *field.Path, ports []networkingv1.NetworkPolicyPort, peersAt *field.Path, peers []networkingv1.NetworkPolicyPeer) (errs field.ErrorList) {
+func validatePolicyRule(at *field.Path, ports []networkingv1.NetworkPolicyPort, peersAt *field.Path,
+	peers []networkingv1.NetworkPolicyPeer) (errs field.ErrorList) {
 	for i, port := range ports {
 		errs = append(errs, validatePolicyPort(at.Child("ports").Index(i), &port)...)
 	}
@@ -191,7 +197,8 @@ func validatePolicyRule(at *field.Path, ports []networkingv1.NetworkPolicyPort, 
 
 func validatePolicyPort(at *field.Path, p *networkingv1.NetworkPolicyPort) (errs field.ErrorList) {
 	if p.Protocol != nil {
-		errs = append(errs, oneOf(at.Child("protocol"), *p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
+		errs = append(errs, oneOf(at.Child("protocol"), *p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP,
+			corev1.ProtocolSCTP)...)
 	}
 	end := at.Child("endPort")
 	switch {

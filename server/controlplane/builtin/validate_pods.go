@@ -27,7 +27,8 @@ func validatePod(pod *corev1.Pod) field.ErrorList {
 func trimmedImages(at *field.Path, containers []corev1.Container) (errs field.ErrorList) {
 	for i, c := range containers {
 		if strings.TrimSpace(c.Image) != c.Image {
-			errs = append(errs, field.Invalid(at.Index(i).Child("image"), c.Image, "must not have leading or trailing whitespace"))
+			errs = append(errs, field.Invalid(at.Index(i).Child("image"), c.Image,
+				"must not have leading or trailing whitespace"))
 		}
 	}
 	return errs
@@ -40,19 +41,23 @@ func validatePodTemplate(at *field.Path, template *corev1.PodTemplateSpec) field
 	return append(errs, validatePodSpec(at.Child("spec"), &template.Spec)...)
 }
 
-// validatePodSpec checks containers, the names of volumes, policies, tolerations, and the fields that are names or numbers. It does not
-// check affinities, security contexts, probes, the other sources of volumes and the features of single operating systems.
+// validatePodSpec checks containers, the names of volumes, policies, tolerations, and the fields that are names or
+// numbers. It does not check affinities, security contexts, probes, the other sources of volumes and the features of
+// single operating systems.
 func validatePodSpec(at *field.Path, spec *corev1.PodSpec) (errs field.ErrorList) {
 	volumes, invalid := validateVolumes(at.Child("volumes"), spec.Volumes)
 	errs = append(errs, invalid...)
 	errs = append(errs, validateContainers(at, spec, volumes)...)
-	errs = append(errs, oneOf(at.Child("restartPolicy"), spec.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
-	errs = append(errs, oneOf(at.Child("dnsPolicy"), spec.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)...)
+	errs = append(errs, oneOf(at.Child("restartPolicy"), spec.RestartPolicy, corev1.RestartPolicyAlways,
+		corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
+	errs = append(errs, oneOf(at.Child("dnsPolicy"), spec.DNSPolicy, corev1.DNSClusterFirstWithHostNet,
+		corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)...)
 	errs = append(errs, metavalidation.ValidateLabels(spec.NodeSelector, at.Child("nodeSelector"))...)
 	errs = append(errs, validateTolerations(at.Child("tolerations"), spec.Tolerations)...)
 	errs = append(errs, validateGates(at.Child("schedulingGates"), spec.SchedulingGates)...)
 	if deadline := spec.ActiveDeadlineSeconds; deadline != nil && (*deadline < 1 || *deadline > math.MaxInt32) {
-		errs = append(errs, field.Invalid(at.Child("activeDeadlineSeconds"), *deadline, validation.InclusiveRangeError(1, math.MaxInt32)))
+		errs = append(errs, field.Invalid(at.Child("activeDeadlineSeconds"), *deadline, validation.InclusiveRangeError(1,
+			math.MaxInt32)))
 	}
 	for _, name := range []struct {
 		field, value string
@@ -100,8 +105,8 @@ const updatablePodFields = "`spec.containers[*].image`,`spec.initContainers[*].i
 	"`spec.tolerations` (only additions to existing tolerations)," +
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
-// podUpdate allows another image, a shorter deadline, more tolerations, and fewer scheduling gates. The node selector and
-// the affinity to nodes of a pod with scheduling gates may change in any way, of which kube-apiserver refuses some.
+// podUpdate allows another image, a shorter deadline, more tolerations, and fewer scheduling gates. The node selector
+// and the affinity to nodes of a pod with scheduling gates may change in any way, of which kube-apiserver refuses some.
 func podUpdate(obj, old runtime.Object) (errs field.ErrorList) {
 	at := field.NewPath("spec")
 	is, was := &obj.(*corev1.Pod).Spec, &old.(*corev1.Pod).Spec
@@ -120,11 +125,14 @@ func podUpdate(obj, old runtime.Object) (errs field.ErrorList) {
 			list.is[i].Image = list.was[i].Image
 		}
 	}
-	errs = append(errs, deadlineUpdate(at.Child("activeDeadlineSeconds"), is.ActiveDeadlineSeconds, was.ActiveDeadlineSeconds)...)
+	errs = append(errs, deadlineUpdate(at.Child("activeDeadlineSeconds"), is.ActiveDeadlineSeconds,
+		was.ActiveDeadlineSeconds)...)
 	errs = append(errs, tolerationsUpdate(at.Child("tolerations"), is.Tolerations, was.Tolerations)...)
 	errs = append(errs, gatesUpdate(at.Child("schedulingGates"), is.SchedulingGates, was.SchedulingGates)...)
-	is.ActiveDeadlineSeconds, is.Tolerations, is.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations, was.SchedulingGates
-	if before, now := was.TerminationGracePeriodSeconds, is.TerminationGracePeriodSeconds; before != nil && now != nil && *before < 0 && *now == 1 {
+	is.ActiveDeadlineSeconds, is.Tolerations, is.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations,
+		was.SchedulingGates
+	if before, now := was.TerminationGracePeriodSeconds, is.TerminationGracePeriodSeconds; before != nil && now != nil &&
+		*before < 0 && *now == 1 {
 		is.TerminationGracePeriodSeconds = before
 	}
 	if len(was.SchedulingGates) > 0 {
@@ -132,7 +140,8 @@ func podUpdate(obj, old runtime.Object) (errs field.ErrorList) {
 		is.Affinity = withNodeAffinityOf(is.Affinity, was.Affinity)
 	}
 	if !equality.Semantic.DeepEqual(is, was) {
-		errs = append(errs, field.Forbidden(at, fmt.Sprintf("pod updates may not change fields other than %s\n%v", updatablePodFields, diff.Diff(*was, *is))))
+		errs = append(errs, field.Forbidden(at, fmt.Sprintf("pod updates may not change fields other than %s\n%v",
+			updatablePodFields, diff.Diff(*was, *is))))
 	}
 	return errs
 }
@@ -186,7 +195,8 @@ func gatesUpdate(at *field.Path, is, was []corev1.PodSchedulingGate) (errs field
 	}
 	for i, gate := range is {
 		if !known[gate.Name] {
-			errs = append(errs, field.Forbidden(at.Index(i).Child("name"), fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name)))
+			errs = append(errs, field.Forbidden(at.Index(i).Child("name"),
+				fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name)))
 		}
 	}
 	return errs

@@ -23,7 +23,8 @@ func validateDisruptionBudget(b *policyv1.PodDisruptionBudget) (errs field.Error
 	errs = append(errs, metavalidation.ValidateLabelSelector(b.Spec.Selector,
 		metavalidation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: true}, at.Child("selector"))...)
 	if policy := b.Spec.UnhealthyPodEvictionPolicy; policy != nil {
-		errs = append(errs, oneOf(at.Child("unhealthyPodEvictionPolicy"), *policy, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)...)
+		errs = append(errs, oneOf(at.Child("unhealthyPodEvictionPolicy"), *policy, policyv1.AlwaysAllow,
+			policyv1.IfHealthyBudget)...)
 	}
 	return errs
 }

@@ -39,17 +39,20 @@ func SystemPriorityClasses() []*schedulingv1.PriorityClass {
 func validatePriorityClass(class *schedulingv1.PriorityClass) (errs field.ErrorList) {
 	if strings.HasPrefix(class.Name, systemPrefix) {
 		if problem := differsFromSystemClass(class); problem != "" {
-			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), "priority class names with '"+systemPrefix+"' prefix are reserved for system use only. error: "+problem))
+			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), "priority class names with '"+systemPrefix+
+				"' prefix are reserved for system use only. error: "+problem))
 		}
 	} else if class.Value > maxPriority {
-		errs = append(errs, field.Forbidden(field.NewPath("value"), fmt.Sprintf("maximum allowed value of a user defined priority is %v", maxPriority)))
+		errs = append(errs, field.Forbidden(field.NewPath("value"),
+			fmt.Sprintf("maximum allowed value of a user defined priority is %v", maxPriority)))
 	}
 	switch policy := class.PreemptionPolicy; {
 	case policy == nil:
 	case *policy == "":
 		errs = append(errs, field.Required(field.NewPath("preemptionPolicy"), ""))
 	default:
-		errs = append(errs, oneOf(field.NewPath("preemptionPolicy"), *policy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+		errs = append(errs, oneOf(field.NewPath("preemptionPolicy"), *policy, corev1.PreemptLowerPriority,
+			corev1.PreemptNever)...)
 	}
 	return errs
 }

@@ -21,7 +21,8 @@ func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 	}
 	for i := range r.AggregationRule.ClusterRoleSelectors {
 		selector := &r.AggregationRule.ClusterRoleSelectors[i]
-		errs = append(errs, metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: true}, at.Index(i))...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(selector,
+			metavalidation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: true}, at.Index(i))...)
 	}
 	return errs
 }
@@ -37,10 +38,12 @@ func validatePolicyRules(rules []rbacv1.PolicyRule, namespaced bool) (errs field
 		if len(rule.NonResourceURLs) > 0 {
 			paths := at.Child("nonResourceURLs")
 			if namespaced {
-				errs = append(errs, field.Invalid(paths, rule.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
+				errs = append(errs, field.Invalid(paths, rule.NonResourceURLs,
+					"namespaced rules cannot apply to non-resource URLs"))
 			}
 			if len(rule.APIGroups)+len(rule.Resources)+len(rule.ResourceNames) > 0 {
-				errs = append(errs, field.Invalid(paths, rule.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
+				errs = append(errs, field.Invalid(paths, rule.NonResourceURLs,
+					"rules cannot apply to both regular resources and non-resource URLs"))
 			}
 			continue
 		}
@@ -64,15 +67,16 @@ func validateClusterRoleBinding(b *rbacv1.ClusterRoleBinding) field.ErrorList {
 
 func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) field.ErrorList {
 	at := field.NewPath("roleRef")
-	errs := append(oneOf(at.Child("apiGroup"), ref.APIGroup, rbacv1.GroupName), oneOf(at.Child("kind"), ref.Kind, kinds...)...)
+	errs := append(oneOf(at.Child("apiGroup"), ref.APIGroup, rbacv1.GroupName), oneOf(at.Child("kind"), ref.Kind,
+		kinds...)...)
 	if ref.Name == "" {
 		return append(errs, field.Required(at.Child("name"), ""))
 	}
 	return append(errs, invalids(at.Child("name"), ref.Name, content.IsPathSegmentName(ref.Name))...)
 }
 
-// validateSubjects checks the users, groups and service accounts of a binding. A service account in a namespaced binding
-// may leave out its namespace.
+// validateSubjects checks the users, groups and service accounts of a binding. A service account in a namespaced
+// binding may leave out its namespace.
 func validateSubjects(subjects []rbacv1.Subject, namespaced bool) (errs field.ErrorList) {
 	for i, s := range subjects {
 		at := field.NewPath("subjects").Index(i)
@@ -91,7 +95,8 @@ func validateSubjects(subjects []rbacv1.Subject, namespaced bool) (errs field.Er
 				errs = append(errs, field.Required(at.Child("namespace"), ""))
 			}
 		default:
-			errs = append(errs, field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+			errs = append(errs, field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind,
+				rbacv1.GroupKind}))
 		}
 	}
 	return errs

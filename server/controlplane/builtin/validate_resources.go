@@ -30,9 +30,11 @@ func validateResources(at *field.Path, r *corev1.ResourceRequirements) (errs fie
 		case !limited && !resourcename.Overcommitted(name):
 			errs = append(errs, field.Required(limits, "Limit must be set for non overcommitable resources"))
 		case limited && request.Cmp(limit) != 0 && !resourcename.Overcommitted(name):
-			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
+			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name,
+				limit.String())))
 		case limited && request.Cmp(limit) > 0:
-			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+			errs = append(errs, field.Invalid(requests, request.String(),
+				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
 	}
 	if hugePages && !measures {
@@ -51,7 +53,8 @@ func validateAmount(at *field.Path, name corev1.ResourceName, amount resource.Qu
 		errs = append(errs, field.Invalid(at, amount, "must be an integer"))
 	}
 	if resourcename.HugePages(name) && !ofWholePages(name, amount) {
-		errs = append(errs, field.Invalid(at, amount.String(), fmt.Sprintf("%s is not positive integer multiple of %s", amount.String(), name)))
+		errs = append(errs, field.Invalid(at, amount.String(), fmt.Sprintf("%s is not positive integer multiple of %s",
+			amount.String(), name)))
 	}
 	return errs
 }

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateTolerations checks the keys, values and effects of tolerations. kube-apiserver reports a wrong value at the operator.
+// validateTolerations checks the keys, values and effects of tolerations. kube-apiserver reports a wrong value at the
+// operator.
 func validateTolerations(at *field.Path, tolerations []corev1.Toleration) (errs field.ErrorList) {
 	for i, t := range tolerations {
 		here := at.Index(i)
@@ -18,10 +19,12 @@ func validateTolerations(at *field.Path, tolerations []corev1.Toleration) (errs 
 			errs = append(errs, invalids(here.Child("key"), t.Key, validation.IsQualifiedName(t.Key))...)
 		}
 		if t.Key == "" && t.Operator != corev1.TolerationOpExists {
-			errs = append(errs, field.Invalid(operator, t.Operator, "operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
+			errs = append(errs, field.Invalid(operator, t.Operator,
+				"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
 		}
 		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-			errs = append(errs, field.Invalid(here.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+			errs = append(errs, field.Invalid(here.Child("effect"), t.Effect,
+				"effect must be 'NoExecute' when `tolerationSeconds` is set"))
 		}
 		switch t.Operator {
 		case corev1.TolerationOpEqual, "":
@@ -34,12 +37,14 @@ func validateTolerations(at *field.Path, tolerations []corev1.Toleration) (errs 
 			}
 		case corev1.TolerationOpLt, corev1.TolerationOpGt: // of a feature that is off
 			errs = append(errs, field.NotSupported(operator, t.Operator,
-				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}))
+				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt,
+					corev1.TolerationOpGt}))
 		default:
 			errs = append(errs, oneOf(operator, t.Operator, corev1.TolerationOpEqual, corev1.TolerationOpExists)...)
 		}
 		if t.Effect != "" {
-			errs = append(errs, oneOf(here.Child("effect"), t.Effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
+			errs = append(errs, oneOf(here.Child("effect"), t.Effect, corev1.TaintEffectNoSchedule,
+				corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
 		}
 	}
 	return errs

@@ -49,12 +49,14 @@ func validateServiceType(at *field.Path, s *corev1.Service) (errs field.ErrorLis
 	switch s.Spec.Type {
 	case corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort:
 		if services.IsHeadless(s) {
-			errs = append(errs, field.Invalid(at.Child("clusterIPs").Index(0), corev1.ClusterIPNone, "may not be set to 'None' for "+string(s.Spec.Type)+" services"))
+			errs = append(errs, field.Invalid(at.Child("clusterIPs").Index(0), corev1.ClusterIPNone,
+				"may not be set to 'None' for "+string(s.Spec.Type)+" services"))
 		}
 	case corev1.ServiceTypeClusterIP:
 		for i, port := range s.Spec.Ports {
 			if port.NodePort != 0 {
-				errs = append(errs, field.Forbidden(at.Child("ports").Index(i).Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
+				errs = append(errs, field.Forbidden(at.Child("ports").Index(i).Child("nodePort"),
+					"may not be used when `type` is 'ClusterIP'"))
 			}
 		}
 	case corev1.ServiceTypeExternalName:
@@ -73,9 +75,11 @@ func validateServiceType(at *field.Path, s *corev1.Service) (errs field.ErrorLis
 	return errs
 }
 
-// validateSessionAffinity checks the affinity and its time, which has a default unless an admission policy has removed it.
+// validateSessionAffinity checks the affinity and its time, which has a default unless an admission policy has removed
+// it.
 func validateSessionAffinity(at *field.Path, s *corev1.ServiceSpec) field.ErrorList {
-	errs := oneOf(at.Child("sessionAffinity"), s.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
+	errs := oneOf(at.Child("sessionAffinity"), s.SessionAffinity, corev1.ServiceAffinityClientIP,
+		corev1.ServiceAffinityNone)
 	if s.SessionAffinity != corev1.ServiceAffinityClientIP {
 		return errs
 	}
@@ -162,22 +166,27 @@ func validateTraffic(at *field.Path, s *corev1.Service) (errs field.ErrorList) {
 	external := s.Spec.ExternalTrafficPolicy
 	switch {
 	case services.IsExternal(s):
-		errs = append(errs, oneOf(at.Child("externalTrafficPolicy"), external, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
+		errs = append(errs, oneOf(at.Child("externalTrafficPolicy"), external, corev1.ServiceExternalTrafficPolicyCluster,
+			corev1.ServiceExternalTrafficPolicyLocal)...)
 	case external != "":
-		errs = append(errs, field.Invalid(at.Child("externalTrafficPolicy"), external, "may only be set for externally-accessible services"))
+		errs = append(errs, field.Invalid(at.Child("externalTrafficPolicy"), external,
+			"may only be set for externally-accessible services"))
 	}
 	health := at.Child("healthCheckNodePort")
 	switch port := s.Spec.HealthCheckNodePort; {
 	case services.NeedsHealthCheck(s):
 		errs = append(errs, invalids(health, port, validation.IsValidPortNum(int(port)))...)
 	case port != 0:
-		errs = append(errs, field.Invalid(health, port, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+		errs = append(errs, field.Invalid(health, port,
+			"may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
 	}
 	if policy := s.Spec.InternalTrafficPolicy; policy != nil {
-		errs = append(errs, oneOf(at.Child("internalTrafficPolicy"), *policy, corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
+		errs = append(errs, oneOf(at.Child("internalTrafficPolicy"), *policy, corev1.ServiceInternalTrafficPolicyCluster,
+			corev1.ServiceInternalTrafficPolicyLocal)...)
 	}
 	if distribution := s.Spec.TrafficDistribution; distribution != nil {
-		errs = append(errs, oneOf(at.Child("trafficDistribution"), *distribution, corev1.ServiceTrafficDistributionPreferClose,
+		errs = append(errs, oneOf(at.Child("trafficDistribution"), *distribution,
+			corev1.ServiceTrafficDistributionPreferClose,
 			corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
 	}
 	return errs
@@ -208,10 +217,12 @@ func validateServicePorts(at *field.Path, ports []corev1.ServicePort) (errs fiel
 			errs = append(errs, field.Required(here.Child("name"), ""))
 		}
 		errs = append(errs, invalids(here.Child("port"), port.Port, validation.IsValidPortNum(int(port.Port)))...)
-		errs = append(errs, oneOf(here.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
+		errs = append(errs, oneOf(here.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP,
+			corev1.ProtocolUDP)...)
 		errs = append(errs, portNumberOrName(here.Child("targetPort"), port.TargetPort)...)
 		if port.AppProtocol != nil {
-			errs = append(errs, invalids(here.Child("appProtocol"), *port.AppProtocol, validation.IsQualifiedName(*port.AppProtocol))...)
+			errs = append(errs, invalids(here.Child("appProtocol"), *port.AppProtocol,
+				validation.IsQualifiedName(*port.AppProtocol))...)
 		}
 		if node := (corev1.ServicePort{Protocol: port.Protocol, NodePort: port.NodePort}); port.NodePort != 0 {
 			if nodePorts[node] {

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateClaim checks the modes, size, class and source of a PersistentVolumeClaim, or of a StatefulSet's template of one.
+// validateClaim checks the modes, size, class and source of a PersistentVolumeClaim, or of a StatefulSet's template of
+// one.
 func validateClaim(at *field.Path, spec *corev1.PersistentVolumeClaimSpec) (errs field.ErrorList) {
 	if len(spec.AccessModes) == 0 {
 		errs = append(errs, field.Required(at.Child("accessModes"), "at least 1 access mode is required"))
@@ -46,7 +47,8 @@ func validateSources(at *field.Path, spec *corev1.PersistentVolumeClaimSpec) (er
 	switch {
 	case source == nil || ref == nil:
 	case ref.Namespace != nil && *ref.Namespace != "":
-		errs = append(errs, field.Invalid(at, at.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified"))
+		errs = append(errs, field.Invalid(at, at.Child("dataSource"),
+			"may not be specified when dataSourceRef.namespace is specified"))
 	case !equality.Semantic.DeepEqual(source.APIGroup, ref.APIGroup) || source.Kind != ref.Kind || source.Name != ref.Name:
 		errs = append(errs, field.Invalid(at, at.Child("dataSource"), "must match dataSourceRef"))
 	}
@@ -55,7 +57,8 @@ func validateSources(at *field.Path, spec *corev1.PersistentVolumeClaimSpec) (er
 
 func validateAccessModes(at *field.Path, modes []corev1.PersistentVolumeAccessMode) (errs field.ErrorList) {
 	for _, mode := range modes {
-		errs = append(errs, oneOf(at, mode, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)...)
+		errs = append(errs, oneOf(at, mode, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce,
+			corev1.ReadWriteOncePod)...)
 	}
 	others := slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool {
 		return m == corev1.ReadOnlyMany || m == corev1.ReadWriteMany || m == corev1.ReadWriteOnce
@@ -105,8 +108,8 @@ func validateDataSource(at *field.Path, group *string, kind, name string) (errs 
 	return errs
 }
 
-// validateVolume checks the modes, capacity and class of a PersistentVolume, and that it has one source. It does not check
-// what is within the source.
+// validateVolume checks the modes, capacity and class of a PersistentVolume, and that it has one source. It does not
+// check what is within the source.
 func validateVolume(v *corev1.PersistentVolume) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &v.Spec
 	if len(spec.AccessModes) == 0 {
@@ -117,14 +120,16 @@ func validateVolume(v *corev1.PersistentVolume) (errs field.ErrorList) {
 		errs = append(errs, field.Required(at.Child("capacity"), ""))
 	}
 	if _, ok := spec.Capacity[corev1.ResourceStorage]; !ok || len(spec.Capacity) > 1 {
-		errs = append(errs, field.NotSupported(at.Child("capacity"), spec.Capacity, []corev1.ResourceName{corev1.ResourceStorage}))
+		errs = append(errs, field.NotSupported(at.Child("capacity"), spec.Capacity,
+			[]corev1.ResourceName{corev1.ResourceStorage}))
 	}
 	for name, size := range spec.Capacity {
 		errs = append(errs, positive(at.Child("capacity").Key(string(name)), size)...)
 	}
 	if policy := spec.PersistentVolumeReclaimPolicy; policy != "" {
 		errs = append(errs, oneOf(at.Child("persistentVolumeReclaimPolicy"), policy,
-			corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)...)
+			corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle,
+			corev1.PersistentVolumeReclaimRetain)...)
 	}
 	errs = append(errs, className(at.Child("storageClassName"), &spec.StorageClassName)...)
 	errs = append(errs, validateVolumeMode(at.Child("volumeMode"), spec.VolumeMode)...)
@@ -145,7 +150,8 @@ func validateHostPath(at *field.Path, source *corev1.HostPathVolumeSource) (errs
 		errs = append(errs, field.Invalid(at.Child("path"), source.Path, "must not contain '..'"))
 	}
 	if source.Type != nil {
-		errs = append(errs, oneOf(at.Child("type"), *source.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory,
+		errs = append(errs, oneOf(at.Child("type"), *source.Type, corev1.HostPathUnset, corev1.HostPathBlockDev,
+			corev1.HostPathCharDev, corev1.HostPathDirectory,
 			corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)...)
 	}
 	return errs
@@ -157,16 +163,19 @@ func validateStorageClass(c *storagev1.StorageClass) (errs field.ErrorList) {
 	if c.Provisioner == "" {
 		errs = append(errs, field.Required(provisioner, ""))
 	} else {
-		errs = append(errs, invalids(provisioner, strings.ToLower(c.Provisioner), validation.IsQualifiedName(strings.ToLower(c.Provisioner)))...)
+		errs = append(errs, invalids(provisioner, strings.ToLower(c.Provisioner),
+			validation.IsQualifiedName(strings.ToLower(c.Provisioner)))...)
 	}
 	if _, ok := c.Parameters[""]; ok {
 		errs = append(errs, field.Invalid(field.NewPath("parameters"), "", "field can not be empty."))
 	}
 	if policy := c.ReclaimPolicy; policy != nil && *policy != "" {
-		errs = append(errs, oneOf(field.NewPath("reclaimPolicy"), *policy, corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)...)
+		errs = append(errs, oneOf(field.NewPath("reclaimPolicy"), *policy, corev1.PersistentVolumeReclaimDelete,
+			corev1.PersistentVolumeReclaimRetain)...)
 	}
 	if mode := c.VolumeBindingMode; mode != nil {
-		errs = append(errs, oneOf(field.NewPath("volumeBindingMode"), *mode, storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)...)
+		errs = append(errs, oneOf(field.NewPath("volumeBindingMode"), *mode, storagev1.VolumeBindingImmediate,
+			storagev1.VolumeBindingWaitForFirstConsumer)...)
 	}
 	return errs
 }

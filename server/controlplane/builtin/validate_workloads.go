@@ -23,11 +23,13 @@ import (
 func validateDeployment(d *appsv1.Deployment) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &d.Spec
 	errs = append(errs, counts(at, count32("replicas", spec.Replicas), count32("minReadySeconds", &spec.MinReadySeconds),
-		count32("revisionHistoryLimit", spec.RevisionHistoryLimit), count32("progressDeadlineSeconds", spec.ProgressDeadlineSeconds))...)
+		count32("revisionHistoryLimit", spec.RevisionHistoryLimit), count32("progressDeadlineSeconds",
+			spec.ProgressDeadlineSeconds))...)
 	errs = append(errs, validateSelected(at, "deployment", spec.Selector, &spec.Template)...)
 	errs = append(errs, alwaysRestarted(at.Child("template", "spec"), "ReplicaSet", &spec.Template.Spec)...)
 	if deadline := spec.ProgressDeadlineSeconds; deadline != nil && *deadline <= spec.MinReadySeconds {
-		errs = append(errs, field.Invalid(at.Child("progressDeadlineSeconds"), *deadline, "must be greater than minReadySeconds"))
+		errs = append(errs, field.Invalid(at.Child("progressDeadlineSeconds"), *deadline,
+			"must be greater than minReadySeconds"))
 	}
 	return append(errs, validateDeploymentStrategy(at.Child("strategy"), &spec.Strategy)...)
 }
@@ -36,7 +38,8 @@ func validateDeploymentStrategy(at *field.Path, s *appsv1.DeploymentStrategy) (e
 	switch s.Type {
 	case appsv1.RecreateDeploymentStrategyType:
 		if s.RollingUpdate != nil {
-			errs = append(errs, field.Forbidden(at.Child("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'"))
+			errs = append(errs, field.Forbidden(at.Child("rollingUpdate"),
+				"may not be specified when strategy `type` is 'Recreate'"))
 		}
 	case appsv1.RollingUpdateDeploymentStrategyType:
 		if s.RollingUpdate == nil { // the default
@@ -44,14 +47,16 @@ func validateDeploymentStrategy(at *field.Path, s *appsv1.DeploymentStrategy) (e
 		}
 		at, unavailable, surge := at.Child("rollingUpdate"), s.RollingUpdate.MaxUnavailable, s.RollingUpdate.MaxSurge
 		errs = append(errs, countOrPercent(at.Child("maxUnavailable"), unavailable)...)
-		if surge != nil && (surge.Type == intstr.Int || len(validation.IsValidPercent(surge.StrVal)) > 0) { // it may exceed 100 %
+		// it may exceed 100 %
+		if surge != nil && (surge.Type == intstr.Int || len(validation.IsValidPercent(surge.StrVal)) > 0) {
 			errs = append(errs, countOrPercent(at.Child("maxSurge"), surge)...)
 		}
 		if isZero(unavailable) && isZero(surge) {
 			errs = append(errs, field.Invalid(at.Child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0"))
 		}
 	default:
-		errs = append(errs, field.NotSupported(at, s, []string{string(appsv1.RecreateDeploymentStrategyType), string(appsv1.RollingUpdateDeploymentStrategyType)}))
+		errs = append(errs, field.NotSupported(at, s, []string{string(appsv1.RecreateDeploymentStrategyType),
+			string(appsv1.RollingUpdateDeploymentStrategyType)}))
 	}
 	return errs
 }
@@ -67,7 +72,8 @@ func isZero(n *intstr.IntOrString) bool {
 
 func validateReplicaSet(r *appsv1.ReplicaSet) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &r.Spec
-	errs = append(errs, counts(at, count32("replicas", spec.Replicas), count32("minReadySeconds", &spec.MinReadySeconds))...)
+	errs = append(errs, counts(at, count32("replicas", spec.Replicas), count32("minReadySeconds",
+		&spec.MinReadySeconds))...)
 	errs = append(errs, validateSelected(at, "deployment", spec.Selector, &spec.Template)...) // kube-apiserver's word
 	return append(errs, alwaysRestarted(at.Child("template", "spec"), "ReplicaSet", &spec.Template.Spec)...)
 }
@@ -75,23 +81,26 @@ func validateReplicaSet(r *appsv1.ReplicaSet) (errs field.ErrorList) {
 // validateClaimTemplates checks the claims of a new StatefulSet. They cannot be changed.
 func validateClaimTemplates(s *appsv1.StatefulSet) (errs field.ErrorList) {
 	for i := range s.Spec.VolumeClaimTemplates {
-		errs = append(errs, validateClaim(field.NewPath("spec", "volumeClaimTemplates").Index(i).Child("spec"), &s.Spec.VolumeClaimTemplates[i].Spec)...)
+		errs = append(errs, validateClaim(field.NewPath("spec", "volumeClaimTemplates").Index(i).Child("spec"),
+			&s.Spec.VolumeClaimTemplates[i].Spec)...)
 	}
 	return errs
 }
 
 func validateStatefulSet(s *appsv1.StatefulSet) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &s.Spec
-	errs = append(errs, counts(at, count32("replicas", spec.Replicas), count32("minReadySeconds", &spec.MinReadySeconds))...)
-	if policy := spec.PodManagementPolicy; policy != appsv1.OrderedReadyPodManagement && policy != appsv1.ParallelPodManagement {
+	errs = append(errs, counts(at, count32("replicas", spec.Replicas), count32("minReadySeconds",
+		&spec.MinReadySeconds))...)
+	if policy := spec.PodManagementPolicy; policy != appsv1.OrderedReadyPodManagement &&
+		policy != appsv1.ParallelPodManagement {
 		errs = append(errs, field.Invalid(at.Child("podManagementPolicy"), policy, "must be 'OrderedReady' or 'Parallel'"))
 	}
 	errs = append(errs, validateSelected(at, "statefulset", spec.Selector, templateWithClaims(spec))...)
 	return append(errs, alwaysRestarted(at.Child("template", "spec"), "StatefulSet", &spec.Template.Spec)...)
 }
 
-// templateWithClaims returns a StatefulSet's template as its pods are: with the volumes of their claims, and without the
-// names that the controller sets.
+// templateWithClaims returns a StatefulSet's template as its pods are: with the volumes of their claims, and without
+// the names that the controller sets.
 func templateWithClaims(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	template := spec.Template.DeepCopy()
 	template.Spec.Subdomain, template.Spec.Hostname = "", ""
@@ -114,9 +123,11 @@ func templateWithClaims(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 
 func validateDaemonSet(d *appsv1.DaemonSet) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &d.Spec
-	errs = append(errs, counts(at, count32("minReadySeconds", &spec.MinReadySeconds), count32("revisionHistoryLimit", spec.RevisionHistoryLimit))...)
+	errs = append(errs, counts(at, count32("minReadySeconds", &spec.MinReadySeconds), count32("revisionHistoryLimit",
+		spec.RevisionHistoryLimit))...)
 	// Invalid label values are accepted: kube-apiserver accepts them in updates of sets that have them.
-	errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: true}, at.Child("selector"))...)
+	errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector,
+		metavalidation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: true}, at.Child("selector"))...)
 	if spec.Selector != nil && len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
 		errs = append(errs, field.Invalid(at.Child("selector"), spec.Selector, "empty selector is invalid for daemonset"))
 	}
@@ -127,7 +138,8 @@ func validateDaemonSet(d *appsv1.DaemonSet) (errs field.ErrorList) {
 
 func validateReplicationController(c *corev1.ReplicationController) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &c.Spec
-	errs = append(errs, counts(at, count32("replicas", spec.Replicas), count32("minReadySeconds", &spec.MinReadySeconds))...)
+	errs = append(errs, counts(at, count32("replicas", spec.Replicas), count32("minReadySeconds",
+		&spec.MinReadySeconds))...)
 	if len(spec.Selector) == 0 {
 		errs = append(errs, field.Required(at.Child("selector"), ""))
 	}
@@ -143,13 +155,16 @@ func validateReplicationController(c *corev1.ReplicationController) (errs field.
 }
 
 // validateSelected checks a selector, which must not be empty, and the template that it must match.
-func validateSelected(at *field.Path, kind string, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec) (errs field.ErrorList) {
+func validateSelected(at *field.Path, kind string, selector *metav1.LabelSelector,
+	template *corev1.PodTemplateSpec) (errs field.ErrorList) {
 	if selector == nil {
 		errs = append(errs, field.Required(at.Child("selector"), ""))
 	} else {
-		errs = append(errs, metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{},
+			at.Child("selector"))...)
 		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-			errs = append(errs, field.Invalid(at.Child("selector"), selector, fmt.Sprintf("empty selector is invalid for %s", kind)))
+			errs = append(errs, field.Invalid(at.Child("selector"), selector, fmt.Sprintf("empty selector is invalid for %s",
+				kind)))
 		}
 	}
 	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
@@ -163,9 +178,10 @@ func validateSelected(at *field.Path, kind string, selector *metav1.LabelSelecto
 	return append(errs, validatePodTemplate(at.Child("template"), template)...)
 }
 
-// matchesTemplate returns an error if a selector, which is valid, does not match a template's labels. A selector that is
-// empty matches unless none says that nothing matches it when it is nil.
-func matchesTemplate(at *field.Path, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, none bool) field.ErrorList {
+// matchesTemplate returns an error if a selector, which is valid, does not match a template's labels. A selector that
+// is empty matches unless none says that nothing matches it when it is nil.
+func matchesTemplate(at *field.Path, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec,
+	none bool) field.ErrorList {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil || !none && parsed.Empty() || parsed.Matches(labels.Set(template.Labels)) {
 		return nil
@@ -181,7 +197,8 @@ func unmatched(at *field.Path, template *corev1.PodTemplateSpec) *field.Error {
 func alwaysRestarted(at *field.Path, kind string, spec *corev1.PodSpec) (errs field.ErrorList) {
 	errs = append(errs, oneOf(at.Child("restartPolicy"), spec.RestartPolicy, corev1.RestartPolicyAlways)...)
 	if spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(at.Child("activeDeadlineSeconds"), fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind)))
+		errs = append(errs, field.Forbidden(at.Child("activeDeadlineSeconds"),
+			fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind)))
 	}
 	return errs
 }
@@ -200,9 +217,11 @@ func validateCronJob(c *batchv1.CronJob) (errs field.ErrorList) {
 	if spec.TimeZone != nil {
 		errs = append(errs, validateTimeZone(at.Child("timeZone"), *spec.TimeZone)...)
 	}
-	errs = append(errs, oneOf(at.Child("concurrencyPolicy"), spec.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
+	errs = append(errs, oneOf(at.Child("concurrencyPolicy"), spec.ConcurrencyPolicy, batchv1.AllowConcurrent,
+		batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
 	errs = append(errs, counts(at, count64("startingDeadlineSeconds", spec.StartingDeadlineSeconds),
-		count32("successfulJobsHistoryLimit", spec.SuccessfulJobsHistoryLimit), count32("failedJobsHistoryLimit", spec.FailedJobsHistoryLimit))...)
+		count32("successfulJobsHistoryLimit", spec.SuccessfulJobsHistoryLimit), count32("failedJobsHistoryLimit",
+			spec.FailedJobsHistoryLimit))...)
 	return append(errs, validateJobSpec(at.Child("jobTemplate", "spec"), &spec.JobTemplate.Spec)...)
 }
 
@@ -244,7 +263,8 @@ func validateTimeZone(at *field.Path, zone string) (errs field.ErrorList) {
 		}
 	}
 	if strings.EqualFold(zone, "Local") {
-		errs = append(errs, field.Invalid(at, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"))
+		errs = append(errs, field.Invalid(at, zone,
+			"timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"))
 	}
 	if _, err := time.LoadLocation(zone); err != nil {
 		errs = append(errs, field.Invalid(at, zone, err.Error()))
@@ -257,7 +277,8 @@ func validateJobSpec(at *field.Path, spec *batchv1.JobSpec) (errs field.ErrorLis
 		count64("activeDeadlineSeconds", spec.ActiveDeadlineSeconds), count32("backoffLimit", spec.BackoffLimit),
 		count32("ttlSecondsAfterFinished", spec.TTLSecondsAfterFinished))...)
 	if mode := spec.CompletionMode; mode != nil {
-		errs = append(errs, oneOf(at.Child("completionMode"), *mode, batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)...)
+		errs = append(errs, oneOf(at.Child("completionMode"), *mode, batchv1.NonIndexedCompletion,
+			batchv1.IndexedCompletion)...)
 		if *mode == batchv1.IndexedCompletion && spec.Completions == nil {
 			errs = append(errs, field.Required(at.Child("completions"), "when completion mode is Indexed"))
 		}
@@ -265,9 +286,11 @@ func validateJobSpec(at *field.Path, spec *batchv1.JobSpec) (errs field.ErrorLis
 	errs = append(errs, validatePodTemplate(at.Child("template"), &spec.Template)...)
 	policy := at.Child("template", "spec", "restartPolicy")
 	if spec.Template.Spec.RestartPolicy == corev1.RestartPolicyAlways {
-		return append(errs, field.Required(policy, fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)))
+		return append(errs, field.Required(policy, fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure,
+			corev1.RestartPolicyNever)))
 	}
-	return append(errs, oneOf(policy, spec.Template.Spec.RestartPolicy, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
+	return append(errs, oneOf(policy, spec.Template.Spec.RestartPolicy, corev1.RestartPolicyOnFailure,
+		corev1.RestartPolicyNever)...)
 }
 
 // count is a number of a field that must not be negative; nil if it is not set.

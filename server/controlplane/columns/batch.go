@@ -37,7 +37,8 @@ var batchViews = map[schema.GroupResource]view{
 			}
 			template := spec.JobTemplate.Spec.Template.Spec
 			return []any{
-				cronJob.Name, spec.Schedule, deref(spec.TimeZone, none), yesNo(spec.Suspend), int64(len(cronJob.Status.Active)), last,
+				cronJob.Name, spec.Schedule, deref(spec.TimeZone, none), yesNo(spec.Suspend), int64(len(cronJob.Status.Active)),
+				last,
 				age(cronJob), containerNames(template), containerImages(template), selectorOf(spec.JobTemplate.Spec.Selector),
 			}
 		},

@@ -75,7 +75,9 @@ func (c convertor) ConvertToTable(_ context.Context, object, options runtime.Obj
 		return nil, err
 	}
 	if c.view.compare != nil {
-		slices.SortStableFunc(table.Rows, func(a, b metav1.TableRow) int { return c.view.compare(a.Object.Object, b.Object.Object) })
+		slices.SortStableFunc(table.Rows, func(a, b metav1.TableRow) int {
+			return c.view.compare(a.Object.Object, b.Object.Object)
+		})
 	}
 	return table, nil
 }

@@ -35,7 +35,8 @@ func convert(t *testing.T, resource schema.GroupResource, object runtime.Object,
 func TestListBecomesRows(t *testing.T) {
 	list := podList()
 	table := convert(t, corev1.Resource("pods"), list, &metav1.TableOptions{})
-	if table.ResourceVersion != "7" || table.Continue != "token" || table.RemainingItemCount == nil || *table.RemainingItemCount != 40 {
+	if table.ResourceVersion != "7" || table.Continue != "token" || table.RemainingItemCount == nil ||
+		*table.RemainingItemCount != 40 {
 		t.Errorf("list metadata %+v", table.ListMeta)
 	}
 	if len(table.Rows) != 2 {
@@ -87,7 +88,8 @@ func TestCompletedPodsAreMarked(t *testing.T) {
 		t.Errorf("a running pod is marked %+v", got)
 	}
 	got := table.Rows[1].Conditions
-	if len(got) != 1 || got[0].Type != metav1.RowCompleted || got[0].Status != metav1.ConditionTrue || got[0].Reason != "Failed" {
+	if len(got) != 1 || got[0].Type != metav1.RowCompleted || got[0].Status != metav1.ConditionTrue ||
+		got[0].Reason != "Failed" {
 		t.Errorf("a failed pod is marked %+v", got)
 	}
 }
@@ -102,7 +104,8 @@ func TestCallersMayChangeTheirTable(t *testing.T) {
 func TestOtherResourcesShowNameAndCreation(t *testing.T) {
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
 	table := convert(t, corev1.Resource("limitranges"), limits, nil)
-	if len(table.ColumnDefinitions) != 2 || table.ColumnDefinitions[1].Name != "Created At" || table.Rows[0].Cells[0] != "small" {
+	if len(table.ColumnDefinitions) != 2 || table.ColumnDefinitions[1].Name != "Created At" ||
+		table.Rows[0].Cells[0] != "small" {
 		t.Errorf("columns %+v, rows %+v", table.ColumnDefinitions, table.Rows)
 	}
 }
@@ -117,9 +120,11 @@ func TestObjectsOfOtherTypesAreRefused(t *testing.T) {
 // kube-apiserver shows FlowSchemas in the order in which it matches requests to them.
 func TestFlowSchemasAreInOrderOfPrecedence(t *testing.T) {
 	schema := func(name string, precedence int32) flowcontrolv1.FlowSchema {
-		return flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: precedence}}
+		return flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: precedence}}
 	}
-	list := &flowcontrolv1.FlowSchemaList{Items: []flowcontrolv1.FlowSchema{schema("catch-all", 10000), schema("b", 1), schema("exempt", 1)}}
+	list := &flowcontrolv1.FlowSchemaList{Items: []flowcontrolv1.FlowSchema{schema("catch-all", 10000), schema("b", 1),
+		schema("exempt", 1)}}
 	var names []string
 	for _, row := range convert(t, flowcontrolv1.Resource("flowschemas"), list, nil).Rows {
 		names = append(names, row.Cells[0].(string))

@@ -60,7 +60,8 @@ var coreViews = map[schema.GroupResource]view{
 			spec, status := controller.Spec, controller.Status
 			template := deref(spec.Template, corev1.PodTemplateSpec{}).Spec
 			return []any{
-				controller.Name, int64(deref(spec.Replicas, 0)), int64(status.Replicas), int64(status.ReadyReplicas), age(controller),
+				controller.Name, int64(deref(spec.Replicas, 0)), int64(status.Replicas), int64(status.ReadyReplicas),
+				age(controller),
 				containerNames(template), containerImages(template), labelsOf(spec.Selector),
 			}
 		},

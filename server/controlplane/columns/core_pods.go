@@ -117,7 +117,8 @@ func sidecarsOf(pod *corev1.Pod) map[string]bool {
 
 // addInitContainers adds the init containers up to the first incomplete one. If all are complete, the
 // pod is initialized.
-func (s *podSummary) addInitContainers(pod *corev1.Pod, sidecars map[string]bool) (ofSidecars restarts, initialized bool) {
+func (s *podSummary) addInitContainers(pod *corev1.Pod,
+	sidecars map[string]bool) (ofSidecars restarts, initialized bool) {
 	for i, container := range pod.Status.InitContainerStatuses {
 		s.restarts.add(container)
 		if sidecars[container.Name] {

@@ -10,7 +10,8 @@ import (
 var discoveryViews = map[schema.GroupResource]view{
 	discoveryv1.Resource("endpointslices"): show(
 		func(slice *discoveryv1.EndpointSlice) []any {
-			return []any{slice.Name, string(slice.AddressType), slicePorts(slice.Ports), sliceAddresses(slice.Endpoints), age(slice)}
+			return []any{slice.Name, string(slice.AddressType), slicePorts(slice.Ports), sliceAddresses(slice.Endpoints),
+				age(slice)}
 		},
 		nameColumn,
 		text("AddressType", described(discoveryv1.EndpointSlice{}, "addressType")),

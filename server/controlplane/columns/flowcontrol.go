@@ -14,7 +14,8 @@ var flowcontrolViews = map[schema.GroupResource]view{
 			if s.Spec.DistinguisherMethod != nil {
 				method = string(s.Spec.DistinguisherMethod.Type)
 			}
-			return []any{s.Name, s.Spec.PriorityLevelConfiguration.Name, int64(s.Spec.MatchingPrecedence), method, age(s), missingLevel(s)}
+			return []any{s.Name, s.Spec.PriorityLevelConfiguration.Name, int64(s.Spec.MatchingPrecedence), method, age(s),
+				missingLevel(s)}
 		},
 		nameColumn,
 		text("PriorityLevel", described(flowcontrolv1.PriorityLevelConfigurationReference{}, "name")),
@@ -36,7 +37,8 @@ var flowcontrolViews = map[schema.GroupResource]view{
 		},
 		nameColumn,
 		text("Type", described(flowcontrolv1.PriorityLevelConfigurationSpec{}, "type")),
-		text("NominalConcurrencyShares", described(flowcontrolv1.LimitedPriorityLevelConfiguration{}, "nominalConcurrencyShares")),
+		text("NominalConcurrencyShares", described(flowcontrolv1.LimitedPriorityLevelConfiguration{},
+			"nominalConcurrencyShares")),
 		text("Queues", described(flowcontrolv1.QueuingConfiguration{}, "queues")),
 		text("HandSize", described(flowcontrolv1.QueuingConfiguration{}, "handSize")),
 		text("QueueLengthLimit", described(flowcontrolv1.QueuingConfiguration{}, "queueLengthLimit")),

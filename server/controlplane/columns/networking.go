@@ -8,15 +8,17 @@ import (
 var networkingViews = map[schema.GroupResource]view{
 	networkingv1.Resource("ingresses"): show(
 		func(ingress *networkingv1.Ingress) []any {
-			address := joinPoints(ingress.Status.LoadBalancer.Ingress, func(point networkingv1.IngressLoadBalancerIngress) string {
-				return orElse(point.IP, point.Hostname)
-			})
+			address := joinPoints(ingress.Status.LoadBalancer.Ingress,
+				func(point networkingv1.IngressLoadBalancerIngress) string {
+					return orElse(point.IP, point.Hostname)
+				})
 			ports := "80"
 			if len(ingress.Spec.TLS) > 0 {
 				ports = "80, 443"
 			}
 			return []any{
-				ingress.Name, deref(ingress.Spec.IngressClassName, none), ingressHosts(ingress.Spec.Rules), address, ports, age(ingress),
+				ingress.Name, deref(ingress.Spec.IngressClassName, none), ingressHosts(ingress.Spec.Rules), address, ports,
+				age(ingress),
 			}
 		},
 		nameColumn,

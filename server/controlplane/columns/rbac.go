@@ -37,7 +37,8 @@ func bindingColumns(role string) []metav1.TableColumnDefinition {
 func bindingCells(binding metav1.Object, role rbacv1.RoleRef, subjects []rbacv1.Subject) []any {
 	return []any{
 		binding.GetName(), role.Kind + "/" + role.Name, age(binding),
-		subjectNames(subjects, rbacv1.UserKind), subjectNames(subjects, rbacv1.GroupKind), subjectNames(subjects, rbacv1.ServiceAccountKind),
+		subjectNames(subjects, rbacv1.UserKind), subjectNames(subjects, rbacv1.GroupKind), subjectNames(subjects,
+			rbacv1.ServiceAccountKind),
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 var schedulingViews = map[schema.GroupResource]view{
 	schedulingv1.Resource("priorityclasses"): show(
 		func(class *schedulingv1.PriorityClass) []any {
-			return []any{class.Name, int64(class.Value), class.GlobalDefault, age(class), string(deref(class.PreemptionPolicy, ""))}
+			return []any{class.Name, int64(class.Value), class.GlobalDefault, age(class),
+				string(deref(class.PreemptionPolicy, ""))}
 		},
 		nameColumn,
 		integer("Value", described(schedulingv1.PriorityClass{}, "value")),

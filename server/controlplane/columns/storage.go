@@ -71,7 +71,8 @@ var storageViews = map[schema.GroupResource]view{
 
 // storageClassName marks the default class.
 func storageClassName(class *storagev1.StorageClass) string {
-	for _, key := range []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"} {
+	for _, key := range []string{"storageclass.kubernetes.io/is-default-class",
+		"storageclass.beta.kubernetes.io/is-default-class"} {
 		if class.Annotations[key] == "true" {
 			return class.Name + " (default)"
 		}

@@ -22,7 +22,8 @@ type message interface {
 // The rows of objects do not depend on the fields that are left out when they are decoded.
 func TestRowsDoNotReadUnreadFields(t *testing.T) {
 	const seed = 1
-	random := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed), serializer.NewCodecFactory(scheme.Scheme)).NumElements(0, 3)
+	random := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed),
+		serializer.NewCodecFactory(scheme.Scheme)).NumElements(0, 3)
 	compared := map[string]bool{}
 	for kind := range scheme.Scheme.AllKnownTypes() {
 		example, err := scheme.Scheme.New(kind)
@@ -36,7 +37,8 @@ func TestRowsDoNotReadUnreadFields(t *testing.T) {
 				continue
 			}
 			for range 50 {
-				o, whole, part := example.DeepCopyObject().(message), example.DeepCopyObject().(message), example.DeepCopyObject().(message)
+				o, whole, part := example.DeepCopyObject().(message), example.DeepCopyObject().(message),
+					example.DeepCopyObject().(message)
 				random.Fill(o)
 				bytes, err := o.Marshal()
 				if err != nil {

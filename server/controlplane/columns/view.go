@@ -22,8 +22,10 @@ type view struct {
 }
 
 // views has every resource with columns of its own.
-var views = join(admissionViews, apiregistrationViews, appsViews, autoscalingViews, batchViews, certificatesViews, coordinationViews, coreViews, discoveryViews, flowcontrolViews,
-	networkingViews, nodeViews, policyViews, rbacViews, resourceViews, schedulingViews, storageViews, storagemigrationViews)
+var views = join(admissionViews, apiregistrationViews, appsViews, autoscalingViews, batchViews, certificatesViews,
+	coordinationViews, coreViews, discoveryViews, flowcontrolViews,
+	networkingViews, nodeViews, policyViews, rbacViews, resourceViews, schedulingViews, storageViews,
+	storagemigrationViews)
 
 func join(groups ...map[schema.GroupResource]view) map[schema.GroupResource]view {
 	all := map[schema.GroupResource]view{}

@@ -80,11 +80,13 @@ func TestBuildsFromRoutes(t *testing.T) {
 	containers := restfuladapter.AdaptWebServices([]*restful.WebService{service})
 	namer := apiopenapi.NewDefinitionNamer(builtInScheme(t))
 
-	swagger, err := builder.BuildOpenAPISpecFromRoutes(containers, server.DefaultOpenAPIConfig(GetOpenAPIDefinitions, namer))
+	swagger, err := builder.BuildOpenAPISpecFromRoutes(containers, server.DefaultOpenAPIConfig(GetOpenAPIDefinitions,
+		namer))
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := builder3.BuildOpenAPISpecFromRoutes(containers, server.DefaultOpenAPIV3Config(GetOpenAPIDefinitions, namer))
+	document, err := builder3.BuildOpenAPISpecFromRoutes(containers, server.DefaultOpenAPIV3Config(GetOpenAPIDefinitions,
+		namer))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,9 @@ func untyped(ref schema.TypeRef) bool {
 // defines: both sets of definitions are merged into one document.
 func TestAgreesWithAPIExtensions(t *testing.T) {
 	ours, shared := byModelName(), 0
-	for name, theirs := range openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef(name) }) {
+	for name, theirs := range openapi.GetOpenAPIDefinitions(func(name string) spec.Ref {
+		return spec.MustCreateRef(name)
+	}) {
 		mine, ok := ours[name]
 		if !ok {
 			continue

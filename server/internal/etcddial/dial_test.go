@@ -16,7 +16,8 @@ import (
 // The client reaches a real etcd, through the options that were added.
 func TestDial(t *testing.T) {
 	var calls atomic.Int64
-	count := grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+	count := grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any,
+		c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		calls.Add(1)
 		return invoke(ctx, method, request, reply, c, o...)
 	})

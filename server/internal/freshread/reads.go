@@ -29,7 +29,8 @@ func New() *Reads { return &Reads{running: make(chan struct{}, 1)} }
 
 // Do returns the result of a read that begins after this call. If ctx ends before that, it returns ctx's
 // error.
-func (q *Reads) Do(ctx context.Context, newest func(context.Context) (keepwatch.Revision, error)) (keepwatch.Revision, error) {
+func (q *Reads) Do(ctx context.Context,
+	newest func(context.Context) (keepwatch.Revision, error)) (keepwatch.Revision, error) {
 	r := q.join()
 	select {
 	case <-r.done:

@@ -65,7 +65,8 @@ func Servers(ctx context.Context, server, against *rest.Config, o Options) (*Rep
 	}
 	report, err := compare(ctx, first, second, choose, maxStarts)
 	if tooLarge(err) {
-		err = fmt.Errorf("%s has not reached a revision that %s has: it lags behind, or they do not share revisions: %w", second, first, err)
+		err = fmt.Errorf("%s has not reached a revision that %s has: it lags behind, or they do not share revisions: %w",
+			second, first, err)
 	}
 	return report, err
 }
@@ -86,16 +87,19 @@ func State(ctx context.Context, server *rest.Config, against *stream.Index, o Op
 	report, err := compare(ctx, first, &indexSide{against}, cursor, 1)
 	switch {
 	case expired(err):
-		err = fmt.Errorf("%s no longer has revision %v of the state: run the stream until SYNCED first: %w", first, against.Revision(), err)
+		err = fmt.Errorf("%s no longer has revision %v of the state: run the stream until SYNCED first: %w", first,
+			against.Revision(), err)
 	case tooLarge(err):
-		err = fmt.Errorf("%s has not reached revision %v of the state: it lags behind, or was restored from a backup: %w", first, against.Revision(), err)
+		err = fmt.Errorf("%s has not reached revision %v of the state: it lags behind, or was restored from a backup: %w",
+			first, against.Revision(), err)
 	}
 	return report, err
 }
 
 // compare compares two sides at the revision that choose returns. It starts again, at most
 // starts times in all, if the revision expires.
-func compare(ctx context.Context, server, against side, choose func(context.Context) (keepwatch.Revision, error), starts int) (*Report, error) {
+func compare(ctx context.Context, server, against side, choose func(context.Context) (keepwatch.Revision, error),
+	starts int) (*Report, error) {
 	for start := 1; ; start++ {
 		revision, err := choose(ctx)
 		if err != nil {
@@ -110,7 +114,8 @@ func compare(ctx context.Context, server, against side, choose func(context.Cont
 		case !expired(err):
 			return nil, err
 		case start >= starts && starts > 1:
-			return nil, fmt.Errorf("revisions expired %d times while they were read; read less at a time, for example one namespace: %w", starts, err)
+			return nil, fmt.Errorf(
+				"revisions expired %d times while they were read; read less at a time, for example one namespace: %w", starts, err)
 		case start >= starts:
 			return nil, err
 		}

@@ -42,18 +42,22 @@ func fill(t *testing.T, server *rest.Config, namespace string, n int) kubernetes
 			t.Fatal(err)
 		}
 	}
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	create(err)
 	t.Cleanup(func() {
 		_ = client.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
 	})
 	for i := range n {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("item-%03d", i), Labels: map[string]string{"n": fmt.Sprint(i)}}, Data: map[string]string{"value": "0"}}
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("item-%03d", i),
+			Labels: map[string]string{"n": fmt.Sprint(i)}}, Data: map[string]string{"value": "0"}}
 		_, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), o, metav1.CreateOptions{})
 		create(err)
 	}
 	for _, name := range []string{"a", "b"} {
-		_, err := client.CoreV1().Secrets(namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"password": secret}}, metav1.CreateOptions{})
+		_, err := client.CoreV1().Secrets(namespace).Create(t.Context(),
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"password": secret}},
+			metav1.CreateOptions{})
 		create(err)
 	}
 	return client
@@ -119,7 +123,8 @@ func TestTwinsAreEqual(t *testing.T) {
 		if want := map[string]int{"n in (1,2,3)": 3, "": r.Server.Objects}[o.LabelSelector]; r.Server.Objects != want {
 			t.Errorf("%+v: %d objects", o, r.Server.Objects)
 		}
-		if text := printed(t, r); !strings.Contains(text, "equal, digest "+r.Server.Digest[:16]) || !strings.Contains(text, `"equal": true`) {
+		if text := printed(t, r); !strings.Contains(text, "equal, digest "+r.Server.Digest[:16]) ||
+			!strings.Contains(text, `"equal": true`) {
 			t.Errorf("printed %s", text)
 		}
 	}
@@ -127,7 +132,8 @@ func TestTwinsAreEqual(t *testing.T) {
 
 func TestPlantedDifferences(t *testing.T) {
 	client := fill(t, api, "planted", 12)
-	huge := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "huge"}, Data: map[string]string{"value": strings.Repeat("x", 1_000_000)}}
+	huge := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "huge"},
+		Data: map[string]string{"value": strings.Repeat("x", 1_000_000)}}
 	if _, err := client.CoreV1().ConfigMaps("planted").Create(t.Context(), huge, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +160,8 @@ func TestPlantedDifferences(t *testing.T) {
 			}
 			changed = append(changed, item)
 			if m["name"] == "item-009" {
-				changed = append(changed, map[string]any{"metadata": map[string]any{"name": "item-0095", "namespace": "planted", "uid": "u", "resourceVersion": "2"}})
+				changed = append(changed, map[string]any{"metadata": map[string]any{"name": "item-0095", "namespace": "planted",
+					"uid": "u", "resourceVersion": "2"}})
 			}
 		}
 		return changed
@@ -168,14 +175,16 @@ func TestPlantedDifferences(t *testing.T) {
 		"planted/item-008 different metadata.uid",
 		"planted/item-0095 extra",
 	}
-	if got := differences(r); !slices.Equal(got, want) || r.Missing != 1 || r.Extra != 1 || r.Different != 4 || r.Equal() || !r.Complete() {
+	if got := differences(r); !slices.Equal(got, want) || r.Missing != 1 || r.Extra != 1 || r.Different != 4 ||
+		r.Equal() || !r.Complete() {
 		t.Errorf("got %q in %+v", got, r)
 	}
 	if r.Server.Digest == r.Against.Digest || r.Server.Objects != r.Against.Objects {
 		t.Errorf("%+v, %+v", r.Server, r.Against)
 	}
 	text := printed(t, r)
-	for _, part := range []string{"things planted/item-003: missing\n", "things planted/item-007: different in metadata.resourceVersion\n", `"kind": "extra"`, `"equal": false`} {
+	for _, part := range []string{"things planted/item-003: missing\n",
+		"things planted/item-007: different in metadata.resourceVersion\n", `"kind": "extra"`, `"equal": false`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("printed %s without %s", text, part)
 		}
@@ -285,14 +294,16 @@ func TestUnreadableObjects(t *testing.T) {
 			return items
 		}
 		delete(metadataOf(items[0]), "resourceVersion")
-		return append(items, map[string]any{"metadata": map[string]any{"namespace": "unreadable"}, "data": map[string]any{"password": secret}})
+		return append(items, map[string]any{"metadata": map[string]any{"namespace": "unreadable"},
+			"data": map[string]any{"password": secret}})
 	})}.Serve(t, twin)
 	r := mustCompare(t, api, against, audit.Options{Resource: secrets, Namespace: "unreadable"})
 	if r.Equal() || r.Complete() || r.Against.Unreadable != 2 || r.Server.Unreadable != 0 || r.Against.Objects != 1 {
 		t.Errorf("%+v", r)
 	}
 	text := printed(t, r)
-	for _, part := range []string{"incomplete", "unreadable on " + against.Host, "object unreadable/a: resource version", "an object has no name"} {
+	for _, part := range []string{"incomplete", "unreadable on " + against.Host, "object unreadable/a: resource version",
+		"an object has no name"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("printed %s without %s", text, part)
 		}
@@ -306,18 +317,21 @@ func TestForbidden(t *testing.T) {
 		if strings.Contains(r.URL.Path, "/namespaces/allowed/") {
 			return false
 		}
-		judgetest.Refuse(w, 403, "Forbidden", fmt.Sprintf(`configmaps is forbidden: User "eve" cannot list %s`, r.URL.Path), "")
+		judgetest.Refuse(w, 403, "Forbidden", fmt.Sprintf(`configmaps is forbidden: User "eve" cannot list %s`, r.URL.Path),
+			"")
 		return true
 	}}.Serve(t, twin)
 	// The identity of the cluster is not readable either.
-	if r := mustCompare(t, api, against, audit.Options{Resource: configMaps, Namespace: "allowed"}); !r.Equal() || r.Server.Objects != 2 {
+	if r := mustCompare(t, api, against, audit.Options{Resource: configMaps, Namespace: "allowed"}); !r.Equal() ||
+		r.Server.Objects != 2 {
 		t.Errorf("%+v", r)
 	}
 	for _, namespace := range []string{"forbidden", ""} {
 		_, err := audit.Servers(t.Context(), api, against, audit.Options{Resource: configMaps, Namespace: namespace})
 		wantFailure(t, err, keepwatch.Forbidden, against.Host, `User "eve" cannot list`)
 	}
-	_, err := audit.Servers(t.Context(), api, twin, audit.Options{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nothing"}})
+	_, err := audit.Servers(t.Context(), api, twin, audit.Options{Resource: schema.GroupVersionResource{Version: "v1",
+		Resource: "nothing"}})
 	wantFailure(t, err, keepwatch.Absent, api.Host)
 }
 
@@ -325,11 +339,13 @@ func TestDifferentClusters(t *testing.T) {
 	fill(t, api, "clusters", 5)
 	client := fill(t, other, "clusters", 5)
 	o := audit.Options{Resource: configMaps, Namespace: "clusters", PageSize: 2}
-	if _, err := audit.Servers(t.Context(), api, other, o); err == nil || !strings.Contains(err.Error(), "different clusters") {
+	if _, err := audit.Servers(t.Context(), api, other, o); err == nil ||
+		!strings.Contains(err.Error(), "different clusters") {
 		t.Errorf("error %v", err)
 	}
 	o.ContentsOnly = true
-	if r := mustCompare(t, api, other, o); !r.Equal() || r.Server.Objects != 5 || r.Revision != 0 || r.Server.Digest != r.Against.Digest {
+	if r := mustCompare(t, api, other, o); !r.Equal() || r.Server.Objects != 5 || r.Revision != 0 ||
+		r.Server.Digest != r.Against.Digest {
 		t.Errorf("%+v", r)
 	}
 	changed, err := client.CoreV1().ConfigMaps("clusters").Get(t.Context(), "item-002", metav1.GetOptions{})
@@ -342,7 +358,8 @@ func TestDifferentClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := mustCompare(t, api, other, o)
-	if got := differences(r); !slices.Equal(got, []string{"clusters/item-002 different metadata.labels.n,metadata.ownerReferences"}) {
+	if got := differences(r); !slices.Equal(got,
+		[]string{"clusters/item-002 different metadata.labels.n,metadata.ownerReferences"}) {
 		t.Errorf("got %q", got)
 	}
 	printed(t, r)
@@ -358,11 +375,13 @@ func TestLaggingServer(t *testing.T) {
 			return false
 		}
 		requests.Add(1)
-		judgetest.Refuse(w, 504, "Timeout", "Too large resource version: 9, current: 8", `"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]`)
+		judgetest.Refuse(w, 504, "Timeout", "Too large resource version: 9, current: 8",
+			`"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]`)
 		return true
 	}}.Serve(t, twin)
 	_, err := audit.Servers(t.Context(), api, against, audit.Options{Resource: configMaps, Namespace: "lagging"})
-	wantFailure(t, err, keepwatch.RevisionTooLarge, against.Host+" has not reached a revision that "+api.Host+" has", "Too large resource version")
+	wantFailure(t, err, keepwatch.RevisionTooLarge, against.Host+" has not reached a revision that "+api.Host+" has",
+		"Too large resource version")
 	if requests.Load() != 7 {
 		t.Errorf("%d requests", requests.Load())
 	}
@@ -421,7 +440,8 @@ func TestCanceled(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	}}.Serve(t, twin)
-	if _, err := audit.Servers(ctx, api, against, audit.Options{Resource: configMaps}); err == nil || !strings.Contains(err.Error(), "over") {
+	if _, err := audit.Servers(ctx, api, against, audit.Options{Resource: configMaps}); err == nil ||
+		!strings.Contains(err.Error(), "over") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -435,13 +455,14 @@ func TestJSONHasErrors(t *testing.T) {
 		Equal     bool
 		Resources []struct{ Resource, Error string }
 	}
-	if err := json.Unmarshal(text.Bytes(), &parsed); err != nil || parsed.Equal || len(parsed.Resources) != 1 || parsed.Resources[0].Error != "refused" {
+	if err := json.Unmarshal(text.Bytes(), &parsed); err != nil || parsed.Equal || len(parsed.Resources) != 1 ||
+		parsed.Resources[0].Error != "refused" {
 		t.Errorf("%v: %s", err, text.String())
 	}
 }
 
-// A list that never ends is an error: a server, or a gateway before it, sends one page again and again, with the same continue token or with
-// other ones.
+// A list that never ends is an error: a server, or a gateway before it, sends one page again and again, with the same
+// continue token or with other ones.
 func TestRepeatedPages(t *testing.T) {
 	for name, c := range map[string]struct{ token, first, want string }{
 		"the same token": {"token", "item-%d", "sent the same continue token for two pages"},
@@ -464,7 +485,8 @@ func TestRepeatedPages(t *testing.T) {
 			o := audit.Options{Resource: configMaps, ContentsOnly: true, PageSize: 1}
 			for _, pair := range [][2]*rest.Config{{endless, twin}, {twin, endless}} {
 				pages.Store(0)
-				if _, err := audit.Servers(t.Context(), pair[0], pair[1], o); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), endless.Host) {
+				if _, err := audit.Servers(t.Context(), pair[0], pair[1], o); err == nil ||
+					!strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), endless.Host) {
 					t.Errorf("%v, want %q", err, c.want)
 				}
 			}

@@ -45,7 +45,8 @@ func TestDigestIsCanonical(t *testing.T) {
 }
 
 func TestContentsOnly(t *testing.T) {
-	c, err := parseContent([]byte(`{"metadata":{"name":"a","uid":"u","resourceVersion":"5","generation":3,"creationTimestamp":"t","managedFields":[{}],
+	c, err := parseContent(
+		[]byte(`{"metadata":{"name":"a","uid":"u","resourceVersion":"5","generation":3,"creationTimestamp":"t","managedFields":[{}],
 		"ownerReferences":[{"name":"o","uid":"v"}],"labels":{"uid":"stays"}},"spec":{"uid":"stays"}}`), true)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,8 @@ func TestContentsOnly(t *testing.T) {
 
 // TestErrorsHaveNoText checks that an error about an object has nothing of its values.
 func TestErrorsHaveNoText(t *testing.T) {
-	for _, text := range []string{`{"data":{"a":"opensesame","a":"opensesame"}}`, `{"data":"opensesame`, `["opensesame"]`, `"opensesame"`, `{"data":opensesame}`} {
+	for _, text := range []string{`{"data":{"a":"opensesame","a":"opensesame"}}`, `{"data":"opensesame`, `["opensesame"]`,
+		`"opensesame"`, `{"data":opensesame}`} {
 		for _, contentsOnly := range []bool{false, true} {
 			if _, err := parseContent([]byte(text), contentsOnly); err == nil || strings.Contains(err.Error(), "opensesame") {
 				t.Errorf("%s: %v", text, err)
@@ -70,8 +72,10 @@ func TestErrorsHaveNoText(t *testing.T) {
 
 func TestFields(t *testing.T) {
 	var w walk
-	a := content{"data": []byte(`{"a.b":1,"":2,"same":{"x":[1]},"n":1.0}`), "list": []byte(`[{"a":1},2,3]`), "only": []byte(`{}`), "type": []byte(`{}`)}
-	b := content{"data": []byte(`{"a.b":2,"":3,"same":{"x":[1]},"n":1}`), "list": []byte(`[{"a":2},2]`), "type": []byte(`[]`)}
+	a := content{"data": []byte(`{"a.b":1,"":2,"same":{"x":[1]},"n":1.0}`), "list": []byte(`[{"a":1},2,3]`),
+		"only": []byte(`{}`), "type": []byte(`{}`)}
+	b := content{"data": []byte(`{"a.b":2,"":3,"same":{"x":[1]},"n":1}`), "list": []byte(`[{"a":2},2]`),
+		"type": []byte(`[]`)}
 	if err := w.compareContents(a, b); err != nil {
 		t.Fatal(err)
 	}

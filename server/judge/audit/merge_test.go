@@ -43,12 +43,14 @@ func (s fakeSide) content(_ context.Context, key keepwatch.Key) (content, error)
 func TestMergeIsTheNaiveDifference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state := rapid.MapOf(rapid.Custom(func(t *rapid.T) keepwatch.Key {
-			return keepwatch.Key{Namespace: rapid.SampledFrom([]string{"", "a", "a-b", "a.b", "ab"}).Draw(t, "namespace"), Name: rapid.SampledFrom([]string{"a", "b", "b-a", "c"}).Draw(t, "name")}
+			return keepwatch.Key{Namespace: rapid.SampledFrom([]string{"", "a", "a-b", "a.b", "ab"}).Draw(t, "namespace"),
+				Name: rapid.SampledFrom([]string{"a", "b", "b-a", "c"}).Draw(t, "name")}
 		}), rapid.SampledFrom([]string{"1", "2"}))
 		size := rapid.IntRange(1, 4)
 		server := fakeSide{state.Draw(t, "server"), size.Draw(t, "size")}
 		against := fakeSide{state.Draw(t, "against"), size.Draw(t, "size")}
-		r, err := compare(t.Context(), server, against, func(context.Context) (keepwatch.Revision, error) { return 1, nil }, 1)
+		r, err := compare(t.Context(), server, against, func(context.Context) (keepwatch.Revision, error) { return 1, nil },
+			1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +78,8 @@ func TestMergeIsTheNaiveDifference(t *testing.T) {
 				t.Errorf("%v differs in %q %s", d.Key(), d.Fields, d.Unknown)
 			}
 		}
-		if !maps.Equal(got, want) || r.Missing+r.Extra+r.Different != len(want) || r.Equal() != (len(want) == 0) || r.Equal() != (r.Server.Digest == r.Against.Digest) {
+		if !maps.Equal(got, want) || r.Missing+r.Extra+r.Different != len(want) || r.Equal() != (len(want) == 0) ||
+			r.Equal() != (r.Server.Digest == r.Against.Digest) {
 			t.Errorf("got %v in %+v, want %v", got, r, want)
 		}
 	})
@@ -88,7 +91,9 @@ func TestDifferencesAreBounded(t *testing.T) {
 	for i := range MaxDifferences + 7 {
 		server.state[keepwatch.Key{Name: fmt.Sprintf("%05d", i)}] = "1"
 	}
-	r, err := compare(t.Context(), server, fakeSide{nil, 1}, func(context.Context) (keepwatch.Revision, error) { return 1, nil }, 1)
+	r, err := compare(t.Context(), server, fakeSide{nil, 1}, func(context.Context) (keepwatch.Revision, error) {
+		return 1, nil
+	}, 1)
 	if err != nil || r.Missing != MaxDifferences+7 || len(r.Differences) != MaxDifferences {
 		t.Errorf("%d missing, %d differences, %v", r.Missing, len(r.Differences), err)
 	}

@@ -43,7 +43,8 @@ func retryWait(err error, n int) (time.Duration, bool) {
 		return 0, false
 	}
 	switch failure.Kind {
-	case keepwatch.Unreachable, keepwatch.Idle, keepwatch.Throttled, keepwatch.ServerError, keepwatch.RevisionTooLarge, keepwatch.StaleReplica:
+	case keepwatch.Unreachable, keepwatch.Idle, keepwatch.Throttled, keepwatch.ServerError, keepwatch.RevisionTooLarge,
+		keepwatch.StaleReplica:
 		return max(min(failure.RetryAfter, maxRetryAfter), backoff.FullJitter(waits.Wait(n), rand.Int64N)), true
 	}
 	return 0, false

@@ -132,7 +132,8 @@ func sameCluster(ctx context.Context, server, against *rest.Config) error {
 	if err != nil || first == "" || second == "" || first == second {
 		return err
 	}
-	return fmt.Errorf("%s and %s are %w (their namespaces kube-system have the UIDs %s and %s), whose revisions cannot be compared, only the contents of their objects",
+	return fmt.Errorf(
+		"%s and %s are %w (their namespaces kube-system have the UIDs %s and %s), whose revisions cannot be compared, only the contents of their objects",
 		server.Host, against.Host, ErrDifferentClusters, first, second)
 }
 
@@ -145,7 +146,9 @@ func clusterOf(ctx context.Context, cfg *rest.Config) (keepwatch.UID, error) {
 	if err != nil {
 		return "", err
 	}
-	page, err := attempt(ctx, func(ctx context.Context) (keepwatch.Page, error) { return source.List(ctx, keepwatch.ListRequest{}) })
+	page, err := attempt(ctx, func(ctx context.Context) (keepwatch.Page, error) {
+		return source.List(ctx, keepwatch.ListRequest{})
+	})
 	switch {
 	case failed(err, keepwatch.Forbidden, keepwatch.Absent, keepwatch.Rejected):
 		return "", nil

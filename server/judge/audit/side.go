@@ -69,7 +69,9 @@ func (s *sequence) next() (*object, error) {
 	o := s.current[0]
 	s.current = s.current[1:]
 	if s.last != nil && s.last.key.Compare(o.key) >= 0 {
-		return nil, fmt.Errorf("%s lists %v behind %v: its objects are not in the order of keys, so that they cannot be compared", s.name, o.key, s.last.key)
+		return nil, fmt.Errorf(
+			"%s lists %v behind %v: its objects are not in the order of keys, so that they cannot be compared", s.name, o.key,
+			s.last.key)
 	}
 	s.last = o
 	s.summary.Objects++

@@ -59,11 +59,13 @@ func follow(t *testing.T, dir string, id stream.Identity, until keepwatch.Revisi
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	changes, err := stream.New(reached{stream.NDJSON(io.Discard, "configmaps"), until, stop}, state, stream.Options{Bookmarks: true})
+	changes, err := stream.New(reached{stream.NDJSON(io.Discard, "configmaps"), until, stop}, state,
+		stream.Options{Bookmarks: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := reflector.New(lossy{source, lose}, changes, reflector.Options{}).Run(ctx); !errors.Is(err, context.Canceled) {
+	if err := reflector.New(lossy{source, lose}, changes, reflector.Options{}).Run(ctx); !errors.Is(err,
+		context.Canceled) {
 		t.Fatal(err)
 	}
 	if err := state.Close(); err != nil {
@@ -118,7 +120,8 @@ func compareState(t *testing.T, server *rest.Config, dir string, id stream.Ident
 		t.Fatal(err)
 	}
 	defer index.Close()
-	return audit.State(t.Context(), server, index, audit.Options{Resource: configMaps, Namespace: id.Namespace, PageSize: 7})
+	return audit.State(t.Context(), server, index, audit.Options{Resource: configMaps, Namespace: id.Namespace,
+		PageSize: 7})
 }
 
 // TestState compares a server with the states of three streams: a correct one, one that has lost a
@@ -156,7 +159,8 @@ func TestState(t *testing.T) {
 	o := start.Items[4].DeepCopy()
 	o.Labels["n"] = "changed"
 	update(t, client, o)
-	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	last := update(t, client, start.Items[9].DeepCopy()) // changes nothing: it has the revision of before
@@ -165,7 +169,8 @@ func TestState(t *testing.T) {
 	want := map[string][]string{
 		"correct":         {},
 		"lost a deletion": {namespace + "/item-003 extra"},
-		"lost writes":     {namespace + "/item-004 different metadata.labels.n,metadata.resourceVersion", namespace + "/new missing"},
+		"lost writes": {namespace + "/item-004 different metadata.labels.n,metadata.resourceVersion", namespace +
+			"/new missing"},
 	}
 	for name, lose := range losses {
 		follow(t, dirs[name], id, end, lose)
@@ -201,7 +206,8 @@ func TestStateOfAnotherHistory(t *testing.T) {
 		want         string
 	}{
 		{410, "Expired", "too old resource version", keepwatch.Expired, "run the stream until SYNCED first"},
-		{504, "Timeout", "Too large resource version", keepwatch.RevisionTooLarge, "lags behind, or was restored from a backup"},
+		{504, "Timeout", "Too large resource version", keepwatch.RevisionTooLarge,
+			"lags behind, or was restored from a backup"},
 	} {
 		t.Run(fmt.Sprint(c.code), func(t *testing.T) {
 			server := statusServer(t, c.code, c.reason, c.text)

@@ -105,7 +105,8 @@ func TestExistingNamespace(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("existing").Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	report, err := conform.Run(t.Context(), api, conform.Only(conform.Options{Namespace: "existing"}, "list.exact", "pages.remaining"))
+	report, err := conform.Run(t.Context(), api, conform.Only(conform.Options{Namespace: "existing"}, "list.exact",
+		"pages.remaining"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,8 @@ func TestExistingNamespace(t *testing.T) {
 
 func TestMissingNamespace(t *testing.T) {
 	t.Parallel()
-	if _, err := conform.Run(t.Context(), api, conform.Options{Namespace: "missing"}); err == nil || !strings.Contains(err.Error(), "not found") {
+	if _, err := conform.Run(t.Context(), api, conform.Options{Namespace: "missing"}); err == nil ||
+		!strings.Contains(err.Error(), "not found") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -146,11 +148,14 @@ func TestInterruption(t *testing.T) {
 }
 
 func TestPrint(t *testing.T) {
-	report := &conform.Report{Server: "https://127.0.0.1:6443", Version: "v1.37.2", Resources: []string{"configmaps"}, Seed: 7, Results: []conform.Result{
-		{Rule: conform.Rule{ID: "a.b", Sentence: "One.", Source: "https://example.com"}, Verdict: conform.Kept},
-		{Rule: conform.Rule{ID: "a.c", Sentence: "Two <&.", Source: "https://example.com"}, Verdict: conform.Broken, Facts: []string{"required: x; received: y"}, Left: 2},
-		{Rule: conform.Rule{ID: "a.d", Sentence: "Three.", Source: "https://example.com"}, Verdict: conform.NotOffered, Facts: []string{"422"}},
-	}}
+	report := &conform.Report{Server: "https://127.0.0.1:6443", Version: "v1.37.2", Resources: []string{"configmaps"},
+		Seed: 7, Results: []conform.Result{
+			{Rule: conform.Rule{ID: "a.b", Sentence: "One.", Source: "https://example.com"}, Verdict: conform.Kept},
+			{Rule: conform.Rule{ID: "a.c", Sentence: "Two <&.", Source: "https://example.com"}, Verdict: conform.Broken,
+				Facts: []string{"required: x; received: y"}, Left: 2},
+			{Rule: conform.Rule{ID: "a.d", Sentence: "Three.", Source: "https://example.com"}, Verdict: conform.NotOffered,
+				Facts: []string{"422"}},
+		}}
 	var table, asJSON, asJUnit bytes.Buffer
 	for _, err := range []error{report.PrintTable(&table), report.PrintJSON(&asJSON), report.PrintJUnit(&asJUnit)} {
 		if err != nil {
@@ -182,7 +187,8 @@ a.d is not offered (https://example.com)
 			Verdict string
 		}
 	}
-	if err := json.Unmarshal(asJSON.Bytes(), &parsed); err != nil || len(parsed.Results) != 3 || parsed.Results[1].Verdict != "broken" || parsed.Results[1].Rule.ID != "a.c" {
+	if err := json.Unmarshal(asJSON.Bytes(), &parsed); err != nil || len(parsed.Results) != 3 ||
+		parsed.Results[1].Verdict != "broken" || parsed.Results[1].Rule.ID != "a.c" {
 		t.Errorf("%v: %s", err, asJSON.String())
 	}
 	var suite struct {
@@ -199,7 +205,8 @@ a.d is not offered (https://example.com)
 	if err := xml.Unmarshal(asJUnit.Bytes(), &suite); err != nil {
 		t.Fatal(err)
 	}
-	if suite.Tests != 3 || suite.Failures != 1 || suite.Skipped != 1 || suite.Cases[1].Failure == nil || !strings.HasPrefix(suite.Cases[1].Failure.Message, "Two <&.") {
+	if suite.Tests != 3 || suite.Failures != 1 || suite.Skipped != 1 || suite.Cases[1].Failure == nil ||
+		!strings.HasPrefix(suite.Cases[1].Failure.Message, "Two <&.") {
 		t.Errorf("JUnit is %s", asJUnit.String())
 	}
 }

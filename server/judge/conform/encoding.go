@@ -15,7 +15,8 @@ import (
 )
 
 func encodesSame(ctx context.Context, s *subject) (outcome, error) {
-	if _, err := s.fill(ctx, 5, func(int) map[string]string { return map[string]string{"color": "red"} }, "value"); err != nil {
+	if _, err := s.fill(ctx, 5, func(int) map[string]string { return map[string]string{"color": "red"} },
+		"value"); err != nil {
 		return outcome{}, err
 	}
 	want, err := s.mustList(ctx, nil)
@@ -28,7 +29,8 @@ func encodesSame(ctx context.Context, s *subject) (outcome, error) {
 	}
 	result := kept
 	for _, accept := range accepted {
-		a, err := s.do(ctx, http.MethodGet, "", query("resourceVersion", want.revision.String(), "resourceVersionMatch", "Exact"), accept, nil)
+		a, err := s.do(ctx, http.MethodGet, "", query("resourceVersion", want.revision.String(), "resourceVersionMatch",
+			"Exact"), accept, nil)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -78,7 +80,8 @@ func encodesCBOR(ctx context.Context, s *subject) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	a, err := s.do(ctx, http.MethodGet, "", query("resourceVersion", want.revision.String(), "resourceVersionMatch", "Exact"), asCBOR, nil)
+	a, err := s.do(ctx, http.MethodGet, "", query("resourceVersion", want.revision.String(), "resourceVersionMatch",
+		"Exact"), asCBOR, nil)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -191,7 +194,8 @@ func compressesSame(ctx context.Context, s *subject) (outcome, error) {
 		}
 	}
 	if !bytes.Equal(bodies[0], bodies[1]) {
-		return broken(fmt.Sprintf("the %d bytes of the plain list", len(bodies[0])), fmt.Sprintf("%d bytes", len(bodies[1]))), nil
+		return broken(fmt.Sprintf("the %d bytes of the plain list", len(bodies[0])), fmt.Sprintf("%d bytes", len(bodies[1]))),
+			nil
 	}
 	return kept, nil
 }

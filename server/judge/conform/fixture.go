@@ -79,7 +79,8 @@ func (f *fixture) create(ctx context.Context) (subjects []*subject, missing stri
 		f.namespace = f.run
 	}
 	f.subjects = []*subject{{
-		client: f.client, config: f.config, host: f.host, base: "/api/v1", resource: "configmaps", title: "configmaps", kind: "ConfigMap", apiVersion: "v1",
+		client: f.client, config: f.config, host: f.host, base: "/api/v1", resource: "configmaps", title: "configmaps",
+		kind: "ConfigMap", apiVersion: "v1",
 		field: "data", protobuf: true, namespace: f.namespace, prefix: f.run + "-",
 	}}
 	if err := f.subjects[0].writable(ctx); err != nil {
@@ -112,7 +113,8 @@ func (f *fixture) define(ctx context.Context, labels map[string]string) (*subjec
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Type: "object", Properties: value}},
+					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Type: "object",
+						Properties: value}},
 				}},
 			}},
 		},
@@ -123,7 +125,8 @@ func (f *fixture) define(ctx context.Context, labels map[string]string) (*subjec
 	}
 	f.definition = d.Name
 	s := &subject{
-		client: f.client, config: f.config, host: f.host, base: "/apis/" + group + "/v1", resource: plural, title: "custom resource", kind: kind, apiVersion: group + "/v1",
+		client: f.client, config: f.config, host: f.host, base: "/apis/" + group + "/v1", resource: plural,
+		title: "custom resource", kind: kind, apiVersion: group + "/v1",
 		field: "spec", namespace: f.namespace, prefix: f.run + "-",
 	}
 	return s, s.served(ctx)
@@ -187,7 +190,8 @@ func (f *fixture) remove() {
 		failed = append(failed, s.clear(ctx))
 	}
 	if f.definition != "" {
-		failed = append(failed, gone(f.definitions.ApiextensionsV1().CustomResourceDefinitions().Delete(ctx, f.definition, metav1.DeleteOptions{})))
+		failed = append(failed, gone(f.definitions.ApiextensionsV1().CustomResourceDefinitions().Delete(ctx, f.definition,
+			metav1.DeleteOptions{})))
 	}
 	if f.namespace == f.run {
 		failed = append(failed, gone(f.kubernetes.CoreV1().Namespaces().Delete(ctx, f.namespace, metav1.DeleteOptions{})))

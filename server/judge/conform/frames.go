@@ -35,7 +35,8 @@ func (e event) object() json.RawMessage {
 // initialEventsEnd reports whether the event is the bookmark behind the initial events.
 func (e event) initialEventsEnd() bool {
 	var o metav1.PartialObjectMetadata
-	return e.Type == "BOOKMARK" && json.Unmarshal(e.Object, &o) == nil && o.Annotations[metav1.InitialEventsAnnotationKey] == "true"
+	return e.Type == "BOOKMARK" && json.Unmarshal(e.Object, &o) == nil &&
+		o.Annotations[metav1.InitialEventsAnnotationKey] == "true"
 }
 
 // status returns the Status of an ERROR event.

@@ -37,7 +37,8 @@ type history struct {
 }
 
 func newHistory() *history {
-	return &history{lives: map[keepwatch.UID]*life{}, next: map[keepwatch.UID]keepwatch.Revision{}, names: map[keepwatch.Key]keepwatch.UID{}}
+	return &history{lives: map[keepwatch.UID]*life{}, next: map[keepwatch.UID]keepwatch.Revision{},
+		names: map[keepwatch.Key]keepwatch.UID{}}
 }
 
 // wrote adds a state that the server has acknowledged or returned. States of a name are added in order.
@@ -67,7 +68,8 @@ func (h *history) compare(l *life, o *object) {
 	last := l.last()
 	switch {
 	case l.deleted:
-		h.undo("no %s with UID %s, which was deleted at %d or later; received: it at %d", o.key.Name, o.uid, last.revision, o.revision)
+		h.undo("no %s with UID %s, which was deleted at %d or later; received: it at %d", o.key.Name, o.uid, last.revision,
+			o.revision)
 	case o.revision < last.revision && o.content() != last.content():
 		h.undo("%v, which was acknowledged, or a later state; received: it at %d", last, o.revision)
 	default:
@@ -93,7 +95,9 @@ func (h *history) lost(listed keepwatch.Revision) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if listed < h.newest {
-		return append(h.undone, fmt.Sprintf("required: a revision of at least %d, with which a write was acknowledged; received: a list at %d", h.newest, listed))
+		return append(h.undone,
+			fmt.Sprintf("required: a revision of at least %d, with which a write was acknowledged; received: a list at %d",
+				h.newest, listed))
 	}
 	return h.undone
 }
@@ -148,8 +152,8 @@ func (d deletions) add(other deletions) {
 
 // writes returns all writes in the order of their revisions. A deletion has the revision of its DELETED
 // event. If no watcher received one, the deletion has a free revision within its bounds: either all
-// watchers relisted, which bounds it by their gaps, or check finds that the event is missing. The facts are the deletions whose events
-// are out of their bounds.
+// watchers relisted, which bounds it by their gaps, or check finds that the event is missing. The facts are the
+// deletions whose events are out of their bounds.
 func (h *history) writes(received deletions) (all []check.Write, facts []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,7 +179,8 @@ func (h *history) writes(received deletions) (all []check.Write, facts []string)
 			continue
 		}
 		if len(events) > 0 {
-			facts = append(facts, fmt.Sprintf("required: the deletion of %s with UID %s between %d and %d; received: at %v", last.key.Name, uid, last.revision, next, events))
+			facts = append(facts, fmt.Sprintf("required: the deletion of %s with UID %s between %d and %d; received: at %v",
+				last.key.Name, uid, last.revision, next, events))
 		}
 		after := last.revision
 		if in, ok := received.gaps[uid]; ok {

@@ -47,7 +47,8 @@ func (s *subject) initialEvents(ctx context.Context, q url.Values) (*stream, *li
 			return w, state, kept, nil
 		case err != nil || o == nil || e.Type != "ADDED":
 			w.stop()
-			return nil, nil, broken("ADDED events and the bookmark behind them", fmt.Sprintf("%s %.200s %v", e.Type, e.Object, err)), nil
+			return nil, nil, broken("ADDED events and the bookmark behind them", fmt.Sprintf("%s %.200s %v", e.Type, e.Object,
+				err)), nil
 		}
 		state.items = append(state.items, o)
 	}
@@ -202,7 +203,8 @@ func streamsThenChanges(ctx context.Context, s *subject) (outcome, error) {
 	for len(want) < len(got) {
 		_, o, err := again.next(ctx, eventTimeout)
 		if err != nil || o == nil {
-			return broken(fmt.Sprintf("the changes %v in a watch from %d", got, state.revision), fmt.Sprintf("%v, %v", want, err)), ctx.Err()
+			return broken(fmt.Sprintf("the changes %v in a watch from %d", got, state.revision), fmt.Sprintf("%v, %v", want,
+				err)), ctx.Err()
 		}
 		want = append(want, o.revision)
 	}

@@ -130,7 +130,8 @@ func listsAny(ctx context.Context, s *subject) (outcome, error) {
 func sameState(want, got *listed) outcome {
 	w, g := statesOf(want.items), statesOf(got.items)
 	if want.revision != got.revision || !slices.Equal(w, g) {
-		return broken(fmt.Sprintf("revision %d with %v", want.revision, w), fmt.Sprintf("revision %d with %v", got.revision, g))
+		return broken(fmt.Sprintf("revision %d with %v", want.revision, w), fmt.Sprintf("revision %d with %v", got.revision,
+			g))
 	}
 	return kept
 }
@@ -338,7 +339,9 @@ func listsSelected(ctx context.Context, s *subject) (outcome, error) {
 		"!color":                 func(c string) bool { return c == "" },
 		"color=purple":           func(string) bool { return false },
 	} {
-		one, err := s.selects(ctx, query("labelSelector", selector), all, func(o *object) bool { return match(o.labels["color"]) })
+		one, err := s.selects(ctx, query("labelSelector", selector), all, func(o *object) bool {
+			return match(o.labels["color"])
+		})
 		if err != nil {
 			return outcome{}, err
 		}
@@ -357,7 +360,8 @@ func listsSelected(ctx context.Context, s *subject) (outcome, error) {
 		}
 		result = result.and(one)
 	}
-	unknown, err := s.refuses(ctx, []url.Values{query("fieldSelector", "metadata.unknown=a"), query("labelSelector", "a b"), query("fieldSelector", "a")})
+	unknown, err := s.refuses(ctx, []url.Values{query("fieldSelector", "metadata.unknown=a"), query("labelSelector",
+		"a b"), query("fieldSelector", "a")})
 	return result.and(unknown), err
 }
 

@@ -40,7 +40,8 @@ func acknowledge(t *testing.T, w http.ResponseWriter, r *http.Request, n int64) 
 func TestLostWrites(t *testing.T) {
 	t.Parallel()
 	for method, c := range map[string]struct {
-		first, count int64 // that are lost; a storm has few deletions, and a deletion covers up for a change or a creation before it
+		// that are lost; a storm has few deletions, and a deletion covers up for a change or a creation before it
+		first, count int64
 		fact         string
 	}{
 		http.MethodPost:   {6, 12, "received: 404"},

@@ -52,7 +52,8 @@ func strip(names ...string) func(url.Values, *http.Request) {
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") == "true" }
 func isList(r *http.Request) bool {
-	return r.Method == http.MethodGet && !isWatch(r) && (strings.HasSuffix(r.URL.Path, "/configmaps") || strings.Contains(r.URL.Path, "/probes"))
+	return r.Method == http.MethodGet && !isWatch(r) && (strings.HasSuffix(r.URL.Path, "/configmaps") ||
+		strings.Contains(r.URL.Path, "/probes"))
 }
 
 // every changes each nth event.
@@ -134,8 +135,8 @@ func otherValues(reads func(*http.Request) bool) func(*http.Request, []byte) []b
 
 func hasRevision(r *http.Request) bool { return r.URL.Query().Has("resourceVersion") }
 
-// changeBehindInitialEvents is lost: the first change behind the initial events of each watch. Updates wait for the end of initial
-// events, so that there is one.
+// changeBehindInitialEvents is lost: the first change behind the initial events of each watch. Updates wait for the end
+// of initial events, so that there is one.
 func changeBehindInitialEvents() mutant {
 	ended := make(chan struct{})
 	end := sync.OnceFunc(func() { close(ended) })
@@ -222,46 +223,56 @@ func revisionOf(token string) int64 {
 }
 
 var mutants = []mutant{
-	{name: "lists are one list behind", breaks: []string{"list.newest"}, answer: behind(func(r *http.Request) bool { return isList(r) && r.URL.RawQuery == "" })},
+	{name: "lists are one list behind", breaks: []string{"list.newest"}, answer: behind(func(r *http.Request) bool {
+		return isList(r) && r.URL.RawQuery == ""
+	})},
 	{name: "lists have other values", breaks: []string{"list.newest", "list.selector"},
 		answer: otherValues(func(r *http.Request) bool { return isList(r) && !hasRevision(r) })},
 	{name: "gets have other values", breaks: []string{"get.newest"}, answer: otherValues(func(r *http.Request) bool {
 		return r.Method == http.MethodGet && !isList(r) && !hasRevision(r)
 	})},
-	{name: "lists and gets at a revision have other values", breaks: []string{"get.notolder", "list.notolder", "list.exact"},
+	{name: "lists and gets at a revision have other values", breaks: []string{"get.notolder", "list.notolder",
+		"list.exact"},
 		answer: otherValues(func(r *http.Request) bool { return r.Method == http.MethodGet && hasRevision(r) })},
-	{name: "protobuf has other values", breaks: []string{"encoding.same"}, answer: func(r *http.Request, body []byte) []byte {
+	{name: "protobuf has other values", breaks: []string{"encoding.same"}, answer: func(r *http.Request,
+		body []byte) []byte {
 		if strings.Contains(r.Header.Get("Accept"), "protobuf") {
 			return bytes.ReplaceAll(body, []byte("value"), []byte("VALUE"))
 		}
 		return body
 	}},
-	{name: "Tables have other labels", breaks: []string{"encoding.same"}, answer: func(r *http.Request, body []byte) []byte {
+	{name: "Tables have other labels", breaks: []string{"encoding.same"}, answer: func(r *http.Request,
+		body []byte) []byte {
 		if strings.Contains(r.Header.Get("Accept"), "as=Table") {
 			return bytes.ReplaceAll(body, []byte(`"color":"red"`), []byte(`"color":"blue"`))
 		}
 		return body
 	}},
-	{name: "later pages have other values", breaks: []string{"pages.complete"}, answer: otherValues(func(r *http.Request) bool {
-		return isList(r) && r.URL.Query().Has("continue")
-	})},
+	{name: "later pages have other values", breaks: []string{"pages.complete"},
+		answer: otherValues(func(r *http.Request) bool {
+			return isList(r) && r.URL.Query().Has("continue")
+		})},
 	{name: "initial events have other values", breaks: []string{"initial.newest", "initial.any"},
 		events: eventsOf("ADDED", func(f frame) []frame {
 			f.Object["data"] = map[string]any{"value": "another"}
 			return []frame{f}
 		})},
-	{name: "lists at a revision are one list behind", breaks: []string{"list.notolder"}, answer: behind(func(r *http.Request) bool { return isList(r) && hasRevision(r) })},
+	{name: "lists at a revision are one list behind", breaks: []string{"list.notolder"},
+		answer: behind(func(r *http.Request) bool { return isList(r) && hasRevision(r) })},
 	{name: "Exact is ignored", breaks: []string{"list.exact"}, ask: strip("resourceVersionMatch")},
-	{name: "a limit makes the list the newest", breaks: []string{"list.exactlimit"}, ask: func(q url.Values, r *http.Request) {
+	{name: "a limit makes the list the newest", breaks: []string{"list.exactlimit"}, ask: func(q url.Values,
+		r *http.Request) {
 		if q.Has("limit") && !q.Has("continue") {
 			q.Del("resourceVersion")
 		}
 	}},
-	{name: "any combination is accepted", breaks: []string{"list.invalid", "watch.invalid"}, ask: func(q url.Values, r *http.Request) {
+	{name: "any combination is accepted", breaks: []string{"list.invalid", "watch.invalid"}, ask: func(q url.Values,
+		r *http.Request) {
 		q.Del("resourceVersionMatch")
 		q.Del("sendInitialEvents")
 	}},
-	{name: "future revisions are the newest", breaks: []string{"list.future", "watch.future"}, ask: func(q url.Values, r *http.Request) {
+	{name: "future revisions are the newest", breaks: []string{"list.future", "watch.future"}, ask: func(q url.Values,
+		r *http.Request) {
 		if len(q.Get("resourceVersion")) >= 10 {
 			q.Del("resourceVersion")
 		}
@@ -278,27 +289,33 @@ var mutants = []mutant{
 			l["metadata"].(map[string]any)["remainingItemCount"] = n - 1
 		}
 	})},
-	{name: "gets are one state behind", breaks: []string{"get.notolder"}, answer: behind(func(r *http.Request) bool { return r.Method == http.MethodGet && !isList(r) && hasRevision(r) })},
-	{name: "later pages are of another state", breaks: []string{"pages.complete", "pages.notolder"}, answer: func(r *http.Request, body []byte) []byte {
-		if !isList(r) || !r.URL.Query().Has("continue") {
+	{name: "gets are one state behind", breaks: []string{"get.notolder"}, answer: behind(func(r *http.Request) bool {
+		return r.Method == http.MethodGet && !isList(r) && hasRevision(r)
+	})},
+	{name: "later pages are of another state", breaks: []string{"pages.complete", "pages.notolder"},
+		answer: func(r *http.Request, body []byte) []byte {
+			if !isList(r) || !r.URL.Query().Has("continue") {
+				return body
+			}
+			return bytes.Replace(body, []byte(`"resourceVersion":"`), []byte(`"resourceVersion":"1`), 1)
+		}},
+	{name: "an expired token is the first page", breaks: []string{"pages.expired"}, compacted: true,
+		ask: func(q url.Values, _ *http.Request) {
+			if revisionOf(q.Get("continue")) == 1 {
+				q.Del("continue")
+			}
+		}},
+	{name: "the page behind an expired token lacks an object", breaks: []string{"pages.expired"}, compacted: true,
+		answer: func(r *http.Request, body []byte) []byte {
+			if l := list(body); l != nil && revisionOf(r.URL.Query().Get("continue")) == -1 {
+				l["items"] = l["items"].([]any)[1:]
+				body, _ = json.Marshal(l)
+			}
 			return body
-		}
-		return bytes.Replace(body, []byte(`"resourceVersion":"`), []byte(`"resourceVersion":"1`), 1)
-	}},
-	{name: "an expired token is the first page", breaks: []string{"pages.expired"}, compacted: true, ask: func(q url.Values, _ *http.Request) {
-		if revisionOf(q.Get("continue")) == 1 {
-			q.Del("continue")
-		}
-	}},
-	{name: "the page behind an expired token lacks an object", breaks: []string{"pages.expired"}, compacted: true, answer: func(r *http.Request, body []byte) []byte {
-		if l := list(body); l != nil && revisionOf(r.URL.Query().Get("continue")) == -1 {
-			l["items"] = l["items"].([]any)[1:]
-			body, _ = json.Marshal(l)
-		}
-		return body
-	}},
+		}},
 	{name: "any token is the first page", breaks: []string{"pages.invalid", "pages.complete"}, ask: strip("continue")},
-	{name: "Tables are of the newest state", breaks: []string{"encoding.same"}, answer: func(r *http.Request, body []byte) []byte {
+	{name: "Tables are of the newest state", breaks: []string{"encoding.same"}, answer: func(r *http.Request,
+		body []byte) []byte {
 		if strings.Contains(r.Header.Get("Accept"), "as=Table") {
 			return bytes.Replace(body, []byte(`"resourceVersion":"`), []byte(`"resourceVersion":"1`), 1)
 		}
@@ -321,27 +338,31 @@ var mutants = []mutant{
 		}
 		return body
 	}},
-	{name: "watches as Tables have no deletions", breaks: []string{"encoding.watch"}, events: eventsOf("DELETED", func(f frame) []frame {
-		if f.Object["kind"] == "Table" {
-			return nil
-		}
-		return []frame{f}
-	})},
-	{name: "watches over WebSockets begin at the newest state", breaks: []string{"encoding.websocket"}, ask: func(q url.Values, r *http.Request) {
-		if r.Header.Get("Upgrade") != "" {
-			q.Del("resourceVersion")
-		}
-	}},
-	{name: "a watch begins with MODIFIED", breaks: []string{"watch.initial"}, events: eventsOf("ADDED", func(f frame) []frame {
-		f.Type = "MODIFIED"
-		return []frame{f}
-	})},
+	{name: "watches as Tables have no deletions", breaks: []string{"encoding.watch"}, events: eventsOf("DELETED",
+		func(f frame) []frame {
+			if f.Object["kind"] == "Table" {
+				return nil
+			}
+			return []frame{f}
+		})},
+	{name: "watches over WebSockets begin at the newest state", breaks: []string{"encoding.websocket"},
+		ask: func(q url.Values, r *http.Request) {
+			if r.Header.Get("Upgrade") != "" {
+				q.Del("resourceVersion")
+			}
+		}},
+	{name: "a watch begins with MODIFIED", breaks: []string{"watch.initial"}, events: eventsOf("ADDED",
+		func(f frame) []frame {
+			f.Type = "MODIFIED"
+			return []frame{f}
+		})},
 	{name: "timeoutSeconds is ignored", breaks: []string{"watch.timeout"}, ask: strip("timeoutSeconds")},
-	{name: "a watch from an old revision begins at the newest state", breaks: []string{"watch.old"}, ask: func(q url.Values, _ *http.Request) {
-		if q.Get("watch") == "true" && q.Get("resourceVersion") == "1" {
-			q.Del("resourceVersion")
-		}
-	}},
+	{name: "a watch from an old revision begins at the newest state", breaks: []string{"watch.old"},
+		ask: func(q url.Values, _ *http.Request) {
+			if q.Get("watch") == "true" && q.Get("resourceVersion") == "1" {
+				q.Del("resourceVersion")
+			}
+		}},
 	changeBehindInitialEvents(),
 	silentBehindSlowInitialEvents(),
 	{name: "bookmarks are always sent", breaks: []string{"watch.bookmarks"}, ask: func(q url.Values, _ *http.Request) {
@@ -349,50 +370,58 @@ var mutants = []mutant{
 			q.Set("allowWatchBookmarks", "true")
 		}
 	}},
-	{name: "a watch without initial events has them", breaks: []string{"initial.none"}, ask: func(q url.Values, _ *http.Request) {
+	{name: "a watch without initial events has them", breaks: []string{"initial.none"}, ask: func(q url.Values,
+		_ *http.Request) {
 		if q.Get("sendInitialEvents") == "false" {
 			q.Del("sendInitialEvents")
 			q.Del("resourceVersionMatch")
 		}
 	}},
-	{name: "each 5th event is missing", breaks: []string{"watch.since", "storm.complete", "storm.state"}, events: every(5, dropped)},
+	{name: "each 5th event is missing", breaks: []string{"watch.since", "storm.complete", "storm.state"},
+		events: every(5, dropped)},
 	{name: "each 5th event is sent twice", breaks: []string{"watch.since", "storm.complete"}, events: every(5, doubled)},
-	{name: "DELETED is missing", breaks: []string{"watch.deletion", "watch.since", "storm.deletions"}, events: eventsOf("DELETED", dropped)},
-	{name: "DELETED has the revision of the last state", breaks: []string{"watch.deletion"}, events: func() func(frame) []frame {
-		last := map[any]any{}
-		return func(f frame) []frame {
-			m := f.metadata()
-			if f.Type == "DELETED" && last[m["uid"]] != nil {
-				m["resourceVersion"] = last[m["uid"]]
+	{name: "DELETED is missing", breaks: []string{"watch.deletion", "watch.since", "storm.deletions"},
+		events: eventsOf("DELETED", dropped)},
+	{name: "DELETED has the revision of the last state", breaks: []string{"watch.deletion"},
+		events: func() func(frame) []frame {
+			last := map[any]any{}
+			return func(f frame) []frame {
+				m := f.metadata()
+				if f.Type == "DELETED" && last[m["uid"]] != nil {
+					m["resourceVersion"] = last[m["uid"]]
+				}
+				last[m["uid"]] = m["resourceVersion"]
+				return []frame{f}
 			}
-			last[m["uid"]] = m["resourceVersion"]
-			return []frame{f}
-		}
-	}},
-	{name: "events are in another order", breaks: []string{"storm.complete", "watch.since"}, events: func() func(frame) []frame {
-		var delayed *frame
-		return func(f frame) []frame {
-			if delayed == nil && f.Type != "BOOKMARK" {
-				delayed = &f
-				return nil
+		}},
+	{name: "events are in another order", breaks: []string{"storm.complete", "watch.since"},
+		events: func() func(frame) []frame {
+			var delayed *frame
+			return func(f frame) []frame {
+				if delayed == nil && f.Type != "BOOKMARK" {
+					delayed = &f
+					return nil
+				}
+				two := []frame{f}
+				if delayed != nil {
+					two = append(two, *delayed)
+					delayed = nil
+				}
+				return two
 			}
-			two := []frame{f}
-			if delayed != nil {
-				two = append(two, *delayed)
-				delayed = nil
-			}
-			return two
-		}
-	}},
+		}},
 	{name: "a bookmark is ahead", breaks: []string{"storm.bookmarks"}, events: every(7, func(f frame) []frame {
-		ahead := frame{"BOOKMARK", map[string]any{"kind": f.Object["kind"], "apiVersion": f.Object["apiVersion"], "metadata": map[string]any{"resourceVersion": later(f, 1000)}}}
+		ahead := frame{"BOOKMARK", map[string]any{"kind": f.Object["kind"], "apiVersion": f.Object["apiVersion"],
+			"metadata": map[string]any{"resourceVersion": later(f, 1000)}}}
 		return []frame{f, ahead}
 	})},
-	{name: "leaving a selector is not shown", breaks: []string{"watch.edges", "storm.edges"}, events: eventsOf("DELETED", dropped)},
-	{name: "entering a selector is MODIFIED", breaks: []string{"watch.since", "watch.edges", "storm.edges"}, events: eventsOf("ADDED", func(f frame) []frame {
-		f.Type = "MODIFIED"
-		return []frame{f}
-	})},
+	{name: "leaving a selector is not shown", breaks: []string{"watch.edges", "storm.edges"}, events: eventsOf("DELETED",
+		dropped)},
+	{name: "entering a selector is MODIFIED", breaks: []string{"watch.since", "watch.edges", "storm.edges"},
+		events: eventsOf("ADDED", func(f frame) []frame {
+			f.Type = "MODIFIED"
+			return []frame{f}
+		})},
 	{name: "old states return", breaks: []string{"storm.forward"}, events: func() func(frame) []frame {
 		first, n := map[any]frame{}, 0
 		return func(f frame) []frame {
@@ -407,55 +436,63 @@ var mutants = []mutant{
 			return []frame{f}
 		}
 	}},
-	{name: "updates ignore the old revision", breaks: []string{"write.conflict"}, ask: func(q url.Values, r *http.Request) {
+	{name: "updates ignore the old revision", breaks: []string{"write.conflict"}, ask: func(q url.Values,
+		r *http.Request) {
 		if r.Method != http.MethodPut { // of ConfigMaps: custom resources cannot be updated without one
 			return
 		}
 		inBody(r, func(o map[string]any) { delete(o["metadata"].(map[string]any), "resourceVersion") })
 	}},
-	{name: "an object is created although its name exists", breaks: []string{"write.exists"}, ask: func() func(url.Values, *http.Request) {
-		var n atomic.Int64
-		return func(_ url.Values, r *http.Request) {
-			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") {
-				inBody(r, func(o map[string]any) {
-					m := o["metadata"].(map[string]any)
-					m["name"] = fmt.Sprint(m["name"], "-", n.Add(1))
-				})
+	{name: "an object is created although its name exists", breaks: []string{"write.exists"},
+		ask: func() func(url.Values, *http.Request) {
+			var n atomic.Int64
+			return func(_ url.Values, r *http.Request) {
+				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") {
+					inBody(r, func(o map[string]any) {
+						m := o["metadata"].(map[string]any)
+						m["name"] = fmt.Sprint(m["name"], "-", n.Add(1))
+					})
+				}
 			}
-		}
-	}()},
-	{name: "creations are answered with an older revision", breaks: []string{"get.newest", "list.newest", "list.order"}, answer: func(r *http.Request, body []byte) []byte {
-		if r.Method != http.MethodPost {
-			return body
-		}
-		return regexp.MustCompile(`"resourceVersion":"\d+"`).ReplaceAll(body, []byte(`"resourceVersion":"1"`))
-	}},
-	{name: "later revisions are no numbers", breaks: []string{"list.order"}, answer: func(r *http.Request, body []byte) []byte {
+		}()},
+	{name: "creations are answered with an older revision", breaks: []string{"get.newest", "list.newest", "list.order"},
+		answer: func(r *http.Request, body []byte) []byte {
+			if r.Method != http.MethodPost {
+				return body
+			}
+			return regexp.MustCompile(`"resourceVersion":"\d+"`).ReplaceAll(body, []byte(`"resourceVersion":"1"`))
+		}},
+	{name: "later revisions are no numbers", breaks: []string{"list.order"}, answer: func(r *http.Request,
+		body []byte) []byte {
 		if r.Method != http.MethodPost || !bytes.Contains(body, []byte("item-001")) {
 			return body
 		}
 		return bytes.Replace(body, []byte(`"resourceVersion":"`), []byte(`"resourceVersion":"v`), 1)
 	}},
-	{name: "lists at 0 state a revision that does not exist yet", breaks: []string{"list.any"}, answer: func(r *http.Request, body []byte) []byte {
-		if r.URL.Query().Get("resourceVersion") != "0" {
-			return body
-		}
-		return inLists(func(l map[string]any) { l["metadata"].(map[string]any)["resourceVersion"] = "1000000000" })(r, body)
-	}},
-	{name: "initial events end at a revision that does not exist yet", breaks: []string{"initial.newest", "initial.notolder", "initial.any"}, events: eventsOf("BOOKMARK", func(f frame) []frame {
+	{name: "lists at 0 state a revision that does not exist yet", breaks: []string{"list.any"},
+		answer: func(r *http.Request, body []byte) []byte {
+			if r.URL.Query().Get("resourceVersion") != "0" {
+				return body
+			}
+			return inLists(func(l map[string]any) { l["metadata"].(map[string]any)["resourceVersion"] = "1000000000" })(r, body)
+		}},
+	{name: "initial events end at a revision that does not exist yet", breaks: []string{"initial.newest",
+		"initial.notolder", "initial.any"}, events: eventsOf("BOOKMARK", func(f frame) []frame {
 		f.metadata()["resourceVersion"] = later(f, 1000000000)
 		return []frame{f}
 	})},
-	{name: "a watch of one selector is silent", breaks: []string{"storm.converges"}, ask: func(q url.Values, _ *http.Request) {
+	{name: "a watch of one selector is silent", breaks: []string{"storm.converges"}, ask: func(q url.Values,
+		_ *http.Request) {
 		if q.Get("watch") == "true" && q.Get("labelSelector") == "color=green" {
 			q.Set("labelSelector", "color=none")
 		}
 	}},
 	{name: "initial events lack an object", breaks: []string{"initial.newest", "initial.any"}, events: every(4, dropped)},
-	{name: "initial events are an old state", breaks: []string{"initial.newest", "initial.notolder"}, events: eventsOf("BOOKMARK", func(f frame) []frame {
-		f.metadata()["resourceVersion"] = "1"
-		return []frame{f}
-	})},
+	{name: "initial events are an old state", breaks: []string{"initial.newest", "initial.notolder"},
+		events: eventsOf("BOOKMARK", func(f frame) []frame {
+			f.metadata()["resourceVersion"] = "1"
+			return []frame{f}
+		})},
 }
 
 // later returns a revision at a distance from the frame's.

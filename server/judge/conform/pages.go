@@ -144,7 +144,8 @@ func pagesExpire(ctx context.Context, s *subject) (outcome, error) {
 	}
 	want := statesOf(append(all[len(first.items):9:9], newest))
 	if names := statesOf(rest.items); !slices.Equal(want, names) || rest.revision < newest.revision {
-		return broken(fmt.Sprintf("%v at %d or later", want, newest.revision), fmt.Sprintf("%v at %d", names, rest.revision)), nil
+		return broken(fmt.Sprintf("%v at %d or later", want, newest.revision), fmt.Sprintf("%v at %d", names, rest.revision)),
+			nil
 	}
 	return kept, nil
 }
@@ -170,7 +171,8 @@ func aged(token string) (old, reason string) {
 }
 
 func pagesCountTheRest(ctx context.Context, s *subject) (outcome, error) {
-	if _, err := s.fill(ctx, 10, func(int) map[string]string { return map[string]string{"color": "red"} }, ""); err != nil {
+	if _, err := s.fill(ctx, 10, func(int) map[string]string { return map[string]string{"color": "red"} },
+		""); err != nil {
 		return outcome{}, err
 	}
 	page, err := s.mustList(ctx, query("limit", "3"))

@@ -12,7 +12,8 @@ import (
 
 // PrintTable writes the report for people: a line a rule, then the facts of each rule that is not kept.
 func (r *Report) PrintTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s %s, judged with %s, seed %d, in %v\n\n", report.Printable(r.Server), report.Printable(r.Version), strings.Join(r.Resources, " and "), r.Seed, r.Took.Round(time.Second))
+	fmt.Fprintf(w, "%s %s, judged with %s, seed %d, in %v\n\n", report.Printable(r.Server), report.Printable(r.Version),
+		strings.Join(r.Resources, " and "), r.Seed, r.Took.Round(time.Second))
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tVERDICT\tSENTENCE")
 	for _, one := range r.Results {

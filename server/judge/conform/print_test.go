@@ -17,7 +17,8 @@ func TestPrintTableIsPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	Options{Progress: func(line string) { b.WriteString(line) }}.log("only: %s", hostile)
-	if strings.ContainsAny(b.String(), "\x1b\x07\u202e\u2028\u009b") || strings.Contains(b.String(), "\x9b") || strings.Contains(b.String(), "\nKEPT") {
+	if strings.ContainsAny(b.String(), "\x1b\x07\u202e\u2028\u009b") || strings.Contains(b.String(), "\x9b") ||
+		strings.Contains(b.String(), "\nKEPT") {
 		t.Errorf("%q", b.String())
 	}
 }

@@ -45,7 +45,8 @@ func (s *subject) recovered(ctx context.Context, do func() (answer, error)) (ans
 	deadline := time.Now().Add(recovery)
 	for {
 		a, err := do()
-		if err != nil || !s.temporary(a) || time.Now().Add(a.retryAfter()).After(deadline) || sleep(ctx, a.retryAfter()) != nil {
+		if err != nil || !s.temporary(a) || time.Now().Add(a.retryAfter()).After(deadline) ||
+			sleep(ctx, a.retryAfter()) != nil {
 			return a, err
 		}
 	}

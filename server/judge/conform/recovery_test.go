@@ -27,11 +27,15 @@ type starting struct {
 
 // The answers of a kube-apiserver that starts.
 var startings = map[string]*starting{
-	"admission is not ready": {code: 403, reason: "Forbidden", message: `configmaps "a" is forbidden: not yet ready to handle request`},
-	"roles are not read":     {code: 403, reason: "Forbidden", message: `configmaps "a" is forbidden: User "admin" cannot get resource "configmaps": access denied`},
-	"users are not read":     {code: 401, reason: "Unauthorized", message: "Unauthorized"},
-	"overloaded":             {code: 429, reason: "TooManyRequests", message: "the server has received too many requests and has asked us to try again later"},
-	"storage is not ready":   {code: 503, reason: "ServiceUnavailable", message: "the server is currently unable to handle the request"},
+	"admission is not ready": {code: 403, reason: "Forbidden",
+		message: `configmaps "a" is forbidden: not yet ready to handle request`},
+	"roles are not read": {code: 403, reason: "Forbidden",
+		message: `configmaps "a" is forbidden: User "admin" cannot get resource "configmaps": access denied`},
+	"users are not read": {code: 401, reason: "Unauthorized", message: "Unauthorized"},
+	"overloaded": {code: 429, reason: "TooManyRequests",
+		message: "the server has received too many requests and has asked us to try again later"},
+	"storage is not ready": {code: 503, reason: "ServiceUnavailable",
+		message: "the server is currently unable to handle the request"},
 }
 
 func (s *starting) serve(t *testing.T) *rest.Config {
@@ -94,7 +98,8 @@ func TestThrottledRules(t *testing.T) {
 		judgetest.Refuse(w, http.StatusTooManyRequests, "TooManyRequests", "too many requests", "")
 		return true
 	}}.Serve(t, api)
-	only := []string{"encoding.gzip", "encoding.watch", "encoding.websocket", "watch.since", "watch.timeout", "initial.newest", "initial.none"}
+	only := []string{"encoding.gzip", "encoding.watch", "encoding.websocket", "watch.since", "watch.timeout",
+		"initial.newest", "initial.none"}
 	report, err := conform.Run(t.Context(), server, conform.BuiltinOnly(conform.Only(small, only...)))
 	if err != nil {
 		t.Fatal(err)
@@ -109,10 +114,12 @@ func TestThrottledRules(t *testing.T) {
 // A server that does not become ready ends the run.
 func TestServerNeverReady(t *testing.T) {
 	conform.ShortRecovery(t)
-	s := &starting{code: 403, reason: "Forbidden", message: `configmaps "a" is forbidden: not yet ready to handle request`, writesOnly: true}
+	s := &starting{code: 403, reason: "Forbidden", message: `configmaps "a" is forbidden: not yet ready to handle request`,
+		writesOnly: true}
 	o := conform.BuiltinOnly(conform.Only(small, "storm"))
 	o.Disturb = s.disturb(math.MaxInt64)
-	if _, err := conform.Run(t.Context(), s.serve(t), o); err == nil || !strings.Contains(err.Error(), "not yet ready to handle request") {
+	if _, err := conform.Run(t.Context(), s.serve(t), o); err == nil ||
+		!strings.Contains(err.Error(), "not yet ready to handle request") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -132,7 +139,8 @@ func TestServerNeverBack(t *testing.T) {
 		gone.Store(true)
 		return nil
 	}
-	if _, err := conform.Run(t.Context(), server, o); err == nil || !strings.Contains(err.Error(), "cannot be reached for 1s") {
+	if _, err := conform.Run(t.Context(), server, o); err == nil ||
+		!strings.Contains(err.Error(), "cannot be reached for 1s") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -27,20 +27,28 @@ var stormRules = []struct {
 	Rule
 	promises []check.Promise
 }{
-	{Rule{"storm.complete", "Every watcher receives each change once, in the order of the revisions, whenever it resumes.", efficient}, []check.Promise{check.P1, check.P2, check.P8}},
-	{Rule{"storm.deletions", "Every acknowledged deletion is a DELETED event with the last state.", efficient}, []check.Promise{check.P6}},
-	{Rule{"storm.forward", "No event shows a state that is older than one that was shown, or a deleted object.", comparable}, []check.Promise{check.P5, check.P7}},
-	{Rule{"storm.bookmarks", "Behind a bookmark no event at or below its revision follows.", bookmarks}, []check.Promise{check.P9}},
-	{Rule{"storm.edges", "Beginning to match a selector is ADDED, ending to match is DELETED.", watchTypes}, []check.Promise{check.P10}},
-	{Rule{"storm.state", "The events up to a revision add up to the list at that revision.", efficient}, []check.Promise{check.P3, check.P4}},
-	{Rule{"storm.converges", "After the last write every watcher receives it.", efficient}, []check.Promise{check.P11, check.P13}},
+	{Rule{"storm.complete", "Every watcher receives each change once, in the order of the revisions, whenever it resumes.",
+		efficient}, []check.Promise{check.P1, check.P2, check.P8}},
+	{Rule{"storm.deletions", "Every acknowledged deletion is a DELETED event with the last state.", efficient},
+		[]check.Promise{check.P6}},
+	{Rule{"storm.forward", "No event shows a state that is older than one that was shown, or a deleted object.",
+		comparable}, []check.Promise{check.P5, check.P7}},
+	{Rule{"storm.bookmarks", "Behind a bookmark no event at or below its revision follows.", bookmarks},
+		[]check.Promise{check.P9}},
+	{Rule{"storm.edges", "Beginning to match a selector is ADDED, ending to match is DELETED.", watchTypes},
+		[]check.Promise{check.P10}},
+	{Rule{"storm.state", "The events up to a revision add up to the list at that revision.", efficient},
+		[]check.Promise{check.P3, check.P4}},
+	{Rule{"storm.converges", "After the last write every watcher receives it.", efficient}, []check.Promise{check.P11,
+		check.P13}},
 }
 
 // durable is judged by the writers: each knows the state of its names.
 var durable = Rule{"storm.durable", "An acknowledged write is not undone, and revisions do not go back.", comparable}
 
 // disturbed is judged if the run has a disturbance.
-var disturbed = Rule{"storm.disturbed", "After a disturbance watches resume at their revision, or fail with 410 and a list restores them.", efficient}
+var disturbed = Rule{"storm.disturbed",
+	"After a disturbance watches resume at their revision, or fail with 410 and a list restores them.", efficient}
 
 // storm is writers and watchers of one subject.
 type storm struct {
@@ -234,7 +242,8 @@ func (st *storm) judge(end settled) map[string]outcome {
 	}
 	result[durable.ID] = kept
 	result[disturbed.ID] = st.afterDisturbance(end.late)
-	st.options.log("%s: %d writes, %d watchers, resumed %d times, listed %d times behind 410", st.title, len(writes), len(st.watchers), resumed, relisted)
+	st.options.log("%s: %d writes, %d watchers, resumed %d times, listed %d times behind 410", st.title, len(writes),
+		len(st.watchers), resumed, relisted)
 	return result
 }
 

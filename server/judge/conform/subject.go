@@ -132,7 +132,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // open makes a request whose answer is read by the caller.
-func (s *subject) open(ctx context.Context, method, name string, q url.Values, header http.Header, body any) (*http.Response, error) {
+func (s *subject) open(ctx context.Context, method, name string, q url.Values, header http.Header,
+	body any) (*http.Response, error) {
 	target := s.host.JoinPath(s.base, "namespaces", s.namespace, s.resource, name)
 	target.RawQuery = q.Encode()
 	var content io.Reader
@@ -165,7 +166,8 @@ func (s *subject) body(name string, labels map[string]string, value string, prev
 	if previous != nil {
 		metadata["resourceVersion"], metadata["uid"] = previous.revision.String(), string(previous.uid)
 	}
-	return map[string]any{"apiVersion": s.apiVersion, "kind": s.kind, "metadata": metadata, s.field: map[string]any{"value": value}}
+	return map[string]any{"apiVersion": s.apiVersion, "kind": s.kind, "metadata": metadata,
+		s.field: map[string]any{"value": value}}
 }
 
 // create creates an object.
@@ -174,7 +176,8 @@ func (s *subject) create(ctx context.Context, name string, labels map[string]str
 }
 
 // update replaces the last state of an object.
-func (s *subject) update(ctx context.Context, previous *object, labels map[string]string, value string) (*object, error) {
+func (s *subject) update(ctx context.Context, previous *object, labels map[string]string,
+	value string) (*object, error) {
 	name := strings.TrimPrefix(previous.key.Name, s.prefix)
 	return s.written(s.do(ctx, http.MethodPut, previous.key.Name, nil, asJSON, s.body(name, labels, value, previous)))
 }
@@ -214,7 +217,8 @@ type refusedWrite struct {
 }
 
 // fill creates objects with numbered names: item-000, item-001, …
-func (s *subject) fill(ctx context.Context, n int, labels func(i int) map[string]string, value string) ([]*object, error) {
+func (s *subject) fill(ctx context.Context, n int, labels func(i int) map[string]string,
+	value string) ([]*object, error) {
 	all := make([]*object, 0, n)
 	for i := range n {
 		o, err := s.create(ctx, fmt.Sprintf("item-%03d", i), labels(i), value)
@@ -287,7 +291,8 @@ func (s *subject) parseList(raw []byte) (*listed, error) {
 	for _, row := range parsed.Rows {
 		parsed.Items = append(parsed.Items, row.Object)
 	}
-	l := &listed{revision: revision, count: len(parsed.Items), token: parsed.Metadata.Continue, remaining: parsed.Metadata.RemainingItemCount}
+	l := &listed{revision: revision, count: len(parsed.Items), token: parsed.Metadata.Continue,
+		remaining: parsed.Metadata.RemainingItemCount}
 	for _, item := range parsed.Items {
 		o, err := parseObject(item)
 		if err != nil {
@@ -357,7 +362,8 @@ func (s *subject) stream(ctx context.Context, q url.Values, header http.Header) 
 }
 
 // follow reads the events of an open watch. The stream ends by cancel and by closing the body.
-func (s *subject) follow(ctx context.Context, cancel context.CancelFunc, body io.Closer, next func() (event, error)) *stream {
+func (s *subject) follow(ctx context.Context, cancel context.CancelFunc, body io.Closer,
+	next func() (event, error)) *stream {
 	w := &stream{s, cancel, body, make(chan eventOrError), make(chan struct{})}
 	go w.read(ctx, next)
 	return w

@@ -121,7 +121,8 @@ func (w *stream) initially(ctx context.Context, all []*object) (outcome, error) 
 			return outcome{}, ctx.Err()
 		}
 		if err != nil || o == nil || e.Type != "ADDED" {
-			return broken(fmt.Sprintf("ADDED for each of %v", statesOf(all)), fmt.Sprintf("%s %.200s %v behind %v", e.Type, e.Object, err, statesOf(got))), nil
+			return broken(fmt.Sprintf("ADDED for each of %v", statesOf(all)), fmt.Sprintf("%s %.200s %v behind %v", e.Type,
+				e.Object, err, statesOf(got))), nil
 		}
 		got = append(got, o)
 	}
@@ -205,11 +206,13 @@ func watchesDeletions(ctx context.Context, s *subject) (outcome, error) {
 	if ctx.Err() != nil {
 		return outcome{}, ctx.Err()
 	}
-	required := fmt.Sprintf("DELETED %s with UID %s, %q, at a revision between %d and %d", o.key.Name, o.uid, o.content(), o.revision, again.revision)
+	required := fmt.Sprintf("DELETED %s with UID %s, %q, at a revision between %d and %d", o.key.Name, o.uid, o.content(),
+		o.revision, again.revision)
 	if err != nil || deleted == nil {
 		return broken(required, fmt.Sprintf("%s %.200s %v", e.Type, e.Object, err)), nil
 	}
-	if e.Type != "DELETED" || deleted.uid != o.uid || deleted.content() != o.content() || deleted.revision <= o.revision || deleted.revision >= again.revision {
+	if e.Type != "DELETED" || deleted.uid != o.uid || deleted.content() != o.content() || deleted.revision <= o.revision ||
+		deleted.revision >= again.revision {
 		return broken(required, fmt.Sprintf("%s %v with UID %s, %q", e.Type, deleted, deleted.uid, deleted.content())), nil
 	}
 	return w.expect(ctx, of("ADDED", again))
@@ -220,7 +223,8 @@ func watchesOneName(ctx context.Context, s *subject) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	w, err := s.mustWatch(ctx, query("resourceVersion", start.revision.String(), "fieldSelector", "metadata.name="+s.prefix+"a"))
+	w, err := s.mustWatch(ctx, query("resourceVersion", start.revision.String(), "fieldSelector", "metadata.name="+
+		s.prefix+"a"))
 	if err != nil {
 		return outcome{}, err
 	}

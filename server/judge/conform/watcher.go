@@ -79,7 +79,8 @@ type watcher struct {
 }
 
 func newWatcher(s *subject, v view, start keepwatch.Revision) *watcher {
-	return &watcher{subject: s, view: v, start: start, cursor: start, state: map[keepwatch.Key]*object{}, deletions: newDeletions()}
+	return &watcher{subject: s, view: v, start: start, cursor: start, state: map[keepwatch.Key]*object{},
+		deletions: newDeletions()}
 }
 
 // errOver is the reason for which watchers end.
@@ -187,7 +188,8 @@ func (w *watcher) gap(l *listed) {
 // once opens one watch and receives its events. It returns the reason of its end, never nil.
 func (w *watcher) once(ctx context.Context) error {
 	w.mu.Lock()
-	q := query(append(w.parameters(), "watch", "true", "allowWatchBookmarks", "true", "timeoutSeconds", watchTimeout, "resourceVersion", w.cursor.String())...)
+	q := query(append(w.parameters(), "watch", "true", "allowWatchBookmarks", "true", "timeoutSeconds", watchTimeout,
+		"resourceVersion", w.cursor.String())...)
 	w.mu.Unlock()
 	accept := asJSON
 	if w.view.protobuf {
@@ -278,7 +280,8 @@ func (w *watcher) receive(e event) error {
 	return nil
 }
 
-var changeTypes = map[string]keepwatch.ChangeType{"ADDED": keepwatch.Added, "MODIFIED": keepwatch.Modified, "DELETED": keepwatch.Deleted}
+var changeTypes = map[string]keepwatch.ChangeType{"ADDED": keepwatch.Added, "MODIFIED": keepwatch.Modified,
+	"DELETED": keepwatch.Deleted}
 
 // flush records the pending events. w.mu is held.
 func (w *watcher) flush() {
@@ -291,7 +294,8 @@ func (w *watcher) flush() {
 
 // deliver records a batch up to a revision. w.mu is held.
 func (w *watcher) deliver(to keepwatch.Revision, changes []keepwatch.Change) {
-	w.records = append(w.records, check.Received{Delivery: keepwatch.Batch{From: w.cursor, To: to, Changes: changes}, At: time.Now()})
+	w.records = append(w.records, check.Received{Delivery: keepwatch.Batch{From: w.cursor, To: to, Changes: changes},
+		At: time.Now()})
 	w.cursor = to
 	for _, c := range changes {
 		w.shown = to
@@ -310,7 +314,8 @@ func (w *watcher) missing(goal keepwatch.Revision) string {
 	if w.shown >= goal || len(w.pending) > 0 && w.pending[0].Revision >= goal {
 		return ""
 	}
-	return fmt.Sprintf("required: event %d for %v; received: events up to %d, failure: %v", goal, w.view, w.shown, w.failure)
+	return fmt.Sprintf("required: event %d for %v; received: events up to %d, failure: %v", goal, w.view, w.shown,
+		w.failure)
 }
 
 // failed returns the failure for which the watcher has ended, or nil.

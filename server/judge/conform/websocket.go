@@ -43,8 +43,8 @@ func watchesOverWebSocket(ctx context.Context, s *subject) (outcome, error) {
 	return late.expect(ctx, want...)
 }
 
-// watchOverWebSocket opens a watch over a WebSocket. It repeats a request that the server refuses temporarily. The error is
-// an UpgradeFailureError if the server does not switch protocols.
+// watchOverWebSocket opens a watch over a WebSocket. It repeats a request that the server refuses temporarily. The
+// error is an UpgradeFailureError if the server does not switch protocols.
 func (s *subject) watchOverWebSocket(ctx context.Context, q url.Values) (w *stream, err error) {
 	_, _ = s.recovered(ctx, func() (answer, error) { // it has no error
 		w, err = s.dial(ctx, q)

@@ -83,7 +83,8 @@ func (w *writer) outcome(ctx context.Context, name string, o *object, err error)
 		return err
 	}
 	switch code := refused.answer.code; {
-	case code == http.StatusConflict, code == http.StatusNotFound, code >= http.StatusInternalServerError, code == http.StatusTooManyRequests:
+	case code == http.StatusConflict, code == http.StatusNotFound, code >= http.StatusInternalServerError,
+		code == http.StatusTooManyRequests:
 		return w.find(ctx, name)
 	}
 	return err

@@ -54,7 +54,10 @@ func (d *draws) fault(req Request, now time.Duration) Fault {
 
 // needHistory reports whether a rule has a state of the past.
 func (d *draws) needHistory() bool {
-	return slices.ContainsFunc(d.rules, func(r compiledRule) bool { return r.fault.kind == stale || r.fault.kind == rewind })
+	return slices.ContainsFunc(d.rules, func(r compiledRule) bool {
+		return r.fault.kind == stale ||
+			r.fault.kind == rewind
+	})
 }
 
 func (d *draws) count(key drawKey) int {

@@ -13,7 +13,9 @@ import (
 
 // A client's first list is answered with 410. In a test, use New in place of Start.
 func Example() {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "{}")
+	}))
 	defer server.Close()
 	plan, err := faults.ParsePlan([]byte(`
 rules:

@@ -8,11 +8,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestGroupVanishes checks that lists, watches and discovery answer 404 within the times of the plan, and objects do not.
+// TestGroupVanishes checks that lists, watches and discovery answer 404 within the times of the plan, and objects do
+// not.
 func TestGroupVanishes(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
-	upstream := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
+	upstream := &rest.Config{Host: server.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
 	plan, _, err := NamedPlan("group-vanishes")
 	if err != nil {
 		t.Fatal(err)

@@ -59,7 +59,8 @@ func (h *history) observe(ctx context.Context, r *http.Request) {
 	defer response.Body.Close()
 	var list metav1.PartialObjectMetadataList
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxProbe))
-	if err != nil || response.StatusCode != http.StatusOK || json.Unmarshal(text, &list) != nil || list.ResourceVersion == "" {
+	if err != nil || response.StatusCode != http.StatusOK || json.Unmarshal(text, &list) != nil ||
+		list.ResourceVersion == "" {
 		return
 	}
 	h.add(r.URL.Path, observed{list.ResourceVersion, time.Now()})

@@ -15,7 +15,8 @@ import (
 func newServer(t *testing.T, handle http.HandlerFunc) *rest.Config {
 	server := httptest.NewTLSServer(handle)
 	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
+	return &rest.Config{Host: server.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
 }
 
 // TestFrameWithoutEnd sends a line that never ends: the proxy reads maxFrame bytes of it, and breaks the watch off.
@@ -33,7 +34,8 @@ func TestFrameWithoutEnd(t *testing.T) {
 	if _, _, err := newClient(t, p, true).read(t, watchPods); err == nil {
 		t.Error("the watch ended by itself")
 	}
-	if got := waitForEntries(t, p, func(e []Entry) bool { return e[0].End > 0 })[0]; !strings.Contains(got.Err, "frame of more than") {
+	if got := waitForEntries(t, p, func(e []Entry) bool { return e[0].End > 0 })[0]; !strings.Contains(got.Err,
+		"frame of more than") {
 		t.Errorf("transcript: %v", got)
 	}
 }
@@ -94,7 +96,8 @@ func TestWritesPass(t *testing.T) {
 	p := New(t, upstream, parsePlan(t, false, "- {fault: refuse}"))
 	c := newClient(t, p, false)
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		r, err := http.NewRequestWithContext(t.Context(), method, c.host+"/api/v1/namespaces/a%2Fb/pods?x=1", strings.NewReader("body"))
+		r, err := http.NewRequestWithContext(t.Context(), method, c.host+"/api/v1/namespaces/a%2Fb/pods?x=1",
+			strings.NewReader("body"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +107,8 @@ func TestWritesPass(t *testing.T) {
 		}
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		if want := method + " /prefix/api/v1/namespaces/a%2Fb/pods?x=1 body"; response.StatusCode != 201 || string(body) != want || err != nil {
+		if want := method + " /prefix/api/v1/namespaces/a%2Fb/pods?x=1 body"; response.StatusCode != 201 ||
+			string(body) != want || err != nil {
 			t.Errorf("got %d %q, %v; want %q", response.StatusCode, body, err, want)
 		}
 	}
@@ -129,7 +133,8 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := ReadTranscript(dir)
-	if err != nil || len(got) != len(want) || got[0].Faults[0] != want[0].Faults[0] || got[0].URI != pods || got[1].Code != 200 || got[1].End == 0 {
+	if err != nil || len(got) != len(want) || got[0].Faults[0] != want[0].Faults[0] || got[0].URI != pods ||
+		got[1].Code != 200 || got[1].End == 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
 	replay, err := ReadPlan(dir + "/plan.yaml")
@@ -144,7 +149,8 @@ func TestRecord(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	at := func(start, end time.Duration, class Class, code int, faults ...Injected) Entry {
-		return Entry{Request: Request{Class: class, Resource: "pods", Client: "a"}, Start: start * time.Second, End: end * time.Second, Code: code, Faults: faults}
+		return Entry{Request: Request{Class: class, Resource: "pods", Client: "a"}, Start: start * time.Second,
+			End: end * time.Second, Code: code, Faults: faults}
 	}
 	other := at(1, 2, Get, 200)
 	other.Client = "b"
@@ -162,7 +168,8 @@ func TestReport(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	a := got[0]
-	if a.Requests != 7 || a.Lists != 3 || a.StreamLists != 1 || a.Pages != 1 || a.Watches != 3 || a.Retries != 3 || a.MostPerSecond != 2 ||
+	if a.Requests != 7 || a.Lists != 3 || a.StreamLists != 1 || a.Pages != 1 || a.Watches != 3 || a.Retries != 3 ||
+		a.MostPerSecond != 2 ||
 		a.LongestPause != 2*time.Second || a.FastestRepetition != 3*time.Second || a.Faults["cut"] != 1 {
 		t.Errorf("got %+v", a)
 	}

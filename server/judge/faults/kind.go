@@ -76,12 +76,16 @@ var kinds = map[kind]description{
 	outage:  {nil, withAfter | needsFor, "resets all connections, and refuses new ones"},
 	expired: {nil, withAfter | needsFor, "resets all connections, and serves an expired certificate on new ones"},
 	delay:   {nil, needsFor, "forwards the request later"},
-	stale:   {lists, needsLag, "answers a list with resourceVersion=0 or an older one with a state of the past, and a newer one with 504 ResourceVersionTooLarge"},
-	rewind:  {revisions, needsLag, "answers as a server that was restored from a backup: lists have a state of the past, newer revisions are too large"},
+	stale: {lists, needsLag,
+		"answers a list with resourceVersion=0 or an older one with a state of the past, and a newer one with 504 ResourceVersionTooLarge"},
+	rewind: {revisions, needsLag,
+		"answers as a server that was restored from a backup: lists have a state of the past, newer revisions are too large"},
 
-	same: {[]Class{ListPage}, 0, "answers the request for a further page with the first one, whose token is the same again"},
+	same: {[]Class{ListPage}, 0,
+		"answers the request for a further page with the first one, whose token is the same again"},
 
-	scratch: {[]Class{Watch}, 0, "requests a watch without its resourceVersion, as a server that begins each watch with all that exists"},
+	scratch: {[]Class{Watch}, 0,
+		"requests a watch without its resourceVersion, as a server that begins each watch with all that exists"},
 
 	cut:      {nil, withAfter, "ends the answer without the end that HTTP requires"},
 	reset:    {nil, withAfter, "resets the TCP connection"},

@@ -38,7 +38,8 @@ const (
 
 // modified is an event with a revision.
 func modified(revision int) string {
-	return fmt.Sprintf(`{"type":"MODIFIED","object":{"kind":"Pod","metadata":{"name":"a","resourceVersion":"%d"}}}`+"\n", revision)
+	return fmt.Sprintf(`{"type":"MODIFIED","object":{"kind":"Pod","metadata":{"name":"a","resourceVersion":"%d"}}}`+"\n",
+		revision)
 }
 
 func TestFrameFaults(t *testing.T) {
@@ -168,7 +169,8 @@ func echo(t *testing.T) *rest.Config {
 		_, _ = io.WriteString(w, r.URL.RawQuery)
 	}))
 	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
+	return &rest.Config{Host: server.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
 }
 
 // TestSamePage checks that a request for a further page becomes one for the first page at the token's revision.
@@ -181,7 +183,8 @@ func TestSamePage(t *testing.T) {
 	p := New(t, upstream, plan)
 	c := newClient(t, p, false)
 	token := func(revision int) string {
-		return "?limit=5&continue=" + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%d,"start":"a/b\u0000"}`, revision))
+		return "?limit=5&continue=" + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil,
+			`{"v":"meta.k8s.io/v1","rv":%d,"start":"a/b\u0000"}`, revision))
 	}
 	for query, want := range map[string]string{
 		"?limit=5":                "limit=5",
@@ -229,7 +232,9 @@ func TestOutageAndExpiredCertificate(t *testing.T) {
 		rule string
 		is   func(error) bool
 	}{
-		{"{fault: outage, for: 300ms, match: {nth: [1]}}", func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }},
+		{"{fault: outage, for: 300ms, match: {nth: [1]}}", func(err error) bool {
+			return errors.Is(err, syscall.ECONNREFUSED)
+		}},
 		{"{fault: expired-certificate, for: 300ms, match: {nth: [1]}}", func(err error) bool {
 			invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
 			return ok && invalid.Reason == x509.Expired
@@ -303,7 +308,8 @@ func newPast(t *testing.T) *rest.Config {
 		_, _ = fmt.Fprintf(w, `{"metadata":{"resourceVersion":"%s"}}`, shown)
 	}))
 	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
+	return &rest.Config{Host: server.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
 }
 
 // TestPast relies on the proxy's own request before each list: the revisions 101, 102 and so on.

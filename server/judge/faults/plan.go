@@ -292,7 +292,8 @@ func (r *Rule) checkParameters(p parameters) error {
 		}
 	}
 	fields := 0
-	for _, is := range []bool{position.Bytes != 0, position.Events != 0, position.Idle.Duration != 0, position.Time.Duration != 0} {
+	for _, is := range []bool{position.Bytes != 0, position.Events != 0, position.Idle.Duration != 0,
+		position.Time.Duration != 0} {
 		if is {
 			fields++
 		}

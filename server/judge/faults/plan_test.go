@@ -12,7 +12,8 @@ import (
 
 func TestNamedPlans(t *testing.T) {
 	plans := Plans()
-	for _, name := range []string{"aks-idle", "rolling-restart", "compaction", "lossy-lb", "restored-etcd", "relist-storm"} {
+	for _, name := range []string{"aks-idle", "rolling-restart", "compaction", "lossy-lb", "restored-etcd",
+		"relist-storm"} {
 		if _, _, err := NamedPlan(name); err != nil {
 			t.Error(err)
 		}
@@ -74,13 +75,15 @@ func TestReadPlanNamesItsFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("rule: []"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadPlan(file); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), `"rule"`) {
+	if _, err := ReadPlan(file); err == nil || !strings.Contains(err.Error(), file) ||
+		!strings.Contains(err.Error(), `"rule"`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestMatch(t *testing.T) {
-	base := Request{Class: Watch, Resource: "pods", Namespace: "a", Client: "kubectl/v1", labelSelector: "x=1,y=2", fieldSelector: "b=1,a=2"}
+	base := Request{Class: Watch, Resource: "pods", Namespace: "a", Client: "kubectl/v1", labelSelector: "x=1,y=2",
+		fieldSelector: "b=1,a=2"}
 	list := base
 	list.Class = List
 	write := base

@@ -58,8 +58,8 @@ type Options struct {
 	Record string
 }
 
-// TB is what [New] needs of a test. A [testing.TB] is one; with that type, package testing would be linked into every program
-// that has a proxy.
+// TB is what [New] needs of a test. A [testing.TB] is one; with that type, package testing would be linked into every
+// program that has a proxy.
 type TB interface {
 	Helper()
 	Cleanup(func())

@@ -35,7 +35,8 @@ func TestForwardsUnchanged(t *testing.T) {
 			t.Errorf("counts:\n%v", p.Transcript())
 		}
 		got := waitForEntries(t, p, func(entries []Entry) bool { return entries[1].End > 0 })[1]
-		if got.Bytes != int64(len(added(1)+added(2))) || got.Frames != 2 || got.Revision != "7" || got.Code != 200 || len(got.Faults) != 0 {
+		if got.Bytes != int64(len(added(1)+added(2))) || got.Frames != 2 || got.Revision != "7" || got.Code != 200 ||
+			len(got.Faults) != 0 {
 			t.Errorf("transcript: %v", got)
 		}
 	})
@@ -56,7 +57,8 @@ func TestAnswers(t *testing.T) {
 	if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
 		t.Fatal(err)
 	}
-	if response.StatusCode != 429 || response.Header.Get("Retry-After") != "1" || status.Reason != metav1.StatusReasonTooManyRequests {
+	if response.StatusCode != 429 || response.Header.Get("Retry-After") != "1" ||
+		status.Reason != metav1.StatusReasonTooManyRequests {
 		t.Errorf("got %d %v %v", response.StatusCode, response.Header, status)
 	}
 	if code, body, err := c.read(t, pods); code != 410 || !strings.Contains(body, `"reason":"Expired"`) || err != nil {

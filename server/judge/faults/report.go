@@ -41,7 +41,8 @@ func Report(entries []Entry) []Client {
 	var clients []Client
 	for agent, requests := range byClient {
 		slices.SortStableFunc(requests, func(a, b Entry) int { return cmp.Compare(a.Start, b.Start) })
-		c := Client{UserAgent: agent, Requests: len(requests), Faults: make(map[string]int), MostPerSecond: mostWithin(requests, time.Second)}
+		c := Client{UserAgent: agent, Requests: len(requests), Faults: make(map[string]int),
+			MostPerSecond: mostWithin(requests, time.Second)}
 		for _, e := range requests {
 			c.count(e)
 		}
@@ -88,7 +89,8 @@ func (c *Client) judgeRetries(requests []Entry) {
 		if before, ok := previous[key]; ok && before.failed() {
 			c.Retries++
 			c.LongestPause = max(c.LongestPause, e.Start-before.End)
-			if gap := e.Start - before.Start; before.Class == e.Class && (c.FastestRepetition == 0 || gap < c.FastestRepetition) {
+			if gap := e.Start - before.Start; before.Class == e.Class && (c.FastestRepetition == 0 ||
+				gap < c.FastestRepetition) {
 				c.FastestRepetition = gap
 			}
 		}

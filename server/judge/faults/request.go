@@ -43,7 +43,8 @@ func classify(r *http.Request) Request {
 	query := r.URL.Query()
 	req := Request{
 		Class: Other, Revision: query.Get("resourceVersion"), Client: clip(r.UserAgent()), URI: clip(r.URL.RequestURI()),
-		match: query.Get("resourceVersionMatch"), labelSelector: query.Get("labelSelector"), fieldSelector: query.Get("fieldSelector"),
+		match: query.Get("resourceVersionMatch"), labelSelector: query.Get("labelSelector"),
+		fieldSelector: query.Get("fieldSelector"),
 	}
 	var group string
 	var path []string // from the resource on, or from its namespace

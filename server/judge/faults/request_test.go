@@ -17,20 +17,24 @@ func TestClassify(t *testing.T) {
 		{"GET", "/api/v1/pods?limit=1", Request{Class: Newest, Resource: "pods"}},
 		{"GET", "/api/v1/pods?watch=true&resourceVersion=5", Request{Class: Watch, Resource: "pods", Revision: "5"}},
 		{"GET", "/api/v1/pods?watch=0", Request{Class: List, Resource: "pods"}},
-		{"GET", "/apis/apps/v1/deployments?watch=1&sendInitialEvents=true", Request{Class: StreamList, Resource: "deployments.apps"}},
-		{"GET", "/apis/apps/v1/deployments?watch=1&sendInitialEvents=false", Request{Class: Watch, Resource: "deployments.apps"}},
+		{"GET", "/apis/apps/v1/deployments?watch=1&sendInitialEvents=true", Request{Class: StreamList,
+			Resource: "deployments.apps"}},
+		{"GET", "/apis/apps/v1/deployments?watch=1&sendInitialEvents=false",
+			Request{Class: Watch, Resource: "deployments.apps"}},
 		{"GET", "/api/v1/namespaces/a/pods/b/log", Request{Class: Get, Resource: "pods", Namespace: "a", Name: "b"}},
 		{"GET", "/api/v1/namespaces", Request{Class: List, Resource: "namespaces"}},
 		{"GET", "/api/v1/namespaces/a", Request{Class: Get, Resource: "namespaces", Name: "a"}},
 		{"PUT", "/api/v1/namespaces/a/finalize", Request{Class: Write, Resource: "namespaces", Name: "a"}},
-		{"DELETE", "/apis/example.com/v1/namespaces/a/widgets", Request{Class: Write, Resource: "widgets.example.com", Namespace: "a"}},
+		{"DELETE", "/apis/example.com/v1/namespaces/a/widgets", Request{Class: Write, Resource: "widgets.example.com",
+			Namespace: "a"}},
 		{"GET", "/apis/example.com/v1", Request{Class: Other}},
 		{"GET", "/api/v1", Request{Class: Other}},
 		{"GET", "/readyz", Request{Class: Other}},
 	}
 	for _, test := range tests {
 		test.want.URI = test.uri
-		if diff := cmp.Diff(test.want, classify(httptest.NewRequest(test.method, test.uri, nil)), cmp.AllowUnexported(Request{})); diff != "" {
+		if diff := cmp.Diff(test.want, classify(httptest.NewRequest(test.method, test.uri, nil)),
+			cmp.AllowUnexported(Request{})); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s", test.method, test.uri, diff)
 		}
 	}

@@ -33,7 +33,8 @@ type Injected struct {
 
 // String is one line of a transcript.
 func (e Entry) String() string {
-	s := fmt.Sprintf("%9.3fs %-11s %-24s #%d %s → %d, %d bytes", e.Start.Seconds(), e.Class, e.Resource, e.Number, e.URI, e.Code, e.Bytes)
+	s := fmt.Sprintf("%9.3fs %-11s %-24s #%d %s → %d, %d bytes", e.Start.Seconds(), e.Class, e.Resource, e.Number, e.URI,
+		e.Code, e.Bytes)
 	if e.Frames > 0 {
 		s += fmt.Sprintf(", %d frames", e.Frames)
 	}

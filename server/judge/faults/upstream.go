@@ -22,8 +22,8 @@ type upstream struct {
 	base *http.Transport
 	// rounds is base, with the proxy's credentials if it has any of its own.
 	rounds http.RoundTripper
-	// token is of clients without a token of the server. It is never forwarded. It is empty if the configuration's own token is
-	// the clients'.
+	// token is of clients without a token of the server. It is never forwarded. It is empty if the configuration's own
+	// token is the clients'.
 	token string
 	// own is whether the proxy adds credentials or an impersonated user. Then only clients with the token are served.
 	own bool
@@ -44,13 +44,14 @@ func newUpstream(config *rest.Config) (*upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upstream{url: target, own: hasOwnCredentials(config), impersonates: impersonatesUser(config), base: &http.Transport{
-		TLSClientConfig: tlsConfig,
-		Proxy:           http.ProxyFromEnvironment,
-		// One connection for each request: a fault of one cannot delay another. Bytes are
-		// forwarded unchanged.
-		MaxIdleConnsPerHost: 16, DisableCompression: true,
-	}}
+	u := &upstream{url: target, own: hasOwnCredentials(config), impersonates: impersonatesUser(config),
+		base: &http.Transport{
+			TLSClientConfig: tlsConfig,
+			Proxy:           http.ProxyFromEnvironment,
+			// One connection for each request: a fault of one cannot delay another. Bytes are
+			// forwarded unchanged.
+			MaxIdleConnsPerHost: 16, DisableCompression: true,
+		}}
 	if config.Proxy != nil {
 		u.base.Proxy = config.Proxy
 	}
@@ -103,7 +104,8 @@ func reachable(address net.Addr) string {
 
 // hasToken reports whether a request has the proxy's token.
 func (u *upstream) hasToken(r *http.Request) bool {
-	return u.token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+u.token)) == 1
+	return u.token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")),
+		[]byte("Bearer "+u.token)) == 1
 }
 
 // refusal returns why a request must not be forwarded, or nil. A client's own impersonation would take the place

@@ -59,8 +59,8 @@ func send(t *testing.T, config *rest.Config, further map[string]string) int {
 	return response.StatusCode
 }
 
-// A proxy that acts as another user does not hand out the credentials of the acting one, and lets no client choose a third
-// user.
+// A proxy that acts as another user does not hand out the credentials of the acting one, and lets no client choose a
+// third user.
 func TestImpersonation(t *testing.T) {
 	certificate, err := localhost.NewCertificate()
 	if err != nil {
@@ -91,10 +91,12 @@ func TestImpersonation(t *testing.T) {
 				t.Fatalf("a client receives %d, and the server got %v", code, server.got())
 			}
 			got := server.got()[0]
-			if got.Get("Impersonate-User") != upstream.Impersonate.UserName || got.Get("Impersonate-Group") != "guests" || strings.Contains(got.Get("Authorization"), p.Config().BearerToken) {
+			if got.Get("Impersonate-User") != upstream.Impersonate.UserName || got.Get("Impersonate-Group") != "guests" ||
+				strings.Contains(got.Get("Authorization"), p.Config().BearerToken) {
 				t.Errorf("the server got %v", got)
 			}
-			for _, name := range []string{"Impersonate-User", "impersonate-group", "Impersonate-Uid", "Impersonate-Extra-scopes"} {
+			for _, name := range []string{"Impersonate-User", "impersonate-group", "Impersonate-Uid",
+				"Impersonate-Extra-scopes"} {
 				if code := send(t, p.Config(), map[string]string{name: "system:masters"}); code != http.StatusForbidden {
 					t.Errorf("a client with the header %s receives %d", name, code)
 				}

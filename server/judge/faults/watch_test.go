@@ -69,7 +69,8 @@ func TestErrorEvent(t *testing.T) {
 				t.Fatalf("got %q, %v", body, readErr)
 			}
 			want := err.Status()
-			if got.Type != "ERROR" || got.Object.Kind != "Status" || got.Object.Reason != want.Reason || got.Object.Code != want.Code {
+			if got.Type != "ERROR" || got.Object.Kind != "Status" || got.Object.Reason != want.Reason ||
+				got.Object.Code != want.Code {
 				t.Errorf("got %+v, want %v", got, want)
 			}
 		}
@@ -140,7 +141,8 @@ func TestStallAndHalfOpenHoldUntilTold(t *testing.T) {
 
 // TestCalm requires that a plan ends, for open watches and for new ones, and that faults of commands do not.
 func TestCalm(t *testing.T) {
-	for _, fault := range []string{"fault: cut\n  after: {events: 2}", fmt.Sprint("fault: tear\n  after: {bytes: ", len(added(1))+1, "}")} {
+	for _, fault := range []string{"fault: cut\n  after: {events: 2}", fmt.Sprint("fault: tear\n  after: {bytes: ",
+		len(added(1))+1, "}")} {
 		testCalm(t, fault)
 	}
 }

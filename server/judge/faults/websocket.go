@@ -84,7 +84,8 @@ func (x *exchange) webSocket(fault Fault) {
 		return
 	}
 	x.out = conn
-	stop := context.AfterFunc(x.ctx, func() { _ = upstream.Close() }) // an upgraded connection ignores the request's context
+	// an upgraded connection ignores the request's context
+	stop := context.AfterFunc(x.ctx, func() { _ = upstream.Close() })
 	defer stop()
 	wait := x.forwardClient(conn, client.Reader, upstream)
 	defer wait()

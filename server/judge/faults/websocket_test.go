@@ -35,7 +35,8 @@ func newWebSocketCluster(t *testing.T, n int) *rest.Config {
 		_, _ = io.Copy(io.Discard, conn)
 	}))
 	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
+	return &rest.Config{Host: server.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}}
 }
 
 // readWebSocket opens a watch by a raw connection, and returns its messages up to a close frame, or an error.
@@ -90,7 +91,8 @@ func TestWebSocketFaults(t *testing.T) {
 		{"{fault: cut, after: {events: 2}}", []string{a, b}, true},
 		{"{fault: tear, after: {events: 1}}", []string{a}, true},
 		{"{fault: reset, after: {events: 1}}", nil, true},
-		{"{fault: oversized, after: {events: 2}, size: 70000}", []string{a, b, strings.TrimSuffix(c, "}\n") + strings.Repeat(" ", 70000-len(c)+1) + "}\n"}, false},
+		{"{fault: oversized, after: {events: 2}, size: 70000}", []string{a, b, strings.TrimSuffix(c, "}\n") +
+			strings.Repeat(" ", 70000-len(c)+1) + "}\n"}, false},
 	}
 	for _, test := range tests {
 		p := New(t, newWebSocketCluster(t, 3), parsePlan(t, false, "- "+test.rule))
@@ -110,7 +112,8 @@ func TestWebSocketStatusAndErrorEvent(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	events, err := readWebSocket(t, p)
-	if err != nil || len(events) != 2 || !strings.Contains(events[1], `"type":"ERROR"`) || !strings.Contains(events[1], `"code":410`) {
+	if err != nil || len(events) != 2 || !strings.Contains(events[1], `"type":"ERROR"`) ||
+		!strings.Contains(events[1], `"code":410`) {
 		t.Errorf("got %q, %v", events, err)
 	}
 	if got := p.Transcript()[1]; got.Code != 101 || got.Frames != 2 || len(got.Faults) != 1 {

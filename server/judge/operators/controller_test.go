@@ -61,8 +61,10 @@ func start(v variant) func(context.Context, *rest.Config) error {
 		}
 		informers := dynamicinformer.NewDynamicSharedInformerFactory(api, 0)
 		c := &controller{
-			api: api, widgets: informers.ForResource(widgets).Lister(), configs: informers.ForResource(configs).Lister(), remember: map[string]string{},
-			queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 200*time.Millisecond)),
+			api: api, widgets: informers.ForResource(widgets).Lister(), configs: informers.ForResource(configs).Lister(),
+			remember: map[string]string{},
+			queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](
+				5*time.Millisecond, 200*time.Millisecond)),
 		}
 		enqueue := func(o any) {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -77,7 +79,8 @@ func start(v variant) func(context.Context, *rest.Config) error {
 			}
 			c.queue.Add(object.GetName())
 		}
-		handlers := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue}
+		handlers := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) },
+			DeleteFunc: enqueue}
 		for _, r := range []schema.GroupVersionResource{widgets, configs} {
 			if _, err := informers.ForResource(r).Informer().AddEventHandler(handlers); err != nil {
 				return err
@@ -185,7 +188,8 @@ func (c *controller) set(key, value string) {
 // config is a ConfigMap of a Widget, which dies with it.
 func config(w *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	o := loose(w.GetName(), name)
-	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Widget", Name: w.GetName(), UID: w.GetUID()}})
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Widget", Name: w.GetName(),
+		UID: w.GetUID()}})
 	return o
 }
 

@@ -89,8 +89,8 @@ func (ref *reference) delayedPlans(kind Kind, steps []step) []Plan {
 	return all
 }
 
-// delayStep delays the events of the plan's type: those of its step arrive after the operator is quiet in the next one, if
-// that changes objects, too.
+// delayStep delays the events of the plan's type: those of its step arrive after the operator is quiet in the next one,
+// if that changes objects, too.
 func (r *run) delayStep(ctx context.Context, n int) error {
 	resource := r.fault.place.Resource
 	r.world.traffic.delay(resource, func() {

@@ -14,9 +14,10 @@
 // Each run has a server of its own, in this process: a fork of one with the definitions and roles. The operator is
 // started, the workload is performed step by step, and a step ends when the operator is quiet.
 //
-// Three runs have no fault. They are the reference: the state after each step, and the operator's writes in it, which are
-// the places that plans disturb. Fields in which the three states differ may have any value; values of eight characters
-// or more that are equal in each of the three, like a password that is stored twice, must be equal to each other.
+// Three runs have no fault. They are the reference: the state after each step, and the operator's writes in it, which
+// are the places that plans disturb. Fields in which the three states differ may have any value; values of eight
+// characters or more that are equal in each of the three, like a password that is stored twice, must be equal to each
+// other.
 //
 // Then each plan has a run: one fault at one place. After it, every step has to end in the state of the reference.
 // [Kinds] has what happens, [Verdict] what an operator can do wrong. A plan with a finding runs again, to see how often
@@ -59,9 +60,10 @@
 //
 // # Limits
 //
-// A foreign process is not deterministic. Only what happens at the API is repeated, and a place may not be reached. Faults
-// are those that the API's documentation allows; the reads of stale-restart that are old are lists and gets at
-// resourceVersion 0, and the watches that follow them. Streaming lists are refused meanwhile, as by a server without them.
+// A foreign process is not deterministic. Only what happens at the API is repeated, and a place may not be reached.
+// Faults are those that the API's documentation allows; the reads of stale-restart that are old are lists and gets at
+// resourceVersion 0, and the watches that follow them. Streaming lists are refused meanwhile, as by a server without
+// them.
 //
 //	judge.go            Run: the reference, then the plans; the report
 //	options.go          Options

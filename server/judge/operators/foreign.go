@@ -127,8 +127,8 @@ func (ref *reference) isWithdrawable(p Place) bool {
 	return true
 }
 
-// withoutStep compares a state with that before a step, whose objects are gone. What the operator keeps in a later state
-// without them may stay.
+// withoutStep compares a state with that before a step, whose objects are gone. What the operator keeps in a later
+// state without them may stay.
 func (ref *reference) withoutStep(n int, have state) []difference {
 	var all []difference
 	for _, d := range differences(ref.states[n-1], ref.masks[n-1].on(have)) {

@@ -18,8 +18,8 @@ var htmlReport string
 var htmlTemplate = template.Must(template.New("report").
 	Funcs(template.FuncMap{"printable": report.Printable}).Parse(htmlReport))
 
-// PrintHTML writes the report as one page that needs no other file, no script and no network: the plans, and each finding
-// with a timeline of the writes that led to it.
+// PrintHTML writes the report as one page that needs no other file, no script and no network: the plans, and each
+// finding with a timeline of the writes that led to it.
 func (r *Report) PrintHTML(w io.Writer) error {
 	page := htmlPage{Report: r, Plans: r.planCounts(), Took: r.Took.Round(time.Second)}
 	for _, f := range r.Findings {

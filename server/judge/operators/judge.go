@@ -231,7 +231,8 @@ func stepPlans(kind Kind, steps []step, places []Place) []Plan {
 	var all []Plan
 	for n := range steps {
 		writes := slices.ContainsFunc(places, func(p Place) bool { return p.Step == n })
-		if changesObjects(steps, n) && (kind.during != unobserved || changesObjects(steps, n+1)) && (kind.during != outage || writes) {
+		if changesObjects(steps, n) && (kind.during != unobserved || changesObjects(steps, n+1)) && (kind.during != outage ||
+			writes) {
 			all = append(all, Plan{Kind: kind.Name, Place: Place{Step: n}})
 		}
 	}
@@ -297,7 +298,8 @@ func kindNames() string {
 const reachAttempts = 3
 
 // runPlan runs a plan until its place is reached, and repeats it if it has a finding.
-func runPlan(ctx context.Context, base *world, o Options, steps []step, ref *reference, plan Plan) (Result, []Finding, error) {
+func runPlan(ctx context.Context, base *world, o Options, steps []step, ref *reference,
+	plan Plan) (Result, []Finding, error) {
 	result := Result{Plan: plan}
 	once := func() (*outcome, error) { return perform(ctx, base, o, steps, ref, &plan) }
 	var outcomes []*outcome

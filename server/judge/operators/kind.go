@@ -39,11 +39,12 @@ const (
 	down       during = iota + 1 // the operator is stopped before the step, and started after it
 	unobserved                   // the operator is cut off during the step and the next one, and the history is gone after
 	deleted                      // the object of the write is deleted at the end of its step
-	insisted                     // the object of the write is annotated at the end of its step, and again when it loses that
-	delayed                      // the events of one type come late
-	outage                       // every write in the step is refused for a time
-	undefined                    // a definition is deleted at the end of its step, and created again
-	blocked                      // the object of the write cannot go until the operator is quiet without it
+	// the object of the write is annotated at the end of its step, and again when it loses that
+	insisted
+	delayed   // the events of one type come late
+	outage    // every write in the step is refused for a time
+	undefined // a definition is deleted at the end of its step, and created again
+	blocked   // the object of the write cannot go until the operator is quiet without it
 )
 
 // Kinds are the kinds of plans, in the order in which they run.

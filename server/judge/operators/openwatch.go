@@ -78,8 +78,8 @@ func (t *traffic) hold() {
 	t.cut(false)
 }
 
-// holdOthers makes the operator's other requests wait until the returned function is called: between the answer to a write and
-// the end of the operator, none may be executed.
+// holdOthers makes the operator's other requests wait until the returned function is called: between the answer to a
+// write and the end of the operator, none may be executed.
 func (t *traffic) holdOthers() (resume func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -39,8 +39,8 @@ type instance struct {
 	number string        // of the starts in this process, for instanceHeader
 }
 
-// instanceHeader has the number of the instance that sends a request, of instances in this process: they share connections,
-// and a request of one that was killed may arrive when the next one runs.
+// instanceHeader has the number of the instance that sends a request, of instances in this process: they share
+// connections, and a request of one that was killed may arrive when the next one runs.
 const instanceHeader = "Keepwatch-Judge-Instance"
 
 // kill ends the instance as a crash does: at once, and without a last request.

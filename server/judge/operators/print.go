@@ -181,8 +181,8 @@ func (q Request) String() string {
 // PrintJSON writes the report as one JSON object.
 func (r *Report) PrintJSON(w io.Writer) error { return report.WriteJSON(w, r) }
 
-// PrintJUnit writes the report in JUnit's format: a plan is a test case, and so are the runs without a fault. A plan whose
-// place was not reached, and one whose findings are expected, is skipped.
+// PrintJUnit writes the report in JUnit's format: a plan is a test case, and so are the runs without a fault. A plan
+// whose place was not reached, and one whose findings are expected, is skipped.
 func (r *Report) PrintJUnit(w io.Writer) error {
 	suite := report.Suite{Name: "judge " + r.Operator, Time: r.Took.Seconds()}
 	suite.Cases = append(suite.Cases, r.junit("without a fault", func(f Finding) bool { return f.Plan == nil }))

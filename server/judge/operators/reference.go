@@ -71,7 +71,8 @@ func runWithout(ctx context.Context, from *world, o Options, steps []step) ([]*o
 
 // learn compares the runs, step by step. It returns the facts in which they differ in substance.
 func learn(outcomes []*outcome) (*reference, []string) {
-	ref := &reference{deletes: map[deletion]bool{}, restores: map[deletion]bool{}, places: places(outcomes), created: outcomes[0].created,
+	ref := &reference{deletes: map[deletion]bool{}, restores: map[deletion]bool{}, places: places(outcomes),
+		created: outcomes[0].created,
 		watched: outcomes[0].watched}
 	var unstable []string
 	steps := len(outcomes[0].states)

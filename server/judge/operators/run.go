@@ -353,7 +353,8 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 		r.outcome.differences = missing
 	}
 	if !reached {
-		r.outcome.unfulfilled = fmt.Sprintf("step %d: what %s waits for does not come within %v", n, r.steps[n].name, r.options.Patience)
+		r.outcome.unfulfilled = fmt.Sprintf("step %d: what %s waits for does not come within %v", n, r.steps[n].name,
+			r.options.Patience)
 	}
 	if !quiet {
 		r.describeUnrest(n)
@@ -388,15 +389,16 @@ func (r *run) writesOf(n int) (count int) {
 func (r *run) describeUnrest(n int) {
 	a := r.world.traffic.activity()
 	if r.ref != nil && r.quiet.time >= r.options.Quiet && a.watches < r.ref.watches[n] {
-		r.outcome.unfulfilled = fmt.Sprintf("step %d: the operator has %d watches, without the fault %d", n, a.watches, r.ref.watches[n])
+		r.outcome.unfulfilled = fmt.Sprintf("step %d: the operator has %d watches, without the fault %d", n, a.watches,
+			r.ref.watches[n])
 		return
 	}
 	r.outcome.restless = fmt.Sprintf("step %d: after %v the operator is not quiet: %d writes and %d reads in this step",
 		n, r.options.Patience, r.writesOf(n), a.reads-r.reads)
 }
 
-// isLate reports whether a step has taken too long. An operator that is not quiet, and does not do much either, has more
-// time: the machine may be slow.
+// isLate reports whether a step has taken too long. An operator that is not quiet, and does not do much either, has
+// more time: the machine may be slow.
 func (r *run) isLate(waited time.Duration, quiet bool) bool {
 	patience := r.options.Patience
 	a := r.world.traffic.activity()
@@ -409,8 +411,8 @@ func (r *run) isLate(waited time.Duration, quiet bool) bool {
 	return waited > patience
 }
 
-// isQuiet reports whether nothing has happened for the time of Options.Quiet, and the operator has as many watches as in
-// the reference.
+// isQuiet reports whether nothing has happened for the time of Options.Quiet, and the operator has as many watches as
+// in the reference.
 func (r *run) isQuiet(n int) bool {
 	a := r.world.traffic.activity()
 	r.quiet.look(time.Now(), a, r.world.memory.Revision())
@@ -445,7 +447,8 @@ func (r *run) keepRunning() error {
 			reason = "with " + r.operator.err.Error()
 		}
 		r.world.traffic.note("the operator exits by itself " + reason)
-		r.outcome.deaths = append(r.outcome.deaths, fmt.Sprintf("step %d: the operator exits by itself %s", r.outcome.ended, reason))
+		r.outcome.deaths = append(r.outcome.deaths, fmt.Sprintf("step %d: the operator exits by itself %s", r.outcome.ended,
+			reason))
 		if r.starts++; r.starts >= maxDeaths {
 			return errEnded
 		}

@@ -51,7 +51,8 @@ var bugs = []bug{
 	},
 	{
 		name: "a second child by a stale cache", plan: "stale-restart:1", files: 1, verdict: operators.Duplicated,
-		buggy: variant{do: generatedChild(func(c *controller, name string) bool { return c.cachedConfigs(name) > 0 })}, correct: variant{do: namedChild},
+		buggy:   variant{do: generatedChild(func(c *controller, name string) bool { return c.cachedConfigs(name) > 0 })},
+		correct: variant{do: namedChild},
 	},
 	{
 		name: "a forgotten finalizer", plan: "crash-after-write", files: 3, verdict: operators.Leaked,
@@ -75,7 +76,8 @@ var bugs = []bug{
 		correct: variant{do: namedChild, next: &variant{do: renamedChild(true)}},
 	},
 	{
-		name: "a hot loop while a child is being deleted", plan: "foreign-finalizer", files: 3, verdict: operators.Restless, alone: true,
+		name: "a hot loop while a child is being deleted", plan: "foreign-finalizer", files: 3, verdict: operators.Restless,
+		alone: true,
 		buggy: variant{do: deletesFirst(true)}, correct: variant{do: deletesFirst(false)},
 	},
 	{
@@ -87,8 +89,9 @@ var bugs = []bug{
 		buggy: variant{do: resized}, correct: variant{do: resizedOnce},
 	},
 	{
-		name: "a clean-up that deletes an object of somebody else", plan: "failing:6:create:configmaps:shop/web:1", files: 6, verdict: operators.Deleted,
-		buggy: variant{do: cleanUpAfterError}, correct: variant{do: namedChild},
+		name: "a clean-up that deletes an object of somebody else", plan: "failing:6:create:configmaps:shop/web:1", files: 6,
+		verdict: operators.Deleted,
+		buggy:   variant{do: cleanUpAfterError}, correct: variant{do: namedChild},
 	},
 	{
 		name: "an operator that gives up", plan: "outage", files: 1, verdict: operators.Diverged, alone: true,
@@ -127,7 +130,8 @@ var bugs = []bug{
 		buggy: variant{do: overwriting}, correct: variant{do: resized},
 	},
 	{
-		name: "a right that only the error path needs", plan: "failing:1", files: 1, verdict: operators.Forbidden, roles: true,
+		name: "a right that only the error path needs", plan: "failing:1", files: 1, verdict: operators.Forbidden,
+		roles: true,
 		buggy: variant{do: cleanUpAfterError}, correct: variant{do: namedChild},
 	},
 	{
@@ -212,7 +216,8 @@ func finalized(correct bool) reconcile {
 		case w == nil:
 			return nil
 		case w.GetDeletionTimestamp() != nil && len(w.GetFinalizers()) > 0:
-			if err := c.configMaps().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && (!correct || !apierrors.IsNotFound(err)) {
+			if err := c.configMaps().Delete(ctx, name, metav1.DeleteOptions{}); err != nil &&
+				(!correct || !apierrors.IsNotFound(err)) {
 				if apierrors.IsNotFound(err) {
 					return nil
 				}
@@ -232,8 +237,8 @@ func finalized(correct bool) reconcile {
 	}
 }
 
-// guarded is finalized, and asks the server before it creates the child. The buggy one adds its finalizer to a Widget that
-// has a child already: if the Widget is gone by then, the child stays.
+// guarded is finalized, and asks the server before it creates the child. The buggy one adds its finalizer to a Widget
+// that has a child already: if the Widget is gone by then, the child stays.
 func guarded(correct bool) reconcile {
 	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
 		if w == nil || w.GetDeletionTimestamp() != nil {
@@ -255,7 +260,8 @@ func guarded(correct bool) reconcile {
 	}
 }
 
-// deletesFirst removes its finalizer when its child is gone. The buggy one asks again and again, the other waits for the event.
+// deletesFirst removes its finalizer when its child is gone. The buggy one asks again and again, the other waits for
+// the event.
 func deletesFirst(hot bool) reconcile {
 	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
 		if w == nil || w.GetDeletionTimestamp() == nil || len(w.GetFinalizers()) == 0 {
@@ -345,7 +351,8 @@ func resizedOnce(ctx context.Context, c *controller, name string, w *unstructure
 	if err != nil {
 		return err
 	}
-	if seen, err := strconv.ParseInt(have.GetAnnotations()["example.com/generation"], 10, 64); err != nil || seen >= w.GetGeneration() {
+	if seen, err := strconv.ParseInt(have.GetAnnotations()["example.com/generation"], 10, 64); err != nil ||
+		seen >= w.GetGeneration() {
 		return err
 	}
 	want.SetResourceVersion(have.GetResourceVersion())
@@ -432,7 +439,8 @@ func loopAfterConflict(ctx context.Context, c *controller, name string, w *unstr
 	}
 	if c.get("conflict") != "" && w != nil {
 		c.queue.Add(name)
-		_, err := c.configMaps().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"widget":"web"}}}`), metav1.PatchOptions{})
+		_, err := c.configMaps().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"widget":"web"}}}`),
+			metav1.PatchOptions{})
 		return err
 	}
 	return err
@@ -598,7 +606,8 @@ var wholeWorkload = map[string]string{
 	"3-gone.delete.yaml":  "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}}",
 	"4-again.yaml":        "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}, spec: {size: 1}}",
 	"5-gone.delete.yaml":  "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}}",
-	"6-foreign.yaml":      foreign + "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}, spec: {size: 3}}",
+	"6-foreign.yaml": foreign +
+		"{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}, spec: {size: 3}}",
 }
 
 // foreign is an object of somebody else, with the label that those of the operator have.
@@ -648,7 +657,9 @@ func TestSeededBugs(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			report := b.judge(t, b.buggy, impatient)
-			others := slices.DeleteFunc(slices.Clone(report.Findings), func(f operators.Finding) bool { return f.Verdict == b.verdict })
+			others := slices.DeleteFunc(slices.Clone(report.Findings), func(f operators.Finding) bool {
+				return f.Verdict == b.verdict
+			})
 			if len(report.Findings) == 0 || len(others) > 0 {
 				t.Errorf("not %v alone in %v", b.verdict, describe(t, report))
 			}
@@ -738,7 +749,8 @@ func describe(t *testing.T, r *operators.Report) string {
 	for _, f := range r.Findings {
 		text += fmt.Sprintf("%v %v: %q\n", f.Verdict, f.Plan, f.Facts)
 		for _, q := range f.Requests {
-			text += fmt.Sprintf("  %8v [%d] step %d %s %d %s\n", q.After.Round(time.Millisecond), q.Instance, q.Step, q.Place, q.Status, q.Note)
+			text += fmt.Sprintf("  %8v [%d] step %d %s %d %s\n", q.After.Round(time.Millisecond), q.Instance, q.Step, q.Place,
+				q.Status, q.Note)
 		}
 	}
 	return text

@@ -40,7 +40,8 @@ func (w *world) state(ctx context.Context, of typeSet) (state, error) {
 		}
 		for _, o := range list.Items {
 			resources[o.GetKind()+"."+o.GroupVersionKind().Group] = gvr.GroupResource().String()
-			if revision, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64); err == nil && revision > int64(w.begin) && !isDefault(o) {
+			if revision, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64); err == nil && revision > int64(w.begin) &&
+				!isDefault(o) {
 				objects = append(objects, o)
 			}
 		}
@@ -50,7 +51,8 @@ func (w *world) state(ctx context.Context, of typeSet) (state, error) {
 
 // isDefault reports whether every namespace has the object.
 func isDefault(o unstructured.Unstructured) bool {
-	return o.GetKind() == "ConfigMap" && o.GetName() == "kube-root-ca.crt" || o.GetKind() == "ServiceAccount" && o.GetName() == "default"
+	return o.GetKind() == "ConfigMap" && o.GetName() == "kube-root-ca.crt" || o.GetKind() == "ServiceAccount" &&
+		o.GetName() == "default"
 }
 
 // newState makes a state. Names, UIDs and times that the server has generated are replaced wherever they appear.
@@ -63,7 +65,8 @@ func newState(objects []unstructured.Unstructured, resources map[string]string) 
 			name = prefix + "*"
 			replaced[o.GetName()] = name
 		}
-		keys[i] = resources[o.GetKind()+"."+o.GroupVersionKind().Group] + " " + strings.TrimPrefix(o.GetNamespace()+"/"+name, "/")
+		keys[i] = resources[o.GetKind()+"."+o.GroupVersionKind().Group] + " " + strings.TrimPrefix(o.GetNamespace()+"/"+name,
+			"/")
 		replaced[string(o.GetUID())] = "UID of " + keys[i]
 	}
 	var pairs []string
@@ -97,7 +100,8 @@ func newState(objects []unstructured.Unstructured, resources map[string]string) 
 func visible(o unstructured.Unstructured) map[string]any {
 	o = *o.DeepCopy()
 	for _, field := range []string{
-		"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "deletionGracePeriodSeconds", "name", "namespace",
+		"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "deletionGracePeriodSeconds", "name",
+		"namespace",
 	} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}

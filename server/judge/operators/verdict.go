@@ -203,10 +203,12 @@ func deletedFacts(o *outcome, ref *reference) []string {
 		if o.gone != "" && r.Namespace == o.gone || o.withdrawn || o.redefined && r.Step == o.plan.Place.Step {
 			continue
 		}
-		if r.Verb != "delete" || r.Subresource != "" || r.Status == 0 || r.Status > 299 || r.Step == 0 || r.Step >= len(ref.states) {
+		if r.Verb != "delete" || r.Subresource != "" || r.Status == 0 || r.Status > 299 || r.Step == 0 ||
+			r.Step >= len(ref.states) {
 			continue
 		}
-		if _, stays := ref.states[r.Step][r.key()]; stays && !ref.deletes[deletion{r.Step, r.key()}] && !strings.HasSuffix(r.Name, "*") {
+		if _, stays := ref.states[r.Step][r.key()]; stays && !ref.deletes[deletion{r.Step, r.key()}] &&
+			!strings.HasSuffix(r.Name, "*") {
 			facts = append(facts, fmt.Sprintf("step %d: the operator deletes %s", r.Step, r.key()))
 		}
 	}
@@ -230,7 +232,8 @@ func overwrittenFacts(o *outcome, _ *reference) []string {
 	if o.undone == 0 || o.undone == insistence {
 		return o.overwritten
 	}
-	return append(o.overwritten, fmt.Sprintf("%s has lost the annotation %s, which somebody had added", o.plan.Place.key(), ForeignAnnotation))
+	return append(o.overwritten, fmt.Sprintf("%s has lost the annotation %s, which somebody had added", o.plan.Place.key(),
+		ForeignAnnotation))
 }
 
 func fightFacts(o *outcome, _ *reference) []string {
@@ -247,7 +250,8 @@ func staleFacts(o *outcome, ref *reference) []string {
 	var facts []string
 	for _, r := range o.requests {
 		if r.restores && r.ofPast && !ref.restores[deletion{r.Step, r.key()}] {
-			facts = append(facts, fmt.Sprintf("step %d: the operator makes %s what it was before its own last write", r.Step, r.key()))
+			facts = append(facts, fmt.Sprintf("step %d: the operator makes %s what it was before its own last write", r.Step,
+				r.key()))
 		}
 	}
 	return facts

@@ -283,7 +283,8 @@ func (w *world) keysOf(s step) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, Place{Resource: gvr.GroupResource().String(), Namespace: o.GetNamespace(), Name: o.GetName()}.key())
+		keys = append(keys, Place{Resource: gvr.GroupResource().String(), Namespace: o.GetNamespace(),
+			Name: o.GetName()}.key())
 	}
 	return keys, nil
 }
@@ -329,7 +330,8 @@ func (w *world) performOn(ctx context.Context, a action, o *unstructured.Unstruc
 		if err != nil {
 			return err
 		}
-		_, err = resource.Patch(ctx, o.GetName(), types.MergePatchType, content, metav1.PatchOptions{FieldManager: "workload"})
+		_, err = resource.Patch(ctx, o.GetName(), types.MergePatchType, content,
+			metav1.PatchOptions{FieldManager: "workload"})
 		return err
 	case remove:
 		return resource.Delete(ctx, o.GetName(), metav1.DeleteOptions{})

@@ -17,8 +17,8 @@ type Difference struct {
 	Before, After *sink.State // nil if there was none; not both
 }
 
-// Managers returns the names of the tools that have written the state after, as far as its managedFields tell, none for an
-// object that was created or deleted.
+// Managers returns the names of the tools that have written the state after, as far as its managedFields tell, none for
+// an object that was created or deleted.
 func (d Difference) Managers() (names []string) {
 	if d.Before == nil || d.After == nil {
 		return nil
@@ -32,7 +32,8 @@ func (d Difference) Managers() (names []string) {
 }
 
 // Between returns the objects that differ between two points, in the order of a LIST. from may be the later one.
-func Between(ctx context.Context, v *history.View, of history.Objects, from, to sink.Point) (all []Difference, err error) {
+func Between(ctx context.Context, v *history.View, of history.Objects, from,
+	to sink.Point) (all []Difference, err error) {
 	backward := to.Before(from)
 	if backward {
 		from, to = to, from

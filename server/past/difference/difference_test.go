@@ -12,9 +12,11 @@ import (
 
 func state(revision int, color, phase string) *sink.State {
 	return &sink.State{
-		Resource: "pods", Key: keepwatch.Key{Namespace: "shop", Name: "web"}, From: sink.Point{Revision: keepwatch.Revision(revision)},
+		Resource: "pods", Key: keepwatch.Key{Namespace: "shop", Name: "web"},
+		From:     sink.Point{Revision: keepwatch.Revision(revision)},
 		SeenFrom: time.Date(2026, 11, 28, 10, revision, 0, 0, time.UTC),
-		Object: fmt.Appendf(nil, `{"kind":"Pod","metadata":{"name":"web","resourceVersion":"%d","managedFields":[{"manager":"m%d"}]},"spec":{"color":%q},"status":{"phase":%q}}`,
+		Object: fmt.Appendf(nil,
+			`{"kind":"Pod","metadata":{"name":"web","resourceVersion":"%d","managedFields":[{"manager":"m%d"}]},"spec":{"color":%q},"status":{"phase":%q}}`,
 			revision, revision, color, phase),
 	}
 }
@@ -28,14 +30,17 @@ func TestUnified(t *testing.T) {
 		shown Shown
 		want  string // the changed lines
 	}{
-		"desired":        {changed, Shown{}, "-  color: green +  color: red"},
-		"status":         {changed, Shown{Status: true}, "-  color: green +  color: red -  phase: Running +  phase: Failed"},
-		"managers":       {same, Shown{ManagedFields: true}, "-  - manager: m1 +  - manager: m2"},
-		"nothing":        {same, Shown{}, ""},
-		"status alone":   {same, Shown{Status: true}, "-  phase: Running +  phase: Failed"},
-		"a new object":   {Difference{After: state(2, "red", "x")}, Shown{}, "+kind: Pod +metadata: +  name: web +spec: +  color: red"},
-		"a deleted one":  {Difference{Before: state(2, "red", "x")}, Shown{}, "-kind: Pod -metadata: -  name: web -spec: -  color: red"},
-		"the other way ": {Difference{Before: changed.After, After: changed.Before}, Shown{}, "-  color: red +  color: green"},
+		"desired":      {changed, Shown{}, "-  color: green +  color: red"},
+		"status":       {changed, Shown{Status: true}, "-  color: green +  color: red -  phase: Running +  phase: Failed"},
+		"managers":     {same, Shown{ManagedFields: true}, "-  - manager: m1 +  - manager: m2"},
+		"nothing":      {same, Shown{}, ""},
+		"status alone": {same, Shown{Status: true}, "-  phase: Running +  phase: Failed"},
+		"a new object": {Difference{After: state(2, "red", "x")}, Shown{},
+			"+kind: Pod +metadata: +  name: web +spec: +  color: red"},
+		"a deleted one": {Difference{Before: state(2, "red", "x")}, Shown{},
+			"-kind: Pod -metadata: -  name: web -spec: -  color: red"},
+		"the other way ": {Difference{Before: changed.After, After: changed.Before}, Shown{},
+			"-  color: red +  color: green"},
 	} {
 		text, err := row.d.Unified(row.shown, time.UTC)
 		if err != nil {
@@ -43,7 +48,8 @@ func TestUnified(t *testing.T) {
 		}
 		var changed []string
 		for line := range strings.Lines(text) {
-			if line = strings.TrimSuffix(line, "\n"); (line[0] == '+' || line[0] == '-') && !strings.HasPrefix(line, "---") && !strings.HasPrefix(line, "+++") {
+			if line = strings.TrimSuffix(line, "\n"); (line[0] == '+' || line[0] == '-') && !strings.HasPrefix(line, "---") &&
+				!strings.HasPrefix(line, "+++") {
 				changed = append(changed, line)
 			}
 		}

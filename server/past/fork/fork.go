@@ -31,9 +31,9 @@ type State struct {
 	Lines int
 }
 
-// At returns the state at a moment, of every type that was followed then. It returns a [history.Unknown] if the moment is
-// in a gap of one of them, unless allowGaps, or if it is before or after all of them. References to owners whose type is
-// not in the history are removed. The caller owns the Memory.
+// At returns the state at a moment, of every type that was followed then. It returns a [history.Unknown] if the moment
+// is in a gap of one of them, unless allowGaps, or if it is before or after all of them. References to owners whose
+// type is not in the history are removed. The caller owns the Memory.
 func At(ctx context.Context, h *history.History, m history.Moment, allowGaps bool) (state *State, err error) {
 	err = h.View(ctx, func(v *history.View) error {
 		state, err = read(ctx, v, m, allowGaps)
@@ -83,10 +83,11 @@ func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool
 	for _, of := range followed {
 		newest = max(newest, points.Of(of).Revision)
 	}
-	memory, restored, err := controlplane.RestoreMemory(ctx, newest, objects(ctx, v, points, followed), func(owner metav1.OwnerReference) bool {
-		gv, err := schema.ParseGroupVersion(owner.APIVersion)
-		return err == nil && kinds[gv.WithKind(owner.Kind).GroupKind()]
-	})
+	memory, restored, err := controlplane.RestoreMemory(ctx, newest, objects(ctx, v, points, followed),
+		func(owner metav1.OwnerReference) bool {
+			gv, err := schema.ParseGroupVersion(owner.APIVersion)
+			return err == nil && kinds[gv.WithKind(owner.Kind).GroupKind()]
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,8 @@ func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool
 }
 
 // objects returns the objects of streams at their points.
-func objects(ctx context.Context, v *history.View, points *history.Points, streams []sink.Status) iter.Seq2[controlplane.RestoredObject, error] {
+func objects(ctx context.Context, v *history.View, points *history.Points,
+	streams []sink.Status) iter.Seq2[controlplane.RestoredObject, error] {
 	return func(yield func(controlplane.RestoredObject, error) bool) {
 		for _, of := range streams {
 			states, err := v.At(ctx, history.Objects{Resource: of.ID.Resource, Namespace: of.ID.Namespace}, points.Of(of))

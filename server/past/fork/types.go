@@ -13,7 +13,8 @@ func KnownType(resource string) *sink.Type {
 	of := schema.ParseGroupResource(resource)
 	if of == (schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}) {
 		return &sink.Type{
-			Version: "v1", Kind: "CustomResourceDefinition", Singular: "customresourcedefinition", ShortNames: []string{"crd", "crds"},
+			Version: "v1", Kind: "CustomResourceDefinition", Singular: "customresourcedefinition", ShortNames: []string{"crd",
+				"crds"},
 			Categories: []string{"api-extensions"},
 		}
 	}
@@ -22,6 +23,7 @@ func KnownType(resource string) *sink.Type {
 		return nil
 	}
 	return &sink.Type{
-		Version: d.Kind.Version, Kind: d.Kind.Kind, Singular: d.Singular, ShortNames: d.ShortNames, Categories: d.Categories, Namespaced: d.Namespaced,
+		Version: d.Kind.Version, Kind: d.Kind.Kind, Singular: d.Singular, ShortNames: d.ShortNames, Categories: d.Categories,
+		Namespaced: d.Namespaced,
 	}
 }

@@ -37,8 +37,10 @@ var failureTable = []struct {
 	// No leader, an election, a member that stops, a broken connection.
 	{"unavailable", hasCode(codes.Unavailable, codes.DeadlineExceeded), keepwatch.Unreachable},
 	{"ended", hasCode(codes.Canceled), keepwatch.Ended},
-	{"server error", hasCode(codes.Internal, codes.DataLoss, codes.FailedPrecondition, codes.Aborted), keepwatch.ServerError},
-	{"invalid request", hasCode(codes.InvalidArgument, codes.Unimplemented, codes.OutOfRange, codes.NotFound), keepwatch.Rejected},
+	{"server error", hasCode(codes.Internal, codes.DataLoss, codes.FailedPrecondition, codes.Aborted),
+		keepwatch.ServerError},
+	{"invalid request", hasCode(codes.InvalidArgument, codes.Unimplemented, codes.OutOfRange, codes.NotFound),
+		keepwatch.Rejected},
 }
 
 // messageContains matches errors whose message has at least one of the parts.
@@ -56,7 +58,8 @@ func hasCode(wanted ...codes.Code) func(codes.Code, string) bool {
 // send: its gRPC sends at most 2 GiB.
 func tooLarge(code codes.Code, message string) bool {
 	return code == codes.ResourceExhausted &&
-		(strings.Contains(message, "received message larger than max") || strings.Contains(message, "trying to send message larger than max"))
+		(strings.Contains(message, "received message larger than max") ||
+			strings.Contains(message, "trying to send message larger than max"))
 }
 
 func isTooLarge(err error) bool { return err != nil && tooLarge(codeAndMessage(err)) }

@@ -40,7 +40,8 @@ func FuzzCodec(f *testing.F) {
 		&pb.RangeStreamResponse{},
 		&pb.WatchResponse{Header: header, WatchId: -1, Events: events, Fragment: true},
 		&pb.WatchResponse{Header: header, Created: true},
-		&pb.WatchResponse{Canceled: true, CompactRevision: 9, CancelReason: "etcdserver: mvcc: required revision has been compacted"},
+		&pb.WatchResponse{Canceled: true, CompactRevision: 9,
+			CancelReason: "etcdserver: mvcc: required revision has been compacted"},
 	} {
 		message, err := proto.Marshal(m)
 		if err != nil {
@@ -64,8 +65,9 @@ func FuzzCodec(f *testing.F) {
 	f.Add([]byte("\x7d\x01\x02\x03\x04\x18\x01"), 1, byte(0))                     // a field of another version
 	f.Add([]byte("\x32\x01\xff"), 1, byte(1))                                     // not UTF-8
 	f.Add([]byte("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), 1, byte(0)) // too long a number
-	f.Add([]byte("\x30\xff\x00"), 1, byte(1))                                     // a number that is longer than necessary, in an unknown field
-	f.Add([]byte("\xaa\x06\x82\x00ab"), 1, byte(1))                               // such a length
+	// a number that is longer than necessary, in an unknown field
+	f.Add([]byte("\x30\xff\x00"), 1, byte(1))
+	f.Add([]byte("\xaa\x06\x82\x00ab"), 1, byte(1)) // such a length
 	f.Fuzz(func(t *testing.T, message []byte, size int, kind byte) {
 		var got, want proto.Message = &pb.RangeResponse{Count: 5}, &pb.RangeResponse{}
 		switch kind {

@@ -41,7 +41,8 @@ func TestListIsOneState(t *testing.T) {
 		w.put(t, fmt.Sprintf("ns/%d-new", n), "new")
 		page = must(w.List(t.Context(), keepwatch.ListRequest{Continue: page.Continue}))(t)
 	}
-	if got, want := strings.Join(seen, " "), "ns/0=old ns/1=old ns/2=old ns/3=old ns/4=old ns/5=old ns/6=old ns/7=old ns/8=old ns/9=old"; got != want {
+	if got, want := strings.Join(seen, " "),
+		"ns/0=old ns/1=old ns/2=old ns/3=old ns/4=old ns/5=old ns/6=old ns/7=old ns/8=old ns/9=old"; got != want {
 		t.Errorf("the list shows %s", got)
 	}
 }
@@ -141,8 +142,9 @@ func TestPageTooLargeForEtcd(t *testing.T) {
 		fails   int // lists
 		want    int64
 	}{
-		"more than gRPC sends": {status.Error(codes.ResourceExhausted, "grpc: trying to send message larger than max (14000000000 vs. 2147483647)"), 0, 23},
-		"the connection ends":  {status.Error(codes.Unavailable, "error reading from server: EOF"), 5, 9},
+		"more than gRPC sends": {status.Error(codes.ResourceExhausted,
+			"grpc: trying to send message larger than max (14000000000 vs. 2147483647)"), 0, 23},
+		"the connection ends": {status.Error(codes.Unavailable, "error reading from server: EOF"), 5, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const keys = 100_000
@@ -153,7 +155,8 @@ func TestPageTooLargeForEtcd(t *testing.T) {
 					return nil, row.refusal
 				}
 				for i := range r.Limit {
-					answer.Kvs = append(answer.Kvs, &mvccpb.KeyValue{Key: fmt.Appendf(nil, "/p/b%05d", i), CreateRevision: 1, ModRevision: 1, Version: 1})
+					answer.Kvs = append(answer.Kvs, &mvccpb.KeyValue{Key: fmt.Appendf(nil, "/p/b%05d", i), CreateRevision: 1,
+						ModRevision: 1, Version: 1})
 				}
 				return answer, nil
 			}
@@ -177,7 +180,8 @@ func TestPageTooLargeForEtcd(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	client := dial(t, clientv3.Config{Endpoints: shared.endpoints()})
-	for _, opts := range []etcd.Options{{}, {Prefix: "/registry/pods"}, {Prefix: "/", PageSize: -1}, {Prefix: "/", IdleTimeout: -1}} {
+	for _, opts := range []etcd.Options{{}, {Prefix: "/registry/pods"}, {Prefix: "/", PageSize: -1},
+		{Prefix: "/", IdleTimeout: -1}} {
 		if _, err := etcd.New(client, opts); err == nil {
 			t.Errorf("New accepts %+v", opts)
 		}

@@ -81,7 +81,8 @@ func dial(tb testing.TB, config clientv3.Config) *clientv3.Client {
 	config.DialTimeout = await.Deadline
 	config.DialOptions = append(config.DialOptions, grpc.WithConnectParams(grpc.ConnectParams{
 		MinConnectTimeout: await.Deadline,
-		Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+		Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5,
+			MaxDelay: 100 * time.Millisecond},
 	}))
 	client := must(clientv3.New(config))(tb)
 	tb.Cleanup(func() { client.Close() })

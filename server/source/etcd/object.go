@@ -104,7 +104,8 @@ func (s *Source) decode(kv *mvccpb.KeyValue) (keepwatch.Object, *keepwatch.Failu
 	}
 	if o == nil || o.Key() != raw.key || o.UID() != raw.uid || o.Revision() != raw.revision {
 		return nil, keepwatch.Failed(keepwatch.InvariantViolation,
-			"%s%s at revision %d: Decode must preserve key, UID and revision: embed the *Object it receives", s.prefix, raw.key, raw.revision)
+			"%s%s at revision %d: Decode must preserve key, UID and revision: embed the *Object it receives", s.prefix, raw.key,
+			raw.revision)
 	}
 	return o, nil
 }

@@ -84,7 +84,9 @@ func TestDecodeMustPreserveIdentity(t *testing.T) {
 		"revision": func(o *etcd.Object) keepwatch.Object { return renamed{o, o.Key(), o.UID(), 1} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newFixture(t, etcd.Options{Decode: func(o *etcd.Object, _ []byte) (keepwatch.Object, error) { return f(o), nil }})
+			w := newFixture(t, etcd.Options{Decode: func(o *etcd.Object, _ []byte) (keepwatch.Object, error) {
+				return f(o), nil
+			}})
 			from := w.put(t, "ns/a", "1")
 			_, err := w.List(t.Context(), keepwatch.ListRequest{})
 			wantKind(t, err, keepwatch.InvariantViolation)
@@ -157,7 +159,8 @@ func TestLostChangeIsDetected(t *testing.T) {
 	w := newFixture(t, etcd.Options{Decode: decode})
 	from := w.put(t, "a", "1")
 	cache := store.New(store.Options{})
-	r := startReflector(t, lossy{w.Source, func(c keepwatch.Change) bool { return c.Revision == from+1 }}, cache, reflector.Options{Paged: true})
+	r := startReflector(t, lossy{w.Source, func(c keepwatch.Change) bool { return c.Revision == from+1 }}, cache,
+		reflector.Options{Paged: true})
 	waitForRevision(t, cache, from)
 	w.put(t, "a", "2")
 	end := w.put(t, "a", "3")

@@ -53,7 +53,8 @@ func TestNewestIsConsistent(t *testing.T) {
 func TestProgressFromNewestRevision(t *testing.T) {
 	w := newFixture(t, etcd.Options{})
 	newest := w.put(t, "a", "1")
-	responses := w.Client.Watch(t.Context(), w.prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(newest)), clientv3.WithCreatedNotify())
+	responses := w.Client.Watch(t.Context(), w.prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(newest)),
+		clientv3.WithCreatedNotify())
 	timeout := time.NewTimer(await.Deadline)
 	defer timeout.Stop()
 	for progress := false; !progress; {

@@ -17,12 +17,14 @@ import (
 // etcd sends chunks of about 1.5 MiB, and reads the next one when the connection has room. streamState
 // advances the position, and reports whether it has sent everything. Otherwise the member has no such
 // call or the stream broke, and pages continue at the position.
-func (s *Source) streamState(ctx context.Context, at *position, into chan<- keepwatch.Page) (complete bool, _ *keepwatch.Failure) {
+func (s *Source) streamState(ctx context.Context, at *position,
+	into chan<- keepwatch.Page) (complete bool, _ *keepwatch.Failure) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	idle := time.AfterFunc(s.idleTimeout, cancel)
 	defer idle.Stop()
-	chunks, err := s.kv.RangeStream(ctx, s.rangeRequest(*at), grpc.MaxCallRecvMsgSize(s.maxMessage), grpc.ForceCodecV2(wireCodec))
+	chunks, err := s.kv.RangeStream(ctx, s.rangeRequest(*at), grpc.MaxCallRecvMsgSize(s.maxMessage),
+		grpc.ForceCodecV2(wireCodec))
 	if err != nil {
 		return false, nil
 	}

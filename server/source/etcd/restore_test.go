@@ -17,7 +17,8 @@ import (
 // equal compares a store with a read from etcd at the store's revision.
 func equal(tb testing.TB, w fixture, state *store.Snapshot) {
 	tb.Helper()
-	answer := must(w.Client.Get(tb.Context(), w.prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(state.Revision()))))(tb)
+	answer := must(w.Client.Get(tb.Context(), w.prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(state.Revision()))))(
+		tb)
 	if len(answer.Kvs) != state.Len() {
 		tb.Errorf("at %d the store has %d objects, etcd has %d", state.Revision(), state.Len(), len(answer.Kvs))
 	}

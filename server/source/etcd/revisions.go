@@ -8,9 +8,10 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Revisions calls visit for each accepted key that etcd had at a revision, with the revision of its newest write until then.
-// It reads no values. It fails with Expired if etcd has compacted the revision.
-func (s *Source) Revisions(ctx context.Context, at keepwatch.Revision, visit func(keepwatch.Key, keepwatch.Revision)) error {
+// Revisions calls visit for each accepted key that etcd had at a revision, with the revision of its newest write until
+// then. It reads no values. It fails with Expired if etcd has compacted the revision.
+func (s *Source) Revisions(ctx context.Context, at keepwatch.Revision, visit func(keepwatch.Key,
+	keepwatch.Revision)) error {
 	from := s.firstPosition()
 	from.revision = at
 	if s.pageSize == 0 {
@@ -37,7 +38,8 @@ func (s *Source) Revisions(ctx context.Context, at keepwatch.Revision, visit fun
 	}
 }
 
-// rangeKeys reads a page without values. Servers that send them nevertheless, such as kine, are asked for smaller pages.
+// rangeKeys reads a page without values. Servers that send them nevertheless, such as kine, are asked for smaller
+// pages.
 func (s *Source) rangeKeys(ctx context.Context, at *position) (*pb.RangeResponse, error) {
 	for {
 		r := s.rangeRequest(*at)

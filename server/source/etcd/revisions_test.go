@@ -13,7 +13,8 @@ func TestRevisions(t *testing.T) {
 	accept := func(key keepwatch.Key) bool { return key.Name != "stray" }
 	w := newFixture(t, etcd.Options{PageSize: 2, Accept: accept})
 	want := map[keepwatch.Key]keepwatch.Revision{}
-	for _, key := range []keepwatch.Key{{Namespace: "ns", Name: "a"}, {Namespace: "ns", Name: "b"}, {Namespace: "ns-1", Name: "c"}, {Name: "e"}, {Namespace: "ns", Name: "b"}} {
+	for _, key := range []keepwatch.Key{{Namespace: "ns", Name: "a"}, {Namespace: "ns", Name: "b"},
+		{Namespace: "ns-1", Name: "c"}, {Name: "e"}, {Namespace: "ns", Name: "b"}} {
 		want[key] = w.put(t, key.String(), "1")
 	}
 	w.put(t, "ns/stray", "1")
@@ -24,7 +25,9 @@ func TestRevisions(t *testing.T) {
 	w.put(t, "ns/z", "later")
 
 	got := map[keepwatch.Key]keepwatch.Revision{}
-	if err := w.Revisions(t.Context(), at, func(key keepwatch.Key, revision keepwatch.Revision) { got[key] = revision }); err != nil {
+	if err := w.Revisions(t.Context(), at, func(key keepwatch.Key, revision keepwatch.Revision) {
+		got[key] = revision
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if !maps.Equal(got, want) {

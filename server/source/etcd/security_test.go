@@ -39,7 +39,8 @@ func certificate(tb testing.TB) (files transport.TLSInfo) {
 	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(tb)
 	private := must(x509.MarshalECPrivateKey(key))(tb)
 	dir := tb.TempDir()
-	files = transport.TLSInfo{CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key"), ClientCertAuth: true}
+	files = transport.TLSInfo{CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key"),
+		ClientCertAuth: true}
 	files.TrustedCAFile = files.CertFile
 	for path, block := range map[string]*pem.Block{
 		files.CertFile: {Type: "CERTIFICATE", Bytes: der}, files.KeyFile: {Type: "EC PRIVATE KEY", Bytes: private},
@@ -96,7 +97,8 @@ func TestAuth(t *testing.T) {
 	ctx := t.Context()
 	grant := func(role, prefix string) {
 		must(admin.RoleAdd(ctx, role))(t)
-		must(admin.RoleGrantPermission(ctx, role, prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermRead)))(t)
+		must(admin.RoleGrantPermission(ctx, role, prefix, clientv3.GetPrefixRangeEnd(prefix),
+			clientv3.PermissionType(clientv3.PermRead)))(t)
 	}
 	grant("reader", prefixOf(t))
 	must(admin.UserAdd(ctx, "root", "secret"))(t)

@@ -15,9 +15,11 @@ import (
 // Seed returns the revision of that state. If it fails, the target is empty, and a
 // reflector begins with a list as usual. An error while the history is read is not a
 // failure of Seed: a reflector resumes at the target's revision, and meets the same error.
-func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwatch.Revision) (keepwatch.Revision, error) {
+func (s *Source) Seed(ctx context.Context, target keepwatch.Target,
+	back keepwatch.Revision) (keepwatch.Revision, error) {
 	if current := target.Revision(); current != 0 {
-		return 0, keepwatch.Failed(keepwatch.InvariantViolation, "seed %s: the target has revision %d already", s.prefix, current)
+		return 0, keepwatch.Failed(keepwatch.InvariantViolation, "seed %s: the target has revision %d already", s.prefix,
+			current)
 	}
 	s.recordListStart()
 	newest, err := s.Newest(ctx)
@@ -95,7 +97,8 @@ func (s *Source) putState(ctx context.Context, list keepwatch.Replacement, revis
 }
 
 // readState sends the pages of the state at a revision: as a stream, and what that lacks page by page.
-func (s *Source) readState(ctx context.Context, revision keepwatch.Revision, into chan<- keepwatch.Page) *keepwatch.Failure {
+func (s *Source) readState(ctx context.Context, revision keepwatch.Revision,
+	into chan<- keepwatch.Page) *keepwatch.Failure {
 	at := s.firstPosition()
 	at.revision = revision
 	if s.streams {

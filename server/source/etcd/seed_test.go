@@ -18,7 +18,8 @@ import (
 )
 
 // startReflector runs a reflector until the test ends.
-func startReflector(tb testing.TB, s keepwatch.Source, target keepwatch.Target, options reflector.Options) *reflector.Reflector {
+func startReflector(tb testing.TB, s keepwatch.Source, target keepwatch.Target,
+	options reflector.Options) *reflector.Reflector {
 	tb.Helper()
 	r := reflector.New(s, target, options)
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -182,7 +183,8 @@ func TestSeedAndCompaction(t *testing.T) {
 	}}
 	at := must(w.Seed(t.Context(), target, 1_000_000))(t)
 	if n := target.Snapshot().Len(); n != 2 || target.Revision() != at || rounds != -1 {
-		t.Errorf("after %d compactions the target has %d objects, seeded at %d, revision %d", 3-rounds, n, at, target.Revision())
+		t.Errorf("after %d compactions the target has %d objects, seeded at %d, revision %d", 3-rounds, n, at,
+			target.Revision())
 	}
 }
 

@@ -140,7 +140,8 @@ func (o Options) validate() error {
 }
 
 // StreamList returns StreamingListUnsupported: etcd has no streaming lists.
-func (s *Source) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *Source) StreamList(context.Context, keepwatch.Revision,
+	func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "list %s: etcd lists in pages only", s.prefix)
 }
 

@@ -25,7 +25,8 @@ type stream struct {
 
 // openStream opens a stream that watches a range of keys from a revision on; if end is
 // nil, one key. The stream ends with ctx, when its member has no leader, and by cancel.
-func (s *Source) openStream(ctx context.Context, key, end []byte, from keepwatch.Revision) (*stream, *keepwatch.Failure) {
+func (s *Source) openStream(ctx context.Context, key, end []byte,
+	from keepwatch.Revision) (*stream, *keepwatch.Failure) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	rpc, err := s.watcher.Watch(ctx, grpc.MaxCallRecvMsgSize(s.maxMessage), grpc.ForceCodecV2(wireCodec))
 	if err != nil {
@@ -79,9 +80,11 @@ func (s *stream) waitCreated() *keepwatch.Failure {
 // sendProgressRequest requests the watch's revision. etcd answers with a message without
 // events, or not at all while it has events to send.
 func (s *stream) sendProgressRequest() {
-	_ = s.rpc.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+	_ = s.rpc.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{
+		ProgressRequest: &pb.WatchProgressRequest{}}})
 }
 
 func (s *Source) protocolViolation(message string) *keepwatch.Failure {
-	return &keepwatch.Failure{Kind: keepwatch.ProtocolViolation, Err: errors.New("watch " + string(s.prefix) + ": " + message)}
+	return &keepwatch.Failure{Kind: keepwatch.ProtocolViolation, Err: errors.New("watch " + string(s.prefix) + ": " +
+		message)}
 }

@@ -32,7 +32,8 @@ func TestStreams(t *testing.T) {
 		end       keepwatch.FailureKind
 	}{
 		"a revision in fragments": {
-			[]*pb.WatchResponse{fragment(event("a", 101), event("b", 102)), fragment(event("c", 102)), events(event("d", 102), event("e", 103)), cancelError("")},
+			[]*pb.WatchResponse{fragment(event("a", 101), event("b", 102)), fragment(event("c", 102)), events(event("d", 102),
+				event("e", 103)), cancelError("")},
 			"a@101 b@102 c@102 d@102 e@103 to 103", keepwatch.Ended,
 		},
 		"an end between the fragments of a revision": {
@@ -48,7 +49,8 @@ func TestStreams(t *testing.T) {
 			"b@101 to 101", keepwatch.Ended,
 		},
 		"progress, once below the last": {
-			[]*pb.WatchResponse{progress(100), progress(104), progress(103), events(event("a", 105)), progress(107), cancelError("")},
+			[]*pb.WatchResponse{progress(100), progress(104), progress(103), events(event("a", 105)), progress(107),
+				cancelError("")},
 			"a@105 to 107", keepwatch.Ended,
 		},
 		"progress ahead of the events it covers (etcd #15220)": {
@@ -56,7 +58,8 @@ func TestStreams(t *testing.T) {
 			"(a@103) b@105 to 105", keepwatch.Ended,
 		},
 		"a member that repeats events (etcd #15271, #20221)": {
-			[]*pb.WatchResponse{events(event("a", 101)), events(event("b", 102)), events(event("a", 101), event("b", 102), event("c", 103)), cancelError("")},
+			[]*pb.WatchResponse{events(event("a", 101)), events(event("b", 102)), events(event("a", 101), event("b", 102),
+				event("c", 103)), cancelError("")},
 			"a@101 b@102 (a@101) (b@102) c@103 to 103", keepwatch.Ended,
 		},
 		"compaction":             {[]*pb.WatchResponse{{Canceled: true, CompactRevision: 110}}, "to 100", keepwatch.Expired},
@@ -120,8 +123,10 @@ func TestWatchOpeningFails(t *testing.T) {
 		"compacted": {func(server *scriptedServer) {
 			server.script(refuseWatch("etcdserver: mvcc: required revision has been compacted"))
 		}, keepwatch.Expired},
-		"an unknown reason": {func(server *scriptedServer) { server.script(refuseWatch("the moon is full")) }, keepwatch.UnknownStatus},
-		"no confirmation":   {func(server *scriptedServer) { server.script(events(event("a", 101))) }, keepwatch.ProtocolViolation},
+		"an unknown reason": {func(server *scriptedServer) { server.script(refuseWatch("the moon is full")) },
+			keepwatch.UnknownStatus},
+		"no confirmation": {func(server *scriptedServer) { server.script(events(event("a", 101))) },
+			keepwatch.ProtocolViolation},
 		"end of stream": {func(server *scriptedServer) {
 			server.watch = func(chan<- *pb.WatchResponse, <-chan *pb.WatchRequest) {}
 		}, keepwatch.Ended},

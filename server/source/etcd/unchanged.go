@@ -14,7 +14,8 @@ import (
 // silent. Keys that Accept refuses count, too: their changes may cause a needless list.
 func (s *Source) Unchanged(ctx context.Context, from, to keepwatch.Revision) error {
 	put, err := s.read(ctx, &pb.RangeRequest{
-		Key: s.prefix.first(), RangeEnd: s.prefix.end(), Revision: int64(to), MinModRevision: int64(from) + 1, KeysOnly: true, Limit: 1,
+		Key: s.prefix.first(), RangeEnd: s.prefix.end(), Revision: int64(to), MinModRevision: int64(from) + 1, KeysOnly: true,
+		Limit: 1,
 	})
 	if err != nil {
 		return s.failure(ctx, "read", err)
@@ -39,6 +40,7 @@ func (s *Source) Unchanged(ctx context.Context, from, to keepwatch.Revision) err
 }
 
 func (s *Source) countAt(ctx context.Context, at keepwatch.Revision) (int64, error) {
-	answer, err := s.read(ctx, &pb.RangeRequest{Key: s.prefix.first(), RangeEnd: s.prefix.end(), Revision: int64(at), CountOnly: true})
+	answer, err := s.read(ctx, &pb.RangeRequest{Key: s.prefix.first(), RangeEnd: s.prefix.end(), Revision: int64(at),
+		CountOnly: true})
 	return answer.GetCount(), err
 }

@@ -40,7 +40,8 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 }
 
 // watch opens a watch. adopt is as in checkCluster.
-func (s *Source) watch(ctx context.Context, from keepwatch.Revision, limit readahead.Limit, adopt bool) (*watch, *keepwatch.Failure) {
+func (s *Source) watch(ctx context.Context, from keepwatch.Revision, limit readahead.Limit,
+	adopt bool) (*watch, *keepwatch.Failure) {
 	stream, failure := s.openStream(ctx, s.prefix.first(), s.prefix.end(), from)
 	if failure != nil {
 		return nil, failure

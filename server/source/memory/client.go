@@ -54,7 +54,8 @@ func (c resourceClient) read(ctx context.Context, revision int64) (then *store.S
 }
 
 // Get returns the value of a key.
-func (c resourceClient) Get(ctx context.Context, key string, options kubernetes.GetOptions) (response kubernetes.GetResponse, err error) {
+func (c resourceClient) Get(ctx context.Context, key string,
+	options kubernetes.GetOptions) (response kubernetes.GetResponse, err error) {
 	name, err := c.name(key)
 	if err != nil {
 		return response, err
@@ -67,7 +68,8 @@ func (c resourceClient) Get(ctx context.Context, key string, options kubernetes.
 }
 
 // List returns the keys that begin with a prefix, in order.
-func (c resourceClient) List(ctx context.Context, prefix string, options kubernetes.ListOptions) (response kubernetes.ListResponse, err error) {
+func (c resourceClient) List(ctx context.Context, prefix string,
+	options kubernetes.ListOptions) (response kubernetes.ListResponse, err error) {
 	first := prefix
 	if options.Continue != "" {
 		first = options.Continue
@@ -123,7 +125,8 @@ func (c resourceClient) Count(ctx context.Context, prefix string, _ kubernetes.C
 
 // OptimisticPut writes a value if the key was last written at a revision, zero if it must not exist. It fails as etcd
 // does for a value that is too large for a request. The database keeps the value, which the caller must not change.
-func (c resourceClient) OptimisticPut(ctx context.Context, key string, value []byte, expected int64, options kubernetes.PutOptions) (response kubernetes.PutResponse, err error) {
+func (c resourceClient) OptimisticPut(ctx context.Context, key string, value []byte, expected int64,
+	options kubernetes.PutOptions) (response kubernetes.PutResponse, err error) {
 	name, err := c.name(key)
 	if err == nil {
 		err = ctx.Err()
@@ -143,7 +146,8 @@ func (c resourceClient) OptimisticPut(ctx context.Context, key string, value []b
 }
 
 // OptimisticDelete deletes a key if it was last written at a revision.
-func (c resourceClient) OptimisticDelete(ctx context.Context, key string, expected int64, options kubernetes.DeleteOptions) (response kubernetes.DeleteResponse, err error) {
+func (c resourceClient) OptimisticDelete(ctx context.Context, key string, expected int64,
+	options kubernetes.DeleteOptions) (response kubernetes.DeleteResponse, err error) {
 	name, err := c.name(key)
 	if err == nil {
 		err = ctx.Err()

@@ -20,11 +20,14 @@ func TestGeneralAPI(t *testing.T) {
 	for _, name := range []string{"a/1", "a/2", "b/1"} {
 		must(c.Kubernetes.OptimisticPut(t.Context(), "/registry/pods/"+name, []byte("v"), 0, kubernetes.PutOptions{}))(t)
 	}
-	all := must(c.KV.Get(t.Context(), "/registry/pods/", clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(2)))(t)
-	if len(all.Kvs) != 2 || !all.More || all.Count != 3 || all.Kvs[0].Value != nil || string(all.Kvs[1].Key) != "/registry/pods/a/2" {
+	all := must(c.KV.Get(t.Context(), "/registry/pods/", clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithLimit(2)))(t)
+	if len(all.Kvs) != 2 || !all.More || all.Count != 3 || all.Kvs[0].Value != nil ||
+		string(all.Kvs[1].Key) != "/registry/pods/a/2" {
 		t.Errorf("keys: %v", all)
 	}
-	if n := must(c.KV.Get(t.Context(), "/registry/pods/a", clientv3.WithPrefix(), clientv3.WithCountOnly()))(t); n.Count != 2 || len(n.Kvs) != 0 {
+	if n := must(c.KV.Get(t.Context(), "/registry/pods/a", clientv3.WithPrefix(),
+		clientv3.WithCountOnly()))(t); n.Count != 2 || len(n.Kvs) != 0 {
 		t.Errorf("count: %v", n)
 	}
 	if a := must(c.KV.Get(t.Context(), "/registry/pods/a/2"))(t); len(a.Kvs) != 1 || string(a.Kvs[0].Value) != "v" {
@@ -75,7 +78,8 @@ func TestLeases(t *testing.T) {
 	longer := must(c.Lease.Grant(t.Context(), 1000))(t).ID
 	put := func(name string, expected int64, id clientv3.LeaseID) {
 		t.Helper()
-		r := must(c.Kubernetes.OptimisticPut(t.Context(), "/registry/events/"+name, nil, expected, kubernetes.PutOptions{LeaseID: id}))(t)
+		r := must(c.Kubernetes.OptimisticPut(t.Context(), "/registry/events/"+name, nil, expected,
+			kubernetes.PutOptions{LeaseID: id}))(t)
 		if !r.Succeeded {
 			t.Fatalf("%s was not written", name)
 		}
@@ -93,18 +97,21 @@ func TestLeases(t *testing.T) {
 		for each.Revision() == 6 {
 			time.Sleep(10 * time.Millisecond)
 		}
-		left := must(each.Client("/registry/events/").Kubernetes.List(t.Context(), "/registry/events/", kubernetes.ListOptions{}))(t)
+		left := must(each.Client("/registry/events/").Kubernetes.List(t.Context(), "/registry/events/",
+			kubernetes.ListOptions{}))(t)
 		if len(left.Kvs) != 2 || left.Revision != 7 {
 			t.Errorf("after the end of a lease: %v", left)
 		}
 	}
-	if n := must(idle.Client("/registry/events/").Kubernetes.Count(t.Context(), "/registry/events/", kubernetes.CountOptions{}))(t); n != 4 {
+	if n := must(idle.Client("/registry/events/").Kubernetes.Count(t.Context(), "/registry/events/",
+		kubernetes.CountOptions{}))(t); n != 4 {
 		t.Errorf("a closed database has %d keys", n)
 	}
 	// A restored state has its leases, with their whole time.
 	restored := must(db.At(6))(t)
 	defer restored.Close()
-	if n := must(restored.Client("/registry/events/").Kubernetes.Count(t.Context(), "/registry/events/", kubernetes.CountOptions{}))(t); n != 4 {
+	if n := must(restored.Client("/registry/events/").Kubernetes.Count(t.Context(), "/registry/events/",
+		kubernetes.CountOptions{}))(t); n != 4 {
 		t.Errorf("the restored database has %d keys", n)
 	}
 	for restored.Revision() == 6 {
@@ -121,7 +128,8 @@ func TestForksAreIndependent(t *testing.T) {
 		for i := range 2000 {
 			key := fmt.Sprintf("/registry/pods/ns/%d", i%500)
 			now := must(c.Kubernetes.Get(t.Context(), key, kubernetes.GetOptions{}))(t)
-			must(c.Kubernetes.OptimisticPut(t.Context(), key, []byte(value), now.KV.GetModRevision(), kubernetes.PutOptions{}))(t)
+			must(c.Kubernetes.OptimisticPut(t.Context(), key, []byte(value), now.KV.GetModRevision(),
+				kubernetes.PutOptions{}))(t)
 		}
 	}
 	write(origin, "before")
@@ -146,7 +154,8 @@ func TestForksAreIndependent(t *testing.T) {
 		if db.Revision() != want {
 			t.Errorf("database %d is at %d, want %d", i, db.Revision(), want)
 		}
-		for _, kv := range must(db.Client("/registry/pods/").Kubernetes.List(t.Context(), "/registry/pods/", kubernetes.ListOptions{}))(t).Kvs {
+		for _, kv := range must(db.Client("/registry/pods/").Kubernetes.List(t.Context(), "/registry/pods/",
+			kubernetes.ListOptions{}))(t).Kvs {
 			if string(kv.Value) != fmt.Sprint(i) {
 				t.Fatalf("database %d has %s of database %s", i, kv.Key, kv.Value)
 			}
@@ -164,7 +173,8 @@ func BenchmarkFork(b *testing.B) {
 	c := db.Client("/registry/pods/")
 	value := make([]byte, 2000)
 	for i := range 50_000 {
-		must(c.Kubernetes.OptimisticPut(b.Context(), fmt.Sprintf("/registry/pods/ns-%d/%d", i%50, i), value, 0, kubernetes.PutOptions{}))(b)
+		must(c.Kubernetes.OptimisticPut(b.Context(), fmt.Sprintf("/registry/pods/ns-%d/%d", i%50, i), value, 0,
+			kubernetes.PutOptions{}))(b)
 	}
 	for b.Loop() {
 		db.Fork().Close()

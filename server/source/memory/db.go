@@ -204,7 +204,8 @@ func (b bucket) from(s *store.Snapshot, name string, yield func(*record) bool) {
 
 // put writes a value if the key was last written at a revision, zero if it must not exist. It returns the
 // record that prevented that, and the newest revision. The value belongs to the database.
-func (db *DB) put(b bucket, name string, value []byte, expected int64, lease clientv3.LeaseID) (done bool, current *record, revision keepwatch.Revision, err error) {
+func (db *DB) put(b bucket, name string, value []byte, expected int64,
+	lease clientv3.LeaseID) (done bool, current *record, revision keepwatch.Revision, err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	now := db.state.Snapshot()
@@ -216,7 +217,8 @@ func (db *DB) put(b bucket, name string, value []byte, expected int64, lease cli
 		return false, nil, revision, rpctypes.ErrLeaseNotFound
 	}
 	revision++
-	change := keepwatch.Change{Type: keepwatch.Modified, Revision: revision, Object: current.next(b, name, value, lease, revision)}
+	change := keepwatch.Change{Type: keepwatch.Modified, Revision: revision, Object: current.next(b, name, value, lease,
+		revision)}
 	if current == nil {
 		change.Type = keepwatch.Added
 	}
@@ -224,7 +226,8 @@ func (db *DB) put(b bucket, name string, value []byte, expected int64, lease cli
 }
 
 // delete deletes a key if it was last written at a revision. It returns as put does.
-func (db *DB) delete(b bucket, name string, expected int64) (done bool, current *record, revision keepwatch.Revision, err error) {
+func (db *DB) delete(b bucket, name string,
+	expected int64) (done bool, current *record, revision keepwatch.Revision, err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	now := db.state.Snapshot()
@@ -236,12 +239,14 @@ func (db *DB) delete(b bucket, name string, expected int64) (done bool, current 
 		return true, nil, revision, nil // it must not exist, and does not
 	}
 	revision++
-	return true, nil, revision, db.commit(now, keepwatch.Change{Type: keepwatch.Deleted, Revision: revision, Object: current})
+	return true, nil, revision, db.commit(now, keepwatch.Change{Type: keepwatch.Deleted, Revision: revision,
+		Object: current})
 }
 
 // commit writes changes at the revision after a snapshot, which is the newest. The caller holds db.mu.
 func (db *DB) commit(now *store.Snapshot, changes ...keepwatch.Change) error {
-	_, err := db.state.Apply(context.Background(), keepwatch.Batch{From: now.Revision(), To: now.Revision() + 1, Changes: changes})
+	_, err := db.state.Apply(context.Background(), keepwatch.Batch{From: now.Revision(), To: now.Revision() + 1,
+		Changes: changes})
 	if db.oldest != nil && db.oldest.Revision() < db.Compacted() {
 		db.oldest = nil // it would keep the objects alive that were replaced since
 	}

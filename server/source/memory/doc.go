@@ -14,7 +14,8 @@
 //
 // Nothing outlives the process. The size of a write is bounded, as in etcd; the space of all objects is not. The
 // history is bounded by age and by bytes. A lease ends when it is due; etcd adds up to a second, and extends the
-// shortest leases. [DB.Client] has the methods that k8s.io/apiserver's storage calls. The others fail with [errors.ErrUnsupported].
+// shortest leases. [DB.Client] has the methods that k8s.io/apiserver's storage calls. The others fail with
+// [errors.ErrUnsupported].
 //
 // # Files
 //

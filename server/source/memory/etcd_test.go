@@ -42,13 +42,14 @@ func startEtcd(t *testing.T) *kubernetes.Client {
 	server := must(embed.StartEtcd(config))(t)
 	t.Cleanup(server.Close)
 	<-server.Server.ReadyNotify()
-	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop()}))(t)
+	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()},
+		Logger: zap.NewNop()}))(t)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
 
-// Random operations have the same results as in etcd: revisions, conflicts, pages, past states, the errors of compacted and
-// future revisions, leases, and what watches from past revisions deliver.
+// Random operations have the same results as in etcd: revisions, conflicts, pages, past states, the errors of compacted
+// and future revisions, leases, and what watches from past revisions deliver.
 func TestAnswersAsEtcdDoes(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -92,7 +93,8 @@ func compareRandomly(t *testing.T, etcd *kubernetes.Client, seed uint64) {
 		case 0, 1:
 			what = fmt.Sprintf("put %s at %d with lease %v", key, expected, of)
 			operation = func(c kubernetes.Interface, lease clientv3.LeaseID) answer {
-				r, err := c.OptimisticPut(t.Context(), key, value, expected, kubernetes.PutOptions{GetOnFailure: onFailure, LeaseID: lease})
+				r, err := c.OptimisticPut(t.Context(), key, value, expected, kubernetes.PutOptions{GetOnFailure: onFailure,
+					LeaseID: lease})
 				return answer{Done: r.Succeeded, KV: one(r.KV), Revision: r.Revision, Err: errorOf(err)}
 			}
 		case 2:
@@ -142,7 +144,8 @@ func compareRandomly(t *testing.T, etcd *kubernetes.Client, seed uint64) {
 	tw.compareExpiry(t)
 }
 
-// A write that is too large is refused as by etcd, from the same size on but for the bytes of etcd's own number of the request.
+// A write that is too large is refused as by etcd, from the same size on but for the bytes of etcd's own number of the
+// request.
 func TestRefusesLargeWritesAsEtcdDoes(t *testing.T) {
 	etcd := startEtcd(t)
 	db := memory.New()
@@ -152,7 +155,8 @@ func TestRefusesLargeWritesAsEtcdDoes(t *testing.T) {
 	value := make([]byte, 3<<20)
 	put := func(c kubernetes.Interface, size int) error {
 		now := must(c.Get(t.Context(), key, kubernetes.GetOptions{}))(t)
-		_, err := c.OptimisticPut(t.Context(), key, value[:size], now.KV.GetModRevision(), kubernetes.PutOptions{GetOnFailure: now.KV != nil})
+		_, err := c.OptimisticPut(t.Context(), key, value[:size], now.KV.GetModRevision(),
+			kubernetes.PutOptions{GetOnFailure: now.KV != nil})
 		return err
 	}
 	for _, bound := range []int{3 << 19, 2 << 20} { // of etcd, and of its client
@@ -160,7 +164,8 @@ func TestRefusesLargeWritesAsEtcdDoes(t *testing.T) {
 			want, got := put(etcd, size), put(inMemory, size)
 			wanted, _ := status.FromError(want)
 			is, _ := status.FromError(got)
-			if wanted.Code() != is.Code() || reflect.TypeOf(want) != reflect.TypeOf(got) || len(errorOf(want)) != len(errorOf(got)) {
+			if wanted.Code() != is.Code() || reflect.TypeOf(want) != reflect.TypeOf(got) ||
+				len(errorOf(want)) != len(errorOf(got)) {
 				t.Errorf("%d bytes: %v (%T), want %v (%T)", size, got, got, want, want)
 			}
 		}
@@ -227,7 +232,8 @@ type valued struct {
 
 func newTwins(t *testing.T, client *kubernetes.Client, prefixes ...string) *twins {
 	t.Helper()
-	tw := &twins{etcd: client, memory: memory.New(), start: must(client.Get(t.Context(), "/", kubernetes.GetOptions{}))(t).Revision}
+	tw := &twins{etcd: client, memory: memory.New(),
+		start: must(client.Get(t.Context(), "/", kubernetes.GetOptions{}))(t).Revision}
 	for _, prefix := range prefixes {
 		tw.resources = append(tw.resources, resource{prefix, tw.memory.Client(prefix)})
 	}
@@ -276,10 +282,12 @@ func (tw *twins) translated(a answer) answer {
 // compareHistory compares what watches from a revision deliver.
 func (tw *twins) compareHistory(t *testing.T, of resource, from keepwatch.Revision) {
 	t.Helper()
-	ofEtcd := must(etcd.New(tw.etcd.Client, etcd.Options{Prefix: of.prefix, Decode: func(o *etcd.Object, value []byte) (keepwatch.Object, error) {
+	ofEtcd := must(etcd.New(tw.etcd.Client, etcd.Options{Prefix: of.prefix, Decode: func(o *etcd.Object,
+		value []byte) (keepwatch.Object, error) {
 		return valued{o, o.Version(), string(value)}, nil
 	}}))(t)
-	ofMemory := tw.memory.Source(memory.Options{Prefix: of.prefix, Decode: func(o *memory.Object, value []byte) keepwatch.Object {
+	ofMemory := tw.memory.Source(memory.Options{Prefix: of.prefix, Decode: func(o *memory.Object,
+		value []byte) keepwatch.Object {
 		return valued{o, o.Version(), string(value)}
 	}})
 	to := tw.memory.Revision()
@@ -344,8 +352,10 @@ func (tw *twins) compareExpiry(t *testing.T) {
 			}
 		}
 	}
-	if newest := must(tw.etcd.Get(t.Context(), "/", kubernetes.GetOptions{}))(t).Revision; newest != int64(expired) || tw.memory.Revision() != expired {
-		t.Errorf("after the end of a lease etcd is at revision %d, and the memory database at %d; want %d", newest, tw.memory.Revision(), expired)
+	if newest := must(tw.etcd.Get(t.Context(), "/", kubernetes.GetOptions{}))(t).Revision; newest != int64(expired) ||
+		tw.memory.Revision() != expired {
+		t.Errorf("after the end of a lease etcd is at revision %d, and the memory database at %d; want %d", newest,
+			tw.memory.Revision(), expired)
 	}
 	for _, of := range tw.resources {
 		tw.compareHistory(t, of, before)

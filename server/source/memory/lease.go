@@ -138,14 +138,16 @@ func (l lessor) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantRespo
 	if err != nil {
 		return nil, err
 	}
-	return &clientv3.LeaseGrantResponse{ResponseHeader: &pb.ResponseHeader{Revision: int64(l.db.Revision())}, ID: id, TTL: ttl}, nil
+	return &clientv3.LeaseGrantResponse{ResponseHeader: &pb.ResponseHeader{Revision: int64(l.db.Revision())}, ID: id,
+		TTL: ttl}, nil
 }
 
 func (lessor) Revoke(context.Context, clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func (lessor) TimeToLive(context.Context, clientv3.LeaseID, ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+func (lessor) TimeToLive(context.Context, clientv3.LeaseID,
+	...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
 	return nil, errors.ErrUnsupported
 }
 

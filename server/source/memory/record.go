@@ -47,7 +47,8 @@ func (r *record) Version() int64 { return r.version }
 
 // next returns the state after a write at a revision; r is nil if the key does not exist.
 func (r *record) next(b bucket, name string, value []byte, lease clientv3.LeaseID, at keepwatch.Revision) *record {
-	next := &record{bucket: b, name: name, slash: slashOf(name), created: at, revision: at, version: 1, lease: lease, value: value}
+	next := &record{bucket: b, name: name, slash: slashOf(name), created: at, revision: at, version: 1, lease: lease,
+		value: value}
 	if r != nil {
 		next.name, next.uid, next.created, next.version = r.name, r.uid, r.created, r.version+1
 		return next

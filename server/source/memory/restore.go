@@ -17,8 +17,8 @@ type Value struct {
 	Value    []byte // belongs to the database
 }
 
-// Restore returns a database that begins with values at a revision, which is not below theirs, and has no history before
-// it. Each key counts as written once, at its revision.
+// Restore returns a database that begins with values at a revision, which is not below theirs, and has no history
+// before it. Each key counts as written once, at its revision.
 func Restore(revision keepwatch.Revision, values []Value) (*DB, error) {
 	state := store.New(historyOptions())
 	must(state.AddIndexes(map[string]store.IndexFunc{leaseIndex: leaseOf}))

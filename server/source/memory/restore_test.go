@@ -18,7 +18,8 @@ func TestRestore(t *testing.T) {
 	}))(t)
 	defer db.Close()
 	page := must(pods(db).List(t.Context(), keepwatch.ListRequest{}))(t)
-	if page.Revision != 40 || len(page.Objects) != 2 || page.Objects[0].Key() != (keepwatch.Key{Namespace: "a", Name: "one"}) || page.Objects[0].Revision() != 12 {
+	if page.Revision != 40 || len(page.Objects) != 2 ||
+		page.Objects[0].Key() != (keepwatch.Key{Namespace: "a", Name: "one"}) || page.Objects[0].Revision() != 12 {
 		t.Errorf("%d, %v", page.Revision, page.Objects)
 	}
 	c := db.Client(podPrefix).Kubernetes

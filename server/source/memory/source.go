@@ -50,7 +50,8 @@ func (s *Source) List(_ context.Context, request keepwatch.ListRequest) (keepwat
 		return keepwatch.Page{}, keepwatch.Failed(keepwatch.Rejected, "list %s: no list has a second page", s.options.Prefix)
 	case state.Revision() < request.NotOlderThan:
 		return keepwatch.Page{}, keepwatch.Failed(keepwatch.Rewound,
-			"list %s: the newest revision is %d, below %d, which was seen before", s.options.Prefix, state.Revision(), request.NotOlderThan)
+			"list %s: the newest revision is %d, below %d, which was seen before", s.options.Prefix, state.Revision(),
+			request.NotOlderThan)
 	}
 	return keepwatch.Page{Revision: state.Revision(), Objects: s.objects(state)}, nil
 }
@@ -85,7 +86,8 @@ func (s *Source) object(r *record) keepwatch.Object {
 }
 
 // StreamList is not offered: a list is one page.
-func (s *Source) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *Source) StreamList(context.Context, keepwatch.Revision,
+	func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "list %s: a list is one page", s.options.Prefix)
 }
 
@@ -116,8 +118,11 @@ func (s *Source) Unchanged(_ context.Context, from, to keepwatch.Revision) error
 		return s.expired(to)
 	}
 	now := s.objects(after)
-	if len(now) != len(s.objects(before)) || slices.ContainsFunc(now, func(o keepwatch.Object) bool { return o.Revision() > from }) {
-		return keepwatch.Failed(keepwatch.Silent, "watch %s: the watch is silent, although keys have changed between revisions %d and %d", s.options.Prefix, from, to)
+	if len(now) != len(s.objects(before)) || slices.ContainsFunc(now, func(o keepwatch.Object) bool {
+		return o.Revision() > from
+	}) {
+		return keepwatch.Failed(keepwatch.Silent,
+			"watch %s: the watch is silent, although keys have changed between revisions %d and %d", s.options.Prefix, from, to)
 	}
 	return nil
 }
@@ -130,7 +135,8 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	case from == 0:
 		return nil, keepwatch.Failed(keepwatch.InvariantViolation, "watch %s: no revision to begin from", s.options.Prefix)
 	case from > newest:
-		return nil, keepwatch.Failed(keepwatch.Rewound, "watch %s: the newest revision is %d, below %d, which was seen before", s.options.Prefix, newest, from)
+		return nil, keepwatch.Failed(keepwatch.Rewound,
+			"watch %s: the newest revision is %d, below %d, which was seen before", s.options.Prefix, newest, from)
 	case from < s.db.Compacted():
 		return nil, s.expired(from)
 	}
@@ -138,16 +144,19 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 }
 
 func (s *Source) expired(from keepwatch.Revision) *keepwatch.Failure {
-	return keepwatch.Failed(keepwatch.Expired, "watch %s: the history since %d is compacted, up to %d", s.options.Prefix, from, s.db.Compacted())
+	return keepwatch.Failed(keepwatch.Expired, "watch %s: the history since %d is compacted, up to %d", s.options.Prefix,
+		from, s.db.Compacted())
 }
 
 // Seed loads an old state into an empty target, and then applies the history since, up to the newest revision
 // when Seed was called. A seeded store can answer watches from revisions before its process started. The
 // state is the oldest one of the history, but at most back revisions before the newest. Seed returns its
 // revision. If it fails, the target is empty.
-func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwatch.Revision) (keepwatch.Revision, error) {
+func (s *Source) Seed(ctx context.Context, target keepwatch.Target,
+	back keepwatch.Revision) (keepwatch.Revision, error) {
 	if current := target.Revision(); current != 0 {
-		return 0, keepwatch.Failed(keepwatch.InvariantViolation, "seed %s: the target has revision %d already", s.options.Prefix, current)
+		return 0, keepwatch.Failed(keepwatch.InvariantViolation, "seed %s: the target has revision %d already",
+			s.options.Prefix, current)
 	}
 	newest := s.db.Revision()
 	state, err := s.db.oldestSnapshot(back)

@@ -27,7 +27,8 @@ func put(t testing.TB, db *memory.DB, name string) keepwatch.Revision {
 	t.Helper()
 	c := db.Client(podPrefix).Kubernetes
 	now := must(c.Get(t.Context(), podPrefix+name, kubernetes.GetOptions{}))(t)
-	r := must(c.OptimisticPut(t.Context(), podPrefix+name, []byte("v"), now.KV.GetModRevision(), kubernetes.PutOptions{}))(t)
+	r := must(c.OptimisticPut(t.Context(), podPrefix+name, []byte("v"), now.KV.GetModRevision(),
+		kubernetes.PutOptions{}))(t)
 	return keepwatch.Revision(r.Revision)
 }
 
@@ -73,7 +74,8 @@ func TestWatch(t *testing.T) {
 	for len(got) < 4 {
 		batch := must(w.Next())(t)
 		for _, c := range batch.Changes {
-			got = append(got, fmt.Sprintf("%s %d %s %s %d", c.Type, c.Revision, c.Object.Key(), c.Object.UID(), c.Object.(*memory.Object).Version()))
+			got = append(got, fmt.Sprintf("%s %d %s %s %d", c.Type, c.Revision, c.Object.Key(), c.Object.UID(),
+				c.Object.(*memory.Object).Version()))
 		}
 	}
 	want := []string{"ADDED 2 ns/a 2 1", "MODIFIED 4 ns/a 2 2", "DELETED 5 ns/a  0", "ADDED 6 ns/a 6 1"}
@@ -179,7 +181,8 @@ func TestSeed(t *testing.T) {
 		from := must(pods(db).Seed(t.Context(), target, c.back))(t)
 		history, _ := target.Bounds()
 		if from != c.from || history != from || target.Revision() != db.Revision() || target.Snapshot().Len() != 6 {
-			t.Errorf("seed of %d: from %d, history %d, revision %d, %d objects", c.back, from, history, target.Revision(), target.Snapshot().Len())
+			t.Errorf("seed of %d: from %d, history %d, revision %d, %d objects", c.back, from, history, target.Revision(),
+				target.Snapshot().Len())
 		}
 		if _, err := pods(db).Seed(t.Context(), target, 0); err == nil {
 			t.Error("a target is seeded twice")

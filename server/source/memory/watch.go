@@ -28,7 +28,8 @@ type watch struct {
 func (s *Source) watch(ctx context.Context, from keepwatch.Revision) *watch {
 	w := &watch{
 		source: s, delivered: from, requested: make(chan keepwatch.Revision, 1),
-		cursor: s.db.state.Watch(store.Cursor{Epoch: s.db.state.Snapshot().Cursor().Epoch, Revision: from}, store.Filter{Namespace: string(s.bucket)}),
+		cursor: s.db.state.Watch(store.Cursor{Epoch: s.db.state.Snapshot().Cursor().Epoch, Revision: from},
+			store.Filter{Namespace: string(s.bucket)}),
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	s.mu.Lock()

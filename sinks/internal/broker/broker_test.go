@@ -23,7 +23,8 @@ func TestParseAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	password, _ := a.User.Password()
-	if !slices.Equal(a.Servers, []string{"a:9092", "[::1]:9093", "c"}) || a.User.Username() != "sync" || password != "p@ss,w" ||
+	if !slices.Equal(a.Servers, []string{"a:9092", "[::1]:9093", "c"}) || a.User.Username() != "sync" ||
+		password != "p@ss,w" ||
 		a.Path != "k8s.{resource}" || a.Parameter("state") != "s t" || a.Parameter("tls") != "" {
 		t.Errorf("%+v, password %q", a, password)
 	}
@@ -39,7 +40,8 @@ func TestParseAddress(t *testing.T) {
 		"kafka://u:secret@a/x?sate=1":  `"sate" is not known: the parameters are state, tls`,
 		"kafka://u:secret@a/%zz?tls=1": "must be percent-encoded",
 	} {
-		if _, err := ParseAddress(text, "state", "tls"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if _, err := ParseAddress(text, "state", "tls"); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -64,7 +66,8 @@ func TestCredentials(t *testing.T) {
 	if c, err := credentials("nats://h/S"); c != nil || err != nil {
 		t.Errorf("without a user: %v, %v", c, err)
 	}
-	for written, want := range map[string]string{"s3cret": "s3cret", "s3cret\n": "s3cret", " s3cret \r\n": " s3cret ", "two\nlines\n": "two\nlines"} {
+	for written, want := range map[string]string{"s3cret": "s3cret", "s3cret\n": "s3cret", " s3cret \r\n": " s3cret ",
+		"two\nlines\n": "two\nlines"} {
 		write(written)
 		c, err := credentials("nats://u@h/S?password-file=" + file)
 		if err != nil {
@@ -85,7 +88,8 @@ func TestCredentials(t *testing.T) {
 		"nats://u@h/S?password-file=" + file:        "is empty",
 		"nats://u@h/S?password-file=/missing":       "password-file: open /missing: no such file",
 	} {
-		if _, err := credentials(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+		if _, err := credentials(text); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -111,10 +115,12 @@ func TestTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := template.Expand(strings.ToUpper); got != "k8s.RESOURCE.NAMESPACERESOURCE" || template.String() != "k8s.{resource}.{namespace}{resource}" {
+	if got := template.Expand(strings.ToUpper); got != "k8s.RESOURCE.NAMESPACERESOURCE" ||
+		template.String() != "k8s.{resource}.{namespace}{resource}" {
 		t.Errorf("%s is %s", template, got)
 	}
-	for text, want := range map[string]string{"{uid}": "{uid} is not known: they are {resource}, {namespace}", "a{": "a brace has no partner", "}a": "a brace has no partner", "{{resource}}": "a brace"} {
+	for text, want := range map[string]string{"{uid}": "{uid} is not known: they are {resource}, {namespace}",
+		"a{": "a brace has no partner", "}a": "a brace has no partner", "{{resource}}": "a brace"} {
 		if _, err := ParseTemplate(text, "resource", "namespace"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -153,8 +159,10 @@ func TestEncode(t *testing.T) {
 		message stream.Message
 		want    string
 	}{
-		{stream.Gap{From: 1, To: 2, Reason: keepwatch.GapRewind}, `{"type":"GAP","from":"1","to":"2","reason":"rewind","epoch":3,"resource":"pods","namespace":"shop"}`},
-		{stream.Synced{Revision: 2}, `{"type":"SYNCED","revision":"2","count":0,"epoch":3,"resource":"pods","namespace":"shop"}`},
+		{stream.Gap{From: 1, To: 2, Reason: keepwatch.GapRewind},
+			`{"type":"GAP","from":"1","to":"2","reason":"rewind","epoch":3,"resource":"pods","namespace":"shop"}`},
+		{stream.Synced{Revision: 2},
+			`{"type":"SYNCED","revision":"2","count":0,"epoch":3,"resource":"pods","namespace":"shop"}`},
 	} {
 		got, err := Encode(shape.Events, shape.Origin{ID: id, Epoch: 3}, row.message)
 		if err != nil || string(got) != row.want || !json.Valid(got) {
@@ -177,13 +185,15 @@ func TestOptions(t *testing.T) {
 		{address: "kafka://h/x?shape=debezium", want: `debezium "" ""`},
 		{address: "kafka://h/x", shape: shape.Debezium, want: `debezium "" ""`},
 		{address: "kafka://h/x?shape=debezium", shape: shape.Debezium, want: `debezium "" ""`},
-		{address: "kafka://h/x?shape=events", shape: shape.Debezium, want: "the address has shape=events, and the options have debezium"},
+		{address: "kafka://h/x?shape=events", shape: shape.Debezium,
+			want: "the address has shape=events, and the options have debezium"},
 		{address: "kafka://h/x?shape=avro", shape: shape.Debezium, want: `not "avro"`},
 		{address: "kafka://u@h/x", tls: &tls.Config{ServerName: "n"}, ask: ask, want: `events "n" "asked"`},
 		{address: "kafka://h/x?tls=false", tls: &tls.Config{}, want: "the address has tls or ca, and the options have TLS"},
 		{address: "kafka://h/x", ask: ask, want: "the options have a password, and the address no user"},
 		{address: "kafka://u:p@h/x", ask: ask, want: "the address has a password, and the options have one"},
-		{address: "kafka://u@h/x?password-file=/nowhere", ask: ask, want: "the address has a password, and the options have one"},
+		{address: "kafka://u@h/x?password-file=/nowhere", ask: ask,
+			want: "the address has a password, and the options have one"},
 	} {
 		a, err := ParseAddress(row.address, "shape", "tls", "ca", PasswordFile)
 		if err != nil {

@@ -42,9 +42,11 @@ func KeyOf(id stream.Identity) StreamKey { return StreamKey{id.Resource, id.Name
 func (c *Cursor) Enter(s sink.Stream, writer string) error {
 	switch {
 	case c.Format > Format:
-		return fmt.Errorf("its cursor has format %d, and this keepwatch knows formats up to %d: use a newer keepwatch", c.Format, Format)
+		return fmt.Errorf("its cursor has format %d, and this keepwatch knows formats up to %d: use a newer keepwatch",
+			c.Format, Format)
 	case c.Format > 0 && !c.Identity.Matches(s.ID):
-		return fmt.Errorf("it has the objects of %s, not of %s; use another one, or delete it to begin anew", c.Identity, s.ID)
+		return fmt.Errorf("it has the objects of %s, not of %s; use another one, or delete it to begin anew", c.Identity,
+			s.ID)
 	}
 	c.Format, c.Identity, c.Line, c.Active, c.Writer = Format, s.ID, s.Line, true, writer
 	return nil
@@ -64,7 +66,8 @@ func (c *Cursor) Stored(objects Index) (sink.Stored, error) {
 	if len(c.Position) > 0 {
 		s.Position = c.Position
 	} else if len(s.Entries) > 0 {
-		return s, errors.New("it has these objects already, of another choice of namespaces; use another one, or delete it to begin anew")
+		return s, errors.New(
+			"it has these objects already, of another choice of namespaces; use another one, or delete it to begin anew")
 	}
 	return s, nil
 }

@@ -26,7 +26,8 @@ func TestGaps(t *testing.T) {
 	if err != nil || err2 != nil || reads != 2 || &first[0] != &again[0] {
 		t.Errorf("%d reads, %v, %v", reads, err, err2)
 	}
-	for i, state := range []GapsState{{Count: 1}, {Count: 1, Last: 1}, {Count: 1, Last: 1, Ended: 1}, {From: 2}, {From: 2, To: 3}} {
+	for i, state := range []GapsState{{Count: 1}, {Count: 1, Last: 1}, {Count: 1, Last: 1, Ended: 1}, {From: 2},
+		{From: 2, To: 3}} {
 		if _, err := get(state, nil); err != nil || reads != i+3 {
 			t.Errorf("%+v: %d reads, %v", state, reads, err)
 		}

@@ -31,8 +31,9 @@ type Row struct {
 	End  *End  // set if the same piece also ends it
 }
 
-// Ending ends the current row of a key at a point. It moves the ends of earlier rows back that are after the point: an object that
-// was deleted in a gap may return in a state from before the gap's end. No end is before the beginning of its row.
+// Ending ends the current row of a key at a point. It moves the ends of earlier rows back that are after the point: an
+// object that was deleted in a gap may return in a state from before the gap's end. No end is before the beginning of
+// its row.
 type Ending struct {
 	Key keepwatch.Key
 	End
@@ -49,8 +50,8 @@ type Gap struct {
 	Reason   keepwatch.GapReason
 }
 
-// Changes are the rows that a piece inserts and ends. All endings concern rows from before the piece. There is one for each key, and it
-// comes before the rows.
+// Changes are the rows that a piece inserts and ends. All endings concern rows from before the piece. There is one for
+// each key, and it comes before the rows.
 type Changes struct {
 	Endings []Ending
 	Rows    []Row
@@ -63,8 +64,8 @@ func (c Changes) End() bool {
 }
 
 // Of returns the changes of a piece. It returns an error for a state without a body, and for
-// an event that does not fit the ones before it. empty is true if the tables have no row of the resource that has ended, as
-// in a first list.
+// an event that does not fit the ones before it. empty is true if the tables have no row of the resource that has
+// ended, as in a first list.
 func Of(piece sink.Piece, empty bool) (Changes, error) {
 	f := folder{before: piece.Before, empty: empty, rows: map[keepwatch.Key][]int{}, ended: map[keepwatch.Key]int{}}
 	progress := piece.Before
@@ -99,7 +100,8 @@ func (f *folder) event(e stream.Event, epoch int) error {
 	if e.Type == keepwatch.Deleted {
 		return f.end(key, uid, End{Point{Epoch: epoch, Revision: e.Revision}, true})
 	}
-	row := Row{Key: key, UID: uid, JSON: e.Object.JSON(), Sum: e.Rendition.Sum, From: Point{Epoch: epoch, Revision: e.Object.Revision()}}
+	row := Row{Key: key, UID: uid, JSON: e.Object.JSON(), Sum: e.Rendition.Sum, From: Point{Epoch: epoch,
+		Revision: e.Object.Revision()}}
 	if len(row.JSON) == 0 {
 		return errors.New("the object has no body")
 	}
@@ -134,8 +136,8 @@ func (f *folder) last(key keepwatch.Key) *Row {
 	return nil
 }
 
-// add adds a row. It moves later ends of the key's earlier rows back to the beginning of the new one: a deletion in a gap is at the
-// gap's end, although an object has the name since an earlier revision.
+// add adds a row. It moves later ends of the key's earlier rows back to the beginning of the new one: a deletion in a
+// gap is at the gap's end, although an object has the name since an earlier revision.
 func (f *folder) add(row Row) error {
 	if last := f.last(row.Key); last != nil && last.End == nil {
 		return errors.New("the object was added before")
@@ -156,14 +158,15 @@ func (f *folder) add(row Row) error {
 	return nil
 }
 
-// isLast reports whether no row from before the piece has ended after a point: such ends are up to the cursor, unless a list has begun.
+// isLast reports whether no row from before the piece has ended after a point: such ends are up to the cursor, unless a
+// list has begun.
 func (f *folder) isLast(p Point) bool {
 	live := f.before.Started() && f.before.Gap == "" && f.before.Epoch == p.Epoch
 	return f.empty || live && p.Revision > f.before.Cursor
 }
 
-// until returns the end of a state of the object uid, at the latest the beginning of a later row of the key. If it moves to a row of the same
-// object, that was not deleted.
+// until returns the end of a state of the object uid, at the latest the beginning of a later row of the key. If it
+// moves to a row of the same object, that was not deleted.
 func (e End) until(next Row, uid keepwatch.UID) End {
 	if next.From.Before(e.Point) {
 		return End{next.From, e.Deleted && uid != next.UID}

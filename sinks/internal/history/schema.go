@@ -16,9 +16,9 @@ import (
 // maxName is the longest name of a view in Postgres.
 const maxName = 63
 
-// ViewName returns the name of the view of the current objects of a resource: "current_deployments_apps" for deployments.apps. A hyphen
-// is two underscores, since it is never beside a dot. A long name ends with a hash after three underscores, which no hyphens and dots
-// make. So no two resources have the same view.
+// ViewName returns the name of the view of the current objects of a resource: "current_deployments_apps" for
+// deployments.apps. A hyphen is two underscores, since it is never beside a dot. A long name ends with a hash after
+// three underscores, which no hyphens and dots make. So no two resources have the same view.
 func ViewName(resource string) string {
 	strange := false
 	name := "current_" + strings.ReplaceAll(strings.Map(func(r rune) rune {
@@ -31,7 +31,8 @@ func ViewName(resource string) string {
 		return '_'
 	}, resource), "-", "__")
 	if strange || len(name) > maxName {
-		name = fmt.Sprintf("%s___%x", strings.TrimRight(name[:min(len(name), maxName-hashed-3)], "_"), sha256.Sum256([]byte(resource)))[:maxName]
+		name = fmt.Sprintf("%s___%x", strings.TrimRight(name[:min(len(name), maxName-hashed-3)], "_"),
+			sha256.Sum256([]byte(resource)))[:maxName]
 	}
 	return name
 }
@@ -42,7 +43,8 @@ const hashed = 16
 // CheckFormat returns an error for tables of a later version than the newest known one.
 func CheckFormat(found, newest int) error {
 	if found > newest {
-		return fmt.Errorf("the tables have format %d, and this keepwatch knows formats up to %d: use a newer keepwatch", found, newest)
+		return fmt.Errorf("the tables have format %d, and this keepwatch knows formats up to %d: use a newer keepwatch",
+			found, newest)
 	}
 	return nil
 }
@@ -50,7 +52,9 @@ func CheckFormat(found, newest int) error {
 // CheckIdentity returns an error if the rows of a resource belong to another stream than id.
 func CheckIdentity(found, id stream.Identity) error {
 	if !found.Matches(id) {
-		return fmt.Errorf("it has the objects of %s, not of %s; use another database or schema, or delete these tables to begin anew", found, id)
+		return fmt.Errorf(
+			"it has the objects of %s, not of %s; use another database or schema, or delete these tables to begin anew", found,
+			id)
 	}
 	return nil
 }
@@ -59,7 +63,8 @@ func CheckIdentity(found, id stream.Identity) error {
 // namespaces' streams.
 func CheckNew(isNew bool, entries []stream.Entry) error {
 	if isNew && len(entries) > 0 {
-		return errors.New("it has these objects already, of another choice of namespaces; use another database or schema, or delete these tables to begin anew")
+		return errors.New(
+			"it has these objects already, of another choice of namespaces; use another database or schema, or delete these tables to begin anew")
 	}
 	return nil
 }

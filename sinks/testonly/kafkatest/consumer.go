@@ -15,7 +15,8 @@ const readTimeout = 20 * time.Second
 // Client returns a client that is closed with the test.
 func (s *Server) Client(options ...kgo.Opt) *kgo.Client {
 	s.tb.Helper()
-	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.Addr()), kgo.MetadataMinAge(100 * time.Millisecond)}, options...)...)
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.Addr()), kgo.MetadataMinAge(100 * time.Millisecond)},
+		options...)...)
 	if err != nil {
 		s.tb.Fatal(err)
 	}
@@ -73,8 +74,8 @@ func (c *Consumer) Records(ctx context.Context) ([]*kgo.Record, error) {
 	return records, nil
 }
 
-// ends returns the ends of all partitions, after each transaction in front of them was ended: Kafka answers a commit that is
-// durable, and then shows it to the consumers of each partition.
+// ends returns the ends of all partitions, after each transaction in front of them was ended: Kafka answers a commit
+// that is durable, and then shows it to the consumers of each partition.
 func (c *Consumer) ends(ctx context.Context) (kadm.ListedOffsets, error) {
 	ends, err := c.list(ctx, c.admin.ListEndOffsets)
 	for err == nil {
@@ -99,7 +100,8 @@ func (c *Consumer) ends(ctx context.Context) (kadm.ListedOffsets, error) {
 	return nil, err
 }
 
-func (c *Consumer) list(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (kadm.ListedOffsets, error) {
+func (c *Consumer) list(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (
+	kadm.ListedOffsets, error) {
 	offsets, err := list(ctx, c.topics...)
 	if err == nil {
 		err = offsets.Error()
@@ -118,7 +120,8 @@ func (c *Consumer) start(partitions kadm.ListedOffsets) {
 		from[o.Topic][o.Partition] = kgo.NewOffset().AtStart()
 	})
 	// The control record behind a transaction shows that its records were read.
-	c.client = c.server.Client(kgo.ConsumePartitions(from), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+	c.client = c.server.Client(kgo.ConsumePartitions(from), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(),
 		kgo.FetchMaxWait(100*time.Millisecond))
 }
 

@@ -1,5 +1,5 @@
-// Package kafkatest runs a real Kafka broker for a test, as one process with its controller: it can be killed and started
-// again. Without java, or without the jars of make kafka, the test is skipped.
+// Package kafkatest runs a real Kafka broker for a test, as one process with its controller: it can be killed and
+// started again. Without java, or without the jars of make kafka, the test is skipped.
 //
 //	kafkatest.go  the broker
 //	consumer.go   a consumer of committed records
@@ -25,8 +25,8 @@ import (
 // startTimeout bounds the start of a broker, also one that reads its files after a kill.
 const startTimeout = 5 * time.Minute
 
-// Server is a Kafka broker on 127.0.0.1 with three listeners. Kafka tells clients where to connect, so a proxy in front of it
-// needs a listener of its own.
+// Server is a Kafka broker on 127.0.0.1 with three listeners. Kafka tells clients where to connect, so a proxy in front
+// of it needs a listener of its own.
 type Server struct {
 	tb      testing.TB
 	dir     string
@@ -38,7 +38,8 @@ type Server struct {
 }
 
 // Start starts a broker that ends with the test. If proxy is set, it gets the address of a listener, and returns the
-// address that clients of this listener are to use. Start skips the test if this machine cannot run Kafka, and with -short.
+// address that clients of this listener are to use. Start skips the test if this machine cannot run Kafka, and with
+// -short.
 func Start(tb testing.TB, proxy func(server string) (advertised string)) *Server {
 	tb.Helper()
 	if testing.Short() {
@@ -61,7 +62,8 @@ func Start(tb testing.TB, proxy func(server string) (advertised string)) *Server
 		advertised = proxy(advertised)
 	}
 	s.configure(controller, advertised)
-	format := s.java("kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", "a2VlcHdhdGNoLWthZmthdA", "--config", s.path("config"))
+	format := s.java("kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", "a2VlcHdhdGNoLWthZmthdA",
+		"--config", s.path("config"))
 	if out, err := format.CombinedOutput(); err != nil {
 		tb.Fatalf("format: %v\n%s", err, out)
 	}
@@ -139,7 +141,8 @@ offsets.topic.num.partitions=1
 transaction.state.log.num.partitions=1
 # Compaction happens while a test runs.
 log.cleaner.backoff.ms=200
-`, address(controller), address(s.plain), address(s.proxied), address(s.secure), advertised, s.path("key.pem"), s.path("data"))
+`, address(controller), address(s.plain), address(s.proxied), address(s.secure), advertised, s.path("key.pem"),
+		s.path("data"))
 	for name, content := range map[string][]byte{
 		"config": []byte(text), "ca.pem": authority, "key.pem": pair,
 	} {

@@ -1,5 +1,5 @@
-// Package natstest runs a real NATS server with JetStream for a test, as a process: it can be killed and started again. The
-// process is the test's own program, which calls [Main].
+// Package natstest runs a real NATS server with JetStream for a test, as a process: it can be killed and started again.
+// The process is the test's own program, which calls [Main].
 package natstest
 
 import (
@@ -101,7 +101,8 @@ func StartCluster(tb testing.TB) Cluster {
 	var c Cluster
 	for i, route := range routes {
 		name := fmt.Sprint("server-", i)
-		s := newServer(tb, fmt.Sprintf("server_name: %s\ncluster { name: test, listen: %q, routes: [%s] }", name, strings.TrimPrefix(route, "nats://"), strings.Join(routes, ", ")))
+		s := newServer(tb, fmt.Sprintf("server_name: %s\ncluster { name: test, listen: %q, routes: [%s] }", name,
+			strings.TrimPrefix(route, "nats://"), strings.Join(routes, ", ")))
 		s.name = name
 		c = append(c, s)
 	}
@@ -139,7 +140,8 @@ func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
 // Configure writes the configuration for the next start.
 func (s *Server) Configure(settings string) {
 	s.tb.Helper()
-	text := fmt.Sprintf("listen: 127.0.0.1:%d\njetstream { store_dir: %q }\nlog_file: %q\n%s\n", s.port, s.path("data"), s.path("log"), settings)
+	text := fmt.Sprintf("listen: 127.0.0.1:%d\njetstream { store_dir: %q }\nlog_file: %q\n%s\n", s.port, s.path("data"),
+		s.path("log"), settings)
 	if err := os.WriteFile(s.path("config"), []byte(text), 0o600); err != nil {
 		s.tb.Fatal(err)
 	}
@@ -240,8 +242,8 @@ func Objects(ctx context.Context, js jetstream.JetStream, bucket string) (map[st
 	return objects, nil
 }
 
-// Messages returns a function that returns the bodies of a stream's messages since its last call. Messages without body are
-// left out.
+// Messages returns a function that returns the bodies of a stream's messages since its last call. Messages without body
+// are left out.
 func Messages(js jetstream.JetStream, name string) func(context.Context) ([][]byte, error) {
 	var read uint64
 	return func(ctx context.Context) (bodies [][]byte, err error) {
@@ -255,7 +257,9 @@ func Messages(js jetstream.JetStream, name string) func(context.Context) ([][]by
 		if read >= last {
 			return nil, nil
 		}
-		consumer, err := found.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: read + 1, InactiveThreshold: 5 * time.Second, MaxResetAttempts: 3})
+		consumer, err := found.OrderedConsumer(ctx,
+			jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: read + 1,
+				InactiveThreshold: 5 * time.Second, MaxResetAttempts: 3})
 		if err != nil {
 			return nil, err
 		}

@@ -53,7 +53,8 @@ func Start(tb testing.TB, settings ...string) *Server {
 		tb.Skip(missing)
 	}
 	s := newServer(tb, settings)
-	initdb := s.command("initdb", "-D", s.data(), "-U", "keepwatch", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	initdb := s.command("initdb", "-D", s.data(), "-U", "keepwatch", "-A", "trust", "-E", "UTF8", "--locale=C",
+		"--no-sync")
 	if out, err := initdb.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
 	}
@@ -119,7 +120,8 @@ func (s *Server) Restart() {
 			continue
 		default:
 		}
-		if s.command("pg_isready", "-q", "-U", "keepwatch", "-d", "postgres", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)).Run() == nil {
+		if s.command("pg_isready", "-q", "-U", "keepwatch", "-d", "postgres", "-h", "127.0.0.1", "-p",
+			strconv.Itoa(s.port)).Run() == nil {
 			return
 		}
 	}
@@ -129,7 +131,8 @@ func (s *Server) launch() {
 	s.tb.Helper()
 	// fsync protects from a crash of the machine, which no test has.
 	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port)}
-	for _, setting := range append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "max_connections=30", "shared_buffers=64MB"}, s.settings...) {
+	for _, setting := range append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off",
+		"max_connections=30", "shared_buffers=64MB"}, s.settings...) {
 		args = append(args, "-c", setting)
 	}
 	cmd := s.command("postgres", args...)
@@ -165,7 +168,8 @@ func (s *Server) RequirePassword(role, password string) {
 	}
 }
 
-// Dir returns a new directory, and own, which gives it to the server's user: for a tablespace on a disk that is mounted there.
+// Dir returns a new directory, and own, which gives it to the server's user: for a tablespace on a disk that is mounted
+// there.
 func (s *Server) Dir() (dir string, own func()) {
 	s.tb.Helper()
 	dir, err := os.MkdirTemp(s.dir, "tablespace-")

@@ -23,8 +23,8 @@ func MissingPooler() string {
 
 const pgBouncer = "/usr/sbin/pgbouncer"
 
-// Pooler starts a PgBouncer of the server in a pool_mode, which ends with the test, and returns its address. It skips the test, which may
-// be a part of the server's, if this machine has none.
+// Pooler starts a PgBouncer of the server in a pool_mode, which ends with the test, and returns its address. It skips
+// the test, which may be a part of the server's, if this machine has none.
 func (s *Server) Pooler(tb testing.TB, mode string) string {
 	tb.Helper()
 	if missing := MissingPooler(); missing != "" {

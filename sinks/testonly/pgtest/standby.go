@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Standby starts a server that follows this one: what is committed here arrives there later, and never if this one is killed before.
+// Standby starts a server that follows this one: what is committed here arrives there later, and never if this one is
+// killed before.
 func (s *Server) Standby() *Server {
 	s.tb.Helper()
 	standby := newServer(s.tb, s.settings)
@@ -40,9 +41,11 @@ func (s *Server) Detach() {
 // awaitReceivers waits until so many processes receive from the primary.
 func (s *Server) awaitReceivers(n string) {
 	s.tb.Helper()
-	for end := time.Now().Add(startTimeout); s.SQL(`SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming'`) != n; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(startTimeout); s.SQL(
+		`SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming'`) != n; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.tb.Fatalf("%s processes receive from the primary after %v, want %s", s.SQL(`SELECT count(*) FROM pg_stat_wal_receiver`), startTimeout, n)
+			s.tb.Fatalf("%s processes receive from the primary after %v, want %s",
+				s.SQL(`SELECT count(*) FROM pg_stat_wal_receiver`), startTimeout, n)
 		}
 	}
 }

@@ -46,7 +46,8 @@ func Blame(states [][]byte) ([]Since, error) {
 			if of == nil {
 				of, writers = ownersOf(state), Writers(older, state)
 			}
-			next[l.text] = Since{Path: l.path, Value: l.value, From: before.Value, State: i, Managers: writersOf(l.path, of, writers)}
+			next[l.text] = Since{Path: l.path, Value: l.value, From: before.Value, State: i, Managers: writersOf(l.path, of,
+				writers)}
 		}
 		current, last = next, leaves
 	}

@@ -28,7 +28,8 @@ func TestChanges(t *testing.T) {
 	}
 	var lines []string
 	for _, c := range changes {
-		lines = append(lines, fmt.Sprintf("%s: %s > %s by %v", c.Path, c.Old, c.New, field.WritersOf(c, []byte(first), []byte(second))))
+		lines = append(lines, fmt.Sprintf("%s: %s > %s by %v", c.Path, c.Old, c.New, field.WritersOf(c, []byte(first),
+			[]byte(second))))
 	}
 	const want = `spec.args: ["x","y"] >  by []
 spec.containers[name=side].image:  > "envoy" by []
@@ -120,7 +121,8 @@ func TestOwned(t *testing.T) {
 	if err != nil || string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s, %v", got, want, err)
 	}
-	owned, err = field.Owned([]byte(`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"x","uid":"u","labels":{"a":"1"}},"spec":{"n":1.0},"status":1}`))
+	owned, err = field.Owned(
+		[]byte(`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"x","uid":"u","labels":{"a":"1"}},"spec":{"n":1.0},"status":1}`))
 	if got, _ := json.Marshal(owned); err != nil ||
 		string(got) != `{"apiVersion":"v1","kind":"Thing","metadata":{"labels":{"a":"1"},"name":"x"},"spec":{"n":1.0}}` {
 		t.Errorf("without managers: %s, %v", got, err)

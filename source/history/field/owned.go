@@ -39,7 +39,8 @@ func Owned(object []byte) (map[string]any, error) {
 		part["metadata"] = metadata
 	}
 	for _, name := range []string{
-		"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds",
+		"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp",
+		"deletionGracePeriodSeconds",
 		"ownerReferences", "generateName",
 	} {
 		delete(metadata, name)
@@ -130,7 +131,8 @@ func withKeys(kept any, element map[string]any, sets []any) any {
 		fields, _ := set.(map[string]any)
 		for name := range fields {
 			var key map[string]json.RawMessage
-			if text, ok := strings.CutPrefix(name, "k:"); !ok || json.Unmarshal([]byte(text), &key) != nil || !matches(key, element) {
+			if text, ok := strings.CutPrefix(name, "k:"); !ok || json.Unmarshal([]byte(text), &key) != nil ||
+				!matches(key, element) {
 				continue
 			}
 			for member := range key {

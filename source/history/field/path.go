@@ -136,7 +136,8 @@ func hasObjects(list []any) bool {
 }
 
 // keys are the members by which the API's lists tell their elements apart.
-var keys = []string{"name", "type", "containerPort", "port", "uid", "ip", "topologyKey", "mountPath", "devicePath", "key", "hostname"}
+var keys = []string{"name", "type", "containerPort", "port", "uid", "ip", "topologyKey", "mountPath", "devicePath",
+	"key", "hostname"}
 
 // keyOf returns the member that is in all elements of a list with different scalar values, empty if there is none.
 func keyOf(list []any) string {

@@ -20,9 +20,10 @@ type again struct {
 
 func (o *again) UID() keepwatch.UID { return o.uid }
 
-// TestAsOf checks that a database has one state of each object at every revision. Objects are delivered as deleted at the end of a gap, and are added
-// again with a state from before it: the type was not served for a while. The server may have been restored meanwhile, so that it has
-// an earlier state than the last one. So many further objects return as they were.
+// TestAsOf checks that a database has one state of each object at every revision. Objects are delivered as deleted at
+// the end of a gap, and are added again with a state from before it: the type was not served for a while. The server
+// may have been restored meanwhile, so that it has an earlier state than the last one. So many further objects return
+// as they were.
 func TestAsOf(t *testing.T, s sink.Sink, db *sql.DB, more int) {
 	t.Helper()
 	event := func(kind keepwatch.ChangeType, name, uid string, object, at keepwatch.Revision) stream.Event {
@@ -75,32 +76,40 @@ func TestAsOf(t *testing.T, s sink.Sink, db *sql.DB, more int) {
 	}
 
 	Open(t, s)
-	write(10, each(added("same", "s", 5), added("changed", "c", 5), added("replaced", "p", 6), added("restored", "r", 7), added("redefined", "d", 5))...)
+	write(10, each(added("same", "s", 5), added("changed", "c", 5), added("replaced", "p", 6), added("restored", "r", 7),
+		added("redefined", "d", 5))...)
 	write(10, stream.Synced{Revision: 10, Count: uint64(count)})
 	write(20, each(modified("restored", "r", 18), modified("redefined", "d", 5), modified("restored", "r", 20))...)
 	write(100, append(gap(20, 100, keepwatch.GapExpired), end(100, "s", "c", "p", "r", "d")...)...)
 	write(100, gap(100, 200, keepwatch.GapExpired)...)
-	write(100, each(added("same", "s", 5), added("changed", "c", 150), added("replaced", "p2", 50), added("restored", "r", 15), added("redefined", "d", 5))...)
+	write(100, each(added("same", "s", 5), added("changed", "c", 150), added("replaced", "p2", 50), added("restored", "r",
+		15), added("redefined", "d", 5))...)
 	write(200, stream.Synced{Revision: 200, Count: uint64(count)})
 	checkStates(t, db, 0, 210, map[string]string{
-		"same": "s5@5-", "changed": "c5@5-99 c150@150-", "replaced": "p6@6-49 p250@50-", "restored": "r7@7-14 r15@15-", "redefined": "d5@5-",
+		"same": "s5@5-", "changed": "c5@5-99 c150@150-", "replaced": "p6@6-49 p250@50-", "restored": "r7@7-14 r15@15-",
+		"redefined": "d5@5-",
 	})
 
-	// The server is restored, and the objects return in one piece with the end. One state of it is older than an earlier one.
+	// The server is restored, and the objects return in one piece with the end. One state of it is older than an earlier
+	// one.
 	write(200, gap(200, 30, keepwatch.GapRewind)...)
 	messages := append(end(40, "s", "c", "p2", "r", "d"), gap(40, 60, keepwatch.GapExpired)...)
-	messages = append(messages, each(added("same", "s", 5), added("changed", "c", 58), modified("changed", "c", 55), added("replaced", "p3", 20), added("restored", "r", 15), added("redefined", "d", 5))...)
+	messages = append(messages, each(added("same", "s", 5), added("changed", "c", 58), modified("changed", "c", 55),
+		added("replaced", "p3", 20), added("restored", "r", 15), added("redefined", "d", 5))...)
 	write(60, append(messages, stream.Synced{Revision: 60, Count: uint64(count)})...)
 	checkStates(t, db, 0, 210, map[string]string{
-		"same": "s5@5-", "changed": "c5@5-99 c150@150-", "replaced": "p6@6-49 p250@50-", "restored": "r7@7-14 r15@15-", "redefined": "d5@5-",
+		"same": "s5@5-", "changed": "c5@5-99 c150@150-", "replaced": "p6@6-49 p250@50-", "restored": "r7@7-14 r15@15-",
+		"redefined": "d5@5-",
 	})
 	checkStates(t, db, 1, 70, map[string]string{
-		"same": "s5@0-", "changed": "c150@0-39 c55@55-", "replaced": "p250@0-19 p320@20-", "restored": "r15@0-", "redefined": "d5@0-",
+		"same": "s5@0-", "changed": "c150@0-39 c55@55-", "replaced": "p250@0-19 p320@20-", "restored": "r15@0-",
+		"redefined": "d5@0-",
 	})
 	s.Close()
 }
 
-// checkStates compares the states of all objects at each revision of an epoch with the wanted ones: "UID and revision of the state@first-last".
+// checkStates compares the states of all objects at each revision of an epoch with the wanted ones: "UID and revision
+// of the state@first-last".
 func checkStates(t *testing.T, db *sql.DB, epoch int, newest keepwatch.Revision, want map[string]string) {
 	t.Helper()
 	type run struct {

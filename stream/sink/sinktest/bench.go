@@ -106,7 +106,8 @@ func (w *benchmark) write(objects, perBatch int, kind keepwatch.ChangeType) {
 			}
 		}
 		p.Cursor, p.Count, p.Position = w.revision, w.count, []byte(`{}`)
-		batch := sink.Batch{Time: time.Now().UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, After: sink.Progress{Cursor: w.revision}}}}
+		batch := sink.Batch{Time: time.Now().UTC().Truncate(time.Millisecond),
+			Pieces: []sink.Piece{{Piece: p, After: sink.Progress{Cursor: w.revision}}}}
 		if err := w.sink.Write(w.b.Context(), batch); err != nil {
 			w.b.Fatal(err)
 		}

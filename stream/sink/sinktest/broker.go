@@ -18,7 +18,8 @@ import (
 func Open(t testing.TB, s sink.Sink) []sink.Stored {
 	t.Helper()
 	stored, err := s.Open(t.Context(), Streams())
-	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) && time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) &&
+		time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
 		stored, err = s.Open(t.Context(), Streams())
 	}
 	if err != nil {
@@ -50,9 +51,11 @@ func WriteSlowly(t testing.TB, s sink.Sink, cutter *Cutter, rate int, b sink.Bat
 
 // Batch returns a batch with one piece of the first stream.
 func Batch(count uint64, at keepwatch.Revision, messages ...stream.Message) sink.Batch {
-	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil, `{"cursor":%d,"told":%d,"count":%d,"serial":0}`, at, at, count)}
+	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil,
+		`{"cursor":%d,"told":%d,"count":%d,"serial":0}`, at, at, count)}
 	before := sink.Progress{}
-	return sink.Batch{Time: time.Now().UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, Before: before, After: before.After(p)}}}
+	return sink.Batch{Time: time.Now().UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, Before: before,
+		After: before.After(p)}}}
 }
 
 // Event returns the event of an object in the namespace ns, with any body.
@@ -62,11 +65,13 @@ func Event(kind keepwatch.ChangeType, name string, at keepwatch.Revision, json s
 	return stream.Event{Type: kind, Revision: at, ID: change.ID(), Object: o}
 }
 
-// Large returns a batch with one piece of the first stream: so many objects of so many bytes, which no compression makes smaller.
+// Large returns a batch with one piece of the first stream: so many objects of so many bytes, which no compression
+// makes smaller.
 func Large(objects, bytes int) sink.Batch {
 	var messages []stream.Message
 	for i := range objects {
-		messages = append(messages, Event(keepwatch.Added, fmt.Sprint("o-", i), keepwatch.Revision(1+i), Incompressible(bytes)))
+		messages = append(messages, Event(keepwatch.Added, fmt.Sprint("o-", i), keepwatch.Revision(1+i),
+			Incompressible(bytes)))
 	}
 	return Batch(uint64(objects), keepwatch.Revision(objects), messages...)
 }
@@ -90,8 +95,8 @@ func (o *thing) Revision() keepwatch.Revision { return o.revision }
 func (o *thing) JSON() []byte                 { return []byte(o.json) }
 func (o *thing) Metadata() []byte             { return []byte(`{}`) }
 
-// RunBroker is [Run] with a broker that restarts, and whose connections through cutter stall and break, also within a batch. The
-// seed 0 draws one.
+// RunBroker is [Run] with a broker that restarts, and whose connections through cutter stall and break, also within a
+// batch. The seed 0 draws one.
 func RunBroker(t *testing.T, c Config, cutter *Cutter, restart func()) {
 	t.Helper()
 	if c.Seed == 0 {
@@ -123,7 +128,8 @@ func RunBroker(t *testing.T, c Config, cutter *Cutter, restart func()) {
 	for _, p := range report.Problems {
 		t.Error(p)
 	}
-	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds; %v", c.Seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, count)
+	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds; %v", c.Seed, report.Cuts, report.Gaps, report.Failed,
+		report.Epochs, count)
 	if !c.CurrentOnly && report.Cuts < c.Steps/200+1 {
 		t.Error("too little has happened")
 	}

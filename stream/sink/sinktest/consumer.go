@@ -17,8 +17,8 @@ import (
 type Consumer struct {
 	// Next returns the messages since the last call, as JSON.
 	Next func(context.Context) ([][]byte, error)
-	// CurrentTexts drops the texts of states that were replaced or deleted, and records no events in transcripts, so that a million
-	// messages fit in memory. AsOf must not be called then.
+	// CurrentTexts drops the texts of states that were replaced or deleted, and records no events in transcripts, so that
+	// a million messages fit in memory. AsOf must not be called then.
 	CurrentTexts bool
 
 	mu       sync.Mutex
@@ -73,7 +73,8 @@ type message struct {
 
 // NewConsumer returns a consumer of the messages that next returns.
 func NewConsumer(next func(context.Context) ([][]byte, error)) *Consumer {
-	return &Consumer{Next: next, last: map[id]*state{}, ids: map[string]bool{}, streams: map[string]*followed{}, gaps: map[string][]stream.Gap{}}
+	return &Consumer{Next: next, last: map[id]*state{}, ids: map[string]bool{}, streams: map[string]*followed{},
+		gaps: map[string][]stream.Gap{}}
 }
 
 func (c *Consumer) follow(resource string) *followed {
@@ -109,10 +110,12 @@ func (c *Consumer) add(m message) {
 		c.gaps[m.Resource] = append(c.gaps[m.Resource], stream.Gap{From: m.From, To: m.To, Reason: m.Reason})
 		f.flush()
 		f.pass(m.From)
-		f.add(sink.Piece{Piece: stream.Piece{Messages: []stream.Message{stream.Gap{From: max(m.From, f.at), To: m.To, Reason: m.Reason}}}, Before: sink.Progress{Cursor: f.at}, After: sink.Progress{Cursor: f.at}})
+		f.add(sink.Piece{Piece: stream.Piece{Messages: []stream.Message{stream.Gap{From: max(m.From, f.at), To: m.To,
+			Reason: m.Reason}}}, Before: sink.Progress{Cursor: f.at}, After: sink.Progress{Cursor: f.at}})
 	case "SYNCED":
 		f.flush()
-		f.add(sink.Piece{Piece: stream.Piece{Messages: []stream.Message{stream.Synced{Revision: m.Revision, Count: m.Count}}}, Before: sink.Progress{Cursor: f.at}, After: sink.Progress{Cursor: m.Revision}})
+		f.add(sink.Piece{Piece: stream.Piece{Messages: []stream.Message{stream.Synced{Revision: m.Revision, Count: m.Count}}},
+			Before: sink.Progress{Cursor: f.at}, After: sink.Progress{Cursor: m.Revision}})
 		f.at = m.Revision
 	case "ADDED", "MODIFIED", "DELETED":
 		var o body
@@ -135,7 +138,8 @@ func (f *followed) flush() {
 	if f.at > 0 && f.before == nil { // not within a list
 		after = f.to
 	}
-	f.add(sink.Piece{Piece: stream.Piece{Messages: f.pending}, Before: sink.Progress{Cursor: f.at}, After: sink.Progress{Cursor: after}})
+	f.add(sink.Piece{Piece: stream.Piece{Messages: f.pending}, Before: sink.Progress{Cursor: f.at},
+		After: sink.Progress{Cursor: after}})
 	f.at, f.pending = after, nil
 }
 
@@ -153,8 +157,10 @@ func (c *Consumer) event(f *followed, m message, b body) {
 		c.problem("%s: %v", m.ID, err)
 		return
 	}
-	o := &object{keepwatch.Key{Namespace: b.Metadata.Namespace, Name: b.Metadata.Name}, keepwatch.UID(b.Metadata.UID), revision, b.Note}
-	kind := map[string]keepwatch.ChangeType{"ADDED": keepwatch.Added, "MODIFIED": keepwatch.Modified, "DELETED": keepwatch.Deleted}[m.Type]
+	o := &object{keepwatch.Key{Namespace: b.Metadata.Namespace, Name: b.Metadata.Name}, keepwatch.UID(b.Metadata.UID),
+		revision, b.Note}
+	kind := map[string]keepwatch.ChangeType{"ADDED": keepwatch.Added, "MODIFIED": keepwatch.Modified,
+		"DELETED": keepwatch.Deleted}[m.Type]
 	if m.Revision != f.to {
 		f.flush()
 	}
@@ -191,7 +197,8 @@ func (c *Consumer) fold(kind keepwatch.ChangeType, at id, m message, o *object) 
 	if from := (point{m.Epoch, o.revision}); exists || last != nil && from.before(*last.end) {
 		c.finish(last, from)
 	}
-	s := &state{Row: Row{at.resource, at.key.Namespace, at.key.Name, string(o.uid), o.revision, string(m.ObjectRaw)}, epoch: m.Epoch, from: o.revision}
+	s := &state{Row: Row{at.resource, at.key.Namespace, at.key.Name, string(o.uid), o.revision, string(m.ObjectRaw)},
+		epoch: m.Epoch, from: o.revision}
 	c.rows, c.last[at] = append(c.rows, s), s
 }
 

@@ -112,7 +112,8 @@ func (c *Cutter) allow(n int) int {
 	return n
 }
 
-// wait waits while the connections are stalled, and as long as a slow one takes for n bytes more. It returns the time at which it has passed them.
+// wait waits while the connections are stalled, and as long as a slow one takes for n bytes more. It returns the time
+// at which it has passed them.
 func (c *Cutter) wait(passed time.Time, n int) time.Time {
 	c.awaitResume()
 	c.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// MountDisk mounts a file system of its own, which ends with the test, and returns its path. It skips the test if the process may
-// not mount one.
+// MountDisk mounts a file system of its own, which ends with the test, and returns its path. It skips the test if the
+// process may not mount one.
 func MountDisk(t *testing.T, kilobytes int) (path string) {
 	t.Helper()
 	path = t.TempDir()
@@ -34,8 +34,8 @@ func MakeReadOnly(t *testing.T, disk string) {
 	}
 }
 
-// RunOnFullDisk runs the configuration while the disk is full at times, for longer than several attempts, and reports what was
-// wrong. Call it in a bubble of synctest.
+// RunOnFullDisk runs the configuration while the disk is full at times, for longer than several attempts, and reports
+// what was wrong. Call it in a bubble of synctest.
 func RunOnFullDisk(t *testing.T, disk string, config Config) {
 	t.Helper()
 	filled, filler := 0, filepath.Join(disk, "filler")

@@ -17,14 +17,14 @@ import (
 
 // Fold folds lines of JSON as package stream asks of consumers: an event whose id was seen changes nothing, and a
 // rewind forgets the ids. A deletion that is repeated after a rewind has no known id then, and deletes the object that
-// has the key meanwhile, which is delivered again. It is a [Reader] of what it has received, and safe for concurrent use. The zero value is
-// ready for use.
+// has the key meanwhile, which is delivered again. It is a [Reader] of what it has received, and safe for concurrent
+// use. The zero value is ready for use.
 type Fold struct {
 	// Read, if set, is called before each method of Reader, by one goroutine at a time: it adds the lines that were
 	// received since.
 	Read func() error
-	// CurrentTexts drops the texts of states that were replaced or deleted, so that a million lines fit in memory. AsOf must not
-	// be called then.
+	// CurrentTexts drops the texts of states that were replaced or deleted, so that a million lines fit in memory. AsOf
+	// must not be called then.
 	CurrentTexts bool
 
 	reading  sync.Mutex

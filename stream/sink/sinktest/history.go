@@ -30,7 +30,8 @@ func openPast(t *testing.T, s sink.Sink) *pastWriter {
 }
 
 // write commits a piece.
-func (w *pastWriter) write(t *testing.T, count uint64, cursor keepwatch.Revision, now time.Time, messages ...stream.Message) {
+func (w *pastWriter) write(t *testing.T, count uint64, cursor keepwatch.Revision, now time.Time,
+	messages ...stream.Message) {
 	t.Helper()
 	p := stream.Piece{Messages: messages, Cursor: cursor, Count: count, Position: []byte(`{}`)}
 	piece := sink.Piece{Piece: p, Before: w.progress, After: w.progress.After(p)}
@@ -104,16 +105,19 @@ func TestHistory(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapsho
 	began := time.Now().UTC().Truncate(time.Millisecond)
 	at := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
 	w := &pastWriter{Sink: s}
-	w.write(t, 2, 6, at(0), pastEvent(keepwatch.Added, "a", 3), pastEvent(keepwatch.Added, "b", 5), stream.Synced{Revision: 6, Count: 2})
+	w.write(t, 2, 6, at(0), pastEvent(keepwatch.Added, "a", 3), pastEvent(keepwatch.Added, "b", 5),
+		stream.Synced{Revision: 6, Count: 2})
 	w.write(t, 1, 8, at(1), pastEvent(keepwatch.Modified, "a", 7), pastEvent(keepwatch.Deleted, "b", 8))
-	w.write(t, 2, 20, at(2), stream.Gap{From: 8, To: 20, Reason: keepwatch.GapExpired}, pastEvent(keepwatch.Added, "c", 15),
+	w.write(t, 2, 20, at(2), stream.Gap{From: 8, To: 20, Reason: keepwatch.GapExpired}, pastEvent(keepwatch.Added, "c",
+		15),
 		stream.Synced{Revision: 20, Count: 2})
 	snapshot(func(tables sink.Snapshot) error {
 		if of := statusOfPods(t, tables); of.First != (sink.Point{Revision: 6}) || !of.FirstSeen.Equal(at(0)) {
 			t.Errorf("status %+v", of)
 		}
 		gaps, err := tables.Gaps(t.Context())
-		if want := (sink.StoredGap{Resource: "pods", From: 8, To: 20, Reason: keepwatch.GapExpired, Seen: at(2), Began: at(1), Ended: at(2)}); err != nil ||
+		if want := (sink.StoredGap{Resource: "pods", From: 8, To: 20, Reason: keepwatch.GapExpired, Seen: at(2), Began: at(1),
+			Ended: at(2)}); err != nil ||
 			len(gaps) != 1 || gaps[0] != want {
 			t.Errorf("gaps %+v, %v", gaps, err)
 		}
@@ -136,7 +140,8 @@ func TestHistory(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapsho
 		if p, err := tables.PointAt(t.Context(), []string{"pods"}, at(-1)); err != nil || p != (sink.Point{}) {
 			t.Errorf("before the beginning: %v, %v", p, err)
 		}
-		if seen, err := tables.SeenAt(t.Context(), []string{"pods"}, sink.Point{Revision: 9}); err != nil || !seen.Equal(at(1)) {
+		if seen, err := tables.SeenAt(t.Context(), []string{"pods"}, sink.Point{Revision: 9}); err != nil ||
+			!seen.Equal(at(1)) {
 			t.Errorf("the time of revision 9: %v, %v", seen, err)
 		}
 		for limit, want := range map[int]string{2: "[{0 7} {0 8}]", 100: "[{0 7} {0 8} {0 15}]"} {
@@ -146,7 +151,9 @@ func TestHistory(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapsho
 			}
 		}
 		failed := errors.New("enough")
-		if err := tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(sink.State) error { return failed }); err != failed {
+		if err := tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(sink.State) error {
+			return failed
+		}); err != failed {
 			t.Errorf("an error of the reader: %v", err)
 		}
 		return nil
@@ -212,7 +219,8 @@ func TestGapTimes(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapsh
 	w.write(t, 2, 25, at(33), stream.Synced{Revision: 25, Count: 2})
 	w.write(t, 2, 30, at(34))
 	wants("9-20: 1m0s-33m0s, 9-25: 31m0s-33m0s")
-	w.write(t, 2, 40, at(60), stream.Gap{From: 30, To: 40, Reason: keepwatch.GapExpired}, stream.Synced{Revision: 40, Count: 2})
+	w.write(t, 2, 40, at(60), stream.Gap{From: 30, To: 40, Reason: keepwatch.GapExpired}, stream.Synced{Revision: 40,
+		Count: 2})
 	wants("9-20: 1m0s-33m0s, 9-25: 31m0s-33m0s, 30-40: 34m0s-1h0m0s")
 }
 
@@ -251,7 +259,8 @@ func TestHistoryBeginsLater(t *testing.T, s sink.Sink, snapshot func(read func(s
 	w.write(t, 1, 5, now.Add(-2*time.Hour), pastEvent(keepwatch.Modified, "a", 5))
 	w.write(t, 1, 7, now)
 	snapshot(func(tables sink.Snapshot) error {
-		if of := statusOfPods(t, tables); of.First != (sink.Point{Revision: 5}) || !of.FirstSeen.Equal(now.Add(-2*time.Hour)) {
+		if of := statusOfPods(t, tables); of.First != (sink.Point{Revision: 5}) ||
+			!of.FirstSeen.Equal(now.Add(-2*time.Hour)) {
 			t.Errorf("status %+v", of)
 		}
 		if got := statesOf(t, tables, sink.StateQuery{}); got != "a 5-" {

@@ -13,11 +13,13 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// TestMutants runs the sink of config with each of four planted faults, with one seed after the other until a run notices it. A run
-// of the sink without a fault must have no problems, so that it is the fault which is noticed. config returns a run of an empty sink with a name
-// of its own, of lower-case letters and digits. Its steps are 60, its patience is 10 s, and minutes without a fault. Each run
-// is within bubble, such as [synctest.Test], if that is not nil.
-func TestMutants(t *testing.T, bubble func(*testing.T, func(*testing.T)), config func(t *testing.T, name string) Config) {
+// TestMutants runs the sink of config with each of four planted faults, with one seed after the other until a run
+// notices it. A run of the sink without a fault must have no problems, so that it is the fault which is noticed. config
+// returns a run of an empty sink with a name of its own, of lower-case letters and digits. Its steps are 60, its
+// patience is 10 s, and minutes without a fault. Each run is within bubble, such as [synctest.Test], if that is not
+// nil.
+func TestMutants(t *testing.T, bubble func(*testing.T, func(*testing.T)), config func(t *testing.T,
+	name string) Config) {
 	parallel := (*testing.T).Parallel // they wait
 	if bubble != nil {
 		parallel = func(*testing.T) {}
@@ -78,7 +80,8 @@ func (s *torn) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 	stored, err := s.Sink.Open(ctx, streams)
 	s.last = map[int]sink.Piece{}
 	for i, found := range stored {
-		s.last[i] = sink.Piece{Piece: stream.Piece{Position: found.Position, Count: uint64(len(found.Entries))}, After: found.Progress}
+		s.last[i] = sink.Piece{Piece: stream.Piece{Position: found.Position, Count: uint64(len(found.Entries))},
+			After: found.Progress}
 	}
 	return stored, err
 }

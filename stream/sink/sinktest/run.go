@@ -34,9 +34,9 @@ type Config struct {
 	// Disturb, if set, is called at times from the goroutine of Run: it kills and restarts the
 	// database, for example.
 	Disturb func()
-	// FailOver, if set, is called in place of Disturb. It replaces the server by one that lacks the last commits, and reports
-	// whether it has done so. It is called while the sources rest and everything is committed, so that a seed repeats
-	// which commits are lost. The sink must notice it although no change follows.
+	// FailOver, if set, is called in place of Disturb. It replaces the server by one that lacks the last commits, and
+	// reports whether it has done so. It is called while the sources rest and everything is committed, so that a seed
+	// repeats which commits are lost. The sink must notice it although no change follows.
 	FailOver func() bool
 	// Patience bounds the wait for the tables to equal the sources.
 	Patience time.Duration
@@ -66,7 +66,8 @@ func Streams() []sink.Stream {
 	var streams []sink.Stream
 	for line, resources := range lines {
 		for _, r := range resources {
-			streams = append(streams, sink.Stream{ID: stream.Identity{Resource: r, Cluster: stream.Cluster{UID: "test"}}, Line: line})
+			streams = append(streams, sink.Stream{ID: stream.Identity{Resource: r, Cluster: stream.Cluster{UID: "test"}},
+				Line: line})
 		}
 	}
 	return streams
@@ -90,8 +91,8 @@ type runner struct {
 	ended       error // of the transfer, if it ended by itself
 }
 
-// Run transfers changes until ctx is done, all steps are done, or the tables do not become the sources' state, and returns what
-// was wrong. An error is one of reading the tables.
+// Run transfers changes until ctx is done, all steps are done, or the tables do not become the sources' state, and
+// returns what was wrong. An error is one of reading the tables.
 func Run(ctx context.Context, c Config) (Report, error) {
 	r := &runner{Config: c, random: rand.New(rand.NewPCG(c.Seed, 7)), cuts: map[int]sink.Cut{}}
 	r.sink = &flaky{Sink: c.Sink, committed: r.record, random: rand.New(rand.NewPCG(c.Seed, 8)), every: 12}
@@ -189,7 +190,8 @@ func (r *runner) differences(ctx context.Context) (problems []string) {
 		cut := r.cuts[line]
 		r.mu.Unlock()
 		if cut.Revision != head {
-			problems = append(problems, fmt.Sprintf("line %d has a cut at %d, and its source is at %d", line, cut.Revision, head))
+			problems = append(problems, fmt.Sprintf("line %d has a cut at %d, and its source is at %d", line, cut.Revision,
+				head))
 		}
 	}
 	if len(problems) > 0 {
@@ -212,7 +214,8 @@ func (r *runner) cut(line int, cut sink.Cut) {
 		return
 	}
 	rows, err := r.Tables.AsOf(context.Background(), line, cut)
-	for began := time.Now(); err != nil && r.Disturb != nil && time.Since(began) < r.Patience; time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); err != nil && r.Disturb != nil &&
+		time.Since(began) < r.Patience; time.Sleep(10 * time.Millisecond) {
 		rows, err = r.Tables.AsOf(context.Background(), line, cut) // the database was killed
 	}
 	if err != nil {
@@ -242,7 +245,8 @@ func (r *runner) noteCut(line int, cut sink.Cut) {
 	r.report.Epochs = max(r.report.Epochs, cut.Epoch)
 }
 
-// failOver replaces the server. If that has lost commits, settle waits for new cuts: the tables are those of an earlier one.
+// failOver replaces the server. If that has lost commits, settle waits for new cuts: the tables are those of an earlier
+// one.
 func (r *runner) failOver() {
 	if r.stuck {
 		return

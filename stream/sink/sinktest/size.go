@@ -37,8 +37,8 @@ func (r *SizeReport) Expired(e sink.Expiry) {
 // States returns how many states were deleted.
 func (r *SizeReport) States() int { return r.all.States }
 
-// TestMaxSize changes random objects of a new sink that is bounded to about 100 states, and calls check after each batch.
-// The states that ended first are deleted, and each state that the history claims to have is there.
+// TestMaxSize changes random objects of a new sink that is bounded to about 100 states, and calls check after each
+// batch. The states that ended first are deleted, and each state that the history claims to have is there.
 func TestMaxSize(
 	t *testing.T, seed uint64, s sink.Sink, reported *SizeReport, check func(step int),
 	snapshot func(read func(sink.Snapshot) error),
@@ -74,21 +74,24 @@ func TestMaxSize(
 			messages = append(messages, stream.Synced{Revision: revision, Count: uint64(len(states))})
 		}
 		p := stream.Piece{Messages: messages, Cursor: revision, Count: uint64(len(states)), Position: []byte(`{}`)}
-		piece := sink.Piece{Piece: p, Before: sink.Progress{Cursor: 1, Since: 1}, After: sink.Progress{Cursor: revision, Since: 2}}
+		piece := sink.Piece{Piece: p, Before: sink.Progress{Cursor: 1, Since: 1}, After: sink.Progress{Cursor: revision,
+			Since: 2}}
 		Write(t, s, sink.Batch{Time: began.Add(time.Duration(step) * time.Second), Pieces: []sink.Piece{piece}})
 		check(step)
 	}
 	snapshot(func(tables sink.Snapshot) error {
 		of := statusOfPods(t, tables)
 		if of.First.Revision < 100 || revision-of.First.Revision < 5 || !of.FirstSeen.Equal(reported.all.Until) {
-			t.Errorf("the history of %d revisions begins at %+v, %v; %+v was deleted", revision, of.First, of.FirstSeen, reported.all)
+			t.Errorf("the history of %d revisions begins at %+v, %v; %+v was deleted", revision, of.First, of.FirstSeen,
+				reported.all)
 		}
 		for at := of.First.Revision; at <= revision; at++ {
 			found := map[string]keepwatch.Revision{}
-			err := tables.States(t.Context(), sink.StateQuery{Resource: "pods", At: &sink.Point{Revision: at}}, func(s sink.State) error {
-				found[s.Key.Name] = s.From.Revision
-				return nil
-			})
+			err := tables.States(t.Context(), sink.StateQuery{Resource: "pods", At: &sink.Point{Revision: at}},
+				func(s sink.State) error {
+					found[s.Key.Name] = s.From.Revision
+					return nil
+				})
 			if err != nil || !maps.Equal(found, all[at]) {
 				t.Errorf("at %d: %v, %v, want %v", at, found, err, all[at])
 			}
@@ -111,7 +114,8 @@ func TestMaxSize(
 
 // TestMaxSizeTooSmall checks that current states are never deleted, and that the excess is reported, and its end. The
 // sink is new, and has a size of 200 kB; reported returns what it has reported.
-func TestMaxSizeTooSmall(t *testing.T, s sink.Sink, reported func() []sink.Expiry, snapshot func(read func(sink.Snapshot) error)) {
+func TestMaxSizeTooSmall(t *testing.T, s sink.Sink, reported func() []sink.Expiry,
+	snapshot func(read func(sink.Snapshot) error)) {
 	t.Helper()
 	w := openPast(t, s)
 	begin := time.Now().UTC().Truncate(time.Millisecond)
@@ -120,9 +124,11 @@ func TestMaxSizeTooSmall(t *testing.T, s sink.Sink, reported func() []sink.Expir
 		text := fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", size))
 		return stream.Event{Type: kind, Revision: at, Object: &thing{name, at, text}}
 	}
-	w.write(t, 2, 2, minute(0), event(keepwatch.Added, "a", 1, 10), event(keepwatch.Added, "b", 2, 300_000), stream.Synced{Revision: 2, Count: 2})
+	w.write(t, 2, 2, minute(0), event(keepwatch.Added, "a", 1, 10), event(keepwatch.Added, "b", 2, 300_000),
+		stream.Synced{Revision: 2, Count: 2})
 	w.write(t, 2, 3, minute(1), event(keepwatch.Modified, "a", 3, 10))
-	if all := reported(); len(all) != 2 || all[0].States != 0 || all[0].Excess < 100_000 || all[1].States != 1 || all[1].Excess < 100_000 {
+	if all := reported(); len(all) != 2 || all[0].States != 0 || all[0].Excess < 100_000 || all[1].States != 1 ||
+		all[1].Excess < 100_000 {
 		t.Fatalf("%+v", all)
 	}
 	w.write(t, 2, 3, minute(2))

@@ -26,7 +26,8 @@ func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 // Unchanged returns nil: the watches are not silent.
 func (s *source) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
 
-func (s *source) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *source) StreamList(context.Context, keepwatch.Revision,
+	func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "no streaming lists here")
 }
 

@@ -32,12 +32,14 @@ const rowColumns = `SELECT resource, namespace, name, uid, valid_from, object FR
 // AsOf returns the rows of a line that are valid at a cut.
 func (t Tables) AsOf(ctx context.Context, line int, cut sink.Cut) ([]Row, error) {
 	return t.rows(ctx, fmt.Sprintf(rowColumns+`resource IN (SELECT resource FROM cursors WHERE line = %[1]d)
-		AND (epoch, valid_from) <= (%[2]d, %[3]d) AND (valid_to IS NULL OR (to_epoch, valid_to) > (%[2]d, %[3]d))`, line, cut.Epoch, cut.Revision))
+		AND (epoch, valid_from) <= (%[2]d, %[3]d) AND (valid_to IS NULL OR (to_epoch, valid_to) > (%[2]d, %[3]d))`, line,
+		cut.Epoch, cut.Revision))
 }
 
 // Current returns the current rows of a line.
 func (t Tables) Current(ctx context.Context, line int) ([]Row, error) {
-	return t.rows(ctx, fmt.Sprintf(rowColumns+`resource IN (SELECT resource FROM cursors WHERE line = %d) AND valid_to IS NULL`, line))
+	return t.rows(ctx,
+		fmt.Sprintf(rowColumns+`resource IN (SELECT resource FROM cursors WHERE line = %d) AND valid_to IS NULL`, line))
 }
 
 func (t Tables) rows(ctx context.Context, query string) (all []Row, err error) {
@@ -114,7 +116,8 @@ func compare(rows []Row, state map[id]*object, replacesNUL bool) (problems []str
 			wanted.Note = strings.ReplaceAll(wanted.Note, "\x00", "\ufffd")
 		}
 		var got body
-		if err := json.Unmarshal([]byte(r.Object), &got); err != nil || got != wanted || r.UID != string(want.uid) || r.Revision != want.revision {
+		if err := json.Unmarshal([]byte(r.Object), &got); err != nil || got != wanted || r.UID != string(want.uid) ||
+			r.Revision != want.revision {
 			problems = append(problems, fmt.Sprintf("%v is %s/%d %+v, want %+v (%v)", at, r.UID, r.Revision, got, wanted, err))
 		}
 	}

@@ -133,7 +133,10 @@ func (r *thinning) step() {
 
 // drain delivers all that waits: no stream lags behind the others for longer than an interval.
 func (r *thinning) drain() {
-	for slices.ContainsFunc(r.sources, func(s *thinSource) bool { return len(s.list)+len(s.pending) > 0 || s.epoch != s.etcd.epoch }) {
+	for slices.ContainsFunc(r.sources, func(s *thinSource) bool {
+		return len(s.list)+len(s.pending) > 0 ||
+			s.epoch != s.etcd.epoch
+	}) {
 		r.now = r.now.Add(time.Second)
 		r.deliver()
 	}
@@ -179,7 +182,8 @@ func (r *thinning) change(etcd *thinEtcd, resource string) stream.Event {
 	if exists {
 		kind, uid = keepwatch.Modified, o.uid
 	}
-	of[name] = &again{thing{name, etcd.revision, fmt.Sprintf(`{"is":"%s %d %d"}`, name, etcd.revision, r.random.IntN(1000))}, uid}
+	of[name] = &again{thing{name, etcd.revision, fmt.Sprintf(`{"is":"%s %d %d"}`, name, etcd.revision,
+		r.random.IntN(1000))}, uid}
 	return stream.Event{Type: kind, Revision: etcd.revision, Object: of[name]}
 }
 
@@ -264,7 +268,8 @@ func (r *thinning) write(pieces []sink.Piece) {
 	batch := sink.Batch{Time: r.now, Pieces: pieces}
 	Write(r.t, r.Complete, batch)
 	if r.random.IntN(4) == 0 {
-		refused := [][2]string{{"DELETE", "resources"}, {"UPDATE", "resources"}, {"INSERT", "gaps"}, {"UPDATE", "gaps"}, {"UPDATE", "keepwatch"}}
+		refused := [][2]string{{"DELETE", "resources"}, {"UPDATE", "resources"}, {"INSERT", "gaps"}, {"UPDATE", "gaps"},
+			{"UPDATE", "keepwatch"}}
 		change := refused[r.random.IntN(len(refused))]
 		allow := r.Refuse(change[0], change[1])
 		err := r.Sink.Write(r.t.Context(), batch)
@@ -345,7 +350,8 @@ func (r *thinning) check(end bool) {
 
 // borders returns the borders of what is old enough, of which a window begins at each but the last.
 func (r *thinning) borders(v thinView) (all []time.Time) {
-	for b := v.streams[0].FirstSeen.Truncate(Thinned.Interval); !b.After(r.now.Add(-Thinned.Age)); b = b.Add(Thinned.Interval) {
+	for b := v.streams[0].FirstSeen.Truncate(Thinned.Interval); !b.After(r.now.Add(-Thinned.Age)); b = b.Add(
+		Thinned.Interval) {
 		all = append(all, b)
 	}
 	return all
@@ -382,7 +388,8 @@ func (r *thinning) doomed(v thinView) map[string][][]sink.State {
 			}
 			var window []sink.State
 			for _, state := range v.states[s.ID.Resource] {
-				if state.To != nil && !state.Deleted && state.From.Epoch == state.To.Epoch && state.SeenFrom.After(from) && !state.SeenTo.After(to) &&
+				if state.To != nil && !state.Deleted && state.From.Epoch == state.To.Epoch && state.SeenFrom.After(from) &&
+					!state.SeenTo.After(to) &&
 					s.First.Before(state.From) && start.Before(state.From) && !last.Before(*state.To) {
 					window = append(window, state)
 				}
@@ -438,7 +445,8 @@ func (r *thinning) checkStates(complete, thinned thinView, doomed map[string][][
 			for i < min(len(got), len(wanted)) && got[i] == wanted[i] {
 				i++
 			}
-			r.t.Errorf("%s has %d states, and must have %d; from the first difference on:\n%.300q\n%.300q", resource, len(got), len(wanted),
+			r.t.Errorf("%s has %d states, and must have %d; from the first difference on:\n%.300q\n%.300q", resource, len(got),
+				len(wanted),
 				got[i:], wanted[i:])
 		}
 	}
@@ -447,8 +455,8 @@ func (r *thinning) checkStates(complete, thinned thinView, doomed map[string][][
 	}
 }
 
-// checkPoints checks each revision, or some: what is known is as in the complete history, and no more is refused than the range
-// of what was deleted in one window.
+// checkPoints checks each revision, or some: what is known is as in the complete history, and no more is refused than
+// the range of what was deleted in one window.
 func (r *thinning) checkPoints(complete, thinned thinView, doomed map[string][][]sink.State, all bool) {
 	r.t.Helper()
 	ctx := r.t.Context()

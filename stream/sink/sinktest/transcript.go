@@ -72,10 +72,12 @@ func (t *transcript) end(at keepwatch.Revision) {
 		case !ok || prior.UID() != o.UID():
 			t.gap.Changes = append(t.gap.Changes, keepwatch.Change{Type: keepwatch.Added, Revision: o.Revision(), Object: o})
 		case prior.Revision() != o.Revision():
-			t.gap.Changes = append(t.gap.Changes, keepwatch.Change{Type: keepwatch.Modified, Revision: o.Revision(), Object: o, Prior: prior})
+			t.gap.Changes = append(t.gap.Changes, keepwatch.Change{Type: keepwatch.Modified, Revision: o.Revision(), Object: o,
+				Prior: prior})
 		}
 	}
-	slices.SortStableFunc(t.gap.Changes, func(a, b keepwatch.Change) int { return int(b.Type) - int(a.Type) }) // deletions first
+	// deletions first
+	slices.SortStableFunc(t.gap.Changes, func(a, b keepwatch.Change) int { return int(b.Type) - int(a.Type) })
 	t.Records = append(t.Records, check.Received{Delivery: t.gap})
 	t.gap, t.before = keepwatch.Gap{}, nil
 }

@@ -132,7 +132,8 @@ func (w *world) wake() {
 }
 
 // notes are contents; some of them are hard to store.
-var notes = []string{"plain", "NUL \x00 in the middle", "backslash-u \\u0000 as text", "quote ' and \" and \\", "snow ☃ and 🙂", "$1 ?1 :x"}
+var notes = []string{"plain", "NUL \x00 in the middle", "backslash-u \\u0000 as text", "quote ' and \" and \\",
+	"snow ☃ and 🙂", "$1 ?1 :x"}
 
 // write commits n random writes.
 func (w *world) write(n int) {
@@ -142,7 +143,8 @@ func (w *world) write(n int) {
 	state := e.at(e.head())
 	for range n {
 		revision := e.head() + 1 + keepwatch.Revision(w.random.IntN(3))
-		target := id{w.resources[w.random.IntN(len(w.resources))], keepwatch.Key{Namespace: fmt.Sprint("ns-", w.random.IntN(2)), Name: fmt.Sprint("n-", w.random.IntN(12))}}
+		target := id{w.resources[w.random.IntN(len(w.resources))],
+			keepwatch.Key{Namespace: fmt.Sprint("ns-", w.random.IntN(2)), Name: fmt.Sprint("n-", w.random.IntN(12))}}
 		prior := state[target]
 		uid := keepwatch.UID("")
 		switch {

@@ -15,8 +15,10 @@ import (
 )
 
 var (
-	crdResource        = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	apiServiceResource = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	apiServiceResource = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
+		Resource: "apiservices"}
 )
 
 // automanaged is the label of the APIServices that kube-apiserver itself makes, for types of its own and of
@@ -60,8 +62,8 @@ func (d *definitions) of(ctx context.Context, resource string) (definition, erro
 	return noDefinition, nil
 }
 
-// saysNotFound reports whether the server says that it does not have an object. A 404 without a Status of the object may be that of
-// a load balancer, or of a server that starts.
+// saysNotFound reports whether the server says that it does not have an object. A 404 without a Status of the object
+// may be that of a load balancer, or of a server that starts.
 func saysNotFound(err error, name string) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsNotFound(err) || apierrors.IsUnexpectedServerError(err) || !errors.As(err, &status) {

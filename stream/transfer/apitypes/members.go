@@ -22,9 +22,9 @@ import (
 	"github.com/keepwatch/keepwatch/stream/transfer"
 )
 
-// members keeps the resources of a transfer equal to the types that the server has in the groups of the patterns, or in all.
-// A type joins when the server shows it and lists its objects. It leaves when full answers do not show it and its definition was
-// deleted, or cannot be read for Options.LeaveAfter.
+// members keeps the resources of a transfer equal to the types that the server has in the groups of the patterns, or in
+// all. A type joins when the server shows it and lists its objects. It leaves when full answers do not show it and its
+// definition was deleted, or cannot be read for Options.LeaveAfter.
 type members struct {
 	*Transfer
 	// waits are between two requests for the types after a CustomResourceDefinition has changed: a server shows a new type
@@ -66,9 +66,10 @@ func (w *members) String() string {
 	return strings.Join(names, ", ")
 }
 
-// follow requests the types whenever a CustomResourceDefinition of the groups changes, and every Options.RequestEvery, until ctx is
-// done. It first adds the types that the sink has from an earlier process.
-func (w *members) follow(ctx context.Context, opened <-chan struct{}, stored func(context.Context) ([]sink.Status, error)) {
+// follow requests the types whenever a CustomResourceDefinition of the groups changes, and every Options.RequestEvery,
+// until ctx is done. It first adds the types that the sink has from an earlier process.
+func (w *members) follow(ctx context.Context, opened <-chan struct{},
+	stored func(context.Context) ([]sink.Status, error)) {
 	w.started = true
 	changed := make(chan struct{}, 1)
 	watching := make(chan struct{})
@@ -110,10 +111,12 @@ func (w *members) follow(ctx context.Context, opened <-chan struct{}, stored fun
 	}
 }
 
-// watchCRDs signals changes of the groups' CustomResourceDefinitions until ctx is done, or the server refuses to show them.
+// watchCRDs signals changes of the groups' CustomResourceDefinitions until ctx is done, or the server refuses to show
+// them.
 func (w *members) watchCRDs(ctx context.Context, changed chan<- struct{}) {
 	source, err := kube.New(w.Config, kube.Options{
-		Resource: crdResource, Representation: kube.MetadataOnly, PageSize: w.Source.PageSize, IdleTimeout: w.Source.IdleTimeout,
+		Resource: crdResource, Representation: kube.MetadataOnly, PageSize: w.Source.PageSize,
+		IdleTimeout: w.Source.IdleTimeout,
 	})
 	if err == nil {
 		var follower *stream.Stream
@@ -146,12 +149,13 @@ func (s typeSignal) Write(m stream.Message) error {
 
 func (s typeSignal) Flush() error { return nil }
 
-// selects reports whether the types that a pattern stands for have a resource: it is not named, and the pattern * leaves
-// groups to the patterns that name them.
+// selects reports whether the types that a pattern stands for have a resource: it is not named, and the pattern *
+// leaves groups to the patterns that name them.
 func (w *members) selects(p Pattern, resource string) bool {
-	return p.matches(resource) && !w.named[resource] && !(p.Group == "" && slices.ContainsFunc(w.Patterns, func(other Pattern) bool {
-		return other.Group != "" && other.matches(resource)
-	}))
+	return p.matches(resource) && !w.named[resource] &&
+		!(p.Group == "" && slices.ContainsFunc(w.Patterns, func(other Pattern) bool {
+			return other.Group != "" && other.matches(resource)
+		}))
 }
 
 // addStored adds the types of the patterns that the sink has from an earlier process.
@@ -194,8 +198,8 @@ func (w *members) problem(ctx context.Context, about string, err error) {
 	}
 }
 
-// request returns the types that have joined, changed and left since the last request. It returns them also with an error, which
-// says what the server did not show.
+// request returns the types that have joined, changed and left since the last request. It returns them also with an
+// error, which says what the server did not show.
 func (w *members) request(ctx context.Context) (changes []transfer.Resource, incomplete error) {
 	shown := map[stream.Identity]*Resource{}
 	var order []stream.Identity
@@ -261,7 +265,8 @@ func (w *members) join(ctx context.Context, id stream.Identity, of Resource) (*t
 }
 
 // leave returns the resources of the members that have left: full answers do not show them.
-func (w *members) leave(ctx context.Context, shown map[stream.Identity]*Resource, unknown func(group string) bool) (gone []transfer.Resource) {
+func (w *members) leave(ctx context.Context, shown map[stream.Identity]*Resource,
+	unknown func(group string) bool) (gone []transfer.Resource) {
 	var leaving []*member
 	for id, m := range w.all {
 		_, group, _ := strings.Cut(id.Resource, ".")
@@ -305,13 +310,14 @@ func (w *members) left(ctx context.Context, m *member) (bool, error) {
 		return true, nil
 	case m.absent.IsZero():
 		m.absent = time.Now()
-		w.logf("the server does not show %s: if that lasts for %v, what was delivered of it is ended", m.ID.Resource, w.LeaveAfter)
+		w.logf("the server does not show %s: if that lasts for %v, what was delivered of it is ended", m.ID.Resource,
+			w.LeaveAfter)
 	}
 	return time.Since(m.absent) >= w.LeaveAfter, nil
 }
 
-// isBuiltin reports whether a resource may be the server's own: it has no definition, and another replica of the server, of
-// another version, may not have it.
+// isBuiltin reports whether a resource may be the server's own: it has no definition, and another replica of the
+// server, of another version, may not have it.
 func isBuiltin(resource string) bool {
 	_, group, _ := strings.Cut(resource, ".")
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")

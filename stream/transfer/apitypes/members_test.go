@@ -33,7 +33,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case group == "apiextensions.k8s.io":
 		f.refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden)
 	case parts[0] == "apis": // all groups
-		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
+		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups: []metav1.APIGroup{}}
 		for name := range f.types {
 			if name != "" && !f.hidden {
 				list.Groups = append(list.Groups, f.group(name))
@@ -64,7 +65,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *fakeAPI) group(name string) metav1.APIGroup {
 	v := metav1.GroupVersionForDiscovery{GroupVersion: name + "/v1", Version: "v1"}
 	return metav1.APIGroup{
-		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: name, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v,
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: name,
+		Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v,
 	}
 }
 
@@ -77,7 +79,8 @@ func (f *fakeAPI) refuse(w http.ResponseWriter, code int, reason metav1.StatusRe
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(code),
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason,
+		Code: int32(code),
 	})
 }
 
@@ -117,12 +120,13 @@ func (r *membersRig) want(what string, joined, left []string, incomplete, pendin
 	r.Helper()
 	j, l, err := r.request()
 	if !slices.Equal(j, joined) || !slices.Equal(l, left) || (err != nil) != incomplete || r.pending() != pending {
-		r.Errorf("%s: %q joined, %q left, pending %v, %v; want %q, %q, %v", what, j, l, r.pending(), err, joined, left, pending)
+		r.Errorf("%s: %q joined, %q left, pending %v, %v; want %q, %q, %v", what, j, l, r.pending(), err, joined, left,
+			pending)
 	}
 }
 
-// The types of a group that the server does not show for a moment stay, and the others join. The pattern * leaves out types that
-// are named, groups of other patterns, Secrets, and the second group of Events.
+// The types of a group that the server does not show for a moment stay, and the others join. The pattern * leaves out
+// types that are named, groups of other patterns, Secrets, and the second group of Events.
 func TestIncompleteAnswers(t *testing.T) {
 	api := &fakeAPI{
 		types: map[string][]string{
@@ -183,8 +187,10 @@ func TestTypeLeavesAfterAWhile(t *testing.T) {
 func TestNamedTypeIsAbsent(t *testing.T) {
 	api := &fakeAPI{types: map[string][]string{"example.com": {"widgets"}}}
 	widgets := Resource{}
-	widgets.Type.Resource.Group, widgets.Type.Resource.Version, widgets.Type.Resource.Resource = "example.com", "v1", "widgets"
-	r := newMembersRig(t, api, Options{Resources: []Resource{widgets}, Patterns: []Pattern{{Group: "example.org"}}, LeaveAfter: time.Nanosecond})
+	widgets.Type.Resource.Group, widgets.Type.Resource.Version, widgets.Type.Resource.Resource = "example.com", "v1",
+		"widgets"
+	r := newMembersRig(t, api, Options{Resources: []Resource{widgets}, Patterns: []Pattern{{Group: "example.org"}},
+		LeaveAfter: time.Nanosecond})
 	if _, err := r.resources(t.Context()); err != nil {
 		t.Fatal(err)
 	}

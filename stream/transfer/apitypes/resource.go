@@ -33,9 +33,9 @@ type Selection struct {
 	OtherEtcd bool
 }
 
-// Pattern selects objects of all types of a group, or of all groups. A type joins when the server shows it, and leaves when the
-// server has it no more. Types that are among the named resources are left out. Secrets must be named, and Events are
-// stored once, although two groups have them.
+// Pattern selects objects of all types of a group, or of all groups. A type joins when the server shows it, and leaves
+// when the server has it no more. Types that are among the named resources are left out. Secrets must be named, and
+// Events are stored once, although two groups have them.
 type Pattern struct {
 	// Group is an API group, example.com for example. It is empty for all groups except those of other patterns.
 	Group string

@@ -14,8 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-// typeSource is the source of a type in a version that the server serves. A type may lose the version that it had at the start, and
-// have another one: all versions have the same objects and revisions.
+// typeSource is the source of a type in a version that the server serves. A type may lose the version that it had at
+// the start, and have another one: all versions have the same objects and revisions.
 type typeSource struct {
 	config  *rest.Config
 	options kube.Options // its Resource has the first version
@@ -30,8 +30,9 @@ var (
 	_ stream.DefinedSource = (*kube.Source)(nil)
 )
 
-// NewSource returns the source of options.Resource. After an error that says that the server does not serve the type any more, the
-// source continues with another version, if the server shows one; with pinned it stays with that of options.
+// NewSource returns the source of options.Resource. After an error that says that the server does not serve the type
+// any more, the source continues with another version, if the server shows one; with pinned it stays with that of
+// options.
 func NewSource(config *rest.Config, options kube.Options, pinned bool) (keepwatch.Source, error) {
 	first, err := kube.New(config, options)
 	if err != nil || pinned || options.Resource.Group == "" {
@@ -51,7 +52,8 @@ func (s *typeSource) List(ctx context.Context, r keepwatch.ListRequest) (keepwat
 	return page, s.checked(ctx, err)
 }
 
-func (s *typeSource) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *typeSource) StreamList(ctx context.Context, notOlderThan keepwatch.Revision,
+	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	revision, watch, err := s.current.Load().StreamList(ctx, notOlderThan, emit)
 	return revision, watch, s.checked(ctx, err)
 }
@@ -76,8 +78,8 @@ func (s *typeSource) Definition() string { return s.current.Load().Definition() 
 // SetDefinition sets the definition that has shown the target's state. See stream.DefinedSource.
 func (s *typeSource) SetDefinition(definition string) { s.current.Load().SetDefinition(definition) }
 
-// checked returns an error of the source. After one that says that the server does not serve the type, the next request is for the
-// version that the server shows now.
+// checked returns an error of the source. After one that says that the server does not serve the type, the next request
+// is for the version that the server shows now.
 func (s *typeSource) checked(ctx context.Context, err error) error {
 	if f, ok := errors.AsType[*keepwatch.Failure](err); !ok || f.Kind != keepwatch.Absent {
 		return err

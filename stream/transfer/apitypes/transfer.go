@@ -85,7 +85,8 @@ type Transfer struct {
 	settled bool // the types of patterns are known
 }
 
-// lineMember is a resource on a line of revisions. Its probe asks for revisions, beside the source that the reflector uses.
+// lineMember is a resource on a line of revisions. Its probe asks for revisions, beside the source that the reflector
+// uses.
 type lineMember struct {
 	sink.Stream
 	probe keepwatch.Source
@@ -109,8 +110,8 @@ func New(options Options) *Transfer {
 	return t
 }
 
-// Run stores the resources in a sink until ctx is done, a resource is refused at the start, or an error occurs that cannot be
-// retried. It returns the reason of the end, never nil. It must be called once.
+// Run stores the resources in a sink until ctx is done, a resource is refused at the start, or an error occurs that
+// cannot be retried. It returns the reason of the end, never nil. It must be called once.
 func (t *Transfer) Run(ctx context.Context, into sink.Sink) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -216,7 +217,9 @@ func (t *Transfer) resource(r Resource) (*transfer.Resource, error) {
 	if t.Added != nil {
 		t.Added(id, r)
 	}
-	source, err := NewSource(t.Config, r.options(t.Source, func() time.Duration { return t.WatchTimeout(id, t.transfer.Stale(id)) }), r.Pinned)
+	source, err := NewSource(t.Config, r.options(t.Source, func() time.Duration {
+		return t.WatchTimeout(id, t.transfer.Stale(id))
+	}), r.Pinned)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +245,8 @@ func (t *Transfer) lineOf(ctx context.Context, r Resource) (int, error) {
 }
 
 // findLine returns the number of the line of a stream that is on none yet, which may be a new one.
-func (t *Transfer) findLine(ctx context.Context, id stream.Identity, otherEtcd bool, probe keepwatch.Source) (int, error) {
+func (t *Transfer) findLine(ctx context.Context, id stream.Identity, otherEtcd bool,
+	probe keepwatch.Source) (int, error) {
 	lines := t.linesWithout(id)
 	compared := false
 	for _, line := range slices.Sorted(maps.Keys(lines)) {

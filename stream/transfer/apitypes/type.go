@@ -25,8 +25,8 @@ type Type struct {
 // Name returns the name of the type in identities of streams, widgets.example.com for example.
 func (t Type) Name() string { return t.Resource.GroupResource().String() }
 
-// Of returns the types of a group that can be listed and watched, each in the version that the server prefers among those that
-// serve it. They are complete unless there is an error: only full answers prove that a type is not there.
+// Of returns the types of a group that can be listed and watched, each in the version that the server prefers among
+// those that serve it. They are complete unless there is an error: only full answers prove that a type is not there.
 func Of(ctx context.Context, client rest.Interface, name string) (types []Type, incomplete error) {
 	group, err := groupOf(ctx, client, name)
 	if err != nil {
@@ -45,11 +45,13 @@ func typesIn(ctx context.Context, client rest.Interface, group *metav1.APIGroup)
 			path = "/api/" + v.Version
 		}
 		if err := client.Get().AbsPath(path).Do(ctx).Into(list); err != nil { // also 404: the group has the version
-			incomplete = cmp.Or(incomplete, fmt.Errorf("can't read the types of %s: %w", v.GroupVersion, startup.WithoutAddress(err)))
+			incomplete = cmp.Or(incomplete, fmt.Errorf("can't read the types of %s: %w", v.GroupVersion,
+				startup.WithoutAddress(err)))
 			continue
 		}
 		for _, r := range list.APIResources {
-			if have[r.Name] || strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
+			if have[r.Name] || strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "list") ||
+				!slices.Contains(r.Verbs, "watch") {
 				continue
 			}
 			have[r.Name] = true
@@ -78,8 +80,8 @@ func allTypes(ctx context.Context, client rest.Interface) (types []Type, unknown
 	return types, unknown, incomplete
 }
 
-// groupOf returns a group, without versions if the server does not have it. A 404 of the group alone proves nothing: a load
-// balancer may have sent it. The list of all groups does.
+// groupOf returns a group, without versions if the server does not have it. A 404 of the group alone proves nothing: a
+// load balancer may have sent it. The list of all groups does.
 func groupOf(ctx context.Context, client rest.Interface, name string) (*metav1.APIGroup, error) {
 	group := &metav1.APIGroup{}
 	if err := client.Get().AbsPath("/apis", name).Do(ctx).Into(group); !apierrors.IsNotFound(err) {

@@ -85,7 +85,8 @@ func (s *subject) sync(ctx context.Context) (report, error) {
 		return nil, err
 	}
 	_, peak, err := resident()
-	return report{"seconds": time.Since(began).Seconds(), "cpu": (cpuTime() - cpu).Seconds(), "peak": peak, "objects": float64(s.objects())}, err
+	return report{"seconds": time.Since(began).Seconds(), "cpu": (cpuTime() - cpu).Seconds(), "peak": peak,
+		"objects": float64(s.objects())}, err
 }
 
 func (s *subject) objects() (n int) {

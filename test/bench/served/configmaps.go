@@ -47,8 +47,10 @@ func configMap(i int) *corev1.ConfigMap {
 			UID:    types.UID(fmt.Sprintf("00000000-0000-4000-9000-%012d", i)),
 			Labels: map[string]string{"app": fmt.Sprintf("web-%d", i%97), "app.kubernetes.io/managed-by": "deployer"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
-				Manager: "deployer", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
-				FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:settings.yaml":{}},"f:metadata":{"f:labels":{".":{},"f:app":{},"f:app.kubernetes.io/managed-by":{}}}}`),
+				Manager: "deployer", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now,
+				FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(
+					`{"f:data":{".":{},"f:settings.yaml":{}},"f:metadata":{"f:labels":{".":{},"f:app":{},"f:app.kubernetes.io/managed-by":{}}}}`),
 			}},
 		},
 	}

@@ -92,7 +92,8 @@ func (p *Proxied) measureConsistent(ctx context.Context, r *Report, row string, 
 		return err
 	}
 	r.Add(p.direct.by, row, seconds(wallTime, median(server)))
-	r.Add(p.proxy.by, row, seconds(wallTime, median(consistent)), seconds(waited, median(added)), seconds("the slowest", slices.Max(consistent)))
+	r.Add(p.proxy.by, row, seconds(wallTime, median(consistent)), seconds(waited, median(added)), seconds("the slowest",
+		slices.Max(consistent)))
 	return nil
 }
 

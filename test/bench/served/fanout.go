@@ -28,7 +28,8 @@ func (f fanOut) row() string { return fmt.Sprintf("%d watchers × %d/s", f.watch
 type publish func(ctx context.Context, n, rate int) ([]written, error)
 
 // measureFanOut measures a fan-out of updates that are written for that long.
-func (s *subject) measureFanOut(ctx context.Context, r *Report, f fanOut, path string, publish publish, writing time.Duration) error {
+func (s *subject) measureFanOut(ctx context.Context, r *Report, f fanOut, path string, publish publish,
+	writing time.Duration) error {
 	events := int(writing.Seconds() * float64(f.rate))
 	c, err := s.openWatchers(ctx, f.watchers, path, events)
 	if err != nil {

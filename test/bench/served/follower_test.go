@@ -17,10 +17,12 @@ import (
 
 // The watcher reads the revisions wherever the answer is split.
 func TestRawWatcherReadsRevisions(t *testing.T) {
-	text := []byte(`{"type":"MODIFIED","object":{"metadata":{"name":"a","resourceVersion":"17","annotations":{"x":"\"resourceVersion\":\"99\""}}}}
+	text := []byte(
+		`{"type":"MODIFIED","object":{"metadata":{"name":"a","resourceVersion":"17","annotations":{"x":"\"resourceVersion\":\"99\""}}}}
 {"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"23"}}}
 `)
-	expired := []byte(`{"type":"ERROR","object":{"kind":"Status","metadata":{"resourceVersion":"9"},"reason":"Expired","code":410}}
+	expired := []byte(
+		`{"type":"ERROR","object":{"kind":"Status","metadata":{"resourceVersion":"9"},"reason":"Expired","code":410}}
 `)
 	for n := 1; n <= len(text); n++ {
 		w := &rawWatcher{}
@@ -66,7 +68,8 @@ func TestRawWatcherBeginsAnew(t *testing.T) {
 	defer server.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	line := &sharedLink{subject: &subject{endpoint: wire.Endpoint{Address: server.Listener.Addr().String(), TLS: &tls.Config{RootCAs: roots}}}}
+	line := &sharedLink{subject: &subject{endpoint: wire.Endpoint{Address: server.Listener.Addr().String(),
+		TLS: &tls.Config{RootCAs: roots}}}}
 	defer line.close()
 	w := &rawWatcher{shared: line, counts: &counts{}, cursor: "17"}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,15 +25,17 @@ type forwardedRequest struct {
 // forwardedRequests are a read of what is not cached, a read that the server answers as fast, and a write.
 var forwardedRequests = []forwardedRequest{
 	{"forwarded: GET of a Secret", http.MethodGet, secretsPath + "/small", "", func(int) []byte { return nil }},
-	{"forwarded: consistent LIST of namespaces", http.MethodGet, "/api/v1/namespaces", "", func(int) []byte { return nil }},
+	{"forwarded: consistent LIST of namespaces", http.MethodGet, "/api/v1/namespaces", "", func(int) []byte {
+		return nil
+	}},
 	{"forwarded: PATCH of a config map", http.MethodPatch, settings, string(types.MergePatchType), annotate},
 }
 
 // annotate is a patch that changes an object.
 func annotate(i int) []byte { return fmt.Appendf(nil, `{"metadata":{"annotations":{"turn":"%d"}}}`, i) }
 
-// measureForwarded measures how long a request takes that the proxy forwards: one at a time, at the server and through the
-// proxy in turns.
+// measureForwarded measures how long a request takes that the proxy forwards: one at a time, at the server and through
+// the proxy in turns.
 func (p *Proxied) measureForwarded(ctx context.Context, r *Report, q forwardedRequest) error {
 	if err := p.proxy.running(ctx); err != nil {
 		return err
@@ -49,7 +51,8 @@ func (p *Proxied) measureForwarded(ctx context.Context, r *Report, q forwardedRe
 	}
 	defer proxied.close()
 	secret := []byte(`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"small"}}`)
-	if err := direct.send(ctx, http.MethodPost, secretsPath, asJSON, secret, http.StatusCreated, http.StatusConflict); err != nil {
+	if err := direct.send(ctx, http.MethodPost, secretsPath, asJSON, secret, http.StatusCreated,
+		http.StatusConflict); err != nil {
 		return err
 	}
 	const warm = 10 // connections are open, and permissions are known
@@ -58,7 +61,8 @@ func (p *Proxied) measureForwarded(ctx context.Context, r *Report, q forwardedRe
 		for turn := range took {
 			at := (i + turn) % 2 // each is the first one half of the time
 			began := time.Now()
-			if err := [2]apiWriter{direct, proxied}[at].send(ctx, q.method, q.path, q.contentType, q.body(2*i+at), http.StatusOK); err != nil {
+			if err := [2]apiWriter{direct, proxied}[at].send(ctx, q.method, q.path, q.contentType, q.body(2*i+at),
+				http.StatusOK); err != nil {
 				return err
 			}
 			if i >= warm {

@@ -27,7 +27,8 @@ type informer struct {
 }
 
 func newInformer(config *rest.Config, counts *counts) (*informer, error) {
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+
+		runtime.ContentTypeJSON
 	config.Dial = (&net.Dialer{}).DialContext // a connection of its own, as each process has
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counted{next, counts} })
 	inf := &informer{}

@@ -31,15 +31,17 @@ const (
 
 // All listings that are measured.
 var (
-	listJSON          = listMode{Row: "LIST JSON", path: allPods, accept: asJSON}
-	listGzip          = listMode{Row: "LIST JSON gzip", path: allPods, accept: asJSON, gzip: true}
-	listProtobuf      = listMode{Row: "LIST protobuf", path: allPods, accept: asProtobuf}
-	listTable         = listMode{Row: "LIST Table", path: allPods, accept: asTable, rows: true}
-	listTableGzip     = listMode{Row: "LIST Table gzip", path: allPods, accept: asTable, rows: true, gzip: true}
-	listNamespace     = listMode{Row: "LIST JSON, one namespace", path: "/api/v1/namespaces/team-000/pods", accept: asJSON}
-	listPages         = listMode{Row: "LIST JSON, pages of 500", path: fmt.Sprintf("%s?limit=%d", allPods, pageSize), accept: asJSON}
+	listJSON      = listMode{Row: "LIST JSON", path: allPods, accept: asJSON}
+	listGzip      = listMode{Row: "LIST JSON gzip", path: allPods, accept: asJSON, gzip: true}
+	listProtobuf  = listMode{Row: "LIST protobuf", path: allPods, accept: asProtobuf}
+	listTable     = listMode{Row: "LIST Table", path: allPods, accept: asTable, rows: true}
+	listTableGzip = listMode{Row: "LIST Table gzip", path: allPods, accept: asTable, rows: true, gzip: true}
+	listNamespace = listMode{Row: "LIST JSON, one namespace", path: "/api/v1/namespaces/team-000/pods", accept: asJSON}
+	listPages     = listMode{Row: "LIST JSON, pages of 500", path: fmt.Sprintf("%s?limit=%d", allPods, pageSize),
+		accept: asJSON}
 	watchListJSON     = listMode{Row: "WatchList JSON", path: allPods + initial, accept: asJSON + asWatch, stream: true}
-	watchListProtobuf = listMode{Row: "WatchList protobuf", path: allPods + initial, accept: asProtobuf + asWatch, stream: true}
+	watchListProtobuf = listMode{Row: "WatchList protobuf", path: allPods + initial, accept: asProtobuf + asWatch,
+		stream: true}
 )
 
 func (l listMode) request(data func([]byte)) wire.Request {

@@ -116,7 +116,8 @@ func StartPlain(ctx context.Context, b *Bodies) (*Plain, error) {
 		return nil, err
 	}
 	defer out.Close()
-	process, err := peer.Start(peer.Command{Path: program, Args: []string{"-dir", b.dir}, Log: filepath.Join(b.dir, "plain.log"), Stdout: stdout})
+	process, err := peer.Start(peer.Command{Path: program, Args: []string{"-dir", b.dir}, Log: filepath.Join(b.dir,
+		"plain.log"), Stdout: stdout})
 	_ = stdout.Close()
 	if err != nil {
 		return nil, err
@@ -161,7 +162,8 @@ func (p *Plain) publish(ctx context.Context, n, rate int) ([]written, error) {
 	}
 	defer conn.close()
 	var times strings.Builder
-	_, err = conn.fetch(ctx, wire.Request{Path: fmt.Sprintf("/publish?n=%d&rate=%d", n, rate), Accept: "text/plain", Data: func(p []byte) { times.Write(p) }})
+	_, err = conn.fetch(ctx, wire.Request{Path: fmt.Sprintf("/publish?n=%d&rate=%d", n, rate), Accept: "text/plain",
+		Data: func(p []byte) { times.Write(p) }})
 	if err != nil {
 		return nil, err
 	}

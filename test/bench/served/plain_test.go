@@ -19,7 +19,8 @@ func TestPlain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(b.dir, frameName), append(bytes.Repeat([]byte("x"), 8<<10), '\n'), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.dir, frameName), append(bytes.Repeat([]byte("x"), 8<<10), '\n'),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	p, err := StartPlain(t.Context(), b)

@@ -10,8 +10,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// Proxied is keepwatch proxy in front of a kube-apiserver, whose clients read pods. Reads are measured at each of the two, in
-// turns: the proxy does not run while kube-apiserver is measured. Its clients have kube-apiserver's tokens.
+// Proxied is keepwatch proxy in front of a kube-apiserver, whose clients read pods. Reads are measured at each of the
+// two, in turns: the proxy does not run while kube-apiserver is measured. Its clients have kube-apiserver's tokens.
 type Proxied struct {
 	direct *Server // kube-apiserver, also while it is behind the proxy
 	proxy  *Server
@@ -28,7 +28,8 @@ func NewProxied(behind, proxy, stateful, slim *peer.Server, writer *Writer, scal
 		by  Contender
 		api *peer.Server
 		as  **Server
-	}{{KubeAPIServer, behind, &p.direct}, {Keepwatch, proxy, &p.proxy}, {Keepwatch, stateful, &p.stateful}, {Keepwatch, slim, &p.slim}} {
+	}{{KubeAPIServer, behind, &p.direct}, {Keepwatch, proxy, &p.proxy}, {Keepwatch, stateful, &p.stateful},
+		{Keepwatch, slim, &p.slim}} {
 		server, err := NewServer(s.by, s.api, 1)
 		if err != nil {
 			return nil, err
@@ -55,13 +56,17 @@ func (r *Report) RunProxied(ctx context.Context, p *Proxied) error {
 	var direct, proxied []step
 	proxied = append(proxied, step{memoryRow, func(ctx context.Context) error { return p.measureMemory(ctx, r) }})
 	for _, l := range proxyLists {
-		direct = append(direct, step{l.Row, func(ctx context.Context) error { return p.direct.measureList(ctx, r, l, p.scale.Pods) }})
+		direct = append(direct, step{l.Row, func(ctx context.Context) error {
+			return p.direct.measureList(ctx, r, l, p.scale.Pods)
+		}})
 		proxied = append(proxied, step{l.Row, func(ctx context.Context) error { return p.measureList(ctx, r, l) }})
 	}
 	proxied = append(proxied, step{warmRow, func(ctx context.Context) error { return p.measureWarm(ctx, r) }})
 	direct = append(direct, step{unwatchedRow, func(ctx context.Context) error { return p.measureUnwatched(ctx, r) }})
 	for _, f := range proxyFanOuts {
-		direct = append(direct, step{f.row(), func(ctx context.Context) error { return p.measureFanOut(ctx, r, p.direct, f) }})
+		direct = append(direct, step{f.row(), func(ctx context.Context) error {
+			return p.measureFanOut(ctx, r, p.direct, f)
+		}})
 		proxied = append(proxied, step{f.row(), func(ctx context.Context) error {
 			if err := p.followOnly(ctx, asJSONName); err != nil {
 				return err
@@ -104,7 +109,8 @@ var acceptOf = map[string]string{asJSONName: asJSON, asProtobufName: asProtobuf,
 // followed reports whether the proxy follows pods in a representation, and has caught up.
 func (s *Server) followed(ctx context.Context, as string) (bool, error) {
 	metrics, err := s.Metrics(ctx)
-	return metrics.Sum("keepwatch_proxy_resource_state", peer.Labels{"resource": "pods", "encoding": as, "state": "live"}) > 0, err
+	return metrics.Sum("keepwatch_proxy_resource_state", peer.Labels{"resource": "pods", "encoding": as,
+		"state": "live"}) > 0, err
 }
 
 // follow makes the proxy follow pods, by reads, and waits until it has caught up.
@@ -188,8 +194,8 @@ func (p *Proxied) followAll(ctx context.Context) error {
 	return p.proxy.follow(ctx, asJSONName, asProtobufName)
 }
 
-// fromMemory calls do, and fails if the proxy forwards reads of pods meanwhile: the figures would be those of the server
-// behind it.
+// fromMemory calls do, and fails if the proxy forwards reads of pods meanwhile: the figures would be those of the
+// server behind it.
 func (p *Proxied) fromMemory(ctx context.Context, do func() error) error {
 	before, err := p.proxy.forwarded(ctx)
 	if err != nil {
@@ -321,7 +327,8 @@ func (p *Proxied) measureWarm(ctx context.Context, r *Report) error {
 // proxyFanOuts are those in which kube-apiserver disconnects no watcher.
 var proxyFanOuts = []fanOut{{100, 200}, informersBehind, {5000, 10}}
 
-// informersBehind is the fan-out to as many watchers as the informers, of which the proxy is to spare the server the watches.
+// informersBehind is the fan-out to as many watchers as the informers, of which the proxy is to spare the server the
+// watches.
 var informersBehind = fanOut{1000, 50}
 
 // cpuBehind is kube-apiserver's CPU from before the watches are opened to their end, at it or behind the proxy.

@@ -16,8 +16,10 @@ func TestTable(t *testing.T) {
 	r.Add(Keepwatch, "B", Figure{cutOff, Losses, 0}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 1})
 	got := r.Table([]Target{
 		part("A", "time", KubeAPIServer, 0.2), part("A", "time", PlainGo, 1.3),
-		more("A", "time", Seconds, PlainGo, 0.1), more("A", "time", Seconds, KubeAPIServer, 0.001), more("A", "memory", Seconds, PlainGo, 1),
-		atMost("A", "memory", Bytes, 3e6), exactly("B", cutOff, 0), whereCurrent("B", p99, KubeAPIServer), exactly("C", "lists", 0),
+		more("A", "time", Seconds, PlainGo, 0.1), more("A", "time", Seconds, KubeAPIServer, 0.001),
+		more("A", "memory", Seconds, PlainGo, 1),
+		atMost("A", "memory", Bytes, 3e6), exactly("B", cutOff, 0), whereCurrent("B", p99, KubeAPIServer),
+		exactly("C", "lists", 0),
 	})
 	_, got, _ = strings.Cut(got, "|---|---|---|---|---|---|---|---|---|\n")
 	want := `| A | time | 2.00 s | 250 ms | 0.125× | 100 ms | 2.5× | ≤ 0.2× kube-apiserver, ≤ 1.3× plain Go, ≤ 100 ms more than plain Go, ≤ 1 ms more than kube-apiserver | met, **missed**, **missed**, met |
@@ -47,7 +49,8 @@ func TestRounds(t *testing.T) {
 	}
 	r.Add(Keepwatch, "B", Figure{"time", Seconds, 1}) // in the last round only
 	r.Add(Upstream, "B", Figure{cutOff, Losses, 5})
-	got := r.Table([]Target{part("A", "time", Upstream, 0.15), multiple("A", "time", Upstream, 0.2), part("B", "time", Upstream, 1)})
+	got := r.Table([]Target{part("A", "time", Upstream, 0.15), multiple("A", "time", Upstream, 0.2),
+		part("B", "time", Upstream, 1)})
 	want := `| what | measure | upstream | keepwatch | keepwatch / upstream | target |  |
 |---|---|---|---|---|---|---|
 | A | time | 20.00 s | 6.00 s | 0.15× | ≤ 0.15× upstream, ≥ 0.2× upstream | met, **missed** |
@@ -82,7 +85,8 @@ func TestJudge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]float64{"events delivered": 4, perEvent: 0.01, p50: 0.011, p99: 0.02, behind: 0.01, "updates per second": 3}
+	want := map[string]float64{"events delivered": 4, perEvent: 0.01, p50: 0.011, p99: 0.02, behind: 0.01,
+		"updates per second": 3}
 	for _, f := range figures {
 		if f.Value != want[f.Measure] {
 			t.Errorf("%s is %v, want %v", f.Measure, f.Value, want[f.Measure])

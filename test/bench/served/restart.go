@@ -49,7 +49,8 @@ type clients struct {
 
 // measureRestart stops the server, starts it again, and waits until every client has
 // received an update that was written after the stop. start returns when the server is ready.
-func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer, of restartClients, stopServer func() error, start func(context.Context) error) (err error) {
+func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer, of restartClients, stopServer func() error,
+	start func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &clients{}
 	defer a.stop()
@@ -103,7 +104,8 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer, of re
 	if err != nil {
 		return err
 	}
-	r.Add(s.by, of.row(), append(figures, seconds(restartReady, ready), seconds(serverCPU, cpu), size("peak RSS", memory.Peak))...)
+	r.Add(s.by, of.row(), append(figures, seconds(restartReady, ready), seconds(serverCPU, cpu),
+		size("peak RSS", memory.Peak))...)
 	return nil
 }
 

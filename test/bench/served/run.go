@@ -46,7 +46,9 @@ func (r *Report) Run(ctx context.Context, s *Server, steps []step, rows *regexp.
 func (s *Server) reads(r *Report, w *Writer, scale Scale) []step {
 	steps := []step{{startRow, func(ctx context.Context) error { return s.measureStart(ctx, r) }}}
 	for _, l := range firstLists {
-		steps = append(steps, step{firstRow(l), func(ctx context.Context) error { return s.measureFirst(ctx, r, l, scale.Pods) }})
+		steps = append(steps, step{firstRow(l), func(ctx context.Context) error {
+			return s.measureFirst(ctx, r, l, scale.Pods)
+		}})
 	}
 	for _, l := range []listMode{listJSON, listGzip, listProtobuf} {
 		steps = append(steps, step{l.Row, func(ctx context.Context) error { return s.measureList(ctx, r, l, scale.Pods) }})
@@ -59,8 +61,13 @@ func (s *Server) reads(r *Report, w *Writer, scale Scale) []step {
 		step{listPages.Row, func(ctx context.Context) error { return s.measurePages(ctx, r, scale.Pods) }},
 		step{listTable.Row, func(ctx context.Context) error { return s.measureList(ctx, r, listTable, scale.Pods) }},
 		step{listTableGzip.Row, func(ctx context.Context) error { return s.measureList(ctx, r, listTableGzip, scale.Pods) }},
-		step{watchListJSON.Row, func(ctx context.Context) error { return s.measureWatchList(ctx, r, watchListJSON, scale.Pods) }},
-		step{watchListProtobuf.Row, func(ctx context.Context) error { return s.measureWatchList(ctx, r, watchListProtobuf, scale.Pods) }},
+		step{watchListJSON.Row, func(ctx context.Context) error {
+			return s.measureWatchList(ctx, r, watchListJSON, scale.Pods)
+		}},
+		step{watchListProtobuf.Row, func(ctx context.Context) error {
+			return s.measureWatchList(ctx, r, watchListProtobuf,
+				scale.Pods)
+		}},
 		step{idleRow, func(ctx context.Context) error { return s.measureIdle(ctx, r, scale.Idle) }})
 	for _, f := range fanOuts {
 		steps = append(steps, step{f.row(), func(ctx context.Context) error {

@@ -22,11 +22,13 @@ var (
 	idle       = flag.Int("idle", 5000, "how many watchers are idle")
 	writing    = flag.Duration("writing", 10*time.Second, "how long each fan-out is written to")
 	concurrent = flag.Int("concurrent", 32, "how many lists are asked for at once")
-	writes     = flag.Int("writes", 2000, "how many pods are created, updated, patched and deleted by each number of writers")
-	forwarded  = flag.Int("forwarded", 500, "how many requests of each kind a proxy forwards")
-	rounds     = flag.Int("rounds", 3, "how often keepwatch-apiserver's modes, or kube-apiserver and a proxy, are measured in turns")
-	rows       = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
-	limit      = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
+	writes     = flag.Int("writes", 2000,
+		"how many pods are created, updated, patched and deleted by each number of writers")
+	forwarded = flag.Int("forwarded", 500, "how many requests of each kind a proxy forwards")
+	rounds    = flag.Int("rounds", 3,
+		"how often keepwatch-apiserver's modes, or kube-apiserver and a proxy, are measured in turns")
+	rows  = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
+	limit = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
 
 func scale(b *testing.B) Scale {
@@ -130,8 +132,8 @@ func compareKubernetes(b *testing.B, scale Scale) {
 	report.Progress("done")
 }
 
-// BenchmarkProxy loads an etcd once and measures kube-apiserver and keepwatch proxy in front of it, in turns. An iteration
-// prints one table. A step that fails is a failure.
+// BenchmarkProxy loads an etcd once and measures kube-apiserver and keepwatch proxy in front of it, in turns. An
+// iteration prints one table. A step that fails is a failure.
 func BenchmarkProxy(b *testing.B) {
 	for b.Loop() {
 		compareProxy(b, scale(b))
@@ -142,7 +144,8 @@ func compareProxy(b *testing.B, scale Scale) {
 	ctx, report := b.Context(), newReport(KubeAPIServer)
 	kubernetes := peer.Kubernetes(b)
 	writer := fill(b, report, kubernetes, scale)
-	p, err := NewProxied(kubernetes, peer.DeployedProxy(b, kubernetes), peer.DeployedProxy(b, kubernetes, "--state", b.TempDir()),
+	p, err := NewProxied(kubernetes, peer.DeployedProxy(b, kubernetes), peer.DeployedProxy(b, kubernetes, "--state",
+		b.TempDir()),
 		peer.DeployedProxy(b, kubernetes, "--drop", "managedFields"), writer, scale)
 	if err != nil {
 		b.Fatal(err)

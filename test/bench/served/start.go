@@ -136,7 +136,8 @@ func (s *Server) live(ctx context.Context) (float64, error) {
 	}
 	defer l.close()
 	for range 2 { // objects with finalizers are freed by the second collection only
-		if _, err := l.fetch(ctx, wire.Request{Path: "/debug/pprof/heap?gc=1", Accept: "*/*", Data: func([]byte) {}}); err != nil {
+		if _, err := l.fetch(ctx, wire.Request{Path: "/debug/pprof/heap?gc=1", Accept: "*/*",
+			Data: func([]byte) {}}); err != nil {
 			return 0, err
 		}
 	}

@@ -87,7 +87,8 @@ func (s *Server) measureStorm(ctx context.Context, r *Report, storm Storm, l lis
 	if over, ok := errors.AsType[*memoryExceeded](err); ok {
 		// The server was killed: its memory until then is a lower bound.
 		r.Progress("%s: %s: %v", s.by, row, over)
-		r.Add(s.by, row, count(complete, int(whole.Load())), seconds(wallTime, u.wall), size(growth, over.resident-over.before))
+		r.Add(s.by, row, count(complete, int(whole.Load())), seconds(wallTime, u.wall),
+			size(growth, over.resident-over.before))
 		return nil
 	}
 	if err != nil {

@@ -108,7 +108,9 @@ func (s *subject) newest(ctx context.Context) (string, error) {
 // newest lists a namespace that does not exist.
 func (l *link) newest(ctx context.Context) (string, error) {
 	var text []byte
-	_, err := l.fetch(ctx, wire.Request{Path: missingNamespace, Accept: asJSON, Data: func(p []byte) { text = append(text, p...) }})
+	_, err := l.fetch(ctx, wire.Request{Path: missingNamespace, Accept: asJSON, Data: func(p []byte) {
+		text = append(text, p...)
+	}})
 	if err != nil {
 		return "", err
 	}

@@ -52,10 +52,11 @@ func atMost(row, measure string, unit Unit, bound float64) Target {
 
 // more is to be at most so much more than another's.
 func more(row, measure string, unit Unit, than Contender, bound float64) Target {
-	return Target{row, measure, fmt.Sprintf("≤ %s more than %s", unit.format(bound), than), func(r *Report, l *line) (bool, bool) {
-		added := l.value(Keepwatch) - l.value(than)
-		return added <= bound, !math.IsNaN(added)
-	}}
+	return Target{row, measure, fmt.Sprintf("≤ %s more than %s", unit.format(bound), than),
+		func(r *Report, l *line) (bool, bool) {
+			added := l.value(Keepwatch) - l.value(than)
+			return added <= bound, !math.IsNaN(added)
+		}}
 }
 
 func exactly(row, measure string, n int) Target {
@@ -75,9 +76,10 @@ func whereCurrent(row, measure string, peer Contender) Target {
 // the peer cut off no watcher: otherwise its figure includes watchers that received
 // few events.
 func whereDelivered(row, measure string, peer Contender, factor float64) Target {
-	return Target{row, measure, fmt.Sprintf("≤ %.3g× %s where it cuts off nobody", factor, peer), func(r *Report, l *line) (bool, bool) {
-		return l.ratio(peer) <= factor, r.value(peer, row, cutOff) == 0
-	}}
+	return Target{row, measure, fmt.Sprintf("≤ %.3g× %s where it cuts off nobody", factor, peer),
+		func(r *Report, l *line) (bool, bool) {
+			return l.ratio(peer) <= factor, r.value(peer, row, cutOff) == 0
+		}}
 }
 
 // keptUp reports whether no watcher was cut off, and all received the last event within
@@ -90,9 +92,12 @@ func (r *Report) keptUp(by Contender, row string) bool {
 func ServeTargets(concurrent int) []Target {
 	const mb = 1e6
 	all := []Target{
-		part(listJSON.Row, wallTime, KubeAPIServer, 1.0/8), part(listJSON.Row, wallTime, PlainGo, 1.3), part(listJSON.Row, serverCPU, KubeAPIServer, 1.0/10),
-		part(listGzip.Row, wallTime, KubeAPIServer, 1.0/40), part(listGzip.Row, wallTime, PlainGo, 1.3), part(listGzip.Row, serverCPU, KubeAPIServer, 1.0/80),
-		part(listProtobuf.Row, wallTime, KubeAPIServer, 1.0/5), part(listProtobuf.Row, wallTime, PlainGo, 1.3), part(listProtobuf.Row, serverCPU, KubeAPIServer, 1.0/6),
+		part(listJSON.Row, wallTime, KubeAPIServer, 1.0/8), part(listJSON.Row, wallTime, PlainGo, 1.3),
+		part(listJSON.Row, serverCPU, KubeAPIServer, 1.0/10),
+		part(listGzip.Row, wallTime, KubeAPIServer, 1.0/40), part(listGzip.Row, wallTime, PlainGo, 1.3),
+		part(listGzip.Row, serverCPU, KubeAPIServer, 1.0/80),
+		part(listProtobuf.Row, wallTime, KubeAPIServer, 1.0/5), part(listProtobuf.Row, wallTime, PlainGo, 1.3),
+		part(listProtobuf.Row, serverCPU, KubeAPIServer, 1.0/6),
 		part(listNamespace.Row, serverCPU, KubeAPIServer, 1.0/8),
 		part(listPages.Row, serverCPU, KubeAPIServer, 1.0/8),
 		part(watchListJSON.Row, serverCPU, KubeAPIServer, 1.0/10),
@@ -110,7 +115,8 @@ func ServeTargets(concurrent int) []Target {
 		all = append(all, exactly(row, complete, concurrent), atMost(row, growth, Bytes, 300*mb))
 	}
 	for _, f := range fanOuts {
-		all = append(all, whereDelivered(f.row(), perEvent, KubeAPIServer, 0.5), part(f.row(), perEvent, PlainGo, 1.3), whereCurrent(f.row(), p99, KubeAPIServer))
+		all = append(all, whereDelivered(f.row(), perEvent, KubeAPIServer, 0.5), part(f.row(), perEvent, PlainGo, 1.3),
+			whereCurrent(f.row(), p99, KubeAPIServer))
 		if f.rate == 1000 {
 			all = append(all, exactly(f.row(), cutOff, 0))
 		}
@@ -139,7 +145,8 @@ func KubernetesTargets() []Target {
 	for _, writers := range writerCounts {
 		for _, kind := range writeKinds {
 			row := kind.row(writers)
-			all = append(all, multiple(row, perSecond, Upstream, 1.1), part(row, perWrite, Upstream, 0.85), part(row, writeP99, Upstream, 1))
+			all = append(all, multiple(row, perSecond, Upstream, 1.1), part(row, perWrite, Upstream, 0.85),
+				part(row, writeP99, Upstream, 1))
 		}
 	}
 	return all
@@ -155,7 +162,8 @@ func ProxyTargets() []Target {
 		atMost(quietRow, waited, Seconds, 2),
 		exactly(proxyRestart.row(), liveAgain, proxyRestart.informers+proxyRestart.watchers),
 		atMost(proxyRestart.row(), afterLists, Seconds, 3),
-		exactly(proxyRestart.row(), listsAgain, 0), exactly(proxyRestart.row(), initialStreams, 0), exactly(proxyRestart.row(), watchesForwarded, 0),
+		exactly(proxyRestart.row(), listsAgain, 0), exactly(proxyRestart.row(), initialStreams, 0),
+		exactly(proxyRestart.row(), watchesForwarded, 0),
 	}
 	for _, stage := range memoryStages {
 		all = append(all, atMost(stage.row, heapPerByte, Count, 1.2), atMost(stage.row, restPerByte, Count, 1.2))

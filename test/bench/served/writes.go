@@ -123,7 +123,8 @@ func (s *Server) measureWrites(ctx context.Context, r *Report, writers, n int) e
 const writeTurn = 100
 
 // measureTurn measures writes of one kind to n pods, from pod number first on.
-func (s *Server) measureTurn(ctx context.Context, w apiWriter, kind writeKind, writers, first, n int) (u usage, took []time.Duration, err error) {
+func (s *Server) measureTurn(ctx context.Context, w apiWriter, kind writeKind, writers, first,
+	n int) (u usage, took []time.Duration, err error) {
 	bodies := make([][]byte, n)
 	for i := range bodies {
 		if bodies[i], err = kind.body(first + i); err != nil {
@@ -154,7 +155,8 @@ func (w apiWriter) close() { utilnet.CloseIdleConnectionsFor(w.client.Transport)
 
 // write sends the bodies of pods, from pod number first on, by a number of writers, each of which waits for its
 // answers. It returns how long each write took.
-func (w apiWriter) write(ctx context.Context, kind writeKind, writers, first int, bodies [][]byte) ([]time.Duration, error) {
+func (w apiWriter) write(ctx context.Context, kind writeKind, writers, first int,
+	bodies [][]byte) ([]time.Duration, error) {
 	took := make([]time.Duration, len(bodies))
 	group, ctx := errgroup.WithContext(ctx)
 	for one := range min(writers, len(bodies)) {
@@ -162,7 +164,8 @@ func (w apiWriter) write(ctx context.Context, kind writeKind, writers, first int
 			for i := one; i < len(bodies); i += writers {
 				path := kind.path(writtenName(first + i))
 				began := time.Now()
-				if err := w.send(ctx, kind.method, path, kind.contentType, bodies[i], http.StatusOK, http.StatusCreated); err != nil {
+				if err := w.send(ctx, kind.method, path, kind.contentType, bodies[i], http.StatusOK,
+					http.StatusCreated); err != nil {
 					return err
 				}
 				took[i] = time.Since(began)

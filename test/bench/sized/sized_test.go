@@ -37,11 +37,13 @@ const (
 	objectSize = 1500 // about, of the JSON that is stored, with managed fields
 )
 
-// BenchmarkSize starts each command, writes config maps of 1.5 KB through the API, and lists them in JSON and protobuf. An
-// iteration prints one table. Figures are memory and processor time: another program on the machine does not change them much.
+// BenchmarkSize starts each command, writes config maps of 1.5 KB through the API, and lists them in JSON and protobuf.
+// An iteration prints one table. Figures are memory and processor time: another program on the machine does not change
+// them much.
 func BenchmarkSize(b *testing.B) {
 	for b.Loop() {
-		fmt.Println("| objects | command | CPU of a create | CPU until ready | RSS; peak | first list: JSON, protobuf | again | RSS behind lists; peak | disk |")
+		fmt.Println(
+			"| objects | command | CPU of a create | CPU until ready | RSS; peak | first list: JSON, protobuf | again | RSS behind lists; peak | disk |")
 		fmt.Println("|---|---|---|---|---|---|---|---|---|")
 		for command := range strings.SplitSeq(*commands, ",") {
 			served(b, command)
@@ -66,7 +68,8 @@ func (s *subject) start(b *testing.B) {
 	_ = os.Remove(s.kubeconfig)
 	var err error
 	args := append(s.args, "--listen", "127.0.0.1:0", "--kubeconfig-out", s.kubeconfig)
-	if s.Process, err = peer.Start(peer.Command{Path: peer.Keepwatch(b), Args: args, Log: s.kubeconfig + ".log"}); err != nil {
+	if s.Process, err = peer.Start(peer.Command{Path: peer.Keepwatch(b), Args: args, Log: s.kubeconfig +
+		".log"}); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(s.Kill)
@@ -134,7 +137,8 @@ func (s *subject) create(ctx context.Context, path, body string) error {
 		return err
 	}
 	defer answer.Body.Close()
-	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusCreated && answer.StatusCode != http.StatusConflict {
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusCreated &&
+		answer.StatusCode != http.StatusConflict {
 		return fmt.Errorf("POST %s answers %s: %.300s", path, answer.Status, text)
 	}
 	return nil
@@ -220,7 +224,8 @@ func (s *subject) lists(b *testing.B, n int) string {
 	resident := s.memory(b)
 	json, protobuf := s.list(b, "application/json", n), s.list(b, "application/vnd.kubernetes.protobuf", n)
 	jsonAgain, protobufAgain := s.list(b, "application/json", n), s.list(b, "application/vnd.kubernetes.protobuf", n)
-	return fmt.Sprintf("%s | %s, %s | %s, %s | %s", resident, seconds(json), seconds(protobuf), seconds(jsonAgain), seconds(protobufAgain), s.memory(b))
+	return fmt.Sprintf("%s | %s, %s | %s, %s | %s", resident, seconds(json), seconds(protobuf), seconds(jsonAgain),
+		seconds(protobufAgain), s.memory(b))
 }
 
 // served measures a server as it grows, and a new proxy in front of it at each size.
@@ -258,10 +263,12 @@ func served(b *testing.B, command string) {
 
 // proxied measures a proxy in front of a server with n objects.
 func proxied(b *testing.B, server *subject, n int) {
-	s := &subject{args: []string{"proxy", "--kubeconfig", server.kubeconfig}, kubeconfig: filepath.Join(b.TempDir(), "kubeconfig")}
+	s := &subject{args: []string{"proxy", "--kubeconfig", server.kubeconfig}, kubeconfig: filepath.Join(b.TempDir(),
+		"kubeconfig")}
 	s.start(b)
 	first := s.list(b, "application/json", n)
-	fmt.Printf("| %d | `proxy` | | %s and the first JSON list %s | %s | |\n", n, seconds(s.ready), seconds(first), s.lists(b, n))
+	fmt.Printf("| %d | `proxy` | | %s and the first JSON list %s | %s | |\n", n, seconds(s.ready), seconds(first),
+		s.lists(b, n))
 	s.stop(b)
 }
 

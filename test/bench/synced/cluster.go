@@ -20,8 +20,8 @@ import (
 )
 
 // cluster is an API server with pods, whose answers are encoded before it starts. Its only list is at revision
-// firstRevision. A watch from there on delivers the changes, as fast as the client reads them, and then a bookmark: it stands
-// for a server that was written to while nobody watched.
+// firstRevision. A watch from there on delivers the changes, as fast as the client reads them, and then a bookmark: it
+// stands for a server that was written to while nobody watched.
 type cluster struct {
 	pods    int
 	bodies  [][][]byte   // of a pod each: the JSON between what differs from pod to pod
@@ -60,9 +60,11 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case "/apis":
 		fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
 	case "/api/v1":
-		fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`)
+		fmt.Fprint(w,
+			`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`)
 	case "/api/v1/namespaces/kube-system":
-		fmt.Fprint(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"00000000-0000-4000-8000-000000000000","resourceVersion":"1"}}`)
+		fmt.Fprint(w,
+			`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"00000000-0000-4000-8000-000000000000","resourceVersion":"1"}}`)
 	case "/api/v1/pods":
 		c.servePods(w, request)
 	default:
@@ -77,8 +79,11 @@ func (c *cluster) servePods(w http.ResponseWriter, request *http.Request) {
 		c.watch(w, request)
 		return
 	}
-	if strings.Contains(request.Header.Get("Accept"), "PartialObjectMetadataList") { // the question for the newest revision
-		fmt.Fprintf(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"items":[]}`, firstRevision+c.changes.Load())
+	// the question for the newest revision
+	if strings.Contains(request.Header.Get("Accept"), "PartialObjectMetadataList") {
+		fmt.Fprintf(w,
+			`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"items":[]}`,
+			firstRevision+c.changes.Load())
 		return
 	}
 	from, _ := strconv.Atoi(query.Get("continue"))
@@ -90,7 +95,8 @@ func (c *cluster) servePods(w http.ResponseWriter, request *http.Request) {
 	if to < c.pods {
 		next = strconv.Itoa(to)
 	}
-	fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},"items":[`, firstRevision, next)
+	fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},"items":[`,
+		firstRevision, next)
 	for i := from; i < to; i++ {
 		if i > from {
 			_, _ = w.Write([]byte{','})
@@ -107,7 +113,8 @@ func (c *cluster) write(w http.ResponseWriter, i, revision int) error {
 	body := c.bodies[i%distinct]
 	text := make([]byte, 0, 10<<10)
 	for n, different := range [...]string{ // in the order of the fields
-		fmt.Sprintf("web-%05d", i), fmt.Sprintf("team-%03d", i/1000), fmt.Sprintf("00000000-0000-4000-8000-%012d", i), strconv.Itoa(revision),
+		fmt.Sprintf("web-%05d", i), fmt.Sprintf("team-%03d", i/1000), fmt.Sprintf("00000000-0000-4000-8000-%012d", i),
+		strconv.Itoa(revision),
 	} {
 		text = append(append(text, body[n]...), different...)
 	}
@@ -120,7 +127,8 @@ func (c *cluster) watch(w http.ResponseWriter, request *http.Request) {
 	from, err := strconv.Atoi(request.URL.Query().Get("resourceVersion"))
 	if err != nil || request.URL.Query().Get("sendInitialEvents") != "" {
 		w.WriteHeader(http.StatusUnprocessableEntity)
-		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"only watches from a revision on"}`)
+		fmt.Fprint(w,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"only watches from a revision on"}`)
 		return
 	}
 	changes := int(c.changes.Load())
@@ -131,7 +139,8 @@ func (c *cluster) watch(w http.ResponseWriter, request *http.Request) {
 		}
 		_, _ = w.Write([]byte("}\n"))
 	}
-	fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null}}}`+"\n", firstRevision+changes)
+	fmt.Fprintf(w,
+		`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null}}}`+"\n", firstRevision+changes)
 	w.(http.Flusher).Flush()
 	<-request.Context().Done()
 }

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	peer.Main(m)
 }
 
-// BenchmarkSync measures keepwatch sync --until-synced from the start of the process to its end: with an empty sink, and
-// then with changes that it has missed. An iteration measures each sink once.
+// BenchmarkSync measures keepwatch sync --until-synced from the start of the process to its end: with an empty sink,
+// and then with changes that it has missed. An iteration measures each sink once.
 func BenchmarkSync(b *testing.B) {
 	var served string
 	if *serveFlag {
@@ -54,7 +54,8 @@ func BenchmarkSync(b *testing.B) {
 	wanted := regexp.MustCompile(*sinksFlag)
 	for b.Loop() {
 		table := &strings.Builder{}
-		fmt.Fprintf(table, "%-10s %-38s %9s %10s %14s %8s %8s\n", "sink", "what", "seconds", "per second", "per CPU second", "peak MB", "own MB")
+		fmt.Fprintf(table, "%-10s %-38s %9s %10s %14s %8s %8s\n", "sink", "what", "seconds", "per second", "per CPU second",
+			"peak MB", "own MB")
 		for _, s := range sinks {
 			if !wanted.MatchString(s.name) {
 				continue
@@ -84,7 +85,8 @@ type measured struct {
 }
 
 func (m measured) row(table *strings.Builder, sink, what string, n int) {
-	fmt.Fprintf(table, "%-10s %-38s %9.2f %10.0f %14.0f %8d %8d\n", sink, what, m.wall.Seconds(), float64(n)/m.wall.Seconds(), float64(n)/m.cpu.Seconds(), m.peak>>20, m.own>>20)
+	fmt.Fprintf(table, "%-10s %-38s %9.2f %10.0f %14.0f %8d %8d\n", sink, what, m.wall.Seconds(),
+		float64(n)/m.wall.Seconds(), float64(n)/m.cpu.Seconds(), m.peak>>20, m.own>>20)
 }
 
 // run runs keepwatch sync until it is synced.

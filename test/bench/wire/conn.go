@@ -82,7 +82,8 @@ func (c *Conn) handshake() error {
 	if _, err := c.net.Write([]byte(http2.ClientPreface)); err != nil {
 		return err
 	}
-	settings := []http2.Setting{{ID: http2.SettingEnablePush, Val: 0}, {ID: http2.SettingInitialWindowSize, Val: answerWindow}}
+	settings := []http2.Setting{{ID: http2.SettingEnablePush, Val: 0}, {ID: http2.SettingInitialWindowSize,
+		Val: answerWindow}}
 	if err := c.framer.WriteSettings(settings...); err != nil {
 		return err
 	}

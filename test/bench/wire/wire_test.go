@@ -32,7 +32,8 @@ func serve(t *testing.T, handler http.HandlerFunc) (*Conn, *httptest.Server) {
 	roots.AddCert(server.Certificate())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	conn, err := Dial(ctx, Endpoint{Address: server.Listener.Addr().String(), TLS: &tls.Config{RootCAs: roots}, Token: "secret"})
+	conn, err := Dial(ctx, Endpoint{Address: server.Listener.Addr().String(), TLS: &tls.Config{RootCAs: roots},
+		Token: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func TestBody(t *testing.T) {
 	const size = 3 * answerWindow
 	body := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	conn, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 2 || r.URL.Path != "/list" || r.URL.RawQuery != "limit=5" || r.Header.Get("Accept") != "application/json" ||
+		if r.ProtoMajor != 2 || r.URL.Path != "/list" || r.URL.RawQuery != "limit=5" ||
+			r.Header.Get("Accept") != "application/json" ||
 			r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get("Accept-Encoding") != "gzip" {
 			w.WriteHeader(http.StatusBadRequest)
 			return

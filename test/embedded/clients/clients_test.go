@@ -91,7 +91,8 @@ func TestClients(t *testing.T) {
 		}
 		s.agree(fmt.Sprintf("round %d, behind an outage", round))
 	}
-	t.Logf("%d watches and %d lists came through the proxy", s.proxy.Count(faults.Watch, "pods"), s.proxy.Count(faults.List, "pods"))
+	t.Logf("%d watches and %d lists came through the proxy", s.proxy.Count(faults.Watch, "pods"),
+		s.proxy.Count(faults.List, "pods"))
 }
 
 func (s *scene) prepare() {

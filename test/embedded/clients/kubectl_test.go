@@ -63,7 +63,8 @@ func (k *kubectl) once(ctx context.Context) error {
 	}
 	defer out.Close()
 	process, err := peer.Start(peer.Command{
-		Path: k.path, Args: []string{"get", "pods", "--namespace", namespace, "--watch", "--output-watch-events", "-o", "json"},
+		Path: k.path, Args: []string{"get", "pods", "--namespace", namespace, "--watch", "--output-watch-events", "-o",
+			"json"},
 		Env: peer.KubectlEnv(k.kubeconfig, k.home), Log: filepath.Join(k.home, "log"), Stdout: in,
 	})
 	in.Close()

@@ -91,11 +91,12 @@ var stories = map[string]struct {
 		s.agree()
 		s.must(s.writer.write(s.Context(), 20))
 	}},
-	"1 KiB of history": {flags: []string{"--watch-history", "1Ki,1s"}, gap: true, resumed: "difference", story: func(s *stage) {
-		s.must(s.writer.write(s.Context(), 20)) // as above
-		s.agree()
-		s.disconnected(func() { s.must(s.writer.write(s.Context(), 200)) })
-	}},
+	"1 KiB of history": {flags: []string{"--watch-history", "1Ki,1s"}, gap: true, resumed: "difference",
+		story: func(s *stage) {
+			s.must(s.writer.write(s.Context(), 20)) // as above
+			s.agree()
+			s.disconnected(func() { s.must(s.writer.write(s.Context(), 200)) })
+		}},
 }
 
 // stage is a server, its clients, and the writer.
@@ -317,7 +318,8 @@ func (s *stage) resumed(want string) {
 	s.must(err)
 	answers := map[string]float64{}
 	for _, answer := range []string{"exact", "difference", "expired"} {
-		answers[answer] = metrics.Sum("keepwatch_watch_resumptions_total", peer.Labels{"resource": "configmaps", "answer": answer})
+		answers[answer] = metrics.Sum("keepwatch_watch_resumptions_total", peer.Labels{"resource": "configmaps",
+			"answer": answer})
 	}
 	if answers[want] == 0 || want != "expired" && answers["expired"] > 0 {
 		s.Errorf("watches have resumed with %v, not with %s", answers, want)

@@ -67,8 +67,8 @@ func (w *writer) write(ctx context.Context, n int) error {
 	return nil
 }
 
-// writeUntilDone writes until ctx is done, whatever fails. The last write is not canceled: the server could commit it after the state
-// was read that the clients are compared with.
+// writeUntilDone writes until ctx is done, whatever fails. The last write is not canceled: the server could commit it
+// after the state was read that the clients are compared with.
 func (w *writer) writeUntilDone(ctx context.Context) {
 	tick := time.NewTicker(writerPace)
 	defer tick.Stop()
@@ -98,7 +98,8 @@ func (w *writer) one(ctx context.Context) error {
 	}
 	switch {
 	case len(is.Items) == 0:
-		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"text": strings.Repeat("x", 100)}}
+		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data: map[string]string{"text": strings.Repeat("x", 100)}}
 		made, err = w.maps.Create(ctx, made, metav1.CreateOptions{})
 		return w.record(err, func() { w.created[string(made.UID)] = true })
 	case w.random.IntN(3) == 0:

@@ -48,7 +48,8 @@ func TestRestartKeepsData(t *testing.T) {
 		if got.UID != want.UID || got.ResourceVersion != want.ResourceVersion {
 			t.Errorf("after %s: %v, want %v", name, got, want)
 		}
-		if now := s.Config(); now.Host != before.Host || now.BearerToken != before.BearerToken || string(now.CAData) != string(before.CAData) {
+		if now := s.Config(); now.Host != before.Host || now.BearerToken != before.BearerToken ||
+			string(now.CAData) != string(before.CAData) {
 			t.Errorf("after %s clients need another configuration", name)
 		}
 	}

@@ -107,7 +107,8 @@ func TestSimulation(t *testing.T) {
 	labels := map[string]string{"app": "web"}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, MinReadySeconds: 300,
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
 	}}
 	if _, err := apps.Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -129,7 +130,8 @@ func TestRights(t *testing.T) {
 		{APIGroups: []string{"example.com"}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch"}},
 	}}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "controller"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "controller"},
+		ObjectMeta: metav1.ObjectMeta{Name: "controller"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName,
+			Kind: "ClusterRole", Name: "controller"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "controller"}},
 	}
 	srv := testserver.New(t, testserver.RBAC(), testserver.CRDs("config/crd"), testserver.Objects(role, binding))
@@ -141,7 +143,8 @@ func TestRights(t *testing.T) {
 	widgets := &unstructured.UnstructuredList{}
 	widgets.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "WidgetList"})
 	await.True(t, "the role applies", func() bool { return mgr.GetAPIReader().List(t.Context(), widgets) == nil })
-	if err := c.Create(t.Context(), widget("one")); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot create resource "widgets"`) {
+	if err := c.Create(t.Context(), widget("one")); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), `cannot create resource "widgets"`) {
 		t.Errorf("a right that the role does not have: %v", err)
 	}
 }
@@ -153,13 +156,15 @@ func TestServiceAccount(t *testing.T) {
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "controller"}},
 	))
 	admin := kubernetes.NewForConfigOrDie(srv.Config())
-	request, err := admin.CoreV1().ServiceAccounts("system").CreateToken(ctx, "controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	request, err := admin.CoreV1().ServiceAccounts("system").CreateToken(ctx, "controller",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := rest.AnonymousClientConfig(srv.Config())
 	config.BearerToken = request.Status.Token
-	review, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil || review.Status.UserInfo.Username != "system:serviceaccount:system:controller" {
 		t.Errorf("the user is %v, %v", review.Status.UserInfo, err)
 	}
@@ -175,7 +180,8 @@ func TestNeedlessWrites(t *testing.T) {
 	}
 	if c, err := client.New(srv.Config(), client.Options{}); err != nil {
 		t.Fatal(err)
-	} else if err := c.Status().Patch(t.Context(), widget("one"), client.RawPatch("application/merge-patch+json", []byte(`{"status": {"ready": true}}`))); err != nil {
+	} else if err := c.Status().Patch(t.Context(), widget("one"), client.RawPatch("application/merge-patch+json",
+		[]byte(`{"status": {"ready": true}}`))); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(srv.Requests(testserver.Verb("patch", "widgets/status"))); n != before+1 {

@@ -64,19 +64,27 @@ const (
 func Programs() []Program {
 	return []Program{
 		{Name: "client-go informer", Short: "go", View: Events, command: golang("informer"), pin: goMod, pinned: clientGo},
-		{Name: "client-go RetryWatcher", Short: "go-rw", View: Events, command: golang("retrywatcher"), pin: goMod, pinned: clientGo},
-		{Name: "controller-runtime", Short: "c-r", View: States, command: golang("controller-runtime"), pin: goMod, pinned: "sigs.k8s.io/controller-runtime"},
-		{Name: "kubectl get -w", Short: "get-w", View: Events, command: kubectl("kubectl-get"), pin: "../kubectl/go.mod", pinned: "k8s.io/kubectl"},
-		{Name: "kubectl wait", Short: "wait", View: Condition, command: kubectl("kubectl-wait"), pin: "../kubectl/go.mod", pinned: "k8s.io/kubectl"},
-		{Name: "python Watch", Short: "py", View: Events, command: python("follow_watch.py"), pin: requirements, pinned: "kubernetes"},
-		{Name: "python SharedInformer", Short: "py-si", View: Events, command: python("follow_informer.py"), pin: requirements, pinned: "kubernetes"},
+		{Name: "client-go RetryWatcher", Short: "go-rw", View: Events, command: golang("retrywatcher"), pin: goMod,
+			pinned: clientGo},
+		{Name: "controller-runtime", Short: "c-r", View: States, command: golang("controller-runtime"), pin: goMod,
+			pinned: "sigs.k8s.io/controller-runtime"},
+		{Name: "kubectl get -w", Short: "get-w", View: Events, command: kubectl("kubectl-get"), pin: "../kubectl/go.mod",
+			pinned: "k8s.io/kubectl"},
+		{Name: "kubectl wait", Short: "wait", View: Condition, command: kubectl("kubectl-wait"), pin: "../kubectl/go.mod",
+			pinned: "k8s.io/kubectl"},
+		{Name: "python Watch", Short: "py", View: Events, command: python("follow_watch.py"), pin: requirements,
+			pinned: "kubernetes"},
+		{Name: "python SharedInformer", Short: "py-si", View: Events, command: python("follow_informer.py"),
+			pin: requirements, pinned: "kubernetes"},
 		{Name: "kopf", Short: "kopf", View: Events, command: python("follow_kopf.py"), pin: requirements, pinned: "kopf"},
-		{Name: "@kubernetes/client-node", Short: "node", View: Events, command: node, pin: packageJSON, pinned: "@kubernetes/client-node"},
+		{Name: "@kubernetes/client-node", Short: "node", View: Events, command: node, pin: packageJSON,
+			pinned: "@kubernetes/client-node"},
 		{Name: "fabric8 4.2.0", Short: "f4.2", View: Events, command: java("4.2.0", "classes")},
 		{Name: "fabric8 4.13.3", Short: "f4.13", View: Events, command: java("4.13.3", "classes")},
 		{Name: "fabric8 4.13.3 watch", Short: "f4.13w", View: Events, command: java("4.13.3", "watch")},
 		{Name: "fabric8 7.9.0", Short: "f7.9", View: Events, command: java("7.9.0", "classes")},
-		{Name: "Java informer", Short: "java", View: Events, command: java("official", "classes"), pin: "clients/java/official/pom.xml", pinned: "<artifactId>client-java</artifactId>"},
+		{Name: "Java informer", Short: "java", View: Events, command: java("official", "classes"),
+			pin: "clients/java/official/pom.xml", pinned: "<artifactId>client-java</artifactId>"},
 		{Name: "kube-rs watcher", Short: "rs", View: Events, command: rust, pin: "clients/rust/Cargo.toml", pinned: "kube"},
 		{Name: "keepwatch watch", Short: "kw-w", View: Events, Ours: true, command: stream},
 		{Name: "keepwatch informer", Short: "kw-i", View: Events, Ours: true, command: golang("keepwatch-informer")},
@@ -117,7 +125,8 @@ func (p Program) Version() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found := regexp.MustCompile(`(?m)(^|[\s"])` + regexp.QuoteMeta(p.pinned) + `[^\w.]+(?:version[^\w.]+)?v?(\d+(\.\d+)+)`).FindSubmatch(text)
+	found := regexp.MustCompile(`(?m)(^|[\s"])` + regexp.QuoteMeta(p.pinned) +
+		`[^\w.]+(?:version[^\w.]+)?v?(\d+(\.\d+)+)`).FindSubmatch(text)
 	if found == nil {
 		return "", fmt.Errorf("%s has no version of %s", p.pin, p.pinned)
 	}

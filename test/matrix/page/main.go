@@ -1,5 +1,5 @@
-// Command page makes docs/matrix.md, and its figures, of the results in test/matrix/results, and the table in docs/proxy.md
-// of those in test/matrix/losthistory. It runs in the folder test.
+// Command page makes docs/matrix.md, and its figures, of the results in test/matrix/results, and the table in
+// docs/proxy.md of those in test/matrix/losthistory. It runs in the folder test.
 package main
 
 import (

@@ -16,8 +16,10 @@ import (
 )
 
 var (
-	seedFlag     = flag.Uint64("apiserver.seed", 1, "draw requests and writes as a run did that printed this seed; 0 draws anew")
-	requestsFlag = flag.Int("apiserver.requests", 2000, "how many requests to send to both servers, in all variants together")
+	seedFlag = flag.Uint64("apiserver.seed", 1,
+		"draw requests and writes as a run did that printed this seed; 0 draws anew")
+	requestsFlag = flag.Int("apiserver.requests", 2000,
+		"how many requests to send to both servers, in all variants together")
 )
 
 func TestMain(m *testing.M) { peer.Main(m) }
@@ -47,10 +49,12 @@ type variant struct {
 var variants = []variant{
 	{"plain", 40, func(*testing.T) []string { return nil }},
 	{"encrypted with KMS", 20, func(t *testing.T) []string {
-		return []string{"--encryption-provider-config", writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"), kmsProvider(startKMS(t)), identity)}
+		return []string{"--encryption-provider-config", writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"),
+			kmsProvider(startKMS(t)), identity)}
 	}},
 	{"encrypted with a key, with cached events", 20, func(t *testing.T) []string {
-		return []string{"--encryption-provider-config", writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"), secretbox("b"), aescbc("a"), identity),
+		return []string{"--encryption-provider-config", writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"),
+			secretbox("b"), aescbc("a"), identity),
 			"--watch-cache-sizes", "events#100"}
 	}},
 	{"stored as JSON, with CBOR", 20, func(*testing.T) []string {

@@ -36,7 +36,8 @@ type both struct {
 func startBoth(t *testing.T, flags ...string) *both {
 	t.Helper()
 	etcd := peer.StartEtcd(t)
-	flags = append(flags, "--feature-gates", "APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false") // both would renew one lease
+	// both would renew one lease
+	flags = append(flags, "--feature-gates", "APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false")
 	s := &both{t: t, http: map[*peer.Server]*http.Client{}}
 	s.ours = peer.KeepwatchAPIServerOn(t, etcd, flags...)
 	s.theirs = peer.KeepwatchAPIServerOn(t, etcd, append(flags, "--reads=upstream")...)
@@ -60,7 +61,8 @@ type answer struct {
 	media, encoding, warning, body string
 }
 
-var varying = regexp.MustCompile(`"continue":"[^"]*"|"[0-9]+[smh]"|\{"type":"BOOKMARK"[^\n]*\n`) // tokens, ages, and the revisions of bookmarks
+// tokens, ages, and the revisions of bookmarks
+var varying = regexp.MustCompile(`"continue":"[^"]*"|"[0-9]+[smh]"|\{"type":"BOOKMARK"[^\n]*\n`)
 
 func (s *both) get(server *peer.Server, path, accept, encoding string) answer {
 	s.t.Helper()
@@ -74,7 +76,8 @@ func (s *both) get(server *peer.Server, path, accept, encoding string) answer {
 		s.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	a := answer{status: response.StatusCode, media: response.Header.Get("Content-Type"), encoding: response.Header.Get("Content-Encoding"), warning: strings.Join(response.Header["Warning"], "")}
+	a := answer{status: response.StatusCode, media: response.Header.Get("Content-Type"),
+		encoding: response.Header.Get("Content-Encoding"), warning: strings.Join(response.Header["Warning"], "")}
 	body := io.Reader(response.Body)
 	if a.encoding == "gzip" {
 		if body, err = gzip.NewReader(body); err == io.EOF {
@@ -137,7 +140,8 @@ func (s *both) answersFromMemory(path string) {
 func (s *both) answered() (sum int) {
 	s.t.Helper()
 	for line := range strings.Lines(s.get(s.ours, "/metrics", "text/plain", "").body) {
-		if labels, ok := strings.CutPrefix(line, "keepwatch_readpath_answered_total"); ok && !strings.Contains(labels, `"watch"`) {
+		if labels, ok := strings.CutPrefix(line, "keepwatch_readpath_answered_total"); ok &&
+			!strings.Contains(labels, `"watch"`) {
 			_, value, _ := strings.Cut(labels, " ")
 			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			if err != nil {

@@ -28,13 +28,15 @@ func TestConversionWebhook(t *testing.T) {
 	definition.Spec.Conversion = hook.conversion()
 	amount := &definition.Spec.Versions[1]
 	amount.SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.amount"}}
-	amount.Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"amount": {Type: "integer"}}}
+	amount.Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object",
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{"amount": {Type: "integer"}}}
 	s.define(definition)
 	for _, server := range []*peer.Server{s.ours, s.theirs} {
 		s.serves(server, "v1")
 		s.serves(server, "v2")
 	}
-	const first, second = "/apis/" + customGroup + "/v1/namespaces/default/widgets", "/apis/" + customGroup + "/v2/namespaces/default/widgets"
+	const first, second = "/apis/" + customGroup + "/v1/namespaces/default/widgets", "/apis/" + customGroup +
+		"/v2/namespaces/default/widgets"
 	s.createWidget("default/a")
 	s.create(widgetsIn("v2"), "Widget", "b", map[string]any{"spec": map[string]any{"amount": int64(4)}})
 	s.shows(first+"/b", asJSON, `"size":4`)
@@ -42,7 +44,8 @@ func TestConversionWebhook(t *testing.T) {
 	s.shows(second+"?fieldSelector=spec.amount%3D4", asJSON, `"name":"b"`)
 	compare := func() {
 		t.Helper()
-		for _, path := range []string{first, second, second + "?fieldSelector=spec.amount%3D4", second + "?watch=1&timeoutSeconds=1&resourceVersion=0"} {
+		for _, path := range []string{first, second, second + "?fieldSelector=spec.amount%3D4",
+			second + "?watch=1&timeoutSeconds=1&resourceVersion=0"} {
 			for _, accept := range []string{asJSON, asTable} {
 				s.same(path, accept, "")
 			}
@@ -118,10 +121,12 @@ func (c *converter) set(now behavior) {
 // conversion returns the part of a definition that names the webhook.
 func (c *converter) conversion() *apiextensionsv1.CustomResourceConversion {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.server.Certificate().Raw})
-	return &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
-		ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: ptr.To(c.server.URL + "/convert"), CABundle: authority},
-		ConversionReviewVersions: []string{"v1"},
-	}}
+	return &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: ptr.To(c.server.URL + "/convert"),
+				CABundle: authority},
+			ConversionReviewVersions: []string{"v1"},
+		}}
 }
 
 func (c *converter) ServeHTTP(w http.ResponseWriter, q *http.Request) {
@@ -135,7 +140,8 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, "it fails", http.StatusInternalServerError)
 		return
 	}
-	review.Response = &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	review.Response = &apiextensionsv1.ConversionResponse{UID: review.Request.UID,
+		Result: metav1.Status{Status: metav1.StatusSuccess}}
 	for _, object := range review.Request.Objects {
 		converted := &unstructured.Unstructured{}
 		if err := converted.UnmarshalJSON(object.Raw); err != nil {

@@ -21,8 +21,9 @@ func TestConvertedMetadata(t *testing.T) {
 		spec        map[string]any
 	}{
 		{
-			write: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"},
-			read:  schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, annotation: "deprecated.daemonset.template.generation",
+			write:      schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"},
+			read:       schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"},
+			annotation: "deprecated.daemonset.template.generation",
 			spec: map[string]any{
 				"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
 				"template": map[string]any{
@@ -31,19 +32,23 @@ func TestConvertedMetadata(t *testing.T) {
 				},
 			},
 		}, {
-			write: schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
-			read:  schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}, annotation: "autoscaling.alpha.kubernetes.io/metrics",
+			write:      schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
+			read:       schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"},
+			annotation: "autoscaling.alpha.kubernetes.io/metrics",
 			spec: map[string]any{
-				"maxReplicas": int64(3), "scaleTargetRef": map[string]any{"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"},
+				"maxReplicas": int64(3), "scaleTargetRef": map[string]any{"kind": "Deployment", "name": "d",
+					"apiVersion": "apps/v1"},
 				"metrics": []any{map[string]any{"type": "Pods", "pods": map[string]any{
 					"metric": map[string]any{"name": "m"}, "target": map[string]any{"type": "AverageValue", "averageValue": "1"},
 				}}},
 			},
 		},
 	} {
-		kind := map[string]string{"daemonsets": "DaemonSet", "horizontalpodautoscalers": "HorizontalPodAutoscaler"}[converted.write.Resource]
+		kind := map[string]string{"daemonsets": "DaemonSet",
+			"horizontalpodautoscalers": "HorizontalPodAutoscaler"}[converted.write.Resource]
 		s.create(converted.write, kind, "a", map[string]any{"spec": converted.spec})
-		root := "/apis/" + converted.read.Group + "/" + converted.read.Version + "/namespaces/default/" + converted.read.Resource
+		root := "/apis/" + converted.read.Group + "/" + converted.read.Version + "/namespaces/default/" +
+			converted.read.Resource
 		for _, path := range []string{root, root + "/a", root + "?watch=1&timeoutSeconds=1&resourceVersion=0"} {
 			as := []string{asMetadata, asMetadataProtobuf, asTable}
 			if path != root {
@@ -53,7 +58,8 @@ func TestConvertedMetadata(t *testing.T) {
 			s.same(path, asJSON, "")
 			for _, accept := range as {
 				s.same(path, accept, "")
-				body := strings.ReplaceAll(s.get(s.ours, path, accept, "").body, "f:"+converted.annotation, "") // managedFields name it, too
+				// managedFields name it, too
+				body := strings.ReplaceAll(s.get(s.ours, path, accept, "").body, "f:"+converted.annotation, "")
 				if strings.Contains(body, converted.annotation) {
 					t.Errorf("%s as %s has the annotation: %q", path, accept, body)
 				}
@@ -84,7 +90,8 @@ func TestEmptyName(t *testing.T) {
 			options.Set("fieldSelector", "metadata.name=")
 			s.same(root+"?"+options.Encode(), asJSON, "")
 		}
-		exact := root + "?" + url.Values{"fieldSelector": {"metadata.name="}, "limit": {"1"}, "resourceVersion": {past}}.Encode()
+		exact := root + "?" + url.Values{"fieldSelector": {"metadata.name="}, "limit": {"1"},
+			"resourceVersion": {past}}.Encode()
 		s.shows(exact, asJSON, `"resourceVersion":"`+past+`"`)
 		s.answersFromMemory(exact)
 	}
@@ -105,7 +112,8 @@ func TestOlderServices(t *testing.T) {
 	if _, err := etcd.Put(t.Context(), "/registry/services/specs/default/older", older); err != nil {
 		t.Fatal(err)
 	}
-	watch := "/api/v1/namespaces/default/services?" + url.Values{"watch": {"1"}, "timeoutSeconds": {"1"}, "resourceVersion": {past}}.Encode()
+	watch := "/api/v1/namespaces/default/services?" + url.Values{"watch": {"1"}, "timeoutSeconds": {"1"},
+		"resourceVersion": {past}}.Encode()
 	s.shows(watch, asJSON, `"clusterIPs":["10.0.9.9"]`)
 	s.shows(watch, asTable, `"10.0.9.9"`)
 	s.shows(watch+"&includeObject=Object", asTable, `"clusterIPs":["10.0.9.9"]`)
@@ -119,16 +127,21 @@ func TestEvents(t *testing.T) {
 	s := startBoth(t, "--watch-cache-sizes", "events#100")
 	const root = "/namespaces/default/events"
 	s.create(eventResource, "Event", "a", map[string]any{
-		"involvedObject": map[string]any{"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "Started", "message": "m", "type": "Normal",
+		"involvedObject": map[string]any{"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "Started",
+		"message": "m", "type": "Normal",
 		"firstTimestamp": "2020-01-02T03:04:05Z", "lastTimestamp": "2020-01-02T03:04:06Z", "count": int64(2),
 	})
-	s.create(schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}, "Event", "b", map[string]any{
-		"regarding": map[string]any{"kind": "Pod", "namespace": "default", "name": "q"}, "reason": "Stopped", "note": "n", "type": "Normal", "action": "Stop",
-		"reportingController": "example.com/c", "reportingInstance": "i", "eventTime": "2020-01-02T03:04:05.000006Z",
-	})
-	for group, field := range map[string]string{"/api/v1": "involvedObject.name", "/apis/events.k8s.io/v1": "regarding.name"} {
+	s.create(schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}, "Event", "b",
+		map[string]any{
+			"regarding": map[string]any{"kind": "Pod", "namespace": "default", "name": "q"}, "reason": "Stopped", "note": "n",
+			"type": "Normal", "action": "Stop",
+			"reportingController": "example.com/c", "reportingInstance": "i", "eventTime": "2020-01-02T03:04:05.000006Z",
+		})
+	for group, field := range map[string]string{"/api/v1": "involvedObject.name",
+		"/apis/events.k8s.io/v1": "regarding.name"} {
 		for _, path := range []string{
-			group + "/events", group + root, group + root + "?fieldSelector=" + field + "%3Dq", group + root + "?fieldSelector=none%3Dq", group + root + "/b",
+			group + "/events", group + root, group + root + "?fieldSelector=" + field + "%3Dq", group + root +
+				"?fieldSelector=none%3Dq", group + root + "/b",
 			group + root + "?watch=1&timeoutSeconds=1&resourceVersion=0",
 		} {
 			for _, accept := range []string{asJSON, asTable, "application/vnd.kubernetes.protobuf"} {
@@ -142,7 +155,8 @@ func TestEvents(t *testing.T) {
 }
 
 // create creates an object with contents in the default namespace.
-func (s *both) create(resource schema.GroupVersionResource, kind, name string, contents map[string]any) *unstructured.Unstructured {
+func (s *both) create(resource schema.GroupVersionResource, kind, name string,
+	contents map[string]any) *unstructured.Unstructured {
 	s.t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	for field, value := range contents {

@@ -44,7 +44,8 @@ func TestCustomResources(t *testing.T) {
 
 	s.redefine(func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
 		spec.Versions[0].AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{
-			{Name: "Color", Type: "string", JSONPath: ".spec.color"}, {Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
+			{Name: "Color", Type: "string", JSONPath: ".spec.color"}, {Name: "Age", Type: "date",
+				JSONPath: ".metadata.creationTimestamp"},
 		}
 	})
 	s.shows(all, asTable, `"Color"`)
@@ -74,11 +75,13 @@ func TestRemoteVersions(t *testing.T) {
 // widgets is a definition with one version, v1.
 func widgets() *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
-		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
+		TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(),
+			Kind: "CustomResourceDefinition"},
 		ObjectMeta: metav1.ObjectMeta{Name: definitionName},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: customGroup, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget",
+				ListKind: "WidgetList"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
 				SelectableFields: []apiextensionsv1.SelectableField{{JSONPath: ".spec.size"}},
@@ -102,7 +105,8 @@ func (s *both) define(definition *apiextensionsv1.CustomResourceDefinition) {
 func (s *both) tryDefine(definition *apiextensionsv1.CustomResourceDefinition) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(definition)
 	if err == nil {
-		_, err = s.client.Resource(definitions).Create(s.t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
+		_, err = s.client.Resource(definitions).Create(s.t.Context(), &unstructured.Unstructured{Object: content},
+			metav1.CreateOptions{})
 	}
 	return err
 }
@@ -123,7 +127,8 @@ func (s *both) redefine(change func(*apiextensionsv1.CustomResourceDefinitionSpe
 		if err != nil {
 			return err
 		}
-		_, err = s.client.Resource(definitions).Update(s.t.Context(), &unstructured.Unstructured{Object: content}, metav1.UpdateOptions{})
+		_, err = s.client.Resource(definitions).Update(s.t.Context(), &unstructured.Unstructured{Object: content},
+			metav1.UpdateOptions{})
 		return err
 	}); err != nil {
 		s.t.Fatal(err)
@@ -134,10 +139,12 @@ func (s *both) redefine(change func(*apiextensionsv1.CustomResourceDefinitionSpe
 func (s *both) createWidget(at string) *unstructured.Unstructured {
 	s.t.Helper()
 	namespace, name, _ := strings.Cut(at, "/")
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": customGroup + "/v1", "kind": "Widget", "spec": map[string]any{"size": int64(3)}}}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": customGroup + "/v1", "kind": "Widget",
+		"spec": map[string]any{"size": int64(3)}}}
 	o.SetName(name)
 	o.SetLabels(map[string]string{"name": name})
-	created, err := s.client.Resource(widgetsIn("v1")).Namespace(namespace).Create(s.t.Context(), o, metav1.CreateOptions{})
+	created, err := s.client.Resource(widgetsIn("v1")).Namespace(namespace).Create(s.t.Context(), o,
+		metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -146,7 +153,8 @@ func (s *both) createWidget(at string) *unstructured.Unstructured {
 
 func (s *both) patch(resource schema.GroupVersionResource, name, patch string) {
 	s.t.Helper()
-	if _, err := s.client.Resource(resource).Patch(s.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := s.client.Resource(resource).Patch(s.t.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -162,7 +170,8 @@ func (s *both) sameReadsOf(version string) {
 	s.t.Helper()
 	root := "/apis/" + customGroup + "/" + version + "/"
 	for _, as := range []string{asJSON, asMetadata, asMetadataProtobuf, asTable} {
-		for _, path := range []string{"widgets", "namespaces/default/widgets", "widgets?labelSelector=name%3Da", "widgets?fieldSelector=metadata.name%3Da",
+		for _, path := range []string{"widgets", "namespaces/default/widgets", "widgets?labelSelector=name%3Da",
+			"widgets?fieldSelector=metadata.name%3Da",
 			"widgets?fieldSelector=spec.size%3D3", "widgets?limit=1"} {
 			if as == asMetadataProtobuf && strings.Contains(path, "limit") {
 				continue // the tokens differ

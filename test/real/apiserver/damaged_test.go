@@ -17,9 +17,9 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// A pod that cannot be decoded, as after the loss of a key of the encryption at rest, keeps a server from being ready, but not
-// from being live: a kubelet would start it again and again, and nobody could repair it. The loop of modes shows
-// that kube-apiserver does the same.
+// A pod that cannot be decoded, as after the loss of a key of the encryption at rest, keeps a server from being ready,
+// but not from being live: a kubelet would start it again and again, and nobody could repair it. The loop of modes
+// shows that kube-apiserver does the same.
 func TestLiveWithDamagedPod(t *testing.T) {
 	modes := []string{"--reads=keepwatch", "--reads=upstream"}
 	if testing.Short() {
@@ -42,15 +42,18 @@ func TestLiveWithDamagedPod(t *testing.T) {
 			go func() { ready <- server.Restart(t.Context()) }()
 			client := kubernetes.NewForConfigOrDie(server.Config())
 			untilProbe(t, client, "/livez", http.StatusOK)
-			if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "live-"}}, metav1.CreateOptions{}); err != nil {
+			if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "live-"}}, metav1.CreateOptions{}); err != nil {
 				t.Errorf("the administrator cannot write: %v", err)
 			}
 			config := server.Config()
 			config.Impersonate = rest.ImpersonationConfig{UserName: "nobody-knows"}
-			if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").Get(t.Context(), "any", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+			if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").Get(t.Context(), "any",
+				metav1.GetOptions{}); !apierrors.IsForbidden(err) {
 				t.Errorf("a user without rights: %v, want 403", err)
 			}
-			if answer := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()); !strings.Contains(fmt.Sprint(answer.Error()), "[-]informer-sync failed") {
+			if answer := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()); !strings.Contains(
+				fmt.Sprint(answer.Error()), "[-]informer-sync failed") {
 				t.Errorf("/readyz without the pods: %v", answer.Error())
 			}
 			if _, err := etcd.Delete(t.Context(), key); err != nil {

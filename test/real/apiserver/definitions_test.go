@@ -137,7 +137,8 @@ func TestDefinitionsEnd(t *testing.T) {
 		for _, e := range w.events(t, 3) {
 			got = append(got, string(e.Type)+" "+e.Object.(*unstructured.Unstructured).GetName())
 		}
-		if got[0] != "ADDED b" || !strings.Contains(strings.Join(got[1:], ", "), "DELETED a") || !strings.Contains(strings.Join(got[1:], ", "), "DELETED b") {
+		if got[0] != "ADDED b" || !strings.Contains(strings.Join(got[1:], ", "), "DELETED a") ||
+			!strings.Contains(strings.Join(got[1:], ", "), "DELETED b") {
 			t.Errorf("watch %d: %q", i, got)
 		}
 		s.eventually(fmt.Sprint("watch ", i, " ends"), w.open)
@@ -160,7 +161,8 @@ func TestDefinitionsEnd(t *testing.T) {
 	}
 	s.createWidget("/c")
 	s.answersFromMemory(all + "/c")
-	for _, path := range []string{all, all + "/c", all + "/a", one, "/apis/" + customGroup + "/v1/namespaces/default/widgets", all + "?fieldSelector=metadata.namespace%3Ddefault"} {
+	for _, path := range []string{all, all + "/c", all + "/a", one, "/apis/" + customGroup +
+		"/v1/namespaces/default/widgets", all + "?fieldSelector=metadata.namespace%3Ddefault"} {
 		s.same(path, asJSON, "")
 	}
 	s.resumesWithout(begin, "a", "b")
@@ -170,7 +172,8 @@ func TestDefinitionsEnd(t *testing.T) {
 // of that definition's objects, whose keys no object of this one can have.
 func (s *both) resumesWithout(revision string, former ...string) {
 	s.t.Helper()
-	w, err := s.client.Resource(widgetsIn("v1")).Watch(s.t.Context(), metav1.ListOptions{ResourceVersion: revision, TimeoutSeconds: ptr.To[int64](1)})
+	w, err := s.client.Resource(widgetsIn("v1")).Watch(s.t.Context(), metav1.ListOptions{ResourceVersion: revision,
+		TimeoutSeconds: ptr.To[int64](1)})
 	if apierrors.IsResourceExpired(err) {
 		return
 	}
@@ -208,7 +211,8 @@ func (s *both) touch(name, label string) *unstructured.Unstructured {
 // patchWidget changes a widget of the default namespace, in v1.
 func (s *both) patchWidget(name, patch string) *unstructured.Unstructured {
 	s.t.Helper()
-	o, err := s.client.Resource(widgetsIn("v1")).Namespace("default").Patch(s.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	o, err := s.client.Resource(widgetsIn("v1")).Namespace("default").Patch(s.t.Context(), name, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -41,7 +41,8 @@ func kmsProvider(socket string) string {
 func writeEncryption(t *testing.T, path string, providers ...string) string {
 	t.Helper()
 	var b bytes.Buffer
-	b.WriteString("apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: ['*.*']\n  providers:\n")
+	b.WriteString(
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: ['*.*']\n  providers:\n")
 	for _, p := range providers {
 		fmt.Fprintf(&b, "  - %s\n", p)
 	}

@@ -62,7 +62,8 @@ func (m *modes) exactLists() {
 				}
 				answer := m.keepwatch.Ask(m.Context(), request("/api/v1/namespaces/exact/configmaps", options, "application/json"))
 				var list corev1.ConfigMapList
-				if err := json.Unmarshal(answer.Body, &list); err != nil || answer.Status != http.StatusOK || list.ResourceVersion != revision {
+				if err := json.Unmarshal(answer.Body, &list); err != nil || answer.Status != http.StatusOK ||
+					list.ResourceVersion != revision {
 					m.Fatalf("at %s: %d %s", revision, answer.Status, answer.Body)
 				}
 				for _, o := range list.Items {

@@ -34,7 +34,8 @@ type descriptor struct {
 // buildImages returns the images by their tags' suffixes.
 func buildImages(t *testing.T) map[string]image {
 	t.Helper()
-	build := exec.CommandContext(t.Context(), "make", "-C", "../../..", "--no-print-directory", "image", "ARCHS="+runtime.GOARCH, "IMAGE=localhost/test")
+	build := exec.CommandContext(t.Context(), "make", "-C", "../../..", "--no-print-directory", "image",
+		"ARCHS="+runtime.GOARCH, "IMAGE=localhost/test")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

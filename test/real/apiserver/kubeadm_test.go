@@ -28,8 +28,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// TestKubeadmManifest takes kube-apiserver's place in a cluster of kubeadm's, and gives it back. Each server starts by the
-// command that kubeadm has written, in the files of its image, on the same etcd.
+// TestKubeadmManifest takes kube-apiserver's place in a cluster of kubeadm's, and gives it back. Each server starts by
+// the command that kubeadm has written, in the files of its image, on the same etcd.
 func TestKubeadmManifest(t *testing.T) {
 	notShort(t)
 	images, n := buildImages(t), newNode(t)
@@ -46,7 +46,8 @@ func TestKubeadmManifest(t *testing.T) {
 	for _, e := range keepwatch.Config.Env {
 		n.path, _ = strings.CutPrefix(e, "PATH=")
 	}
-	if out := n.run(t, root, append(keepwatch.Config.Entrypoint, n.container.Command[0], "--version")...); !strings.HasSuffix(out, "Kubernetes v1.37.2\n") {
+	if out := n.run(t, root, append(keepwatch.Config.Entrypoint, n.container.Command[0],
+		"--version")...); !strings.HasSuffix(out, "Kubernetes v1.37.2\n") {
 		t.Errorf("the image's entry point prints %q", out)
 	}
 	n.start(t, root)
@@ -113,19 +114,23 @@ func (n *node) write(t *testing.T, name string) []writtenObject {
 		{"", "v1", "serviceaccounts", "ServiceAccount", true, nil},
 		{"", "v1", "configmaps", "ConfigMap", true, map[string]any{"data": map[string]any{"a": "b"}}},
 		{"", "v1", "secrets", "Secret", true, map[string]any{"stringData": map[string]any{"a": "b"}}},
-		{"", "v1", "services", "Service", true, map[string]any{"spec": map[string]any{"ports": []any{map[string]any{"port": int64(80)}}}}},
+		{"", "v1", "services", "Service", true,
+			map[string]any{"spec": map[string]any{"ports": []any{map[string]any{"port": int64(80)}}}}},
 		{"", "v1", "events", "Event", true, map[string]any{"involvedObject": map[string]any{"namespace": name}}},
 		{"apps", "v1", "deployments", "Deployment", true, map[string]any{"spec": map[string]any{
 			"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
 			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}, "spec": podSpec()},
 		}}},
 		{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false, nil},
-		{"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false, map[string]any{"spec": map[string]any{
-			"group": name + ".test", "scope": "Namespaced", "names": map[string]any{"plural": plural, "kind": "Thing"},
-			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}},
-		}}},
+		{"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false,
+			map[string]any{"spec": map[string]any{
+				"group": name + ".test", "scope": "Namespaced", "names": map[string]any{"plural": plural, "kind": "Thing"},
+				"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true,
+					"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}},
+			}}},
 	} {
-		w := writtenObject{schema.GroupVersionResource{Group: o.group, Version: o.version, Resource: o.resource}, &unstructured.Unstructured{Object: map[string]any{}}}
+		w := writtenObject{schema.GroupVersionResource{Group: o.group, Version: o.version, Resource: o.resource},
+			&unstructured.Unstructured{Object: map[string]any{}}}
 		maps.Copy(w.object.Object, o.fields)
 		w.object.SetGroupVersionKind(schema.GroupVersionKind{Group: o.group, Version: o.version, Kind: o.kind})
 		w.object.SetName(name)
@@ -135,7 +140,8 @@ func (n *node) write(t *testing.T, name string) []writtenObject {
 		if o.namespaced {
 			w.object.SetNamespace(name)
 		}
-		if w.object, err = client.Resource(w.resource).Namespace(w.object.GetNamespace()).Create(t.Context(), w.object, metav1.CreateOptions{}); err != nil {
+		if w.object, err = client.Resource(w.resource).Namespace(w.object.GetNamespace()).Create(t.Context(), w.object,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, w)
@@ -159,7 +165,9 @@ func (n *node) waitForControllers(t *testing.T, client dynamic.Interface) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			waiting := slices.ContainsFunc(list.Items, func(o unstructured.Unstructured) bool { return !hasCondition(o, c.condition) })
+			waiting := slices.ContainsFunc(list.Items, func(o unstructured.Unstructured) bool {
+				return !hasCondition(o, c.condition)
+			})
 			return !waiting && len(list.Items) > 0
 		})
 	}
@@ -207,13 +215,14 @@ func (n *node) checkAccess(t *testing.T) {
 		path    string
 		allowed bool
 	}{
-		"anonymous, health":                   {anonymous, "/livez", true},
-		"anonymous, namespaces":               {anonymous, "/api/v1/namespaces", false},
-		"scheduler, pods":                     {n.config(t, "scheduler.conf"), "/api/v1/pods", true},
-		"scheduler, secrets":                  {n.config(t, "scheduler.conf"), "/api/v1/secrets", false},
-		"controllers, secrets":                {n.config(t, "controller-manager.conf"), "/api/v1/secrets", true},
-		"kubelet, its node":                   {n.config(t, "kubelet.conf"), "/api/v1/nodes/node", true},
-		"kubelet, a secret":                   {n.config(t, "kubelet.conf"), "/api/v1/namespaces/kube-apiserver/secrets/kube-apiserver", false},
+		"anonymous, health":     {anonymous, "/livez", true},
+		"anonymous, namespaces": {anonymous, "/api/v1/namespaces", false},
+		"scheduler, pods":       {n.config(t, "scheduler.conf"), "/api/v1/pods", true},
+		"scheduler, secrets":    {n.config(t, "scheduler.conf"), "/api/v1/secrets", false},
+		"controllers, secrets":  {n.config(t, "controller-manager.conf"), "/api/v1/secrets", true},
+		"kubelet, its node":     {n.config(t, "kubelet.conf"), "/api/v1/nodes/node", true},
+		"kubelet, a secret": {n.config(t, "kubelet.conf"),
+			"/api/v1/namespaces/kube-apiserver/secrets/kube-apiserver", false},
 		"admin before kubeadm binds the role": {n.config(t, "admin.conf"), "/api/v1/namespaces", false},
 	} {
 		client, err := kubernetes.NewForConfig(c.config)
@@ -241,7 +250,8 @@ func (n *node) checkKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	const name = "kubelet"
-	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,10 +263,12 @@ func (n *node) checkKubelet(t *testing.T) {
 	}
 	// The admission plugin ServiceAccount wants the account that a controller would have made.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().ServiceAccounts("default").Create(t.Context(), account,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "a", Image: "b"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: name,
+		Containers: []corev1.Container{{Name: "a", Image: "b"}}}}
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

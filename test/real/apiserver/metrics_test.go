@@ -42,7 +42,8 @@ func (m *modes) metricNames() {
 			m.Errorf("only keepwatch has %s", name)
 		}
 	}
-	for _, name := range []string{"apiserver_resource_objects", "apiserver_watch_list_duration_seconds", "etcd_request_duration_seconds", "etcd_lease_object_counts"} {
+	for _, name := range []string{"apiserver_resource_objects", "apiserver_watch_list_duration_seconds",
+		"etcd_request_duration_seconds", "etcd_lease_object_counts"} {
 		if ours[name] == nil {
 			m.Errorf("keepwatch has no %s", name)
 		}
@@ -71,7 +72,8 @@ func (m *modes) load(s *peer.Server) {
 		m.Fatal(err)
 	}
 	for _, options := range []url.Values{
-		{"resourceVersion": {"0"}}, {"sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"}, "allowWatchBookmarks": {"true"}},
+		{"resourceVersion": {"0"}}, {"sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"},
+			"allowWatchBookmarks": {"true"}},
 	} {
 		options.Set("watch", "1")
 		if _, err := m.watch(s, options).ReadString('\n'); err != nil {

@@ -81,7 +81,8 @@ func (m *modes) side(name string, server *peer.Server) *differential.Side {
 // namespace creates a namespace.
 func (m *modes) namespace(name string) {
 	m.Helper()
-	_, err := m.client.CoreV1().Namespaces().Create(m.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := m.client.CoreV1().Namespaces().Create(m.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -107,12 +108,14 @@ func (m *modes) same(r differential.Request) differential.Answer {
 	var ours, upstreams differential.Answer
 	for range 20 {
 		ours, upstreams = m.keepwatch.Ask(m.Context(), r), m.itsCache.Ask(m.Context(), r)
-		if ours.Incomplete == "" && upstreams.Incomplete == "" && ours.Status == upstreams.Status && withoutSlash(ours.Body) == withoutSlash(upstreams.Body) &&
+		if ours.Incomplete == "" && upstreams.Incomplete == "" && ours.Status == upstreams.Status &&
+			withoutSlash(ours.Body) == withoutSlash(upstreams.Body) &&
 			ours.Header.Get("Content-Type") == upstreams.Header.Get("Content-Type") {
 			return ours
 		}
 	}
-	m.Errorf("%s\nkeepwatch: %d %s %s\nupstream:  %d %s %s", r, ours.Status, ours.Incomplete, ours.Body, upstreams.Status, upstreams.Incomplete, upstreams.Body)
+	m.Errorf("%s\nkeepwatch: %d %s %s\nupstream:  %d %s %s", r, ours.Status, ours.Incomplete, ours.Body, upstreams.Status,
+		upstreams.Incomplete, upstreams.Body)
 	return ours
 }
 

@@ -72,10 +72,12 @@ func newNode(t *testing.T) *node {
 		}
 	}
 	n := &node{root: t.TempDir(), path: "/", host: fmt.Sprintf("https://127.0.0.1:%d", ports[0])}
-	if err := os.WriteFile(filepath.Join(n.root, "kubeadm.yaml"), fmt.Appendf(nil, kubeadmConfig, ports[0], ports[1]), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(n.root, "kubeadm.yaml"), fmt.Appendf(nil, kubeadmConfig, ports[0], ports[1]),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Mkdir(filepath.Join(n.root, "patches"), 0o755), install(filepath.Join(n.root, "dev/null"), strings.NewReader(""))); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(n.root, "patches"), 0o755), install(filepath.Join(n.root, "dev/null"),
+		strings.NewReader(""))); err != nil {
 		t.Fatal(err)
 	}
 	n.install(t, peer.Build(t, peer.Kubeadm), "/kubeadm")
@@ -101,7 +103,8 @@ func (n *node) install(t *testing.T, program, path string) {
 
 // command starts a program in the container, as root or another user of it.
 func (n *node) command(user string, command ...string) (program string, args []string) {
-	return "unshare", append([]string{"--user", "--map-user=" + user, "--map-group=" + user, "--root=" + n.root, "--"}, command...)
+	return "unshare", append([]string{"--user", "--map-user=" + user, "--map-group=" + user, "--root=" + n.root, "--"},
+		command...)
 }
 
 const root = "0"
@@ -149,8 +152,10 @@ func (n *node) startEtcd(t *testing.T, url string) {
 	process, err := peer.Start(peer.Command{Path: peer.Build(t, peer.Etcd), Log: filepath.Join(dir, "log"), Args: []string{
 		"--data-dir", filepath.Join(dir, "data"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", url, "--advertise-client-urls", url, "--client-cert-auth",
-		"--cert-file", n.pki("etcd/server.crt"), "--key-file", n.pki("etcd/server.key"), "--trusted-ca-file", n.pki("etcd/ca.crt"),
-		"--listen-peer-urls", "http://127.0.0.1:0", "--initial-advertise-peer-urls", "http://127.0.0.1:0", "--initial-cluster", "default=http://127.0.0.1:0",
+		"--cert-file", n.pki("etcd/server.crt"), "--key-file", n.pki("etcd/server.key"), "--trusted-ca-file",
+		n.pki("etcd/ca.crt"),
+		"--listen-peer-urls", "http://127.0.0.1:0", "--initial-advertise-peer-urls", "http://127.0.0.1:0",
+		"--initial-cluster", "default=http://127.0.0.1:0",
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -245,9 +250,10 @@ func (n *node) inRoot(path string) string {
 	return filepath.Join(n.root, path)
 }
 
-// ofServers matches the keys that every API server writes when it starts, while it runs and when it stops: its leases, and its address
-// among those of the service default/kubernetes.
-var ofServers = regexp.MustCompile(`^/registry/(leases/kube-system/apiserver-.*|masterleases/.*|(endpointslices|services/endpoints)/default/kubernetes)$`)
+// ofServers matches the keys that every API server writes when it starts, while it runs and when it stops: its leases,
+// and its address among those of the service default/kubernetes.
+var ofServers = regexp.MustCompile(
+	`^/registry/(leases/kube-system/apiserver-.*|masterleases/.*|(endpointslices|services/endpoints)/default/kubernetes)$`)
 
 // contents returns all keys of etcd and their values, except those of ofServers.
 func (n *node) contents(ctx context.Context, t *testing.T) map[string]string {

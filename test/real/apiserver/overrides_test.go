@@ -21,7 +21,9 @@ import (
 func TestEventsOnAnotherEtcd(t *testing.T) {
 	notShort(t)
 	etcd, eventsEtcd := peer.StartEtcd(t), peer.StartEtcd(t)
-	flags := append(common, "--etcd-servers-overrides", "/events#"+string(eventsEtcd.Endpoint), "--watch-cache-sizes", "events#100") // events are not cached by default
+	// events are not cached by default
+	flags := append(common, "--etcd-servers-overrides", "/events#"+string(eventsEtcd.Endpoint), "--watch-cache-sizes",
+		"events#100")
 	ours := peer.KeepwatchAPIServerOn(t, etcd, flags...)
 	theirs := peer.KeepwatchAPIServerOn(t, etcd, append(flags, "--reads=upstream")...)
 	ourSide, theirSide := side(t, ours), side(t, theirs)
@@ -31,7 +33,8 @@ func TestEventsOnAnotherEtcd(t *testing.T) {
 	watches := []*watching{startWatch(t, writers[0], start), startWatch(t, writers[1], start)}
 	const written = 12
 	for i := range written {
-		if _, err := writers[i%2].Create(t.Context(), event(fmt.Sprintf("event-%02d", i)), metav1.CreateOptions{}); err != nil {
+		if _, err := writers[i%2].Create(t.Context(), event(fmt.Sprintf("event-%02d", i)),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +54,8 @@ func TestEventsOnAnotherEtcd(t *testing.T) {
 		t.Helper()
 		var asking sync.WaitGroup
 		defer asking.Wait()
-		for _, path := range []string{"/api/v1/events", "/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/events", "/api/v1/namespaces/default/events/event-03"} {
+		for _, path := range []string{"/api/v1/events", "/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/events",
+			"/api/v1/namespaces/default/events/event-03"} {
 			for _, options := range []url.Values{
 				{}, {"limit": {"5"}}, {"resourceVersion": {"0"}}, {"resourceVersion": {newest}},
 				{"resourceVersion": {newest}, "resourceVersionMatch": {"Exact"}},
@@ -63,7 +67,9 @@ func TestEventsOnAnotherEtcd(t *testing.T) {
 				asking.Go(func() {
 					all := differential.SameVersion().Compare(r, theirSide.Ask(t.Context(), r), ourSide.Ask(t.Context(), r))
 					// Upstream writes continue tokens with a slash or without.
-					if all = slices.DeleteFunc(all, func(d differential.Difference) bool { return d.Where == "body .metadata.continue" }); len(all) > 0 {
+					if all = slices.DeleteFunc(all, func(d differential.Difference) bool {
+						return d.Where == "body .metadata.continue"
+					}); len(all) > 0 {
 						t.Errorf("%s: %+v", r, all)
 					}
 				})
@@ -82,7 +88,8 @@ func TestEventsOnAnotherEtcd(t *testing.T) {
 	if err := ours.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := summaries(startWatch(t, client(t, ours, eventResource), start).events(t, written)); !slices.Equal(got, want) {
+	if got := summaries(startWatch(t, client(t, ours, eventResource), start).events(t, written)); !slices.Equal(got,
+		want) {
 		t.Errorf("after a restart, events are\n%v\nupstream\n%v", got, want)
 	}
 	compare()

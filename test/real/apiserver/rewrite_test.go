@@ -32,7 +32,8 @@ func TestRewriteWhileWatching(t *testing.T) {
 	etcd := peer.StartEtcd(t)
 	start := func(provider, other string, flags ...string) dynamic.ResourceInterface {
 		path := writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"), provider, other)
-		return client(t, peer.KeepwatchAPIServerOn(t, etcd, slices.Concat(common, flags, []string{"--encryption-provider-config", path})...), configMapResource)
+		return client(t, peer.KeepwatchAPIServerOn(t, etcd, slices.Concat(common, flags,
+			[]string{"--encryption-provider-config", path})...), configMapResource)
 	}
 	encrypting := start(secretbox("a"), identity)
 	plain := start(identity, secretbox("a"), "--storage-media-type", "application/json")

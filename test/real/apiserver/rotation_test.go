@@ -77,10 +77,12 @@ func TestKeyRotation(t *testing.T) {
 func waitForReload(t *testing.T, s *peer.Server, n int) {
 	t.Helper()
 	const minutes = 2 * time.Minute
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, minutes, true, func(ctx context.Context) (bool, error) {
-		m, err := s.Metrics(ctx)
-		return err == nil && int(m.Sum("apiserver_encryption_config_controller_automatic_reloads_total", peer.Labels{"status": "success"})) >= n, err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, minutes, true,
+		func(ctx context.Context) (bool, error) {
+			m, err := s.Metrics(ctx)
+			return err == nil && int(m.Sum("apiserver_encryption_config_controller_automatic_reloads_total",
+				peer.Labels{"status": "success"})) >= n, err
+		})
 	if err != nil {
 		t.Fatalf("the server does not read its configuration of encryption again: %v", err)
 	}

@@ -16,7 +16,8 @@ import (
 func (m *modes) seats() {
 	const user = "lister"
 	_, err := m.client.RbacV1().ClusterRoleBindings().Create(m.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: "cluster-admin"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -41,11 +42,15 @@ func (m *modes) seats() {
 		return objects == float64(len(all.Items)) && objects == upstreams && bytes == upstreamBytes && bytes > 40*20_000
 	})
 	for _, path := range []string{
-		"/api/v1/configmaps", "/api/v1/configmaps?limit=10", "/api/v1/configmaps?limit=20", "/api/v1/configmaps?resourceVersion=0&limit=1",
-		"/api/v1/namespaces/seats/configmaps", "/api/v1/configmaps?labelSelector=parity%3D1", "/api/v1/configmaps?fieldSelector=metadata.name%3Do-1",
+		"/api/v1/configmaps", "/api/v1/configmaps?limit=10", "/api/v1/configmaps?limit=20",
+		"/api/v1/configmaps?resourceVersion=0&limit=1",
+		"/api/v1/namespaces/seats/configmaps", "/api/v1/configmaps?labelSelector=parity%3D1",
+		"/api/v1/configmaps?fieldSelector=metadata.name%3Do-1",
 		"/api/v1/configmaps?resourceVersion=" + all.ResourceVersion + "&resourceVersionMatch=Exact&limit=30",
-		"/api/v1/configmaps?resourceVersion=" + all.ResourceVersion + "&resourceVersionMatch=Exact&labelSelector=parity%3D1&limit=1",
-		"/api/v1/secrets", "/api/v1/nodes?limit=500", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/namespaces?limit=2",
+		"/api/v1/configmaps?resourceVersion=" + all.ResourceVersion +
+			"&resourceVersionMatch=Exact&labelSelector=parity%3D1&limit=1",
+		"/api/v1/secrets", "/api/v1/nodes?limit=500", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+		"/api/v1/namespaces?limit=2",
 		"/apis/apiregistration.k8s.io/v1/apiservices", "/apis/none.example.com/v1/widgets",
 	} {
 		ours, upstreams := m.seatsOf(m.ours, user, path), m.seatsOf(m.upstream, user, path)

@@ -33,7 +33,8 @@ func TestServersOnOneEtcd(t *testing.T) {
 	}
 	const counters, writes = 2, 40 // by each of as many writers as servers
 	for i := range counters {
-		if _, err := clients[0].Create(t.Context(), configMap(fmt.Sprint("counter-", i)), metav1.CreateOptions{}); err != nil {
+		if _, err := clients[0].Create(t.Context(), configMap(fmt.Sprint("counter-", i)),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

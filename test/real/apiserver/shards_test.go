@@ -36,8 +36,10 @@ const (
 
 // The media types in which lists are compared.
 var lists = []string{
-	"application/json", "application/vnd.kubernetes.protobuf", "application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1",
-	"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+	"application/json", "application/vnd.kubernetes.protobuf", "application/yaml",
+	"application/json;as=Table;g=meta.k8s.io;v=v1",
+	"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+	"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
 }
 
 // shardedLists compares lists of shards in each encoding.
@@ -105,7 +107,8 @@ func (m *modes) pages(shard string) {
 func (m *modes) badShards() {
 	good := ranges(byUID, 2)[0]
 	for _, shard := range []string{
-		" ", "x", "1", "'a'", "shardRange()", "shardRange(object.metadata.uid)", "(", "shardRange(object.metadata.uid, '0x0000000000000000', ",
+		" ", "x", "1", "'a'", "shardRange()", "shardRange(object.metadata.uid)", "(",
+		"shardRange(object.metadata.uid, '0x0000000000000000', ",
 		good + " && " + good, "!" + good, good + " ||", good + " || x", good + " ? " + good + " : " + good,
 		"shardrange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')",
 		"shardRange(object.metadata.name, '0x0000000000000000', '0x8000000000000000')",
@@ -124,7 +127,8 @@ func (m *modes) badShards() {
 		"shardRange(object.metadata.uid, b'0x0000000000000000', '0x8000000000000000')",
 		ranges(byUID, 2)[0] + " || " + ranges(byNamespace, 2)[1],
 	} {
-		for _, options := range []url.Values{{}, {"watch": {"1"}}, {"limit": {"1"}}, {"resourceVersion": {"0"}}, {"watch": {"1"}, "resourceVersion": {"1"}}} {
+		for _, options := range []url.Values{{}, {"watch": {"1"}}, {"limit": {"1"}}, {"resourceVersion": {"0"}},
+			{"watch": {"1"}, "resourceVersion": {"1"}}} {
 			options.Set("shardSelector", shard)
 			if answer := m.same(request("/api/v1/configmaps", options, "application/json")); answer.Status == http.StatusOK {
 				m.Errorf("%q is answered", shard)
@@ -143,7 +147,8 @@ func (m *modes) shardedWatches() {
 	var streams []*bufio.Reader
 	for _, shard := range shards {
 		for _, s := range []*peer.Server{m.ours, m.upstream} {
-			streams = append(streams, m.watch(s, url.Values{"watch": {"1"}, "resourceVersion": {begin.ResourceVersion}, "shardSelector": {shard}, "timeoutSeconds": {"600"}}))
+			streams = append(streams, m.watch(s, url.Values{"watch": {"1"}, "resourceVersion": {begin.ResourceVersion},
+				"shardSelector": {shard}, "timeoutSeconds": {"600"}}))
 		}
 	}
 	open := func(s *peer.Server) float64 {
@@ -180,7 +185,8 @@ func (m *modes) shardedWatches() {
 			m.Errorf("%s\nkeepwatch: %q\nupstream:  %q", shard, ours, upstreams)
 		}
 		// What has happened meanwhile is in the history of a watch that begins now.
-		resumed := m.watch(m.ours, url.Values{"watch": {"1"}, "resourceVersion": {begin.ResourceVersion}, "shardSelector": {shard}, "timeoutSeconds": {"600"}})
+		resumed := m.watch(m.ours, url.Values{"watch": {"1"}, "resourceVersion": {begin.ResourceVersion},
+			"shardSelector": {shard}, "timeoutSeconds": {"600"}})
 		if again := m.eventsUpTo(resumed, end); !slices.Equal(again, upstreams) {
 			m.Errorf("%s, resumed\nkeepwatch: %q\nupstream:  %q", shard, again, upstreams)
 		}
@@ -217,7 +223,8 @@ func (m *modes) markers(shards []string) map[string]string {
 func (m *modes) watch(s *peer.Server, options url.Values) *bufio.Reader {
 	m.Helper()
 	client, host := m.clientOf(s, "")
-	q, err := http.NewRequestWithContext(m.Context(), http.MethodGet, host+"/api/v1/namespaces/watched/configmaps?"+options.Encode(), nil)
+	q, err := http.NewRequestWithContext(m.Context(), http.MethodGet, host+"/api/v1/namespaces/watched/configmaps?"+
+		options.Encode(), nil)
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -259,7 +266,8 @@ func (m *modes) shardedDeletion() {
 	}
 	halves := ranges(byUID, 2)
 	kept := m.shard("deleted", halves[1])
-	err := m.client.CoreV1().ConfigMaps("deleted").DeleteCollection(m.Context(), metav1.DeleteOptions{}, metav1.ListOptions{ShardSelector: halves[0]})
+	err := m.client.CoreV1().ConfigMaps("deleted").DeleteCollection(m.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{ShardSelector: halves[0]})
 	if err != nil {
 		m.Fatal(err)
 	}

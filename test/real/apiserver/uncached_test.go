@@ -2,7 +2,8 @@ package apiserver
 
 import "testing"
 
-// TestNoWatchCache switches the watch cache off, and Keepwatch's reads with it: upstream's code answers all reads, from etcd.
+// TestNoWatchCache switches the watch cache off, and Keepwatch's reads with it: upstream's code answers all reads, from
+// etcd.
 func TestNoWatchCache(t *testing.T) {
 	s := startBoth(t, "--watch-cache=false")
 	const all = "/apis/" + customGroup + "/v1/widgets"

@@ -48,7 +48,8 @@ func TestMalformedWatch(t *testing.T) {
 	}
 }
 
-var slowFlag = flag.Bool("conformance.slow", false, "judge a server whose watchers never arrive at its state, too: minutes")
+var slowFlag = flag.Bool("conformance.slow", false,
+	"judge a server whose watchers never arrive at its state, too: minutes")
 
 // TestRestored judges servers whose etcd is restored from a snapshot between the writes: the acknowledged writes
 // behind the snapshot are lost.
@@ -72,7 +73,8 @@ func TestRestored(t *testing.T) {
 			}
 			etcd := peer.StartEtcd(t)
 			server := c.start(t, etcd)
-			disturb := sync.OnceValue(func() error { return restored(t.Context(), t.TempDir(), etcd, server, c.flags) }) // ConfigMaps are enough
+			// ConfigMaps are enough
+			disturb := sync.OnceValue(func() error { return restored(t.Context(), t.TempDir(), etcd, server, c.flags) })
 			report, err := conform.Run(t.Context(), server.Config(), conform.Options{
 				Watchers: 40, Writes: 800, Progress: func(line string) { t.Log(line) },
 				Disturb: func(context.Context) error { return disturb() },
@@ -80,7 +82,8 @@ func TestRestored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := map[string]conform.Verdict{"storm.durable": conform.Broken, "storm.state": c.watchers, "storm.disturbed": c.watchers}
+			want := map[string]conform.Verdict{"storm.durable": conform.Broken, "storm.state": c.watchers,
+				"storm.disturbed": c.watchers}
 			for _, one := range report.Results {
 				if verdict, ok := want[one.Rule.ID]; ok && one.Verdict != verdict {
 					t.Errorf("%s is %v, want %v: %v", one.Rule.ID, one.Verdict, verdict, one.Facts)

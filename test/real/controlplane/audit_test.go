@@ -43,10 +43,10 @@ func (l *auditLog) mark() { l.marked = time.Now() }
 // components are the beginnings of the user agents of a cluster's components.
 var components = []string{"kube-controller-manager", "kube-scheduler", "kwok"}
 
-// resumption counts the requests of a cluster's components. Those that read everything are the server's fault, unless the server
-// has answered no request for the same objects before: client-go repeats a watch whose connection was refused, and gives up one
-// whose connection was reset. A process that is killed closes its listener after its connections, and resets the connections
-// that clients open after the former and before the latter.
+// resumption counts the requests of a cluster's components. Those that read everything are the server's fault, unless
+// the server has answered no request for the same objects before: client-go repeats a watch whose connection was
+// refused, and gives up one whose connection was reset. A process that is killed closes its listener after its
+// connections, and resets the connections that clients open after the former and before the latter.
 type resumption struct {
 	lists, streams int           // that read everything, after an answer
 	unanswered     int           // that read everything, after none
@@ -89,7 +89,8 @@ func (l *auditLog) since(logf func(string, ...any)) (r resumption, err error) {
 		case e.ResponseStatus.Code >= http.StatusBadRequest:
 			logf("%d %s after the restart: %s by %s", e.ResponseStatus.Code, e.ResponseStatus.Reason, e.RequestURI, e.UserAgent)
 		case e.Verb == "list", e.Verb == "watch" && e.Stage == "ResponseStarted" && initial:
-			logf("read everything after the restart, the server had answered it before: %t: %s by %s", answered[watch], e.RequestURI, e.UserAgent)
+			logf("read everything after the restart, the server had answered it before: %t: %s by %s", answered[watch],
+				e.RequestURI, e.UserAgent)
 			switch {
 			case !answered[watch]:
 				r.unanswered++
@@ -101,7 +102,8 @@ func (l *auditLog) since(logf func(string, ...any)) (r resumption, err error) {
 		case e.Verb == "watch" && e.Stage == "ResponseStarted":
 			r.watches++
 		}
-		if e.Verb == "watch" && e.Stage == "ResponseStarted" && e.ResponseStatus.Code < http.StatusBadRequest && !opened[watch] {
+		if e.Verb == "watch" && e.Stage == "ResponseStarted" && e.ResponseStatus.Code < http.StatusBadRequest &&
+			!opened[watch] {
 			opened[watch] = true
 			r.following = max(r.following, e.StageTimestamp.Sub(l.marked))
 		}

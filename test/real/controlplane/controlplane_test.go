@@ -17,7 +17,8 @@ var (
 	nodesFlag       = flag.Int("story.nodes", 40, "number of nodes")
 	deploymentsFlag = flag.Int("story.deployments", 60, "number of Deployments")
 	podsFlag        = flag.Int("story.pods", 1000, "number of their pods")
-	readsFlag       = flag.String("story.reads", readsKeepwatch, "values of --reads to run the story with, one after the other, separated by commas")
+	readsFlag       = flag.String("story.reads", readsKeepwatch,
+		"values of --reads to run the story with, one after the other, separated by commas")
 )
 
 const readsKeepwatch = "keepwatch"

@@ -27,9 +27,10 @@ func (a app) deployment() *appsv1.Deployment {
 			ObjectMeta: metav1.ObjectMeta{Labels: a.labels()},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{
 				Name: "main", Image: a.image(false),
-				Env:       []corev1.EnvVar{{Name: "APP", Value: a.name}},
-				Ports:     []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}},
+				Env:   []corev1.EnvVar{{Name: "APP", Value: a.name}},
+				Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(
+					"10m")}},
 			}}},
 		},
 	}}
@@ -50,10 +51,12 @@ func (a app) budget() *policyv1.PodDisruptionBudget {
 // node is a node as a kubelet registers it.
 func node(i int) *corev1.Node {
 	room := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
 	}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{corev1.LabelHostname: nodeName(i), corev1.LabelOSStable: "linux"}},
-		Status:     corev1.NodeStatus{Capacity: room, Allocatable: room},
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{corev1.LabelHostname: nodeName(i),
+			corev1.LabelOSStable: "linux"}},
+		Status: corev1.NodeStatus{Capacity: room, Allocatable: room},
 	}
 }

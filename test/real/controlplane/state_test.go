@@ -68,7 +68,8 @@ func read[T any](into *[]T, failed *error, list func(labels.Selector) ([]T, erro
 
 // informedResources are the resources of a state.
 var informedResources = []schema.GroupResource{
-	{Resource: "namespaces"}, {Resource: "nodes"}, {Group: "apps", Resource: "deployments"}, {Group: "apps", Resource: "replicasets"},
+	{Resource: "namespaces"}, {Resource: "nodes"}, {Group: "apps", Resource: "deployments"},
+	{Group: "apps", Resource: "replicasets"},
 	{Resource: "pods"}, {Resource: "services"}, {Group: "discovery.k8s.io", Resource: "endpointslices"},
 	{Group: "policy", Resource: "poddisruptionbudgets"},
 }
@@ -155,7 +156,8 @@ func describeDeployment(d *appsv1.Deployment) string {
 	case d.Status.ObservedGeneration < d.Generation:
 		return "not observed"
 	case d.Status.Replicas != n || d.Status.UpdatedReplicas != n || d.Status.AvailableReplicas != n:
-		return fmt.Sprintf("rolling out %s: %d pods, %d updated, %d available", image, d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas)
+		return fmt.Sprintf("rolling out %s: %d pods, %d updated, %d available", image, d.Status.Replicas,
+			d.Status.UpdatedReplicas, d.Status.AvailableReplicas)
 	}
 	return fmt.Sprintf("%d available of %s", n, image)
 }
@@ -201,7 +203,8 @@ func (s state) endpoints() map[string]int {
 	counts := map[string]int{}
 	for _, slice := range s.slices {
 		for _, e := range slice.Endpoints {
-			if e.TargetRef != nil && e.Conditions.Ready != nil && *e.Conditions.Ready && e.Addresses[0] == addresses[e.TargetRef.UID] {
+			if e.TargetRef != nil && e.Conditions.Ready != nil && *e.Conditions.Ready &&
+				e.Addresses[0] == addresses[e.TargetRef.UID] {
 				counts[slice.Namespace+"/"+slice.Labels[discoveryv1.LabelServiceName]]++
 			}
 		}

@@ -50,10 +50,12 @@ func runStory(t *testing.T, reads string, size scale) figures {
 		t.Fatal(err)
 	}
 	cluster := peer.StartCluster(t, append(audit.flags(), "--reads="+reads)...)
-	s := &story{scale: size, apps: size.apps(), cluster: cluster, audit: audit, config: cluster.Config(), began: time.Now(), logf: t.Logf}
+	s := &story{scale: size, apps: size.apps(), cluster: cluster, audit: audit, config: cluster.Config(),
+		began: time.Now(), logf: t.Logf}
 	s.figures.reads = reads
 	s.config.UserAgent = "story"
-	s.config.ContentType, s.config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	s.config.ContentType, s.config.AcceptContentTypes = "application/vnd.kubernetes.protobuf",
+		"application/vnd.kubernetes.protobuf,application/json"
 	if s.client, err = kubernetes.NewForConfig(s.config); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +106,8 @@ func (s *story) begin(ctx context.Context) error {
 				return n.Name + " is " + is
 			}
 		}
-		accounts, err := s.client.CoreV1().ServiceAccounts("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=default"})
+		accounts, err := s.client.CoreV1().ServiceAccounts("").List(ctx,
+			metav1.ListOptions{FieldSelector: "metadata.name=default"})
 		switch {
 		case err != nil:
 			return err.Error()
@@ -120,7 +123,9 @@ func (s *story) begin(ctx context.Context) error {
 // deploy creates all Deployments.
 func (s *story) deploy(ctx context.Context) error {
 	began := time.Now()
-	if err := each(ctx, len(s.apps), func(ctx context.Context, i int) error { return s.apps[i].create(ctx, s.client) }); err != nil {
+	if err := each(ctx, len(s.apps), func(ctx context.Context, i int) error {
+		return s.apps[i].create(ctx, s.client)
+	}); err != nil {
 		return err
 	}
 	err := s.wait(ctx, func(now state) string { return s.rollingOut(now, false) })
@@ -210,7 +215,8 @@ func (s *story) rollOut(ctx context.Context) error {
 		return err
 	}
 	if resumed.lists+resumed.streams > 0 || resumed.unanswered > resumed.watches/4 {
-		return fmt.Errorf("after the restart the components sent %d LISTs and %d requests for initial streams, %d more before they had an answer, and resumed %d watches",
+		return fmt.Errorf(
+			"after the restart the components sent %d LISTs and %d requests for initial streams, %d more before they had an answer, and resumed %d watches",
 			resumed.lists, resumed.streams, resumed.unanswered, resumed.watches)
 	}
 	return nil
@@ -259,7 +265,8 @@ func (s *story) remove(ctx context.Context) error {
 	}
 	for _, a := range s.apps {
 		if policy, ok := policies[a.fate]; ok {
-			if err := s.client.AppsV1().Deployments(a.namespace).Delete(ctx, a.name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+			if err := s.client.AppsV1().Deployments(a.namespace).Delete(ctx, a.name,
+				metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 				return err
 			}
 		}
@@ -346,16 +353,19 @@ func each(ctx context.Context, n int, do func(context.Context, int) error) error
 // update changes the image.
 func (a app) update(ctx context.Context, client kubernetes.Interface) error {
 	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":%q}]}}}}`, a.image(true))
-	_, err := client.AppsV1().Deployments(a.namespace).Patch(ctx, a.name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := client.AppsV1().Deployments(a.namespace).Patch(ctx, a.name, types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	return err
 }
 
 // create creates the Deployment, its Service and its PodDisruptionBudget.
 func (a app) create(ctx context.Context, client kubernetes.Interface) error {
-	if _, err := client.CoreV1().Services(a.namespace).Create(ctx, a.service(), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := client.CoreV1().Services(a.namespace).Create(ctx, a.service(), metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	if _, err := client.PolicyV1().PodDisruptionBudgets(a.namespace).Create(ctx, a.budget(), metav1.CreateOptions{}); err != nil {
+	if _, err := client.PolicyV1().PodDisruptionBudgets(a.namespace).Create(ctx, a.budget(),
+		metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	_, err := client.AppsV1().Deployments(a.namespace).Create(ctx, a.deployment(), metav1.CreateOptions{})

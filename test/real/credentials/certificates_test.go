@@ -22,7 +22,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// The users of the requests besides the administrator. All except nobody may write, and then the verbs on signers decide.
+// The users of the requests besides the administrator. All except nobody may write, and then the verbs on signers
+// decide.
 const (
 	approver = "approver"
 	signer   = "signer"
@@ -44,10 +45,13 @@ type story struct {
 // Both servers answer random creates, updates, approvals and signatures by users of various rights alike.
 func TestCertificateSigningRequests(t *testing.T) {
 	both, _ := sides(t)
-	write := rbacv1.PolicyRule{Verbs: []string{"create", "get", "update", "patch", "delete"}, APIGroups: []string{certificatesv1.GroupName},
-		Resources: []string{"certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status"}}
+	write := rbacv1.PolicyRule{Verbs: []string{"create", "get", "update", "patch", "delete"},
+		APIGroups: []string{certificatesv1.GroupName},
+		Resources: []string{"certificatesigningrequests", "certificatesigningrequests/approval",
+			"certificatesigningrequests/status"}}
 	use := func(verb string, signers ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"signers"}, ResourceNames: signers}
+		return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{certificatesv1.GroupName},
+			Resources: []string{"signers"}, ResourceNames: signers}
 	}
 	grant(t, both, approver, write, use("approve", "example.com/*", certificatesv1.KubeAPIServerClientSignerName))
 	grant(t, both, signer, write, use("sign", "example.com/one"))
@@ -79,11 +83,13 @@ func TestCertificateSigningRequests(t *testing.T) {
 		}
 		if diff := cmp.Diff(both[0].describe(answers[0]), both[1].describe(answers[1])); diff != "" {
 			body, _ := json.MarshalIndent(q.body, "", " ") // of what was sent
-			t.Errorf("step %d: %s as %s: %s %s\n%s\n(- kube-apiserver, + keepwatch):\n%s", step, what, q.as, q.method, q.path, body, diff)
+			t.Errorf("step %d: %s as %s: %s %s\n%s\n(- kube-apiserver, + keepwatch):\n%s", step, what, q.as, q.method, q.path,
+				body, diff)
 		}
 	}
 	t.Logf("%v", counts)
-	for _, kind := range []string{"create 201", "create 422", "create 403", "approval 200", "approval 422", "approval 403", "status 200", "status 422", "status 403", "update 200"} {
+	for _, kind := range []string{"create 201", "create 422", "create 403", "approval 200", "approval 422", "approval 403",
+		"status 200", "status 422", "status 403", "update 200"} {
 		if counts[kind] < *stepsFlag/200 {
 			t.Errorf("too few of %q: %v", kind, counts)
 		}
@@ -106,14 +112,17 @@ func newStory(t *testing.T) *story {
 		t.Fatal(err)
 	}
 	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
-	for _, subject := range []pkix.Name{{CommonName: "jane", Organization: []string{"staff"}}, {CommonName: "eve", Organization: []string{"staff", "system:masters"}}} {
-		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject, DNSNames: []string{"jane.example.com"}}, key)
+	for _, subject := range []pkix.Name{{CommonName: "jane", Organization: []string{"staff"}},
+		{CommonName: "eve", Organization: []string{"staff", "system:masters"}}} {
+		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject,
+			DNSNames: []string{"jane.example.com"}}, key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		damaged := append([]byte(nil), der...)
 		damaged[len(damaged)-1] ^= 1
-		s.requests = append(s.requests, block("CERTIFICATE REQUEST", der), block("CERTIFICATE REQUEST", der), block("CERTIFICATE REQUEST", damaged),
+		s.requests = append(s.requests, block("CERTIFICATE REQUEST", der), block("CERTIFICATE REQUEST", der),
+			block("CERTIFICATE REQUEST", damaged),
 			block("NEW CERTIFICATE REQUEST", der), append(block("CERTIFICATE REQUEST", der), "more"...))
 	}
 	s.requests = append(s.requests, nil, []byte("garbage"), block("CERTIFICATE REQUEST", []byte("garbage")))
@@ -141,7 +150,8 @@ func (s *story) draw() (string, request) {
 	case n == 10:
 		return "update", s.write("", pick(r, admin, writer, nobody))
 	default:
-		return "get", request{method: pick(r, http.MethodGet, http.MethodGet, http.MethodDelete), path: csrs + "/" + url.PathEscape(s.some()) + pick(r, "", "/approval", "/status")}
+		return "get", request{method: pick(r, http.MethodGet, http.MethodGet, http.MethodDelete), path: csrs + "/" +
+			url.PathEscape(s.some()) + pick(r, "", "/approval", "/status")}
 	}
 }
 
@@ -160,29 +170,40 @@ func (s *story) create() (string, request) {
 		name = pick(r, "Upper_Case:with.many", "a/b", "", "..", "über")
 	}
 	spec := map[string]any{
-		"request":    pick(r, append(s.requests, s.requests[0], s.requests[0], s.requests[0], s.requests[0], s.requests[0], s.requests[0])...),
-		"signerName": pick(r, "example.com/one", "example.com/one", "example.com/two", "other.example/one", certificatesv1.KubeAPIServerClientSignerName, certificatesv1.KubeAPIServerClientSignerName),
-		"usages":     pick(r, []string{"client auth"}, []string{"client auth", "digital signature"}, []string{"server auth", "key encipherment", "s/mime"}),
+		"request": pick(r, append(s.requests, s.requests[0], s.requests[0], s.requests[0], s.requests[0], s.requests[0],
+			s.requests[0])...),
+		"signerName": pick(r, "example.com/one", "example.com/one", "example.com/two", "other.example/one",
+			certificatesv1.KubeAPIServerClientSignerName, certificatesv1.KubeAPIServerClientSignerName),
+		"usages": pick(r, []string{"client auth"}, []string{"client auth", "digital signature"}, []string{"server auth",
+			"key encipherment", "s/mime"}),
 	}
 	switch r.IntN(10) {
 	case 0:
-		spec["signerName"] = pick(r, "", "one", "example/one", "example.com/", "/one", "example.com/a/b", "Example.com/one", "example.com/One", "kubernetes.io/legacy-unknown",
-			strings.Repeat("a", 64)+".com/one", strings.Repeat("abc.", 70)+"com/one", "example.com/"+strings.Repeat("a", 254), "example.com/a."+strings.Repeat("abcdef.", 60)+"z", "example.com/"+strings.Repeat("abcdef.", 90)+"z")
+		spec["signerName"] = pick(r, "", "one", "example/one", "example.com/", "/one", "example.com/a/b", "Example.com/one",
+			"example.com/One", "kubernetes.io/legacy-unknown",
+			strings.Repeat("a", 64)+".com/one", strings.Repeat("abc.", 70)+"com/one", "example.com/"+strings.Repeat("a", 254),
+			"example.com/a."+strings.Repeat("abcdef.", 60)+"z", "example.com/"+strings.Repeat("abcdef.", 90)+"z")
 	case 1:
-		spec["usages"] = pick(r, []string{}, []string{"unknown"}, []string{"client auth", "client auth"}, []string{"any", "", "any", "any"})
+		spec["usages"] = pick(r, []string{}, []string{"unknown"}, []string{"client auth", "client auth"},
+			[]string{"any", "", "any", "any"})
 	case 2:
 		spec["expirationSeconds"] = pick[any](r, 599, 600, -1, 0, 3600, nil)
 	case 3:
-		spec["username"], spec["groups"], spec["uid"], spec["extra"] = "eve", []string{"system:masters"}, "1", map[string][]string{"a": {"b"}}
+		spec["username"], spec["groups"], spec["uid"], spec["extra"] = "eve", []string{"system:masters"}, "1",
+			map[string][]string{"a": {"b"}}
 	}
-	body := map[string]any{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": map[string]any{"name": name}, "spec": spec}
+	body := map[string]any{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+		"metadata": map[string]any{"name": name}, "spec": spec}
 	if r.IntN(5) == 0 {
-		body["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Approved", "status": "True"}}, "certificate": s.certificate}
+		body["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Approved", "status": "True"}},
+			"certificate": s.certificate}
 	}
-	return "create", request{method: http.MethodPost, path: csrs, as: pick(r, admin, admin, writer, writer, nobody), body: body}
+	return "create", request{method: http.MethodPost, path: csrs, as: pick(r, admin, admin, writer, writer, nobody),
+		body: body}
 }
 
-// write replaces, or merges into, a request's conditions and certificate. It never names a version, and so it never conflicts.
+// write replaces, or merges into, a request's conditions and certificate. It never names a version, and so it never
+// conflicts.
 func (s *story) write(subresource, as string) request {
 	r := s.random
 	name := s.some()
@@ -191,7 +212,8 @@ func (s *story) write(subresource, as string) request {
 		conditions := []any{}
 		for range 1 + r.IntN(2) {
 			c := map[string]any{
-				"type": pick(r, "Approved", "Approved", "Denied", "Failed", "Custom", ""), "status": pick(r, "True", "True", "True", "True", "False", "Unknown", "", "Maybe"),
+				"type": pick(r, "Approved", "Approved", "Denied", "Failed", "Custom", ""), "status": pick(r, "True", "True", "True",
+					"True", "False", "Unknown", "", "Maybe"),
 				"reason": pick(r, "", "Because"), "message": pick(r, "", "a message"),
 			}
 			if r.IntN(4) == 0 {
@@ -202,14 +224,17 @@ func (s *story) write(subresource, as string) request {
 		status["conditions"] = conditions
 	}
 	if r.IntN(3) == 0 {
-		status["certificate"] = pick(r, s.certificate, s.certificate, s.certificate2, nil, []byte("garbage"), s.requests[0], append(append([]byte(nil), s.certificate...), s.requests[0]...),
-			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("garbage")}), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"a": "b"}, Bytes: []byte("garbage")}))
+		status["certificate"] = pick(r, s.certificate, s.certificate, s.certificate2, nil, []byte("garbage"), s.requests[0],
+			append(append([]byte(nil), s.certificate...), s.requests[0]...),
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("garbage")}),
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"a": "b"}, Bytes: []byte("garbage")}))
 	}
 	body := map[string]any{
 		"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
 		"metadata": map[string]any{"name": name, "labels": map[string]string{"label": pick(r, "a", "b")}},
-		"spec":     map[string]any{"request": s.requests[0], "signerName": pick(r, "example.com/one", "example.com/two"), "usages": []string{"any"}},
-		"status":   status,
+		"spec": map[string]any{"request": s.requests[0], "signerName": pick(r, "example.com/one", "example.com/two"),
+			"usages": []string{"any"}},
+		"status": status,
 	}
 	return request{method: http.MethodPut, path: csrs + "/" + url.PathEscape(name) + subresource, as: as, body: body}
 }

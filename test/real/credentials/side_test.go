@@ -1,6 +1,6 @@
-// Package credentials compares the credentials that a test server and kube-apiserver issue and judge: random requests and
-// reviews of service accounts' tokens, and random CertificateSigningRequests. Both servers get the same requests, and
-// their answers are compared whole, except identities, versions and times.
+// Package credentials compares the credentials that a test server and kube-apiserver issue and judge: random requests
+// and reviews of service accounts' tokens, and random CertificateSigningRequests. Both servers get the same requests,
+// and their answers are compared whole, except identities, versions and times.
 package credentials
 
 import (
@@ -55,9 +55,10 @@ func sides(t *testing.T) (both []side, key string) {
 	t.Helper()
 	k8s := peer.Kubernetes(t)
 	key = k8s.ServiceAccountKey()
-	own, err := controlplane.New(controlplane.Options{Authorization: controlplane.RBAC, ServiceAccounts: controlplane.ServiceAccounts{
-		Issuers: []string{k8s.Config().Host}, SigningKeyFile: key, KeyFiles: []string{key},
-	}})
+	own, err := controlplane.New(controlplane.Options{Authorization: controlplane.RBAC,
+		ServiceAccounts: controlplane.ServiceAccounts{
+			Issuers: []string{k8s.Config().Host}, SigningKeyFile: key, KeyFiles: []string{key},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,9 @@ var (
 
 // describe returns an answer without identities, versions and times, and with the content of tokens.
 func (s side) describe(a answer) string {
-	text := jwts.ReplaceAllStringFunc(string(a.body), func(token string) string { return openToken(strings.Trim(token, `"`)) })
+	text := jwts.ReplaceAllStringFunc(string(a.body), func(token string) string {
+		return openToken(strings.Trim(token, `"`))
+	})
 	text = uids.ReplaceAllString(text, "UID")
 	text = times.ReplaceAllString(text, "TIME")
 	text = goTypes.ReplaceAllString(text, "of a Go type")
@@ -199,7 +202,8 @@ func grant(t *testing.T, both []side, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	for _, s := range both {
 		of := metav1.ObjectMeta{Name: user}
-		if _, err := s.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: of, Rules: rules}, metav1.CreateOptions{}); err != nil {
+		if _, err := s.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: of, Rules: rules},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{

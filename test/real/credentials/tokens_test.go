@@ -55,7 +55,8 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &accounts{
-		t: t, random: newRandom(t), sides: both, key: key.(*ecdsa.PrivateKey), counts: map[string]int{}, names: map[string][]string{}, tokens: make([][]string, 2),
+		t: t, random: newRandom(t), sides: both, key: key.(*ecdsa.PrivateKey), counts: map[string]int{},
+		names: map[string][]string{}, tokens: make([][]string, 2),
 	}
 	for step := range *stepsFlag {
 		switch n := a.random.IntN(10); {
@@ -70,7 +71,8 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	t.Logf("%v", a.counts)
-	for _, kind := range []string{"issue 201", "issue 404", "issue 409", "issue 400", "issue 422", "review true", "review false", "use 201", "use 401"} {
+	for _, kind := range []string{"issue 201", "issue 404", "issue 409", "issue 400", "issue 422", "review true",
+		"review false", "use 201", "use 401"} {
 		if a.counts[kind] < *stepsFlag/200 {
 			t.Errorf("too few of %q: %v", kind, a.counts)
 		}
@@ -91,14 +93,16 @@ func (a *accounts) create(resource string) {
 	}
 	of := metav1.ObjectMeta{Name: name}
 	pod := &corev1.Pod{ObjectMeta: of, Spec: corev1.PodSpec{
-		ServiceAccountName: pick(a.random, a.orMissing("serviceaccounts"), a.orMissing("serviceaccounts"), ""), Containers: []corev1.Container{{Name: "c", Image: "i"}},
-		NodeName: pick(a.random, "", a.orMissing("nodes")),
+		ServiceAccountName: pick(a.random, a.orMissing("serviceaccounts"), a.orMissing("serviceaccounts"), ""),
+		Containers:         []corev1.Container{{Name: "c", Image: "i"}},
+		NodeName:           pick(a.random, "", a.orMissing("nodes")),
 	}}
 	for _, s := range a.sides {
 		core := s.CoreV1()
 		switch resource { // an error is that it exists, on both
 		case "serviceaccounts":
-			_, _ = core.ServiceAccounts(namespace).Create(a.t.Context(), &corev1.ServiceAccount{ObjectMeta: of}, metav1.CreateOptions{})
+			_, _ = core.ServiceAccounts(namespace).Create(a.t.Context(), &corev1.ServiceAccount{ObjectMeta: of},
+				metav1.CreateOptions{})
 		case "pods":
 			_, _ = core.Pods(namespace).Create(a.t.Context(), pod, metav1.CreateOptions{})
 		case "secrets":
@@ -143,14 +147,16 @@ func (a *accounts) issue(step int) {
 	account := a.orMissing("serviceaccounts")
 	spec := map[string]any{}
 	if r.IntN(2) == 0 {
-		spec["audiences"] = pick(r, []string{}, []string{"vault"}, []string{"vault", "db"}, []string{a.sides[0].config.Host}, []string{"db", a.sides[0].config.Host})
+		spec["audiences"] = pick(r, []string{}, []string{"vault"}, []string{"vault", "db"}, []string{a.sides[0].config.Host},
+			[]string{"db", a.sides[0].config.Host})
 	}
 	if r.IntN(2) == 0 {
 		spec["expirationSeconds"] = pick[any](r, nil, 0, -1, 599, 600, 3600, 3607, 3607, 1<<32, 1<<32+1)
 	}
 	if r.IntN(2) == 0 {
 		kind := pick(r, "Pod", "Pod", "Secret", "Node", "ConfigMap")
-		ref := map[string]any{"apiVersion": pick(r, "v1", "v1", "v1", "v1", "v1", "apps/v1", ""), "kind": kind, "name": a.orMissing(strings.ToLower(kind) + "s")}
+		ref := map[string]any{"apiVersion": pick(r, "v1", "v1", "v1", "v1", "v1", "apps/v1", ""), "kind": kind,
+			"name": a.orMissing(strings.ToLower(kind) + "s")}
 		if r.IntN(6) == 0 {
 			ref["uid"] = "other"
 		}
@@ -167,15 +173,19 @@ func (a *accounts) issue(step int) {
 	case 3:
 		meta["name"], meta["namespace"], meta["labels"] = account, namespace, map[string]string{"a": "b"}
 	}
-	body := map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": meta, "spec": spec}
+	body := map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": meta,
+		"spec": spec}
 	if r.IntN(20) == 0 {
 		body["spec"] = map[string]any{"unknown": 1}
 	}
-	q := request{method: http.MethodPost, path: "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + account + "/token", body: body}
+	q := request{method: http.MethodPost, path: "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + account +
+		"/token", body: body}
 	if r.IntN(10) == 0 {
 		q.as = "nobody"
 	}
-	answers := a.compare(fmt.Sprintf("step %d: issue %v for %s as %q", step, body, account, q.as), func(int) request { return q })
+	answers := a.compare(fmt.Sprintf("step %d: issue %v for %s as %q", step, body, account, q.as), func(int) request {
+		return q
+	})
 	a.counts[fmt.Sprintf("issue %d", answers[0].status)]++
 	if answers[0].status != http.StatusCreated || answers[1].status != http.StatusCreated {
 		return
@@ -206,18 +216,21 @@ func (a *accounts) judge(step int) {
 		}
 	}
 	if r.IntN(3) == 0 {
-		answers := a.compare(fmt.Sprintf("step %d: use a token (%s) %s", step, change, openToken(tokens[0])), func(i int) request {
-			return request{method: http.MethodPost, path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", token: tokens[i],
-				body: map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}}
-		})
+		answers := a.compare(fmt.Sprintf("step %d: use a token (%s) %s", step, change, openToken(tokens[0])),
+			func(i int) request {
+				return request{method: http.MethodPost, path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", token: tokens[i],
+					body: map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}}
+			})
 		a.counts[fmt.Sprintf("use %d", answers[0].status)]++
 		return
 	}
 	var audiences []string
 	if r.IntN(2) == 0 {
-		audiences = pick(r, []string{"vault"}, []string{"db", "vault"}, []string{"other"}, []string{a.sides[0].config.Host}, []string{"vault", a.sides[0].config.Host})
+		audiences = pick(r, []string{"vault"}, []string{"db", "vault"}, []string{"other"}, []string{a.sides[0].config.Host},
+			[]string{"vault", a.sides[0].config.Host})
 	}
-	answers := a.compare(fmt.Sprintf("step %d: review a token (%s) %s for %v", step, change, openToken(tokens[0]), audiences), func(i int) request {
+	answers := a.compare(fmt.Sprintf("step %d: review a token (%s) %s for %v", step, change, openToken(tokens[0]),
+		audiences), func(i int) request {
 		review := authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: tokens[i], Audiences: audiences}}
 		review.APIVersion, review.Kind = "authentication.k8s.io/v1", "TokenReview"
 		return request{method: http.MethodPost, path: "/apis/authentication.k8s.io/v1/tokenreviews", body: review}
@@ -229,8 +242,8 @@ func (a *accounts) judge(step int) {
 	a.counts[fmt.Sprintf("review %v", review.Status.Authenticated)]++
 }
 
-// compare sends a request to both servers, and fails the test if the answers differ for longer than kube-apiserver caches
-// what it knows.
+// compare sends a request to both servers, and fails the test if the answers differ for longer than kube-apiserver
+// caches what it knows.
 func (a *accounts) compare(what string, of func(side int) request) []answer {
 	a.t.Helper()
 	for deadline := time.Now().Add(settle); ; time.Sleep(time.Second) {
@@ -346,7 +359,8 @@ var keysAddress = regexp.MustCompile(`"jwks_uri":"https://[^/]*/`)
 // The documents of OpenID Connect discovery are the same, except the address.
 func TestOpenIDDiscovery(t *testing.T) {
 	both, _ := sides(t)
-	for _, path := range []string{"/.well-known/openid-configuration", "/openid/v1/jwks", "/openid/v1/jwks/", "/openid/v1", "/.well-known"} {
+	for _, path := range []string{"/.well-known/openid-configuration", "/openid/v1/jwks", "/openid/v1/jwks/", "/openid/v1",
+		"/.well-known"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			var described []string
 			for _, s := range both {

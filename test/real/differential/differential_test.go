@@ -14,7 +14,8 @@ import (
 )
 
 var (
-	seedFlag     = flag.Uint64("differential.seed", 1, "draw requests and writes as a run did that printed this seed; 0 draws anew")
+	seedFlag = flag.Uint64("differential.seed", 1,
+		"draw requests and writes as a run did that printed this seed; 0 draws anew")
 	requestsFlag = flag.Int("differential.requests", 5000, "how many requests to send to both servers")
 	serveFlag    = flag.String("differential.serve", "", "flags for keepwatch serve, separated by spaces")
 )
@@ -37,7 +38,8 @@ func TestServerSideBySide(t *testing.T) {
 	etcd := peer.StartEtcd(t)
 	// The lease that identifies the server is renewed every 10 s: a write that
 	// belongs to no phase.
-	theirs := peer.KubernetesOn(t, etcd, "--feature-gates", "APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false")
+	theirs := peer.KubernetesOn(t, etcd, "--feature-gates",
+		"APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false")
 	world, err := differential.Build(t.Context(), differential.Plan{
 		Etcd: etcd, Theirs: theirs, Comparison: comparison, Seed: seed,
 		Ours: func() differential.Server { return peer.ServeOn(t, etcd, flags...) },

@@ -23,13 +23,17 @@ func TestErrorsOfTheLibrary(t *testing.T) {
 		method, path, body string
 		code               int32
 	}{
-		"apply of an unknown field":           {apply, one + "?fieldManager=m", unknown, http.StatusInternalServerError},
-		"apply of an unknown field, strict":   {apply, one + "?fieldManager=m&fieldValidation=Strict", unknown, http.StatusInternalServerError},
-		"apply of an unknown field, ignoring": {apply, one + "?fieldManager=m&fieldValidation=Ignore", unknown, http.StatusInternalServerError},
-		"apply of another type":               {apply, one + "?fieldManager=m", typed, http.StatusInternalServerError},
-		"watch at a revision that is none":    {http.MethodGet, all + "?watch=1&resourceVersion=a", "", http.StatusInternalServerError},
-		"list at a revision that is none":     {http.MethodGet, all + "?resourceVersion=a", "", http.StatusBadRequest},
-		"get at a revision that is none":      {http.MethodGet, one + "?resourceVersion=a", "", http.StatusInternalServerError},
+		"apply of an unknown field": {apply, one + "?fieldManager=m", unknown, http.StatusInternalServerError},
+		"apply of an unknown field, strict": {apply, one + "?fieldManager=m&fieldValidation=Strict", unknown,
+			http.StatusInternalServerError},
+		"apply of an unknown field, ignoring": {apply, one + "?fieldManager=m&fieldValidation=Ignore", unknown,
+			http.StatusInternalServerError},
+		"apply of another type": {apply, one + "?fieldManager=m", typed, http.StatusInternalServerError},
+		"watch at a revision that is none": {http.MethodGet, all + "?watch=1&resourceVersion=a", "",
+			http.StatusInternalServerError},
+		"list at a revision that is none": {http.MethodGet, all + "?resourceVersion=a", "", http.StatusBadRequest},
+		"get at a revision that is none": {http.MethodGet, one + "?resourceVersion=a", "",
+			http.StatusInternalServerError},
 	}
 	ask := func(config *rest.Config, method, path, body string) (status metav1.Status) {
 		t.Helper()
@@ -60,14 +64,16 @@ func TestErrorsOfTheLibrary(t *testing.T) {
 		return status
 	}
 	theirs := peer.Kubernetes(t)
-	for name, ours := range map[string]*peer.Server{"readpath": peer.Serve(t), "upstream": peer.Serve(t, "--storage=upstream")} {
+	for name, ours := range map[string]*peer.Server{"readpath": peer.Serve(t), "upstream": peer.Serve(t,
+		"--storage=upstream")} {
 		for what, q := range requests {
 			want, got := ask(theirs.Config(), q.method, q.path, q.body), ask(ours.Config(), q.method, q.path, q.body)
 			if want.Code != q.code {
 				t.Errorf("%s: kube-apiserver answers %d %s %q, want %d", what, want.Code, want.Reason, want.Message, q.code)
 			}
 			if got.Code != want.Code || got.Reason != want.Reason || got.Message != want.Message {
-				t.Errorf("%s, by %s: %d %s %q, kube-apiserver: %d %s %q", what, name, got.Code, got.Reason, got.Message, want.Code, want.Reason, want.Message)
+				t.Errorf("%s, by %s: %d %s %q, kube-apiserver: %d %s %q", what, name, got.Code, got.Reason, got.Message, want.Code,
+					want.Reason, want.Message)
 			}
 		}
 	}

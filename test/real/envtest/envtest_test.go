@@ -52,7 +52,8 @@ func TestObjectsInRealEtcd(t *testing.T) {
 // With --exact, the server has the validation of Kubernetes, and its objects after a restart: etcd stores them.
 func TestExactAssets(t *testing.T) {
 	programs := t.TempDir()
-	for name, program := range map[string]string{"keepwatch": peer.Keepwatch(t), "keepwatch-apiserver": peer.KeepwatchAPIServer(t)} {
+	for name, program := range map[string]string{"keepwatch": peer.Keepwatch(t),
+		"keepwatch-apiserver": peer.KeepwatchAPIServer(t)} {
 		if err := os.Symlink(program, filepath.Join(programs, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -61,10 +62,13 @@ func TestExactAssets(t *testing.T) {
 	env := environment(t, assets(t, "--exact"))
 	start(t, env)
 	c := newClient(t, env)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
-		Name: "c", Image: "i", LivenessProbe: &corev1.Probe{PeriodSeconds: -1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt(80)}}},
-	}}}}
-	if err := c.Create(t.Context(), pod); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.containers[0].livenessProbe.periodSeconds") {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "c", Image: "i", LivenessProbe: &corev1.Probe{PeriodSeconds: -1,
+				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt(80)}}},
+		}}}}
+	if err := c.Create(t.Context(), pod); !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), "spec.containers[0].livenessProbe.periodSeconds") {
 		t.Errorf("a probe with a negative period, which keepwatch serve does not check: %v", err)
 	}
 	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
@@ -73,14 +77,16 @@ func TestExactAssets(t *testing.T) {
 	}
 	restart(t, env)
 	found := &corev1.ConfigMap{}
-	if err := newClient(t, env).Get(t.Context(), client.ObjectKeyFromObject(made), found); err != nil || found.UID != made.UID {
+	if err := newClient(t, env).Get(t.Context(), client.ObjectKeyFromObject(made), found); err != nil ||
+		found.UID != made.UID {
 		t.Errorf("the object was %s, and is %s: %v", made.UID, found.UID, err)
 	}
 }
 
 func environment(t *testing.T, assets string) *envtest.Environment {
 	t.Helper()
-	return &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: await.Deadline, ControlPlaneStopTimeout: await.Deadline}
+	return &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: await.Deadline,
+		ControlPlaneStopTimeout: await.Deadline}
 }
 
 // start starts an environment for the duration of the test.

@@ -24,8 +24,8 @@ import (
 )
 
 // BenchmarkStart starts and stops envtest's environment with Kubernetes' programs and with those of keepwatch assets,
-// keepwatch serve, and package testserver's server in this process. Beside that it measures how soon a created object arrives at
-// a watch.
+// keepwatch serve, and package testserver's server in this process. Beside that it measures how soon a created object
+// arrives at a watch.
 func BenchmarkStart(b *testing.B) {
 	b.Run("kube-apiserver and etcd", func(b *testing.B) { environments(b, kubernetesPrograms(b)) })
 	b.Run("assets", func(b *testing.B) { environments(b, assets(b)) })
@@ -72,7 +72,8 @@ func serves(b *testing.B) {
 	var m measures
 	kubeconfig := filepath.Join(b.TempDir(), "kubeconfig")
 	for b.Loop() {
-		cmd := exec.CommandContext(b.Context(), peer.Keepwatch(b), "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig)
+		cmd := exec.CommandContext(b.Context(), peer.Keepwatch(b), "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out",
+			kubeconfig)
 		stderr, err := cmd.StderrPipe()
 		if err != nil {
 			b.Fatal(err)

@@ -1,5 +1,5 @@
-// Package evictions compares evictions and bindings of pods by a test server with those by kube-apiserver: random pods and
-// PodDisruptionBudgets, and after each request what was answered and what became of them.
+// Package evictions compares evictions and bindings of pods by a test server with those by kube-apiserver: random pods
+// and PodDisruptionBudgets, and after each request what was answered and what became of them.
 package evictions
 
 import (
@@ -57,7 +57,8 @@ func TestEvictions(t *testing.T) {
 		}
 	}
 	t.Logf("%v", counts)
-	for _, kind := range []string{"evict success", "evict TooManyRequests", "evict NotFound", "evict Conflict", "bind success", "bind Conflict"} {
+	for _, kind := range []string{"evict success", "evict TooManyRequests", "evict NotFound", "evict Conflict",
+		"bind success", "bind Conflict"} {
 		if counts[kind] < *stepsFlag/200 {
 			t.Errorf("too few of %q: %v", kind, counts)
 		}
@@ -140,7 +141,8 @@ func (s *story) createPod() (string, step) {
 	if r.IntN(8) == 0 {
 		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/gate"}}
 	}
-	phase := pick(r, corev1.PodRunning, corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed)
+	phase := pick(r, corev1.PodRunning, corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded,
+		corev1.PodFailed)
 	ready := pick(r, corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse)
 	return "create " + name, func(ctx context.Context, server side) error {
 		created, err := server.CoreV1().Pods(home).Create(ctx, pod, metav1.CreateOptions{})
@@ -159,7 +161,8 @@ func (s *story) removePod() (string, step) {
 	name := s.pods[0]
 	s.pods = s.pods[1:]
 	return "remove " + name, func(ctx context.Context, server side) error {
-		_, err := server.CoreV1().Pods(home).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, err := server.CoreV1().Pods(home).Patch(ctx, name, types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		if err != nil {
 			return err
 		}
@@ -173,7 +176,8 @@ func (s *story) createBudget() (string, step) {
 	name := s.name("budget")
 	s.budgets = append(s.budgets, name)
 	one := intstr.FromInt32(1)
-	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one}}
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one}}
 	if r.IntN(6) > 0 { // a budget without a selector selects nothing
 		b.Spec.Selector = &metav1.LabelSelector{}
 	}
@@ -262,12 +266,14 @@ func (s *story) evict() (string, step) {
 		case precondition == 2:
 			o.Preconditions = &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}
 		}
-		eviction := &policyv1.Eviction{TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"}, ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name}, DeleteOptions: o}
+		eviction := &policyv1.Eviction{TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name}, DeleteOptions: o}
 		body, err := json.Marshal(eviction)
 		if err != nil {
 			return err
 		}
-		return server.CoreV1().RESTClient().Post().Namespace(home).Resource("pods").Name(inURL).SubResource("eviction").Body(body).
+		return server.CoreV1().RESTClient().Post().Namespace(home).Resource("pods").Name(inURL).SubResource("eviction").Body(
+			body).
 			SetHeader("Content-Type", "application/json").MaxRetries(0).Do(ctx).Error()
 	}
 }
@@ -276,7 +282,8 @@ func (s *story) bind() (string, step) {
 	r := s.random
 	b := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: s.somePod()},
-		Target:     corev1.ObjectReference{Kind: pick(r, "Node", "Node", "", "Pod"), Name: pick(r, "node", "node", "node", "")},
+		Target: corev1.ObjectReference{Kind: pick(r, "Node", "Node", "", "Pod"), Name: pick(r, "node", "node", "node",
+			"")},
 	}
 	if r.IntN(3) == 0 {
 		b.Annotations, b.Labels = map[string]string{"bound": "yes"}, map[string]string{"zone": "z"}
@@ -288,7 +295,8 @@ func (s *story) bind() (string, step) {
 		b.ResourceVersion = "1"
 	}
 	legacy := r.IntN(3) == 0
-	return fmt.Sprintf("bind %s to %+v (by bindings %v)", b.Name, b.Target, legacy), func(ctx context.Context, server side) error {
+	return fmt.Sprintf("bind %s to %+v (by bindings %v)", b.Name, b.Target, legacy), func(ctx context.Context,
+		server side) error {
 		if legacy {
 			return server.CoreV1().RESTClient().Post().Namespace(home).Resource("bindings").Body(b).Do(ctx).Error()
 		}
@@ -329,7 +337,8 @@ func (s side) state(t *testing.T) map[string]any {
 		for _, c := range pod.Status.Conditions {
 			conditions = append(conditions, fmt.Sprintf("%s=%s %s %s", c.Type, c.Status, c.Reason, c.Message))
 		}
-		state[pod.Name] = []any{pod.Labels, pod.Annotations, pod.Finalizers, pod.DeletionTimestamp != nil, pod.Spec.NodeName, pod.Status.Phase, conditions}
+		state[pod.Name] = []any{pod.Labels, pod.Annotations, pod.Finalizers, pod.DeletionTimestamp != nil, pod.Spec.NodeName,
+			pod.Status.Phase, conditions}
 	}
 	for _, b := range budgets.Items {
 		disrupted := map[string]bool{}

@@ -29,7 +29,8 @@ func TestClusterIsNotChanged(t *testing.T) {
 	cluster := peer.KubernetesOn(t, etcd)
 	theirs := client(t, cluster)
 	ctx := t.Context()
-	if _, err := theirs.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "going"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := theirs.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "going"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	finalized := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held"}, Data: map[string]string{"a": "theirs"}}
@@ -58,7 +59,8 @@ func TestClusterIsNotChanged(t *testing.T) {
 			return err
 		},
 		"dry run": func(ctx context.Context) error {
-			_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ours"}}, metav1.CreateOptions{DryRun: []string{"All"}})
+			_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ours"}},
+				metav1.CreateOptions{DryRun: []string{"All"}})
 			return err
 		},
 		"update": func(ctx context.Context) error {

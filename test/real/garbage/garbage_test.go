@@ -44,7 +44,8 @@ func TestCollectors(t *testing.T) {
 	t.Logf("-garbage.seed %d", seed)
 	real := peer.Kubernetes(t)
 	peer.StartControllerManager(t, real, "garbage-collector-controller")
-	for name, config := range map[string]*rest.Config{"kube-controller-manager": real.Config(), "testserver": testserver.New(t).Config()} {
+	for name, config := range map[string]*rest.Config{"kube-controller-manager": real.Config(),
+		"testserver": testserver.New(t).Config()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStory(t, config, rand.New(rand.NewPCG(seed, 5)))
@@ -82,7 +83,8 @@ type model map[types.UID]*object
 // has reports whether an owner counts for a dependent.
 func (m model) has(reference metav1.OwnerReference, dependent *object) bool {
 	owner := m[reference.UID]
-	return owner != nil && owner.name == reference.Name && (owner.namespace == "" || owner.namespace == dependent.namespace)
+	return owner != nil && owner.name == reference.Name && (owner.namespace == "" ||
+		owner.namespace == dependent.namespace)
 }
 
 // collect removes objects whose owners are all gone, and references to those that are gone, until nothing changes.
@@ -147,7 +149,8 @@ func newStory(t *testing.T, config *rest.Config, random *rand.Rand) *story {
 	}
 	s.must(err)
 	for _, home := range homes {
-		_, err := s.typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}, metav1.CreateOptions{})
+		_, err := s.typed.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}, metav1.CreateOptions{})
 		s.must(err)
 	}
 	return s
@@ -162,8 +165,9 @@ func (s *story) must(err error) {
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// step adds objects, or deletes one to three. Nothing else is deleted while a deletion orphans: whether an object stays that
-// loses all its owners, some by an orphaning deletion and some by another, depends on which reference is removed last.
+// step adds objects, or deletes one to three. Nothing else is deleted while a deletion orphans: whether an object stays
+// that loses all its owners, some by an orphaning deletion and some by another, depends on which reference is removed
+// last.
 func (s *story) step() string {
 	s.Helper()
 	if s.random.IntN(3) == 0 || len(s.model) < 15 {
@@ -180,7 +184,8 @@ func (s *story) step() string {
 			break
 		}
 		o := pick(s.random, left...)
-		propagation := pick(s.random, metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan)
+		propagation := pick(s.random, metav1.DeletePropagationBackground, metav1.DeletePropagationForeground,
+			metav1.DeletePropagationOrphan)
 		if propagation == metav1.DeletePropagationOrphan {
 			s.settle(what)
 		}
@@ -204,13 +209,14 @@ func (s *story) left() []*object {
 	return found
 }
 
-// add creates an object with up to three owners: some are in another namespace, have another name, or don't exist. Those of
-// nodes are nodes, since a reference from a cluster-wide object into a namespace means nothing.
+// add creates an object with up to three owners: some are in another namespace, have another name, or don't exist.
+// Those of nodes are nodes, since a reference from a cluster-wide object into a namespace means nothing.
 func (s *story) add() string {
 	s.Helper()
 	r := s.random
 	s.serial++
-	o := &object{resource: pick(r, configMaps, configMaps, secrets, nodes), namespace: pick(r, homes...), name: fmt.Sprintf("object-%d", s.serial)}
+	o := &object{resource: pick(r, configMaps, configMaps, secrets, nodes), namespace: pick(r, homes...),
+		name: fmt.Sprintf("object-%d", s.serial)}
 	if o.resource == nodes {
 		o.namespace = ""
 	}
@@ -225,7 +231,8 @@ func (s *story) add() string {
 			continue
 		}
 		blocks := r.IntN(2) == 0
-		reference := metav1.OwnerReference{APIVersion: "v1", Kind: kinds[owner.resource], Name: owner.name, UID: owner.uid, BlockOwnerDeletion: &blocks}
+		reference := metav1.OwnerReference{APIVersion: "v1", Kind: kinds[owner.resource], Name: owner.name, UID: owner.uid,
+			BlockOwnerDeletion: &blocks}
 		switch r.IntN(24) {
 		case 0, 1:
 			reference.UID = types.UID(fmt.Sprintf("no-uid-%d", s.serial))
@@ -247,7 +254,8 @@ func (s *story) create(o *object) {
 	var err error
 	switch ctx := s.Context(); o.resource {
 	case configMaps:
-		made, err = s.typed.CoreV1().ConfigMaps(o.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: of}, metav1.CreateOptions{})
+		made, err = s.typed.CoreV1().ConfigMaps(o.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: of},
+			metav1.CreateOptions{})
 	case secrets:
 		made, err = s.typed.CoreV1().Secrets(o.namespace).Create(ctx, &corev1.Secret{ObjectMeta: of}, metav1.CreateOptions{})
 	case nodes:
@@ -260,7 +268,8 @@ func (s *story) create(o *object) {
 // delete deletes an object.
 func (s *story) delete(o *object, propagation metav1.DeletionPropagation) {
 	s.Helper()
-	err := s.metadata.Resource(o.resource).Namespace(o.namespace).Delete(s.Context(), o.name, metav1.DeleteOptions{PropagationPolicy: &propagation})
+	err := s.metadata.Resource(o.resource).Namespace(o.namespace).Delete(s.Context(), o.name,
+		metav1.DeleteOptions{PropagationPolicy: &propagation})
 	s.must(err)
 	delete(s.model, o.uid)
 	if propagation == metav1.DeletePropagationOrphan {

@@ -74,7 +74,8 @@ func (r *rig) relists(t *testing.T) float64 {
 
 func (r *rig) create(t *testing.T, name string, labels map[string]string) *corev1.ConfigMap {
 	t.Helper()
-	made, err := r.maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	made, err := r.maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,8 @@ func (r *rig) patch(t *testing.T, name string, n int) {
 }
 
 func (r *rig) tryPatch(ctx context.Context, name string, n int) error {
-	_, err := r.maps.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n), metav1.PatchOptions{})
+	_, err := r.maps.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n),
+		metav1.PatchOptions{})
 	return err
 }
 
@@ -182,14 +184,17 @@ func (r *rig) quiet(t *testing.T) {
 // progress until the next write: kine then answers each consistent read after 3 s.
 func (r *rig) kinds(t *testing.T) {
 	ctx, core := t.Context(), r.all.CoreV1()
-	if _, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "passing"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "passing"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Namespace: "passing"}}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e"},
+		InvolvedObject: corev1.ObjectReference{Namespace: "passing"}}
 	if _, err := core.Events("passing").Create(ctx, event, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
-	secret, err := core.Secrets("passing").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{})
+	secret, err := core.Secrets("passing").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +258,8 @@ func (r *rig) restart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if exact := m.Sum("keepwatch_watch_resumptions_total", peer.Labels{"resource": "configmaps", "answer": "exact"}); exact < 1 {
+	if exact := m.Sum("keepwatch_watch_resumptions_total", peer.Labels{"resource": "configmaps",
+		"answer": "exact"}); exact < 1 {
 		t.Error("the watch did not go on exactly")
 	}
 }
@@ -268,7 +274,8 @@ func (r *rig) hasListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := bytes.Count(log, []byte("Watch cache lists etcd again")); lines != 1 || !bytes.Contains(log, []byte(`reason="protocol violation"`)) {
+	if lines := bytes.Count(log, []byte("Watch cache lists etcd again")); lines != 1 ||
+		!bytes.Contains(log, []byte(`reason="protocol violation"`)) {
 		t.Errorf("the log has %d lines of it:\n%s", lines, log)
 	}
 }

@@ -78,7 +78,8 @@ func recreate(t *testing.T, endpoint peer.Endpoint, clients, rounds int) string 
 
 // once creates a key, compares its revision with that of the answer, and deletes it.
 func once(ctx context.Context, client *clientv3.Client, key string) (wrong string, err error) {
-	created, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, "value")).Commit()
+	created, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key,
+		"value")).Commit()
 	if err != nil || !created.Succeeded {
 		return "", fmt.Errorf("%s is not created: %v", key, err)
 	}
@@ -88,7 +89,8 @@ func once(ctx context.Context, client *clientv3.Client, key string) (wrong strin
 	}
 	revision := got.Kvs[0].ModRevision
 	if created.Header.Revision != revision {
-		return fmt.Sprintf("the creation of %s was answered with revision %d, and the key has %d", key, created.Header.Revision, revision), nil
+		return fmt.Sprintf("the creation of %s was answered with revision %d, and the key has %d", key,
+			created.Header.Revision, revision), nil
 	}
 	deleted, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
 		Then(clientv3.OpDelete(key)).Else(clientv3.OpGet(key)).Commit()

@@ -378,7 +378,8 @@ func (r *rig) backup(t *testing.T) string {
 func (r *rig) restore(t *testing.T, backup string) {
 	t.Helper()
 	r.etcd.Kill()
-	if err := errors.Join(os.RemoveAll(r.data()), os.CopyFS(r.data(), os.DirFS(backup)), r.etcd.Restart(t.Context())); err != nil {
+	if err := errors.Join(os.RemoveAll(r.data()), os.CopyFS(r.data(), os.DirFS(backup)),
+		r.etcd.Restart(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -57,7 +57,8 @@ func (r *rig) namespace(t *testing.T, name string) string {
 // create creates a ConfigMap by the API.
 func (r *rig) create(t *testing.T, namespace, name, data string) *corev1.ConfigMap {
 	t.Helper()
-	made, err := r.api.CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap(namespace, name, data), metav1.CreateOptions{})
+	made, err := r.api.CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap(namespace, name, data),
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,8 @@ func (r *rig) create(t *testing.T, namespace, name, data string) *corev1.ConfigM
 }
 
 func configMap(namespace, name, data string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"data": data}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data: map[string]string{"data": data}}
 }
 
 func key(namespace, name string) string { return "/registry/configmaps/" + namespace + "/" + name }

@@ -34,7 +34,8 @@ func testKubectlProxy(t *testing.T, c *cluster) {
 		}
 		return response
 	}
-	for path, want := range map[string]string{"/api/v1/namespaces/default/pods?resourceVersion=0": `"behind-kubectl-proxy"`, "/keepwatch/": `<main id="status">`} {
+	for path, want := range map[string]string{
+		"/api/v1/namespaces/default/pods?resourceVersion=0": `"behind-kubectl-proxy"`, "/keepwatch/": `<main id="status">`} {
 		if text, err := io.ReadAll(get(path).Body); err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: %.500s, %v", path, text, err)
 		}
@@ -48,7 +49,8 @@ func testKubectlProxy(t *testing.T, c *cluster) {
 		}
 	}
 	for _, p := range protocols {
-		if got := c.session(t, "/dev/null", p).succeed("--server", url, "exec", "behind-kubectl-proxy", "--", "echo", "done"); got != "done\n" {
+		if got := c.session(t, "/dev/null", p).succeed("--server", url, "exec", "behind-kubectl-proxy", "--", "echo",
+			"done"); got != "done\n" {
 			t.Errorf("%s: %q", p, got)
 		}
 	}

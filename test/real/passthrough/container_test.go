@@ -74,7 +74,8 @@ func (c *container) busy() int {
 }
 
 // exec runs a command until it or the context ends. Its error has the exit code.
-func (c *container) exec(ctx context.Context, command []string, in io.Reader, out, errors io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
+func (c *container) exec(ctx context.Context, command []string, in io.Reader, out, errors io.WriteCloser, tty bool,
+	resize <-chan remotecommand.TerminalSize) error {
 	c.begin()
 	defer c.end()
 	process := exec.CommandContext(ctx, command[0], command[1:]...)

@@ -35,7 +35,8 @@ func (c *cluster) open(t *testing.T, name string, each int) (all []*started) {
 			forward := s.start("port-forward", name, ":80")
 			connection := value(net.Dial("tcp", forward.forwarded(t)))(t)
 			t.Cleanup(func() { connection.Close() })
-			all = append(all, attached, log, watch, forward, s.start("exec", "-i", name, "--", "cat"), s.start(append([]string{"exec", name, "--"}, ticking...)...))
+			all = append(all, attached, log, watch, forward, s.start("exec", "-i", name, "--", "cat"),
+				s.start(append([]string{"exec", name, "--"}, ticking...)...))
 		}
 	}
 	await.True(t, "all streams are open", func() bool { return container.busy() == 3*each*len(protocols) })
@@ -47,7 +48,8 @@ func (c *cluster) streams() (goroutines, sockets int) {
 	c.Helper()
 	text := c.get(c.proxy, "/debug/pprof/goroutine?debug=1")
 	for group := range strings.SplitSeq(text, "\n\n") {
-		if n, _, _ := strings.Cut(group, " @ "); strings.Contains(group, "/pkg/util/proxy.") || strings.Contains(group, "net/http/httputil.") {
+		if n, _, _ := strings.Cut(group, " @ "); strings.Contains(group, "/pkg/util/proxy.") ||
+			strings.Contains(group, "net/http/httputil.") {
 			count, err := strconv.Atoi(n)
 			c.must(err)
 			goroutines += count

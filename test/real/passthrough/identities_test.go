@@ -14,10 +14,12 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// A stream has the rights of its client: by a token, by a certificate, and through a second proxy. The server words refusals.
+// A stream has the rights of its client: by a token, by a certificate, and through a second proxy. The server words
+// refusals.
 func testIdentities(t *testing.T, c *cluster) {
 	c.run(t, "shared", nil)
-	c.allowExec(t, "allowed", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "allowed"}, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "ada"})
+	c.allowExec(t, "allowed", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "allowed"},
+		rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "ada"})
 	second := peer.Proxy(t, c.proxy)
 	for name, kubeconfig := range map[string]func(at *peer.Server) string{
 		"a token":       func(at *peer.Server) string { return c.withToken(t, at, "allowed") },
@@ -36,7 +38,8 @@ func testIdentities(t *testing.T, c *cluster) {
 				return c.session(t, kubeconfig(at), p).kubectl(nil, "exec", "shared", "--", "echo", "done")
 			}
 			want := run(c.server, webSocket)
-			if refused := strings.Contains(want.stderr, "forbidden"); refused != (want.stdout != "done\n") || refused != (strings.Contains(name, "refused")) {
+			if refused := strings.Contains(want.stderr, "forbidden"); refused != (want.stdout != "done\n") ||
+				refused != (strings.Contains(name, "refused")) {
 				t.Errorf("at the server: %+v", want)
 			}
 			for _, p := range protocols {
@@ -52,10 +55,11 @@ func testIdentities(t *testing.T, c *cluster) {
 func (c *cluster) allowExec(t *testing.T, name string, users ...rbacv1.Subject) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: name, Namespace: "default"}
-	_, err := c.admin.RbacV1().Roles("default").Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}},
-		{Verbs: []string{"get", "create"}, APIGroups: []string{""}, Resources: []string{"pods/exec"}},
-	}}, metav1.CreateOptions{})
+	_, err := c.admin.RbacV1().Roles("default").Create(t.Context(), &rbacv1.Role{ObjectMeta: meta,
+		Rules: []rbacv1.PolicyRule{
+			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}},
+			{Verbs: []string{"get", "create"}, APIGroups: []string{""}, Resources: []string{"pods/exec"}},
+		}}, metav1.CreateOptions{})
 	c.must(err)
 	_, err = c.admin.RbacV1().RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: users,
@@ -69,7 +73,8 @@ func (c *cluster) withToken(t *testing.T, at *peer.Server, account string) strin
 	accounts := c.admin.CoreV1().ServiceAccounts("default")
 	_, err := accounts.Get(t.Context(), account, metav1.GetOptions{})
 	if err != nil {
-		_, err = accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+		_, err = accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}},
+			metav1.CreateOptions{})
 	}
 	c.must(err)
 	token, err := accounts.CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})

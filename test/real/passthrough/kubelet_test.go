@@ -25,9 +25,9 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// kubelet is the part of a kubelet that serves exec, attach, port-forward and logs: as Kubernetes' own, it accepts the API
-// server's client certificate only, and passes streams on to the streaming server of a container runtime. The containers are
-// processes of this machine.
+// kubelet is the part of a kubelet that serves exec, attach, port-forward and logs: as Kubernetes' own, it accepts the
+// API server's client certificate only, and passes streams on to the streaming server of a container runtime. The
+// containers are processes of this machine.
 type kubelet struct {
 	testing.TB
 	flags   []string // of the API server, to find and trust it, and to be trusted
@@ -79,7 +79,8 @@ func (k *kubelet) startServer() {
 	mux.HandleFunc("/portForward/{namespace}/{pod}", k.servePortForward)
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.serveLogs)
 	server := httptest.NewUnstartedServer(mux)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{value(serving.Pair())(k)}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{value(serving.Pair())(k)}, ClientCAs: trusted,
+		ClientAuth: tls.RequireAndVerifyClientCert}
 	server.StartTLS()
 	k.Cleanup(func() {
 		server.CloseClientConnections()
@@ -103,7 +104,8 @@ func (k *kubelet) serveExec(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	to, err := k.streams.GetExec(&runtimeapi.ExecRequest{ContainerId: id(q), Cmd: q.Form["command"], Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY})
+	to, err := k.streams.GetExec(&runtimeapi.ExecRequest{ContainerId: id(q), Cmd: q.Form["command"], Stdin: o.Stdin,
+		Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY})
 	stream(w, q, to.GetUrl(), err)
 }
 
@@ -113,7 +115,8 @@ func (k *kubelet) serveAttach(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	to, err := k.streams.GetAttach(&runtimeapi.AttachRequest{ContainerId: id(q), Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY})
+	to, err := k.streams.GetAttach(&runtimeapi.AttachRequest{ContainerId: id(q), Stdin: o.Stdin, Stdout: o.Stdout,
+		Stderr: o.Stderr, Tty: o.TTY})
 	stream(w, q, to.GetUrl(), err)
 }
 
@@ -175,7 +178,8 @@ func (k *kubelet) run(tb testing.TB, id string, ports map[int32]string) *contain
 }
 
 // Exec runs a command in a container until it ends.
-func (k *kubelet) Exec(_ context.Context, id string, command []string, in io.Reader, out, errors io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
+func (k *kubelet) Exec(_ context.Context, id string, command []string, in io.Reader, out, errors io.WriteCloser,
+	tty bool, resize <-chan remotecommand.TerminalSize) error {
 	c := k.container(id)
 	if c == nil {
 		return fmt.Errorf("no container %s", id)
@@ -184,7 +188,8 @@ func (k *kubelet) Exec(_ context.Context, id string, command []string, in io.Rea
 }
 
 // Attach connects streams with the main process of a container until it ends.
-func (k *kubelet) Attach(ctx context.Context, id string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+func (k *kubelet) Attach(ctx context.Context, id string, in io.Reader, out, _ io.WriteCloser, _ bool,
+	_ <-chan remotecommand.TerminalSize) error {
 	c := k.container(id)
 	if c == nil {
 		return fmt.Errorf("no container %s", id)

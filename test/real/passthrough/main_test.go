@@ -1,6 +1,6 @@
-// Package passthrough tests what keepwatch proxy forwards between the real kubectl and a real kube-apiserver: streams to
-// containers, by WebSockets and by SPDY, and the commands that write. Behind the API server is a kubelet's own streaming server,
-// whose containers are processes of this machine.
+// Package passthrough tests what keepwatch proxy forwards between the real kubectl and a real kube-apiserver: streams
+// to containers, by WebSockets and by SPDY, and the commands that write. Behind the API server is a kubelet's own
+// streaming server, whose containers are processes of this machine.
 package passthrough
 
 import (
@@ -39,11 +39,13 @@ type cluster struct {
 
 func newCluster(tb testing.TB) *cluster {
 	tb.Helper()
-	c := &cluster{TB: tb, kubectl: peer.Build(tb, peer.Kubectl), kubelet: newKubelet(tb), users: peer.NewAuthority(tb, "users")}
+	c := &cluster{TB: tb, kubectl: peer.Build(tb, peer.Kubectl), kubelet: newKubelet(tb), users: peer.NewAuthority(tb,
+		"users")}
 	c.server = peer.Kubernetes(tb, append(c.kubelet.flags, "--client-ca-file", c.users.File())...)
 	c.proxy = peer.Proxy(tb, c.server, "--impersonate")
 	c.admin = value(kubernetes.NewForConfig(c.server.Config()))(tb)
-	_, err := c.admin.CoreV1().Nodes().Create(tb.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+	_, err := c.admin.CoreV1().Nodes().Create(tb.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+		metav1.CreateOptions{})
 	c.must(err)
 	c.patch("/api/v1/nodes/"+node+"/status", fmt.Sprintf(
 		`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, c.kubelet.port))
@@ -60,7 +62,8 @@ func (c *cluster) must(err error) {
 // patch changes an object at the server.
 func (c *cluster) patch(path, change string) {
 	c.Helper()
-	c.must(c.admin.CoreV1().RESTClient().Patch("application/merge-patch+json").AbsPath(path).Body([]byte(change)).Do(c.Context()).Error())
+	c.must(c.admin.CoreV1().RESTClient().Patch("application/merge-patch+json").AbsPath(path).Body([]byte(change)).Do(
+		c.Context()).Error())
 }
 
 // run creates a pod whose container runs on the node, with an address behind each of its ports.
@@ -69,12 +72,14 @@ func (c *cluster) run(tb testing.TB, name string, ports map[int32]string) *conta
 	container := c.kubelet.run(tb, "default/"+name, ports)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "example.com/main", Stdin: true}}},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "example.com/main",
+			Stdin: true}}},
 	}
 	pod, err := c.admin.CoreV1().Pods("default").Create(tb.Context(), pod, metav1.CreateOptions{})
 	c.must(err)
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Ready: true,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	_, err = c.admin.CoreV1().Pods("default").UpdateStatus(tb.Context(), pod, metav1.UpdateOptions{})
 	c.must(err)
 	return container
@@ -93,7 +98,8 @@ var protocols = []protocol{webSocket, spdy}
 // environment makes kubectl use a kubeconfig and the protocol.
 func (p protocol) environment(kubeconfig, home string) []string {
 	sockets := fmt.Sprint(p == webSocket)
-	return append(peer.KubectlEnv(kubeconfig, home), "KUBECTL_REMOTE_COMMAND_WEBSOCKETS="+sockets, "KUBECTL_PORT_FORWARD_WEBSOCKETS="+sockets)
+	return append(peer.KubectlEnv(kubeconfig, home), "KUBECTL_REMOTE_COMMAND_WEBSOCKETS="+sockets,
+		"KUBECTL_PORT_FORWARD_WEBSOCKETS="+sockets)
 }
 
 // session is kubectl with a kubeconfig and a protocol.

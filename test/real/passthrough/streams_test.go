@@ -29,7 +29,8 @@ var streams = []struct {
 	name string
 	talk func(s *session, pod string, c *container)
 }{
-	{"exec", talkExec}, {"terminal", talkTerminal}, {"cp", talkCopy}, {"attach", talkAttach}, {"logs", talkLogs}, {"port-forward", talkPortForward},
+	{"exec", talkExec}, {"terminal", talkTerminal}, {"cp", talkCopy}, {"attach", talkAttach}, {"logs", talkLogs},
+	{"port-forward", talkPortForward},
 }
 
 func TestPassThrough(t *testing.T) {
@@ -98,14 +99,17 @@ var ticking = []string{"sh", "-c", "while sleep 0.1; do echo tick; done"}
 // Standard input, whose end arrives, output and errors, each by itself, and the exit code.
 func talkExec(s *session, pod string, c *container) {
 	text := noise(*size)
-	r := s.kubectl(bytes.NewReader(text), "exec", "-i", pod, "--", "sh", "-c", "tee copy | sha256sum; echo careful >&2; exit 42")
-	if want := fmt.Sprintf("%x  -\n", sha256.Sum256(text)); r.stdout != want || r.stderr != "careful\ncommand terminated with exit code 42\n" || r.code != 42 {
+	r := s.kubectl(bytes.NewReader(text), "exec", "-i", pod, "--", "sh", "-c",
+		"tee copy | sha256sum; echo careful >&2; exit 42")
+	if want := fmt.Sprintf("%x  -\n", sha256.Sum256(text)); r.stdout != want ||
+		r.stderr != "careful\ncommand terminated with exit code 42\n" || r.code != 42 {
 		s.Errorf("%+v, want the output %q", r, want)
 	}
 	if r := s.kubectl(nil, "exec", pod, "--", "cat", "copy"); r.stdout != string(text) || r.code != 0 {
 		s.Errorf("%d bytes of output, exit code %d: %s", len(r.stdout), r.code, r.stderr)
 	}
-	if r := s.kubectl(nil, "exec", pod, "--", "no such command"); r.code != 1 || !strings.Contains(r.stderr, "executable file not found") {
+	if r := s.kubectl(nil, "exec", pod, "--", "no such command"); r.code != 1 ||
+		!strings.Contains(r.stderr, "executable file not found") {
 		s.Errorf("no command: %+v", r)
 	}
 	// A command that is interrupted ends behind it, if it reads or writes.

@@ -40,9 +40,11 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
 	hostile := `<img src=x onerror="document.title='executed'">`
-	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Data: map[string]string{"color": "green"}}, metav1.CreateOptions{})
+	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Data: map[string]string{"color": "green"}}, metav1.CreateOptions{})
 	if err == nil {
-		_, err = maps.Patch(t.Context(), "web", types.JSONPatchType, []byte(`[{"op":"replace","path":"/data/color","value":"`+strings.ReplaceAll(hostile, `"`, `\"`)+`"}]`), metav1.PatchOptions{})
+		_, err = maps.Patch(t.Context(), "web", types.JSONPatchType, []byte(`[{"op":"replace","path":"/data/color","value":"`+
+			strings.ReplaceAll(hostile, `"`, `\"`)+`"}]`), metav1.PatchOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +82,8 @@ func TestPageInBrowser(t *testing.T) {
 	})
 	address := front.URL + "/keepwatch/" + strings.ReplaceAll(string(shown[1]), "&amp;", "&")
 	dom := string(browse(t, browser, address))
-	if !strings.Contains(dom, `<span class="plus">+  color: &lt;img src=x`) || !strings.Contains(dom, "<title>keepwatch history: configmaps</title>") {
+	if !strings.Contains(dom, `<span class="plus">+  color: &lt;img src=x`) ||
+		!strings.Contains(dom, "<title>keepwatch history: configmaps</title>") {
 		t.Errorf("the difference in the browser:\n%s", dom)
 	}
 	if styled.Load() == 0 {
@@ -93,7 +96,8 @@ func browse(t *testing.T, browser, page string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	run := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(),
+	run := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--user-data-dir="+t.TempDir(),
 		"--window-size=1100,700", "--dump-dom", page)
 	run.WaitDelay = time.Minute
 	var messages bytes.Buffer

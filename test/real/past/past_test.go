@@ -50,17 +50,23 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{"configmaps", "/api/v1/namespaces/past/configmaps", `{"metadata":{"name":"NAME","labels":{"n":"NUMBER"}},"data":{"n":"NUMBER <&>\u2028"}}`,
-		`{"metadata":{"labels":{"n":"NUMBER"}},"data":{"mNUMBER":"NAME"}}`, []string{"labelSelector=n%3D3", "limit=4", "fieldSelector=metadata.name%3Do3"}},
-	{"pods", "/api/v1/namespaces/past/pods", `{"metadata":{"name":"NAME"},"spec":{"containers":[{"name":"c","image":"i:NUMBER"}]}}`,
+	{"configmaps", "/api/v1/namespaces/past/configmaps",
+		`{"metadata":{"name":"NAME","labels":{"n":"NUMBER"}},"data":{"n":"NUMBER <&>\u2028"}}`,
+		`{"metadata":{"labels":{"n":"NUMBER"}},"data":{"mNUMBER":"NAME"}}`, []string{"labelSelector=n%3D3", "limit=4",
+			"fieldSelector=metadata.name%3Do3"}},
+	{"pods", "/api/v1/namespaces/past/pods",
+		`{"metadata":{"name":"NAME"},"spec":{"containers":[{"name":"c","image":"i:NUMBER"}]}}`,
 		`{"metadata":{"annotations":{"n":"NUMBER"}},"spec":{"containers":[{"name":"c","image":"i:NUMBER"}]}}`,
 		[]string{"fieldSelector=status.phase%3DPending", "fieldSelector=spec.nodeName%3D"}},
 	{"services", "/api/v1/namespaces/past/services", `{"metadata":{"name":"NAME"},"spec":{"ports":[{"port":80}]}}`,
 		`{"spec":{"selector":{"n":"NUMBER"}}}`, []string{"fieldSelector=spec.type%3DClusterIP"}},
-	{"deployments.apps", "/apis/apps/v1/namespaces/past/deployments", `{"metadata":{"name":"NAME"},"spec":{"selector":{"matchLabels":{"a":"b"}},
-		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, `{"spec":{"replicas":NUMBER}}`, []string{"limit=2"}},
+	{"deployments.apps", "/apis/apps/v1/namespaces/past/deployments",
+		`{"metadata":{"name":"NAME"},"spec":{"selector":{"matchLabels":{"a":"b"}},
+		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
+		`{"spec":{"replicas":NUMBER}}`, []string{"limit=2"}},
 	{widgets, "/apis/past.example/v1/namespaces/past/widgets",
-		`{"apiVersion":"past.example/v1","kind":"Widget","metadata":{"name":"NAME"},"size":NUMBER,"a":{"z":1,"b":[1.5,"<"]}}`, `{"size":NUMBER}`, []string{"limit=3"}},
+		`{"apiVersion":"past.example/v1","kind":"Widget","metadata":{"name":"NAME"},"size":NUMBER,"a":{"z":1,"b":[1.5,"<"]}}`,
+		`{"size":NUMBER}`, []string{"limit=3"}},
 }
 
 // definition is that of widgets, with a column whose name is given.
@@ -83,8 +89,9 @@ type rig struct {
 	names  map[string]map[string]bool // by path: the objects that exist
 }
 
-// TestPast changes objects of five types at random, records lists, kills the sync, and lets the server forget what it has missed. Afterwards, the
-// history answers each list at its revision with the bytes of the server, or refuses it in the gap.
+// TestPast changes objects of five types at random, records lists, kills the sync, and lets the server forget what it
+// has missed. Afterwards, the history answers each list at its revision with the bytes of the server, or refuses it in
+// the gap.
 func TestPast(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -102,7 +109,8 @@ func TestPast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{T: t, server: server, client: client, dir: t.TempDir(), random: rand.New(rand.NewPCG(*seed, 1)), names: map[string]map[string]bool{}}
+	r := &rig{T: t, server: server, client: client, dir: t.TempDir(), random: rand.New(rand.NewPCG(*seed, 1)),
+		names: map[string]map[string]bool{}}
 	r.must(http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"past"}}`)
 	r.must(http.MethodPost, "/api/v1/namespaces/past/serviceaccounts", `{"metadata":{"name":"default"}}`)
 	r.must(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", fmt.Sprintf(definition, "Size"))
@@ -225,7 +233,8 @@ func (r *rig) keepwatch(args ...string) (out string, code int) {
 		r.Fatal(err)
 	}
 	defer file.Close()
-	p, err := peer.Start(peer.Command{Path: peer.Keepwatch(r), Args: args, Stdout: file, Log: filepath.Join(r.dir, "commands")})
+	p, err := peer.Start(peer.Command{Path: peer.Keepwatch(r), Args: args, Stdout: file, Log: filepath.Join(r.dir,
+		"commands")})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -259,10 +268,12 @@ func (r *rig) startSync() {
 	for _, k := range kinds {
 		types += "," + k.resource
 	}
-	r.sync = r.start("synced at", "sync", types, "-A", "--to", r.database(), "--kubeconfig", r.server.Kubeconfig(), "--cache-dir", r.dir)
+	r.sync = r.start("synced at", "sync", types, "-A", "--to", r.database(), "--kubeconfig", r.server.Kubeconfig(),
+		"--cache-dir", r.dir)
 }
 
-// differing are what Tables may differ in: ages depend on the time of the answer, and the server describes some columns in other words.
+// differing are what Tables may differ in: ages depend on the time of the answer, and the server describes some columns
+// in other words.
 var differing = regexp.MustCompile(`"(\d+[smhd])+"|"description":"[^"]*"`)
 
 // token is a continue token: kube-apiserver has two ways to write one, of its watch cache and of etcd.
@@ -290,7 +301,8 @@ func (r *rig) judge(all []recorded, gap, gapEnd int) {
 			body, want = differing.ReplaceAll(body, nil), differing.ReplaceAll(want, nil)
 		}
 		switch {
-		case code == http.StatusGone && (i >= gap-1 && i <= gapEnd || l.kind.resource == widgets) && bytes.Contains(body, []byte("the nearest known moments are")):
+		case code == http.StatusGone && (i >= gap-1 && i <= gapEnd || l.kind.resource == widgets) &&
+			bytes.Contains(body, []byte("the nearest known moments are")):
 			refused++
 		case code != http.StatusOK || !bytes.Equal(body, want):
 			r.Errorf("list %d, %s as %s at %s: %d\n%.3000s\nwant\n%.3000s", i, l.path, l.accept, l.revision, code, body, want)
@@ -344,7 +356,8 @@ func (r *rig) request(client rest.Interface, method, path, body, accept string) 
 	if method == http.MethodPatch {
 		content = "application/merge-patch+json"
 	}
-	result := client.Verb(method).RequestURI(path).SetHeader("Accept", accept).SetHeader("Content-Type", content).Body([]byte(body)).Do(ctx)
+	result := client.Verb(method).RequestURI(path).SetHeader("Accept", accept).SetHeader("Content-Type",
+		content).Body([]byte(body)).Do(ctx)
 	answer, err := result.Raw()
 	var status apierrors.APIStatus
 	switch {

@@ -1,5 +1,5 @@
-// Package policies compares admission by policies and LimitRanges of a test server with that by kube-apiserver: random valid
-// and invalid policies and bindings, what bound policies do to requests, and random LimitRanges and pods.
+// Package policies compares admission by policies and LimitRanges of a test server with that by kube-apiserver: random
+// valid and invalid policies and bindings, what bound policies do to requests, and random LimitRanges and pods.
 package policies
 
 import (
@@ -77,12 +77,17 @@ func newRandom(t *testing.T) *rand.Rand {
 }
 
 var resources = map[string]schema.GroupVersionResource{
-	"ConfigMap": {Version: "v1", Resource: "configmaps"}, "Pod": {Version: "v1", Resource: "pods"}, "LimitRange": {Version: "v1", Resource: "limitranges"},
-	"PersistentVolumeClaim":            {Version: "v1", Resource: "persistentvolumeclaims"},
-	"ValidatingAdmissionPolicy":        {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"},
-	"ValidatingAdmissionPolicyBinding": {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"},
-	"MutatingAdmissionPolicy":          {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicies"},
-	"MutatingAdmissionPolicyBinding":   {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicybindings"},
+	"ConfigMap": {Version: "v1", Resource: "configmaps"}, "Pod": {Version: "v1", Resource: "pods"},
+	"LimitRange":            {Version: "v1", Resource: "limitranges"},
+	"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
+	"ValidatingAdmissionPolicy": {Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingadmissionpolicies"},
+	"ValidatingAdmissionPolicyBinding": {Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingadmissionpolicybindings"},
+	"MutatingAdmissionPolicy": {Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "mutatingadmissionpolicies"},
+	"MutatingAdmissionPolicyBinding": {Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "mutatingadmissionpolicybindings"},
 }
 
 // create sends an object, and describes the answer: the status, or the object without what differs in any two servers.
@@ -112,13 +117,15 @@ func (s side) create(ctx context.Context, o object, dryRun bool) string {
 	return fmt.Sprintf("%s %q", text, s.warnings.texts)
 }
 
-// inOrder returns a message with its list of errors in order: kube-apiserver's order is random where it ranges over a map.
+// inOrder returns a message with its list of errors in order: kube-apiserver's order is random where it ranges over a
+// map.
 func inOrder(message string) string {
-	return regexp.MustCompile(`\[(minimum|maximum|cpu max|memory max).*\]`).ReplaceAllStringFunc(message, func(list string) string {
-		parts := strings.Split(strings.Trim(list, "[]"), ", m")
-		slices.Sort(parts)
-		return strings.Join(parts, ", m")
-	})
+	return regexp.MustCompile(`\[(minimum|maximum|cpu max|memory max).*\]`).ReplaceAllStringFunc(message,
+		func(list string) string {
+			parts := strings.Split(strings.Trim(list, "[]"), ", m")
+			slices.Sort(parts)
+			return strings.Join(parts, ", m")
+		})
 }
 
 // pick returns the first value, which is mostly a valid one, in two of three cases, or else any.
@@ -136,25 +143,34 @@ func maybe(r *rand.Rand, n int, o object, field string, value any) {
 	}
 }
 
-var expressions = []string{"true", "object.metadata.name == 'x'", "object.", "'text'", "params.x", "params.data.x == 'y'", "variables.v == 1", "variables.w", " ",
-	"authorizer.path('/healthz').check('get').allowed()", "request.userInfo.username != ''", "oldObject == null", "namespaceObject.metadata.name", "unknown",
-	"has(object.spec) && object.spec.replicas > 3", "1 + 1", "[1,2].exists(x, x == 1)", "size(object.metadata.labels)", "'a' + object.metadata.name",
-	"Object{metadata: Object.metadata{labels: {'a': 'b'}}}", "[JSONPatch{op: 'add', path: '/metadata/labels', value: {'a': 'b'}}]", "Object{spec: 1}"}
+var expressions = []string{"true", "object.metadata.name == 'x'", "object.", "'text'", "params.x",
+	"params.data.x == 'y'", "variables.v == 1", "variables.w", " ",
+	"authorizer.path('/healthz').check('get').allowed()", "request.userInfo.username != ''", "oldObject == null",
+	"namespaceObject.metadata.name", "unknown",
+	"has(object.spec) && object.spec.replicas > 3", "1 + 1", "[1,2].exists(x, x == 1)", "size(object.metadata.labels)",
+	"'a' + object.metadata.name",
+	"Object{metadata: Object.metadata{labels: {'a': 'b'}}}",
+	"[JSONPatch{op: 'add', path: '/metadata/labels', value: {'a': 'b'}}]", "Object{spec: 1}"}
 
 func matchResources(r *rand.Rand) object {
-	rule := object{"operations": pick(r, list{"CREATE"}, list{"*"}, list{"*", "CREATE"}, list{"DELETE"}, list{"WRONG"}, list{}, list{"CREATE", "UPDATE"}),
-		"apiGroups": pick(r, list{""}, list{"*"}, list{"*", ""}, list{}), "apiVersions": pick(r, list{"v1"}, list{"*"}, list{"*", "v1"}, list{""}, list{}),
-		"resources": pick(r, list{"configmaps"}, list{"*"}, list{"*", "pods"}, list{"*/*"}, list{"*/*", "pods"}, list{"pods/*", "pods/status"}, list{"*/status", "pods/status"}, list{""}, list{})}
+	rule := object{"operations": pick(r, list{"CREATE"}, list{"*"}, list{"*", "CREATE"}, list{"DELETE"}, list{"WRONG"},
+		list{}, list{"CREATE", "UPDATE"}),
+		"apiGroups": pick(r, list{""}, list{"*"}, list{"*", ""}, list{}), "apiVersions": pick(r, list{"v1"}, list{"*"},
+			list{"*", "v1"}, list{""}, list{}),
+		"resources": pick(r, list{"configmaps"}, list{"*"}, list{"*", "pods"}, list{"*/*"}, list{"*/*", "pods"},
+			list{"pods/*", "pods/status"}, list{"*/status", "pods/status"}, list{""}, list{})}
 	maybe(r, 4, rule, "scope", pick(r, "Cluster", "Namespaced", "*", "Wrong"))
 	maybe(r, 4, rule, "resourceNames", pick(r, list{"a"}, list{"a", "a"}, list{"a/b"}))
 	m := object{}
 	maybe(r, 2, m, "resourceRules", list{rule})
 	if r.IntN(4) > 0 {
-		m["resourceRules"] = list{object{"operations": list{"CREATE"}, "apiGroups": list{""}, "apiVersions": list{"v1"}, "resources": list{"configmaps"}}}
+		m["resourceRules"] = list{object{"operations": list{"CREATE"}, "apiGroups": list{""}, "apiVersions": list{"v1"},
+			"resources": list{"configmaps"}}}
 	}
 	maybe(r, 8, m, "excludeResourceRules", list{rule})
 	maybe(r, 4, m, "matchPolicy", pick(r, "Exact", "Equivalent", "Wrong"))
-	maybe(r, 4, m, "namespaceSelector", pick(r, object{}, object{"matchLabels": object{"a": "b"}}, object{"matchLabels": object{"a b": "c d"}},
+	maybe(r, 4, m, "namespaceSelector", pick(r, object{}, object{"matchLabels": object{"a": "b"}},
+		object{"matchLabels": object{"a b": "c d"}},
 		object{"matchExpressions": list{object{"key": "a", "operator": "Wrong"}}}))
 	maybe(r, 6, m, "objectSelector", object{"matchExpressions": list{object{"key": "a", "operator": "In"}}})
 	return m
@@ -164,14 +180,18 @@ func matchResources(r *rand.Rand) object {
 func commonSpec(r *rand.Rand) object {
 	spec := object{}
 	maybe(r, 3, spec, "failurePolicy", pick(r, "Fail", "Ignore", "Wrong"))
-	maybe(r, 3, spec, "paramKind", pick(r, object{"apiVersion": "v1", "kind": "ConfigMap"}, object{"apiVersion": "a/b/c", "kind": "X"}, object{"kind": "X Y"},
-		object{"apiVersion": "A/V1", "kind": "X"}, object{"apiVersion": "example.com/v1"}, object{"apiVersion": "example.com/", "kind": "X"}))
+	maybe(r, 3, spec, "paramKind", pick(r, object{"apiVersion": "v1", "kind": "ConfigMap"}, object{"apiVersion": "a/b/c",
+		"kind": "X"}, object{"kind": "X Y"},
+		object{"apiVersion": "A/V1", "kind": "X"}, object{"apiVersion": "example.com/v1"},
+		object{"apiVersion": "example.com/", "kind": "X"}))
 	if r.IntN(8) > 0 {
 		spec["matchConstraints"] = matchResources(r)
 	}
 	maybe(r, 4, spec, "matchConditions", pick(r, list{object{"name": "a", "expression": pick(r, expressions...)}},
-		list{object{"name": "a", "expression": "true"}, object{"name": "a", "expression": ""}}, list{object{"name": "a b", "expression": pick(r, expressions...)}}, list{object{"expression": "true"}}))
-	maybe(r, 3, spec, "variables", list{object{"name": pick(r, "v", "v", "for", " ", "v-v"), "expression": pick(r, "1", pick(r, expressions...))},
+		list{object{"name": "a", "expression": "true"}, object{"name": "a", "expression": ""}},
+		list{object{"name": "a b", "expression": pick(r, expressions...)}}, list{object{"expression": "true"}}))
+	maybe(r, 3, spec, "variables", list{object{"name": pick(r, "v", "v", "for", " ", "v-v"), "expression": pick(r, "1",
+		pick(r, expressions...))},
 		object{"name": "w", "expression": "variables.v == 1"}})
 	return spec
 }
@@ -186,7 +206,8 @@ func validatingPolicy(r *rand.Rand) object {
 		spec["validations"] = list{validation}
 	}
 	maybe(r, 4, spec, "auditAnnotations", pick(r, list{object{"key": "a", "valueExpression": pick(r, expressions...)}},
-		list{object{"key": "a", "valueExpression": "'x'"}, object{"key": "a", "valueExpression": "'y'"}}, list{object{"key": "a b", "valueExpression": ""}}))
+		list{object{"key": "a", "valueExpression": "'x'"}, object{"key": "a", "valueExpression": "'y'"}},
+		list{object{"key": "a b", "valueExpression": ""}}))
 	return policy("ValidatingAdmissionPolicy", spec)
 }
 
@@ -196,7 +217,8 @@ func mutatingPolicy(r *rand.Rand) object {
 	mutation := object{"patchType": pick(r, pick(r, "JSONPatch", "ApplyConfiguration"), "ApplyConfiguration", "Wrong", "")}
 	fields := map[any]string{"JSONPatch": "jsonPatch", "ApplyConfiguration": "applyConfiguration"}
 	if own := fields[mutation["patchType"]]; own != "" {
-		mutation[own] = object{"expression": pick(r, pick(r, expressions[len(expressions)-3:len(expressions)-1]...), pick(r, expressions...))}
+		mutation[own] = object{"expression": pick(r, pick(r, expressions[len(expressions)-3:len(expressions)-1]...),
+			pick(r, expressions...))}
 	}
 	maybe(r, 8, mutation, "jsonPatch", object{"expression": pick(r, expressions...)})
 	maybe(r, 8, mutation, "applyConfiguration", object{"expression": pick(r, expressions...)})
@@ -217,12 +239,14 @@ func binding(r *rand.Rand) object {
 	if r.IntN(2) == 0 {
 		return policy("MutatingAdmissionPolicyBinding", spec)
 	}
-	spec["validationActions"] = pick(r, list{"Deny"}, list{"Deny", "Warn"}, list{"Warn", "Audit"}, list{"Deny", "Deny"}, list{"Wrong"}, list{})
+	spec["validationActions"] = pick(r, list{"Deny"}, list{"Deny", "Warn"}, list{"Warn", "Audit"}, list{"Deny", "Deny"},
+		list{"Wrong"}, list{})
 	return policy("ValidatingAdmissionPolicyBinding", spec)
 }
 
 func policy(kind string, spec object) object {
-	return object{"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": object{"name": "x"}, "spec": spec}
+	return object{"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": object{"name": "x"},
+		"spec": spec}
 }
 
 // compareAll compares the answers to random objects, which are not stored.
@@ -240,7 +264,8 @@ func compareAll(t *testing.T, sides []side, random *rand.Rand, draw func(*rand.R
 	t.Log(counts)
 }
 
-// The servers accept the same policies and bindings, with the same defaults, and refuse the others with the same messages.
+// The servers accept the same policies and bindings, with the same defaults, and refuse the others with the same
+// messages.
 func TestValidation(t *testing.T) {
 	sides, random := newSides(t), newRandom(t)
 	for _, draw := range []func(*rand.Rand) object{validatingPolicy, mutatingPolicy, binding} {
@@ -294,10 +319,12 @@ func TestLimitRanges(t *testing.T) {
 			}
 			items = append(items, item)
 		}
-		limits := object{"apiVersion": "v1", "kind": "LimitRange", "metadata": object{"name": "limits"}, "spec": object{"limits": items}}
+		limits := object{"apiVersion": "v1", "kind": "LimitRange", "metadata": object{"name": "limits"},
+			"spec": object{"limits": items}}
 		want, got := sides[0].create(t.Context(), limits, false), sides[1].create(t.Context(), limits, false)
 		if strings.HasPrefix(want, "422") { // values of built-in kinds
-			_ = sides[1].Resource(resources["LimitRange"]).Namespace("default").Delete(t.Context(), "limits", metav1.DeleteOptions{})
+			_ = sides[1].Resource(resources["LimitRange"]).Namespace("default").Delete(t.Context(), "limits",
+				metav1.DeleteOptions{})
 			continue
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -316,7 +343,8 @@ func TestLimitRanges(t *testing.T) {
 			}
 		}
 		for _, s := range sides {
-			if err := s.Resource(resources["LimitRange"]).Namespace("default").Delete(t.Context(), "limits", metav1.DeleteOptions{}); err != nil {
+			if err := s.Resource(resources["LimitRange"]).Namespace("default").Delete(t.Context(), "limits",
+				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			// The informers of both must have seen the end of the limits before the next round.
@@ -328,7 +356,8 @@ func TestLimitRanges(t *testing.T) {
 // Bound policies do the same to the same requests.
 func TestDecisions(t *testing.T) {
 	sides := newSides(t)
-	configMaps := object{"resourceRules": list{object{"operations": list{"CREATE"}, "apiGroups": list{""}, "apiVersions": list{"v1"}, "resources": list{"configmaps"}}}}
+	configMaps := object{"resourceRules": list{object{"operations": list{"CREATE"}, "apiGroups": list{""},
+		"apiVersions": list{"v1"}, "resources": list{"configmaps"}}}}
 	configMap := func(name string, data object) object {
 		return object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": name}, "data": data}
 	}
@@ -340,24 +369,52 @@ func TestDecisions(t *testing.T) {
 		ref     object
 		mutates bool
 	}{
-		{name: "message", spec: object{"validations": list{object{"expression": "object.metadata.name != 'settled'", "message": "no"}}}},
-		{name: "message expression", spec: object{"validations": list{object{"expression": "!object.metadata.name.startsWith('s')", "messageExpression": "'the name ' + object.metadata.name", "reason": "Forbidden"}}}},
+		{name: "message", spec: object{"validations": list{object{"expression": "object.metadata.name != 'settled'",
+			"message": "no"}}}},
+		{name: "message expression",
+			spec: object{"validations": list{object{"expression": "!object.metadata.name.startsWith('s')",
+				"messageExpression": "'the name ' + object.metadata.name", "reason": "Forbidden"}}}},
 		{name: "no message", spec: object{"validations": list{object{"expression": "object.data.size() > 100"}}}},
 		{name: "error", spec: object{"validations": list{object{"expression": "object.data['missing'] == 'x'"}}}},
-		{name: "ignored error", spec: object{"failurePolicy": "Ignore", "validations": list{object{"expression": "object.data['missing'] == 'x'"}, object{"expression": "object.metadata.name != 'settled'"}}}},
-		{name: "condition", spec: object{"matchConditions": list{object{"name": "s", "expression": "object.metadata.name.startsWith('s')"}}, "validations": list{object{"expression": "false"}}}},
-		{name: "failing condition", spec: object{"matchConditions": list{object{"name": "s", "expression": "object.data.missing == 'x'"}}, "validations": list{object{"expression": "false"}}}},
-		{name: "variables", spec: object{"variables": list{object{"name": "n", "expression": "object.metadata.name"}}, "validations": list{object{"expression": "variables.n == 'big'", "reason": "RequestEntityTooLarge"}}}},
-		{name: "warning", spec: object{"validations": list{object{"expression": "object.metadata.name != 'settled'", "message": "not so"}}}, actions: list{"Warn", "Audit"}},
-		{name: "missing params", spec: object{"paramKind": object{"apiVersion": "v1", "kind": "ConfigMap"}, "validations": list{object{"expression": "false"}}}, ref: object{"name": "none", "namespace": "default", "parameterNotFoundAction": "Deny"}},
-		{name: "unknown params", spec: object{"paramKind": object{"apiVersion": "example.com/v1", "kind": "None"}, "validations": list{object{"expression": "false"}}}, ref: object{"name": "none", "namespace": "default", "parameterNotFoundAction": "Allow"}},
-		{name: "params", spec: object{"paramKind": object{"apiVersion": "v1", "kind": "ConfigMap"}, "validations": list{object{"expression": "params.metadata.name == object.metadata.name"}}}, ref: object{"selector": object{}, "namespace": "kube-system", "parameterNotFoundAction": "Deny"}},
-		{name: "namespace", spec: object{"validations": list{object{"expression": "namespaceObject.metadata.name != 'default'", "messageExpression": "request.userInfo.groups[0] + namespaceObject.metadata.name"}}}},
-		{name: "rights", spec: object{"validations": list{object{"expression": "!authorizer.group('').resource('pods').check('get').allowed()"}}}},
-		{name: "apply", mutates: true, spec: object{"mutations": list{object{"patchType": "ApplyConfiguration", "applyConfiguration": object{"expression": "Object{metadata: Object.metadata{labels: Object.metadata.labels{a: 'b'}}}"}}}}},
-		{name: "patch", mutates: true, spec: object{"mutations": list{object{"patchType": "JSONPatch", "jsonPatch": object{"expression": "[JSONPatch{op: 'add', path: '/data/added', value: 'yes'}]"}}}}},
-		{name: "bad patch", mutates: true, spec: object{"mutations": list{object{"patchType": "JSONPatch", "jsonPatch": object{"expression": "[JSONPatch{op: 'remove', path: '/data/none'}]"}}}}},
-		{name: "bad apply", mutates: true, spec: object{"mutations": list{object{"patchType": "ApplyConfiguration", "applyConfiguration": object{"expression": "Object{data: Object.data{immutable: 'x', a: object.data.missing}}"}}}}},
+		{name: "ignored error", spec: object{"failurePolicy": "Ignore",
+			"validations": list{object{"expression": "object.data['missing'] == 'x'"},
+				object{"expression": "object.metadata.name != 'settled'"}}}},
+		{name: "condition",
+			spec: object{"matchConditions": list{object{"name": "s", "expression": "object.metadata.name.startsWith('s')"}},
+				"validations": list{object{"expression": "false"}}}},
+		{name: "failing condition",
+			spec: object{"matchConditions": list{object{"name": "s", "expression": "object.data.missing == 'x'"}},
+				"validations": list{object{"expression": "false"}}}},
+		{name: "variables", spec: object{"variables": list{object{"name": "n", "expression": "object.metadata.name"}},
+			"validations": list{object{"expression": "variables.n == 'big'", "reason": "RequestEntityTooLarge"}}}},
+		{name: "warning", spec: object{"validations": list{object{"expression": "object.metadata.name != 'settled'",
+			"message": "not so"}}}, actions: list{"Warn", "Audit"}},
+		{name: "missing params", spec: object{"paramKind": object{"apiVersion": "v1", "kind": "ConfigMap"},
+			"validations": list{object{"expression": "false"}}}, ref: object{"name": "none", "namespace": "default",
+			"parameterNotFoundAction": "Deny"}},
+		{name: "unknown params", spec: object{"paramKind": object{"apiVersion": "example.com/v1", "kind": "None"},
+			"validations": list{object{"expression": "false"}}}, ref: object{"name": "none", "namespace": "default",
+			"parameterNotFoundAction": "Allow"}},
+		{name: "params", spec: object{"paramKind": object{"apiVersion": "v1", "kind": "ConfigMap"},
+			"validations": list{object{"expression": "params.metadata.name == object.metadata.name"}}},
+			ref: object{"selector": object{}, "namespace": "kube-system", "parameterNotFoundAction": "Deny"}},
+		{name: "namespace",
+			spec: object{"validations": list{object{"expression": "namespaceObject.metadata.name != 'default'",
+				"messageExpression": "request.userInfo.groups[0] + namespaceObject.metadata.name"}}}},
+		{name: "rights",
+			spec: object{
+				"validations": list{object{"expression": "!authorizer.group('').resource('pods').check('get').allowed()"}}}},
+		{name: "apply", mutates: true, spec: object{"mutations": list{object{"patchType": "ApplyConfiguration",
+			"applyConfiguration": object{
+				"expression": "Object{metadata: Object.metadata{labels: Object.metadata.labels{a: 'b'}}}"}}}}},
+		{name: "patch", mutates: true,
+			spec: object{"mutations": list{object{"patchType": "JSONPatch",
+				"jsonPatch": object{"expression": "[JSONPatch{op: 'add', path: '/data/added', value: 'yes'}]"}}}}},
+		{name: "bad patch", mutates: true,
+			spec: object{"mutations": list{object{"patchType": "JSONPatch",
+				"jsonPatch": object{"expression": "[JSONPatch{op: 'remove', path: '/data/none'}]"}}}}},
+		{name: "bad apply", mutates: true, spec: object{"mutations": list{object{"patchType": "ApplyConfiguration",
+			"applyConfiguration": object{"expression": "Object{data: Object.data{immutable: 'x', a: object.data.missing}}"}}}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			kind := "Validating"
@@ -375,14 +432,19 @@ func TestDecisions(t *testing.T) {
 			settled, plain := configMap("settled", object{"a": "b"}), make([]string, len(sides))
 			for i, s := range sides {
 				plain[i] = s.create(t.Context(), settled, true)
-				for _, o := range []object{policy(kind+"AdmissionPolicy", test.spec), policy(kind+"AdmissionPolicyBinding", bound)} {
+				for _, o := range []object{policy(kind+"AdmissionPolicy", test.spec), policy(kind+"AdmissionPolicyBinding",
+					bound)} {
 					if got := s.create(t.Context(), o, false); !strings.HasPrefix(got, "{") {
 						t.Fatal(got)
 					}
 				}
-				s.until(t, settled, func(answer string) bool { return answer != plain[i] && !strings.Contains(answer, "not yet synced") })
+				s.until(t, settled, func(answer string) bool {
+					return answer != plain[i] &&
+						!strings.Contains(answer, "not yet synced")
+				})
 			}
-			for _, o := range []object{settled, configMap("other", object{"a": "b"}), configMap("big", object{"a": big}), configMap("none", nil)} {
+			for _, o := range []object{settled, configMap("other", object{"a": "b"}), configMap("big", object{"a": big}),
+				configMap("none", nil)} {
 				want, got := sides[0].create(t.Context(), o, true), sides[1].create(t.Context(), o, true)
 				if want != got {
 					if len(want)+len(got) > 20_000 {

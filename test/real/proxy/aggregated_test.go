@@ -37,8 +37,9 @@ func (e *extension) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	e.mu.Lock()
 	e.lists = append(e.lists, caller+"?"+q.URL.RawQuery)
 	e.mu.Unlock()
-	fmt.Fprintf(w, `{"kind":"WidgetList","apiVersion":"aggregated.example.com/v1","metadata":{"resourceVersion":"7"},"items":[`+
-		`{"metadata":{"name":"one","uid":"1","resourceVersion":"7","annotations":{"of":%q}}}]}`, caller)
+	fmt.Fprintf(w,
+		`{"kind":"WidgetList","apiVersion":"aggregated.example.com/v1","metadata":{"resourceVersion":"7"},"items":[`+
+			`{"metadata":{"name":"one","uid":"1","resourceVersion":"7","annotations":{"of":%q}}}]}`, caller)
 }
 
 // register makes the API server forward the group to the extension, and lets everyone read its widgets.
@@ -58,7 +59,8 @@ func (r *rig) register(e *extension) {
 	r.must(err)
 	_, err = r.admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
-		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"aggregated.example.com"}, Resources: []string{"*"}}},
+		Rules: []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"aggregated.example.com"},
+			Resources: []string{"*"}}},
 	}, metav1.CreateOptions{})
 	r.must(err)
 	_, err = r.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
@@ -71,7 +73,8 @@ func (r *rig) register(e *extension) {
 		SetHeader("Content-Type", "application/json").Body(fmt.Appendf(nil, `{
 			"kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {"name": "v1.aggregated.example.com"},
 			"spec": {"group": "aggregated.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 1,
-				"insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "extension", "port": %d}}}`, port)).Do(ctx).Error())
+				"insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "extension", "port": %d}}}`,
+		port)).Do(ctx).Error())
 	r.eventually("the extension is available", func() bool { return r.behind(aggregated).code == http.StatusOK })
 }
 

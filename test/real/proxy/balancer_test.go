@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// balancer distributes connections over servers in turn, as a load balancer that knows which of them are in service. It does
-// not look into the connections.
+// balancer distributes connections over servers in turn, as a load balancer that knows which of them are in service. It
+// does not look into the connections.
 type balancer struct {
 	url string
 
@@ -135,8 +135,8 @@ func (b *balancer) dial() (net.Conn, time.Duration) {
 	return nil, 0
 }
 
-// delayed returns a reader of what a connection received some time ago. It holds at most one MiB. Once it is closed, and the
-// connection has ended, nothing of it stays.
+// delayed returns a reader of what a connection received some time ago. It holds at most one MiB. Once it is closed,
+// and the connection has ended, nothing of it stays.
 func delayed(from net.Conn, lag time.Duration) io.ReadCloser {
 	if lag == 0 {
 		return from

@@ -11,12 +11,14 @@ import (
 )
 
 var (
-	seedFlag     = flag.Uint64("proxy.seed", 1, "draw requests and writes as a run did that printed this seed; 0 draws anew")
-	requestsFlag = flag.Int("proxy.requests", 800, "how many requests to send to the proxies and to the servers of both versions")
+	seedFlag = flag.Uint64("proxy.seed", 1,
+		"draw requests and writes as a run did that printed this seed; 0 draws anew")
+	requestsFlag = flag.Int("proxy.requests", 800,
+		"how many requests to send to the proxies and to the servers of both versions")
 )
 
-// Random reads in all encodings, pages and watches: the proxy's answers are those of the server behind it, whose version is that of the
-// proxy's libraries, or older.
+// Random reads in all encodings, pages and watches: the proxy's answers are those of the server behind it, whose
+// version is that of the proxy's libraries, or older.
 func TestProxySideBySide(t *testing.T) {
 	t.Parallel()
 	seed := *seedFlag
@@ -28,7 +30,8 @@ func TestProxySideBySide(t *testing.T) {
 	t.Run("latest version", func(t *testing.T) { compareWithServer(t, peer.LatestKubernetesOn, seed, *requestsFlag/2) })
 }
 
-func compareWithServer(t *testing.T, start func(testing.TB, *peer.EtcdServer, ...string) *peer.Server, seed uint64, requests int) {
+func compareWithServer(t *testing.T, start func(testing.TB, *peer.EtcdServer, ...string) *peer.Server, seed uint64,
+	requests int) {
 	comparison := differential.FrontOfKubernetes()
 	report := differential.NewReport(comparison)
 	t.Cleanup(func() { report.Print(t.Output()) })

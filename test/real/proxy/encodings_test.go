@@ -36,23 +36,26 @@ const (
 
 var widgetsResource = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 
-// define creates the custom resource widgets, whose fields no Go type knows, and lets the reader read it. It is served on return.
+// define creates the custom resource widgets, whose fields no Go type knows, and lets the reader read it. It is served
+// on return.
 func (r *rig) define() {
 	r.Helper()
 	client, err := apiextensions.NewForConfig(r.server.Config())
 	r.must(err)
 	preserve := true
-	_, err = client.ApiextensionsV1().CustomResourceDefinitions().Create(r.Context(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve}},
-			}},
-		},
-	}, metav1.CreateOptions{})
+	_, err = client.ApiextensionsV1().CustomResourceDefinitions().Create(r.Context(),
+		&apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object",
+						XPreserveUnknownFields: &preserve}},
+				}},
+			},
+		}, metav1.CreateOptions{})
 	r.must(err)
 	_, err = r.admin.RbacV1().Roles("default").Patch(r.Context(), "reader", types.JSONPatchType,
 		[]byte(`[{"op":"add","path":"/rules/-","value":{"apiGroups":["example.com"],"resources":["widgets"],"verbs":["get","list","watch"]}}]`), metav1.PatchOptions{})
@@ -78,7 +81,8 @@ func (r *rig) fill() {
 			Annotations: map[string]string{"<b>": "&\u2028\x01", "z": "", "empty": ""},
 			Finalizers:  []string{"example.com/one", "example.com/two"},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "v1", Kind: "ConfigMap", Name: "map-000", UID: "none", Controller: new(i%2 == 0), BlockOwnerDeletion: new(bool),
+				APIVersion: "v1", Kind: "ConfigMap", Name: "map-000", UID: "none", Controller: new(i%2 == 0),
+				BlockOwnerDeletion: new(bool),
 			}},
 		}
 		if i < 5 {
@@ -88,11 +92,13 @@ func (r *rig) fill() {
 			meta.Annotations["b"] = "<b>&\u2028"
 		}
 		_, err := r.admin.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
-			ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: fmt.Sprintf("node-%d", i%3), HostNetwork: i%4 == 0, Containers: []corev1.Container{{Name: "c", Image: "image"}}},
+			ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: fmt.Sprintf("node-%d", i%3), HostNetwork: i%4 == 0,
+				Containers: []corev1.Container{{Name: "c", Image: "image"}}},
 		}, metav1.CreateOptions{})
 		r.must(err)
 		widget := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "example.com/v1", "kind": "Widget", "spec": map[string]any{"<b>": []any{int64(1), 2.5, nil, true, "&"}, "metadata": map[string]any{"resourceVersion": "1"}},
+			"apiVersion": "example.com/v1", "kind": "Widget", "spec": map[string]any{"<b>": []any{int64(1), 2.5, nil, true, "&"},
+				"metadata": map[string]any{"resourceVersion": "1"}},
 		}}
 		widget.SetName(meta.Name)
 		widget.SetLabels(meta.Labels)
@@ -130,11 +136,13 @@ func (r *rig) compareEncodings() {
 		for _, accept := range accept {
 			r.waitCachedAs(c.path+"?resourceVersion=0", accept)
 			r.sameBytes(c.path+"?resourceVersion=0", accept)
-			for _, query := range []string{"?labelSelector=half%3D1&resourceVersion=0", "?fieldSelector=metadata.name%3D" + c.object + "&resourceVersion=0", "?labelSelector=none&resourceVersion=0"} {
+			for _, query := range []string{"?labelSelector=half%3D1&resourceVersion=0", "?fieldSelector=metadata.name%3D" +
+				c.object + "&resourceVersion=0", "?labelSelector=none&resourceVersion=0"} {
 				r.sameBytes(c.path+query, accept)
 			}
 			if c.path == pods {
-				for _, field := range []string{"spec.nodeName%3Dnode-1", "spec.nodeName%21%3Dnode-1", "spec.hostNetwork%3Dtrue", "status.phase%3DPending,spec.hostNetwork%3Dfalse", "spec.schedulerName%3Ddefault-scheduler"} {
+				for _, field := range []string{"spec.nodeName%3Dnode-1", "spec.nodeName%21%3Dnode-1", "spec.hostNetwork%3Dtrue",
+					"status.phase%3DPending,spec.hostNetwork%3Dfalse", "spec.schedulerName%3Ddefault-scheduler"} {
 					r.sameBytes(c.path+"?resourceVersion=0&fieldSelector="+field, accept)
 				}
 			}
@@ -148,8 +156,8 @@ func (r *rig) compareEncodings() {
 }
 
 // sameBytes sends a request to both sides until the responses are the same: at revision 0 the proxy, which follows each
-// encoding by itself, may be behind for a moment, and by a write to another resource until the next bookmark, which comes once a
-// minute. The proxy must answer from memory.
+// encoding by itself, may be behind for a moment, and by a write to another resource until the next bookmark, which
+// comes once a minute. The proxy must answer from memory.
 func (r *rig) sameBytes(path, accept string) answer {
 	r.Helper()
 	var got, want answer
@@ -160,7 +168,8 @@ func (r *rig) sameBytes(path, accept string) answer {
 			r.Errorf("%s as %s is not answered from a cache", path, accept)
 		}
 		want = r.behind(path, "Accept", accept)
-		if same := got.code == want.code && got.body == want.body && got.header.Get("Content-Type") == want.header.Get("Content-Type"); same {
+		if same := got.code == want.code && got.body == want.body &&
+			got.header.Get("Content-Type") == want.header.Get("Content-Type"); same {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -191,7 +200,8 @@ func (r *rig) sameWatch(path, object, change, accept string) {
 	r.Helper()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	query := path + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=0&labelSelector=half%3D1"
+	query := path +
+		"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=0&labelSelector=half%3D1"
 	var frames [2]<-chan string
 	for i, side := range []struct {
 		client *http.Client
@@ -218,7 +228,8 @@ func (r *rig) sameWatch(path, object, change, accept string) {
 	if initial < 5 {
 		r.Errorf("%s as %s: %d initial events", path, accept, initial)
 	}
-	for _, patch := range []string{change, `{"metadata":{"labels":{"half":"0"}}}`, `{"metadata":{"labels":{"half":"1"}}}`} {
+	for _, patch := range []string{change, `{"metadata":{"labels":{"half":"0"}}}`,
+		`{"metadata":{"labels":{"half":"1"}}}`} {
 		r.patch(path, object, patch)
 	}
 	for i := range 3 {
@@ -231,7 +242,8 @@ func (r *rig) sameWatch(path, object, change, accept string) {
 // patch changes an object at the server.
 func (r *rig) patch(path, object, body string) {
 	r.Helper()
-	err := r.admin.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(path, object).Body([]byte(body)).Do(r.Context()).Error()
+	err := r.admin.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(path,
+		object).Body([]byte(body)).Do(r.Context()).Error()
 	r.must(err)
 }
 

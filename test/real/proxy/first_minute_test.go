@@ -18,8 +18,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// A new user's first minute: a proxy is started, three `keepwatch watch` and a `kubectl get` read through it, and the page shows that
-// memory answers. `--cache` is read before anybody reads it, and a misspelt name is shown.
+// A new user's first minute: a proxy is started, three `keepwatch watch` and a `kubectl get` read through it, and the
+// page shows that memory answers. `--cache` is read before anybody reads it, and a misspelt name is shown.
 func TestFirstMinute(t *testing.T) {
 	t.Parallel()
 	server, program, dir := peer.Kubernetes(t), peer.Keepwatch(t), t.TempDir()
@@ -44,7 +44,8 @@ func TestFirstMinute(t *testing.T) {
 		return string(out)
 	}
 	file := filepath.Join(dir, "config")
-	run("proxy", "proxy", "--kubeconfig", server.Kubeconfig(), "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--cache", "*,services,podz")
+	run("proxy", "proxy", "--kubeconfig", server.Kubeconfig(), "--listen", "127.0.0.1:0", "--kubeconfig-out", file,
+		"--cache", "*,services,podz")
 	await.True(t, "the proxy has written its kubeconfig", func() bool { _, err := os.Stat(file); return err == nil })
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
@@ -83,10 +84,12 @@ func TestFirstMinute(t *testing.T) {
 		return s.Saved["watch"] >= 3, text
 	})
 	page := string(get("/keepwatch/"))
-	if !regexp.MustCompile(`Answered from memory: \d+ LIST, ([3-9]|\d\d+) WATCH`).MatchString(page) || !strings.Contains(page, "podz</b> is to be cached, and is not") {
+	if !regexp.MustCompile(`Answered from memory: \d+ LIST, ([3-9]|\d\d+) WATCH`).MatchString(page) ||
+		!strings.Contains(page, "podz</b> is to be cached, and is not") {
 		t.Errorf("the page: %s", page)
 	}
-	if top := output(program, "top", "--kubeconfig", file); !strings.Contains(top, " WATCH, ") || strings.Contains(top, " 0 WATCH, ") || !strings.Contains(top, "podz is to be cached, and is not") {
+	if top := output(program, "top", "--kubeconfig", file); !strings.Contains(top, " WATCH, ") ||
+		strings.Contains(top, " 0 WATCH, ") || !strings.Contains(top, "podz is to be cached, and is not") {
 		t.Errorf("keepwatch top: %s", top)
 	}
 }

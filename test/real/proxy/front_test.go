@@ -27,7 +27,9 @@ type front struct {
 
 func newFront(t testing.TB, config proxy.Config) *front {
 	f := &front{TB: t, config: config}
-	f.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { f.current.Load().ServeHTTP(w, q) }))
+	f.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		f.current.Load().ServeHTTP(w, q)
+	}))
 	f.server.EnableHTTP2 = true
 	f.server.StartTLS()
 	f.start()

@@ -25,8 +25,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/history"
 )
 
-// informer is an unmodified informer of client-go that follows config maps, with connections of its own, and a record of
-// what its handler receives.
+// informer is an unmodified informer of client-go that follows config maps, with connections of its own, and a record
+// of what its handler receives.
 type informer struct {
 	cache.SharedIndexInformer
 	label     string
@@ -56,8 +56,8 @@ func stateOf(m *corev1.ConfigMap) state {
 	return state{keepwatch.Key{Namespace: m.Namespace, Name: m.Name}, keepwatch.UID(m.UID), keepwatch.Revision(revision)}
 }
 
-// newInformer returns an informer that is not running yet: every second one reads protobuf, and some have a namespace or a
-// label selector.
+// newInformer returns an informer that is not running yet: every second one reads protobuf, and some have a namespace
+// or a label selector.
 func newInformer(t testing.TB, config *rest.Config, i int) *informer {
 	t.Helper()
 	f := &informer{label: fmt.Sprint("informer-", i)}
@@ -71,7 +71,8 @@ func newInformer(t testing.TB, config *rest.Config, i int) *informer {
 	config.UserAgent, config.QPS = f.label, -1
 	config.Dial = (&net.Dialer{}).DialContext // its own connections
 	if i%2 == 1 {
-		config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf"
+		config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf",
+			"application/vnd.kubernetes.protobuf"
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(next) })
@@ -81,11 +82,12 @@ func newInformer(t testing.TB, config *rest.Config, i int) *informer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.SharedIndexInformer = informers.NewFilteredConfigMapInformer(client, f.namespace, 0, nil, func(o *metav1.ListOptions) {
-		if f.color != "" {
-			o.LabelSelector = "color=" + f.color
-		}
-	})
+	f.SharedIndexInformer = informers.NewFilteredConfigMapInformer(client, f.namespace, 0, nil,
+		func(o *metav1.ListOptions) {
+			if f.color != "" {
+				o.LabelSelector = "color=" + f.color
+			}
+		})
 	if _, err := f.AddEventHandler(f); err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +159,8 @@ func (f *informer) filter(o keepwatch.Object) bool {
 		(f.color == "" || o.(*history.Object).Labels["color"] == f.color)
 }
 
-// judge returns what the informer has received that differs from the writes after a revision, and from the state at the end, and
-// whether it has listed again.
+// judge returns what the informer has received that differs from the writes after a revision, and from the state at the
+// end, and whether it has listed again.
 func (f *informer) judge(writes check.History, from keepwatch.Revision) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +173,8 @@ func (f *informer) judge(writes check.History, from keepwatch.Revision) []string
 	}
 	t, cursor := check.Transcript{From: from}, from
 	for _, c := range f.changes {
-		t.Records = append(t.Records, check.Received{Delivery: keepwatch.Batch{From: cursor, To: c.Revision, Changes: []keepwatch.Change{c}}})
+		t.Records = append(t.Records, check.Received{Delivery: keepwatch.Batch{From: cursor, To: c.Revision,
+			Changes: []keepwatch.Change{c}}})
 		cursor = c.Revision
 	}
 	shown := check.Shown{Revision: writes.Epochs[0].Last}
@@ -188,8 +191,8 @@ func (f *informer) judge(writes check.History, from keepwatch.Revision) []string
 // relistNamespaces are those of the config maps that informers follow.
 var relistNamespaces = []string{"blue-team", "red-team"}
 
-// paintedWriter writes config maps of two namespaces until its context ends, some a second. What the server answers does not
-// matter: etcd has what was committed.
+// paintedWriter writes config maps of two namespaces until its context ends, some a second. What the server answers
+// does not matter: etcd has what was committed.
 type paintedWriter struct {
 	client    kubernetes.Interface
 	perSecond int
@@ -217,11 +220,13 @@ func paintedMap(i, round int) *corev1.ConfigMap {
 
 func (w *paintedWriter) prepare(ctx context.Context) error {
 	for _, namespace := range relistNamespaces {
-		if _, err := w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		for i := range paintedMaps {
-			if _, err := w.client.CoreV1().ConfigMaps(namespace).Create(ctx, paintedMap(i, 0), metav1.CreateOptions{}); err != nil {
+			if _, err := w.client.CoreV1().ConfigMaps(namespace).Create(ctx, paintedMap(i, 0),
+				metav1.CreateOptions{}); err != nil {
 				return err
 			}
 		}

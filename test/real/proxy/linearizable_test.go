@@ -128,7 +128,8 @@ func (r *recording) add(client int, called int64, in operation, out outcome) {
 func (r *recording) addUntil(client int, called, returned int64, in operation, out outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.history = append(r.history, porcupine.Operation{ClientId: client, Input: in, Call: called, Output: out, Return: returned})
+	r.history = append(r.history, porcupine.Operation{ClientId: client, Input: in, Call: called, Output: out,
+		Return: returned})
 }
 
 // linearizableClient writes and reads at one server.
@@ -168,7 +169,8 @@ func (c *linearizableClient) step(ctx context.Context) {
 func nameOf(name int) string { return fmt.Sprint("register-", name) }
 
 func (c *linearizableClient) write(ctx context.Context, o operation) {
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: nameOf(o.name)}, Data: map[string]string{"value": o.value}}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: nameOf(o.name)},
+		Data: map[string]string{"value": o.value}}
 	called := c.now()
 	var err error
 	switch o.kind {
@@ -239,7 +241,8 @@ func (c *linearizableClient) listPages(ctx context.Context) {
 		if returned == 0 {
 			returned, revision = c.now(), list.ResourceVersion
 		} else if list.ResourceVersion != revision {
-			c.unusual = errors.Join(c.unusual, fmt.Errorf("client %d: a page at revision %s after one at %s", c.id, list.ResourceVersion, revision))
+			c.unusual = errors.Join(c.unusual, fmt.Errorf("client %d: a page at revision %s after one at %s", c.id,
+				list.ResourceVersion, revision))
 		}
 		items = append(items, list.Items...)
 		if page.Continue = list.Continue; page.Continue == "" {
@@ -259,14 +262,16 @@ func (c *linearizableClient) listCached(ctx context.Context, revision string) {
 	}
 	read, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
 	if err != nil || read < c.oldest {
-		c.unusual = errors.Join(c.unusual, err, fmt.Errorf("client %d: a list at revision %d after one at %d", c.id, read, c.oldest))
+		c.unusual = errors.Join(c.unusual, err, fmt.Errorf("client %d: a list at revision %d after one at %d", c.id, read,
+			c.oldest))
 	}
 	c.oldest = max(c.oldest, read)
 }
 
-// Writes at the server and through two proxies, and consistent reads at all three, whole and in pages, are linearizable. The proxies'
-// connections go to two API servers of one etcd in turn, of which one is late, while watches and lists are cut, torn, stalled, refused and
-// answered from long before. Each client's lists from a cache never go back.
+// Writes at the server and through two proxies, and consistent reads at all three, whole and in pages, are
+// linearizable. The proxies' connections go to two API servers of one etcd in turn, of which one is late, while watches
+// and lists are cut, torn, stalled, refused and answered from long before. Each client's lists from a cache never go
+// back.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	seed := *seedFlag
@@ -291,7 +296,8 @@ func TestLinearizable(t *testing.T) {
 	second := newFront(t, proxy.Config{Server: between.Config(), SmallCollection: -1})
 	all := recording{begun: time.Now()}
 	var clients []*linearizableClient
-	for i, config := range []*rest.Config{server.Config(), first.Config(), first.Config(), first.Config(), second.Config(), second.Config()} {
+	for i, config := range []*rest.Config{server.Config(), first.Config(), first.Config(), first.Config(), second.Config(),
+		second.Config()} {
 		config.QPS = -1
 		k, err := kubernetes.NewForConfig(config)
 		if err != nil {
@@ -343,7 +349,8 @@ func TestLinearizable(t *testing.T) {
 	if asked < float64(*operationsFlag)/2 {
 		t.Errorf("this is no proof: the late server has answered %.0f requests", asked)
 	}
-	if failed > len(all.history)/10 || answered < float64(len(clients)**operationsFlag)/5 || pages < *operationsFlag/10 || met < 10 {
+	if failed > len(all.history)/10 || answered < float64(len(clients)**operationsFlag)/5 || pages < *operationsFlag/10 ||
+		met < 10 {
 		t.Errorf("this is no proof: %d of %d operations failed, %.0f reads were answered from caches, %d following pages, %d faults", failed, len(all.history), answered, pages, met)
 	}
 	if !porcupine.CheckOperations(register, all.history) {

@@ -64,10 +64,12 @@ func newRigOn(t testing.TB, server *peer.Server, edits ...func(*rig, *proxy.Conf
 func (r *rig) bind(name string, verbs ...string) {
 	r.Helper()
 	ctx, meta := r.Context(), metav1.ObjectMeta{Name: name, Namespace: "default"}
-	_, err := r.admin.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	_, err := r.admin.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta},
+		metav1.CreateOptions{})
 	r.must(err)
 	_, err = r.admin.RbacV1().Roles("default").Create(ctx, &rbacv1.Role{
-		ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{""}, Resources: []string{"configmaps", "pods"}}},
+		ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{""}, Resources: []string{"configmaps",
+			"pods"}}},
 	}, metav1.CreateOptions{})
 	r.must(err)
 	_, err = r.admin.RbacV1().RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{
@@ -75,7 +77,8 @@ func (r *rig) bind(name string, verbs ...string) {
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 	}, metav1.CreateOptions{})
 	r.must(err)
-	token, err := r.admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := r.admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, name, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	r.must(err)
 	r.token = token.Status.Token
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
-// fieldsOfNewer are members that no version of Kubernetes has. Neither their numbers nor their order are as Go would write them; strings
-// are, as any API server writes them.
+// fieldsOfNewer are members that no version of Kubernetes has. Neither their numbers nor their order are as Go would
+// write them; strings are, as any API server writes them.
 const fieldsOfNewer = `"zone":{"b":1.50,"a":[1e3,null,"\u003c\u0026\u003e\u2028"]},`
 
-// newNewer starts a server that answers what another one answers, with objects that have fields that our types do not know: as of
-// a version of Kubernetes that is newer than our libraries. There is no such version to test with.
+// newNewer starts a server that answers what another one answers, with objects that have fields that our types do not
+// know: as of a version of Kubernetes that is newer than our libraries. There is no such version to test with.
 func newNewer(t testing.TB, server *rest.Config) *httptest.Server {
 	to, err := url.Parse(server.Host)
 	if err != nil {
@@ -51,7 +51,8 @@ func newNewer(t testing.TB, server *rest.Config) *httptest.Server {
 // renew adds the fields to the objects of a response, unless it has their metadata only.
 func renew(response *http.Response) error {
 	media := response.Header.Get("Content-Type")
-	if response.StatusCode != http.StatusOK || !strings.HasPrefix(response.Request.URL.Path, "/api/v1/") || strings.Contains(response.Request.Header.Get("Accept"), "as=") {
+	if response.StatusCode != http.StatusOK || !strings.HasPrefix(response.Request.URL.Path, "/api/v1/") ||
+		strings.Contains(response.Request.Header.Get("Accept"), "as=") {
 		return nil
 	}
 	response.Header.Del("Content-Length")
@@ -103,7 +104,8 @@ func (r *renewed) Close() error {
 	return r.of.Close()
 }
 
-// renewJSON adds the fields before the metadata of each object, which begins with the name. Those of lists and bookmarks have none.
+// renewJSON adds the fields before the metadata of each object, which begins with the name. Those of lists and
+// bookmarks have none.
 func renewJSON(text string) string {
 	const metadata = `"metadata":{"name":`
 	return strings.ReplaceAll(text, metadata, fieldsOfNewer+metadata)
@@ -135,7 +137,8 @@ func renewEnvelope(text string) string {
 		return typeMeta
 	})
 	add := func(object []byte) []byte {
-		return protowire.AppendString(protowire.AppendTag(object[:len(object):len(object)], 1000, protowire.BytesType), "of a newer version")
+		return protowire.AppendString(protowire.AppendTag(object[:len(object):len(object)], 1000, protowire.BytesType),
+			"of a newer version")
 	}
 	return string(append(prefix, rewrite(document, 2, func(raw []byte) []byte {
 		if isList {
@@ -166,7 +169,8 @@ func rewrite(message []byte, field protowire.Number, with func([]byte) []byte) [
 	return out
 }
 
-// Fields that our types do not know, of built-in resources, are in the proxy's answers as in the server's, byte for byte.
+// Fields that our types do not know, of built-in resources, are in the proxy's answers as in the server's, byte for
+// byte.
 func TestFieldsOfNewerServers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(r *rig, config *proxy.Config) {

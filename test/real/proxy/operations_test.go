@@ -52,7 +52,8 @@ func TestOwnEndpoints(t *testing.T) {
 		}
 	}
 	verbose := r.proxy("/readyz?verbose", "Authorization", "").body
-	if !strings.Contains(verbose, "[+]ping ok\n[+]api-server ok\n") || !strings.HasSuffix(verbose, "readyz check passed\n") {
+	if !strings.Contains(verbose, "[+]ping ok\n[+]api-server ok\n") ||
+		!strings.HasSuffix(verbose, "readyz check passed\n") {
 		t.Errorf("verbose: %q", verbose)
 	}
 	if one := r.proxy("/readyz/api-server", "Authorization", ""); one.code != 200 || one.body != "ok" {
@@ -85,7 +86,8 @@ func TestReadiness(t *testing.T) {
 		c.Server = rest.CopyConfig(c.Server)
 		c.Server.Host = "https://127.0.0.1:1"
 	})
-	if got := r.proxy("/readyz", "Authorization", ""); got.code != 500 || !strings.Contains(got.body, "[-]api-server failed") {
+	if got := r.proxy("/readyz", "Authorization", ""); got.code != 500 ||
+		!strings.Contains(got.body, "[-]api-server failed") {
 		t.Errorf("without a server: %d %s", got.code, got.body)
 	}
 	if got := r.proxy("/livez", "Authorization", ""); got.code != 200 {
@@ -99,7 +101,9 @@ func TestReadiness(t *testing.T) {
 	r.create(1)
 	r.waitCached(maps + "?resourceVersion=0")
 	r.server.Kill()
-	r.eventually("the proxy notices", func() bool { return r.proxy(maps+"?resourceVersion=0").header.Get("Warning") != "" })
+	r.eventually("the proxy notices", func() bool {
+		return r.proxy(maps+"?resourceVersion=0").header.Get("Warning") != ""
+	})
 	if got := r.proxy("/readyz", "Authorization", ""); got.code != 200 {
 		t.Errorf("while the server is down: %d %s", got.code, got.body)
 	}
@@ -150,7 +154,8 @@ func TestMetrics(t *testing.T) {
 		{reason: "credentials", path: maps, header: []string{"Impersonate-User", "x"}, named: true},
 		{reason: "identity", path: maps, header: []string{"Authorization", "Bearer wrong"}, named: true},
 		{reason: "refused", path: "/api/v1/namespaces/kube-system/configmaps", named: true},
-		{reason: "encoding", path: maps, header: []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}, named: true},
+		{reason: "encoding", path: maps, header: []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"},
+			named: true},
 		{reason: "small", path: maps, named: true},
 		{reason: "revision", path: maps + "?watch=1&resourceVersion=1&timeoutSeconds=1", named: true},
 		{reason: "read-path", path: maps + "?fieldSelector=data.x%3Dy&resourceVersion=0", named: true},
@@ -185,14 +190,16 @@ func TestMemoryLimit(t *testing.T) {
 		changed, err := r.admin.CoreV1().ConfigMaps("default").Patch(t.Context(), "map-001", "application/merge-patch+json",
 			fmt.Appendf(nil, `{"data":{"i":"%d"}}`, i), metav1.PatchOptions{})
 		r.must(err)
-		if got := r.proxy(maps + "/map-001"); got.code != 200 || !strings.Contains(got.body, `"resourceVersion":"`+changed.ResourceVersion+`"`) {
+		if got := r.proxy(maps + "/map-001"); got.code != 200 || !strings.Contains(got.body, `"resourceVersion":"`+
+			changed.ResourceVersion+`"`) {
 			t.Errorf("a read: %d %s", got.code, got.body)
 		}
 		watch := r.open(t.Context(), r.proxied, r.url, path+changed.ResourceVersion)
 		_, err = r.admin.CoreV1().ConfigMaps("default").Patch(t.Context(), "map-002", "application/merge-patch+json",
 			fmt.Appendf(nil, `{"data":{"i":"%d"}}`, i), metav1.PatchOptions{})
 		r.must(err)
-		if event, err := bufio.NewReader(watch.Body).ReadString('\n'); err != nil || !strings.Contains(event, `"name":"map-002"`) {
+		if event, err := bufio.NewReader(watch.Body).ReadString('\n'); err != nil ||
+			!strings.Contains(event, `"name":"map-002"`) {
 			t.Errorf("an event: %s, %v", event, err)
 		}
 		watch.Body.Close()
@@ -211,13 +218,15 @@ func TestClusterRoleSuffices(t *testing.T) {
 	}
 	r := newRig(t, func(r *rig, c *proxy.Config) {
 		ctx := r.Context()
-		role := proxy.ClusterRole("keepwatch-proxy", selection, []schema.GroupResource{{Resource: "configmaps"}, {Resource: "secrets"}})
+		role := proxy.ClusterRole("keepwatch-proxy", selection, []schema.GroupResource{{Resource: "configmaps"},
+			{Resource: "secrets"}})
 		if len(role.Rules) != 7 || strings.Contains(fmt.Sprint(role.Rules), "secrets") {
 			r.Errorf("the rules: %v", role.Rules)
 		}
 		_, err := r.admin.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
 		r.must(err)
-		_, err = r.admin.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "keepwatch-proxy"}}, metav1.CreateOptions{})
+		_, err = r.admin.CoreV1().ServiceAccounts("default").Create(ctx,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "keepwatch-proxy"}}, metav1.CreateOptions{})
 		r.must(err)
 		_, err = r.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "keepwatch-proxy"},
@@ -225,7 +234,8 @@ func TestClusterRoleSuffices(t *testing.T) {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "keepwatch-proxy"},
 		}, metav1.CreateOptions{})
 		r.must(err)
-		token, err := r.admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, "keepwatch-proxy", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		token, err := r.admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, "keepwatch-proxy",
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		r.must(err)
 		c.Server = rest.AnonymousClientConfig(c.Server)
 		c.Server.BearerToken, c.Cached = token.Status.Token, selection

@@ -28,17 +28,20 @@ import (
 
 var screenshot = flag.String("proxy.screenshot", "", "write what the browser shows of the page to this file, as PNG")
 
-var mapsRow = regexp.MustCompile(`<tr><td>configmaps</td><td>v1</td><td>json</td><td class="live">LIVE</td><td>(\d+m)?\d+s ago</td>\s*<td>\d+</td><td>[\d.]+Ki</td><td>0</td>`)
+var mapsRow = regexp.MustCompile(
+	`<tr><td>configmaps</td><td>v1</td><td>json</td><td class="live">LIVE</td><td>(\d+m)?\d+s ago</td>\s*<td>\d+</td><td>[\d.]+Ki</td><td>0</td>`)
 
 // allowPage lets the reader get the page.
 func (r *rig) allowPage() {
 	r.Helper()
 	_, err := r.admin.RbacV1().ClusterRoles().Create(r.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "page"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/keepwatch/*"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "page"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"},
+			NonResourceURLs: []string{"/keepwatch/*"}}},
 	}, metav1.CreateOptions{})
 	r.must(err)
 	_, err = r.admin.RbacV1().ClusterRoleBindings().Create(r.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "page"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "page"},
+		ObjectMeta: metav1.ObjectMeta{Name: "page"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: "page"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "reader", Namespace: "default"}},
 	}, metav1.CreateOptions{})
 	r.must(err)
@@ -57,17 +60,21 @@ func TestPage(t *testing.T) {
 	}
 	r.allowPage()
 	page := r.proxy("/keepwatch/")
-	if !mapsRow.MatchString(page.body) || !strings.Contains(page.body, "&lt;script&gt;alert(1)&lt;/script&gt;/1.0<") || strings.Contains(page.body, "<script>alert") {
+	if !mapsRow.MatchString(page.body) || !strings.Contains(page.body, "&lt;script&gt;alert(1)&lt;/script&gt;/1.0<") ||
+		strings.Contains(page.body, "<script>alert") {
 		t.Errorf("the page: %s", page.body)
 	}
-	if csp := page.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; script-src 'self';") {
+	if csp := page.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp,
+		"default-src 'none'; script-src 'self';") {
 		t.Errorf("Content-Security-Policy: %s", csp)
 	}
 	var status proxy.Status
-	if err := json.Unmarshal([]byte(r.proxy("/keepwatch/status").body), &status); err != nil || len(status.Resources) != 1 || status.Saved["list"] < 2 || status.Server.Failing != nil {
+	if err := json.Unmarshal([]byte(r.proxy("/keepwatch/status").body), &status); err != nil ||
+		len(status.Resources) != 1 || status.Saved["list"] < 2 || status.Server.Failing != nil {
 		t.Errorf("the status: %+v, %v", status, err)
 	}
-	for path, media := range map[string]string{"/keepwatch/page.js": "text/javascript; charset=utf-8", "/keepwatch/page.css": "text/css; charset=utf-8"} {
+	for path, media := range map[string]string{"/keepwatch/page.js": "text/javascript; charset=utf-8",
+		"/keepwatch/page.css": "text/css; charset=utf-8"} {
 		if got := r.proxy(path); got.code != http.StatusOK || got.header.Get("Content-Type") != media {
 			t.Errorf("%s: %d %s", path, got.code, got.header)
 		}
@@ -142,7 +149,8 @@ func TestPageInBrowser(t *testing.T) {
 		}
 		body, err := io.ReadAll(response.Body)
 		body = bytes.Replace(body, []byte("</head>"), []byte(`<script src="slow.js" async></script></head>`), 1)
-		body = regexp.MustCompile(`(?s)<main id="status">.*</main>`).ReplaceAll(body, []byte(`<main id="status">nothing yet</main>`))
+		body = regexp.MustCompile(`(?s)<main id="status">.*</main>`).ReplaceAll(body,
+			[]byte(`<main id="status">nothing yet</main>`))
 		response.Body = io.NopCloser(bytes.NewReader(body))
 		response.Header.Del("Content-Length")
 		return err

@@ -32,14 +32,18 @@ func FuzzPermission(f *testing.F) {
 		}
 		f.Add(uint8(i), q.method == http.MethodHead, q.path, q.header[3], name, value)
 	}
-	for _, path := range []string{"/api/v1/namespaces/one/configmaps/", "/api/v1//configmaps", "/api/v1/namespaces/one/../two/configmaps", "/api/v1/watch/configmaps?timeoutSeconds=1",
-		"/api/v1/namespaces/%2e%2e/configmaps", "/api/v1/configmaps?watch=true&watch=false&timeoutSeconds=1", "/api/v1/namespaces/one/configmaps?fieldSelector=metadata.name=map-001&fieldSelector=", "/api/v1/namespaces/one%2Fconfigmaps"} {
+	for _, path := range []string{"/api/v1/namespaces/one/configmaps/", "/api/v1//configmaps",
+		"/api/v1/namespaces/one/../two/configmaps", "/api/v1/watch/configmaps?timeoutSeconds=1",
+		"/api/v1/namespaces/%2e%2e/configmaps", "/api/v1/configmaps?watch=true&watch=false&timeoutSeconds=1",
+		"/api/v1/namespaces/one/configmaps?fieldSelector=metadata.name=map-001&fieldSelector=",
+		"/api/v1/namespaces/one%2Fconfigmaps"} {
 		for user := range uint8(len(p.users)) {
 			f.Add(user, false, path, inJSON, "", "")
 		}
 	}
 	f.Fuzz(func(t *testing.T, user uint8, head bool, path, accept, name, value string) {
-		q := request{method: http.MethodGet, path: path, header: []string{"Authorization", "Bearer " + p.users[int(user)%len(p.users)].Token, "Accept", accept, name, value}}
+		q := request{method: http.MethodGet, path: path, header: []string{"Authorization", "Bearer " +
+			p.users[int(user)%len(p.users)].Token, "Accept", accept, name, value}}
 		if head {
 			q.method = http.MethodHead
 		}
@@ -74,7 +78,8 @@ func comparable(q request) bool {
 			return false
 		}
 		switch http.CanonicalHeaderKey(q.header[i]) { // of the connection
-		case "Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		case "Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
+			"Transfer-Encoding", "Upgrade":
 			return false
 		}
 	}

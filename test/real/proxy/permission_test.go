@@ -24,8 +24,10 @@ import (
 )
 
 var (
-	permissionRequests = flag.Int("proxy.permission-requests", 1500, "how many random requests of random users to send to the proxy and to the server")
-	permissionSeed     = flag.Uint64("proxy.permission-seed", 1, "draw roles and requests as a run did that printed this seed; 0 draws anew")
+	permissionRequests = flag.Int("proxy.permission-requests", 1500,
+		"how many random requests of random users to send to the proxy and to the server")
+	permissionSeed = flag.Uint64("proxy.permission-seed", 1,
+		"draw roles and requests as a run did that printed this seed; 0 draws anew")
 )
 
 // Whatever roles and bindings allow a user, the status of each request is the server's: also that of requests with
@@ -53,7 +55,8 @@ func TestPermissionsAreTheServers(t *testing.T) {
 		}
 	}
 	t.Logf("statuses: %v, answered from caches: %v", counts, p.answered()-before)
-	if counts[http.StatusOK] < *permissionRequests/10 || counts[http.StatusForbidden] < *permissionRequests/10 || p.answered()-before < float64(*permissionRequests)/20 {
+	if counts[http.StatusOK] < *permissionRequests/10 || counts[http.StatusForbidden] < *permissionRequests/10 ||
+		p.answered()-before < float64(*permissionRequests)/20 {
 		t.Errorf("the requests are not mixed enough: %v", counts)
 	}
 }
@@ -75,13 +78,16 @@ func newPopulation(r *rig, random *rand.Rand) *population {
 	p.fill()
 	p.users = append(p.server.PlainUsers(), peer.User{Name: "system:serviceaccount:default:reader", Token: p.token})
 	for _, home := range homes[1:] {
-		_, err := p.admin.CoreV1().Namespaces().Create(p.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}, metav1.CreateOptions{})
+		_, err := p.admin.CoreV1().Namespaces().Create(p.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}, metav1.CreateOptions{})
 		p.must(err)
 		for i := range 2 {
 			name := fmt.Sprintf("account-%d", i)
-			_, err := p.admin.CoreV1().ServiceAccounts(home).Create(p.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			_, err := p.admin.CoreV1().ServiceAccounts(home).Create(p.Context(),
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			p.must(err)
-			token, err := p.admin.CoreV1().ServiceAccounts(home).CreateToken(p.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+			token, err := p.admin.CoreV1().ServiceAccounts(home).CreateToken(p.Context(), name, &authenticationv1.TokenRequest{},
+				metav1.CreateOptions{})
 			p.must(err)
 			p.users = append(p.users, peer.User{Name: "system:serviceaccount:" + home + ":" + name, Token: token.Status.Token})
 		}
@@ -113,8 +119,10 @@ func (p *population) rule(namespaced bool) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{Verbs: some(r, "get", "*"), NonResourceURLs: some(r, "/version", "/logs/*", "/healthz", "*")}
 	}
 	rule := rbacv1.PolicyRule{
-		Verbs: some(r, "get", "list", "watch", "create", "delete", "impersonate", "*"), APIGroups: some(r, "", "example.com", "*"),
-		Resources: some(r, "configmaps", "configmaps", "pods", "pods/log", "pods/status", "*/status", "widgets", "nodes", "namespaces", "secrets", "users", "groups", "*"),
+		Verbs: some(r, "get", "list", "watch", "create", "delete", "impersonate", "*"), APIGroups: some(r, "", "example.com",
+			"*"),
+		Resources: some(r, "configmaps", "configmaps", "pods", "pods/log", "pods/status", "*/status", "widgets", "nodes",
+			"namespaces", "secrets", "users", "groups", "*"),
 	}
 	if r.IntN(2) == 0 {
 		rule.Verbs = []string{"get", "list", "watch"}
@@ -130,9 +138,11 @@ func (p *population) subject() rbacv1.Subject {
 	r := p.random
 	switch r.IntN(4) {
 	case 0:
-		return rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: pick(r, "readers", "writers", "watchers", "system:serviceaccounts", "system:serviceaccounts:one", "system:authenticated")}
+		return rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: pick(r, "readers", "writers",
+			"watchers", "system:serviceaccounts", "system:serviceaccounts:one", "system:authenticated")}
 	case 1:
-		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: pick(r, homes...), Name: pick(r, "account-0", "account-1", "reader")}
+		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: pick(r, homes...), Name: pick(r, "account-0",
+			"account-1", "reader")}
 	}
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: pick(r, p.users...).Name}
 }
@@ -157,16 +167,20 @@ func (p *population) changeRole() {
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}
 	var err error
 	if home == "" || r.IntN(2) == 0 {
-		_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{p.rule(home != ""), p.rule(home != "")}}, metav1.CreateOptions{})
+		_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta,
+			Rules: []rbacv1.PolicyRule{p.rule(home != ""), p.rule(home != "")}}, metav1.CreateOptions{})
 	} else {
 		ref.Kind = "Role"
-		_, err = rbac.Roles(home).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{p.rule(true), p.rule(true)}}, metav1.CreateOptions{})
+		_, err = rbac.Roles(home).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{p.rule(true),
+			p.rule(true)}}, metav1.CreateOptions{})
 	}
 	p.must(err)
 	if home == "" {
-		_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{p.subject(), p.subject()}}, metav1.CreateOptions{})
+		_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref,
+			Subjects: []rbacv1.Subject{p.subject(), p.subject()}}, metav1.CreateOptions{})
 	} else {
-		_, err = rbac.RoleBindings(home).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{p.subject(), p.subject()}}, metav1.CreateOptions{})
+		_, err = rbac.RoleBindings(home).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref,
+			Subjects: []rbacv1.Subject{p.subject(), p.subject()}}, metav1.CreateOptions{})
 	}
 	p.must(err)
 	p.names = append(p.names, home+"/"+meta.Name)
@@ -181,7 +195,8 @@ type request struct {
 func (p *population) request() request {
 	r := p.random
 	user := pick(r, p.users...)
-	q := request{method: http.MethodGet, path: p.path(), header: []string{"Authorization", "Bearer " + user.Token, "Accept", pick(r, inJSON, inJSON, inProtobuf, inJSON+asList, inJSON+asObject)}}
+	q := request{method: http.MethodGet, path: p.path(), header: []string{"Authorization", "Bearer " + user.Token,
+		"Accept", pick(r, inJSON, inJSON, inProtobuf, inJSON+asList, inJSON+asObject)}}
 	if r.IntN(12) == 0 && !strings.Contains(q.path, "?") {
 		q.method, q.path = http.MethodDelete, q.path+"?dryRun=All"
 	}
@@ -193,9 +208,11 @@ func (p *population) request() request {
 	case 2:
 		q.header = append(q.header, "Impersonate-Group", "system:masters")
 	case 3:
-		q.header = append(q.header, "X-Remote-User", "admin", "X-Remote-Group", "system:masters", "X-Remote-Extra-Scopes", "all")
+		q.header = append(q.header, "X-Remote-User", "admin", "X-Remote-Group", "system:masters", "X-Remote-Extra-Scopes",
+			"all")
 	case 4:
-		q.header[1] = pick(r, "", "Bearer ", "Bearer wrong", "bearer "+user.Token, "Basic YTpi", "Bearer "+user.Token+" ", "Bearer "+user.Token+",Bearer "+pick(r, p.users...).Token, user.Token)
+		q.header[1] = pick(r, "", "Bearer ", "Bearer wrong", "bearer "+user.Token, "Basic YTpi", "Bearer "+user.Token+" ",
+			"Bearer "+user.Token+",Bearer "+pick(r, p.users...).Token, user.Token)
 	case 5:
 		q.header = append(q.header, "Impersonate-Uid", "x")
 	}
@@ -206,7 +223,8 @@ func (p *population) request() request {
 func (p *population) path() string {
 	r := p.random
 	if r.IntN(10) == 0 {
-		return pick(r, "/version", "/healthz", "/openapi/v2", "/logs/x", "/apis", "/api/v1", "/nothing", "/api/v1/nodes", "/api/v1/namespaces", "/api/v1/namespaces/default", "/api/v1/nodes/none")
+		return pick(r, "/version", "/healthz", "/openapi/v2", "/logs/x", "/apis", "/api/v1", "/nothing", "/api/v1/nodes",
+			"/api/v1/namespaces", "/api/v1/namespaces/default", "/api/v1/nodes/none")
 	}
 	name := pick(r, "configmaps", "configmaps", "pods", "widgets", "secrets", "missing")
 	path := "/api/v1"
@@ -227,9 +245,13 @@ func (p *population) path() string {
 	case 1:
 		return path
 	}
-	query := pick(r, "?resourceVersion=0", "?resourceVersion=0", "?resourceVersion=0&limit=1", "?", "?watch=1&timeoutSeconds=1&resourceVersion=0")
-	selector := pick(r, "", "", "&labelSelector=half%3D1", "&fieldSelector=metadata.name%3Dmap-001", "&fieldSelector=metadata.name%3Dmissing", "&fieldSelector=metadata.namespace%3Done",
-		"&fieldSelector=metadata.name%21%3Dmap-001", "&labelSelector=half+in+(0,1),none&fieldSelector=metadata.name%3Dmap-001", "&labelSelector=%28", "&fieldSelector=data%3D1")
+	query := pick(r, "?resourceVersion=0", "?resourceVersion=0", "?resourceVersion=0&limit=1", "?",
+		"?watch=1&timeoutSeconds=1&resourceVersion=0")
+	selector := pick(r, "", "", "&labelSelector=half%3D1", "&fieldSelector=metadata.name%3Dmap-001",
+		"&fieldSelector=metadata.name%3Dmissing", "&fieldSelector=metadata.namespace%3Done",
+		"&fieldSelector=metadata.name%21%3Dmap-001",
+		"&labelSelector=half+in+(0,1),none&fieldSelector=metadata.name%3Dmap-001", "&labelSelector=%28",
+		"&fieldSelector=data%3D1")
 	return path + query + selector
 }
 
@@ -264,7 +286,8 @@ func send(ctx context.Context, client *http.Client, host string, q request) (int
 }
 
 // compare sends random requests to both sides, and counts the server's statuses. A request that follows a change of
-// roles is sent again until both agree: each API server follows roles by itself, and the proxy asks again for some seconds. For how long the proxy allowed what the server already refused is logged.
+// roles is sent again until both agree: each API server follows roles by itself, and the proxy asks again for some
+// seconds. For how long the proxy allowed what the server already refused is logged.
 func (p *population) compare(n int) map[int]int {
 	p.Helper()
 	var mu sync.Mutex
@@ -303,7 +326,8 @@ func (p *population) compare(n int) map[int]int {
 // revocations is how often TestRevocationIsFast revokes a binding.
 const revocations = 10
 
-// A revoked binding stops reads and ends open watches. How long that takes is logged: less than a second, on an idle machine.
+// A revoked binding stops reads and ends open watches. How long that takes is logged: less than a second, on an idle
+// machine.
 func TestRevocationIsFast(t *testing.T) {
 	r := newRig(t)
 	r.create(3)
@@ -338,7 +362,9 @@ func TestRevocationIsFast(t *testing.T) {
 				ended <- end{time.Since(begun), err}
 			}()
 		}
-		r.eventually("a read is refused", func() bool { return r.proxy(maps+"?resourceVersion=0").code == http.StatusForbidden })
+		r.eventually("a read is refused", func() bool {
+			return r.proxy(maps+"?resourceVersion=0").code == http.StatusForbidden
+		})
 		read = append(read, time.Since(begun))
 		var last time.Duration
 		for range watches {
@@ -356,12 +382,13 @@ func TestRevocationIsFast(t *testing.T) {
 	slices.Sort(watched)
 	slices.Sort(read)
 	for what, took := range map[string][]time.Duration{"50 watches ended": watched, "a read was refused": read} {
-		t.Logf("%s %d ms after the binding at p50, %d ms at most", what, took[len(took)/2].Milliseconds(), took[len(took)-1].Milliseconds())
+		t.Logf("%s %d ms after the binding at p50, %d ms at most", what, took[len(took)/2].Milliseconds(),
+			took[len(took)-1].Milliseconds())
 	}
 }
 
-// The token of a deleted service account is refused once its last review is no longer used, as by the server. Its watch ends when the token is
-// reviewed again.
+// The token of a deleted service account is refused once its last review is no longer used, as by the server. Its watch
+// ends when the token is reviewed again.
 func TestDeletedAccounts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -374,7 +401,9 @@ func TestDeletedAccounts(t *testing.T) {
 	}
 	r.must(r.admin.CoreV1().ServiceAccounts("default").Delete(t.Context(), "reader", metav1.DeleteOptions{}))
 	r.eventually("the server refuses the token", func() bool { return r.behind(maps).code == http.StatusUnauthorized })
-	r.eventually("the proxy refuses the token", func() bool { return r.proxy(maps+"?resourceVersion=0").code == http.StatusUnauthorized })
+	r.eventually("the proxy refuses the token", func() bool {
+		return r.proxy(maps+"?resourceVersion=0").code == http.StatusUnauthorized
+	})
 	if _, err := io.Copy(io.Discard, watch.Body); err != nil {
 		t.Errorf("the watch: %v", err)
 	}

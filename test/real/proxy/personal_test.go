@@ -25,15 +25,18 @@ import (
 )
 
 var (
-	personalSteps = flag.Int("proxy.personal-steps", 120, "how many random changes of bindings, namespaces and objects TestPersonalViews makes")
-	personalSeed  = flag.Uint64("proxy.personal-seed", 1, "make the changes of a run that printed this seed; 0 draws anew")
+	personalSteps = flag.Int("proxy.personal-steps", 120,
+		"how many random changes of bindings, namespaces and objects TestPersonalViews makes")
+	personalSeed = flag.Uint64("proxy.personal-seed", 1, "make the changes of a run that printed this seed; 0 draws anew")
 )
 
-// lateness bounds how long after a revocation an object may arrive: the proxy takes a second at most, and the machine of a test may be busy.
+// lateness bounds how long after a revocation an object may arrive: the proxy takes a second at most, and the machine
+// of a test may be busy.
 const lateness = 5 * time.Second
 
-// Whatever bindings, namespaces and objects do, informers that follow personal views of several users through two replicas, which restart, have
-// in the end what the server lists to each user namespace by namespace; and nothing arrives that the user was not allowed.
+// Whatever bindings, namespaces and objects do, informers that follow personal views of several users through two
+// replicas, which restart, have in the end what the server lists to each user namespace by namespace; and nothing
+// arrives that the user was not allowed.
 func TestPersonalViews(t *testing.T) {
 	t.Parallel()
 	seed := *personalSeed
@@ -118,12 +121,14 @@ func newOnlookers(t *testing.T, random *rand.Rand) *onlookers {
 
 func (o *onlookers) namespace(name string) {
 	o.Helper()
-	_, err := o.admin.CoreV1().Namespaces().Create(o.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := o.admin.CoreV1().Namespaces().Create(o.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	o.must(err)
 	o.namespaces = append(o.namespaces, name)
 	o.must2(o.admin.RbacV1().Roles(name).Create(o.Context(), &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: "onlooker"},
-		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}},
+		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""},
+			Resources: []string{"configmaps"}}},
 	}, metav1.CreateOptions{}))
 }
 
@@ -134,13 +139,15 @@ func (o *onlookers) must2(_ any, err error) {
 
 func (o *onlookers) onlooker(name string) *onlooker {
 	o.Helper()
-	o.must2(o.admin.CoreV1().ServiceAccounts("default").Create(o.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+	o.must2(o.admin.CoreV1().ServiceAccounts("default").Create(o.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
 	return &onlooker{name: name, revoked: map[string]time.Time{}}
 }
 
 func (o *onlookers) tokenOf(name string) string {
 	o.Helper()
-	token, err := o.admin.CoreV1().ServiceAccounts("default").CreateToken(o.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := o.admin.CoreV1().ServiceAccounts("default").CreateToken(o.Context(), name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	o.must(err)
 	return token.Status.Token
 }
@@ -151,7 +158,8 @@ func (o *onlookers) grant(u *onlooker, namespace string) {
 	u.revoked[namespace] = time.Time{}
 	o.mu.Unlock()
 	_, err := o.admin.RbacV1().RoleBindings(namespace).Create(o.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: u.name}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: u.name}},
+		ObjectMeta: metav1.ObjectMeta{Name: u.name}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind,
+			Namespace: "default", Name: u.name}},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "onlooker"},
 	}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
@@ -209,7 +217,8 @@ func (o *onlookers) step() {
 			o.namespace(fmt.Sprint("a", len(o.namespaces)))
 		}
 	default:
-		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"n": fmt.Sprint(o.random.IntN(1000))}}
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data: map[string]string{"n": fmt.Sprint(o.random.IntN(1000))}}
 		if _, err := maps.Update(o.Context(), m, metav1.UpdateOptions{}); err != nil {
 			o.must2(maps.Create(o.Context(), m, metav1.CreateOptions{}))
 		}
@@ -239,7 +248,8 @@ func (o *onlookers) settle(step int) {
 			}
 			slices.Sort(got)
 			slices.Sort(want)
-			return len(want) == 0 || slices.Equal(got, want) // without any namespace the server refuses, and an informer keeps what it has
+			// without any namespace the server refuses, and an informer keeps what it has
+			return len(want) == 0 || slices.Equal(got, want)
 		}, func() string { return fmt.Sprintf("%v, want %v", got, want) })
 	}
 }

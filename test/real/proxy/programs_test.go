@@ -26,8 +26,8 @@ var (
 	programFlag  = flag.String("proxy.program", ".", "the programs that TestNothingRelists runs, as a regular expression")
 )
 
-// program is the unmodified client of another project as a process that follows the first of relistNamespaces, and a record of what its
-// user sees.
+// program is the unmodified client of another project as a process that follows the first of relistNamespaces, and a
+// record of what its user sees.
 type program struct {
 	client   clients.Program
 	number   int
@@ -42,8 +42,9 @@ type program struct {
 	begun  int // its lists before it had the initial state
 }
 
-// programs starts the selected programs that this machine can run, for the duration of the test. The processes of one have synced before the
-// next one starts: fabric8 4.13.3 does not repeat a first list that takes ten seconds, as on a machine that starts all of them at once.
+// programs starts the selected programs that this machine can run, for the duration of the test. The processes of one
+// have synced before the next one starts: fabric8 4.13.3 does not repeat a first list that takes ten seconds, as on a
+// machine that starts all of them at once.
 func programs(t *testing.T, config *rest.Config) (all []*program) {
 	t.Helper()
 	selected, err := regexp.Compile(*programFlag)
@@ -74,7 +75,8 @@ func programs(t *testing.T, config *rest.Config) (all []*program) {
 
 func startProgram(t *testing.T, p clients.Program, number int, command []string, config *rest.Config) *program {
 	t.Helper()
-	started := &program{client: p, number: number, requests: faults.New(t, config, faults.Plan{HTTP1: true}), user: matrix.NewUser(nil)}
+	started := &program{client: p, number: number, requests: faults.New(t, config, faults.Plan{HTTP1: true}),
+		user: matrix.NewUser(nil)}
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	err := peer.WriteKubeconfig(kubeconfig, started.requests.Config())
@@ -103,8 +105,8 @@ func (p *program) receive(line clients.Line) {
 
 func (p *program) name() string { return fmt.Sprint(p.client.Name, " ", p.number) }
 
-// hasSynced reports whether the program has all objects that were there before the writer began, and watches. What it has listed and
-// shown until then does not count: fabric8 4.13.3 lists twice before it watches.
+// hasSynced reports whether the program has all objects that were there before the writer began, and watches. What it
+// has listed and shown until then does not count: fabric8 4.13.3 lists twice before it watches.
 func (p *program) hasSynced() bool {
 	watches := p.requests.Count(faults.Watch, "configmaps") + p.requests.Count(faults.StreamList, "configmaps")
 	p.mu.Lock()
@@ -137,18 +139,22 @@ func (p *program) received() int {
 func (p *program) lists() int { return 1 + p.listsSoFar() - p.begun }
 
 func (p *program) listsSoFar() int {
-	return p.requests.Count(faults.List, "configmaps") + p.requests.Count(faults.StreamList, "configmaps") + p.requests.Count(faults.Newest, "configmaps")
+	return p.requests.Count(faults.List, "configmaps") + p.requests.Count(faults.StreamList, "configmaps") +
+		p.requests.Count(faults.Newest, "configmaps")
 }
 
 func (p *program) watches() int { return p.requests.Count(faults.Watch, "configmaps") }
 
-// relisting are the programs that list after each broken connection, at every server: what changed until then hides in the list.
+// relisting are the programs that list after each broken connection, at every server: what changed until then hides in
+// the list.
 var relisting = []string{"Java informer"}
 
-// judge demands that the user has the state at the end and, if the client shows events, has seen each state and each deletion once; and
-// that the program has not listed again.
+// judge demands that the user has the state at the end and, if the client shows events, has seen each state and each
+// deletion once; and that the program has not listed again.
 func (p *program) judge(h check.History, from keepwatch.Revision) (wrong []string) {
-	writes := slices.DeleteFunc(slices.Clone(h.Epochs[0].Writes), func(w check.Write) bool { return w.Key.Namespace != relistNamespaces[0] })
+	writes := slices.DeleteFunc(slices.Clone(h.Epochs[0].Writes), func(w check.Write) bool {
+		return w.Key.Namespace != relistNamespaces[0]
+	})
 	listed := p.lists()
 	p.mu.Lock()
 	defer p.mu.Unlock()

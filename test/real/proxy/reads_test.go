@@ -27,8 +27,9 @@ func (r *rig) create(n int) {
 	r.Helper()
 	for i := range n {
 		_, err := r.admin.CoreV1().ConfigMaps("default").Create(r.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("map-%03d", i), Labels: map[string]string{"half": fmt.Sprint(i % 2)}},
-			Data:       map[string]string{"html": "<b>&\u2028", "text": strings.Repeat("x", i)},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("map-%03d", i),
+				Labels: map[string]string{"half": fmt.Sprint(i % 2)}},
+			Data: map[string]string{"html": "<b>&\u2028", "text": strings.Repeat("x", i)},
 		}, metav1.CreateOptions{})
 		r.must(err)
 	}
@@ -79,7 +80,8 @@ func TestReadsAreTheServers(t *testing.T) {
 	} {
 		var got, want answer
 		var cached, equal bool
-		for i := 0; i < 20 && !equal; i++ { // the server itself writes between two requests, too: lists then differ in their revision
+		// the server itself writes between two requests, too: lists then differ in their revision
+		for i := 0; i < 20 && !equal; i++ {
 			before := r.answered()
 			got = r.proxy(c.path, c.header...)
 			cached = r.answered() > before
@@ -99,7 +101,8 @@ func TestReadsAreTheServers(t *testing.T) {
 	var proxied metav1.PartialObjectMetadataList
 	r.must(json.Unmarshal([]byte(r.proxy(maps+"?limit=250").body), &proxied))
 	next := maps + "?limit=100&continue=" + proxied.Continue // a token of the proxy's, taken to the server
-	if got, want := r.behind(next), r.proxy(next); got.code != http.StatusOK || normal(t, next, got.body) != normal(t, next, want.body) {
+	if got, want := r.behind(next), r.proxy(next); got.code != http.StatusOK || normal(t, next, got.body) != normal(t,
+		next, want.body) {
 		t.Errorf("the server continues with %d %.300q\nthe proxy: %d %.300q", got.code, got.body, want.code, want.body)
 	}
 }
@@ -109,8 +112,8 @@ var (
 	listRevision = regexp.MustCompile(`^(\{"kind":"\w+List","apiVersion":"v1","metadata":\{"resourceVersion":)"\d+"`)
 )
 
-// normal is a response without what may differ. A list of any state is at the revision that a cache has heard of last: the
-// server's cache may have heard of a write to another resource.
+// normal is a response without what may differ. A list of any state is at the revision that a cache has heard of last:
+// the server's cache may have heard of a write to another resource.
 func normal(t *testing.T, path, body string) string {
 	if strings.Contains(path, "?resourceVersion=0") {
 		body = listRevision.ReplaceAllString(body, `$1"any"`)
@@ -145,7 +148,8 @@ func TestConsistentReads(t *testing.T) {
 			t.Fatalf("write %d is not seen: %s", i, got)
 		}
 		// Writes to another resource move the server's revision, and nothing of this one.
-		_, err = r.admin.CoreV1().Namespaces().Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}, metav1.CreateOptions{})
+		_, err = r.admin.CoreV1().Namespaces().Create(r.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}, metav1.CreateOptions{})
 		r.must(err)
 		if i%5 == 0 {
 			before := r.answered()
@@ -163,13 +167,15 @@ const smallCollection = 500
 func TestWatchFromBeforeTheProxy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first, err := r.admin.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{})
+	first, err := r.admin.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{})
 	r.must(err)
 	r.create(1)
 	r.waitCached(maps + "?resourceVersion=0")
 	watch := r.open(t.Context(), r.proxied, r.url, maps+"?watch=1&resourceVersion="+first.ResourceVersion)
 	defer watch.Body.Close()
-	if event, err := bufio.NewReader(watch.Body).ReadString('\n'); err != nil || !strings.Contains(event, `"name":"map-000"`) {
+	if event, err := bufio.NewReader(watch.Body).ReadString('\n'); err != nil ||
+		!strings.Contains(event, `"name":"map-000"`) {
 		t.Errorf("the first event: %s, %v", event, err)
 	}
 }
@@ -194,7 +200,8 @@ func TestWatchesAreTheServers(t *testing.T) {
 	theirs := r.open(ctx, r.direct, r.server.Config().Host, query)
 	defer theirs.Body.Close()
 	c := r.admin.CoreV1().ConfigMaps("default")
-	for _, patch := range []string{`{"data":{"a":"b"}}`, `{"metadata":{"labels":{"half":"1"}}}`, `{"metadata":{"labels":{"half":"0"}}}`} {
+	for _, patch := range []string{`{"data":{"a":"b"}}`, `{"metadata":{"labels":{"half":"1"}}}`,
+		`{"metadata":{"labels":{"half":"0"}}}`} {
 		_, err := c.Patch(ctx, "map-000", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
 		r.must(err)
 	}
@@ -251,10 +258,12 @@ func TestServerRestarts(t *testing.T) {
 	defer watch.Body.Close()
 	r.server.Kill()
 	got := r.proxy(maps + "?resourceVersion=0")
-	for begun := time.Now(); got.header.Get("Warning") == "" && time.Since(begun) < await.Deadline; time.Sleep(time.Second) {
+	for begun := time.Now(); got.header.Get("Warning") == "" &&
+		time.Since(begun) < await.Deadline; time.Sleep(time.Second) {
 		got = r.proxy(maps + "?resourceVersion=0") // also after the review of the token is no longer used
 	}
-	if warning := got.header.Get("Warning"); got.code != 200 || !strings.Contains(warning, "the API server has not answered for") {
+	if warning := got.header.Get("Warning"); got.code != 200 ||
+		!strings.Contains(warning, "the API server has not answered for") {
 		t.Errorf("a list of any state while the server is down: %d, warning %q, %s", got.code, warning, got.body)
 	}
 	if got := r.proxy(maps); got.code != 503 {
@@ -270,7 +279,8 @@ func TestServerRestarts(t *testing.T) {
 		t.Errorf("a write while the server is down: %s", refused.Status)
 	}
 	r.must(r.server.Restart(t.Context()))
-	changed, err := r.admin.CoreV1().ConfigMaps("default").Patch(t.Context(), "map-001", "application/merge-patch+json", []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
+	changed, err := r.admin.CoreV1().ConfigMaps("default").Patch(t.Context(), "map-001", "application/merge-patch+json",
+		[]byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
 	r.must(err)
 	events := bufio.NewReader(watch.Body)
 	for {
@@ -285,7 +295,8 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// The etcd behind the server is restored from a backup: soon nothing of what the restore has undone is answered from memory any more.
+// The etcd behind the server is restored from a backup: soon nothing of what the restore has undone is answered from
+// memory any more.
 func TestRestoredServer(t *testing.T) {
 	t.Parallel()
 	etcd := peer.StartEtcd(t)
@@ -308,9 +319,11 @@ func TestRestoredServer(t *testing.T) {
 	r.eventually("the cache has the restored state", func() bool {
 		before := r.answered()
 		cached, behind := r.proxy(all), r.behind(all)
-		return r.answered() > before && cached.code == http.StatusOK && normal(t, all, cached.body) == normal(t, all, behind.body)
+		return r.answered() > before && cached.code == http.StatusOK && normal(t, all, cached.body) == normal(t, all,
+			behind.body)
 	})
-	if body := r.proxy(all).body; strings.Contains(body, "undone") || !strings.Contains(body, "map-001") || !strings.Contains(body, "after") {
+	if body := r.proxy(all).body; strings.Contains(body, "undone") || !strings.Contains(body, "map-001") ||
+		!strings.Contains(body, "after") {
 		t.Errorf("the restored state: %.3000s", body)
 	}
 	if r.metric("keepwatch_storage_relists_total", `reason="stale replica"`) == 0 {

@@ -18,9 +18,9 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// TestRedefinedType gives a custom resource's field a default while the proxy and keepwatch watch follow it: all objects look
-// different then, at the resource versions that they had (kubernetes #74105). The proxy answers as the server does, and the
-// stream has the difference, with new ids.
+// TestRedefinedType gives a custom resource's field a default while the proxy and keepwatch watch follow it: all
+// objects look different then, at the resource versions that they had (kubernetes #74105). The proxy answers as the
+// server does, and the stream has the difference, with new ids.
 func TestRedefinedType(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -28,9 +28,11 @@ func TestRedefinedType(t *testing.T) {
 	client, err := dynamic.NewForConfig(r.server.Config())
 	r.must(err)
 	for _, name := range []string{"a", "b"} {
-		_, err := client.Resource(widgetsResource).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"a": int64(1)},
-		}}, metav1.CreateOptions{})
+		_, err := client.Resource(widgetsResource).Namespace("default").Create(t.Context(),
+			&unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name},
+				"spec": map[string]any{"a": int64(1)},
+			}}, metav1.CreateOptions{})
 		r.must(err)
 	}
 	r.waitCached(widgets + "?resourceVersion=0")
@@ -39,7 +41,8 @@ func TestRedefinedType(t *testing.T) {
 
 	definitions, err := apiextensions.NewForConfig(r.server.Config())
 	r.must(err)
-	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), "widgets.example.com", types.JSONPatchType, []byte(`[{
+	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), "widgets.example.com",
+		types.JSONPatchType, []byte(`[{
 		"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties", "value": {
 			"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"d": {"type": "integer", "default": 7}}}
 		}
@@ -55,7 +58,8 @@ func TestRedefinedType(t *testing.T) {
 	for name, was := range stream.byName("ADDED") {
 		is := stream.byName("MODIFIED")[name]
 		if is.ID == was.ID || is.Object.GetResourceVersion() != was.Object.GetResourceVersion() {
-			t.Errorf("%s is %s at %s, and was %s at %s", name, is.ID, is.Object.GetResourceVersion(), was.ID, was.Object.GetResourceVersion())
+			t.Errorf("%s is %s at %s, and was %s at %s", name, is.ID, is.Object.GetResourceVersion(), was.ID,
+				was.Object.GetResourceVersion())
 		}
 		if d, _, _ := unstructured.NestedInt64(is.Object.Object, "spec", "d"); d != 7 {
 			t.Errorf("%s has d: %d", name, d)
@@ -80,7 +84,8 @@ func (r *rig) follow(args ...string) *stream {
 	r.Helper()
 	kubeconfig := filepath.Join(r.TempDir(), "kubeconfig")
 	r.must(peer.WriteKubeconfig(kubeconfig, r.server.Config()))
-	cmd := exec.CommandContext(r.Context(), peer.Keepwatch(r), append([]string{"watch", "--kubeconfig", kubeconfig}, args...)...)
+	cmd := exec.CommandContext(r.Context(), peer.Keepwatch(r), append([]string{"watch", "--kubeconfig", kubeconfig},
+		args...)...)
 	out, err := cmd.StdoutPipe()
 	r.must(err)
 	r.must(cmd.Start())

@@ -30,8 +30,9 @@ import (
 
 var (
 	informersFlag = flag.Int("proxy.informers", 20, "how many informers TestNothingRelists runs")
-	rollingFlag   = flag.Bool("proxy.rolling", false, "TestNothingRelists kills both API servers and both proxies in turn, not one of each, and then restarts both API servers gracefully")
-	writesFlag    = flag.Int("proxy.writes", 20, "how many writes a second TestNothingRelists makes")
+	rollingFlag   = flag.Bool("proxy.rolling", false,
+		"TestNothingRelists kills both API servers and both proxies in turn, not one of each, and then restarts both API servers gracefully")
+	writesFlag = flag.Int("proxy.writes", 20, "how many writes a second TestNothingRelists makes")
 )
 
 // watchClient is a client that follows config maps: an informer in this process, or a program.
@@ -43,8 +44,8 @@ type watchClient interface {
 	received() int // events after the initial state
 	lists() int    // streaming lists, too
 	watches() int
-	// judge returns what the client has received that differs from the writes after a revision, and from the state at the end, and
-	// what it has listed more than once.
+	// judge returns what the client has received that differs from the writes after a revision, and from the state at the
+	// end, and what it has listed more than once.
 	judge(writes check.History, from keepwatch.Revision) []string
 }
 
@@ -58,7 +59,8 @@ rules:
 - {level: None}
 `
 
-// pair is two kube-apiservers on one etcd behind a balancer, two proxies in front of that, and a balancer in front of the proxies.
+// pair is two kube-apiservers on one etcd behind a balancer, two proxies in front of that, and a balancer in front of
+// the proxies.
 type pair struct {
 	*testing.T
 	etcd    *clientv3.Client
@@ -221,7 +223,8 @@ func (a audited) purpose() string {
 func (p *pair) forwarded() (n int) {
 	p.Helper()
 	for _, a := range p.requests() {
-		if a.byClient() && a.ObjectRef.Resource == "configmaps" && (a.purpose() == "list" || a.purpose() == "initial stream") {
+		if a.byClient() && a.ObjectRef.Resource == "configmaps" && (a.purpose() == "list" ||
+			a.purpose() == "initial stream") {
 			n++
 		}
 	}
@@ -233,9 +236,9 @@ func (a audited) byClient() bool {
 	return !strings.HasPrefix(a.UserAgent, "keepwatch") && !strings.HasPrefix(a.UserAgent, "kube-apiserver")
 }
 
-// TestNothingRelists follows config maps with informers of client-go, and with clients of other languages, through two proxies, while
-// servers and proxies are killed in turn and etcd forgets its history. The clients list once, and so does each proxy in each of its
-// lives, by the API servers' metrics and audit logs; no event is lost.
+// TestNothingRelists follows config maps with informers of client-go, and with clients of other languages, through two
+// proxies, while servers and proxies are killed in turn and etcd forgets its history. The clients list once, and so
+// does each proxy in each of its lives, by the API servers' metrics and audit logs; no event is lost.
 func TestNothingRelists(t *testing.T) {
 	p := newPair(t)
 	direct, err := kubernetes.NewForConfig(p.servers[0].At(t, p.behind.url).Config())
@@ -303,11 +306,13 @@ func (p *pair) cacheBoth() {
 				p.Fatal(err)
 			}
 			await.True(p, "a proxy answers from memory", func() bool {
-				if _, err := client.CoreV1().ConfigMaps("").List(p.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil {
+				if _, err := client.CoreV1().ConfigMaps("").List(p.Context(),
+					metav1.ListOptions{ResourceVersion: "0"}); err != nil {
 					p.Fatal(err)
 				}
 				m, err := proxy.Metrics(p.Context())
-				return err == nil && m.Sum("keepwatch_proxy_resource_state", peer.Labels{"resource": "configmaps", "encoding": encoding, "state": "live"}) == 1
+				return err == nil && m.Sum("keepwatch_proxy_resource_state", peer.Labels{"resource": "configmaps",
+					"encoding": encoding, "state": "live"}) == 1
 			})
 		}
 	}
@@ -365,7 +370,8 @@ func (p *pair) arrive(all []watchClient, client kubernetes.Interface) keepwatch.
 	p.Helper()
 	maps := client.CoreV1().ConfigMaps(relistNamespaces[0])
 	marker := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "marker", Labels: map[string]string{"color": "red"}}, Data: map[string]string{"at": time.Now().String()},
+		ObjectMeta: metav1.ObjectMeta{Name: "marker", Labels: map[string]string{"color": "red"}},
+		Data:       map[string]string{"at": time.Now().String()},
 	}
 	var written *corev1.ConfigMap
 	await.True(p, "the marker is written", func() (ok bool) {
@@ -416,7 +422,8 @@ func (p *pair) judge(all []watchClient, from, newest keepwatch.Revision) {
 	if whole > 2*lives {
 		p.Errorf("the proxies have read config maps %d times in %d lives and two encodings", whole, lives)
 	}
-	if forwarded := purposes["clients: list of configmaps"] + purposes["clients: initial stream of configmaps"]; p.counted.lists+p.counted.streams > whole+questions+forwarded {
+	if forwarded := purposes["clients: list of configmaps"] +
+		purposes["clients: initial stream of configmaps"]; p.counted.lists+p.counted.streams > whole+questions+forwarded {
 		p.Errorf("the metrics count %d LISTs and %d streams, the audit logs have %d and %d questions of the proxies, and %d of clients", p.counted.lists, p.counted.streams, whole, questions, forwarded)
 	}
 }

@@ -19,8 +19,10 @@ import (
 
 // quarters are the shard selectors of four clients.
 var quarters = []string{
-	"shardRange(object.metadata.uid, '0x0000000000000000', '0x4000000000000000')", "shardRange(object.metadata.uid, '0x4000000000000000', '0x8000000000000000')",
-	"shardRange(object.metadata.uid, '0x8000000000000000', '0xc000000000000000')", "shardRange(object.metadata.uid, '0xc000000000000000', '0x10000000000000000')",
+	"shardRange(object.metadata.uid, '0x0000000000000000', '0x4000000000000000')",
+	"shardRange(object.metadata.uid, '0x4000000000000000', '0x8000000000000000')",
+	"shardRange(object.metadata.uid, '0x8000000000000000', '0xc000000000000000')",
+	"shardRange(object.metadata.uid, '0xc000000000000000', '0x10000000000000000')",
 }
 
 // Four shards divide the objects of a resource, and its events, although the server behind the proxy ignores shard
@@ -94,7 +96,8 @@ func TestFirstWatchOfAShard(t *testing.T) {
 	r := newRig(t)
 	const n = 200
 	r.multiply(n)
-	query := maps + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&shardSelector="
+	query := maps +
+		"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&shardSelector="
 	var response *http.Response
 	r.eventually("a watch of a shard is answered", func() bool {
 		response = r.open(t.Context(), r.proxied, r.url, query+url.QueryEscape(quarters[0]))
@@ -115,7 +118,8 @@ func TestFirstWatchOfAShard(t *testing.T) {
 	if r.answered() != 1 || events == 0 || events > n/2 {
 		t.Errorf("a quarter of %d objects has %d, answered from a cache: %v", n, events, r.answered())
 	}
-	if got := r.proxy(maps + "?shardSelector=uid"); got.code != http.StatusBadRequest || !strings.Contains(got.body, "invalid shard selector") {
+	if got := r.proxy(maps + "?shardSelector=uid"); got.code != http.StatusBadRequest ||
+		!strings.Contains(got.body, "invalid shard selector") {
 		t.Errorf("a wrong selector: %d %s", got.code, got.body)
 	}
 }

@@ -16,14 +16,16 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
-// Clients of DropManagedFields receive objects without managedFields, in all encodings, and the others as the server has
-// them.
+// Clients of DropManagedFields receive objects without managedFields, in all encodings, and the others as the server
+// has them.
 func TestManagedFieldsAreDropped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(_ *rig, c *proxy.Config) { c.DropManagedFields = []string{"slim/", "thin"} })
 	r.create(5)
 	all := maps + "?resourceVersion=0"
-	for _, accept := range []string{"application/json", runtime.ContentTypeProtobuf, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", runtime.ContentTypeProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"} {
+	for _, accept := range []string{"application/json", runtime.ContentTypeProtobuf,
+		"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", runtime.ContentTypeProtobuf +
+			";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"} {
 		for agent, dropped := range map[string]bool{"slim/1.2 (linux)": true, "thin": true, "slimmer": false, "": false} {
 			r.eventually("a cache answers "+agent, func() bool {
 				before := r.answered()
@@ -35,14 +37,16 @@ func TestManagedFieldsAreDropped(t *testing.T) {
 			switch {
 			case !dropped && list.body != behind.body:
 				t.Errorf("%s for %q is not the server's", accept, agent)
-			case dropped && (strings.Contains(list.body, "f:data") || !strings.Contains(list.body, "map-004") || len(list.body) > len(behind.body)*3/4):
+			case dropped && (strings.Contains(list.body, "f:data") || !strings.Contains(list.body, "map-004") ||
+				len(list.body) > len(behind.body)*3/4):
 				t.Errorf("%s for %q has %d bytes of %d, or managedFields", accept, agent, len(list.body), len(behind.body))
 			}
 		}
 	}
 	for _, agent := range []string{"slim/1", "other"} {
 		ends := "managedFields"
-		r.eventually("the cache for "+agent+" has the last deletion", func() bool { // each representation follows the server by itself
+		// each representation follows the server by itself
+		r.eventually("the cache for "+agent+" has the last deletion", func() bool {
 			before := r.answered()
 			list := r.proxy(all, "User-Agent", agent)
 			return r.answered() > before && !strings.Contains(list.body, "passing")
@@ -63,7 +67,9 @@ func TestManagedFieldsAreDropped(t *testing.T) {
 			case 4:
 				r.write("map-001", agent)
 			case 5:
-				_, err := r.admin.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "passing"}, Data: map[string]string{"has": "a field"}}, metav1.CreateOptions{})
+				_, err := r.admin.CoreV1().ConfigMaps("default").Create(t.Context(),
+					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "passing"}, Data: map[string]string{"has": "a field"}},
+					metav1.CreateOptions{})
 				r.must(err)
 			case 6:
 				r.must(r.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "passing", metav1.DeleteOptions{}))
@@ -107,7 +113,8 @@ func TestWritesKeepManagedFields(t *testing.T) {
 	r.must(err)
 	after, err := behind.Get(t.Context(), "map-000", metav1.GetOptions{})
 	r.must(err)
-	if len(after.ManagedFields) != len(before.ManagedFields)+1 || fmt.Sprint(after.ManagedFields[0]) != fmt.Sprint(before.ManagedFields[0]) {
+	if len(after.ManagedFields) != len(before.ManagedFields)+1 ||
+		fmt.Sprint(after.ManagedFields[0]) != fmt.Sprint(before.ManagedFields[0]) {
 		t.Errorf("before %v, after %v", before.ManagedFields, after.ManagedFields)
 	}
 }

@@ -37,7 +37,8 @@ func (f *follower) next(query string) event {
 	f.Helper()
 	for range 100 {
 		if f.body == nil {
-			opened := f.open(f.Context(), f.proxied, f.url, maps+"?watch=1&allowWatchBookmarks=true&resourceVersion="+f.revision+query)
+			opened := f.open(f.Context(), f.proxied, f.url, maps+"?watch=1&allowWatchBookmarks=true&resourceVersion="+f.revision+
+				query)
 			f.body, f.events = opened.Body, json.NewDecoder(bufio.NewReader(opened.Body))
 		}
 		var e event
@@ -61,7 +62,8 @@ func (f *follower) next(query string) event {
 
 func (r *rig) write(name, value string) {
 	r.Helper()
-	_, err := r.admin.CoreV1().ConfigMaps("default").Patch(r.Context(), name, "application/merge-patch+json", fmt.Appendf(nil, `{"data":{"v":%q}}`, value), metav1.PatchOptions{})
+	_, err := r.admin.CoreV1().ConfigMaps("default").Patch(r.Context(), name, "application/merge-patch+json",
+		fmt.Appendf(nil, `{"data":{"v":%q}}`, value), metav1.PatchOptions{})
 	r.must(err)
 }
 
@@ -115,9 +117,11 @@ func TestWatchesResumeAfterRestart(t *testing.T) {
 			c := r.admin.CoreV1().ConfigMaps("default")
 			r.write("map-000", fmt.Sprint(round))
 			r.must(c.Delete(t.Context(), fmt.Sprintf("map-%03d", round+1), metav1.DeleteOptions{}))
-			_, err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("new-", round)}}, metav1.CreateOptions{})
+			_, err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("new-", round)}},
+				metav1.CreateOptions{})
 			r.must(err)
-			_, err = c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "short-lived"}}, metav1.CreateOptions{})
+			_, err = c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "short-lived"}},
+				metav1.CreateOptions{})
 			r.must(err)
 			r.must(c.Delete(t.Context(), "short-lived", metav1.DeleteOptions{}))
 		})
@@ -125,7 +129,8 @@ func TestWatchesResumeAfterRestart(t *testing.T) {
 		for range 3 {
 			got[f.next("").String()] = true
 		}
-		for _, want := range []string{"MODIFIED map-000", fmt.Sprintf("DELETED map-%03d", round+1), fmt.Sprint("ADDED new-", round)} {
+		for _, want := range []string{"MODIFIED map-000", fmt.Sprintf("DELETED map-%03d", round+1), fmt.Sprint("ADDED new-",
+			round)} {
 			if !got[want] {
 				t.Errorf("round %d: got %v, not %s", round, got, want)
 			}
@@ -158,13 +163,15 @@ func TestDeletionsWithoutProxy(t *testing.T) {
 	})
 	// A watch with a selector can't be answered: the labels are not known. The server answers it from its history.
 	selective := &follower{rig: r, revision: list.ResourceVersion}
-	if e := selective.next("&labelSelector=half%3D1"); e.String() != "DELETED map-001" || e.Object.Metadata.Labels["half"] != "1" {
+	if e := selective.next("&labelSelector=half%3D1"); e.String() != "DELETED map-001" ||
+		e.Object.Metadata.Labels["half"] != "1" {
 		t.Errorf("with a selector: %v", e)
 	}
 	f := &follower{rig: r, revision: list.ResourceVersion}
 	e := f.next("")
 	m := e.Object.Metadata
-	if e.Type != "DELETED" || m.UID != gone.UID || m.Name != "map-001" || m.Namespace != "default" || m.ResourceVersion <= gone.ResourceVersion || !m.CreationTimestamp.IsZero() {
+	if e.Type != "DELETED" || m.UID != gone.UID || m.Name != "map-001" || m.Namespace != "default" ||
+		m.ResourceVersion <= gone.ResourceVersion || !m.CreationTimestamp.IsZero() {
 		t.Errorf("%s: %+v", e.Type, m)
 	}
 	if n := r.answered(); n != 1 {
@@ -201,9 +208,13 @@ func TestStateOnDisk(t *testing.T) {
 	}
 	dir := t.TempDir()
 	r, restart := statefulRig(t, dir, func(c *proxy.Config) { c.Cached = all })
-	_, err = r.admin.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden-name"}, StringData: map[string]string{"k": "hidden-value"}}, metav1.CreateOptions{})
+	_, err = r.admin.CoreV1().Secrets("default").Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden-name"},
+			StringData: map[string]string{"k": "hidden-value"}}, metav1.CreateOptions{})
 	r.must(err)
-	_, err = r.admin.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shown-name", Labels: map[string]string{"l": "label-value"}}, Data: map[string]string{"k": "map-value"}}, metav1.CreateOptions{})
+	_, err = r.admin.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shown-name", Labels: map[string]string{"l": "label-value"}},
+			Data: map[string]string{"k": "map-value"}}, metav1.CreateOptions{})
 	r.must(err)
 	r.token = r.server.Config().BearerToken
 	r.waitCached(maps + "?resourceVersion=0")
@@ -211,7 +222,8 @@ func TestStateOnDisk(t *testing.T) {
 	restart(func() {
 		content, err := os.ReadFile(filepath.Join(dir, "proxy.db"))
 		r.must(err)
-		for text, want := range map[string]bool{"shown-name": true, "hidden": false, "map-value": false, "label-value": false, "secrets": false} {
+		for text, want := range map[string]bool{"shown-name": true, "hidden": false, "map-value": false, "label-value": false,
+			"secrets": false} {
 			if strings.Contains(string(content), text) != want {
 				t.Errorf("%q is in the file: %v", text, !want)
 			}

@@ -20,8 +20,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// shard adds a shard selector to the lists and watches of config maps of a client, and counts the bytes of their answers. No released
-// kube-state-metrics sends a selector.
+// shard adds a shard selector to the lists and watches of config maps of a client, and counts the bytes of their
+// answers. No released kube-state-metrics sends a selector.
 type shard struct {
 	config   *rest.Config // for the client
 	received atomic.Int64
@@ -92,8 +92,9 @@ func infos(ctx context.Context, m *peer.StateMetrics) (map[string]bool, error) {
 	return lines, scanner.Err()
 }
 
-// Four processes of kube-state-metrics behind the proxy, each with a shard selector, receive a quarter of the bytes within 2 %, and
-// show together what one shows that reads everything from the server; before and after config maps are created and deleted.
+// Four processes of kube-state-metrics behind the proxy, each with a shard selector, receive a quarter of the bytes
+// within 2 %, and show together what one shows that reads everything from the server; before and after config maps are
+// created and deleted.
 func TestKubeStateMetricsInShards(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -143,10 +144,12 @@ func TestKubeStateMetricsInShards(t *testing.T) {
 	client := r.admin.CoreV1().ConfigMaps("default")
 	for i := range changes {
 		r.must(client.Delete(t.Context(), fmt.Sprintf("map-%05d", i), metav1.DeleteOptions{}))
-		_, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("new-%d", i)}}, metav1.CreateOptions{})
+		_, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("new-%d", i)}},
+			metav1.CreateOptions{})
 		r.must(err)
 	}
-	_, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{})
+	_, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}},
+		metav1.CreateOptions{})
 	r.must(err)
 	same(n + 2)
 }

@@ -45,21 +45,26 @@ func TestKubectlGet(t *testing.T) {
 		})
 	}
 	through := r.front.Config()
-	through.Insecure, through.CAData = false, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.front.server.Certificate().Raw})
+	through.Insecure, through.CAData = false, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: r.front.server.Certificate().Raw})
 	direct, proxied := r.kubectl(r.server.Config()), r.kubectl(through)
 	for _, args := range []string{
-		"get widgets", "get widgets -A", "get widgets -o wide", "get widgets w1 w2", "get widgets w0", "get widgets --no-headers",
-		"get widgets -l color=none", "get widgets --chunk-size 2", "get widgets --field-selector metadata.name=w3", "get widgets --sort-by .spec.color",
+		"get widgets", "get widgets -A", "get widgets -o wide", "get widgets w1 w2", "get widgets w0",
+		"get widgets --no-headers",
+		"get widgets -l color=none", "get widgets --chunk-size 2", "get widgets --field-selector metadata.name=w3",
+		"get widgets --sort-by .spec.color",
 	} {
 		verb := map[bool]string{true: "get", false: "list"}[args == "get widgets w1 w2" || args == "get widgets w0"]
 		await.State(t, "kubectl "+args+" is answered from memory", func() (bool, string) {
 			before := r.current.Load().Status().Saved[verb]
 			want, got := direct.run(t.Context(), args), proxied.run(t.Context(), args)
 			saved := r.current.Load().Status().Saved[verb] - before
-			return got == want && got == direct.run(t.Context(), args) && saved > 0, fmt.Sprintf("%+v\n%s\n%s", r.current.Load().Status().Reads, got, want)
+			return got == want && got == direct.run(t.Context(), args) && saved > 0, fmt.Sprintf("%+v\n%s\n%s",
+				r.current.Load().Status().Reads, got, want)
 		})
 	}
-	if got := proxied.run(t.Context(), "get widgets -A -o wide"); !regexp.MustCompile(`default +w0 +red +0 +0.1 +true +2\dy +\{`).MatchString(got) {
+	if got := proxied.run(t.Context(),
+		"get widgets -A -o wide"); !regexp.MustCompile(`default +w0 +red +0 +0.1 +true +2\dy +\{`).MatchString(got) {
 		t.Errorf("kubectl prints\n%s", got)
 	}
 	r.definitionChanges(proxied, direct)
@@ -73,7 +78,9 @@ func (r *rig) definitionChanges(proxied, direct kubectl) {
 	out, err := command.StdoutPipe()
 	r.must(err)
 	r.must(command.Start())
-	r.eventually("kubectl get -w is answered from memory", func() bool { return r.current.Load().Status().Saved["watch"] > before })
+	r.eventually("kubectl get -w is answered from memory", func() bool {
+		return r.current.Load().Status().Saved["watch"] > before
+	})
 	r.widget("w9", map[string]any{"color": "new"})
 	lines := bufio.NewScanner(out)
 	for printed := false; !printed; printed = strings.HasPrefix(lines.Text(), "w9 ") {
@@ -125,7 +132,8 @@ func (r *rig) columns(columns string) {
 	r.Helper()
 	client, err := apiextensions.NewForConfig(r.server.Config())
 	r.must(err)
-	_, err = client.ApiextensionsV1().CustomResourceDefinitions().Patch(r.Context(), "widgets.example.com", types.JSONPatchType,
+	_, err = client.ApiextensionsV1().CustomResourceDefinitions().Patch(r.Context(), "widgets.example.com",
+		types.JSONPatchType,
 		[]byte(`[
 			{"op":"add","path":"/spec/versions/0/additionalPrinterColumns","value":`+columns+`},
 			{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema","value":
@@ -135,7 +143,8 @@ func (r *rig) columns(columns string) {
 	var defined []apiextensionsv1.CustomResourceColumnDefinition
 	r.must(json.Unmarshal([]byte(columns), &defined))
 	r.eventually("the server prints the columns", func() bool {
-		return strings.Contains(r.behind(widgets, "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").body, `{"name":"`+defined[0].Name+`"`)
+		return strings.Contains(r.behind(widgets, "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").body, `{"name":"`+
+			defined[0].Name+`"`)
 	})
 }
 
@@ -143,8 +152,9 @@ func (r *rig) widget(name string, spec map[string]any) {
 	r.Helper()
 	client, err := dynamic.NewForConfig(r.server.Config())
 	r.must(err)
-	_, err = client.Resource(widgetsResource).Namespace("default").Create(r.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": spec,
-	}}, metav1.CreateOptions{})
+	_, err = client.Resource(widgetsResource).Namespace("default").Create(r.Context(),
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": spec,
+		}}, metav1.CreateOptions{})
 	r.must(err)
 }

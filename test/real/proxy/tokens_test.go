@@ -37,7 +37,8 @@ func (r *rig) expireIn(d time.Duration) {
 }
 
 // A token that expires is refused as by the server, which remembers it for 10 s, once the proxy's review is as old. A
-// watch that it has opened goes on at the server, until a restart ends it, and ends at the proxy, which no restart ends.
+// watch that it has opened goes on at the server, until a restart ends it, and ends at the proxy, which no restart
+// ends.
 func TestExpiredTokens(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -60,14 +61,17 @@ func TestExpiredTokens(t *testing.T) {
 		newest[name] = bufio.NewReader(watch.Body)
 	}
 	r.eventually("the server refuses the token", func() bool { return r.behind(maps).code == http.StatusUnauthorized })
-	r.eventually("the proxy refuses the token", func() bool { return r.proxy(maps+"?resourceVersion=0").code == http.StatusUnauthorized })
+	r.eventually("the proxy refuses the token", func() bool {
+		return r.proxy(maps+"?resourceVersion=0").code == http.StatusUnauthorized
+	})
 	if code := r.proxy(maps + "?watch=1&resourceVersion=0").code; code != http.StatusUnauthorized {
 		t.Errorf("a watch by the expired token is answered with %d", code)
 	}
 	if _, err := io.Copy(io.Discard, newest["proxy"]); err != nil {
 		t.Errorf("the watch at the proxy: %v", err)
 	}
-	_, err := r.admin.CoreV1().ConfigMaps("default").Patch(t.Context(), "map-000", types.MergePatchType, []byte(`{"data":{"after":"the expiry"}}`), metav1.PatchOptions{})
+	_, err := r.admin.CoreV1().ConfigMaps("default").Patch(t.Context(), "map-000", types.MergePatchType,
+		[]byte(`{"data":{"after":"the expiry"}}`), metav1.PatchOptions{})
 	r.must(err)
 	for {
 		event, err := newest["server"].ReadString('\n')

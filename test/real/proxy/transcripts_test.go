@@ -17,7 +17,8 @@ import (
 
 var (
 	watchesFlag = flag.Int("proxy.watches", 40, "how many watches TestTranscripts judges")
-	roundsFlag  = flag.Int("proxy.rounds", 1, "how often TestTranscripts cuts all connections to the API servers, and those of one proxy's clients")
+	roundsFlag  = flag.Int("proxy.rounds", 1,
+		"how often TestTranscripts cuts all connections to the API servers, and those of one proxy's clients")
 )
 
 // betweenProxiesAndServers is what goes wrong with the watches by which the proxies follow resources.
@@ -30,9 +31,9 @@ rules:
 - {match: {verb: list}, probability: 0.1, fault: delay, for: 200ms}
 `
 
-// TestTranscripts judges the transcripts of watches of every kind by the promises of package keepwatch, against etcd's history. The
-// watches go through two proxies in turn, while their connections to two API servers are cut, torn, reset and stalled, and one of
-// the API servers is behind. Writers write at the API servers and at the proxies.
+// TestTranscripts judges the transcripts of watches of every kind by the promises of package keepwatch, against etcd's
+// history. The watches go through two proxies in turn, while their connections to two API servers are cut, torn, reset
+// and stalled, and one of the API servers is behind. Writers write at the API servers and at the proxies.
 func TestTranscripts(t *testing.T) {
 	etcd := peer.StartEtcd(t)
 	first := peer.KubernetesOn(t, etcd)
@@ -83,7 +84,8 @@ func TestTranscripts(t *testing.T) {
 		relists += f.sum("keepwatch_storage_relists_total")
 		answered += f.answered()
 	}
-	t.Logf("seed %d: %d faults, %.0f requests were answered from memory, the proxies listed %.0f times more", plan.Seed, met, answered, relists)
+	t.Logf("seed %d: %d faults, %.0f requests were answered from memory, the proxies listed %.0f times more", plan.Seed,
+		met, answered, relists)
 	if met < 10 || answered < float64(*watchesFlag) {
 		t.Errorf("this is no proof: %d faults, %.0f requests answered from memory", met, answered)
 	}

@@ -90,7 +90,8 @@ func serverWithWebhook(t *testing.T, p *policy) *peer.Server {
 	if err := peer.WriteKubeconfig(config, &rest.Config{Host: webhook.URL}); err != nil {
 		t.Fatal(err)
 	}
-	return peer.Kubernetes(t, "--authorization-mode", "Webhook", "--authorization-webhook-config-file", config, "--authorization-webhook-version", "v1",
+	return peer.Kubernetes(t, "--authorization-mode", "Webhook", "--authorization-webhook-config-file", config,
+		"--authorization-webhook-version", "v1",
 		"--authorization-webhook-cache-authorized-ttl", "1s", "--authorization-webhook-cache-unauthorized-ttl", "1s")
 }
 
@@ -109,13 +110,16 @@ func TestPermissionsOfAWebhook(t *testing.T) {
 	}
 	before := p.answered()
 	counts := p.compare(*permissionRequests / 3)
-	t.Logf("statuses: %v, answered from caches: %v, the webhook was asked %d times", counts, p.answered()-before, policy.asked.Load())
-	if n := *permissionRequests / 3; counts[http.StatusOK] < n/10 || counts[http.StatusForbidden] < n/10 || p.answered() == before {
+	t.Logf("statuses: %v, answered from caches: %v, the webhook was asked %d times", counts, p.answered()-before,
+		policy.asked.Load())
+	if n := *permissionRequests / 3; counts[http.StatusOK] < n/10 || counts[http.StatusForbidden] < n/10 ||
+		p.answered() == before {
 		t.Errorf("the requests are not mixed enough: %v", counts)
 	}
 }
 
-// The proxy does not see that a webhook has revoked a right, and decides anew when a role changes. That ends an open watch.
+// The proxy does not see that a webhook has revoked a right, and decides anew when a role changes. That ends an open
+// watch.
 func TestRevocationByAWebhook(t *testing.T) {
 	policy := &policy{}
 	r := newRigOn(t, serverWithWebhook(t, policy))
@@ -129,12 +133,15 @@ func TestRevocationByAWebhook(t *testing.T) {
 	}
 	policy.revoked.Store(true)
 	r.eventually("the server refuses", func() bool { return r.behind(maps).code == http.StatusForbidden })
-	_, err := r.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "changed"}}, metav1.CreateOptions{})
+	_, err := r.admin.RbacV1().ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "changed"}}, metav1.CreateOptions{})
 	r.must(err)
 	if _, err := io.Copy(io.Discard, watch.Body); err != nil {
 		t.Error(err)
 	}
-	r.eventually("the proxy refuses", func() bool { return r.proxy(maps+"?resourceVersion=0").code == http.StatusForbidden })
+	r.eventually("the proxy refuses", func() bool {
+		return r.proxy(maps+"?resourceVersion=0").code == http.StatusForbidden
+	})
 }
 
 // A webhook that gives no reasons decides what a personal view has. A change of it is noticed, at the latest, when a
@@ -144,13 +151,16 @@ func TestPersonalViewOfAWebhook(t *testing.T) {
 	policy := &policy{}
 	r := newRigOn(t, serverWithWebhook(t, policy), func(_ *rig, c *proxy.Config) { c.Personal = &proxy.Personal{} })
 	for _, name := range []string{"a", "a-b", "ab", "b"} {
-		_, err := r.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := r.admin.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		r.must(err)
-		_, err = r.admin.CoreV1().ConfigMaps(name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{})
+		_, err = r.admin.CoreV1().ConfigMaps(name).Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{})
 		r.must(err)
 	}
 	accounts := r.admin.CoreV1().ServiceAccounts("default")
-	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}}, metav1.CreateOptions{})
+	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}},
+		metav1.CreateOptions{})
 	r.must(err)
 	token, err := accounts.CreateToken(t.Context(), "viewer", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	r.must(err)
@@ -204,7 +214,8 @@ func TestPersonalViewOfAWebhook(t *testing.T) {
 			return (err == nil) == allowed
 		})
 		_, err := r.admin.RbacV1().RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "nothing-"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "viewer"}},
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "nothing-"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind,
+				Namespace: "default", Name: "viewer"}},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "nothing"},
 		}, metav1.CreateOptions{})
 		r.must(err)

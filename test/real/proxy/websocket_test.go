@@ -15,7 +15,8 @@ func (r *rig) dial(config *rest.Config, query, accept string) *websocket.Conn {
 	r.Helper()
 	ws := r.socketConfig(config, query)
 	if accept == "" {
-		ws.Protocol = []string{"base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(r.token)), "base64.binary.k8s.io"}
+		ws.Protocol = []string{"base64url.bearer.authorization.k8s.io." +
+			base64.RawURLEncoding.EncodeToString([]byte(r.token)), "base64.binary.k8s.io"}
 	} else {
 		ws.Header.Set("Authorization", "Bearer "+r.token)
 		ws.Header.Set("Accept", accept)
@@ -72,8 +73,8 @@ func TestWebSocketWatches(t *testing.T) {
 	}
 }
 
-// A watch over a WebSocket in JSON is answered from memory: it stays open while the server is killed and restarted. One that cannot begin is
-// answered before the handshake, as by the server.
+// A watch over a WebSocket in JSON is answered from memory: it stays open while the server is killed and restarted. One
+// that cannot begin is answered before the handshake, as by the server.
 func TestWebSocketWatchesInAnOutage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

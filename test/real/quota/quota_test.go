@@ -1,6 +1,6 @@
-// Package quota compares ResourceQuotas, priorities and default tolerations of a test server with those of kube-apiserver and
-// kube-controller-manager: random quotas and objects, and after each step what was answered, the pods, and the quotas' status,
-// which must be what a model counts.
+// Package quota compares ResourceQuotas, priorities and default tolerations of a test server with those of
+// kube-apiserver and kube-controller-manager: random quotas and objects, and after each step what was answered, the
+// pods, and the quotas' status, which must be what a model counts.
 package quota
 
 import (
@@ -39,13 +39,13 @@ const (
 	home = "story"
 	// settleTimeout bounds the wait for the controllers.
 	settleTimeout = 3 * time.Minute
-	// attempts is how often a step is repeated that was answered differently: kube-controller-manager computes a status from
-	// informers that may lag, and corrects it at its next resync.
+	// attempts is how often a step is repeated that was answered differently: kube-controller-manager computes a status
+	// from informers that may lag, and corrects it at its next resync.
 	attempts = 3
 )
 
-// controllers are those of kube-controller-manager that a test server has and whose objects count, and the one without which
-// claims stay.
+// controllers are those of kube-controller-manager that a test server has and whose objects count, and the one without
+// which claims stay.
 const controllers = "resourcequota-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,persistentvolumeclaim-protection-controller"
 
 func TestMain(m *testing.M) { peer.Main(m) }
@@ -88,7 +88,8 @@ func TestQuotas(t *testing.T) {
 	if repeated > *stepsFlag/50+1 {
 		t.Errorf("%d of %d steps were repeated", repeated, *stepsFlag)
 	}
-	for _, kind := range []string{"create success", "create exceeded", "create must specify", "create priority", "limit success", "delete success", "end success"} {
+	for _, kind := range []string{"create success", "create exceeded", "create must specify", "create priority",
+		"limit success", "delete success", "end success"} {
 		if counts[kind] < *stepsFlag/100 {
 			t.Errorf("too few of %q: %v", kind, counts)
 		}
@@ -100,7 +101,8 @@ func firstWord(text string) string { return regexp.MustCompile(`^\w*`).FindStrin
 // outcome returns which of the refusals an answer is.
 func outcome(answer string) string {
 	for name, pattern := range map[string]string{
-		"exceeded": "exceeded quota", "must specify": "must specify", "priority": "PriorityClass|PreemptionPolicy", "exists": "^AlreadyExists", "invalid": "^Invalid",
+		"exceeded": "exceeded quota", "must specify": "must specify", "priority": "PriorityClass|PreemptionPolicy",
+		"exists": "^AlreadyExists", "invalid": "^Invalid",
 	} {
 		if regexp.MustCompile(pattern).MatchString(answer) {
 			return name
@@ -168,7 +170,8 @@ func newStory(t *testing.T, random *rand.Rand) *story {
 			peer.StartControllerManager(t, real, controllers, "--resource-quota-sync-period", "2s")
 		}
 	}
-	s.model.add(&object{resource: "configmaps", name: "kube-root-ca.crt", uses: uses("configmaps", 1, "count/configmaps", 1)})
+	s.model.add(&object{resource: "configmaps", name: "kube-root-ca.crt", uses: uses("configmaps", 1, "count/configmaps",
+		1)})
 	s.model.add(&object{resource: "serviceaccounts", name: "default", uses: uses("count/serviceaccounts", 1)})
 	for _, server := range s.sides {
 		wait(t, "the default objects of the namespace", func() string {
@@ -200,23 +203,26 @@ func newSide(t *testing.T, config *rest.Config) side {
 	definitions, err := apiextensions.NewForConfig(config)
 	must(err)
 	server := side{typed, untyped.Resource(gears).Namespace(home)}
-	_, err = typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}, metav1.CreateOptions{})
+	_, err = typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}},
+		metav1.CreateOptions{})
 	must(err)
 	for i := range classes {
 		_, err = typed.SchedulingV1().PriorityClasses().Create(t.Context(), classes[i].DeepCopy(), metav1.CreateOptions{})
 		must(err)
 	}
-	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: gears.Resource + "." + gears.Group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: gears.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: gears.Resource, Kind: "Gear"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: gears.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
-			}},
-		},
-	}, metav1.CreateOptions{})
+	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(),
+		&apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: gears.Resource + "." + gears.Group},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: gears.Group, Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: gears.Resource, Kind: "Gear"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: gears.Version, Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object"}},
+				}},
+			},
+		}, metav1.CreateOptions{})
 	must(err)
 	wait(t, "the custom resource", func() string {
 		if _, err := server.custom.List(t.Context(), metav1.ListOptions{}); err != nil {
@@ -288,7 +294,8 @@ func (s side) pods(t *testing.T) map[string]any {
 	}
 	all := map[string]any{}
 	for _, pod := range list.Items {
-		all[pod.Name] = []any{pod.Spec.Priority, pod.Spec.PriorityClassName, pod.Spec.PreemptionPolicy, pod.Spec.Tolerations, pod.Status.QOSClass, pod.Status.Phase}
+		all[pod.Name] = []any{pod.Spec.Priority, pod.Spec.PriorityClassName, pod.Spec.PreemptionPolicy, pod.Spec.Tolerations,
+			pod.Status.QOSClass, pod.Status.Phase}
 	}
 	return all
 }

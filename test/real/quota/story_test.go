@@ -88,9 +88,12 @@ var unscoped = []struct {
 	{"requests.example.com/gpu", 6, ""}, {"requests.hugepages-2Mi", 10, "0Mi"},
 	{"services", 6, ""}, {"count/services", 6, ""}, {"services.nodeports", 8, ""}, {"services.loadbalancers", 3, ""},
 	{"persistentvolumeclaims", 6, ""}, {"count/persistentvolumeclaims", 6, ""}, {"requests.storage", 30, "Gi"},
-	{"gold.storageclass.storage.k8s.io/requests.storage", 20, "Gi"}, {"gold.storageclass.storage.k8s.io/persistentvolumeclaims", 4, ""},
-	{"configmaps", 5, ""}, {"count/configmaps", 5, ""}, {"secrets", 4, ""}, {"count/secrets", 4, ""}, {"replicationcontrollers", 3, ""},
-	{"resourcequotas", 7, ""}, {"count/resourcequotas", 7, ""}, {"count/deployments.apps", 3, ""}, {"count/gears.quota.example.com", 3, ""},
+	{"gold.storageclass.storage.k8s.io/requests.storage", 20, "Gi"},
+	{"gold.storageclass.storage.k8s.io/persistentvolumeclaims", 4, ""},
+	{"configmaps", 5, ""}, {"count/configmaps", 5, ""}, {"secrets", 4, ""}, {"count/secrets", 4, ""},
+	{"replicationcontrollers", 3, ""},
+	{"resourcequotas", 7, ""}, {"count/resourcequotas", 7, ""}, {"count/deployments.apps", 3, ""},
+	{"count/gears.quota.example.com", 3, ""},
 	{"count/serviceaccounts", 3, ""},
 }
 
@@ -113,7 +116,8 @@ func (s *story) createLimit() step {
 	spec := corev1.ResourceQuotaSpec{Hard: l.hard}
 	switch r.IntN(6) {
 	case 0:
-		l.scope = pick(r, corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeBestEffort)
+		l.scope = pick(r, corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating,
+			corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeBestEffort)
 		l.hard = corev1.ResourceList{"pods": resource.MustParse(fmt.Sprint(r.IntN(6)))}
 		if l.scope != corev1.ResourceQuotaScopeBestEffort {
 			l.hard = s.hard(scoped)
@@ -121,11 +125,13 @@ func (s *story) createLimit() step {
 		spec = corev1.ResourceQuotaSpec{Hard: l.hard, Scopes: []corev1.ResourceQuotaScope{l.scope}}
 	case 1:
 		l.hard = s.hard(scoped)
-		l.classes = &corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: pick(r, corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn)}
+		l.classes = &corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopePriorityClass,
+			Operator: pick(r, corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn)}
 		if l.classes.Operator != corev1.ScopeSelectorOpExists {
 			l.classes.Values = []string{pick(r, "low", "high")}
 		}
-		spec = corev1.ResourceQuotaSpec{Hard: l.hard, ScopeSelector: &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{*l.classes}}}
+		spec = corev1.ResourceQuotaSpec{Hard: l.hard,
+			ScopeSelector: &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{*l.classes}}}
 	}
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: l.name}, Spec: spec}
 	o := &object{resource: "resourcequotas", name: l.name, uses: uses("resourcequotas", 1, "count/resourcequotas", 1)}
@@ -191,10 +197,12 @@ func (s *story) changeLimit() step {
 	}
 }
 
-// createPod creates a pod: some without resources, with a class that does not exist, or with another priority than its class.
+// createPod creates a pod: some without resources, with a class that does not exist, or with another priority than its
+// class.
 func (s *story) createPod() step {
 	r := s.random
-	o := &object{resource: "pods", name: s.name("pod"), class: pick(r, "", "", "", "high", "low"), uses: uses("pods", 1, "count/pods", 1)}
+	o := &object{resource: "pods", name: s.name("pod"), class: pick(r, "", "", "", "high", "low"),
+		uses: uses("pods", 1, "count/pods", 1)}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: o.name},
 		Spec:       corev1.PodSpec{PriorityClassName: o.class, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
@@ -242,7 +250,8 @@ func (s *story) createPod() step {
 		pod.Spec.ActiveDeadlineSeconds, o.terminating = new(int64(1000)), true
 	}
 	if r.IntN(6) == 0 {
-		pod.Spec.Tolerations = []corev1.Toleration{{Key: pick(r, corev1.TaintNodeNotReady, "", "other"), Operator: corev1.TolerationOpExists, Effect: pick(r, corev1.TaintEffectNoExecute, "", corev1.TaintEffectNoSchedule)}}
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: pick(r, corev1.TaintNodeNotReady, "", "other"),
+			Operator: corev1.TolerationOpExists, Effect: pick(r, corev1.TaintEffectNoExecute, "", corev1.TaintEffectNoSchedule)}}
 	}
 	if o.class == "" {
 		o.class = defaultClass
@@ -303,7 +312,8 @@ func (s *story) moveToTerminating() step {
 	return step{
 		what: "move " + o.name,
 		do: func(ctx context.Context, server side) error {
-			_, err := server.CoreV1().Pods(home).Patch(ctx, o.name, types.MergePatchType, []byte(`{"spec":{"activeDeadlineSeconds":900}}`), metav1.PatchOptions{})
+			_, err := server.CoreV1().Pods(home).Patch(ctx, o.name, types.MergePatchType,
+				[]byte(`{"spec":{"activeDeadlineSeconds":900}}`), metav1.PatchOptions{})
 			return err
 		},
 		done: func() { o.terminating = true },
@@ -322,12 +332,14 @@ func serviceUses(kind corev1.ServiceType, ports int) map[corev1.ResourceName]int
 	return uses("services", 1, "count/services", 1, "services.nodeports", nodePorts, "services.loadbalancers", balancers)
 }
 
-var serviceTypes = []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer}
+var serviceTypes = []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,
+	corev1.ServiceTypeLoadBalancer}
 
 func (s *story) createService() step {
 	r := s.random
 	kind, ports := pick(r, serviceTypes...), 1+r.IntN(3)
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: s.name("service")}, Spec: corev1.ServiceSpec{Type: kind}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: s.name("service")},
+		Spec: corev1.ServiceSpec{Type: kind}}
 	for i := range ports {
 		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Port: int32(80 + i)})
 	}
@@ -346,7 +358,8 @@ func (s *story) createService() step {
 func (s *story) changeService() step {
 	o := pick(s.random, s.model.of("services")...)
 	kind := pick(s.random, serviceTypes...)
-	patch := fmt.Appendf(nil, `{"spec":{"type":%q,"allocateLoadBalancerNodePorts":null,"ports":[{"name":"p","port":80}]}}`, kind)
+	patch := fmt.Appendf(nil, `{"spec":{"type":%q,"allocateLoadBalancerNodePorts":null,"ports":[{"name":"p","port":80}]}}`,
+		kind)
 	return step{
 		what: fmt.Sprintf("change %s to %s", o.name, kind),
 		do: func(ctx context.Context, server side) error {
@@ -364,10 +377,12 @@ func (s *story) createClaim() step {
 		ObjectMeta: metav1.ObjectMeta{Name: s.name("claim")},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class,
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(fmt.Sprint(size) + "Gi")}},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceStorage: resource.MustParse(fmt.Sprint(size) + "Gi")}},
 		},
 	}
-	o := &object{resource: "persistentvolumeclaims", name: claim.Name, uses: uses("persistentvolumeclaims", 1, "count/persistentvolumeclaims", 1, "requests.storage", size<<30)}
+	o := &object{resource: "persistentvolumeclaims", name: claim.Name, uses: uses("persistentvolumeclaims", 1,
+		"count/persistentvolumeclaims", 1, "requests.storage", size<<30)}
 	if class == "gold" {
 		o.uses["gold.storageclass.storage.k8s.io/persistentvolumeclaims"], o.uses["gold.storageclass.storage.k8s.io/requests.storage"] = 1000, int64(size)<<30*1000
 	}
@@ -387,21 +402,24 @@ func (s *story) createPlain() step {
 	}
 	o := &object{resource: kind, name: name}
 	labels := map[string]string{"app": "a"}
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	of := metav1.ObjectMeta{Name: name}
 	var do func(context.Context, side) error
 	switch kind {
 	case "deployments":
 		o.uses = uses("count/deployments.apps", 1)
 		do = func(ctx context.Context, server side) error {
-			d := &appsv1.Deployment{ObjectMeta: of, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template}}
+			d := &appsv1.Deployment{ObjectMeta: of,
+				Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template}}
 			_, err := server.AppsV1().Deployments(home).Create(ctx, d, metav1.CreateOptions{})
 			return err
 		}
 	case "gears":
 		o.uses = uses("count/gears.quota.example.com", 1)
 		do = func(ctx context.Context, server side) error {
-			gear := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gears.GroupVersion().String(), "kind": "Gear", "metadata": map[string]any{"name": name}}}
+			gear := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gears.GroupVersion().String(),
+				"kind": "Gear", "metadata": map[string]any{"name": name}}}
 			_, err := server.custom.Create(ctx, gear, metav1.CreateOptions{})
 			return err
 		}
@@ -415,9 +433,11 @@ func (s *story) createPlain() step {
 			case "secrets":
 				_, err = server.CoreV1().Secrets(home).Create(ctx, &corev1.Secret{ObjectMeta: of}, metav1.CreateOptions{})
 			case "serviceaccounts":
-				_, err = server.CoreV1().ServiceAccounts(home).Create(ctx, &corev1.ServiceAccount{ObjectMeta: of}, metav1.CreateOptions{})
+				_, err = server.CoreV1().ServiceAccounts(home).Create(ctx, &corev1.ServiceAccount{ObjectMeta: of},
+					metav1.CreateOptions{})
 			case "replicationcontrollers":
-				rc := &corev1.ReplicationController{ObjectMeta: of, Spec: corev1.ReplicationControllerSpec{Selector: labels, Template: &template}}
+				rc := &corev1.ReplicationController{ObjectMeta: of, Spec: corev1.ReplicationControllerSpec{Selector: labels,
+					Template: &template}}
 				_, err = server.CoreV1().ReplicationControllers(home).Create(ctx, rc, metav1.CreateOptions{})
 			}
 			return err
@@ -437,7 +457,8 @@ func (s *story) createClass() step {
 		schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "second"}, Value: 1, GlobalDefault: true},
 		schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-own"}, Value: 1},
 		schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "over"}, Value: 1000000001},
-		schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "odd"}, Value: 3, PreemptionPolicy: new(corev1.PreemptionPolicy("Sometimes"))},
+		schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "odd"}, Value: 3,
+			PreemptionPolicy: new(corev1.PreemptionPolicy("Sometimes"))},
 	)
 	return step{
 		what: "refuse the class " + class.Name,
@@ -451,7 +472,8 @@ func (s *story) createClass() step {
 
 // delete deletes an object of a random resource.
 func (s *story) delete() step {
-	kind := pick(s.random, "pods", "pods", "services", "persistentvolumeclaims", "configmaps", "secrets", "replicationcontrollers", "deployments", "gears", "serviceaccounts")
+	kind := pick(s.random, "pods", "pods", "services", "persistentvolumeclaims", "configmaps", "secrets",
+		"replicationcontrollers", "deployments", "gears", "serviceaccounts")
 	var all []*object
 	for _, o := range s.model.of(kind) {
 		if o.name != "kube-root-ca.crt" && o.name != "default" { // they return
@@ -469,9 +491,11 @@ func (s *story) delete() step {
 	}
 }
 
-// remove deletes an object from a server, at once and in the background: no garbage collector runs beside kube-apiserver.
+// remove deletes an object from a server, at once and in the background: no garbage collector runs beside
+// kube-apiserver.
 func remove(ctx context.Context, server side, o *object) error {
-	options := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), PropagationPolicy: new(metav1.DeletePropagationBackground)}
+	options := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)),
+		PropagationPolicy: new(metav1.DeletePropagationBackground)}
 	switch o.resource {
 	case "pods":
 		return server.CoreV1().Pods(home).Delete(ctx, o.name, options)

@@ -15,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var writeFlag = flag.String("rights.write-defaults", "", "write the roles and bindings of kube-apiserver into this file")
+var writeFlag = flag.String("rights.write-defaults", "",
+	"write the roles and bindings of kube-apiserver into this file")
 
 // A test server begins with kube-apiserver's roles and bindings: their labels and annotations, rules and subjects.
 func TestDefaultRoles(t *testing.T) {
@@ -35,8 +36,8 @@ func TestDefaultRoles(t *testing.T) {
 	}
 }
 
-// defaultsOf returns what is compared of the roles and bindings of a server, by kind and name. Rules of aggregated roles
-// are left out: kube-apiserver alone does not write them.
+// defaultsOf returns what is compared of the roles and bindings of a server, by kind and name. Rules of aggregated
+// roles are left out: kube-apiserver alone does not write them.
 func defaultsOf(t *testing.T, s *side) map[string]any {
 	t.Helper()
 	ctx, rbac, found := t.Context(), s.admin.RbacV1(), map[string]any{}

@@ -58,14 +58,17 @@ type question struct {
 func (w *world) question() question {
 	r := w.random
 	who := w.identity()
-	q := question{spec: authorizationv1.SubjectAccessReviewSpec{User: who.name, Groups: append(who.groups, "system:authenticated")}}
+	q := question{spec: authorizationv1.SubjectAccessReviewSpec{User: who.name, Groups: append(who.groups,
+		"system:authenticated")}}
 	if r.IntN(6) == 0 {
-		q.spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: pick(r, []string{"get", "post", "*"}), Path: pick(r, append(paths, "/log", "/logsx", "*", ""))}
+		q.spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: pick(r, []string{"get", "post", "*"}),
+			Path: pick(r, append(paths, "/log", "/logsx", "*", ""))}
 		return q
 	}
 	resource, subresource, _ := strings.Cut(pick(r, append(resources, "*")), "/")
 	q.spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-		Namespace: pick(r, append(homes, "", "missing")), Verb: pick(r, append(verbs, "*")), Group: pick(r, append(apiGroups, "*")),
+		Namespace: pick(r, append(homes, "", "missing")), Verb: pick(r, append(verbs, "*")),
+		Group:    pick(r, append(apiGroups, "*")),
 		Resource: resource, Subresource: subresource, Name: pick(r, append(objects, "", "")),
 	}
 	q.local = r.IntN(10) == 0 && q.spec.ResourceAttributes.Namespace != ""
@@ -79,13 +82,15 @@ func (q question) send(ctx context.Context, s *side) answer {
 	if q.local {
 		home := q.spec.ResourceAttributes.Namespace
 		review, err := s.admin.AuthorizationV1().LocalSubjectAccessReviews(home).Create(ctx,
-			&authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: home}, Spec: q.spec}, metav1.CreateOptions{})
+			&authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: home}, Spec: q.spec},
+			metav1.CreateOptions{})
 		if err != nil {
 			return failed("question", err)
 		}
 		status = review.Status
 	} else {
-		review, err := s.admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: q.spec}, metav1.CreateOptions{})
+		review, err := s.admin.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+			&authorizationv1.SubjectAccessReview{Spec: q.spec}, metav1.CreateOptions{})
 		if err != nil {
 			return failed("question", err)
 		}
@@ -119,7 +124,8 @@ func (l list) send(ctx context.Context, s *side) answer {
 		return failed("rules", err)
 	}
 	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx,
-		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: l.home}}, metav1.CreateOptions{})
+		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: l.home}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return failed("rules", err)
 	}
@@ -133,7 +139,8 @@ func (l list) send(ctx context.Context, s *side) answer {
 		rules = append(rules, marshal(rule))
 	}
 	slices.Sort(rules)
-	return answer{"rules", fmt.Sprintf("incomplete=%v error=%v %s", review.Status.Incomplete, review.Status.EvaluationError != "", strings.Join(rules, "\n"))}
+	return answer{"rules", fmt.Sprintf("incomplete=%v error=%v %s", review.Status.Incomplete,
+		review.Status.EvaluationError != "", strings.Join(rules, "\n"))}
 }
 
 // grant writes a role or a binding as a user, without an effect.
@@ -166,7 +173,8 @@ func (w *world) grant() grant {
 	}
 	g.rules = w.rules(g.home != "")
 	if r.IntN(3) == 0 { // what the user may have already
-		g.rules = []rbacv1.PolicyRule{{Verbs: some(r, "create", "get", "patch"), APIGroups: []string{rbacv1.GroupName}, Resources: some(r, "roles", "clusterroles")}}
+		g.rules = []rbacv1.PolicyRule{{Verbs: some(r, "create", "get", "patch"), APIGroups: []string{rbacv1.GroupName},
+			Resources: some(r, "roles", "clusterroles")}}
 	}
 	g.aggregates = g.home == "" && r.IntN(4) == 0
 	if r.IntN(2) == 0 {
@@ -181,7 +189,8 @@ func (w *world) grant() grant {
 }
 
 func (g grant) String() string {
-	return fmt.Sprintf("%s grants in %q %q (update %v, aggregates %v): %s%s", g.who.key(), g.home, g.name, g.update, g.aggregates, marshal(g.rules), marshal(g.ref))
+	return fmt.Sprintf("%s grants in %q %q (update %v, aggregates %v): %s%s", g.who.key(), g.home, g.name, g.update,
+		g.aggregates, marshal(g.rules), marshal(g.ref))
 }
 
 func (g grant) send(ctx context.Context, s *side) answer {
@@ -201,14 +210,17 @@ func (g grant) write(ctx context.Context, c kubernetes.Interface) (err error) {
 	change := map[string]any{"rules": g.rules}
 	cluster := &rbacv1.ClusterRole{ObjectMeta: of, Rules: g.rules}
 	if g.aggregates {
-		cluster.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"a": "b"}}}}
+		cluster.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{
+			{MatchLabels: map[string]string{"a": "b"}}}}
 		change["aggregationRule"] = cluster.AggregationRule
 	}
 	switch {
 	case g.ref != nil && g.home == "":
-		_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: of, RoleRef: *g.ref, Subjects: g.subjects}, create)
+		_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: of, RoleRef: *g.ref,
+			Subjects: g.subjects}, create)
 	case g.ref != nil:
-		_, err = rbac.RoleBindings(g.home).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: of, RoleRef: *g.ref, Subjects: g.subjects}, create)
+		_, err = rbac.RoleBindings(g.home).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: of, RoleRef: *g.ref,
+			Subjects: g.subjects}, create)
 	case g.update && g.home == "":
 		_, err = rbac.ClusterRoles().Patch(ctx, g.name, types.MergePatchType, []byte(marshal(change)), update)
 	case g.update:

@@ -65,7 +65,8 @@ type side struct {
 // as returns a client of the administrator who acts as a user. All share their connections.
 func (s *side) as(who identity) (kubernetes.Interface, error) {
 	client := *s.http
-	client.Transport = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{UserName: who.name, Groups: who.groups}, s.http.Transport)
+	client.Transport = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{UserName: who.name,
+		Groups: who.groups}, s.http.Transport)
 	return kubernetes.NewForConfigAndClient(s.config, &client)
 }
 

@@ -37,23 +37,27 @@ type identity struct {
 func (i identity) key() string { return i.name + " " + strings.Join(i.groups, ",") }
 
 var (
-	homes  = []string{"default", "one", "two"}
-	names  = []string{"ann", "bob", "eve", "system:serviceaccount:one:robot", "system:serviceaccount:default:robot", "system:serviceaccount:two:other"}
+	homes = []string{"default", "one", "two"}
+	names = []string{"ann", "bob", "eve", "system:serviceaccount:one:robot", "system:serviceaccount:default:robot",
+		"system:serviceaccount:two:other"}
 	groups = []string{"readers", "writers", "authors", "system:serviceaccounts:one", "system:nodes"}
 	// defaults are roles that both servers have from the start, with the same rules.
-	defaults = []string{"cluster-admin", "system:discovery", "system:monitoring", "system:kube-dns", "system:controller:job-controller"}
+	defaults = []string{"cluster-admin", "system:discovery", "system:monitoring", "system:kube-dns",
+		"system:controller:job-controller"}
 )
 
 func newWorld(t *testing.T, random *rand.Rand) *world {
 	w := &world{t: t, random: random, sides: newSides(t)}
 	for _, home := range homes[1:] {
 		w.both(func(ctx context.Context, s *side) error {
-			_, err := s.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}, metav1.CreateOptions{})
+			_, err := s.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}},
+				metav1.CreateOptions{})
 			return err
 		})
 	}
 	// Authors may write roles, and grant what they have.
-	w.create("", "authors", []rbacv1.PolicyRule{{Verbs: []string{"create", "update", "patch", "get"}, APIGroups: []string{rbacv1.GroupName},
+	w.create("", "authors", []rbacv1.PolicyRule{{Verbs: []string{"create", "update", "patch", "get"},
+		APIGroups: []string{rbacv1.GroupName},
 		Resources: []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}}})
 	w.bind("", "authors", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "authors"},
 		[]rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "authors"}})
@@ -87,18 +91,21 @@ func some(r *rand.Rand, from ...string) []string {
 }
 
 var (
-	verbs     = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind", "escalate"}
+	verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate",
+		"bind", "escalate"}
 	apiGroups = []string{"", "apps", "example.com", rbacv1.GroupName}
-	resources = []string{"pods", "deployments", "widgets", "nodes", "users", "roles", "clusterroles", "rolebindings", "pods/log", "pods/exec", "deployments/scale"}
-	objects   = []string{"a", "b", "authors", "ann", "cluster-admin"}
-	paths     = []string{"/healthz", "/healthz/etcd", "/metrics", "/logs", "/logs/", "/logs/x", "/version", "/"}
+	resources = []string{"pods", "deployments", "widgets", "nodes", "users", "roles", "clusterroles", "rolebindings",
+		"pods/log", "pods/exec", "deployments/scale"}
+	objects = []string{"a", "b", "authors", "ann", "cluster-admin"}
+	paths   = []string{"/healthz", "/healthz/etcd", "/metrics", "/logs", "/logs/", "/logs/x", "/version", "/"}
 )
 
 // rule is a random rule. Only a cluster-wide one may have paths.
 func (w *world) rule(namespaced bool) rbacv1.PolicyRule {
 	r := w.random
 	if !namespaced && r.IntN(4) == 0 {
-		return rbacv1.PolicyRule{Verbs: some(r, "get", "post", "*"), NonResourceURLs: some(r, append(paths, "/logs/*", "/healthz*", "/*", "*")...)}
+		return rbacv1.PolicyRule{Verbs: some(r, "get", "post", "*"), NonResourceURLs: some(r, append(paths, "/logs/*",
+			"/healthz*", "/*", "*")...)}
 	}
 	rule := rbacv1.PolicyRule{
 		Verbs: some(r, append(verbs, "*")...), APIGroups: some(r, append(apiGroups, "*")...),
@@ -125,13 +132,15 @@ func (w *world) subjects(home string) []rbacv1.Subject {
 	for range r.IntN(3) + 1 {
 		switch r.IntN(3) {
 		case 0:
-			out = append(out, rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: pick(r, append(groups, "system:authenticated"))})
+			out = append(out, rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName,
+				Name: pick(r, append(groups, "system:authenticated"))})
 		case 1:
 			namespaces := homes
 			if home != "" {
 				namespaces = append(slices.Clone(homes), home)
 			}
-			out = append(out, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: pick(r, namespaces), Name: pick(r, []string{"robot", "other"})})
+			out = append(out, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: pick(r, namespaces),
+				Name: pick(r, []string{"robot", "other"})})
 		default:
 			out = append(out, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: pick(r, names)})
 		}
@@ -216,7 +225,8 @@ func (w *world) create(home, name string, rules []rbacv1.PolicyRule) {
 	of := metav1.ObjectMeta{Name: name}
 	w.both(func(ctx context.Context, s *side) (err error) {
 		if home == "" {
-			_, err = s.admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: of, Rules: rules}, metav1.CreateOptions{})
+			_, err = s.admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: of, Rules: rules},
+				metav1.CreateOptions{})
 		} else {
 			_, err = s.admin.RbacV1().Roles(home).Create(ctx, &rbacv1.Role{ObjectMeta: of, Rules: rules}, metav1.CreateOptions{})
 		}
@@ -230,7 +240,8 @@ func (w *world) replace(home, name string, rules []rbacv1.PolicyRule) {
 	of := metav1.ObjectMeta{Name: name}
 	w.both(func(ctx context.Context, s *side) (err error) {
 		if home == "" {
-			_, err = s.admin.RbacV1().ClusterRoles().Update(ctx, &rbacv1.ClusterRole{ObjectMeta: of, Rules: rules}, metav1.UpdateOptions{})
+			_, err = s.admin.RbacV1().ClusterRoles().Update(ctx, &rbacv1.ClusterRole{ObjectMeta: of, Rules: rules},
+				metav1.UpdateOptions{})
 		} else {
 			_, err = s.admin.RbacV1().Roles(home).Update(ctx, &rbacv1.Role{ObjectMeta: of, Rules: rules}, metav1.UpdateOptions{})
 		}
@@ -243,9 +254,11 @@ func (w *world) bind(home, name string, ref rbacv1.RoleRef, subjects []rbacv1.Su
 	of := metav1.ObjectMeta{Name: name}
 	w.both(func(ctx context.Context, s *side) (err error) {
 		if home == "" {
-			_, err = s.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: of, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+			_, err = s.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: of, RoleRef: ref,
+				Subjects: subjects}, metav1.CreateOptions{})
 		} else {
-			_, err = s.admin.RbacV1().RoleBindings(home).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: of, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+			_, err = s.admin.RbacV1().RoleBindings(home).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: of, RoleRef: ref,
+				Subjects: subjects}, metav1.CreateOptions{})
 		}
 		return err
 	})
@@ -257,7 +270,8 @@ func (w *world) settle() {
 	w.t.Helper()
 	for _, home := range []string{"", "one"} {
 		probe := w.name()
-		w.create(home, probe, []rbacv1.PolicyRule{{Verbs: []string{"probe"}, APIGroups: []string{"probe"}, Resources: []string{probe}}})
+		w.create(home, probe, []rbacv1.PolicyRule{{Verbs: []string{"probe"}, APIGroups: []string{"probe"},
+			Resources: []string{probe}}})
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: probe}
 		if home != "" {
 			ref.Kind = "Role"
@@ -271,9 +285,10 @@ func (w *world) settle() {
 func (s *side) waitAllowed(ctx context.Context, probe string) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	question := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: probe, ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Namespace: "one", Verb: "probe", Group: "probe", Resource: probe,
-	}}}
+	question := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: probe,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: "one", Verb: "probe", Group: "probe", Resource: probe,
+		}}}
 	for {
 		review, err := s.admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, question, metav1.CreateOptions{})
 		if err != nil || review.Status.Allowed {

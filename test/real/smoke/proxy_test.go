@@ -30,7 +30,8 @@ func TestFaultsReachClientGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			proxy.Next(faults.Watch, "pods", faults.Repeat.After(1))
-			w, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=faulty"})
+			w, err := client.CoreV1().Pods("default").Watch(t.Context(),
+				metav1.ListOptions{FieldSelector: "metadata.name=faulty"})
 			if err != nil {
 				t.Fatal(err)
 			}

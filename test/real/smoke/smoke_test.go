@@ -72,7 +72,8 @@ func TestMetricsCountLists(t *testing.T) {
 	}
 	before := lists()
 	for range 3 {
-		if _, err := clientset(t, s).CoreV1().Endpoints("").List(t.Context(), metav1.ListOptions{}); err != nil { // no other client lists these
+		// no other client lists these
+		if _, err := clientset(t, s).CoreV1().Endpoints("").List(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

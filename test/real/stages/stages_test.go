@@ -1,4 +1,5 @@
-// Package stages has a test of a simulated cluster beside KWOK's controller, whose Stages say what pods on its nodes do.
+// Package stages has a test of a simulated cluster beside KWOK's controller, whose Stages say what pods on its nodes
+// do.
 package stages
 
 import (
@@ -70,16 +71,19 @@ func workload(name string, labels map[string]string) *appsv1.Deployment {
 	}
 }
 
-// On the nodes of KWOK, pods do what its Stages say; on other nodes the simulation's. Controllers and the scheduler serve both.
+// On the nodes of KWOK, pods do what its Stages say; on other nodes the simulation's. Controllers and the scheduler
+// serve both.
 func TestStages(t *testing.T) {
 	srv := testserver.New(t, testserver.Simulate())
 	follow(t, srv)
 	c := must(kubernetes.NewForConfig(srv.Config()))(t)
 	must(c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "kwok-node", Labels: map[string]string{"type": "kwok"}, Annotations: map[string]string{controlplane.KWOKAnnotation: "fake"},
+		Name: "kwok-node", Labels: map[string]string{"type": "kwok"},
+		Annotations: map[string]string{controlplane.KWOKAnnotation: "fake"},
 	}}, metav1.CreateOptions{}))(t)
 	deployments := c.AppsV1().Deployments("default")
-	for _, d := range []*appsv1.Deployment{workload("pulled", map[string]string{}), workload("local", map[string]string{"image": "local"})} {
+	for _, d := range []*appsv1.Deployment{workload("pulled", map[string]string{}),
+		workload("local", map[string]string{"image": "local"})} {
 		must(deployments.Create(t.Context(), d, metav1.CreateOptions{}))(t)
 	}
 	own := workload("own", map[string]string{})
@@ -92,11 +96,15 @@ func TestStages(t *testing.T) {
 	pods := func(name string) []corev1.Pod {
 		return must(c.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + name}))(t).Items
 	}
-	await.True(t, "KWOK's local pods and the simulation's are ready", func() bool { return ready("local") == 2 && ready("own") == 2 })
+	await.True(t, "KWOK's local pods and the simulation's are ready", func() bool {
+		return ready("local") == 2 &&
+			ready("own") == 2
+	})
 	await.True(t, "pulls fail", func() bool {
 		all := pods("pulled")
 		for _, pod := range all {
-			if len(pod.Status.ContainerStatuses) != 1 || pod.Status.ContainerStatuses[0].State.Waiting == nil || pod.Status.ContainerStatuses[0].State.Waiting.Reason != "ImagePullBackOff" {
+			if len(pod.Status.ContainerStatuses) != 1 || pod.Status.ContainerStatuses[0].State.Waiting == nil ||
+				pod.Status.ContainerStatuses[0].State.Waiting.Reason != "ImagePullBackOff" {
 				return false
 			}
 		}
@@ -119,6 +127,7 @@ func TestStages(t *testing.T) {
 		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "kwok-node"
 	})
 
-	must(deployments.Patch(t.Context(), "pulled", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}))(t)
+	must(deployments.Patch(t.Context(), "pulled", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`),
+		metav1.PatchOptions{}))(t)
 	await.True(t, "KWOK deletes the pods", func() bool { return len(pods("pulled")) == 0 })
 }

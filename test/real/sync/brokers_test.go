@@ -89,7 +89,8 @@ func followNATSCluster(t *testing.T) *follower {
 	servers := natstest.StartCluster(t)
 	js := servers.JetStream()
 	c := &cluster{consume(natstest.Messages(js, "STORM")), servers, js, 0}
-	return &follower{contents: c, to: "nats://" + servers.Addrs() + "/STORM?replicas=3", killSink: func(random *rand.Rand) { c.killLeader(t.Context(), random) }}
+	return &follower{contents: c, to: "nats://" + servers.Addrs() + "/STORM?replicas=3",
+		killSink: func(random *rand.Rand) { c.killLeader(t.Context(), random) }}
 }
 
 // killLeader kills the leader, and starts it again: at once, or when another one was elected.
@@ -138,7 +139,8 @@ func (b bucket) Current(ctx context.Context, _ int) (rows []sinktest.Row, err er
 	objects, err := natstest.Objects(ctx, b.js, "storm")
 	for key, text := range objects {
 		resource, _, _ := strings.Cut(key, ".")
-		if resource = strings.ReplaceAll(resource, "_", "."); slices.Contains(names(), resource) { // the others are the sync's
+		// the others are the sync's
+		if resource = strings.ReplaceAll(resource, "_", "."); slices.Contains(names(), resource) {
 			row, invalid := sinktest.RowOf(resource, text)
 			rows, err = append(rows, row), errors.Join(err, invalid)
 		}

@@ -32,8 +32,8 @@ import (
 type contents interface {
 	// Current returns the current objects of a line.
 	Current(ctx context.Context, line int) ([]sinktest.Row, error)
-	// received returns everything that the sink has received, and fails the test if no history explains that. It is nil of a
-	// sink that has the current objects only.
+	// received returns everything that the sink has received, and fails the test if no history explains that. It is nil of
+	// a sink that has the current objects only.
 	received(t *testing.T) *received
 }
 
@@ -59,17 +59,18 @@ func (s *storm) follow(f *follower) {
 	t.Helper()
 	f.storm = s
 	quiet := make(chan struct{})
-	proxy := faults.New(t, s.server.Config(), faults.Plan{Seed: s.seed + uint64(len(s.followers)), Fate: func(random *rand.Rand, req faults.Request) faults.Fault {
-		if f.cutOff.Load() {
-			return faults.Answer(apierrors.NewServiceUnavailable("the test cuts this process off"))
-		}
-		select {
-		case <-quiet:
-			return faults.None
-		default:
-			return faults.OneOf(0.3, 200<<10, faults.Storm())(random, req)
-		}
-	}})
+	proxy := faults.New(t, s.server.Config(), faults.Plan{Seed: s.seed + uint64(len(s.followers)),
+		Fate: func(random *rand.Rand, req faults.Request) faults.Fault {
+			if f.cutOff.Load() {
+				return faults.Answer(apierrors.NewServiceUnavailable("the test cuts this process off"))
+			}
+			select {
+			case <-quiet:
+				return faults.None
+			default:
+				return faults.OneOf(0.3, 200<<10, faults.Storm())(random, req)
+			}
+		}})
 	f.calm = func() { close(quiet) }
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
@@ -77,7 +78,8 @@ func (s *storm) follow(f *follower) {
 		t.Fatal(err)
 	}
 	f.command = peer.Command{Path: peer.Keepwatch(t), Log: filepath.Join(dir, "stderr"), Args: append([]string{
-		"sync", strings.Join(names(), ","), "-n", "storm", "--to", f.to, "--kubeconfig", kubeconfig, "--idle-timeout", "5s", "--cache-dir", dir,
+		"sync", strings.Join(names(), ","), "-n", "storm", "--to", f.to, "--kubeconfig", kubeconfig, "--idle-timeout", "5s",
+		"--cache-dir", dir,
 	}, f.flags...)}
 	f.launch(t)
 	t.Cleanup(func() { f.process.Kill() })
@@ -125,8 +127,8 @@ func (f *follower) judge(t *testing.T) {
 	}
 }
 
-// readNew reads what a sink of messages or lines has received since the last call, so that the end of the test does not read
-// everything at once.
+// readNew reads what a sink of messages or lines has received since the last call, so that the end of the test does not
+// read everything at once.
 func (f *follower) readNew(t *testing.T) {
 	if _, ok := f.contents.(interface{ States() []sinktest.State }); !ok {
 		return
@@ -149,7 +151,8 @@ func (f *follower) current(ctx context.Context) (sink.Cut, []sinktest.Row, error
 
 // converge waits until what is read equals the server, at the server's newest revision or above. It returns the
 // greatest revision of the server's objects.
-func (f *follower) converge(t *testing.T, read func(context.Context) (sink.Cut, []sinktest.Row, error)) (newest keepwatch.Revision) {
+func (f *follower) converge(t *testing.T, read func(context.Context) (sink.Cut, []sinktest.Row, error)) (
+	newest keepwatch.Revision) {
 	t.Helper()
 	want, newest, err := f.objects(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -173,7 +176,8 @@ func (f *follower) converge(t *testing.T, read func(context.Context) (sink.Cut, 
 }
 
 // objects lists the server's objects of all types, and returns their greatest revision.
-func (s *storm) objects(ctx context.Context, options metav1.ListOptions) (all map[string]*unstructured.Unstructured, newest keepwatch.Revision, err error) {
+func (s *storm) objects(ctx context.Context,
+	options metav1.ListOptions) (all map[string]*unstructured.Unstructured, newest keepwatch.Revision, err error) {
 	all = map[string]*unstructured.Unstructured{}
 	for _, k := range kinds {
 		list, err := s.client.Resource(k.resource).Namespace("storm").List(ctx, options)
@@ -211,7 +215,8 @@ func difference(rows []sinktest.Row, want map[string]*unstructured.Unstructured)
 		}
 		seen[key] = true
 		if row.UID != string(o.GetUID()) || row.Revision.String() != o.GetResourceVersion() {
-			return fmt.Sprintf("%s is %s/%d, on the server %s/%s", key, row.UID, row.Revision, o.GetUID(), o.GetResourceVersion())
+			return fmt.Sprintf("%s is %s/%d, on the server %s/%s", key, row.UID, row.Revision, o.GetUID(),
+				o.GetResourceVersion())
 		}
 		text, err := o.MarshalJSON()
 		if err != nil || !sameJSON(text, []byte(row.Object)) {

@@ -89,7 +89,8 @@ func (h *history) complete(t *testing.T, s *storm) map[string][]write {
 	if err != nil {
 		t.Fatal(err)
 	}
-	marker, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "marker-"}}, metav1.CreateOptions{})
+	marker, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "marker-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +131,9 @@ func (r *received) inGap(resource string, at keepwatch.Revision) bool {
 	return slices.ContainsFunc(r.gaps[resource], func(g stream.Gap) bool { return g.From < at && at <= g.To })
 }
 
-// judge compares what a sink has received with etcd's history since a revision at which it had everything: outside of gaps
-// each state is there, and each deletion with the state before it. Every object that exists is there, and none that was
-// deleted.
+// judge compares what a sink has received with etcd's history since a revision at which it had everything: outside of
+// gaps each state is there, and each deletion with the state before it. Every object that exists is there, and none
+// that was deleted.
 func (r *received) judge(t *testing.T, writes map[string][]write, since keepwatch.Revision) {
 	t.Helper()
 	type place struct {
@@ -168,7 +169,8 @@ func (r *received) judge(t *testing.T, writes map[string][]write, since keepwatc
 			case !ok || s.Name != w.name:
 				problems = append(problems, fmt.Sprintf("%s %s at %d is missing: %+v", resource, w.name, at, w))
 			case w.deleted && !s.Deleted:
-				problems = append(problems, fmt.Sprintf("%s %s at %d: its deletion at %d is missing", resource, w.name, at, w.revision))
+				problems = append(problems, fmt.Sprintf("%s %s at %d: its deletion at %d is missing", resource, w.name, at,
+					w.revision))
 			}
 		}
 	}
@@ -177,7 +179,8 @@ func (r *received) judge(t *testing.T, writes map[string][]write, since keepwatc
 			t.Error(p)
 		}
 	}
-	t.Logf("%d states and %d deletions, and %d more in %d gaps; %d states were received; %d problems", states, deletions, missing, gaps, len(r.states), len(problems))
+	t.Logf("%d states and %d deletions, and %d more in %d gaps; %d states were received; %d problems", states, deletions,
+		missing, gaps, len(r.states), len(problems))
 	if states == 0 || deletions == 0 || gaps == 0 {
 		t.Error("a part of the judgment had nothing to judge")
 	}

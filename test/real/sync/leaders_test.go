@@ -19,8 +19,9 @@ type pair struct {
 	leader, standby *follower
 }
 
-// TestLeaders follows with two processes for each sink. The elected one is killed, frozen in the middle of its work, and cut
-// off from the API server: the other one takes over, the first one can write nothing more, and nothing is lost or doubled.
+// TestLeaders follows with two processes for each sink. The elected one is killed, frozen in the middle of its work,
+// and cut off from the API server: the other one takes over, the first one can write nothing more, and nothing is lost
+// or doubled.
 func TestLeaders(t *testing.T) {
 	s := newStorm(t, peer.Kubernetes(t), *seedFlag)
 	s.history = followHistory(t, s)

@@ -50,7 +50,8 @@ func followFiles(t *testing.T) *follower {
 		}
 		return err
 	}
-	return &follower{contents: lines{fold}, to: "files:" + dir, flags: []string{"--rotate-size", "2Mi", "--compress", "gzip"}}
+	return &follower{contents: lines{fold}, to: "files:" + dir, flags: []string{"--rotate-size", "2Mi", "--compress",
+		"gzip"}}
 }
 
 // filesReader reads the lines of a directory once, as a consumer does.
@@ -131,7 +132,8 @@ func followHTTP(t *testing.T) *follower {
 	r.start()
 	t.Cleanup(func() { r.server.Close() })
 	return &follower{
-		contents: r, to: "http://" + r.address + "/in", flags: []string{"--state", filepath.Join(t.TempDir(), "state"), "--mode", "batched"},
+		contents: r, to: "http://" + r.address + "/in", flags: []string{"--state", filepath.Join(t.TempDir(), "state"),
+			"--mode", "batched"},
 		killSink: func(random *rand.Rand) {
 			r.server.Close()
 			time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)

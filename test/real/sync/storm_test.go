@@ -45,10 +45,12 @@ var (
 	changesFlag = flag.Int("sync.changes", 50_000, "how many changes follow their creation, of all types together")
 	killsFlag   = flag.Int("sync.kills", 40, "how often something is killed or cut during the changes")
 	compareFlag = flag.Int("sync.compare", 1, "compare the databases with the server after one in so many kills")
-	sinksFlag   = flag.String("sync.sinks", ".", "run the storm with the sinks whose names match: postgres, sqlite, files, http, kafka, nats, nats-cluster, nats-bucket")
+	sinksFlag   = flag.String("sync.sinks", ".",
+		"run the storm with the sinks whose names match: postgres, sqlite, files, http, kafka, nats, nats-cluster, nats-bucket")
 )
 
-// gcPercent is the GOGC of all processes, unless it is set: with less garbage collection they leave the processors to the changes.
+// gcPercent is the GOGC of all processes, unless it is set: with less garbage collection they leave the processors to
+// the changes.
 const gcPercent = 400
 
 func TestMain(m *testing.M) {
@@ -71,14 +73,16 @@ var kinds = []struct {
 	{load.Widgets, load.Widget},
 	{corev1.SchemeGroupVersion.WithResource("configmaps"), small("v1", "ConfigMap")},
 	{corev1.SchemeGroupVersion.WithResource("serviceaccounts"), small("v1", "ServiceAccount")},
-	{schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}, small("coordination.k8s.io/v1", "Lease")},
+	{schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+		small("coordination.k8s.io/v1", "Lease")},
 }
 
 func small(apiVersion, kind string) func(string, int) *unstructured.Unstructured {
 	return func(namespace string, i int) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": apiVersion, "kind": kind,
-			"metadata": map[string]any{"namespace": namespace, "name": fmt.Sprintf("o-%05d", i), "annotations": map[string]any{"text": "☃ ' \" \\ $1"}},
+			"metadata": map[string]any{"namespace": namespace, "name": fmt.Sprintf("o-%05d", i),
+				"annotations": map[string]any{"text": "☃ ' \" \\ $1"}},
 		}}
 	}
 }
@@ -125,11 +129,13 @@ func newStorm(t *testing.T, server *peer.Server, seed uint64) *storm {
 	if s.client, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "storm"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "storm"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i, k := range kinds {
-		c := &load.Churn{Resource: k.resource, Namespace: "storm", Names: *objectsFlag, Seed: seed + uint64(i), Make: k.create, Patience: patience}
+		c := &load.Churn{Resource: k.resource, Namespace: "storm", Names: *objectsFlag, Seed: seed + uint64(i),
+			Make: k.create, Patience: patience}
 		if err := c.Connect(rest.CopyConfig(config)); err != nil {
 			t.Fatal(err)
 		}
@@ -138,8 +144,8 @@ func newStorm(t *testing.T, server *peer.Server, seed uint64) *storm {
 	return s
 }
 
-// TestStorm follows one cluster into every sink that this machine has, each by a process of its own, while everything is
-// killed. At the end each sink has what the cluster has, and its history is judged by the writes.
+// TestStorm follows one cluster into every sink that this machine has, each by a process of its own, while everything
+// is killed. At the end each sink has what the cluster has, and its history is judged by the writes.
 func TestStorm(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {
@@ -202,7 +208,8 @@ func (s *storm) work() {
 	each := *changesFlag / len(kinds)
 	s.during(func(ctx context.Context, c *load.Churn) error { return c.Run(ctx, each) }, *changesFlag, *killsFlag)
 	s.miss()
-	s.during(func(ctx context.Context, c *load.Churn) error { return c.Run(ctx, missedChanges) }, len(kinds)*missedChanges, 1)
+	s.during(func(ctx context.Context, c *load.Churn) error { return c.Run(ctx, missedChanges) }, len(kinds)*missedChanges,
+		1)
 	for _, f := range s.followers {
 		f.calm()
 		// The idle timeout of the test is shorter than the period of bookmarks; at a start they are asked for.
@@ -227,8 +234,8 @@ func (s *storm) miss() {
 // missedChanges is how many changes of each type no process follows.
 const missedChanges = 40
 
-// converge waits until every sink has what the server has, while nothing is written. From now on only what is in a gap may
-// be missing.
+// converge waits until every sink has what the server has, while nothing is written. From now on only what is in a gap
+// may be missing.
 func (s *storm) converge() {
 	s.t.Helper()
 	for _, f := range s.followers {
@@ -340,7 +347,8 @@ func (s *storm) actions() (all []action) {
 			all = append(all, action{"connection to the sink", func() { f.cut(s.random) }})
 		}
 	}
-	return append(all, action{"history", s.compact}, action{"API server", s.restartServer}, action{"API server", s.restartServer})
+	return append(all, action{"history", s.compact}, action{"API server", s.restartServer},
+		action{"API server", s.restartServer})
 }
 
 // compact lets etcd forget its history, which the test has recorded.

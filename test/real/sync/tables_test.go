@@ -52,7 +52,8 @@ func followPostgres(t *testing.T) *follower {
 	server := pgtest.Start(t)
 	cutter := sinktest.NewCutter(t, server.Addr())
 	return &follower{
-		contents: openTables(t, "pgx", server.URL("storm"), sql.LevelRepeatableRead, "datetime('now', '-1 hour')", "now() - interval '1 hour'",
+		contents: openTables(t, "pgx", server.URL("storm"), sql.LevelRepeatableRead, "datetime('now', '-1 hour')",
+			"now() - interval '1 hour'",
 			"json_each(object, '$.metadata.managedFields')", "jsonb_array_elements(object -> 'metadata' -> 'managedFields')"),
 		to: strings.Replace(server.URL("storm"), server.Addr(), cutter.Addr(), 1),
 		killSink: func(*rand.Rand) {
@@ -76,7 +77,8 @@ func cutWith(c *sinktest.Cutter) func(*rand.Rand) {
 
 func followSQLite(t *testing.T) *follower {
 	file := filepath.Join(t.TempDir(), "state.db")
-	return &follower{contents: openTables(t, "sqlite", file+"?_pragma=busy_timeout(10000)", sql.LevelDefault), to: "sqlite:" + file}
+	return &follower{contents: openTables(t, "sqlite", file+"?_pragma=busy_timeout(10000)", sql.LevelDefault),
+		to: "sqlite:" + file}
 }
 
 // compareCut compares the rows that are valid at the newest cut with the server's lists at exactly that
@@ -91,7 +93,8 @@ func (f *follower) compareCut(t *testing.T) {
 	if err != nil || cut.Revision == 0 {
 		return // the database is down, or a list is not complete
 	}
-	want, _, err := f.objects(t.Context(), metav1.ListOptions{ResourceVersion: cut.Revision.String(), ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+	want, _, err := f.objects(t.Context(), metav1.ListOptions{ResourceVersion: cut.Revision.String(),
+		ResourceVersionMatch: metav1.ResourceVersionMatchExact})
 	switch {
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
 		return
@@ -112,7 +115,8 @@ func (d *tables) readCut(ctx context.Context) (cut sink.Cut, rows []sinktest.Row
 	}
 	defer func() { _ = tx.Rollback() }()
 	var revision *int64
-	if err := tx.QueryRowContext(ctx, `SELECT epoch, revision FROM synced WHERE line = 0`).Scan(&cut.Epoch, &revision); err != nil || revision == nil {
+	if err := tx.QueryRowContext(ctx, `SELECT epoch, revision FROM synced WHERE line = 0`).Scan(&cut.Epoch,
+		&revision); err != nil || revision == nil {
 		return sink.Cut{}, nil, err
 	}
 	cut.Revision = keepwatch.Revision(*revision)
@@ -134,21 +138,23 @@ func (d *tables) received(t *testing.T) *received {
 		var resource string
 		var from, to int64
 		err := scan(&resource, &from, &to)
-		all.gaps[resource] = append(all.gaps[resource], stream.Gap{From: keepwatch.Revision(from), To: keepwatch.Revision(to)})
+		all.gaps[resource] = append(all.gaps[resource], stream.Gap{From: keepwatch.Revision(from),
+			To: keepwatch.Revision(to)})
 		return err
 	})
-	each(t, d.db, `SELECT resource, name, uid, valid_from, deleted, object FROM resources ORDER BY id`, func(scan func(...any) error) error {
-		var s sinktest.State
-		var revision int64
-		err := scan(&s.Resource, &s.Name, &s.UID, &revision, &s.Deleted, &s.Object)
-		s.Revision = keepwatch.Revision(revision)
-		if !strings.Contains(s.Object, s.UID) {
-			t.Errorf("the object of %s is %s", s.UID, s.Object)
-		}
-		s.Object = "" // of a million
-		all.states = append(all.states, s)
-		return err
-	})
+	each(t, d.db, `SELECT resource, name, uid, valid_from, deleted, object FROM resources ORDER BY id`,
+		func(scan func(...any) error) error {
+			var s sinktest.State
+			var revision int64
+			err := scan(&s.Resource, &s.Name, &s.UID, &revision, &s.Deleted, &s.Object)
+			s.Revision = keepwatch.Revision(revision)
+			if !strings.Contains(s.Object, s.UID) {
+				t.Errorf("the object of %s is %s", s.UID, s.Object)
+			}
+			s.Object = "" // of a million
+			all.states = append(all.states, s)
+			return err
+		})
 	return all
 }
 
@@ -217,14 +223,16 @@ func TestRestored(t *testing.T) {
 	restored := f.converge(t, tables.readCut)
 	cut, _, err := tables.readCut(t.Context())
 	if err != nil || cut.Epoch != 1 || cut.Revision >= newest || restored >= newest {
-		t.Errorf("after the restore the cut is %+v, %v, and the server is at %d; before it was at %d", cut, err, restored, newest)
+		t.Errorf("after the restore the cut is %+v, %v, and the server is at %d; before it was at %d", cut, err, restored,
+			newest)
 	}
 	problems, err := tables.Invariants(t.Context())
 	if err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
 	undone := 0
-	if err := tables.db.QueryRowContext(t.Context(), `SELECT count(*) FROM resources WHERE epoch = 0 AND to_epoch = 1`).Scan(&undone); err != nil || undone == 0 {
+	if err := tables.db.QueryRowContext(t.Context(),
+		`SELECT count(*) FROM resources WHERE epoch = 0 AND to_epoch = 1`).Scan(&undone); err != nil || undone == 0 {
 		t.Errorf("%d states were undone, %v", undone, err)
 	}
 	t.Logf("the restore from %d to %d has undone %d states; cut %+v", newest, restored, undone, cut)
@@ -236,20 +244,23 @@ func TestTwoEtcds(t *testing.T) {
 	server := peer.Kubernetes(t, "--etcd-servers-overrides", "/configmaps#"+string(other.Endpoint))
 	f := followSQLite(t)
 	f.command = peer.Command{Path: peer.Keepwatch(t), Log: filepath.Join(t.TempDir(), "stderr"), Args: []string{
-		"sync", "serviceaccounts,configmaps,namespaces", "-A", "--to", f.to, "--kubeconfig", server.Kubeconfig(), "--cache-dir", t.TempDir(), "--until-synced",
+		"sync", "serviceaccounts,configmaps,namespaces", "-A", "--to", f.to, "--kubeconfig", server.Kubeconfig(),
+		"--cache-dir", t.TempDir(), "--until-synced",
 	}}
 	f.launch(t)
 	if code := f.process.ExitCode(); code != 0 {
 		t.Fatalf("exit code %d: %s", code, f.stderr())
 	}
 	var got []string
-	each(t, f.contents.(*tables).db, `SELECT resource, cursors.line, revision FROM cursors JOIN synced USING (line) ORDER BY resource`, func(scan func(...any) error) error {
-		var resource string
-		var line, revision int64
-		err := scan(&resource, &line, &revision)
-		got = append(got, fmt.Sprint(resource, line))
-		return err
-	})
+	each(t, f.contents.(*tables).db,
+		`SELECT resource, cursors.line, revision FROM cursors JOIN synced USING (line) ORDER BY resource`,
+		func(scan func(...any) error) error {
+			var resource string
+			var line, revision int64
+			err := scan(&resource, &line, &revision)
+			got = append(got, fmt.Sprint(resource, line))
+			return err
+		})
 	if want := []string{"configmaps1", "namespaces0", "serviceaccounts0"}; !slices.Equal(got, want) {
 		t.Errorf("the lines are %q, want %q", got, want)
 	}

@@ -30,9 +30,10 @@ var initial = []schema.GroupVersionResource{
 	{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"},
 }
 
-// A test server begins with the APIServices, flow schemas, priority levels and priority classes of kube-apiserver v1.37: their
-// labels, annotations and specs, and the conditions of APIServices. A definition gets the same APIService, and the groups have the same
-// resources in discovery. Each health check of kube-apiserver's aggregator is one of the test server.
+// A test server begins with the APIServices, flow schemas, priority levels and priority classes of kube-apiserver
+// v1.37: their labels, annotations and specs, and the conditions of APIServices. A definition gets the same APIService,
+// and the groups have the same resources in discovery. Each health check of kube-apiserver's aggregator is one of the
+// test server.
 func TestInitialConfiguration(t *testing.T) {
 	real, own := peer.LatestKubernetes(t).Config(), testserver.New(t).Config()
 	want, got := configurationOf(t, real), configurationOf(t, own)
@@ -47,7 +48,8 @@ func TestInitialConfiguration(t *testing.T) {
 	}
 	checks := checksOf(t, own)
 	for _, check := range checksOf(t, real) {
-		if aggregators := strings.Contains(check, "regist") || strings.Contains(check, "apiservice") || strings.Contains(check, "aggregator"); aggregators && !slices.Contains(checks, check) {
+		if aggregators := strings.Contains(check, "regist") || strings.Contains(check, "apiservice") ||
+			strings.Contains(check, "aggregator"); aggregators && !slices.Contains(checks, check) {
 			t.Errorf("/readyz lacks %q", check)
 		}
 	}
@@ -60,7 +62,8 @@ func configurationOf(t *testing.T, config *rest.Config) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
 	if _, err := definitions.Create(t.Context(), definition(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,12 +90,14 @@ func configurationOf(t *testing.T, config *rest.Config) map[string]any {
 			all, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 			for _, c := range all {
 				if condition := c.(map[string]any); condition["type"] != "Dangling" {
-					conditions = append(conditions, fmt.Sprint(condition["type"], condition["status"], condition["reason"], condition["message"]))
+					conditions = append(conditions, fmt.Sprint(condition["type"], condition["status"], condition["reason"],
+						condition["message"]))
 				}
 			}
 			found[o.GetKind()+" "+o.GetName()] = []any{o.GetLabels(), o.GetAnnotations(), o.Object["spec"], conditions}
 			if o.GetKind() == "PriorityClass" { // it has no spec
-				found[o.GetKind()+" "+o.GetName()] = []any{o.GetLabels(), o.GetAnnotations(), o.Object["value"], o.Object["globalDefault"], o.Object["description"], o.Object["preemptionPolicy"]}
+				found[o.GetKind()+" "+o.GetName()] = []any{o.GetLabels(), o.GetAnnotations(), o.Object["value"],
+					o.Object["globalDefault"], o.Object["description"], o.Object["preemptionPolicy"]}
 			}
 		}
 	}
@@ -104,7 +109,8 @@ func definition() *unstructured.Unstructured {
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "widgets.initial.example.com"},
 		"spec": map[string]any{
-			"group": "initial.example.com", "scope": "Namespaced", "names": map[string]any{"plural": "widgets", "kind": "Widget"},
+			"group": "initial.example.com", "scope": "Namespaced", "names": map[string]any{"plural": "widgets",
+				"kind": "Widget"},
 			"versions": []any{map[string]any{"name": "v1beta1", "served": true, "storage": true,
 				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}},
 		},
@@ -153,8 +159,8 @@ func checksOf(t *testing.T, config *rest.Config) []string {
 	return strings.Split(string(answer), "\n")
 }
 
-// changeMandatory returns the answers to changes of objects with which a server begins. Of the mandatory ones, only the numbers
-// of the exempt level can be changed.
+// changeMandatory returns the answers to changes of objects with which a server begins. Of the mandatory ones, only the
+// numbers of the exempt level can be changed.
 func changeMandatory(t *testing.T, side *dynamic.DynamicClient) (answers []answer) {
 	t.Helper()
 	for _, c := range []struct{ resource, name, change string }{
@@ -166,7 +172,8 @@ func changeMandatory(t *testing.T, side *dynamic.DynamicClient) (answers []answe
 		{"prioritylevelconfigurations", "catch-all", `{"spec":{"limited":{"nominalConcurrencyShares":7}}}`},
 	} {
 		resource := schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: c.resource}
-		_, err := side.Resource(resource).Patch(t.Context(), c.name, types.MergePatchType, []byte(c.change), metav1.PatchOptions{DryRun: dry})
+		_, err := side.Resource(resource).Patch(t.Context(), c.name, types.MergePatchType, []byte(c.change),
+			metav1.PatchOptions{DryRun: dry})
 		answers = append(answers, answerOf(t, err))
 	}
 	return answers

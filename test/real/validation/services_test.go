@@ -19,14 +19,18 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// stories are the writes of one Service, one after the other: what it is created with, and then what replaces its spec, as by a
-// client that does not read first. + changes only the given fields of the stored spec.
+// stories are the writes of one Service, one after the other: what it is created with, and then what replaces its spec,
+// as by a client that does not read first. + changes only the given fields of the stored spec.
 var stories = [][]string{
-	{`{ports: [{port: 80}]}`, `{ports: [{port: 81}]}`, `+{clusterIP: ""}`, `+{clusterIPs: []}`, `+{clusterIP: "", clusterIPs: []}`},
+	{`{ports: [{port: 80}]}`, `{ports: [{port: 81}]}`, `+{clusterIP: ""}`, `+{clusterIPs: []}`,
+		`+{clusterIP: "", clusterIPs: []}`},
 	{`{ports: [{port: 80}]}`, `+{clusterIP: 10.0.0.101}`, `+{clusterIP: None}`, `+{clusterIPs: [10.0.0.102]}`},
-	{`{ports: [{port: 80}]}`, `{type: ExternalName, externalName: a.example.com, ports: [{port: 80}]}`, `{ports: [{port: 80}]}`},
-	{`{ports: [{port: 80}]}`, `+{type: ExternalName, externalName: a.example.com}`, `+{type: NodePort}`, `+{type: ClusterIP}`, `+{type: LoadBalancer}`, `+{type: ExternalName}`},
-	{`{type: ExternalName, externalName: a.example.com}`, `+{clusterIP: 10.0.0.103}`, `+{ipFamilies: [IPv4]}`, `+{ipFamilyPolicy: SingleStack}`},
+	{`{ports: [{port: 80}]}`, `{type: ExternalName, externalName: a.example.com, ports: [{port: 80}]}`,
+		`{ports: [{port: 80}]}`},
+	{`{ports: [{port: 80}]}`, `+{type: ExternalName, externalName: a.example.com}`, `+{type: NodePort}`,
+		`+{type: ClusterIP}`, `+{type: LoadBalancer}`, `+{type: ExternalName}`},
+	{`{type: ExternalName, externalName: a.example.com}`, `+{clusterIP: 10.0.0.103}`, `+{ipFamilies: [IPv4]}`,
+		`+{ipFamilyPolicy: SingleStack}`},
 	{`{type: ExternalName, externalName: a.example.com, clusterIP: None}`},
 	{`{type: ExternalName, externalName: a.example.com}`, `{type: ClusterIP, clusterIP: 10.0.0.104, ports: [{port: 80}]}`},
 	{`{clusterIP: 10.0.0.151, ports: [{port: 80}]}`, `+{ports: [{port: 90}]}`},
@@ -52,17 +56,23 @@ var stories = [][]string{
 	{`{ipFamilies: [IPv4, IPv6], ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`},
 	{`{ipFamilyPolicy: RequireDualStack, ports: [{port: 80}]}`},
 	{`{ipFamilyPolicy: Own, ports: [{port: 80}]}`},
-	{`{ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`, `+{ports: [{port: 81}]}`, `+{ipFamilyPolicy: SingleStack}`, `+{ipFamilyPolicy: RequireDualStack}`, `+{ipFamilies: [IPv6]}`},
-	{`{clusterIP: None}`, `+{selector: {a: b}}`, `+{ipFamilyPolicy: SingleStack}`, `+{ipFamilies: [IPv6]}`, `+{clusterIP: ""}`, `+{clusterIP: 10.0.0.105}`},
-	{`{clusterIP: None, selector: {a: b}}`, `{selector: {a: c}}`, `+{type: NodePort, ports: [{port: 80}]}`, `+{type: LoadBalancer, ports: [{port: 80}]}`},
+	{`{ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`, `+{ports: [{port: 81}]}`, `+{ipFamilyPolicy: SingleStack}`,
+		`+{ipFamilyPolicy: RequireDualStack}`, `+{ipFamilies: [IPv6]}`},
+	{`{clusterIP: None}`, `+{selector: {a: b}}`, `+{ipFamilyPolicy: SingleStack}`, `+{ipFamilies: [IPv6]}`,
+		`+{clusterIP: ""}`, `+{clusterIP: 10.0.0.105}`},
+	{`{clusterIP: None, selector: {a: b}}`, `{selector: {a: c}}`, `+{type: NodePort, ports: [{port: 80}]}`,
+		`+{type: LoadBalancer, ports: [{port: 80}]}`},
 	{`{clusterIP: None, ipFamilies: [IPv6]}`},
 	{`{clusterIP: None, ipFamilies: [IPv6], ipFamilyPolicy: SingleStack}`, `+{ipFamilyPolicy: PreferDualStack}`},
 	{`{clusterIP: None, type: NodePort, ports: [{port: 80}]}`},
 	{`{clusterIP: None, type: LoadBalancer, ports: [{port: 80}]}`},
 
-	{`{type: NodePort, ports: [{port: 80}]}`, `{type: NodePort, ports: [{port: 81}]}`, `{type: NodePort, ports: [{name: a, port: 81}, {name: b, port: 82}]}`, `+{type: ClusterIP}`, `+{type: NodePort}`},
-	{`{type: NodePort, ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]}`, `{type: NodePort, ports: [{name: b, port: 53, protocol: UDP}, {name: a, port: 53}, {name: c, port: 54}]}`},
-	{`{type: NodePort, ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP, nodePort: 30001}]}`, `+{ports: [{name: a, port: 53, nodePort: 30002}]}`, `+{ports: [{name: a, port: 53, nodePort: 30001}]}`},
+	{`{type: NodePort, ports: [{port: 80}]}`, `{type: NodePort, ports: [{port: 81}]}`,
+		`{type: NodePort, ports: [{name: a, port: 81}, {name: b, port: 82}]}`, `+{type: ClusterIP}`, `+{type: NodePort}`},
+	{`{type: NodePort, ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]}`,
+		`{type: NodePort, ports: [{name: b, port: 53, protocol: UDP}, {name: a, port: 53}, {name: c, port: 54}]}`},
+	{`{type: NodePort, ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP, nodePort: 30001}]}`,
+		`+{ports: [{name: a, port: 53, nodePort: 30002}]}`, `+{ports: [{name: a, port: 53, nodePort: 30001}]}`},
 	{`{type: NodePort, ports: [{name: a, port: 53, nodePort: 30003}, {name: b, port: 53, protocol: UDP, nodePort: 30004}]}`, `{type: ClusterIP, ports: [{name: a, port: 53, nodePort: 30003}]}`, `{type: ClusterIP, ports: [{name: a, port: 53, nodePort: 30005}]}`},
 	{`{type: NodePort, ports: [{name: a, port: 53, nodePort: 30006}, {name: b, port: 54, nodePort: 30006}]}`},
 	{`{type: NodePort, ports: [{name: a, port: 53, nodePort: 30007}, {name: b, port: 54, protocol: UDP, nodePort: 30007}]}`},
@@ -70,16 +80,22 @@ var stories = [][]string{
 	{`{type: NodePort, ports: [{port: 80, nodePort: 32768}]}`},
 	{`{type: NodePort, ports: [{port: 80, nodePort: 30010}]}`}, // the next story wants it, too
 	{`{type: NodePort, ports: [{port: 80, nodePort: 30010}]}`},
-	{`{type: NodePort, ports: [{port: 80}]}`, `{type: NodePort, ports: [{port: 80, nodePort: 30010}]}`, `+{type: LoadBalancer}`, `+{type: ExternalName, externalName: a.example.com}`},
+	{`{type: NodePort, ports: [{port: 80}]}`, `{type: NodePort, ports: [{port: 80, nodePort: 30010}]}`,
+		`+{type: LoadBalancer}`, `+{type: ExternalName, externalName: a.example.com}`},
 	{`{type: ClusterIP, ports: [{port: 80, nodePort: 30011}]}`},
 
-	{`{type: LoadBalancer, ports: [{port: 80}]}`, `+{externalTrafficPolicy: Local}`, `{type: LoadBalancer, ports: [{port: 80}], externalTrafficPolicy: Local}`, `+{healthCheckNodePort: 30020}`, `+{externalTrafficPolicy: Cluster}`, `+{type: ClusterIP}`},
-	{`{type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30021, ports: [{port: 80}]}`, `+{type: NodePort}`, `+{type: ExternalName, externalName: a.example.com}`},
+	{`{type: LoadBalancer, ports: [{port: 80}]}`, `+{externalTrafficPolicy: Local}`,
+		`{type: LoadBalancer, ports: [{port: 80}], externalTrafficPolicy: Local}`, `+{healthCheckNodePort: 30020}`,
+		`+{externalTrafficPolicy: Cluster}`, `+{type: ClusterIP}`},
+	{`{type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30021, ports: [{port: 80}]}`,
+		`+{type: NodePort}`, `+{type: ExternalName, externalName: a.example.com}`},
 	{`{type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30010, ports: [{port: 80}]}`},
 	{`{type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 80, ports: [{port: 80}]}`},
-	{`{type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}`, `+{allocateLoadBalancerNodePorts: true}`, `+{type: ClusterIP}`},
+	{`{type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}`,
+		`+{allocateLoadBalancerNodePorts: true}`, `+{type: ClusterIP}`},
 	{`{type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{name: a, port: 80, nodePort: 30022}, {name: b, port: 81}]}`, `+{type: NodePort}`},
-	{`{type: LoadBalancer, loadBalancerClass: example.com/a, ports: [{port: 80}]}`, `+{loadBalancerClass: example.com/b}`, `+{type: ClusterIP}`, `+{loadBalancerClass: example.com/c}`},
+	{`{type: LoadBalancer, loadBalancerClass: example.com/a, ports: [{port: 80}]}`, `+{loadBalancerClass: example.com/b}`,
+		`+{type: ClusterIP}`, `+{loadBalancerClass: example.com/c}`},
 	{`{type: LoadBalancer, loadBalancerClass: a b, ports: [{port: 80}]}`},
 	{`{type: LoadBalancer, loadBalancerSourceRanges: [10.0.0.0/8, " 10.1.0.0/16 ", 10.0.0.1, 10.0.0.1/8], ports: [{port: 80}]}`},
 	{`{loadBalancerSourceRanges: [10.0.0.0/8], allocateLoadBalancerNodePorts: true, loadBalancerClass: a, ports: [{port: 80}]}`},
@@ -88,21 +104,32 @@ var stories = [][]string{
 
 	{`{ports: [{port: 80}], externalIPs: [192.0.2.1]}`, `+{externalTrafficPolicy: Local}`, `+{externalIPs: []}`},
 	{`{ports: [{port: 80}], externalIPs: [127.0.0.1, 0.0.0.0, 169.254.1.1, 224.0.0.1, a, 01.2.3.4]}`},
-	{`{ports: [{port: 80}], sessionAffinity: ClientIP}`, `+{sessionAffinity: None}`, `+{sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}}`, `+{sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 1}}}`},
-	{`{ports: [{port: 80}], trafficDistribution: PreferClose}`, `+{trafficDistribution: PreferSameNode}`, `+{trafficDistribution: Own}`},
+	{`{ports: [{port: 80}], sessionAffinity: ClientIP}`, `+{sessionAffinity: None}`,
+		`+{sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}}`,
+		`+{sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 1}}}`},
+	{`{ports: [{port: 80}], trafficDistribution: PreferClose}`, `+{trafficDistribution: PreferSameNode}`,
+		`+{trafficDistribution: Own}`},
 }
 
 // dualStories are for servers with a range of each family.
 var dualStories = [][]string{
-	{`{ports: [{port: 80}]}`, `+{ipFamilyPolicy: PreferDualStack}`, `+{ports: [{port: 81}]}`, `+{ipFamilies: [IPv4]}`, `+{ipFamilyPolicy: SingleStack}`, `+{ipFamilyPolicy: RequireDualStack}`},
-	{`{ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`, `+{ipFamilyPolicy: SingleStack}`, `+{ipFamilies: [IPv6, IPv4], ipFamilyPolicy: PreferDualStack}`},
-	{`{ipFamilyPolicy: RequireDualStack, ports: [{port: 80}]}`, `{ipFamilyPolicy: RequireDualStack, ports: [{port: 81}]}`, `+{clusterIPs: []}`, `+{ipFamilies: []}`, `+{type: ExternalName, externalName: a.example.com}`, `+{type: ClusterIP, ipFamilyPolicy: RequireDualStack}`},
-	{`{ipFamilies: [IPv6], ports: [{port: 80}]}`, `+{ipFamilies: [IPv4]}`, `+{ipFamilies: [IPv6, IPv4]}`, `+{ipFamilies: [IPv6, IPv4], ipFamilyPolicy: RequireDualStack}`, `+{ipFamilies: [IPv6]}`, `+{ipFamilies: [IPv6], ipFamilyPolicy: SingleStack}`},
+	{`{ports: [{port: 80}]}`, `+{ipFamilyPolicy: PreferDualStack}`, `+{ports: [{port: 81}]}`, `+{ipFamilies: [IPv4]}`,
+		`+{ipFamilyPolicy: SingleStack}`, `+{ipFamilyPolicy: RequireDualStack}`},
+	{`{ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`, `+{ipFamilyPolicy: SingleStack}`,
+		`+{ipFamilies: [IPv6, IPv4], ipFamilyPolicy: PreferDualStack}`},
+	{`{ipFamilyPolicy: RequireDualStack, ports: [{port: 80}]}`, `{ipFamilyPolicy: RequireDualStack, ports: [{port: 81}]}`,
+		`+{clusterIPs: []}`, `+{ipFamilies: []}`, `+{type: ExternalName, externalName: a.example.com}`,
+		`+{type: ClusterIP, ipFamilyPolicy: RequireDualStack}`},
+	{`{ipFamilies: [IPv6], ports: [{port: 80}]}`, `+{ipFamilies: [IPv4]}`, `+{ipFamilies: [IPv6, IPv4]}`,
+		`+{ipFamilies: [IPv6, IPv4], ipFamilyPolicy: RequireDualStack}`, `+{ipFamilies: [IPv6]}`,
+		`+{ipFamilies: [IPv6], ipFamilyPolicy: SingleStack}`},
 	{`{ipFamilies: [IPv6, IPv4], ports: [{port: 80}]}`},
-	{`{ipFamilies: [IPv6, IPv4], ipFamilyPolicy: PreferDualStack, type: NodePort, ports: [{port: 80}]}`, `+{type: ClusterIP}`},
+	{`{ipFamilies: [IPv6, IPv4], ipFamilyPolicy: PreferDualStack, type: NodePort, ports: [{port: 80}]}`,
+		`+{type: ClusterIP}`},
 	{`{clusterIP: 10.0.0.20, clusterIPs: [10.0.0.20, "fd00::20"], ports: [{port: 80}]}`},
 	{`{clusterIP: 10.0.0.21, clusterIPs: [10.0.0.21, "fd00::21"], ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`},
-	{`{clusterIP: 10.0.0.22, ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`, `+{clusterIPs: [10.0.0.22, "fd00::22"]}`, `+{clusterIPs: [10.0.0.22]}`},
+	{`{clusterIP: 10.0.0.22, ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`,
+		`+{clusterIPs: [10.0.0.22, "fd00::22"]}`, `+{clusterIPs: [10.0.0.22]}`},
 	{`{clusterIP: "fd00::23", ports: [{port: 80}]}`},
 	{`{clusterIP: "fd00::24", ipFamilies: [IPv4], ports: [{port: 80}]}`},
 	{`{clusterIP: "fd00:0::25", ports: [{port: 80}]}`},
@@ -111,7 +138,8 @@ var dualStories = [][]string{
 	{`{clusterIP: None}`, `+{ipFamilyPolicy: SingleStack}`, `+{ipFamilies: [IPv6]}`},
 	{`{clusterIP: None, selector: {a: b}}`, `+{ipFamilyPolicy: PreferDualStack}`, `+{ipFamilyPolicy: SingleStack}`},
 	{`{clusterIP: None, ipFamilies: [IPv6], selector: {a: b}}`, `+{selector: {}}`},
-	{`{type: ExternalName, externalName: a.example.com}`, `{type: NodePort, ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`},
+	{`{type: ExternalName, externalName: a.example.com}`,
+		`{type: NodePort, ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`},
 }
 
 // Both servers give Services the same kinds of addresses, keep them, release them, and refuse the same wishes.
@@ -132,7 +160,8 @@ func TestStatusOfServices(t *testing.T) {
 		{`{type: LoadBalancer, ports: [{port: 80}]}`, `[{ip: 192.0.2.1, ipMode: Proxy}, {hostname: a.example.com}]`},
 		{`{type: LoadBalancer, ports: [{port: 80}]}`, `[{ip: 192.0.2.1, ipMode: Own}]`},
 		{`{type: LoadBalancer, ports: [{port: 80}]}`, `[{hostname: a.example.com, ipMode: VIP}]`},
-		{`{type: LoadBalancer, ports: [{port: 80}]}`, `[{ip: 192.0.2.300}, {ip: 010.0.0.1}, {hostname: 192.0.2.1}, {hostname: a_b}]`},
+		{`{type: LoadBalancer, ports: [{port: 80}]}`,
+			`[{ip: 192.0.2.300}, {ip: 010.0.0.1}, {hostname: 192.0.2.1}, {hostname: a_b}]`},
 		{`{type: NodePort, ports: [{port: 80}]}`, `[{ip: 192.0.2.1}]`},
 		{`{ports: [{port: 80}]}`, `[{hostname: a.example.com}]`},
 		{`{type: ExternalName, externalName: a.example.com}`, `[]`},
@@ -163,10 +192,12 @@ func TestStatusOfServices(t *testing.T) {
 // sidesWith returns clients of kube-apiserver and of keepwatch serve, with these ranges of cluster IPs.
 func sidesWith(t *testing.T, ranges string) []*dynamic.DynamicClient {
 	t.Helper()
-	return clientsOf(t, peer.Kubernetes(t, "--service-cluster-ip-range", ranges).Config(), peer.Serve(t, "--service-cluster-ip-range", ranges).Config())
+	return clientsOf(t, peer.Kubernetes(t, "--service-cluster-ip-range", ranges).Config(),
+		peer.Serve(t, "--service-cluster-ip-range", ranges).Config())
 }
 
-// compareStories writes the stories at both servers, and compares the answers. It returns how many writes were accepted and refused.
+// compareStories writes the stories at both servers, and compares the answers. It returns how many writes were accepted
+// and refused.
 func compareStories(t *testing.T, both []*dynamic.DynamicClient, stories [][]string) (accepted, refused int) {
 	for i, story := range stories {
 		var answers [2][]string
@@ -207,19 +238,25 @@ func TestRandomServices(t *testing.T) {
 
 // begins are valid Services, of which some want the same addresses.
 var begins = []string{
-	`{ports: [{port: 80}]}`, `{clusterIP: None, selector: {a: b}}`, `{type: NodePort, ports: [{port: 80}]}`, `{type: LoadBalancer, ports: [{port: 80}]}`,
-	`{ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`, `{type: NodePort, ports: [{port: 80, nodePort: 30030}]}`, `{clusterIP: 10.0.0.30, ports: [{port: 80}]}`,
+	`{ports: [{port: 80}]}`, `{clusterIP: None, selector: {a: b}}`, `{type: NodePort, ports: [{port: 80}]}`,
+	`{type: LoadBalancer, ports: [{port: 80}]}`,
+	`{ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`, `{type: NodePort, ports: [{port: 80, nodePort: 30030}]}`,
+	`{clusterIP: 10.0.0.30, ports: [{port: 80}]}`,
 }
 
 // randomFields are values of fields of a Service's spec. Most are valid, and few fit together.
 var randomFields = map[string][]string{
-	"type":                          {"ClusterIP", "NodePort", "NodePort", "LoadBalancer", "LoadBalancer", "ExternalName"},
-	"externalName":                  {"a.example.com"},
-	"clusterIP":                     {`""`, "None", "10.0.0.30", "10.0.0.31", "10.0.0.32", `"fd00::30"`, `"fd00::31"`},
-	"clusterIPs":                    {"[]", "[None]", "[10.0.0.30]", "[10.0.0.31]", `[10.0.0.30, "fd00::30"]`, `[10.0.0.31, "fd00::31"]`, `["fd00::30"]`},
-	"ipFamilies":                    {"[]", "[IPv4]", "[IPv6]", "[IPv4, IPv6]", "[IPv6, IPv4]"},
-	"ipFamilyPolicy":                {"SingleStack", "PreferDualStack", "RequireDualStack", "null"},
-	"ports":                         {"[{port: 80}]", "[{port: 80, nodePort: 30030}]", "[{port: 80, nodePort: 30031}]", "[{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]", "[{name: a, port: 53, nodePort: 30032}, {name: b, port: 53, protocol: UDP}]", "[{name: b, port: 53, nodePort: 30033, protocol: UDP}, {name: a, port: 53, nodePort: 30032}]", "[]"},
+	"type":         {"ClusterIP", "NodePort", "NodePort", "LoadBalancer", "LoadBalancer", "ExternalName"},
+	"externalName": {"a.example.com"},
+	"clusterIP":    {`""`, "None", "10.0.0.30", "10.0.0.31", "10.0.0.32", `"fd00::30"`, `"fd00::31"`},
+	"clusterIPs": {"[]", "[None]", "[10.0.0.30]", "[10.0.0.31]", `[10.0.0.30, "fd00::30"]`,
+		`[10.0.0.31, "fd00::31"]`, `["fd00::30"]`},
+	"ipFamilies":     {"[]", "[IPv4]", "[IPv6]", "[IPv4, IPv6]", "[IPv6, IPv4]"},
+	"ipFamilyPolicy": {"SingleStack", "PreferDualStack", "RequireDualStack", "null"},
+	"ports": {"[{port: 80}]", "[{port: 80, nodePort: 30030}]", "[{port: 80, nodePort: 30031}]",
+		"[{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]",
+		"[{name: a, port: 53, nodePort: 30032}, {name: b, port: 53, protocol: UDP}]",
+		"[{name: b, port: 53, nodePort: 30033, protocol: UDP}, {name: a, port: 53, nodePort: 30032}]", "[]"},
 	"selector":                      {"{a: b}", "{}"},
 	"externalTrafficPolicy":         {"Local", "Cluster", `""`},
 	"healthCheckNodePort":           {"30034", "30035", "0"},

@@ -59,37 +59,57 @@ var resources = map[string]struct {
 	schema.GroupVersionResource
 	cluster bool
 }{
-	"ConfigMap":                  {schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, false},
-	"Secret":                     {schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, false},
-	"Service":                    {schema.GroupVersionResource{Version: "v1", Resource: "services"}, false},
-	"Pod":                        {schema.GroupVersionResource{Version: "v1", Resource: "pods"}, false},
-	"PodTemplate":                {schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}, false},
-	"ReplicationController":      {schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}, false},
-	"Deployment":                 {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, false},
-	"ReplicaSet":                 {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, false},
-	"StatefulSet":                {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, false},
-	"DaemonSet":                  {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, false},
-	"Job":                        {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, false},
-	"CronJob":                    {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, false},
-	"ResourceQuota":              {schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}, false},
-	"LimitRange":                 {schema.GroupVersionResource{Version: "v1", Resource: "limitranges"}, false},
-	"Ingress":                    {schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, false},
-	"NetworkPolicy":              {schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}, false},
-	"HorizontalPodAutoscaler":    {schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}, false},
-	"PersistentVolume":           {schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, true},
-	"PersistentVolumeClaim":      {schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}, false},
-	"StorageClass":               {schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}, true},
-	"RuntimeClass":               {schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}, true},
-	"EndpointSlice":              {schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}, false},
-	"PodDisruptionBudget":        {schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}, false},
-	"Role":                       {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, false},
-	"ClusterRole":                {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, true},
-	"RoleBinding":                {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}, false},
-	"FlowSchema":                 {schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "flowschemas"}, true},
-	"PriorityLevelConfiguration": {schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "prioritylevelconfigurations"}, true},
-	"PriorityClass":              {schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}, true},
-	"APIService":                 {schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}, true},
-	"ClusterRoleBinding":         {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}, true},
+	"ConfigMap":             {schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, false},
+	"Secret":                {schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, false},
+	"Service":               {schema.GroupVersionResource{Version: "v1", Resource: "services"}, false},
+	"Pod":                   {schema.GroupVersionResource{Version: "v1", Resource: "pods"}, false},
+	"PodTemplate":           {schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}, false},
+	"ReplicationController": {schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}, false},
+	"Deployment": {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
+		false},
+	"ReplicaSet": {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"},
+		false},
+	"StatefulSet": {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"},
+		false},
+	"DaemonSet": {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"},
+		false},
+	"Job": {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, false},
+	"CronJob": {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"},
+		false},
+	"ResourceQuota": {schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}, false},
+	"LimitRange":    {schema.GroupVersionResource{Version: "v1", Resource: "limitranges"}, false},
+	"Ingress": {schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1",
+		Resource: "ingresses"}, false},
+	"NetworkPolicy": {schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1",
+		Resource: "networkpolicies"}, false},
+	"HorizontalPodAutoscaler": {schema.GroupVersionResource{Group: "autoscaling", Version: "v2",
+		Resource: "horizontalpodautoscalers"}, false},
+	"PersistentVolume":      {schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, true},
+	"PersistentVolumeClaim": {schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}, false},
+	"StorageClass": {schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1",
+		Resource: "storageclasses"}, true},
+	"RuntimeClass": {schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1",
+		Resource: "runtimeclasses"}, true},
+	"EndpointSlice": {schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1",
+		Resource: "endpointslices"}, false},
+	"PodDisruptionBudget": {schema.GroupVersionResource{Group: "policy", Version: "v1",
+		Resource: "poddisruptionbudgets"}, false},
+	"Role": {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "roles"}, false},
+	"ClusterRole": {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterroles"}, true},
+	"RoleBinding": {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "rolebindings"}, false},
+	"FlowSchema": {schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1",
+		Resource: "flowschemas"}, true},
+	"PriorityLevelConfiguration": {schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1",
+		Resource: "prioritylevelconfigurations"}, true},
+	"PriorityClass": {schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1",
+		Resource: "priorityclasses"}, true},
+	"APIService": {schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
+		Resource: "apiservices"}, true},
+	"ClusterRoleBinding": {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterrolebindings"}, true},
 }
 
 func client(d *dynamic.DynamicClient, kind string) dynamic.ResourceInterface {
@@ -119,9 +139,9 @@ func object(t *testing.T, kind, name, content string) *unstructured.Unstructured
 	return o
 }
 
-// answer is what is compared of an answer to a write. Causes are sorted, since some are in the order of a Go map, and each is there once:
-// kube-apiserver repeats some. Values that are structs are masked: kube-apiserver writes them with the names of its internal types; and so
-// is the object of a patch that cannot be applied.
+// answer is what is compared of an answer to a write. Causes are sorted, since some are in the order of a Go map, and
+// each is there once: kube-apiserver repeats some. Values that are structs are masked: kube-apiserver writes them with
+// the names of its internal types; and so is the object of a patch that cannot be applied.
 type answer struct {
 	Code   int32
 	Reason metav1.StatusReason
@@ -185,7 +205,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s %s %s (- kube-apiserver, + testserver):\n%s", c.kind, c.object, c.change, diff)
 		}
 		if got := len(answers[0].Causes); got != c.causes {
-			t.Errorf("%s %s %s: kube-apiserver has %d causes, the table %d: %v", c.kind, c.object, c.change, got, c.causes, answers[0])
+			t.Errorf("%s %s %s: kube-apiserver has %d causes, the table %d: %v", c.kind, c.object, c.change, got, c.causes,
+				answers[0])
 		}
 	}
 	if diff := cmp.Diff(changeMandatory(t, both[0]), changeMandatory(t, both[1])); diff != "" {

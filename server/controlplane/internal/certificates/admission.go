@@ -94,7 +94,8 @@ func (a *Admission) may(ctx context.Context, verb string, u user.Info, signer st
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {
 		decision, _, _ := a.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-			User: u, Verb: verb, Name: name, APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers", ResourceRequest: true,
+			User: u, Verb: verb, Name: name, APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers",
+			ResourceRequest: true,
 		})
 		if decision == authorizer.DecisionAllow {
 			return true

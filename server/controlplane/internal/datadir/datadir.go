@@ -147,7 +147,8 @@ func (d *Dir) makePrivate(name string) error {
 	if err := os.Chmod(d.File(name), 0o600); err != nil {
 		return fmt.Errorf("others may read or change it (mode %#o): %w", info.Mode().Perm(), Cause(err))
 	}
-	klog.Background().Error(nil, "Others could read or change a secret file; it is private now. Replace it if they may have",
+	klog.Background().Error(nil,
+		"Others could read or change a secret file; it is private now. Replace it if they may have",
 		"file", d.File(name), "mode", fmt.Sprintf("%#o", info.Mode().Perm()))
 	return nil
 }

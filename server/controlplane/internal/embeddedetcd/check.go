@@ -75,7 +75,8 @@ func Check(ctx context.Context, d *datadir.Dir) (found bool, err error) {
 }
 
 func damaged(dir, what string) error {
-	return fmt.Errorf("the data in %s is damaged (%s); it was not touched: restore a copy, or give another folder", dir, what)
+	return fmt.Errorf("the data in %s is damaged (%s); it was not touched: restore a copy, or give another folder", dir,
+		what)
 }
 
 // checkDatabase reads all keys of a database file of that size. applied is the index of the last log

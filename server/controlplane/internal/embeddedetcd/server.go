@@ -66,7 +66,9 @@ func Start(ctx context.Context, d *datadir.Dir, quota int64) (_ *Server, err err
 		if errors.Is(err, syscall.ENOSPC) || ctx.Err() != nil {
 			return nil, fmt.Errorf("etcd doesn't start on %s: %w", d.Path, err)
 		}
-		return nil, fmt.Errorf("etcd can't open the data in %s: %w; the data was not overwritten: restore a copy, or give another folder", d.Path, err)
+		return nil, fmt.Errorf(
+			"etcd can't open the data in %s: %w; the data was not overwritten: restore a copy, or give another folder", d.Path,
+			err)
 	}
 	deadline := time.NewTimer(startTimeout)
 	defer deadline.Stop()

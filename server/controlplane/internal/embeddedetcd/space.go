@@ -63,7 +63,8 @@ const (
 )
 
 func newSpaceMonitor(client *clientv3.Client) *spaceMonitor {
-	return &spaceMonitor{client: client, maintenance: pb.NewMaintenanceClient(client.ActiveConnection()), minDefrag: minDefrag, busy: time.Now()}
+	return &spaceMonitor{client: client, maintenance: pb.NewMaintenanceClient(client.ActiveConnection()),
+		minDefrag: minDefrag, busy: time.Now()}
 }
 
 // MonitorSpace frees space in etcd's database, and clears the NOSPACE alarm, until ctx ends.
@@ -121,7 +122,8 @@ func (s *spaceMonitor) report(ctx context.Context, full bool) {
 // enough space, it then defragments the database and disarms the alarm. Each call does one step.
 func (s *spaceMonitor) clearAlarm(ctx context.Context, status *pb.StatusResponse) error {
 	if s.lastRevision > s.compacted {
-		if _, err := s.client.Compact(ctx, s.lastRevision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		if _, err := s.client.Compact(ctx, s.lastRevision, clientv3.WithCompactPhysical()); err != nil &&
+			!errors.Is(err, rpctypes.ErrCompacted) {
 			return fmt.Errorf("compact etcd: %w", err)
 		}
 		s.compacted, s.compactedAt = s.lastRevision, time.Now()
@@ -154,8 +156,9 @@ func (s *spaceMonitor) defragment(ctx context.Context) error {
 }
 
 // ErrNoSpace describes etcd while the NOSPACE alarm is raised.
-var ErrNoSpace = errors.New("etcd has reached its space quota (alarm NOSPACE) and refuses creates and updates; reads, watches and deletes work: " +
-	"delete objects, or give etcd a larger quota (--quota-backend-bytes)")
+var ErrNoSpace = errors.New(
+	"etcd has reached its space quota (alarm NOSPACE) and refuses creates and updates; reads, watches and deletes work: " +
+		"delete objects, or give etcd a larger quota (--quota-backend-bytes)")
 
 // HasNoSpaceAlarm reports whether the NOSPACE alarm of any member is raised.
 func HasNoSpaceAlarm(status *pb.StatusResponse) bool {

@@ -139,17 +139,20 @@ func TestDamageBeforeTheEnd(t *testing.T) {
 		"length slightly too long": func(t *testing.T, file string, at int64) {
 			overwriteAt(t, file, at, length(readUint64(t, file, at)+8))
 		},
-		"length zero":   func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, length(0)) },
-		"length 1":      func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, length(1)) },
-		"no such bytes": func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, bytes.Repeat([]byte{0xff}, 64)) },
-		"zeros":         func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, make([]byte, 512)) },
-		"zeros inside":  func(t *testing.T, file string, at int64) { overwriteAt(t, file, at+64, make([]byte, 1024)) },
-		"one byte":      func(t *testing.T, file string, at int64) { overwriteAt(t, file, at+100, []byte{0}) },
+		"length zero": func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, length(0)) },
+		"length 1":    func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, length(1)) },
+		"no such bytes": func(t *testing.T, file string, at int64) {
+			overwriteAt(t, file, at, bytes.Repeat([]byte{0xff}, 64))
+		},
+		"zeros":        func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, make([]byte, 512)) },
+		"zeros inside": func(t *testing.T, file string, at int64) { overwriteAt(t, file, at+64, make([]byte, 1024)) },
+		"one byte":     func(t *testing.T, file string, at int64) { overwriteAt(t, file, at+100, []byte{0}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			file, offsets := writeLog(t, 10)
 			damage(t, file, offsets[entry])
-			if j, err := readWAL(t.Context(), []string{file}); err == nil || !strings.HasPrefix(err.Error(), filepath.Base(file)+": ") {
+			if j, err := readWAL(t.Context(), []string{file}); err == nil || !strings.HasPrefix(err.Error(), filepath.Base(file)+
+				": ") {
 				t.Errorf("it reads %+v, %v", j, err)
 			}
 		})

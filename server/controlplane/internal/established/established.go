@@ -1,10 +1,11 @@
 // Package established makes a single API server create custom resources as soon as their definition is served.
 //
-// k8s.io/apiextensions-apiserver delays each create by two seconds while the condition Established is younger than that, so that
-// other API servers learn of the definition meanwhile. In a test these are most of its time. A server that has its
-// data to itself does not need the wait: its cache of definitions, by which the creates are delayed, has an older time in that
-// condition. The condition's status does not matter: a definition is served as soon as its names are accepted, when Established is
-// still false, and since a moment ago. What clients read does not come from this cache; what the controllers write back from it gets the true time again.
+// k8s.io/apiextensions-apiserver delays each create by two seconds while the condition Established is younger than
+// that, so that other API servers learn of the definition meanwhile. In a test these are most of its time. A server
+// that has its data to itself does not need the wait: its cache of definitions, by which the creates are delayed, has
+// an older time in that condition. The condition's status does not matter: a definition is served as soon as its names
+// are accepted, when Established is still false, and since a moment ago. What clients read does not come from this
+// cache; what the controllers write back from it gets the true time again.
 //
 //	established.go   the time in the cache, and the admission plugin that restores it
 package established
@@ -22,14 +23,15 @@ import (
 // longAgo is a time that no controller writes.
 var longAgo = metav1.Unix(1, 0)
 
-// Antedate gives the condition Established of a definition the older time, whatever its status. It is a transform of an informer. An object that it gets again may
-// be shared, and is not changed.
+// Antedate gives the condition Established of a definition the older time, whatever its status. It is a transform of an
+// informer. An object that it gets again may be shared, and is not changed.
 func Antedate(o any) (any, error) {
 	d, ok := o.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return o, nil
 	}
-	if c := apihelpers.FindCRDCondition(d, apiextensionsv1.Established); c != nil && !c.LastTransitionTime.Equal(&longAgo) {
+	if c := apihelpers.FindCRDCondition(d, apiextensionsv1.Established); c != nil &&
+		!c.LastTransitionTime.Equal(&longAgo) {
 		c.LastTransitionTime = longAgo
 	}
 	return o, nil
@@ -50,7 +52,8 @@ func (Admission) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 	if !ok || !was {
 		return nil
 	}
-	to, from := apiextensions.FindCRDCondition(written, apiextensions.Established), apiextensions.FindCRDCondition(stored, apiextensions.Established)
+	to, from := apiextensions.FindCRDCondition(written, apiextensions.Established), apiextensions.FindCRDCondition(stored,
+		apiextensions.Established)
 	if to != nil && from != nil && to.Status == from.Status && to.LastTransitionTime.Equal(&longAgo) {
 		to.LastTransitionTime = from.LastTransitionTime
 	}

@@ -39,7 +39,8 @@ func TestAdmission(t *testing.T) {
 		"another status":      {definition(no, cached), definition(yes, truth), cached},
 		"not established yet": {definition(yes, cached), without, cached},
 	} {
-		attributes := admission.NewAttributesRecord(test.written, test.stored, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "status", admission.Update, nil, false, nil)
+		attributes := admission.NewAttributesRecord(test.written, test.stored, schema.GroupVersionKind{}, "", "",
+			schema.GroupVersionResource{}, "status", admission.Update, nil, false, nil)
 		if err := (established.Admission{}).Admit(t.Context(), attributes, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -49,12 +50,15 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// The condition Established has another time, whatever its status: a definition is served before it is established. A second call changes nothing, also not concurrently.
+// The condition Established has another time, whatever its status: a definition is served before it is established. A
+// second call changes nothing, also not concurrently.
 func TestAntedate(t *testing.T) {
 	truth := metav1.NewTime(time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC))
-	definition := func(kind apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) *apiextensionsv1.CustomResourceDefinition {
+	definition := func(kind apiextensionsv1.CustomResourceDefinitionConditionType,
+		status apiextensionsv1.ConditionStatus) *apiextensionsv1.CustomResourceDefinition {
 		return &apiextensionsv1.CustomResourceDefinition{Status: apiextensionsv1.CustomResourceDefinitionStatus{
-			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: kind, Status: status, LastTransitionTime: truth}},
+			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: kind, Status: status,
+				LastTransitionTime: truth}},
 		}}
 	}
 	for name, test := range map[string]struct {

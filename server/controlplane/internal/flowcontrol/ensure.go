@@ -48,19 +48,22 @@ func (s Storage) Run(ctx context.Context) {
 	}
 }
 
-// Ensure creates the objects that do not exist. It restores the spec of mandatory ones, and of suggested ones that nobody
-// has changed, or whose annotation asks for it; and deletes former suggestions with that annotation.
+// Ensure creates the objects that do not exist. It restores the spec of mandatory ones, and of suggested ones that
+// nobody has changed, or whose annotation asks for it; and deletes former suggestions with that annotation.
 func (s Storage) Ensure(ctx context.Context) error {
 	levels := resource[*flowcontrolv1.PriorityLevelConfiguration]{
-		s.Levels, bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations, restoreLevel}
+		s.Levels, bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations,
+		restoreLevel}
 	if err := levels.ensure(ctx); err != nil {
 		return err
 	}
-	schemas := resource[*flowcontrolv1.FlowSchema]{s.Schemas, bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas, restoreSchema}
+	schemas := resource[*flowcontrolv1.FlowSchema]{s.Schemas, bootstrap.MandatoryFlowSchemas,
+		bootstrap.SuggestedFlowSchemas, restoreSchema}
 	return schemas.ensure(ctx)
 }
 
-// restoreLevel copies the spec of a level, and reports whether it differed. Users may change the numbers of an exempt one.
+// restoreLevel copies the spec of a level, and reports whether it differed. Users may change the numbers of an exempt
+// one.
 func restoreLevel(is, want *flowcontrolv1.PriorityLevelConfiguration) bool {
 	spec := is.Spec
 	if want.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt && spec.Exempt != nil {
@@ -114,7 +117,8 @@ func (r resource[T]) ensure(ctx context.Context) error {
 		}
 	}
 	for name, o := range have {
-		if automatic, err := strconv.ParseBool(o.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey]); err != nil || !automatic {
+		if automatic, err := strconv.ParseBool(o.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey]); err != nil ||
+			!automatic {
 			continue
 		}
 		if err := unlessChanged(r.objects.Delete(ctx, name, o.GetUID())); err != nil {

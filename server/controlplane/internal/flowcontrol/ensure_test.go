@@ -46,7 +46,8 @@ func (o *objects[T]) Delete(_ context.Context, name string, _ types.UID) error {
 func TestRunRestores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schemas := &objects[*flowcontrolv1.FlowSchema]{all: map[string]*flowcontrolv1.FlowSchema{}}
-		levels := &objects[*flowcontrolv1.PriorityLevelConfiguration]{all: map[string]*flowcontrolv1.PriorityLevelConfiguration{}}
+		levels := &objects[*flowcontrolv1.PriorityLevelConfiguration]{
+			all: map[string]*flowcontrolv1.PriorityLevelConfiguration{}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { Storage{schemas, levels}.Run(ctx) })
@@ -56,7 +57,8 @@ func TestRunRestores(t *testing.T) {
 			haveSchemas, _ := schemas.List(ctx)
 			haveLevels, _ := levels.List(ctx)
 			if len(haveSchemas) != wantSchemas || len(haveLevels) != wantLevels {
-				t.Errorf("%d flow schemas and %d priority levels, want %d and %d", len(haveSchemas), len(haveLevels), wantSchemas, wantLevels)
+				t.Errorf("%d flow schemas and %d priority levels, want %d and %d", len(haveSchemas), len(haveLevels), wantSchemas,
+					wantLevels)
 			}
 		}
 		expect(0, 0)

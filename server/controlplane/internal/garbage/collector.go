@@ -28,8 +28,8 @@ const (
 	rediscovery = time.Second
 )
 
-// syncTimeout is how long Run waits for the first lists, as kube-controller-manager does: one that fails permanently must
-// not stop the collection of others.
+// syncTimeout is how long Run waits for the first lists, as kube-controller-manager does: one that fails permanently
+// must not stop the collection of others.
 const syncTimeout = 30 * time.Second
 
 // Collector collects garbage. Its methods are safe for concurrent use.

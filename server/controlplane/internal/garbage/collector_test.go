@@ -27,7 +27,8 @@ var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	crds       = definitions.WithVersion("v1")
-	kinds      = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", secrets: "Secret", crds: "CustomResourceDefinition"}
+	kinds      = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", secrets: "Secret",
+		crds: "CustomResourceDefinition"}
 )
 
 // The library's handler would wait for the time of the process, which a bubble's never reaches.
@@ -62,7 +63,8 @@ func served() []*metav1.APIResourceList {
 	of := &metav1.APIResourceList{GroupVersion: "v1"}
 	for resource, kind := range kinds {
 		if resource.GroupVersion().String() == of.GroupVersion {
-			of.APIResources = append(of.APIResources, metav1.APIResource{Name: resource.Resource, Kind: kind, Namespaced: true, Version: "v1"})
+			of.APIResources = append(of.APIResources, metav1.APIResource{Name: resource.Resource, Kind: kind, Namespaced: true,
+				Version: "v1"})
 		}
 	}
 	return []*metav1.APIResourceList{of}
@@ -152,7 +154,8 @@ func (s *stored) change(kind keepwatch.ChangeType, objects ...*metav1.PartialObj
 	for _, o := range objects {
 		from := s.store.Revision()
 		s.revision++
-		batch := keepwatch.Batch{From: from, To: s.revision, Changes: []keepwatch.Change{{Type: kind, Revision: s.revision, Object: &state{o, s.revision}}}}
+		batch := keepwatch.Batch{From: from, To: s.revision, Changes: []keepwatch.Change{{Type: kind, Revision: s.revision,
+			Object: &state{o, s.revision}}}}
 		if _, err := s.store.Apply(s.Context(), batch); err != nil {
 			s.Fatal(err)
 		}
@@ -184,7 +187,8 @@ func (c *cluster) is(resource schema.GroupVersionResource, want string) {
 }
 
 // object returns one of a resource, whose UID is made of its name.
-func object(resource schema.GroupVersionResource, name string, owners ...*metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+func object(resource schema.GroupVersionResource, name string,
+	owners ...*metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: resource.GroupVersion().String(), Kind: kinds[resource]},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
@@ -385,7 +389,8 @@ func TestOwnersThatAreNotFollowed(t *testing.T) {
 		c.run()
 		time.Sleep(time.Second)
 		c.is(configMaps, "b<a")
-		if err := c.server.Resource(secrets).Namespace("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		if err := c.server.Resource(secrets).Namespace("default").Delete(t.Context(), "a",
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * maxDelay)
@@ -407,7 +412,8 @@ func TestDeletedOwnersOfOtherReferences(t *testing.T) {
 		close(c.complete)
 		c.run()
 		time.Sleep(time.Second)
-		if err := c.server.Resource(secrets).Namespace("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		if err := c.server.Resource(secrets).Namespace("default").Delete(t.Context(), "a",
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		changes.change(keepwatch.Deleted, owner)

@@ -1,8 +1,9 @@
 // Package garbage collects the dependents of deleted owners, as kube-controller-manager's garbage collector does
 // (https://kubernetes.io/docs/concepts/architecture/garbage-collection/).
 //
-// A [Collector] follows the metadata of all objects in a graph of owners and dependents. It deletes an object all of whose
-// owners are gone, removes references to owners that are gone from others, and completes deletions with propagation:
+// A [Collector] follows the metadata of all objects in a graph of owners and dependents. It deletes an object all of
+// whose owners are gone, removes references to owners that are gone from others, and completes deletions with
+// propagation:
 //
 //	Background  the owner is deleted at once, the dependents after it
 //	Foreground  the owner is deleted when no dependent with blockOwnerDeletion is left

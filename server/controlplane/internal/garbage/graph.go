@@ -71,7 +71,8 @@ type graph struct {
 }
 
 func newGraph() *graph {
-	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[types.UID]struct{}{}, deleted: map[types.UID]*node{}}
+	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[types.UID]struct{}{},
+		deleted: map[types.UID]*node{}}
 }
 
 // put adds or replaces an object. It returns the one that it replaces; nil for none.

@@ -20,7 +20,8 @@ type owners struct {
 }
 
 // classify finds out which owners of an object exist.
-func (c *Collector) classify(ctx context.Context, namespace string, references []metav1.OwnerReference) (owners, error) {
+func (c *Collector) classify(ctx context.Context, namespace string,
+	references []metav1.OwnerReference) (owners, error) {
 	var all owners
 	for _, reference := range references {
 		state, exists, known, err := c.find(ctx, namespace, reference)
@@ -39,10 +40,11 @@ func (c *Collector) classify(ctx context.Context, namespace string, references [
 	return all, nil
 }
 
-// find returns the state of an owner. It asks the server about one that is not known, or has another kind, name or namespace
-// than the reference says: no such owner counts. It returns an error if the owner's version is not served, which says
-// nothing about the owner.
-func (c *Collector) find(ctx context.Context, namespace string, reference metav1.OwnerReference) (state deletion, exists, known bool, err error) {
+// find returns the state of an owner. It asks the server about one that is not known, or has another kind, name or
+// namespace than the reference says: no such owner counts. It returns an error if the owner's version is not served,
+// which says nothing about the owner.
+func (c *Collector) find(ctx context.Context, namespace string,
+	reference metav1.OwnerReference) (state deletion, exists, known bool, err error) {
 	gv, err := schema.ParseGroupVersion(reference.APIVersion)
 	if err != nil {
 		return notDeleted, false, false, err
@@ -51,7 +53,8 @@ func (c *Collector) find(ctx context.Context, namespace string, reference metav1
 	mapping, err := c.kinds.RESTMapping(gv.WithKind(reference.Kind).GroupKind(), gv.Version)
 	if err != nil { // the kind may be new, or may have gone with the owner
 		resource, _ := meta.UnsafeGuessKindToResource(gv.WithKind(reference.Kind))
-		if gone.is(resource.GroupResource(), namespace, reference.Name) || gone.is(resource.GroupResource(), "", reference.Name) {
+		if gone.is(resource.GroupResource(), namespace, reference.Name) || gone.is(resource.GroupResource(), "",
+			reference.Name) {
 			return notDeleted, false, true, nil
 		}
 		c.rediscover()

@@ -59,15 +59,17 @@ func newSources() sources {
 	}
 }
 
-// Follow adds a source of the objects of a resource. remove removes it. The next source of the resource is followed then.
-// The objects stay known until that one has listed them: a definition that changes replaces its sources, and owners may
-// wait for the objects.
+// Follow adds a source of the objects of a resource. remove removes it. The next source of the resource is followed
+// then. The objects stay known until that one has listed them: a definition that changes replaces its sources, and
+// owners may wait for the objects.
 func (c *Collector) Follow(resource schema.GroupResource, objects Objects) (remove func()) {
 	added := &source{resource: resource, objects: objects}
 	c.sources.change(func(s *sources) { s.byResource[resource] = append(s.byResource[resource], added) })
 	return sync.OnceFunc(func() {
 		c.sources.change(func(s *sources) {
-			s.byResource[resource] = slices.DeleteFunc(s.byResource[resource], func(other *source) bool { return other == added })
+			s.byResource[resource] = slices.DeleteFunc(s.byResource[resource], func(other *source) bool {
+				return other == added
+			})
 			if len(s.byResource[resource]) == 0 {
 				delete(s.byResource, resource)
 			}

@@ -62,7 +62,8 @@ func check(item corev1.LimitRangeItem, requests, limits corev1.ResourceList) (er
 
 func sorted(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
 
-func checkMin(of corev1.LimitType, name corev1.ResourceName, bound resource.Quantity, requests, limits corev1.ResourceList) error {
+func checkMin(of corev1.LimitType, name corev1.ResourceName, bound resource.Quantity, requests,
+	limits corev1.ResourceList) error {
 	request, requested := requests[name]
 	limit, limited := limits[name]
 	prefix := fmt.Sprintf("minimum %s usage per %s is %s", name, of, bound.String())
@@ -77,7 +78,8 @@ func checkMin(of corev1.LimitType, name corev1.ResourceName, bound resource.Quan
 	return nil
 }
 
-func checkMax(of corev1.LimitType, name corev1.ResourceName, bound resource.Quantity, requests, limits corev1.ResourceList) error {
+func checkMax(of corev1.LimitType, name corev1.ResourceName, bound resource.Quantity, requests,
+	limits corev1.ResourceList) error {
 	request, requested := requests[name]
 	limit, limited := limits[name]
 	prefix := fmt.Sprintf("maximum %s usage per %s is %s", name, of, bound.String())
@@ -92,7 +94,8 @@ func checkMax(of corev1.LimitType, name corev1.ResourceName, bound resource.Quan
 	return nil
 }
 
-func checkMaxRequest(of corev1.LimitType, name corev1.ResourceName, bound resource.Quantity, requests corev1.ResourceList) error {
+func checkMaxRequest(of corev1.LimitType, name corev1.ResourceName, bound resource.Quantity,
+	requests corev1.ResourceList) error {
 	request, requested := requests[name]
 	prefix := fmt.Sprintf("maximum %s usage per %s is %s", name, of, bound.String())
 	switch {
@@ -104,7 +107,8 @@ func checkMaxRequest(of corev1.LimitType, name corev1.ResourceName, bound resour
 	return nil
 }
 
-func checkRatio(of corev1.LimitType, name corev1.ResourceName, bound resource.Quantity, requests, limits corev1.ResourceList) error {
+func checkRatio(of corev1.LimitType, name corev1.ResourceName, bound resource.Quantity, requests,
+	limits corev1.ResourceList) error {
 	request, limit := requests[name], limits[name]
 	prefix := fmt.Sprintf("%s max limit to request ratio per %s is %s", name, of, bound.String())
 	if request.IsZero() {

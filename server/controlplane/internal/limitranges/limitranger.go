@@ -38,7 +38,8 @@ const (
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
-		return &limitRanger{Handler: admission.NewHandler(admission.Create, admission.Update), absent: lru.New(absenceEntries)}, nil
+		return &limitRanger{Handler: admission.NewHandler(admission.Create, admission.Update),
+			absent: lru.New(absenceEntries)}, nil
 	})
 }
 
@@ -127,15 +128,17 @@ func limited(a admission.Attributes) bool {
 	return false
 }
 
-// rangesOf returns the LimitRanges of a write's namespace. If the informer has none, one request makes sure that there are
-// none.
+// rangesOf returns the LimitRanges of a write's namespace. If the informer has none, one request makes sure that there
+// are none.
 func (l *limitRanger) rangesOf(ctx context.Context, a admission.Attributes) ([]*corev1.LimitRange, error) {
 	if !l.WaitForReady() {
 		return nil, admission.NewForbidden(a, errors.New("not yet ready to handle request"))
 	}
 	ranges, err := l.lister.LimitRanges(a.GetNamespace()).List(labels.Everything())
 	if err != nil {
-		return nil, admission.NewForbidden(a, fmt.Errorf("unable to %s %v at this time because there was an error enforcing limit ranges", a.GetOperation(), a.GetResource()))
+		return nil, admission.NewForbidden(a,
+			fmt.Errorf("unable to %s %v at this time because there was an error enforcing limit ranges", a.GetOperation(),
+				a.GetResource()))
 	}
 	if len(ranges) > 0 {
 		return ranges, nil

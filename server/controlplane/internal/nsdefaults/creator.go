@@ -51,7 +51,8 @@ type Creator struct {
 
 // New returns a Creator that follows an informer of namespaces, which the caller runs. authorities are certificates,
 // PEM.
-func New(client kubernetes.Interface, namespaces coreinformers.NamespaceInformer, authorities []byte) (*Creator, error) {
+func New(client kubernetes.Interface, namespaces coreinformers.NamespaceInformer,
+	authorities []byte) (*Creator, error) {
 	c := &Creator{
 		client: client, authorities: string(authorities), namespaces: namespaces.Lister(),
 		owned: []cache.SharedIndexInformer{

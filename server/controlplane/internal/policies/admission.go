@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Admission refuses invalid policies and bindings, with 422 Invalid. In kube-apiserver, the storage of these resources does.
+// Admission refuses invalid policies and bindings, with 422 Invalid. In kube-apiserver, the storage of these resources
+// does.
 type Admission struct {
 	*admission.Handler
 	rights rights
@@ -57,7 +58,8 @@ func (a *Admission) Validate(ctx context.Context, attributes admission.Attribute
 			errs = field.ErrorList{field.Required(at.Child("policyName"), "")}
 		}
 		errs = append(errs, validateBinding(spec.PolicyName, spec.ParamRef, spec.MatchResources, at)...)
-		errs = append(errs, validateMutatedOperations(spec.MatchResources, at.Child("matchResources", "resourceRules", "operations"))...)
+		errs = append(errs, validateMutatedOperations(spec.MatchResources, at.Child("matchResources", "resourceRules",
+			"operations"))...)
 	}
 	if len(errs) == 0 {
 		errs = a.rights.check(ctx, attributes.GetUserInfo(), object, old, at)

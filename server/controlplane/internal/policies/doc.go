@@ -1,6 +1,6 @@
-// Package policies decides which ValidatingAdmissionPolicies, MutatingAdmissionPolicies and bindings of them are accepted,
-// and gives the plugins of k8s.io/apiserver that evaluate them what they need from the server. Rules and messages are
-// kube-apiserver's.
+// Package policies decides which ValidatingAdmissionPolicies, MutatingAdmissionPolicies and bindings of them are
+// accepted, and gives the plugins of k8s.io/apiserver that evaluate them what they need from the server. Rules and
+// messages are kube-apiserver's.
 //
 //	admission.go      Admission: refuses invalid policies and bindings, and parameters that their author may not read
 //	validation.go     the rules of specs

@@ -41,7 +41,8 @@ func newCompiler(hasParams, hasVariables bool) (compiler, error) {
 
 // check returns the error of an expression that does not compile, or is too costly. known are the names that it may use
 // besides params.
-func (c compiler) check(expression plugincel.ExpressionAccessor, known plugincel.OptionalVariableDeclarations, at *field.Path) field.ErrorList {
+func (c compiler) check(expression plugincel.ExpressionAccessor, known plugincel.OptionalVariableDeclarations,
+	at *field.Path) field.ErrorList {
 	known.HasParams = c.hasParams
 	return c.errorOf(c.CompileCELExpression(expression, known, environment.NewExpressions), expression.GetExpression(), at)
 }
@@ -73,7 +74,8 @@ func (c compiler) variables(variables []admissionregistrationv1.Variable, at *fi
 			continue
 		}
 		composited := c.Compiler.(*plugincel.CompositedCompiler)
-		result := composited.CompileAndStoreVariable(&validating.Variable{Name: variable.Name, Expression: variable.Expression},
+		result := composited.CompileAndStoreVariable(&validating.Variable{Name: variable.Name,
+			Expression: variable.Expression},
 			plugincel.OptionalVariableDeclarations{HasParams: c.hasParams, HasAuthorizer: true}, environment.NewExpressions)
 		errs = append(errs, c.errorOf(result, variable.Expression, at.Child("expression"))...)
 	}
@@ -90,7 +92,8 @@ func (c compiler) validations(validations []admissionregistrationv1.Validation, 
 		if strings.TrimSpace(v.Expression) == "" {
 			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
 		} else {
-			errs = append(errs, c.check(&validating.ValidationCondition{Expression: v.Expression}, authorizing, at.Child("expression"))...)
+			errs = append(errs, c.check(&validating.ValidationCondition{Expression: v.Expression}, authorizing,
+				at.Child("expression"))...)
 		}
 		if v.MessageExpression != "" {
 			at := at.Child("messageExpression")
@@ -115,9 +118,11 @@ func (c compiler) validations(validations []admissionregistrationv1.Validation, 
 }
 
 // annotations checks the audit annotations of the policy of a name.
-func (c compiler) annotations(annotations []admissionregistrationv1.AuditAnnotation, policy string, at *field.Path) (errs field.ErrorList) {
+func (c compiler) annotations(annotations []admissionregistrationv1.AuditAnnotation, policy string,
+	at *field.Path) (errs field.ErrorList) {
 	if len(annotations) > maxAuditAnnotations {
-		errs = append(errs, field.Invalid(at, annotations, fmt.Sprintf("must not have more than %d auditAnnotations", maxAuditAnnotations)))
+		errs = append(errs, field.Invalid(at, annotations, fmt.Sprintf("must not have more than %d auditAnnotations",
+			maxAuditAnnotations)))
 	}
 	var keys []string
 	for i, annotation := range annotations {
@@ -131,9 +136,11 @@ func (c compiler) annotations(annotations []admissionregistrationv1.AuditAnnotat
 		case expression == "":
 			errs = append(errs, field.Required(at.Child("valueExpression"), "valueExpression is not specified"))
 		case len(expression) > maxAuditAnnotationLength:
-			errs = append(errs, field.Required(at.Child("valueExpression"), fmt.Sprintf("must not exceed %d bytes in length", maxAuditAnnotationLength)))
+			errs = append(errs, field.Required(at.Child("valueExpression"), fmt.Sprintf("must not exceed %d bytes in length",
+				maxAuditAnnotationLength)))
 		default:
-			errs = append(errs, c.check(&validating.AuditAnnotationCondition{ValueExpression: expression}, authorizing, at.Child("valueExpression"))...)
+			errs = append(errs, c.check(&validating.AuditAnnotationCondition{ValueExpression: expression}, authorizing,
+				at.Child("valueExpression"))...)
 		}
 		if slices.Contains(keys, annotation.Key) {
 			errs = append(errs, field.Duplicate(at.Child("key"), annotation.Key))
@@ -144,7 +151,8 @@ func (c compiler) annotations(annotations []admissionregistrationv1.AuditAnnotat
 }
 
 // matchConditions checks the conditions under which a policy applies. They don't know the policy's variables.
-func matchConditions(conditions []admissionregistrationv1.MatchCondition, hasParams bool, at *field.Path) (errs field.ErrorList) {
+func matchConditions(conditions []admissionregistrationv1.MatchCondition, hasParams bool,
+	at *field.Path) (errs field.ErrorList) {
 	if len(conditions) == 0 {
 		return nil
 	}
@@ -161,7 +169,8 @@ func matchConditions(conditions []admissionregistrationv1.MatchCondition, hasPar
 		if expression := strings.TrimSpace(condition.Expression); expression == "" {
 			errs = append(errs, field.Required(at.Child("expression"), ""))
 		} else {
-			errs = append(errs, compiler.check(&matchconditions.MatchCondition{Expression: expression}, authorizing, at.Child("expression"))...)
+			errs = append(errs, compiler.check(&matchconditions.MatchCondition{Expression: expression}, authorizing,
+				at.Child("expression"))...)
 		}
 		if condition.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
@@ -192,7 +201,8 @@ func (c compiler) mutations(mutations []admissionregistrationv1.Mutation, at *fi
 				errs = append(errs, c.mutation(&patch.JSONPatchCondition{Expression: expression}, json)...)
 			}
 			if m.ApplyConfiguration != nil {
-				errs = append(errs, field.Invalid(apply, "{applyConfiguration}", "must not be specified when patchType is JSONPatch"))
+				errs = append(errs, field.Invalid(apply, "{applyConfiguration}",
+					"must not be specified when patchType is JSONPatch"))
 			}
 		case admissionregistrationv1.PatchTypeApplyConfiguration:
 			if m.ApplyConfiguration == nil {
@@ -202,7 +212,8 @@ func (c compiler) mutations(mutations []admissionregistrationv1.Mutation, at *fi
 				errs = append(errs, c.mutation(&patch.ApplyConfigurationCondition{Expression: expression}, apply)...)
 			}
 			if m.JSONPatch != nil {
-				errs = append(errs, field.Invalid(json, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration"))
+				errs = append(errs, field.Invalid(json, "{jsonPatch}",
+					"must not be specified when patchType is ApplyConfiguration"))
 			}
 		default:
 			errs = append(errs, field.NotSupported(at.Child("patchType"), m.PatchType, patchTypes))
@@ -216,7 +227,8 @@ func (c compiler) mutation(expression plugincel.ExpressionAccessor, at *field.Pa
 	if expression.GetExpression() == "" {
 		return field.ErrorList{field.Required(at.Child("expression"), "")}
 	}
-	return c.check(expression, plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasPatchTypes: true}, at.Child("expression"))
+	return c.check(expression, plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasPatchTypes: true},
+		at.Child("expression"))
 }
 
 func qualifiedName(name string, at *field.Path) (errs field.ErrorList) {
@@ -229,7 +241,8 @@ func qualifiedName(name string, at *field.Path) (errs field.ErrorList) {
 var identifier = regexp.MustCompile("^[_a-zA-Z][_a-zA-Z0-9]*$")
 
 // reservedWords are no identifiers of CEL.
-var reservedWords = strings.Fields(`true false null in as break const continue else for function if import let loop package
+var reservedWords = strings.Fields(
+	`true false null in as break const continue else for function if import let loop package
 	namespace return var void while`)
 
 func isIdentifier(name string) bool {

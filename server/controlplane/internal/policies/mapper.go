@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Mapper returns the resource of a kind by a request of discovery, so that it knows every custom resource that is served
-// now. It has the methods that policies use; the others know nothing.
+// Mapper returns the resource of a kind by a request of discovery, so that it knows every custom resource that is
+// served now. It has the methods that policies use; the others know nothing.
 type Mapper struct {
 	meta.RESTMapper
 	discovery discovery.DiscoveryInterface
@@ -29,7 +29,8 @@ func (m *Mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.R
 			if resource.Kind != kind.Kind {
 				continue
 			}
-			mapping := &meta.RESTMapping{Resource: gv.WithResource(resource.Name), GroupVersionKind: gv.WithKind(kind.Kind), Scope: meta.RESTScopeRoot}
+			mapping := &meta.RESTMapping{Resource: gv.WithResource(resource.Name), GroupVersionKind: gv.WithKind(kind.Kind),
+				Scope: meta.RESTScopeRoot}
 			if resource.Namespaced {
 				mapping.Scope = meta.RESTScopeNamespace
 			}

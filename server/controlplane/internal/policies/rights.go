@@ -17,15 +17,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// rights decides whether the author of a policy or a binding may read its parameters: the server reads them in their place.
+// rights decides whether the author of a policy or a binding may read its parameters: the server reads them in their
+// place.
 type rights struct {
 	authorizer authorizer.Authorizer
 	client     kubernetes.Interface
 	mapper     meta.RESTMapper
 }
 
-// check returns an error for parameters that the author may not read. A reference that an update leaves as it was is not
-// checked again. old is nil in a create.
+// check returns an error for parameters that the author may not read. A reference that an update leaves as it was is
+// not checked again. old is nil in a create.
 func (r rights) check(ctx context.Context, author user.Info, spec, old any, at *field.Path) field.ErrorList {
 	if slices.Contains(author.GetGroups(), user.SystemPrivilegedGroup) {
 		return nil
@@ -65,12 +66,15 @@ func (r rights) mayReadKind(ctx context.Context, author user.Info, kind *admissi
 	resource, _ := r.resourceOf(kind)
 	allowed, err := r.allows(ctx, author, "get", resource, "*", "*")
 	if err == nil && !allowed {
-		err = fmt.Errorf(`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`, author, kind.Kind, kind.APIVersion)
+		err = fmt.Errorf(
+			`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`, author,
+			kind.Kind, kind.APIVersion)
 	}
 	return err
 }
 
-func (r rights) mayReadRef(ctx context.Context, author user.Info, ref *admissionregistrationv1.ParamRef, policy string, mutating bool) error {
+func (r rights) mayReadRef(ctx context.Context, author user.Info, ref *admissionregistrationv1.ParamRef, policy string,
+	mutating bool) error {
 	verb := "get"
 	if ref.Name == "" {
 		verb = "list"
@@ -90,7 +94,8 @@ func (r rights) mayReadRef(ctx context.Context, author user.Info, ref *admission
 	case err != nil || allowed:
 		return err
 	case problem != "":
-		return fmt.Errorf(`unable to %s to determine minimum required permissions and user %v does not have "%v" permission for all groups, versions and resources`, problem, author, verb)
+		return fmt.Errorf(
+			`unable to %s to determine minimum required permissions and user %v does not have "%v" permission for all groups, versions and resources`, problem, author, verb)
 	}
 	return fmt.Errorf(`user %v does not have "%v" permission on the object referenced by paramRef`, author, verb)
 }
@@ -121,7 +126,8 @@ func (r rights) resourceOf(kind *admissionregistrationv1.ParamKind) (schema.Grou
 	return mapping.Resource, nil
 }
 
-func (r rights) allows(ctx context.Context, author user.Info, verb string, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
+func (r rights) allows(ctx context.Context, author user.Info, verb string, resource schema.GroupVersionResource,
+	namespace, name string) (bool, error) {
 	decision, _, err := r.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: author, Verb: verb, ResourceRequest: true, Namespace: namespace, Name: name,
 		APIGroup: resource.Group, APIVersion: resource.Version, Resource: resource.Resource,

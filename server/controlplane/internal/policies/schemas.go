@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/openapi"
 )
 
-// Client is a client for the plugins. A plugin requests the list of all schemas every few seconds, from before the server
-// answers, and the first request makes the server build all of them. Here the list is known without a request.
+// Client is a client for the plugins. A plugin requests the list of all schemas every few seconds, from before the
+// server answers, and the first request makes the server build all of them. Here the list is known without a request.
 type Client struct {
 	kubernetes.Interface
 	// Versions returns the versions of all groups that are served.

@@ -79,7 +79,8 @@ func (c *Checker) check(ctx context.Context, name string) error {
 	policy = policy.DeepCopy()
 	policy.Status.ObservedGeneration = policy.Generation
 	policy.Status.TypeChecking = &admissionregistrationv1.TypeChecking{ExpressionWarnings: c.types.Check(policy)}
-	_, err = c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().UpdateStatus(ctx, policy, metav1.UpdateOptions{})
+	_, err = c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().UpdateStatus(ctx, policy,
+		metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil // the informer delivers the change
 	}

@@ -17,22 +17,33 @@ import (
 
 // The values that fields may have, in the order of messages.
 var (
-	failurePolicies      = []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore}
-	matchPolicies        = []admissionregistrationv1.MatchPolicyType{admissionregistrationv1.Equivalent, admissionregistrationv1.Exact}
-	reinvocationPolicies = []admissionregistrationv1.ReinvocationPolicyType{admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy}
-	actions              = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit, admissionregistrationv1.Deny, admissionregistrationv1.Warn}
-	scopes               = []admissionregistrationv1.ScopeType{admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope}
-	reasons              = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge}
-	patchTypes           = []admissionregistrationv1.PatchType{admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch}
-	notFoundActions      = []admissionregistrationv1.ParameterNotFoundActionType{admissionregistrationv1.DenyAction, admissionregistrationv1.AllowAction}
-	operations           = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll, admissionregistrationv1.Connect, admissionregistrationv1.Create,
+	failurePolicies = []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail,
+		admissionregistrationv1.Ignore}
+	matchPolicies = []admissionregistrationv1.MatchPolicyType{admissionregistrationv1.Equivalent,
+		admissionregistrationv1.Exact}
+	reinvocationPolicies = []admissionregistrationv1.ReinvocationPolicyType{
+		admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy}
+	actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit,
+		admissionregistrationv1.Deny, admissionregistrationv1.Warn}
+	scopes = []admissionregistrationv1.ScopeType{admissionregistrationv1.AllScopes,
+		admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope}
+	reasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid,
+		metav1.StatusReasonRequestEntityTooLarge}
+	patchTypes = []admissionregistrationv1.PatchType{admissionregistrationv1.PatchTypeApplyConfiguration,
+		admissionregistrationv1.PatchTypeJSONPatch}
+	notFoundActions = []admissionregistrationv1.ParameterNotFoundActionType{admissionregistrationv1.DenyAction,
+		admissionregistrationv1.AllowAction}
+	operations = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll,
+		admissionregistrationv1.Connect, admissionregistrationv1.Create,
 		admissionregistrationv1.Delete, admissionregistrationv1.Update}
 	// mutatedOperations are those whose object a policy can change.
-	mutatedOperations = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll, admissionregistrationv1.Connect, admissionregistrationv1.Create,
+	mutatedOperations = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll,
+		admissionregistrationv1.Connect, admissionregistrationv1.Create,
 		admissionregistrationv1.Update}
 )
 
-func validateValidatingPolicy(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, name string, at *field.Path) field.ErrorList {
+func validateValidatingPolicy(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, name string,
+	at *field.Path) field.ErrorList {
 	errs := validateFailurePolicy(spec.FailurePolicy, at.Child("failurePolicy"))
 	errs = append(errs, validateParamKind(spec.ParamKind, at.Child("paramKind"))...)
 	errs = append(errs, validateConstraints(spec.MatchConstraints, at.Child("matchConstraints"))...)
@@ -44,7 +55,8 @@ func validateValidatingPolicy(spec *admissionregistrationv1.ValidatingAdmissionP
 	errs = append(errs, compiler.variables(spec.Variables, at.Child("variables"))...)
 	if len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 {
 		const detail = "validations or auditAnnotations must contain at least one item"
-		return append(errs, field.Required(at.Child("validations"), detail), field.Required(at.Child("auditAnnotations"), detail))
+		return append(errs, field.Required(at.Child("validations"), detail), field.Required(at.Child("auditAnnotations"),
+			detail))
 	}
 	errs = append(errs, compiler.validations(spec.Validations, at.Child("validations"))...)
 	return append(errs, compiler.annotations(spec.AuditAnnotations, name, at.Child("auditAnnotations"))...)
@@ -54,7 +66,8 @@ func validateMutatingPolicy(spec *admissionregistrationv1.MutatingAdmissionPolic
 	errs := validateFailurePolicy(spec.FailurePolicy, at.Child("failurePolicy"))
 	errs = append(errs, validateParamKind(spec.ParamKind, at.Child("paramKind"))...)
 	errs = append(errs, validateConstraints(spec.MatchConstraints, at.Child("matchConstraints"))...)
-	errs = append(errs, validateMutatedOperations(spec.MatchConstraints, at.Child("matchConstraints", "resourceRules", "operations"))...)
+	errs = append(errs, validateMutatedOperations(spec.MatchConstraints, at.Child("matchConstraints", "resourceRules",
+		"operations"))...)
 	errs = append(errs, matchConditions(spec.MatchConditions, spec.ParamKind != nil, at.Child("matchConditions"))...)
 	compiler, err := newCompiler(spec.ParamKind != nil, true)
 	if err != nil {
@@ -68,9 +81,10 @@ func validateMutatingPolicy(spec *admissionregistrationv1.MutatingAdmissionPolic
 	return append(errs, oneOf(spec.ReinvocationPolicy, reinvocationPolicies, at.Child("reinvocationPolicy"))...)
 }
 
-// validateBinding checks what both kinds of bindings have, except that the name of the policy is required: the errors of the
-// two kinds have it in different places.
-func validateBinding(policy string, ref *admissionregistrationv1.ParamRef, resources *admissionregistrationv1.MatchResources, at *field.Path) (errs field.ErrorList) {
+// validateBinding checks what both kinds of bindings have, except that the name of the policy is required: the errors
+// of the two kinds have it in different places.
+func validateBinding(policy string, ref *admissionregistrationv1.ParamRef,
+	resources *admissionregistrationv1.MatchResources, at *field.Path) (errs field.ErrorList) {
 	if policy != "" {
 		for _, message := range apivalidation.NameIsDNSSubdomain(policy, false) {
 			errs = append(errs, field.Invalid(at.Child("policyName"), policy, message))
@@ -120,7 +134,8 @@ func validateParamKind(kind *admissionregistrationv1.ParamKind, at *field.Path) 
 		return append(errs, field.Required(at.Child("kind"), ""))
 	}
 	const prefix = "may have mixed case, but should otherwise match: "
-	return append(errs, invalidIf(validation.IsDNS1035Label(strings.ToLower(kind.Kind)), kind.Kind, prefix, at.Child("kind"))...)
+	return append(errs, invalidIf(validation.IsDNS1035Label(strings.ToLower(kind.Kind)), kind.Kind, prefix,
+		at.Child("kind"))...)
 }
 
 // invalidIf returns one error if there are messages.
@@ -177,7 +192,8 @@ func validateSelector(selector *metav1.LabelSelector, at *field.Path) field.Erro
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, at)
 }
 
-func validateMutatedOperations(resources *admissionregistrationv1.MatchResources, at *field.Path) (errs field.ErrorList) {
+func validateMutatedOperations(resources *admissionregistrationv1.MatchResources,
+	at *field.Path) (errs field.ErrorList) {
 	if resources == nil {
 		return nil
 	}
@@ -204,7 +220,8 @@ func validateNamedRule(rule admissionregistrationv1.NamedRuleWithOperations, at 
 	if len(rule.Operations) == 0 {
 		errs = append(errs, field.Required(at.Child("operations"), ""))
 	}
-	errs = append(errs, validateWildcard(rule.Operations, "if '*' is present, must not specify other operations", at.Child("operations"))...)
+	errs = append(errs, validateWildcard(rule.Operations, "if '*' is present, must not specify other operations",
+		at.Child("operations"))...)
 	for i, operation := range rule.Operations {
 		if !slices.Contains(operations, operation) {
 			errs = append(errs, field.NotSupported(at.Child("operations").Index(i), operation, operations))
@@ -213,11 +230,13 @@ func validateNamedRule(rule admissionregistrationv1.NamedRuleWithOperations, at 
 	if len(rule.APIGroups) == 0 {
 		errs = append(errs, field.Required(at.Child("apiGroups"), ""))
 	}
-	errs = append(errs, validateWildcard(rule.APIGroups, "if '*' is present, must not specify other API groups", at.Child("apiGroups"))...)
+	errs = append(errs, validateWildcard(rule.APIGroups, "if '*' is present, must not specify other API groups",
+		at.Child("apiGroups"))...)
 	if len(rule.APIVersions) == 0 {
 		errs = append(errs, field.Required(at.Child("apiVersions"), ""))
 	}
-	errs = append(errs, validateWildcard(rule.APIVersions, "if '*' is present, must not specify other API versions", at.Child("apiVersions"))...)
+	errs = append(errs, validateWildcard(rule.APIVersions, "if '*' is present, must not specify other API versions",
+		at.Child("apiVersions"))...)
 	for i, version := range rule.APIVersions {
 		if version == "" {
 			errs = append(errs, field.Required(at.Child("apiVersions").Index(i), ""))
@@ -255,7 +274,8 @@ func validateResources(resources []string, at *field.Path) (errs field.ErrorList
 		default:
 			for _, wide := range []string{resource + "/*", "*/" + subresource} {
 				if slices.Contains(before, wide) {
-					errs = append(errs, field.Invalid(at.Index(i), entry, fmt.Sprintf("if '%s' is present, must not specify %s", wide, entry)))
+					errs = append(errs, field.Invalid(at.Index(i), entry, fmt.Sprintf("if '%s' is present, must not specify %s", wide,
+						entry)))
 				}
 			}
 		}
@@ -265,7 +285,8 @@ func validateResources(resources []string, at *field.Path) (errs field.ErrorList
 		errs = append(errs, field.Invalid(at, resources, "if '*/*' is present, must not specify other resources"))
 	}
 	if plain && slices.Contains(resources, "*") {
-		errs = append(errs, field.Invalid(at, resources, "if '*' is present, must not specify other resources without subresources"))
+		errs = append(errs, field.Invalid(at, resources,
+			"if '*' is present, must not specify other resources without subresources"))
 	}
 	return errs
 }
@@ -309,7 +330,8 @@ func validateActions(given []admissionregistrationv1.ValidationAction, at *field
 		}
 	}
 	if slices.Contains(given, admissionregistrationv1.Deny) && slices.Contains(given, admissionregistrationv1.Warn) {
-		errs = append(errs, field.Invalid(at, given, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
+		errs = append(errs, field.Invalid(at, given,
+			"must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
 	}
 	return errs
 }

@@ -1,5 +1,5 @@
-// Package priorities resolves the PriorityClass of new pods to a priority and a preemption policy, as kube-apiserver's admission
-// plugin Priority does, and refuses a second default class.
+// Package priorities resolves the PriorityClass of new pods to a priority and a preemption policy, as kube-apiserver's
+// admission plugin Priority does, and refuses a second default class.
 //
 //	priorities.go   the admission plugin
 package priorities
@@ -41,7 +41,8 @@ var (
 	_ admission.ValidationInterface = (*plugin)(nil)
 )
 
-// Admit sets the priority, the preemption policy and the class of a new pod. An update without the first two keeps them.
+// Admit sets the priority, the preemption policy and the class of a new pod. An update without the first two keeps
+// them.
 func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	pod, ok := a.GetObject().(*corev1.Pod)
 	if !ok || a.GetResource().GroupResource() != corev1.Resource("pods") || a.GetSubresource() != "" {
@@ -65,21 +66,25 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 
 func setPriority(a admission.Attributes, pod *corev1.Pod, class *schedulingv1.PriorityClass) error {
 	if given := pod.Spec.Priority; given != nil && *given != class.Value {
-		return admission.NewForbidden(a, fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *given, class.Value))
+		return admission.NewForbidden(a,
+			fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *given, class.Value))
 	}
 	pod.Spec.PriorityClassName, pod.Spec.Priority = class.Name, &class.Value
 	if class.PreemptionPolicy == nil {
 		return nil
 	}
 	if given := pod.Spec.PreemptionPolicy; given != nil && *given != *class.PreemptionPolicy {
-		return admission.NewForbidden(a, fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *given, *class.PreemptionPolicy))
+		return admission.NewForbidden(a,
+			fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *given, *class.PreemptionPolicy))
 	}
 	pod.Spec.PreemptionPolicy = class.PreemptionPolicy
 	return nil
 }
 
-// classOf returns the class of a name. Without a name it is the default class, or one without a name and with the priority 0.
-func (p *plugin) classOf(ctx context.Context, a admission.Attributes, name string) (*schedulingv1.PriorityClass, error) {
+// classOf returns the class of a name. Without a name it is the default class, or one without a name and with the
+// priority 0.
+func (p *plugin) classOf(ctx context.Context, a admission.Attributes,
+	name string) (*schedulingv1.PriorityClass, error) {
 	if name != "" {
 		class, err := p.classes.Get(ctx, name)
 		if apierrors.IsNotFound(err) {
@@ -95,8 +100,8 @@ func (p *plugin) classOf(ctx context.Context, a admission.Attributes, name strin
 	return class, err
 }
 
-// defaultClass returns the class that is the default; of several, which simultaneous requests can make, the one with the lowest
-// priority; nil if there is none.
+// defaultClass returns the class that is the default; of several, which simultaneous requests can make, the one with
+// the lowest priority; nil if there is none.
 func (p *plugin) defaultClass(ctx context.Context) (found *schedulingv1.PriorityClass, err error) {
 	all, err := p.classes.List(ctx)
 	for _, class := range all {
@@ -118,7 +123,8 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return err
 	}
 	if other != nil && (a.GetOperation() == admission.Create || other.Name != class.Name) {
-		return admission.NewForbidden(a, fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist", other.Name))
+		return admission.NewForbidden(a,
+			fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist", other.Name))
 	}
 	return nil
 }

@@ -30,16 +30,18 @@ type Objects interface {
 	WaitForAny(ctx context.Context) error
 }
 
-// NewAdmission returns the plugin. Its goroutines begin with the first write in a namespace with a quota, and end when stop
-// is closed.
-func NewAdmission(client kubernetes.Interface, objects Objects, writes *Writes, stop <-chan struct{}) admission.Interface {
+// NewAdmission returns the plugin. Its goroutines begin with the first write in a namespace with a quota, and end when
+// stop is closed.
+func NewAdmission(client kubernetes.Interface, objects Objects, writes *Writes,
+	stop <-chan struct{}) admission.Interface {
 	none := func(schema.GroupResource) generic.ListFuncByNamespace { return nil }
 	p := &plugin{
 		Handler: admission.NewHandler(admission.Create, admission.Update),
 		objects: objects, writes: writes, registry: generic.NewRegistry(evaluators(none)),
 	}
 	p.evaluator = sync.OnceValue(func() resourcequota.Evaluator {
-		return resourcequota.NewQuotaEvaluator(accessor{client, objects, writes}, ignored, p.registry, nil, nil, workers, stop)
+		return resourcequota.NewQuotaEvaluator(accessor{client, objects, writes}, ignored, p.registry, nil, nil, workers,
+			stop)
 	})
 	return p
 }
@@ -54,8 +56,8 @@ type plugin struct {
 
 var _ admission.ValidationInterface = (*plugin)(nil)
 
-// Validate returns 403 Forbidden for a write that exceeds a quota of its namespace, and adds what it uses to the quotas'
-// status.
+// Validate returns 403 Forbidden for a write that exceeds a quota of its namespace, and adds what it uses to the
+// quotas' status.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetNamespace() == "" || a.GetKind().GroupKind() == corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind() {
 		return nil

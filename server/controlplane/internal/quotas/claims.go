@@ -20,7 +20,8 @@ var (
 	claimNames    = []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage}
 )
 
-// byClass is between the name of a storage class and a name of claimNames: gold.storageclass.storage.k8s.io/requests.storage.
+// byClass is between the name of a storage class and a name of claimNames:
+// gold.storageclass.storage.k8s.io/requests.storage.
 const byClass = ".storageclass.storage.k8s.io/"
 
 func newClaims(list lister) *evaluator {
@@ -33,7 +34,8 @@ func newClaims(list lister) *evaluator {
 func namesOfClaims(names []corev1.ResourceName) (matching []corev1.ResourceName) {
 	for _, name := range names {
 		_, plain, ofClass := strings.Cut(string(name), byClass)
-		if name == claimCount || slices.Contains(claimNames, name) || ofClass && slices.Contains(claimNames, corev1.ResourceName(plain)) {
+		if name == claimCount || slices.Contains(claimNames, name) || ofClass &&
+			slices.Contains(claimNames, corev1.ResourceName(plain)) {
 			matching = append(matching, name)
 		}
 	}
@@ -71,7 +73,8 @@ func claimUsage(item runtime.Object) (corev1.ResourceList, error) {
 	return used, nil
 }
 
-// storageOf returns the bytes that a claim requests, or those that are allocated if they are more; nil without a request.
+// storageOf returns the bytes that a claim requests, or those that are allocated if they are more; nil without a
+// request.
 func storageOf(claim *corev1.PersistentVolumeClaim) *resource.Quantity {
 	storage, ok := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if !ok {

@@ -39,7 +39,8 @@ type limited struct {
 
 func newLimited(t *testing.T) limited {
 	client := fake.NewSimpleClientset(&corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: quantities("pods", "2", "requests.storage", "10Gi")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: quantities("pods",
+			"2", "requests.storage", "10Gi")},
 	})
 	var writes Writes
 	ctx, cancel := context.WithCancel(t.Context())
@@ -88,7 +89,8 @@ func podNamed(name, version string, phase corev1.PodPhase) *corev1.Pod {
 // admit asks the plugin for the creation of a pod, in a request.
 func (l limited) admit(request context.Context, name string) error {
 	pods := corev1.SchemeGroupVersion.WithResource("pods")
-	return l.plugin.Validate(request, admission.NewAttributesRecord(podNamed(name, "", ""), nil, corev1.SchemeGroupVersion.WithKind("Pod"),
+	return l.plugin.Validate(request, admission.NewAttributesRecord(podNamed(name, "", ""), nil,
+		corev1.SchemeGroupVersion.WithKind("Pod"),
 		"ns", name, pods, "", admission.Create, &metav1.CreateOptions{}, false, nil), nil)
 }
 
@@ -131,7 +133,8 @@ func TestEnlargementInProgress(t *testing.T) {
 	claim := func(name, version, size string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: version},
-			Spec:       corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: quantities("storage", size)}},
+			Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{
+				Requests: quantities("storage", size)}},
 		}
 	}
 	claims := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
@@ -140,8 +143,10 @@ func TestEnlargementInProgress(t *testing.T) {
 		l.store(claim("large", "5", "4Gi"))
 		l.store(claim("small", "6", "1Gi"))
 		l.settle()
-		if err := l.plugin.Validate(t.Context(), admission.NewAttributesRecord(claim("large", "5", "8Gi"), claim("large", "5", "4Gi"),
-			corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "ns", "large", claims, "", admission.Update, &metav1.UpdateOptions{}, false, nil), nil); err != nil {
+		if err := l.plugin.Validate(t.Context(), admission.NewAttributesRecord(claim("large", "5", "8Gi"),
+			claim("large", "5", "4Gi"),
+			corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "ns", "large", claims, "", admission.Update,
+			&metav1.UpdateOptions{}, false, nil), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.client.Tracker().Delete(claims, "ns", "small"); err != nil {
@@ -198,8 +203,10 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 		return found
 	}
 	begin := func(name string) func() {
-		return writes.begin(t.Context(), admission.NewAttributesRecord(podNamed(name, "", ""), nil, corev1.SchemeGroupVersion.WithKind("Pod"),
-			"ns", name, corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, &metav1.CreateOptions{}, false, nil))
+		return writes.begin(t.Context(), admission.NewAttributesRecord(podNamed(name, "", ""), nil,
+			corev1.SchemeGroupVersion.WithKind("Pod"),
+			"ns", name, corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, &metav1.CreateOptions{}, false,
+			nil))
 	}
 	expect := func(what string, want ...string) {
 		t.Helper()
@@ -225,8 +232,8 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 	}
 }
 
-// What a failed request would have used is given back after it, also when it ends while the status is computed: one in twenty
-// times.
+// What a failed request would have used is given back after it, also when it ends while the status is computed: one in
+// twenty times.
 func TestFailedWrite(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

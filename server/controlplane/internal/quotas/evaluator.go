@@ -16,7 +16,8 @@ type lister func(schema.GroupResource) generic.ListFuncByNamespace
 // evaluators returns the evaluators of resources that have more than a count. Admission lists nothing.
 func evaluators(list lister) []quota.Evaluator {
 	all := []quota.Evaluator{newPods(list), newServices(list), newClaims(list)}
-	for _, alias := range []corev1.ResourceName{corev1.ResourceConfigMaps, corev1.ResourceQuotas, corev1.ResourceReplicationControllers, corev1.ResourceSecrets} {
+	for _, alias := range []corev1.ResourceName{corev1.ResourceConfigMaps, corev1.ResourceQuotas,
+		corev1.ResourceReplicationControllers, corev1.ResourceSecrets} {
 		of := corev1.Resource(string(alias))
 		all = append(all, generic.NewObjectCountEvaluator(of, list(of), alias))
 	}
@@ -74,7 +75,8 @@ func (e *evaluator) MatchingResources(names []corev1.ResourceName) []corev1.Reso
 	return e.matching(names)
 }
 
-func (e *evaluator) MatchingScopes(item runtime.Object, scopes []corev1.ScopedResourceSelectorRequirement) (matching []corev1.ScopedResourceSelectorRequirement, err error) {
+func (e *evaluator) MatchingScopes(item runtime.Object,
+	scopes []corev1.ScopedResourceSelectorRequirement) (matching []corev1.ScopedResourceSelectorRequirement, err error) {
 	for _, scope := range scopes {
 		matches, err := e.inScope(scope, item)
 		if err != nil {
@@ -88,7 +90,8 @@ func (e *evaluator) MatchingScopes(item runtime.Object, scopes []corev1.ScopedRe
 }
 
 // UncoveredQuotaScopes returns none: no scope requires a quota, which needs a configuration file of the plugin.
-func (e *evaluator) UncoveredQuotaScopes(_, _ []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+func (e *evaluator) UncoveredQuotaScopes(_,
+	_ []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
 	return nil, nil
 }
 

@@ -62,31 +62,45 @@ func TestUsage(t *testing.T) {
 		"a pod without resources": {&corev1.Pod{}, "count/pods=1 pods=1"},
 		"the largest of init containers and the sum of the others": {&corev1.Pod{Spec: corev1.PodSpec{
 			InitContainers: []corev1.Container{container("i", quantities("cpu", "3"), nil)},
-			Containers:     []corev1.Container{container("a", quantities("cpu", "1", "memory", "1Gi"), quantities("memory", "2Gi")), container("b", quantities("cpu", "1"), quantities("memory", "1Gi"))},
+			Containers: []corev1.Container{container("a", quantities("cpu", "1", "memory", "1Gi"),
+				quantities("memory", "2Gi")), container("b", quantities("cpu", "1"), quantities("memory", "1Gi"))},
 		}}, "count/pods=1 cpu=3 limits.memory=3Gi memory=1Gi pods=1 requests.cpu=3 requests.memory=1Gi"},
 		"a sidecar": {&corev1.Pod{Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: "s", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: quantities("cpu", "1")}}},
-			Containers:     []corev1.Container{container("a", quantities("cpu", "1"), nil)},
-			Overhead:       quantities("cpu", "500m"),
+			InitContainers: []corev1.Container{{Name: "s", RestartPolicy: &always,
+				Resources: corev1.ResourceRequirements{Requests: quantities("cpu", "1")}}},
+			Containers: []corev1.Container{container("a", quantities("cpu", "1"), nil)},
+			Overhead:   quantities("cpu", "500m"),
 		}}, "count/pods=1 cpu=2500m pods=1 requests.cpu=2500m"},
 		"a pod's own resources": {&corev1.Pod{Spec: corev1.PodSpec{
 			Resources:  &corev1.ResourceRequirements{Requests: quantities("cpu", "4")},
 			Containers: []corev1.Container{container("a", quantities("cpu", "1"), nil)},
 		}}, "count/pods=1 cpu=4 pods=1 requests.cpu=4"},
 		"other resources": {&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
-			container("a", quantities("ephemeral-storage", "1Gi", "example.com/gpu", "2", "hugepages-2Mi", "4Mi", "kubernetes.io/own", "1"), quantities("ephemeral-storage", "2Gi", "example.com/gpu", "2")),
+			container("a", quantities("ephemeral-storage", "1Gi", "example.com/gpu", "2", "hugepages-2Mi", "4Mi",
+				"kubernetes.io/own", "1"), quantities("ephemeral-storage", "2Gi", "example.com/gpu", "2")),
 		}}}, "count/pods=1 ephemeral-storage=1Gi hugepages-2Mi=4Mi limits.ephemeral-storage=2Gi pods=1 requests.ephemeral-storage=1Gi requests.example.com/gpu=2 requests.hugepages-2Mi=4Mi"},
-		"a failed pod":           {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, "count/pods=1"},
-		"a pod that ends":        {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now()), DeletionGracePeriodSeconds: new(int64(30))}}, "count/pods=1 pods=1"},
-		"a pod of a lost node":   {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &long, DeletionGracePeriodSeconds: new(int64(30))}}, "count/pods=1"},
-		"a service with an IP":   {&corev1.Service{Spec: corev1.ServiceSpec{Ports: make([]corev1.ServicePort, 2)}}, "count/services=1 services=1 services.loadbalancers=0 services.nodeports=0"},
-		"a service on nodes":     {&corev1.Service{Spec: corev1.ServiceSpec{Type: "NodePort", Ports: make([]corev1.ServicePort, 2)}}, "count/services=1 services=1 services.loadbalancers=0 services.nodeports=2"},
-		"a load balancer":        {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer", Ports: make([]corev1.ServicePort, 2)}}, "count/services=1 services=1 services.loadbalancers=1 services.nodeports=2"},
-		"without node ports":     {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer", AllocateLoadBalancerNodePorts: new(false), Ports: []corev1.ServicePort{{}, {NodePort: 30000}}}}, "count/services=1 services=1 services.loadbalancers=1 services.nodeports=1"},
-		"a claim without class":  {claimOf("1Gi", "", ""), "count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=1Gi"},
-		"a claim of a class":     {claimOf("1.5", "gold", ""), "count/persistentvolumeclaims=1 gold.storageclass.storage.k8s.io/persistentvolumeclaims=1 gold.storageclass.storage.k8s.io/requests.storage=2 persistentvolumeclaims=1 requests.storage=2"},
-		"a claim that shrinks":   {claimOf("1Gi", "", "2Gi"), "count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=2Gi"},
-		"a claim that has grown": {claimOf("3Gi", "", "2Gi"), "count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=3Gi"},
+		"a failed pod": {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, "count/pods=1"},
+		"a pod that ends": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now()),
+			DeletionGracePeriodSeconds: new(int64(30))}}, "count/pods=1 pods=1"},
+		"a pod of a lost node": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &long,
+			DeletionGracePeriodSeconds: new(int64(30))}}, "count/pods=1"},
+		"a service with an IP": {&corev1.Service{Spec: corev1.ServiceSpec{Ports: make([]corev1.ServicePort, 2)}},
+			"count/services=1 services=1 services.loadbalancers=0 services.nodeports=0"},
+		"a service on nodes": {&corev1.Service{Spec: corev1.ServiceSpec{Type: "NodePort",
+			Ports: make([]corev1.ServicePort, 2)}}, "count/services=1 services=1 services.loadbalancers=0 services.nodeports=2"},
+		"a load balancer": {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer",
+			Ports: make([]corev1.ServicePort, 2)}}, "count/services=1 services=1 services.loadbalancers=1 services.nodeports=2"},
+		"without node ports": {&corev1.Service{Spec: corev1.ServiceSpec{Type: "LoadBalancer",
+			AllocateLoadBalancerNodePorts: new(false), Ports: []corev1.ServicePort{{}, {NodePort: 30000}}}},
+			"count/services=1 services=1 services.loadbalancers=1 services.nodeports=1"},
+		"a claim without class": {claimOf("1Gi", "", ""),
+			"count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=1Gi"},
+		"a claim of a class": {claimOf("1.5", "gold", ""),
+			"count/persistentvolumeclaims=1 gold.storageclass.storage.k8s.io/persistentvolumeclaims=1 gold.storageclass.storage.k8s.io/requests.storage=2 persistentvolumeclaims=1 requests.storage=2"},
+		"a claim that shrinks": {claimOf("1Gi", "", "2Gi"),
+			"count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=2Gi"},
+		"a claim that has grown": {claimOf("3Gi", "", "2Gi"),
+			"count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=3Gi"},
 	} {
 		of := podResource
 		switch test.object.(type) {
@@ -117,10 +131,13 @@ func TestScopes(t *testing.T) {
 	pods := []runtime.Object{}
 	for _, pod := range []corev1.Pod{
 		{ObjectMeta: metav1.ObjectMeta{Name: "plain"}, Status: corev1.PodStatus{QOSClass: corev1.PodQOSBestEffort}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "ends"}, Spec: corev1.PodSpec{ActiveDeadlineSeconds: new(int64(1)), PriorityClassName: "low"}, Status: corev1.PodStatus{QOSClass: corev1.PodQOSBurstable}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Spec: corev1.PodSpec{PriorityClassName: "high", Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{PodAffinityTerm: corev1.PodAffinityTerm{Namespaces: []string{"other"}}}},
-		}}}, Status: corev1.PodStatus{QOSClass: corev1.PodQOSGuaranteed}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "ends"}, Spec: corev1.PodSpec{ActiveDeadlineSeconds: new(int64(1)),
+			PriorityClassName: "low"}, Status: corev1.PodStatus{QOSClass: corev1.PodQOSBurstable}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Spec: corev1.PodSpec{PriorityClassName: "high",
+			Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+					{PodAffinityTerm: corev1.PodAffinityTerm{Namespaces: []string{"other"}}}},
+			}}}, Status: corev1.PodStatus{QOSClass: corev1.PodQOSGuaranteed}},
 	} {
 		pods = append(pods, &pod)
 	}
@@ -136,14 +153,21 @@ func TestScopes(t *testing.T) {
 		{requirement{ScopeName: corev1.ResourceQuotaScopeNotTerminating, Operator: corev1.ScopeSelectorOpExists}, "pods=2"},
 		{requirement{ScopeName: corev1.ResourceQuotaScopeBestEffort, Operator: corev1.ScopeSelectorOpExists}, "pods=1"},
 		{requirement{ScopeName: corev1.ResourceQuotaScopeNotBestEffort, Operator: corev1.ScopeSelectorOpExists}, "pods=2"},
-		{requirement{ScopeName: corev1.ResourceQuotaScopeCrossNamespacePodAffinity, Operator: corev1.ScopeSelectorOpExists}, "pods=1"},
+		{requirement{ScopeName: corev1.ResourceQuotaScopeCrossNamespacePodAffinity, Operator: corev1.ScopeSelectorOpExists},
+			"pods=1"},
 		{requirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpExists}, "pods=2"},
-		{requirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpDoesNotExist}, "pods=1"},
-		{requirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"low", "other"}}, "pods=1"},
-		{requirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpNotIn, Values: []string{"low"}}, "pods=2"},
-		{requirement{ScopeName: corev1.ResourceQuotaScopeVolumeAttributesClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"fast"}}, "persistentvolumeclaims=1"},
-		{requirement{ScopeName: corev1.ResourceQuotaScopeVolumeAttributesClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"slow"}}, "persistentvolumeclaims=1"},
-		{requirement{ScopeName: corev1.ResourceQuotaScopeVolumeAttributesClass, Operator: corev1.ScopeSelectorOpDoesNotExist}, "persistentvolumeclaims=1"},
+		{requirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpDoesNotExist},
+			"pods=1"},
+		{requirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn,
+			Values: []string{"low", "other"}}, "pods=1"},
+		{requirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpNotIn,
+			Values: []string{"low"}}, "pods=2"},
+		{requirement{ScopeName: corev1.ResourceQuotaScopeVolumeAttributesClass, Operator: corev1.ScopeSelectorOpIn,
+			Values: []string{"fast"}}, "persistentvolumeclaims=1"},
+		{requirement{ScopeName: corev1.ResourceQuotaScopeVolumeAttributesClass, Operator: corev1.ScopeSelectorOpIn,
+			Values: []string{"slow"}}, "persistentvolumeclaims=1"},
+		{requirement{ScopeName: corev1.ResourceQuotaScopeVolumeAttributesClass, Operator: corev1.ScopeSelectorOpDoesNotExist},
+			"persistentvolumeclaims=1"},
 		{requirement{ScopeName: "Unknown", Operator: corev1.ScopeSelectorOpExists}, "pods=0"},
 	} {
 		name, _, _ := strings.Cut(test.want, "=")
@@ -169,12 +193,19 @@ func TestScopes(t *testing.T) {
 func TestNames(t *testing.T) {
 	all := evaluators(func(schema.GroupResource) generic.ListFuncByNamespace { return nil })
 	for name, want := range map[corev1.ResourceName]string{
-		"pods": "pods", "count/pods": "pods", "cpu": "pods", "requests.cpu": "pods", "limits.memory": "pods", "limits.ephemeral-storage": "pods",
-		"requests.example.com/gpu": "pods", "requests.hugepages-2Mi": "pods", "hugepages-1Gi": "pods", "requests.deviceclass.resource.kubernetes.io/gpu": "pods",
-		"services.nodeports": "services", "count/services": "services", "requests.storage": "persistentvolumeclaims",
-		"gold.storageclass.storage.k8s.io/requests.storage": "persistentvolumeclaims", "count/persistentvolumeclaims": "persistentvolumeclaims",
-		"secrets": "secrets", "count/configmaps": "configmaps", "resourcequotas": "resourcequotas", "replicationcontrollers": "replicationcontrollers",
-		"example.com/gpu": "", "limits.example.com/gpu": "", "requests.limits.cpu": "", "gold.storageclass.storage.k8s.io/other": "", "count/deployments.apps": "",
+		"pods": "pods", "count/pods": "pods", "cpu": "pods", "requests.cpu": "pods", "limits.memory": "pods",
+		"limits.ephemeral-storage": "pods",
+		"requests.example.com/gpu": "pods", "requests.hugepages-2Mi": "pods", "hugepages-1Gi": "pods",
+		"requests.deviceclass.resource.kubernetes.io/gpu": "pods",
+		"services.nodeports":                              "services", "count/services": "services",
+		"requests.storage": "persistentvolumeclaims",
+		"gold.storageclass.storage.k8s.io/requests.storage": "persistentvolumeclaims",
+		"count/persistentvolumeclaims":                      "persistentvolumeclaims",
+		"secrets":                                           "secrets", "count/configmaps": "configmaps",
+		"resourcequotas":         "resourcequotas",
+		"replicationcontrollers": "replicationcontrollers",
+		"example.com/gpu":        "", "limits.example.com/gpu": "", "requests.limits.cpu": "",
+		"gold.storageclass.storage.k8s.io/other": "", "count/deployments.apps": "",
 	} {
 		var matching []string
 		for _, e := range all {
@@ -194,9 +225,11 @@ func TestConstraints(t *testing.T) {
 	required := []corev1.ResourceName{"requests.cpu", "limits.memory", "pods", "requests.ephemeral-storage"}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{container("init", nil, nil)},
-		Containers:     []corev1.Container{container("b", quantities("cpu", "1"), nil), container("a", nil, quantities("memory", "1Gi"))},
+		Containers: []corev1.Container{container("b", quantities("cpu", "1"), nil),
+			container("a", nil, quantities("memory", "1Gi"))},
 	}}
-	if err := e.Constraints(required, pod); err == nil || err.Error() != "must specify limits.memory for: b,init; requests.cpu for: a,init" {
+	if err := e.Constraints(required, pod); err == nil ||
+		err.Error() != "must specify limits.memory for: b,init; requests.cpu for: a,init" {
 		t.Errorf("the error is %v", err)
 	}
 	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("cpu", "1")}

@@ -31,15 +31,15 @@ var (
 	errUnknown  = errors.New("a resource is not served")
 )
 
-// listTimeout is how long the status of a quota waits for the first list of a resource. One that fails permanently must not
-// stop the other numbers of the quota.
+// listTimeout is how long the status of a quota waits for the first list of a resource. One that fails permanently must
+// not stop the other numbers of the quota.
 const listTimeout = 30 * time.Second
 
 // rediscovery is the time between two requests of discovery for resources that are not known.
 const rediscovery = time.Second
 
-// followed is the resources whose objects are counted: pods, services and claims as they are, and the metadata of others. Only
-// the controller's loop calls add.
+// followed is the resources whose objects are counted: pods, services and claims as they are, and the metadata of
+// others. Only the controller's loop calls add.
 type followed struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
@@ -68,8 +68,8 @@ func counted(name corev1.ResourceName) (schema.GroupResource, bool) {
 	return of, ok && !never
 }
 
-// add follows the resource of an evaluator until ctx is done, or until it is not served any more. It returns errUnlisted until
-// the objects are known, and errUnknown if they cannot be.
+// add follows the resource of an evaluator until ctx is done, or until it is not served any more. It returns
+// errUnlisted until the objects are known, and errUnknown if they cannot be.
 func (f *followed) add(ctx context.Context, of quota.Evaluator) error {
 	name := of.GroupResource()
 	r := f.get(name)
@@ -116,7 +116,8 @@ func (f *followed) informer(of schema.GroupResource) (cache.SharedIndexInformer,
 		}
 		return nil, fmt.Errorf("%w: %w", errUnknown, err)
 	}
-	return metadatainformer.NewFilteredMetadataInformer(f.metadata, served, metav1.NamespaceAll, 0, indexers, nil).Informer(), nil
+	return metadatainformer.NewFilteredMetadataInformer(f.metadata, served, metav1.NamespaceAll, 0, indexers,
+		nil).Informer(), nil
 }
 
 // served returns a version of a namespaced resource.
@@ -126,7 +127,8 @@ func (f *followed) served(of schema.GroupResource) (schema.GroupVersionResource,
 	if err != nil {
 		return none, err
 	}
-	i := slices.IndexFunc(found, func(r schema.GroupVersionResource) bool { return r.GroupResource() == of }) // also finds groups that begin alike
+	// also finds groups that begin alike
+	i := slices.IndexFunc(found, func(r schema.GroupVersionResource) bool { return r.GroupResource() == of })
 	if i < 0 {
 		return none, &meta.NoResourceMatchError{PartialResource: of.WithVersion("")}
 	}
@@ -160,7 +162,8 @@ func (f *followed) start(ctx context.Context, of quota.Evaluator, informer cache
 		}
 	}
 	_, err := informer.AddEventHandler(f.handler(of))
-	if err = errors.Join(err, informer.SetTransform(withoutManagers), informer.SetWatchErrorHandlerWithContext(gone)); err != nil {
+	if err = errors.Join(err, informer.SetTransform(withoutManagers),
+		informer.SetWatchErrorHandlerWithContext(gone)); err != nil {
 		stop()
 		return nil, err
 	}
@@ -182,8 +185,8 @@ func withoutManagers(obj any) (any, error) {
 	return obj, nil
 }
 
-// handler reports deletions, updates that change the usage, and creations, which the plugin has counted, or has not if the quota
-// was new.
+// handler reports deletions, updates that change the usage, and creations, which the plugin has counted, or has not if
+// the quota was new.
 func (f *followed) handler(of quota.Evaluator) cache.ResourceEventHandler {
 	e, _ := of.(*evaluator)
 	return cache.ResourceEventHandlerDetailedFuncs{

@@ -89,8 +89,8 @@ func handlesPod(a admission.Attributes) bool {
 	return false
 }
 
-// specifiesAll returns an error if a quota limits cpu or memory, and a container specifies none. Pods with resources of their
-// own need not.
+// specifiesAll returns an error if a quota limits cpu or memory, and a container specifies none. Pods with resources of
+// their own need not.
 func specifiesAll(required []corev1.ResourceName, item runtime.Object) error {
 	pod, ok := item.(*corev1.Pod)
 	if !ok {
@@ -128,7 +128,8 @@ func podUsage(item runtime.Object) (corev1.ResourceList, error) {
 		return used, nil
 	}
 	options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
-	return quota.Add(used, computeUsage(resourcehelper.PodRequests(pod, options), resourcehelper.PodLimits(pod, options))), nil
+	return quota.Add(used, computeUsage(resourcehelper.PodRequests(pod, options), resourcehelper.PodLimits(pod, options))),
+		nil
 }
 
 // computeUsage returns requests and limits by the names that quotas have for them.
@@ -198,7 +199,8 @@ func selects(scope corev1.ScopedResourceSelectorRequirement, values ...string) (
 		corev1.ScopeSelectorOpExists: selection.Exists, corev1.ScopeSelectorOpDoesNotExist: selection.DoesNotExist,
 	}[scope.Operator]
 	if !ok {
-		return false, fmt.Errorf("failed to parse and convert selector: %q is not a valid scope selector operator", scope.Operator)
+		return false, fmt.Errorf("failed to parse and convert selector: %q is not a valid scope selector operator",
+			scope.Operator)
 	}
 	requirement, err := labels.NewRequirement(string(scope.ScopeName), operator, scope.Values)
 	if err != nil {
@@ -221,15 +223,20 @@ func refersToNamespaces(affinity *corev1.Affinity) bool {
 	var terms []corev1.PodAffinityTerm
 	var weighted []corev1.WeightedPodAffinityTerm
 	if to := affinity.PodAffinity; to != nil {
-		terms, weighted = append(terms, to.RequiredDuringSchedulingIgnoredDuringExecution...), append(weighted, to.PreferredDuringSchedulingIgnoredDuringExecution...)
+		terms, weighted = append(terms, to.RequiredDuringSchedulingIgnoredDuringExecution...), append(weighted,
+			to.PreferredDuringSchedulingIgnoredDuringExecution...)
 	}
 	if against := affinity.PodAntiAffinity; against != nil {
-		terms, weighted = append(terms, against.RequiredDuringSchedulingIgnoredDuringExecution...), append(weighted, against.PreferredDuringSchedulingIgnoredDuringExecution...)
+		terms, weighted = append(terms, against.RequiredDuringSchedulingIgnoredDuringExecution...), append(weighted,
+			against.PreferredDuringSchedulingIgnoredDuringExecution...)
 	}
 	for _, w := range weighted {
 		terms = append(terms, w.PodAffinityTerm)
 	}
-	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
+	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool {
+		return len(t.Namespaces) > 0 ||
+			t.NamespaceSelector != nil
+	})
 }
 
 // podChanges reports whether a pod has ended, has other resources, or has moved to another scope.

@@ -13,7 +13,8 @@ import (
 var (
 	serviceResource = corev1.Resource("services")
 	serviceCount    = generic.ObjectCountQuotaResourceNameFor(serviceResource)
-	serviceNames    = []corev1.ResourceName{serviceCount, corev1.ResourceServices, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers}
+	serviceNames    = []corev1.ResourceName{serviceCount, corev1.ResourceServices, corev1.ResourceServicesNodePorts,
+		corev1.ResourceServicesLoadBalancers}
 )
 
 func newServices(list lister) *evaluator {
@@ -40,7 +41,8 @@ func serviceUsage(item runtime.Object) (corev1.ResourceList, error) {
 	}
 	return corev1.ResourceList{
 		serviceCount: count(1), corev1.ResourceServices: count(1),
-		corev1.ResourceServicesLoadBalancers: count(balancers), corev1.ResourceServicesNodePorts: count(nodePorts(&service.Spec)),
+		corev1.ResourceServicesLoadBalancers: count(balancers),
+		corev1.ResourceServicesNodePorts:     count(nodePorts(&service.Spec)),
 	}, nil
 }
 

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// Writes are the writes that the plugin counts and the controller's informers do not have yet. A status computed without them
-// would be too low, and more would be admitted than the quota allows. The zero value is ready. Its methods can be called concurrently.
+// Writes are the writes that the plugin counts and the controller's informers do not have yet. A status computed
+// without them would be too low, and more would be admitted than the quota allows. The zero value is ready. Its methods
+// can be called concurrently.
 type Writes struct {
 	mu      sync.Mutex
 	pending map[scope]map[*write]struct{} // no empty sets
@@ -35,8 +36,9 @@ type write struct {
 	counted bool
 }
 
-// begin adds a write that the plugin evaluates. It is removed when an informer has its result, or settleTime after its request has
-// ended: it may have failed, or nobody follows the resource. The returned function removes a write that is refused.
+// begin adds a write that the plugin evaluates. It is removed when an informer has its result, or settleTime after its
+// request has ended: it may have failed, or nobody follows the resource. The returned function removes a write that is
+// refused.
 func (w *Writes) begin(ctx context.Context, a admission.Attributes) (refused func()) {
 	obj, ok := a.GetObject().(metav1.Object)
 	if !ok || obj.GetUID() == "" { // a subresource like pods/binding, which uses nothing

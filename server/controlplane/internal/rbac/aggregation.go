@@ -70,7 +70,8 @@ func (a *Aggregator) Run(ctx context.Context) {
 	}
 }
 
-// writeRules writes the rules of all aggregated roles that have others. A role that cannot be written does not keep others.
+// writeRules writes the rules of all aggregated roles that have others. A role that cannot be written does not keep
+// others.
 func (a *Aggregator) writeRules(ctx context.Context) error {
 	roles, err := a.policy.rbac.ClusterRoles().Lister().List(labels.Everything())
 	if err != nil {
@@ -99,10 +100,12 @@ func (a *Aggregator) writeRules(ctx context.Context) error {
 	return failed
 }
 
-// aggregate returns the different rules of the roles that an aggregated role selects: in the order of its selectors, and
-// of the roles' names.
+// aggregate returns the different rules of the roles that an aggregated role selects: in the order of its selectors,
+// and of the roles' names.
 func aggregate(aggregated *rbacv1.ClusterRole, roles []*rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
-	roles = slices.SortedFunc(slices.Values(roles), func(a, b *rbacv1.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
+	roles = slices.SortedFunc(slices.Values(roles), func(a, b *rbacv1.ClusterRole) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	rules := []rbacv1.PolicyRule{}
 	for _, selector := range aggregated.AggregationRule.ClusterRoleSelectors {
 		selected, err := metav1.LabelSelectorAsSelector(&selector)
@@ -123,13 +126,14 @@ func aggregate(aggregated *rbacv1.ClusterRole, roles []*rbacv1.ClusterRole) ([]r
 	return rules, nil
 }
 
-// applyRules returns the configuration that writes the rules of a role as it was read. Without the UID, server-side apply would
-// create a role again that is deleted meanwhile, and without the resourceVersion it would replace the rules of one that is
-// no longer aggregated.
+// applyRules returns the configuration that writes the rules of a role as it was read. Without the UID, server-side
+// apply would create a role again that is deleted meanwhile, and without the resourceVersion it would replace the rules
+// of one that is no longer aggregated.
 func applyRules(read *rbacv1.ClusterRole, rules []rbacv1.PolicyRule) *applyrbacv1.ClusterRoleApplyConfiguration {
 	role := applyrbacv1.ClusterRole(read.Name).WithUID(read.UID).WithResourceVersion(read.ResourceVersion)
 	for _, r := range rules {
-		role.WithRules(applyrbacv1.PolicyRule().WithVerbs(r.Verbs...).WithAPIGroups(r.APIGroups...).WithResources(r.Resources...).
+		role.WithRules(applyrbacv1.PolicyRule().WithVerbs(r.Verbs...).WithAPIGroups(r.APIGroups...).WithResources(
+			r.Resources...).
 			WithResourceNames(r.ResourceNames...).WithNonResourceURLs(r.NonResourceURLs...))
 	}
 	return role

@@ -16,8 +16,8 @@ type Authorizer struct{ policy *Policy }
 // NewAuthorizer returns the authorizer of a policy.
 func NewAuthorizer(policy *Policy) *Authorizer { return &Authorizer{policy} }
 
-// Authorize allows a request that a rule of its user allows, and every request of system:masters. About others it has no
-// opinion, which means that they are forbidden. The reason names the binding, or the roles that are missing.
+// Authorize allows a request that a rule of its user allows, and every request of system:masters. About others it has
+// no opinion, which means that they are forbidden. The reason names the binding, or the roles that are missing.
 func (a *Authorizer) Authorize(_ context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
 	if isMaster(request.GetUser()) {
 		return authorizer.DecisionAllow, "", nil
@@ -44,17 +44,20 @@ func (a *Authorizer) Authorize(_ context.Context, request authorizer.Attributes)
 func isMaster(u user.Info) bool { return slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) }
 
 // ConditionsAwareAuthorize is Authorize: no rule has conditions.
-func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context, request authorizer.Attributes) authorizer.ConditionsAwareDecision {
+func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context,
+	request authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, request))
 }
 
 // EvaluateConditions returns an error: no rule has conditions.
-func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision,
+	authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
 // RulesFor returns the rules of a user in a namespace. With an error, they are those that were found.
-func (a *Authorizer) RulesFor(_ context.Context, u user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+func (a *Authorizer) RulesFor(_ context.Context, u user.Info,
+	namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	var resources []authorizer.ResourceRuleInfo
 	var paths []authorizer.NonResourceRuleInfo
 	rules, err := a.policy.rules(u, namespace)
@@ -65,7 +68,8 @@ func (a *Authorizer) RulesFor(_ context.Context, u user.Info, namespace string) 
 			})
 		}
 		if len(rule.NonResourceURLs) > 0 {
-			paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs})
+			paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: rule.Verbs,
+				NonResourceURLs: rule.NonResourceURLs})
 		}
 	}
 	return resources, paths, false, err

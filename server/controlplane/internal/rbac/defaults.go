@@ -96,8 +96,8 @@ func (d *defaults) aggregate() error {
 // creations is the number of objects that EnsureDefaults writes at a time.
 const creations = 4
 
-// EnsureDefaults creates the default roles and bindings that don't exist, and restores rules and subjects that the others
-// lack, unless an annotation protects them: as kube-apiserver does at its start. The namespaces kube-system and
+// EnsureDefaults creates the default roles and bindings that don't exist, and restores rules and subjects that the
+// others lack, unless an annotation protects them: as kube-apiserver does at its start. The namespaces kube-system and
 // kube-public exist.
 func EnsureDefaults(ctx context.Context, client kubernetes.Interface) error {
 	want, err := loadDefaults()
@@ -115,25 +115,30 @@ func EnsureDefaults(ctx context.Context, client kubernetes.Interface) error {
 		_, err := rbac.ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
 		return err
 	}, func(o *rbacv1.ClusterRole) error {
-		return restoreRole(reconciliation.ClusterRoleRuleOwner{ClusterRole: o}, reconciliation.ClusterRoleModifier{Client: rbac.ClusterRoles()})
+		return restoreRole(reconciliation.ClusterRoleRuleOwner{ClusterRole: o},
+			reconciliation.ClusterRoleModifier{Client: rbac.ClusterRoles()})
 	})
-	ensure(writes, want.clusterBindings, have.clusterBindings, sameClusterBinding, func(o *rbacv1.ClusterRoleBinding) error {
-		_, err := rbac.ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
-		return err
-	}, func(o *rbacv1.ClusterRoleBinding) error {
-		return restoreBinding(reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: o}, reconciliation.ClusterRoleBindingClientAdapter{Client: rbac.ClusterRoleBindings()})
-	})
+	ensure(writes, want.clusterBindings, have.clusterBindings, sameClusterBinding,
+		func(o *rbacv1.ClusterRoleBinding) error {
+			_, err := rbac.ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
+			return err
+		}, func(o *rbacv1.ClusterRoleBinding) error {
+			return restoreBinding(reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: o},
+				reconciliation.ClusterRoleBindingClientAdapter{Client: rbac.ClusterRoleBindings()})
+		})
 	ensure(writes, want.roles, have.roles, sameRole, func(o *rbacv1.Role) error {
 		_, err := rbac.Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 		return err
 	}, func(o *rbacv1.Role) error {
-		return restoreRole(reconciliation.RoleRuleOwner{Role: o}, reconciliation.RoleModifier{Client: rbac, NamespaceClient: client.CoreV1().Namespaces()})
+		return restoreRole(reconciliation.RoleRuleOwner{Role: o}, reconciliation.RoleModifier{Client: rbac,
+			NamespaceClient: client.CoreV1().Namespaces()})
 	})
 	ensure(writes, want.bindings, have.bindings, sameBinding, func(o *rbacv1.RoleBinding) error {
 		_, err := rbac.RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 		return err
 	}, func(o *rbacv1.RoleBinding) error {
-		return restoreBinding(reconciliation.RoleBindingAdapter{RoleBinding: o}, reconciliation.RoleBindingClientAdapter{Client: rbac, NamespaceClient: client.CoreV1().Namespaces()})
+		return restoreBinding(reconciliation.RoleBindingAdapter{RoleBinding: o},
+			reconciliation.RoleBindingClientAdapter{Client: rbac, NamespaceClient: client.CoreV1().Namespaces()})
 	})
 	return writes.Wait()
 }
@@ -168,7 +173,8 @@ type object[T any] interface {
 }
 
 // ensure creates the objects that don't exist, and restores those that differ. create and restore receive copies.
-func ensure[T any, O object[T]](writes *errgroup.Group, want, have []T, same func(have, want O) bool, create, restore func(O) error) {
+func ensure[T any, O object[T]](writes *errgroup.Group, want, have []T, same func(have, want O) bool, create,
+	restore func(O) error) {
 	present := make(map[types.NamespacedName]O, len(have))
 	for i := range have {
 		o := O(&have[i])
@@ -202,11 +208,13 @@ func sameRole(have, want *rbacv1.Role) bool {
 }
 
 func sameClusterBinding(have, want *rbacv1.ClusterRoleBinding) bool {
-	return have.RoleRef == want.RoleRef && equality.Semantic.DeepEqual(have.Subjects, want.Subjects) && sameMetadata(have, want)
+	return have.RoleRef == want.RoleRef && equality.Semantic.DeepEqual(have.Subjects, want.Subjects) &&
+		sameMetadata(have, want)
 }
 
 func sameBinding(have, want *rbacv1.RoleBinding) bool {
-	return have.RoleRef == want.RoleRef && equality.Semantic.DeepEqual(have.Subjects, want.Subjects) && sameMetadata(have, want)
+	return have.RoleRef == want.RoleRef && equality.Semantic.DeepEqual(have.Subjects, want.Subjects) &&
+		sameMetadata(have, want)
 }
 
 func sameMetadata(have, want metav1.Object) bool {

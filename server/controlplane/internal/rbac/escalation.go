@@ -37,8 +37,8 @@ var everything = []rbacv1.PolicyRule{
 	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
 }
 
-// Validate returns 403 Forbidden for a role or a binding that grants more than its author has, and 404 for a binding to a
-// role that does not exist.
+// Validate returns 403 Forbidden for a role or a binding that grants more than its author has, and 404 for a binding to
+// a role that does not exist.
 func (e *Escalation) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().Group != rbacv1.GroupName || isMaster(a.GetUserInfo()) {
 		return nil
@@ -79,7 +79,8 @@ func changesOnlyCollection(object, old runtime.Object) bool {
 }
 
 // validateRules decides about a role with rules.
-func (e *Escalation) validateRules(ctx context.Context, a admission.Attributes, rules []rbacv1.PolicyRule, aggregated bool) error {
+func (e *Escalation) validateRules(ctx context.Context, a admission.Attributes, rules []rbacv1.PolicyRule,
+	aggregated bool) error {
 	var name string
 	if info, ok := request.RequestInfoFrom(ctx); ok {
 		name = info.Name // empty in a create, unlike the object's
@@ -99,12 +100,14 @@ func (e *Escalation) validateRules(ctx context.Context, a admission.Attributes, 
 // validateBinding decides about a binding to a role.
 func (e *Escalation) validateBinding(ctx context.Context, a admission.Attributes, ref rbacv1.RoleRef) error {
 	resources := map[string]string{"ClusterRole": "clusterroles", "Role": "roles"}
-	if resource := resources[ref.Kind]; resource != "" && e.may(ctx, "bind", a.GetUserInfo(), resource, a.GetNamespace(), ref.Name) {
+	if resource := resources[ref.Kind]; resource != "" && e.may(ctx, "bind", a.GetUserInfo(), resource, a.GetNamespace(),
+		ref.Name) {
 		return nil
 	}
 	rules, err := e.authorizer.policy.rulesOf(ref, a.GetNamespace())
 	if apierrors.IsNotFound(err) {
-		return apierrors.NewNotFound(a.GetResource().GroupResource(), ref.Name) // it names the binding's resource, as in kube-apiserver
+		// it names the binding's resource, as in kube-apiserver
+		return apierrors.NewNotFound(a.GetResource().GroupResource(), ref.Name)
 	}
 	if err != nil {
 		return err
@@ -122,7 +125,8 @@ func forbidden(a admission.Attributes, err error) error {
 // may reports whether a user has a verb on a role.
 func (e *Escalation) may(ctx context.Context, verb string, u user.Info, resource, namespace, name string) bool {
 	decision, _, _ := e.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: u, Verb: verb, APIGroup: rbacv1.GroupName, APIVersion: "*", Resource: resource, Namespace: namespace, Name: name, ResourceRequest: true,
+		User: u, Verb: verb, APIGroup: rbacv1.GroupName, APIVersion: "*", Resource: resource, Namespace: namespace,
+		Name: name, ResourceRequest: true,
 	})
 	return decision == authorizer.DecisionAllow
 }
@@ -134,7 +138,8 @@ func (e *Escalation) covers(u user.Info, namespace string, rules []rbacv1.Policy
 	if ok {
 		return nil
 	}
-	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s", u.GetName(), u.GetGroups(), describe(missing))
+	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s", u.GetName(),
+		u.GetGroups(), describe(missing))
 	if problem != nil {
 		text += fmt.Sprintf("; resolution errors: [%v]", problem)
 	}

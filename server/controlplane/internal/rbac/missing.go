@@ -8,8 +8,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// describe returns rules, each of at most one verb, one resource, one name and one path, in kube-apiserver's words: a line
-// for each resource with its verbs.
+// describe returns rules, each of at most one verb, one resource, one name and one path, in kube-apiserver's words: a
+// line for each resource with its verbs.
 func describe(rules []rbacv1.PolicyRule) string {
 	verbs := map[string][]string{} // by the rest of the rule
 	for _, rule := range rules {
@@ -37,7 +37,8 @@ func describeWithoutVerbs(rule rbacv1.PolicyRule) string {
 		name   string
 		values []string
 	}{
-		{"APIGroups", rule.APIGroups}, {"Resources", rule.Resources}, {"NonResourceURLs", rule.NonResourceURLs}, {"ResourceNames", rule.ResourceNames},
+		{"APIGroups", rule.APIGroups}, {"Resources", rule.Resources}, {"NonResourceURLs", rule.NonResourceURLs},
+		{"ResourceNames", rule.ResourceNames},
 	} {
 		if len(part.values) > 0 {
 			parts = append(parts, fmt.Sprintf("%s:%q", part.name, part.values))

@@ -117,8 +117,8 @@ func (p *Policy) rules(u user.Info, namespace string) ([]rbacv1.PolicyRule, erro
 	return all, err
 }
 
-// rulesOf returns the rules of the role that a binding in a namespace refers to. The error for a role that doesn't exist
-// is an API status.
+// rulesOf returns the rules of the role that a binding in a namespace refers to. The error for a role that doesn't
+// exist is an API status.
 func (p *Policy) rulesOf(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
 	case "Role":

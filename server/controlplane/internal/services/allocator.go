@@ -43,17 +43,19 @@ func (a address) String() string {
 	return a.ip.String()
 }
 
-// Find returns the newest state of the Services that have an address, or of all if the address is empty. It may return others, too.
+// Find returns the newest state of the Services that have an address, or of all if the address is empty. It may return
+// others, too.
 type Find func(ctx context.Context, address string) (*corev1.ServiceList, error)
 
-// allocator chooses addresses that no Service has. It reads the stored Services before it chooses, so the storage alone says which
-// are taken: after a restart, a restored backup, or a write of another server. It remembers its choices until they are written or
-// refused, or until writeLimit has passed, since the store does not report an update that the storage refuses. Two servers on one
-// etcd can choose the same address.
+// allocator chooses addresses that no Service has. It reads the stored Services before it chooses, so the storage alone
+// says which are taken: after a restart, a restored backup, or a write of another server. It remembers its choices
+// until they are written or refused, or until writeLimit has passed, since the store does not report an update that the
+// storage refuses. Two servers on one etcd can choose the same address.
 type allocator struct {
 	ranges Ranges
 	find   Find
-	// turn is a lock for the request that chooses, which others wait for until their context is done. It has one element then.
+	// turn is a lock for the request that chooses, which others wait for until their context is done. It has one element
+	// then.
 	turn chan struct{}
 
 	mu sync.Mutex
@@ -72,9 +74,10 @@ func newAllocator(ranges Ranges, find Find) *allocator {
 	return &allocator{ranges: ranges, find: find, turn: make(chan struct{}, 1), pending: map[address]pending{}}
 }
 
-// choose calls decide, which takes addresses for a Service. It returns a function that is called with false if the write is refused.
-// The addresses of a dry run are free afterwards.
-func (a *allocator) choose(ctx context.Context, s *corev1.Service, dryRun bool, decide func(*choice) error) (finish func(context.Context, bool), err error) {
+// choose calls decide, which takes addresses for a Service. It returns a function that is called with false if the
+// write is refused. The addresses of a dry run are free afterwards.
+func (a *allocator) choose(ctx context.Context, s *corev1.Service, dryRun bool,
+	decide func(*choice) error) (finish func(context.Context, bool), err error) {
 	c := &choice{allocator: a, ctx: ctx, service: nameOf(s), named: map[address]bool{}}
 	for _, one := range addressesOf(s) {
 		c.named[one] = true
@@ -150,7 +153,8 @@ type choice struct {
 	used map[address]bool
 	// named are the addresses that the client has named, of which none is chosen at random.
 	named map[address]bool
-	// misses is the number of lookups that found an address used. After lookups of them, used has the addresses of all Services.
+	// misses is the number of lookups that found an address used. After lookups of them, used has the addresses of all
+	// Services.
 	misses int
 	taken  []address
 }
@@ -189,7 +193,8 @@ func (c *choice) take(a address) (bool, error) {
 	return true, nil
 }
 
-// look reads whether a Service has an address. After some that have one, it reads all addresses: the range may be nearly full.
+// look reads whether a Service has an address. After some that have one, it reads all addresses: the range may be
+// nearly full.
 func (c *choice) look(a address) error {
 	if c.misses > lookups {
 		return nil
@@ -213,7 +218,8 @@ func (c *choice) look(a address) error {
 	return nil
 }
 
-// next takes one of size addresses: a random one behind the reserved ones at the beginning, or of these if no other is free.
+// next takes one of size addresses: a random one behind the reserved ones at the beginning, or of these if no other is
+// free.
 func (c *choice) next(size, reserved uint64, at func(index uint64) address) (address, error) {
 	for _, band := range [][2]uint64{{reserved, size}, {0, reserved}} {
 		n := band[1] - band[0]
@@ -281,7 +287,8 @@ func nameOf(s *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-// addressesOf returns the addresses that a Service has by its type. Fields that other types use may have values, which reserve nothing.
+// addressesOf returns the addresses that a Service has by its type. Fields that other types use may have values, which
+// reserve nothing.
 func addressesOf(s *corev1.Service) (addresses []address) {
 	if needsClusterIP(s) {
 		for _, ip := range append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...) {

@@ -16,8 +16,8 @@ import (
 
 var atClusterIPs = field.NewPath("spec", "clusterIPs")
 
-// Complete sets clusterIPs, ipFamilies and ipFamilyPolicy of a Service that was written before these fields existed, and clears the
-// policy that a Service without addresses does not have.
+// Complete sets clusterIPs, ipFamilies and ipFamilyPolicy of a Service that was written before these fields existed,
+// and clears the policy that a Service without addresses does not have.
 func Complete(s *corev1.Service) {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		s.Spec.InternalTrafficPolicy = nil
@@ -41,7 +41,8 @@ func Complete(s *corev1.Service) {
 // sameClusterIPs reports whether an update leaves the cluster IPs of a Service, and what they depend on.
 func sameClusterIPs(s, old *corev1.Service) bool {
 	is, was := &s.Spec, &old.Spec
-	return is.Type == was.Type && (len(is.Selector) == 0) == (len(was.Selector) == 0) && is.ClusterIP == was.ClusterIP && slices.Equal(is.ClusterIPs, was.ClusterIPs) &&
+	return is.Type == was.Type && (len(is.Selector) == 0) == (len(was.Selector) == 0) && is.ClusterIP == was.ClusterIP &&
+		slices.Equal(is.ClusterIPs, was.ClusterIPs) &&
 		slices.Equal(is.IPFamilies, was.IPFamilies) && equality.Semantic.DeepEqual(is.IPFamilyPolicy, was.IPFamilyPolicy)
 }
 
@@ -73,8 +74,8 @@ func matchClusterIPs(s, old *corev1.Service) {
 	}
 }
 
-// giveClusterIPs takes an IP for each family that has none yet. The IPs that old has are its own. The validation refuses to change
-// one, or to give a headless Service one.
+// giveClusterIPs takes an IP for each family that has none yet. The IPs that old has are its own. The validation
+// refuses to change one, or to give a headless Service one.
 func giveClusterIPs(c *choice, s, old *corev1.Service) error {
 	if !needsClusterIP(s) || IsHeadless(s) {
 		return nil
@@ -107,7 +108,8 @@ func giveClusterIP(c *choice, s *corev1.Service, family corev1.IPFamily, wanted 
 	if wanted == "" {
 		prefix, ok := c.allocator.ranges.of(family)
 		if !ok {
-			return "", invalid(s, field.ErrorList{field.Invalid(field.NewPath("spec", "ipFamilies"), s.Spec.IPFamilies, "not configured on this cluster")})
+			return "", invalid(s, field.ErrorList{field.Invalid(field.NewPath("spec", "ipFamilies"), s.Spec.IPFamilies,
+				"not configured on this cluster")})
 		}
 		ip, err := c.nextIP(prefix)
 		if errors.Is(err, errFull) {
@@ -122,12 +124,14 @@ func giveClusterIP(c *choice, s *corev1.Service, family corev1.IPFamily, wanted 
 	if err == nil || isOfRequest(err) {
 		return wanted, err
 	}
-	return "", invalid(s, field.ErrorList{field.Invalid(atClusterIPs, s.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %v: %v", wanted, err))})
+	return "", invalid(s, field.ErrorList{field.Invalid(atClusterIPs, s.Spec.ClusterIPs,
+		fmt.Sprintf("failed to allocate IP %v: %v", wanted, err))})
 }
 
 // isOfRequest reports whether an error is of the request and not of what it asks for: the Services could not be read.
 func isOfRequest(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || apierrors.ReasonForError(err) != ""
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		apierrors.ReasonForError(err) != ""
 }
 
 func familyOfIP(ip string) corev1.IPFamily {

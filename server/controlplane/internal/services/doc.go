@@ -1,5 +1,6 @@
 // Package services gives Services their cluster IPs and node ports, and completes the fields that depend on them, as
-// kube-apiserver's registry of Services does. Nothing answers at a cluster IP or a node port: there is no cluster network.
+// kube-apiserver's registry of Services does. Nothing answers at a cluster IP or a node port: there is no cluster
+// network.
 //
 //	hooks.go       Addresses: what happens before a Service is created or updated
 //	ranges.go      Ranges: the IPs and ports that are given

@@ -13,8 +13,8 @@ var (
 	atFamilies = field.NewPath("spec", "ipFamilies")
 )
 
-// setFamilies sets ipFamilyPolicy and ipFamilies of a Service as far as its client has not, and checks them. old is the stored
-// Service, or nil for a new one. A change of the ranges does not change the families of stored Services.
+// setFamilies sets ipFamilyPolicy and ipFamilies of a Service as far as its client has not, and checks them. old is the
+// stored Service, or nil for a new one. A change of the ranges does not change the families of stored Services.
 func (a *Addresses) setFamilies(s, old *corev1.Service) field.ErrorList {
 	if !needsClusterIP(s) || prefersAsBefore(s, old) {
 		return nil
@@ -42,7 +42,8 @@ func (a *Addresses) setFamilies(s, old *corev1.Service) field.ErrorList {
 		return nil
 	}
 	if *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(a.allocator.ranges.prefixes) < 2 {
-		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))
+		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy,
+			"this cluster is not configured for dual-stack services"))
 	}
 	for i, family := range s.Spec.IPFamilies {
 		if _, ok := a.allocator.ranges.of(family); !ok {
@@ -55,8 +56,8 @@ func (a *Addresses) setFamilies(s, old *corev1.Service) field.ErrorList {
 	return errs
 }
 
-// prefersAsBefore reports whether an update leaves the IPs and families of a Service that prefers two. It gets no second IP,
-// then, when the server has got a second range since.
+// prefersAsBefore reports whether an update leaves the IPs and families of a Service that prefers two. It gets no
+// second IP, then, when the server has got a second range since.
 func prefersAsBefore(s, old *corev1.Service) bool {
 	prefers := func(policy *corev1.IPFamilyPolicy) bool {
 		return policy != nil && *policy == corev1.IPFamilyPolicyPreferDualStack
@@ -81,8 +82,8 @@ func setPolicy(s, old *corev1.Service) {
 	s.Spec.IPFamilyPolicy = &policy
 }
 
-// releaseSecond removes the second IP and family of a Service whose policy is now SingleStack. Without that policy, it returns
-// errors for removed ones.
+// releaseSecond removes the second IP and family of a Service whose policy is now SingleStack. Without that policy, it
+// returns errors for removed ones.
 func releaseSecond(s, old *corev1.Service) (errs field.ErrorList) {
 	if old == nil {
 		return nil
@@ -98,10 +99,12 @@ func releaseSecond(s, old *corev1.Service) (errs field.ErrorList) {
 		return nil
 	}
 	if ips > 0 && ips < len(old.Spec.ClusterIPs) {
-		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy, "must be 'SingleStack' to release the secondary cluster IP"))
+		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy,
+			"must be 'SingleStack' to release the secondary cluster IP"))
 	}
 	if families > 0 && families < len(old.Spec.IPFamilies) {
-		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy, "must be 'SingleStack' to release the secondary IP family"))
+		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy,
+			"must be 'SingleStack' to release the secondary IP family"))
 	}
 	return errs
 }
@@ -117,7 +120,8 @@ func (a *Addresses) familiesOfIPs(s *corev1.Service) (errs field.ErrorList) {
 		}
 		family := familyOfIP(ip)
 		if _, ok := a.allocator.ranges.of(family); !ok {
-			errs = append(errs, field.Invalid(atClusterIPs.Index(i), s.Spec.ClusterIPs, fmt.Sprintf("%s is not configured on this cluster", family)))
+			errs = append(errs, field.Invalid(atClusterIPs.Index(i), s.Spec.ClusterIPs,
+				fmt.Sprintf("%s is not configured on this cluster", family)))
 			continue
 		}
 		s.Spec.IPFamilies = append(s.Spec.IPFamilies, family)

@@ -21,7 +21,8 @@ func NewAddresses(ranges Ranges, find Find) *Addresses {
 }
 
 // BeginCreate gives a new Service what it needs. It is a hook of the Service's store, before validation.
-func (a *Addresses) BeginCreate(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (registry.FinishFunc, error) {
+func (a *Addresses) BeginCreate(ctx context.Context, obj runtime.Object,
+	options *metav1.CreateOptions) (registry.FinishFunc, error) {
 	s := obj.(*corev1.Service)
 	if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP != "" { // of a client that does not know clusterIPs
 		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
@@ -40,9 +41,10 @@ func (a *Addresses) BeginCreate(ctx context.Context, obj runtime.Object, options
 	})
 }
 
-// BeginUpdate gives a Service what it needs and did not have. What the client has left out stays as it was. It is a hook of
-// the Service's store, before validation.
-func (a *Addresses) BeginUpdate(ctx context.Context, obj, before runtime.Object, options *metav1.UpdateOptions) (registry.FinishFunc, error) {
+// BeginUpdate gives a Service what it needs and did not have. What the client has left out stays as it was. It is a
+// hook of the Service's store, before validation.
+func (a *Addresses) BeginUpdate(ctx context.Context, obj, before runtime.Object,
+	options *metav1.UpdateOptions) (registry.FinishFunc, error) {
 	s, old := obj.(*corev1.Service), before.(*corev1.Service)
 	unchanged := sameClusterIPs(s, old)
 	Complete(old)
@@ -58,7 +60,8 @@ func (a *Addresses) BeginUpdate(ctx context.Context, obj, before runtime.Object,
 	return a.allocator.choose(ctx, s, dryrun.IsDryRun(options.DryRun), func(c *choice) error {
 		if len(errs) > 0 {
 			s.Spec = *wanted // stored with other ranges, or by an earlier version: it stays as it is
-		} else if err := giveClusterIPs(c, s, old); unchanged && (apierrors.IsInvalid(err) || apierrors.IsInternalError(err)) {
+		} else if err := giveClusterIPs(c, s, old); unchanged && (apierrors.IsInvalid(err) ||
+			apierrors.IsInternalError(err)) {
 			s.Spec = *wanted
 		} else if err != nil {
 			return err

@@ -28,8 +28,8 @@ func Having(address string, all storage.SelectionPredicate) storage.SelectionPre
 	return all
 }
 
-// byAddress makes the storage look into the index. It matches every Service that the index finds: a Service can have several
-// addresses, and a field of a selector has one value.
+// byAddress makes the storage look into the index. It matches every Service that the index finds: a Service can have
+// several addresses, and a field of a selector has one value.
 type byAddress struct {
 	fields.Selector
 	address string

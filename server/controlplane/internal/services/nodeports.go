@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// restoreNodePorts sets the node ports that a client has left out to what they were: of a port by its name, and of the health
-// check.
+// restoreNodePorts sets the node ports that a client has left out to what they were: of a port by its name, and of the
+// health check.
 func restoreNodePorts(s, old *corev1.Service) {
 	if needsNodePorts(s) && needsNodePorts(old) {
 		had, given := map[string]int32{}, nodePortsOf(s)
@@ -28,8 +28,8 @@ func restoreNodePorts(s, old *corev1.Service) {
 	}
 }
 
-// giveNodePorts takes node ports for a new Service. Ports with the same number and different protocols share one, unless the
-// client wants others.
+// giveNodePorts takes node ports for a new Service. Ports with the same number and different protocols share one,
+// unless the client wants others.
 func giveNodePorts(c *choice, s *corev1.Service) error {
 	if !usesNodePorts(s) {
 		return nil
@@ -88,7 +88,8 @@ func giveNodePort(c *choice, s *corev1.Service, index int, wanted int32) (err er
 	if err = c.takePort(wanted); err == nil || isOfRequest(err) {
 		return err
 	}
-	return invalid(s, field.ErrorList{field.Invalid(field.NewPath("spec", "ports").Index(index).Child("nodePort"), wanted, err.Error())})
+	return invalid(s, field.ErrorList{field.Invalid(field.NewPath("spec", "ports").Index(index).Child("nodePort"), wanted,
+		err.Error())})
 }
 
 // giveHealthCheckPort takes the node port of health checks, unless the Service had one.

@@ -71,8 +71,8 @@ func service(name string, kind corev1.ServiceType) *corev1.Service {
 	}
 }
 
-// No two Services have the same address, however writes overlap: slow ones, refused ones, and those whose hook ends before the
-// write, as of updates. Addresses of deleted Services are given again.
+// No two Services have the same address, however writes overlap: slow ones, refused ones, and those whose hook ends
+// before the write, as of updates. Addresses of deleted Services are given again.
 func TestConcurrentWrites(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -166,19 +166,22 @@ func (s *stored) check(t *testing.T) {
 	}
 }
 
-// A request that is cancelled does not wait for its turn behind one that is slow, and a list that fails refuses the write.
+// A request that is cancelled does not wait for its turn behind one that is slow, and a list that fails refuses the
+// write.
 func TestUnreadableStorage(t *testing.T) {
 	s, addresses := newStored(t, defaultClusterIPs)
 	addresses.allocator.turn <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := addresses.BeginCreate(ctx, service("a", corev1.ServiceTypeClusterIP), &metav1.CreateOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := addresses.BeginCreate(ctx, service("a", corev1.ServiceTypeClusterIP),
+		&metav1.CreateOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled request: %v", err)
 	}
 	<-addresses.allocator.turn
 	s.broken = apierrors.NewTooManyRequests("etcd is busy", 1)
 	for _, kind := range []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort} {
-		if _, err := addresses.BeginCreate(t.Context(), service("a", kind), &metav1.CreateOptions{}); !apierrors.IsTooManyRequests(err) {
+		if _, err := addresses.BeginCreate(t.Context(), service("a", kind),
+			&metav1.CreateOptions{}); !apierrors.IsTooManyRequests(err) {
 			t.Errorf("a broken list: %v", err)
 		}
 		wanted := service("a", kind)
@@ -188,7 +191,8 @@ func TestUnreadableStorage(t *testing.T) {
 		}
 	}
 	s.broken = nil
-	if _, err := addresses.BeginCreate(t.Context(), service("a", corev1.ServiceTypeClusterIP), &metav1.CreateOptions{}); err != nil {
+	if _, err := addresses.BeginCreate(t.Context(), service("a", corev1.ServiceTypeClusterIP),
+		&metav1.CreateOptions{}); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 }
@@ -199,7 +203,8 @@ func TestNothingTaken(t *testing.T) {
 	wanted := service("a", corev1.ServiceTypeClusterIP)
 	wanted.Spec.ClusterIP = "10.0.0.7"
 	for range 2 {
-		if _, err := addresses.BeginCreate(t.Context(), wanted.DeepCopy(), &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		if _, err := addresses.BeginCreate(t.Context(), wanted.DeepCopy(),
+			&metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -216,16 +221,19 @@ func TestNothingTaken(t *testing.T) {
 	}
 	policy := corev1.IPFamilyPolicySingleStack
 	old := service("d", corev1.ServiceTypeClusterIP)
-	old.Spec.ClusterIP, old.Spec.ClusterIPs, old.Spec.IPFamilies, old.Spec.IPFamilyPolicy = "10.0.0.8", []string{"10.0.0.8"}, []corev1.IPFamily{corev1.IPv4Protocol}, &policy
+	old.Spec.ClusterIP, old.Spec.ClusterIPs, old.Spec.IPFamilies, old.Spec.IPFamilyPolicy = "10.0.0.8",
+		[]string{"10.0.0.8"}, []corev1.IPFamily{corev1.IPv4Protocol}, &policy
 	changed := service("d", corev1.ServiceTypeClusterIP)
-	if _, err := addresses.BeginUpdate(t.Context(), changed, old, &metav1.UpdateOptions{}); err != nil || changed.Spec.ClusterIP != "10.0.0.8" {
+	if _, err := addresses.BeginUpdate(t.Context(), changed, old, &metav1.UpdateOptions{}); err != nil ||
+		changed.Spec.ClusterIP != "10.0.0.8" {
 		t.Errorf("%v, %v", changed.Spec, err)
 	}
 }
 
 // What was stored by an earlier version, or with other ranges, can be changed otherwise: finalizers must be removable.
 func TestUnchangedAddresses(t *testing.T) {
-	dual, single, prefer := corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack
+	dual, single, prefer := corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack,
+		corev1.IPFamilyPolicyPreferDualStack
 	both := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	for name, spec := range map[string]corev1.ServiceSpec{
 		"two families are required": {IPFamilyPolicy: &dual},
@@ -233,7 +241,8 @@ func TestUnchangedAddresses(t *testing.T) {
 		"an IP of another family":   {ClusterIP: "fd00::1", ClusterIPs: []string{"fd00::1"}},
 		"only clusterIPs":           {ClusterIPs: []string{"10.0.0.7"}},
 		"two families and no IP":    {IPFamilyPolicy: &prefer, IPFamilies: both},
-		"an IP of another range":    {ClusterIP: "192.168.0.1", ClusterIPs: []string{"192.168.0.1"}, IPFamilyPolicy: &single, IPFamilies: both[:1]},
+		"an IP of another range": {ClusterIP: "192.168.0.1", ClusterIPs: []string{"192.168.0.1"}, IPFamilyPolicy: &single,
+			IPFamilies: both[:1]},
 	} {
 		_, addresses := newStored(t, defaultClusterIPs)
 		old := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{"example.com/f"}}, Spec: spec}
@@ -288,7 +297,8 @@ func TestNamedPort(t *testing.T) {
 		s := &stored{services: map[string]*corev1.Service{}}
 		one := service("a", corev1.ServiceTypeNodePort)
 		one.Spec.Ports = append(one.Spec.Ports, corev1.ServicePort{Name: "b", Port: 81, NodePort: 40000})
-		if _, err := NewAddresses(parsed, s.find).BeginCreate(t.Context(), one, &metav1.CreateOptions{}); err != nil || one.Spec.Ports[0].NodePort != 40001 {
+		if _, err := NewAddresses(parsed, s.find).BeginCreate(t.Context(), one, &metav1.CreateOptions{}); err != nil ||
+			one.Spec.Ports[0].NodePort != 40001 {
 			t.Fatalf("%v, %v", one.Spec.Ports, err)
 		}
 	}
@@ -300,7 +310,8 @@ func TestOlderLoadBalancer(t *testing.T) {
 	old := service("a", corev1.ServiceTypeLoadBalancer)
 	old.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	changed := old.DeepCopy()
-	if _, err := addresses.BeginUpdate(t.Context(), changed, old, &metav1.UpdateOptions{}); err != nil || changed.Spec.HealthCheckNodePort == 0 {
+	if _, err := addresses.BeginUpdate(t.Context(), changed, old, &metav1.UpdateOptions{}); err != nil ||
+		changed.Spec.HealthCheckNodePort == 0 {
 		t.Errorf("%v, %v", changed.Spec, err)
 	}
 	if errs := ValidateUpdate(changed, old); len(errs) > 0 {
@@ -316,7 +327,8 @@ func TestOlderService(t *testing.T) {
 	if _, err := addresses.BeginUpdate(t.Context(), changed, old, &metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if s := changed.Spec; s.ClusterIP == "" || !slices.Equal(s.ClusterIPs, []string{s.ClusterIP}) || len(s.IPFamilies) != 1 || s.Ports[0].NodePort == 0 {
+	if s := changed.Spec; s.ClusterIP == "" || !slices.Equal(s.ClusterIPs, []string{s.ClusterIP}) ||
+		len(s.IPFamilies) != 1 || s.Ports[0].NodePort == 0 {
 		t.Errorf("it has %v", s)
 	}
 	if errs := ValidateUpdate(changed, old); len(errs) > 0 {
@@ -367,7 +379,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// A write that is repeated after a conflict takes the same address again; another Service gets it when the write must have ended.
+// A write that is repeated after a conflict takes the same address again; another Service gets it when the write must
+// have ended.
 func TestRepeatedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, addresses := newStored(t, defaultClusterIPs)

@@ -19,7 +19,8 @@ func IsExternal(s *corev1.Service) bool {
 
 // NeedsHealthCheck reports whether a Service has a node port for the health checks of load balancers.
 func NeedsHealthCheck(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
 // needsClusterIP reports whether the type of a Service has cluster IPs. The value None counts as one.
@@ -41,8 +42,8 @@ func needsNodePorts(s *corev1.Service) bool {
 	return usesNodePorts(s) && (s.Spec.Type == corev1.ServiceTypeNodePort || allocate == nil || *allocate)
 }
 
-// ClearByType clears the fields of an updated Service that its new type does not have, unless the client has changed them, too:
-// then the validation refuses them. The status of its load balancer goes with the type.
+// ClearByType clears the fields of an updated Service that its new type does not have, unless the client has changed
+// them, too: then the validation refuses them. The status of its load balancer goes with the type.
 func ClearByType(s, old *corev1.Service) {
 	is, was := &s.Spec, &old.Spec
 	if needsClusterIP(old) && !needsClusterIP(s) {

@@ -13,11 +13,12 @@ import (
 
 var (
 	families = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-	policies = []corev1.IPFamilyPolicy{corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack}
+	policies = []corev1.IPFamilyPolicy{corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack,
+		corev1.IPFamilyPolicySingleStack}
 )
 
-// ValidateClusterIPs checks the form of clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy, and that they agree. old is the
-// stored Service, or nil for a new one: an IP that was stored is valid.
+// ValidateClusterIPs checks the form of clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy, and that they agree. old
+// is the stored Service, or nil for a new one: an IP that was stored is valid.
 func ValidateClusterIPs(s, old *corev1.Service) (errs field.ErrorList) {
 	if !needsClusterIP(s) {
 		return nil
@@ -50,7 +51,8 @@ func ValidateClusterIPs(s, old *corev1.Service) (errs field.ErrorList) {
 	}
 	for i := range min(len(ips), len(s.Spec.IPFamilies)) {
 		if family := s.Spec.IPFamilies[i]; slices.Contains(families, family) && family != familyOfIP(ips[i]) {
-			errs = append(errs, field.Invalid(atClusterIPs.Index(i), ips[i], fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%v]`", family, i)))
+			errs = append(errs, field.Invalid(atClusterIPs.Index(i), ips[i],
+				fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%v]`", family, i)))
 		}
 	}
 	return errs
@@ -91,14 +93,15 @@ func validateIPs(ips []string, old *corev1.Service) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateUpdate checks that an update changes no cluster IP, family or port of health checks, unless the type of the Service
-// changes from or to ExternalName; a second IP and family may be added or removed.
+// ValidateUpdate checks that an update changes no cluster IP, family or port of health checks, unless the type of the
+// Service changes from or to ExternalName; a second IP and family may be added or removed.
 func ValidateUpdate(s, old *corev1.Service) (errs field.ErrorList) {
 	if needsClusterIP(s) && needsClusterIP(old) {
 		errs = append(errs, validateChangedIPs(s, old)...)
 		errs = append(errs, validateChangedFamilies(s, old)...)
 	}
-	if NeedsHealthCheck(s) && NeedsHealthCheck(old) && old.Spec.HealthCheckNodePort != 0 && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
+	if NeedsHealthCheck(s) && NeedsHealthCheck(old) && old.Spec.HealthCheckNodePort != 0 &&
+		s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "healthCheckNodePort"), "field is immutable"))
 	}
 	return errs
@@ -123,7 +126,8 @@ func validateChangedIPs(s, old *corev1.Service) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(atClusterIPs.Index(0), is, unchangeable))
 	}
 	if len(is) == 1 && len(was) == 2 && !singleStack(s) {
-		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary clusterIP"))
+		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy,
+			"must be set to 'SingleStack' when releasing the secondary clusterIP"))
 	}
 	return errs
 }
@@ -145,7 +149,8 @@ func validateChangedFamilies(s, old *corev1.Service) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(atFamilies.Index(0), s.Spec.ClusterIPs, unchangeable))
 	}
 	if len(is) == 1 && len(was) == 2 && !singleStack(s) {
-		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary ipFamily"))
+		errs = append(errs, field.Invalid(atPolicy, s.Spec.IPFamilyPolicy,
+			"must be set to 'SingleStack' when releasing the secondary ipFamily"))
 	}
 	return errs
 }

@@ -22,11 +22,13 @@ const adminUser = "keepwatch-admin"
 // client certificates: their names are the common names, their groups the organizations. A client sends a token in a
 // header or, from a browser, in the name of a WebSocket subprotocol. The server's own token is for the given audiences.
 // Without a credential, only health checks are answered; the answer to any other request is 401.
-func (c *Credentials) Authenticator(accounts authenticator.Token, audiences authenticator.Audiences) authenticator.Request {
+func (c *Credentials) Authenticator(accounts authenticator.Token,
+	audiences authenticator.Audiences) authenticator.Request {
 	admin := &user.DefaultInfo{Name: adminUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
 	own := authenticator.WrapAudienceAgnosticToken(audiences, tokenfile.New(map[string]*user.DefaultInfo{c.token: admin}))
 	tokens := tokenunion.New(own, accounts)
-	users := union.New(x509.NewDynamic(c.clients.VerifyOptions, x509.CommonNameUserConversion), bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
+	users := union.New(x509.NewDynamic(c.clients.VerifyOptions, x509.CommonNameUserConversion), bearertoken.New(tokens),
+		websocket.NewProtocolAuthenticator(tokens))
 	return union.New(group.NewAuthenticatedGroupAdder(users), authenticator.RequestFunc(anonymousHealth))
 }
 
@@ -57,7 +59,8 @@ func anonymousHealth(r *http.Request) (*authenticator.Response, bool, error) {
 	if r.Header.Get("Authorization") != "" || !isHealthPath(r.URL.Path) {
 		return nil, false, nil
 	}
-	return &authenticator.Response{User: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}}, true, nil
+	return &authenticator.Response{User: &user.DefaultInfo{Name: user.Anonymous,
+		Groups: []string{user.AllUnauthenticated}}}, true, nil
 }
 
 func isHealthPath(path string) bool {

@@ -44,7 +44,9 @@ func loadAuthority(d *datadir.Dir) (*authority, error) {
 	}
 	a, err := parseAuthority(content)
 	if err != nil {
-		return nil, fmt.Errorf("the certificate authority %s is damaged (%w): restore the file, or remove it to get a new one and a new kubeconfig", d.File(authorityFile), err)
+		return nil, fmt.Errorf(
+			"the certificate authority %s is damaged (%w): restore the file, or remove it to get a new one and a new kubeconfig",
+			d.File(authorityFile), err)
 	}
 	return a, nil
 }
@@ -135,16 +137,18 @@ func (a *authority) issueClient(name string, groups []string) (cert, key []byte,
 	return a.sign(template, private)
 }
 
-// issueRequested returns a client certificate, PEM, that a request asks for. Its names are the request's; extensions of the
-// request are left out. It does not outlive the authority.
-func (a *authority) issueRequested(request *x509.CertificateRequest, usage x509.KeyUsage, life time.Duration) ([]byte, error) {
+// issueRequested returns a client certificate, PEM, that a request asks for. Its names are the request's; extensions of
+// the request are left out. It does not outlive the authority.
+func (a *authority) issueRequested(request *x509.CertificateRequest, usage x509.KeyUsage,
+	life time.Duration) ([]byte, error) {
 	if err := request.CheckSignature(); err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber: serial(), Subject: request.Subject,
-		DNSNames: request.DNSNames, IPAddresses: request.IPAddresses, EmailAddresses: request.EmailAddresses, URIs: request.URIs,
+		DNSNames: request.DNSNames, IPAddresses: request.IPAddresses, EmailAddresses: request.EmailAddresses,
+		URIs:      request.URIs,
 		NotBefore: now.Add(-requestedSkew), NotAfter: now.Add(life),
 		KeyUsage: usage, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, BasicConstraintsValid: true,
 	}

@@ -146,9 +146,10 @@ func (c *Credentials) UserConfig(name string, groups []string) (*rest.Config, er
 	return config, err
 }
 
-// IssueClient returns a client certificate, PEM, for the key and the names of a request. It is valid from now, for life at
-// most.
-func (c *Credentials) IssueClient(request *x509.CertificateRequest, usage x509.KeyUsage, life time.Duration) ([]byte, error) {
+// IssueClient returns a client certificate, PEM, for the key and the names of a request. It is valid from now, for life
+// at most.
+func (c *Credentials) IssueClient(request *x509.CertificateRequest, usage x509.KeyUsage,
+	life time.Duration) ([]byte, error) {
 	return c.authority.issueRequested(request, usage, life)
 }
 
@@ -187,6 +188,8 @@ func (c *Credentials) SecureServing(listener net.Listener) *genericapiserver.Sec
 // ciphers are the suites of TLS 1.2 with authenticated encryption; Go's defaults include others with
 // CBC. Those of TLS 1.3 cannot be configured.
 var ciphers = []uint16{
-	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }

@@ -27,9 +27,11 @@ func CheckKubeconfig(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return checkWritable(filepath.Dir(path))
 	case unreadable:
-		return fmt.Errorf("cannot replace the kubeconfig %s: %w; give another file with --kubeconfig-out", path, datadir.Cause(err))
+		return fmt.Errorf("cannot replace the kubeconfig %s: %w; give another file with --kubeconfig-out", path,
+			datadir.Cause(err))
 	case err != nil || !isOurs(existing):
-		return fmt.Errorf("%s exists and isn't a kubeconfig of keepwatch: it was not changed, give another file with --kubeconfig-out", path)
+		return fmt.Errorf(
+			"%s exists and isn't a kubeconfig of keepwatch: it was not changed, give another file with --kubeconfig-out", path)
 	default:
 		return checkWritable(filepath.Dir(path))
 	}

@@ -60,7 +60,8 @@ func Listen(address string) (*Listener, error) {
 type addressInUse string
 
 func (address addressInUse) Error() string {
-	return fmt.Sprintf("cannot listen on %s: another process does; choose another port (0 uses a free one)", string(address))
+	return fmt.Sprintf("cannot listen on %s: another process does; choose another port (0 uses a free one)",
+		string(address))
 }
 
 func (addressInUse) Unwrap() error { return syscall.EADDRINUSE }
@@ -71,7 +72,8 @@ func newListener(l net.Listener, maxConns int) *Listener {
 		Help:           "Connections that were closed because there were too many: the oldest one without an authenticated request (unauthenticated), or the new one if all had one (new).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"which"})
-	return &Listener{Listener: l, maxConns: maxConns, closed: closed, conns: map[string]*trackedConn{}, unauthenticated: list.New()}
+	return &Listener{Listener: l, maxConns: maxConns, closed: closed, conns: map[string]*trackedConn{},
+		unauthenticated: list.New()}
 }
 
 // Register registers the listener's metric.

@@ -82,8 +82,9 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 		deadline int // the number of the deadline that closes the connection
 		within   time.Duration
 	}{
-		"silent":       {func(c net.Conn) net.Conn { return c }, 1, 32 * time.Second},
-		"in handshake": {func(c net.Conn) net.Conn { must(io.WriteString(c, "\x16\x03\x01\x02"))(t); return c }, 1, 32 * time.Second},
+		"silent": {func(c net.Conn) net.Conn { return c }, 1, 32 * time.Second},
+		"in handshake": {func(c net.Conn) net.Conn { must(io.WriteString(c, "\x16\x03\x01\x02"))(t); return c }, 1,
+			32 * time.Second},
 		"in header": {func(c net.Conn) net.Conn {
 			c = handshake(c)
 			must(io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: h\r\nX: "))(t)

@@ -37,7 +37,9 @@ func loadToken(d *datadir.Dir, given string) (string, error) {
 func CheckToken(token string) error {
 	for _, c := range []byte(token) {
 		if c <= ' ' || c > '~' {
-			return fmt.Errorf("a token cannot contain the character %q: give letters, digits and punctuation without spaces or line ends", rune(c))
+			return fmt.Errorf(
+				"a token cannot contain the character %q: give letters, digits and punctuation without spaces or line ends",
+				rune(c))
 		}
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Clock is the time of a simulation: real time, plus the sum of what was given to Advance. The zero value is real time. It
-// is safe for concurrent use.
+// Clock is the time of a simulation: real time, plus the sum of what was given to Advance. The zero value is real time.
+// It is safe for concurrent use.
 type Clock struct {
 	mu    sync.Mutex
 	ahead time.Duration // never negative
@@ -23,8 +23,8 @@ func (c *Clock) Now() time.Time {
 	return time.Now().Add(c.ahead)
 }
 
-// Advance moves the time forward at once, and returns it. If d is negative, or the time would be further ahead of real time
-// than a Duration can say, 292 years, it returns an error and moves nothing.
+// Advance moves the time forward at once, and returns it. If d is negative, or the time would be further ahead of real
+// time than a Duration can say, 292 years, it returns an error and moves nothing.
 func (c *Clock) Advance(d time.Duration) (time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,7 +32,8 @@ func (c *Clock) Advance(d time.Duration) (time.Time, error) {
 	case d < 0:
 		return time.Time{}, errors.New("a simulation's time cannot be moved back")
 	case d > math.MaxInt64-c.ahead:
-		return time.Time{}, fmt.Errorf("a simulation's time can be at most 292 years ahead of real time, and it is %v ahead", c.ahead)
+		return time.Time{}, fmt.Errorf("a simulation's time can be at most 292 years ahead of real time, and it is %v ahead",
+			c.ahead)
 	}
 	c.ahead += d
 	if c.moved != nil {

@@ -42,7 +42,9 @@ func (c *Cluster) cover(ctx context.Context, namespace, name string) (time.Time,
 	if err != nil {
 		return time.Time{}, err
 	}
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *corev1.Node) bool { return !mayRun(daemon(set, o, revision, n.Name), n) })
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *corev1.Node) bool {
+		return !mayRun(daemon(set, o, revision, n.Name), n)
+	})
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	due, failed := c.stepDaemonSet(ctx, set, o, revision, nodes)
 	pods := c.podsNow(set)
@@ -50,7 +52,8 @@ func (c *Cluster) cover(ctx context.Context, namespace, name string) (time.Time,
 	if !equality.Semantic.DeepEqual(*status, set.Status) {
 		changed := set.DeepCopy()
 		changed.Status = *status
-		if changed, err = c.client.AppsV1().DaemonSets(namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{}); err == nil {
+		if changed, err = c.client.AppsV1().DaemonSets(namespace).UpdateStatus(ctx, changed,
+			metav1.UpdateOptions{}); err == nil {
 			c.daemonSets.await(ctx, changed)
 		}
 	}
@@ -73,7 +76,8 @@ var tolerated = []corev1.Toleration{
 // daemon returns a pod of a DaemonSet for a node.
 func daemon(set *appsv1.DaemonSet, o owner, revision *appsv1.ControllerRevision, node string) *corev1.Pod {
 	pod := newPod(&set.Spec.Template, o)
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, appsv1.ControllerRevisionHashLabelKey, revision.Labels[appsv1.ControllerRevisionHashLabelKey])
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, appsv1.ControllerRevisionHashLabelKey,
+		revision.Labels[appsv1.ControllerRevisionHashLabelKey])
 	pod.Spec.Tolerations = append(pod.Spec.Tolerations, tolerated...)
 	if pod.Spec.Affinity == nil {
 		pod.Spec.Affinity = &corev1.Affinity{}
@@ -87,14 +91,16 @@ func daemon(set *appsv1.DaemonSet, o owner, revision *appsv1.ControllerRevision,
 	}
 	for i := range (*required).NodeSelectorTerms {
 		term := &(*required).NodeSelectorTerms[i]
-		term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}})
+		term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField,
+			Operator: corev1.NodeSelectorOpIn, Values: []string{node}})
 	}
 	return pod
 }
 
 // nodeFor returns the node that a daemon is on, or is for.
 func nodeFor(p *corev1.Pod) string {
-	if p.Spec.NodeName != "" || p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil || p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if p.Spec.NodeName != "" || p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil ||
+		p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return p.Spec.NodeName
 	}
 	for _, term := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
@@ -107,9 +113,10 @@ func nodeFor(p *corev1.Pod) string {
 	return ""
 }
 
-// stepDaemonSet creates missing pods and deletes those that are ended, unwanted, or of an earlier revision, of these as many as
-// may be unavailable.
-func (c *Cluster) stepDaemonSet(ctx context.Context, set *appsv1.DaemonSet, o owner, revision *appsv1.ControllerRevision, nodes []*corev1.Node) (time.Time, error) {
+// stepDaemonSet creates missing pods and deletes those that are ended, unwanted, or of an earlier revision, of these as
+// many as may be unavailable.
+func (c *Cluster) stepDaemonSet(ctx context.Context, set *appsv1.DaemonSet, o owner,
+	revision *appsv1.ControllerRevision, nodes []*corev1.Node) (time.Time, error) {
 	now := c.clock.Now()
 	byNode := map[string]*corev1.Pod{}
 	wanted := map[string]bool{}
@@ -166,7 +173,8 @@ func (c *Cluster) stepDaemonSet(ctx context.Context, set *appsv1.DaemonSet, o ow
 }
 
 // replaceDaemons deletes pods of an earlier revision, those that are not available in any case.
-func (c *Cluster) replaceDaemons(ctx context.Context, set *appsv1.DaemonSet, old []*corev1.Pod, unavailable, nodes int, now time.Time) error {
+func (c *Cluster) replaceDaemons(ctx context.Context, set *appsv1.DaemonSet, old []*corev1.Pod, unavailable, nodes int,
+	now time.Time) error {
 	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
 		return nil
 	}
@@ -188,10 +196,12 @@ func (c *Cluster) replaceDaemons(ctx context.Context, set *appsv1.DaemonSet, old
 }
 
 // daemonStatus returns the status of a DaemonSet, and when it changes if no pod does.
-func daemonStatus(set *appsv1.DaemonSet, revision *appsv1.ControllerRevision, nodes []*corev1.Node, pods []*corev1.Pod, now time.Time) (*appsv1.DaemonSetStatus, time.Time) {
+func daemonStatus(set *appsv1.DaemonSet, revision *appsv1.ControllerRevision, nodes []*corev1.Node, pods []*corev1.Pod,
+	now time.Time) (*appsv1.DaemonSetStatus, time.Time) {
 	status := set.Status.DeepCopy()
 	*status = appsv1.DaemonSetStatus{
-		ObservedGeneration: set.Generation, DesiredNumberScheduled: int32(len(nodes)), CollisionCount: status.CollisionCount, Conditions: status.Conditions,
+		ObservedGeneration: set.Generation, DesiredNumberScheduled: int32(len(nodes)), CollisionCount: status.CollisionCount,
+		Conditions: status.Conditions,
 	}
 	var due time.Time
 	counted := map[string]bool{}

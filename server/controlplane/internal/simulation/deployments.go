@@ -55,7 +55,8 @@ func (c *Cluster) deploy(ctx context.Context, namespace, name string) (time.Time
 	}
 	changed := r.deployment.DeepCopy()
 	changed.Status = *status
-	if changed, err = c.client.AppsV1().Deployments(namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{}); err == nil {
+	if changed, err = c.client.AppsV1().Deployments(namespace).UpdateStatus(ctx, changed,
+		metav1.UpdateOptions{}); err == nil {
 		c.deployments.await(ctx, changed)
 	}
 	return due, err
@@ -64,13 +65,16 @@ func (c *Cluster) deploy(ctx context.Context, namespace, name string) (time.Time
 // setsFor returns the ReplicaSets of a Deployment, the oldest first.
 func (c *Cluster) setsFor(ctx context.Context, o owner) ([]*appsv1.ReplicaSet, error) {
 	found, err := c.claimed(ctx, c.replicaSets, o, func(name string, patch []byte) (metav1.Object, error) {
-		return c.client.AppsV1().ReplicaSets(o.GetNamespace()).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		return c.client.AppsV1().ReplicaSets(o.GetNamespace()).Patch(ctx, name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{})
 	})
 	sets := make([]*appsv1.ReplicaSet, len(found))
 	for i, set := range found {
 		sets[i] = set.(*appsv1.ReplicaSet)
 	}
-	slices.SortStableFunc(sets, func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortStableFunc(sets, func(a, b *appsv1.ReplicaSet) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 	return sets, err
 }
 
@@ -96,7 +100,8 @@ func (c *Cluster) roll(ctx context.Context, r *rollout, o owner) (*rollout, erro
 		return r, nil
 	}
 	for _, set := range r.surplus() {
-		err := c.client.AppsV1().ReplicaSets(set.Namespace).Delete(ctx, set.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(set.UID))})
+		err := c.client.AppsV1().ReplicaSets(set.Namespace).Delete(ctx, set.Name,
+			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(set.UID))})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return r, err
 		}
@@ -126,7 +131,8 @@ func (c *Cluster) createSet(ctx context.Context, r *rollout, o owner) error {
 			Namespace: d.Namespace, Name: d.Name + "-" + hash, Labels: maps.Clone(template.Labels),
 			Annotations: r.annotations(nil, r.lastRevision()+1), OwnerReferences: []metav1.OwnerReference{o.reference()},
 		},
-		Spec: appsv1.ReplicaSetSpec{Replicas: &none, MinReadySeconds: d.Spec.MinReadySeconds, Selector: selector, Template: *template},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &none, MinReadySeconds: d.Spec.MinReadySeconds, Selector: selector,
+			Template: *template},
 	}
 	created, err := c.client.AppsV1().ReplicaSets(d.Namespace).Create(ctx, set, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) { // another template has the hash, or another owner the name
@@ -136,7 +142,8 @@ func (c *Cluster) createSet(ctx context.Context, r *rollout, o owner) error {
 		}
 		changed := d.DeepCopy()
 		changed.Status.CollisionCount = &count
-		if changed, err := c.client.AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{}); err == nil {
+		if changed, err := c.client.AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, changed,
+			metav1.UpdateOptions{}); err == nil {
 			c.deployments.await(ctx, changed)
 		}
 	}
@@ -148,15 +155,16 @@ func (c *Cluster) createSet(ctx context.Context, r *rollout, o owner) error {
 	return nil
 }
 
-// number writes the revision of a rollout to its ReplicaSet and to the Deployment. A template that was used before gets a
-// new number.
+// number writes the revision of a rollout to its ReplicaSet and to the Deployment. A template that was used before gets
+// a new number.
 func (c *Cluster) number(ctx context.Context, r *rollout) error {
 	set, d := r.current, r.deployment
 	revision := r.lastRevision() + 1
 	if own := revisionOf(set); own > revision {
 		revision = own
 	}
-	if want := r.annotations(set.Annotations, revision); !maps.Equal(want, set.Annotations) || set.Spec.MinReadySeconds != d.Spec.MinReadySeconds {
+	if want := r.annotations(set.Annotations, revision); !maps.Equal(want, set.Annotations) ||
+		set.Spec.MinReadySeconds != d.Spec.MinReadySeconds {
 		changed := set.DeepCopy()
 		changed.Annotations, changed.Spec.MinReadySeconds = want, d.Spec.MinReadySeconds
 		if err := c.updateSet(ctx, r, changed); err != nil {

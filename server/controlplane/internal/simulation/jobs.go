@@ -30,7 +30,8 @@ func (c *Cluster) work(ctx context.Context, namespace, name string) (time.Time, 
 	if apierrors.IsNotFound(err) {
 		return time.Time{}, nil
 	}
-	if err != nil || job.DeletionTimestamp != nil || job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName {
+	if err != nil || job.DeletionTimestamp != nil || job.Spec.ManagedBy != nil &&
+		*job.Spec.ManagedBy != batchv1.JobControllerName {
 		return time.Time{}, err
 	}
 	selector, ok := valid(job.Spec.Selector)
@@ -64,7 +65,8 @@ func (c *Cluster) work(ctx context.Context, namespace, name string) (time.Time, 
 
 func newAttempt(job *batchv1.Job, pods []*corev1.Pod) *attempt {
 	a := &attempt{Job: job, completed: map[int]bool{}}
-	a.indexed = job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion && job.Spec.Completions != nil
+	a.indexed = job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion &&
+		job.Spec.Completions != nil
 	if a.indexed { // also by pods that are deleted since
 		addRanges(a.completed, job.Status.CompletedIndexes, int(*job.Spec.Completions))
 	}
@@ -115,7 +117,8 @@ func (c *Cluster) expireJob(ctx context.Context, job *batchv1.Job) (time.Time, e
 	if !isTrue(ended) {
 		ended = jobCondition(job, batchv1.JobFailed)
 	}
-	if due := ended.LastTransitionTime.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second); due.After(c.clock.Now()) {
+	if due := ended.LastTransitionTime.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second); due.After(
+		c.clock.Now()) {
 		return due, nil
 	}
 	background := metav1.DeletePropagationBackground
@@ -151,10 +154,12 @@ func (a *attempt) verdict(now time.Time) (*batchv1.JobCondition, time.Time) {
 	}
 	switch {
 	case a.failures() > limit:
-		return &batchv1.JobCondition{Type: batchv1.JobFailed, Reason: batchv1.JobReasonBackoffLimitExceeded, Message: "Job has reached the specified backoff limit"}, time.Time{}
+		return &batchv1.JobCondition{Type: batchv1.JobFailed, Reason: batchv1.JobReasonBackoffLimitExceeded,
+			Message: "Job has reached the specified backoff limit"}, time.Time{}
 	case a.Spec.Completions != nil && a.successes() >= int(*a.Spec.Completions),
 		a.Spec.Completions == nil && a.successes() > 0 && len(a.active) == 0: // one success is enough, when the others end
-		return &batchv1.JobCondition{Type: batchv1.JobComplete, Reason: batchv1.JobReasonCompletionsReached, Message: "Reached expected number of succeeded pods"}, time.Time{}
+		return &batchv1.JobCondition{Type: batchv1.JobComplete, Reason: batchv1.JobReasonCompletionsReached,
+			Message: "Reached expected number of succeeded pods"}, time.Time{}
 	case a.Spec.ActiveDeadlineSeconds == nil || a.Status.StartTime == nil:
 		return nil, time.Time{}
 	}
@@ -162,7 +167,8 @@ func (a *attempt) verdict(now time.Time) (*batchv1.JobCondition, time.Time) {
 	if due.After(now) {
 		return nil, due
 	}
-	return &batchv1.JobCondition{Type: batchv1.JobFailed, Reason: batchv1.JobReasonDeadlineExceeded, Message: "Job was active longer than specified deadline"}, time.Time{}
+	return &batchv1.JobCondition{Type: batchv1.JobFailed, Reason: batchv1.JobReasonDeadlineExceeded,
+		Message: "Job was active longer than specified deadline"}, time.Time{}
 }
 
 // The delays of new pods after a pod failed; they double.
@@ -189,7 +195,8 @@ func (a *attempt) backoff() time.Time {
 	return last.Add(min(minBackoff<<min(a.failures()-1, 10), maxBackoff))
 }
 
-// stepJob creates the pods that may run now, or deletes those that must not, as many as a burst. It returns when to go on.
+// stepJob creates the pods that may run now, or deletes those that must not, as many as a burst. It returns when to go
+// on.
 func (c *Cluster) stepJob(ctx context.Context, a *attempt, o owner, ending bool, now time.Time) (time.Time, error) {
 	remove := func(pods []*corev1.Pod) (time.Time, error) {
 		left, err := c.deletePods(ctx, pods)
@@ -290,10 +297,12 @@ func (a *attempt) status(verdict *batchv1.JobCondition, now time.Time) *batchv1.
 	}
 	switch suspended := jobCondition(a.Job, batchv1.JobSuspended); {
 	case a.suspended():
-		set(batchv1.JobCondition{Type: batchv1.JobSuspended, Reason: "JobSuspended", Message: "Job suspended"}, corev1.ConditionTrue)
+		set(batchv1.JobCondition{Type: batchv1.JobSuspended, Reason: "JobSuspended", Message: "Job suspended"},
+			corev1.ConditionTrue)
 		status.StartTime = nil
 	case isTrue(suspended):
-		set(batchv1.JobCondition{Type: batchv1.JobSuspended, Reason: "JobResumed", Message: "Job resumed"}, corev1.ConditionFalse)
+		set(batchv1.JobCondition{Type: batchv1.JobSuspended, Reason: "JobResumed", Message: "Job resumed"},
+			corev1.ConditionFalse)
 		status.StartTime = &at
 	case status.StartTime == nil:
 		status.StartTime = &at

@@ -15,8 +15,8 @@ import (
 
 const (
 	// RunFor is the annotation of pods that end, with a duration like "90s": how long their containers run. Pods with
-	// restartPolicy Always, and those of ReplicaSets, StatefulSets and DaemonSets, do not end. Pods of Jobs without it end at
-	// once, other pods not.
+	// restartPolicy Always, and those of ReplicaSets, StatefulSets and DaemonSets, do not end. Pods of Jobs without it end
+	// at once, other pods not.
 	RunFor = "simulation.keepwatch.io/run-for"
 	// ExitCode is the annotation with the exit code of a pod's containers. A pod fails unless it is "0", the default.
 	ExitCode = "simulation.keepwatch.io/exit-code"
@@ -84,7 +84,8 @@ func (c *Cluster) life(pod *corev1.Pod, node *corev1.Node, now time.Time) (*core
 		c.start(pod, node, status, now)
 	}
 	var due time.Time
-	if waiting := conditionOf(status, corev1.ContainersReady); waiting != nil && waiting.Status == corev1.ConditionFalse && waiting.Reason == notReady {
+	if waiting := conditionOf(status, corev1.ContainersReady); waiting != nil && waiting.Status == corev1.ConditionFalse &&
+		waiting.Reason == notReady {
 		if at := readyAt(pod, status, now); at.After(now) {
 			due = at
 		} else {
@@ -131,7 +132,8 @@ func (c *Cluster) start(pod *corev1.Pod, node *corev1.Node, status *corev1.PodSt
 		if container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			s.State.Running = &corev1.ContainerStateRunning{StartedAt: at}
 		} else {
-			s.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: at, FinishedAt: at, ContainerID: s.ContainerID}
+			s.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: at, FinishedAt: at,
+				ContainerID: s.ContainerID}
 			s.Started = new(bool)
 		}
 		s.Ready = true
@@ -182,7 +184,8 @@ func setContainersReady(status *corev1.PodStatus, now time.Time) {
 // written that it is not.
 func setReady(pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	containers, ready := conditionOf(status, corev1.ContainersReady), conditionOf(status, corev1.PodReady)
-	if containers == nil || containers.Status != corev1.ConditionTrue || ready == nil || ready.Status == corev1.ConditionTrue || ready.Reason != notReady && ready.Reason != gatesNotReady {
+	if containers == nil || containers.Status != corev1.ConditionTrue || ready == nil ||
+		ready.Status == corev1.ConditionTrue || ready.Reason != notReady && ready.Reason != gatesNotReady {
 		return
 	}
 	open := !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
@@ -199,7 +202,8 @@ func setReady(pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 const gatesNotReady = "ReadinessGatesNotReady"
 
 // setCondition sets a condition. The time of the transition is that of the last change of the status.
-func setCondition(status *corev1.PodStatus, kind corev1.PodConditionType, value corev1.ConditionStatus, reason string, now time.Time) {
+func setCondition(status *corev1.PodStatus, kind corev1.PodConditionType, value corev1.ConditionStatus, reason string,
+	now time.Time) {
 	condition := conditionOf(status, kind)
 	if condition == nil {
 		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind})
@@ -239,7 +243,8 @@ func end(pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	}
 	for i := range status.ContainerStatuses {
 		s := &status.ContainerStatuses[i]
-		ended := &corev1.ContainerStateTerminated{ExitCode: int32(code), Reason: reason, FinishedAt: metav1.NewTime(now), ContainerID: s.ContainerID}
+		ended := &corev1.ContainerStateTerminated{ExitCode: int32(code), Reason: reason, FinishedAt: metav1.NewTime(now),
+			ContainerID: s.ContainerID}
 		if s.State.Running != nil {
 			ended.StartedAt = s.State.Running.StartedAt
 		}

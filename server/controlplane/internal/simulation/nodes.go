@@ -22,8 +22,8 @@ const (
 	leaseRenewal = 10 * time.Second
 )
 
-// KWOK is the annotation of nodes whose kubelet is KWOK's controller, if it runs: it writes their status and that of their pods, and
-// deletes these (https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/).
+// KWOK is the annotation of nodes whose kubelet is KWOK's controller, if it runs: it writes their status and that of
+// their pods, and deletes these (https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/).
 const KWOK = "kwok.x-k8s.io/node"
 
 func isKWOKs(node *corev1.Node) bool {
@@ -37,14 +37,15 @@ func (c *Cluster) EnsureNode(ctx context.Context) error {
 	if err != nil || len(nodes.Items) > 0 {
 		return err
 	}
-	_, err = c.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: firstNodeName, Labels: map[string]string{
-		corev1.LabelHostname: firstNodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-	}}}, metav1.CreateOptions{})
+	_, err = c.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: firstNodeName,
+		Labels: map[string]string{
+			corev1.LabelHostname: firstNodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+		}}}, metav1.CreateOptions{})
 	return err
 }
 
-// register writes the status of a new node, removes its taint when it is ready, and renews its lease. The status and the lease of
-// its nodes are KWOK's.
+// register writes the status of a new node, removes its taint when it is ready, and renews its lease. The status and
+// the lease of its nodes are KWOK's.
 func (c *Cluster) register(ctx context.Context, _, name string) (time.Time, error) {
 	node, err := c.nodesOf.Get(name)
 	if apierrors.IsNotFound(err) || err == nil && node.DeletionTimestamp != nil {

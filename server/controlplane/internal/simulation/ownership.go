@@ -94,12 +94,14 @@ type owner struct {
 
 func (o owner) reference() metav1.OwnerReference { return *metav1.NewControllerRef(o.Object, o.kind) }
 
-// claimed returns the objects that an owner controls. It adopts those without a controller that the selector selects, and
-// releases those that it no longer selects, by patches.
-func (c *Cluster) claimed(ctx context.Context, from *followed, o owner, patch func(name string, patch []byte) (metav1.Object, error)) ([]metav1.Object, error) {
+// claimed returns the objects that an owner controls. It adopts those without a controller that the selector selects,
+// and releases those that it no longer selects, by patches.
+func (c *Cluster) claimed(ctx context.Context, from *followed, o owner, patch func(name string,
+	patch []byte) (metav1.Object, error)) ([]metav1.Object, error) {
 	var all []metav1.Object
 	for _, object := range c.indexed(from, byController, string(o.GetUID())) {
-		if o.GetDeletionTimestamp() != nil || object.GetDeletionTimestamp() != nil || o.selector.Matches(labels.Set(object.GetLabels())) {
+		if o.GetDeletionTimestamp() != nil || object.GetDeletionTimestamp() != nil ||
+			o.selector.Matches(labels.Set(object.GetLabels())) {
 			all = append(all, object)
 			continue
 		}
@@ -135,7 +137,8 @@ func (c *Cluster) claimed(ctx context.Context, from *followed, o owner, patch fu
 
 // ownerPatch returns a strategic merge patch of an object's owners.
 func ownerPatch(of metav1.Object, reference any) []byte {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": of.GetUID(), "ownerReferences": []any{reference}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": of.GetUID(),
+		"ownerReferences": []any{reference}}})
 	if err != nil {
 		panic(err) // references have only encodable fields
 	}
@@ -145,7 +148,8 @@ func ownerPatch(of metav1.Object, reference any) []byte {
 // podsFor returns the pods of an owner.
 func (c *Cluster) podsFor(ctx context.Context, o owner) ([]*corev1.Pod, error) {
 	found, err := c.claimed(ctx, c.pods, o, func(name string, patch []byte) (metav1.Object, error) {
-		return c.client.CoreV1().Pods(o.GetNamespace()).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		return c.client.CoreV1().Pods(o.GetNamespace()).Patch(ctx, name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{})
 	})
 	pods := make([]*corev1.Pod, len(found))
 	for i, pod := range found {

@@ -23,7 +23,8 @@ func newPod(template *corev1.PodTemplateSpec, o owner) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.GetNamespace(), GenerateName: o.GetName() + "-",
-			Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations), Finalizers: slices.Clone(template.Finalizers),
+			Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations),
+			Finalizers:      slices.Clone(template.Finalizers),
 			OwnerReferences: []metav1.OwnerReference{o.reference()},
 		},
 		Spec: *template.Spec.DeepCopy(),
@@ -71,7 +72,10 @@ func (c *Cluster) deletePods(ctx context.Context, pods []*corev1.Pod) (left bool
 
 // active returns the pods that have neither ended nor are being deleted.
 func active(pods []*corev1.Pod) []*corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil || ended(p) })
+	return slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
+		return p.DeletionTimestamp != nil ||
+			ended(p)
+	})
 }
 
 func ended(p *corev1.Pod) bool {
@@ -117,8 +121,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// deletionOrder sorts pods so that those that are deleted first come first: unassigned, not running, not ready, cheap, and
-// then the newest.
+// deletionOrder sorts pods so that those that are deleted first come first: unassigned, not running, not ready, cheap,
+// and then the newest.
 func deletionOrder(pods []*corev1.Pod) {
 	rank := func(p *corev1.Pod) int {
 		switch {

@@ -47,7 +47,8 @@ func (c *Cluster) replicate(ctx context.Context, namespace, name string) (time.T
 	if !equality.Semantic.DeepEqual(*status, set.Status) {
 		changed := set.DeepCopy()
 		changed.Status = *status
-		if changed, err = c.client.AppsV1().ReplicaSets(namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{}); err == nil {
+		if changed, err = c.client.AppsV1().ReplicaSets(namespace).UpdateStatus(ctx, changed,
+			metav1.UpdateOptions{}); err == nil {
 			c.replicaSets.await(ctx, changed)
 		}
 	}
@@ -64,9 +65,10 @@ func (c *Cluster) podsNow(of metav1.Object) []*corev1.Pod {
 	return pods
 }
 
-// scaleSet creates or deletes pods, as many as a burst, and reports whether some are left. It ends at the first pod that is
-// refused.
-func (c *Cluster) scaleSet(ctx context.Context, set *appsv1.ReplicaSet, o owner, pods []*corev1.Pod) (left bool, err error) {
+// scaleSet creates or deletes pods, as many as a burst, and reports whether some are left. It ends at the first pod
+// that is refused.
+func (c *Cluster) scaleSet(ctx context.Context, set *appsv1.ReplicaSet, o owner,
+	pods []*corev1.Pod) (left bool, err error) {
 	missing := int(number(set.Spec.Replicas)) - len(pods)
 	if missing < 0 {
 		deletionOrder(pods)
@@ -89,11 +91,13 @@ func number(n *int32) int32 {
 }
 
 // setStatus returns the status of a ReplicaSet with pods, and when it changes if no pod does.
-func setStatus(set *appsv1.ReplicaSet, pods []*corev1.Pod, failed error, now time.Time) (*appsv1.ReplicaSetStatus, time.Time) {
+func setStatus(set *appsv1.ReplicaSet, pods []*corev1.Pod, failed error,
+	now time.Time) (*appsv1.ReplicaSetStatus, time.Time) {
 	status := set.Status.DeepCopy()
 	template := labels.Set(set.Spec.Template.Labels).AsSelectorPreValidated()
 	status.ObservedGeneration = set.Generation
-	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas = int32(len(pods)), 0, 0, 0
+	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas = int32(len(pods)), 0, 0,
+		0
 	var due time.Time
 	for _, pod := range pods {
 		if template.Matches(labels.Set(pod.Labels)) {

@@ -26,9 +26,10 @@ type patchedTemplate struct {
 	corev1.PodTemplateSpec
 }
 
-// revise returns the ControllerRevision of a template, which it creates if there is none, and the others of the owner, the
-// oldest first. A template that was used before becomes the newest again.
-func (c *Cluster) revise(ctx context.Context, o owner, template *corev1.PodTemplateSpec, collisions *int32) (*appsv1.ControllerRevision, []*appsv1.ControllerRevision, error) {
+// revise returns the ControllerRevision of a template, which it creates if there is none, and the others of the owner,
+// the oldest first. A template that was used before becomes the newest again.
+func (c *Cluster) revise(ctx context.Context, o owner, template *corev1.PodTemplateSpec,
+	collisions *int32) (*appsv1.ControllerRevision, []*appsv1.ControllerRevision, error) {
 	var patch templatePatch
 	patch.Spec.Template = patchedTemplate{"replace", *template}
 	data, err := json.Marshal(patch)
@@ -95,15 +96,18 @@ func templateOf(revision *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, e
 }
 
 // forgetRevisions deletes the oldest revisions beyond a limit that no pod has and that are not used.
-func (c *Cluster) forgetRevisions(ctx context.Context, others []*appsv1.ControllerRevision, limit *int32, pods []*corev1.Pod, used ...string) error {
+func (c *Cluster) forgetRevisions(ctx context.Context, others []*appsv1.ControllerRevision, limit *int32,
+	pods []*corev1.Pod, used ...string) error {
 	if limit == nil {
 		return nil
 	}
 	unused := slices.DeleteFunc(slices.Clone(others), func(r *appsv1.ControllerRevision) bool {
-		return r.DeletionTimestamp != nil || slices.Contains(used, r.Name) || slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return hasRevision(p, r) })
+		return r.DeletionTimestamp != nil || slices.Contains(used, r.Name) ||
+			slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return hasRevision(p, r) })
 	})
 	for _, r := range unused[:max(len(unused)-int(max(*limit, 0)), 0)] {
-		err := c.client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
+		err := c.client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name,
+			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}

@@ -25,11 +25,15 @@ type rollout struct {
 
 func newRollout(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) *rollout {
 	r := &rollout{deployment: d, sets: sets, desired: number(d.Spec.Replicas)}
-	if i := slices.IndexFunc(sets, func(set *appsv1.ReplicaSet) bool { return sameTemplate(&set.Spec.Template, &d.Spec.Template) }); i >= 0 {
+	if i := slices.IndexFunc(sets, func(set *appsv1.ReplicaSet) bool {
+		return sameTemplate(&set.Spec.Template, &d.Spec.Template)
+	}); i >= 0 {
 		r.current = sets[i]
 	}
-	if rolling := d.Spec.Strategy.RollingUpdate; rolling != nil && d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
-		r.surge, r.unavailable = part(rolling.MaxSurge, r.desired, true), min(part(rolling.MaxUnavailable, r.desired, false), r.desired)
+	if rolling := d.Spec.Strategy.RollingUpdate; rolling != nil &&
+		d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+		r.surge, r.unavailable = part(rolling.MaxSurge, r.desired, true), min(part(rolling.MaxUnavailable, r.desired, false),
+			r.desired)
 		if r.surge == 0 && r.unavailable == 0 {
 			r.unavailable = 1
 		}
@@ -75,7 +79,10 @@ func (r *rollout) replace(set *appsv1.ReplicaSet) {
 
 // old returns the ReplicaSets of other templates.
 func (r *rollout) old() []*appsv1.ReplicaSet {
-	return slices.DeleteFunc(slices.Clone(r.sets), func(set *appsv1.ReplicaSet) bool { return r.current != nil && set.UID == r.current.UID })
+	return slices.DeleteFunc(slices.Clone(r.sets), func(set *appsv1.ReplicaSet) bool {
+		return r.current != nil &&
+			set.UID == r.current.UID
+	})
 }
 
 // lastRevision returns the newest revision of another template.
@@ -183,10 +190,14 @@ func (r *rollout) rolling() []scale {
 
 // complete reports whether all pods are of the current template and available.
 func (r *rollout) complete(podsOf func(metav1.Object) []*corev1.Pod) bool {
-	if r.current == nil || r.current.Status.ObservedGeneration < r.current.Generation || r.current.Status.AvailableReplicas != r.desired || r.current.Status.Replicas != r.desired {
+	if r.current == nil || r.current.Status.ObservedGeneration < r.current.Generation ||
+		r.current.Status.AvailableReplicas != r.desired || r.current.Status.Replicas != r.desired {
 		return false
 	}
-	return !slices.ContainsFunc(r.old(), func(set *appsv1.ReplicaSet) bool { return number(set.Spec.Replicas) > 0 || len(podsOf(set)) > 0 })
+	return !slices.ContainsFunc(r.old(), func(set *appsv1.ReplicaSet) bool {
+		return number(set.Spec.Replicas) > 0 ||
+			len(podsOf(set)) > 0
+	})
 }
 
 // surplus returns the oldest ReplicaSets without pods beyond the limit of the history.
@@ -196,7 +207,8 @@ func (r *rollout) surplus() []*appsv1.ReplicaSet {
 		return nil
 	}
 	old := slices.DeleteFunc(r.old(), func(set *appsv1.ReplicaSet) bool {
-		return set.DeletionTimestamp != nil || number(set.Spec.Replicas) > 0 || set.Status.Replicas > 0 || set.Status.ObservedGeneration < set.Generation
+		return set.DeletionTimestamp != nil || number(set.Spec.Replicas) > 0 || set.Status.Replicas > 0 ||
+			set.Status.ObservedGeneration < set.Generation
 	})
 	slices.SortStableFunc(old, func(a, b *appsv1.ReplicaSet) int { return int(revisionOf(a) - revisionOf(b)) })
 	return old[:max(len(old)-int(max(*limit, 0)), 0)]
@@ -222,9 +234,11 @@ func (r *rollout) status(now time.Time) (*appsv1.DeploymentStatus, time.Time) {
 	}
 	status.UnavailableReplicas = max(sum-status.AvailableReplicas, 0)
 	if status.AvailableReplicas >= r.desired-r.unavailable {
-		setProgress(status, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
+		setProgress(status, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable",
+			"Deployment has minimum availability.", now)
 	} else {
-		setProgress(status, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.", now)
+		setProgress(status, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable",
+			"Deployment does not have minimum availability.", now)
 	}
 	due := r.setProgressing(status, before, now)
 	r.setReplicaFailure(status, now)
@@ -245,32 +259,41 @@ func (r *rollout) setProgressing(status, before *appsv1.DeploymentStatus, now ti
 		name = r.current.Name
 	}
 	condition := progressOf(status, appsv1.DeploymentProgressing)
-	done := status.UpdatedReplicas == r.desired && status.Replicas == r.desired && status.AvailableReplicas == r.desired && r.current != nil &&
+	done := status.UpdatedReplicas == r.desired && status.Replicas == r.desired && status.AvailableReplicas == r.desired &&
+		r.current != nil &&
 		r.current.Status.ObservedGeneration >= r.current.Generation
-	progressed := status.UpdatedReplicas > before.UpdatedReplicas || status.ReadyReplicas > before.ReadyReplicas || status.AvailableReplicas > before.AvailableReplicas ||
+	progressed := status.UpdatedReplicas > before.UpdatedReplicas || status.ReadyReplicas > before.ReadyReplicas ||
+		status.AvailableReplicas > before.AvailableReplicas ||
 		status.Replicas-status.UpdatedReplicas < before.Replicas-before.UpdatedReplicas
 	switch {
 	case r.deployment.Spec.Paused:
-		setProgress(status, appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentPaused", "Deployment is paused", now)
+		setProgress(status, appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentPaused", "Deployment is paused",
+			now)
 		return time.Time{}
 	case done:
-		setProgress(status, appsv1.DeploymentProgressing, corev1.ConditionTrue, setAvailable, fmt.Sprintf("ReplicaSet %q has successfully progressed.", name), now)
+		setProgress(status, appsv1.DeploymentProgressing, corev1.ConditionTrue, setAvailable,
+			fmt.Sprintf("ReplicaSet %q has successfully progressed.", name), now)
 		return time.Time{}
 	case r.created || condition == nil:
-		setProgress(status, appsv1.DeploymentProgressing, corev1.ConditionTrue, setCreated, fmt.Sprintf("Created new replica set %q", name), now)
-	case progressed || condition.Reason == "DeploymentPaused" || condition.Reason == setAvailable && status.UpdatedReplicas < r.desired:
-		setProgress(status, appsv1.DeploymentProgressing, corev1.ConditionTrue, setUpdated, fmt.Sprintf("ReplicaSet %q is progressing.", name), now)
+		setProgress(status, appsv1.DeploymentProgressing, corev1.ConditionTrue, setCreated,
+			fmt.Sprintf("Created new replica set %q", name), now)
+	case progressed || condition.Reason == "DeploymentPaused" || condition.Reason == setAvailable &&
+		status.UpdatedReplicas < r.desired:
+		setProgress(status, appsv1.DeploymentProgressing, corev1.ConditionTrue, setUpdated,
+			fmt.Sprintf("ReplicaSet %q is progressing.", name), now)
 		progressOf(status, appsv1.DeploymentProgressing).LastUpdateTime = metav1.NewTime(now)
 	}
 	condition = progressOf(status, appsv1.DeploymentProgressing)
-	if r.deployment.Spec.ProgressDeadlineSeconds == nil || condition.Status != corev1.ConditionTrue || condition.Reason == setAvailable {
+	if r.deployment.Spec.ProgressDeadlineSeconds == nil || condition.Status != corev1.ConditionTrue ||
+		condition.Reason == setAvailable {
 		return time.Time{}
 	}
 	due := condition.LastUpdateTime.Add(time.Duration(*r.deployment.Spec.ProgressDeadlineSeconds) * time.Second)
 	if due.After(now) {
 		return due
 	}
-	setProgress(status, appsv1.DeploymentProgressing, corev1.ConditionFalse, deadlineExceeded, fmt.Sprintf("ReplicaSet %q has timed out progressing.", name), now)
+	setProgress(status, appsv1.DeploymentProgressing, corev1.ConditionFalse, deadlineExceeded,
+		fmt.Sprintf("ReplicaSet %q has timed out progressing.", name), now)
 	return time.Time{}
 }
 
@@ -284,7 +307,9 @@ func (r *rollout) setReplicaFailure(status *appsv1.DeploymentStatus, now time.Ti
 			}
 		}
 	}
-	status.Conditions = slices.DeleteFunc(status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type == appsv1.DeploymentReplicaFailure })
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentReplicaFailure
+	})
 }
 
 func progressOf(status *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
@@ -297,7 +322,8 @@ func progressOf(status *appsv1.DeploymentStatus, kind appsv1.DeploymentCondition
 }
 
 // setProgress sets a condition. The same one stays as it is.
-func setProgress(status *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType, value corev1.ConditionStatus, reason, message string, now time.Time) {
+func setProgress(status *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType, value corev1.ConditionStatus,
+	reason, message string, now time.Time) {
 	condition := progressOf(status, kind)
 	if condition == nil {
 		status.Conditions = append(status.Conditions, appsv1.DeploymentCondition{Type: kind})
@@ -309,5 +335,6 @@ func setProgress(status *appsv1.DeploymentStatus, kind appsv1.DeploymentConditio
 	if condition.Status != value {
 		condition.LastTransitionTime = metav1.NewTime(now)
 	}
-	condition.Status, condition.Reason, condition.Message, condition.LastUpdateTime = value, reason, message, metav1.NewTime(now)
+	condition.Status, condition.Reason, condition.Message, condition.LastUpdateTime = value, reason, message,
+		metav1.NewTime(now)
 }

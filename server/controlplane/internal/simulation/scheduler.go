@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// schedule assigns a pod to the nodes that it may run on in turn. Requests of resources are not compared with what a node
-// has.
+// schedule assigns a pod to the nodes that it may run on in turn. Requests of resources are not compared with what a
+// node has.
 func (c *Cluster) schedule(ctx context.Context, namespace, name string) (time.Time, error) {
 	never := time.Time{}
 	pod, err := c.podsOf.Pods(namespace).Get(name)
@@ -32,7 +32,10 @@ func (c *Cluster) schedule(ctx context.Context, namespace, name string) (time.Ti
 	if err != nil {
 		return never, err
 	}
-	feasible := slices.DeleteFunc(slices.Clone(nodes), func(n *corev1.Node) bool { return !isNodeReady(n) || !mayRun(pod, n) })
+	feasible := slices.DeleteFunc(slices.Clone(nodes), func(n *corev1.Node) bool {
+		return !isNodeReady(n) ||
+			!mayRun(pod, n)
+	})
 	if len(feasible) == 0 {
 		return never, c.reportUnschedulable(ctx, pod, len(nodes))
 	}
@@ -55,11 +58,13 @@ func mayRun(pod *corev1.Pod, node *corev1.Node) bool {
 	}
 	taints := node.Spec.Taints
 	if node.Spec.Unschedulable {
-		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable,
+			Effect: corev1.TaintEffectNoSchedule})
 	}
-	_, repelled := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-	}, true)
+	_, repelled := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), taints, pod.Spec.Tolerations,
+		func(t *corev1.Taint) bool {
+			return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+		}, true)
 	if repelled {
 		return false
 	}
@@ -70,7 +75,8 @@ func mayRun(pod *corev1.Pod, node *corev1.Node) bool {
 // reportUnschedulable writes that no node fits, unless the pod's status has it.
 func (c *Cluster) reportUnschedulable(ctx context.Context, pod *corev1.Pod, nodes int) error {
 	message := fmt.Sprintf("0/%d nodes are available.", nodes)
-	if reported := conditionOf(&pod.Status, corev1.PodScheduled); reported != nil && reported.Status == corev1.ConditionFalse && reported.Message == message {
+	if reported := conditionOf(&pod.Status, corev1.PodScheduled); reported != nil &&
+		reported.Status == corev1.ConditionFalse && reported.Message == message {
 		return nil
 	}
 	changed := pod.DeepCopy()

@@ -50,7 +50,9 @@ func (c *Cluster) order(ctx context.Context, namespace, name string) (time.Time,
 		return time.Time{}, err
 	}
 	s := &ordered{StatefulSet: set, owner: o, current: update, update: update}
-	if i := slices.IndexFunc(others, func(r *appsv1.ControllerRevision) bool { return r.Name == set.Status.CurrentRevision }); i >= 0 {
+	if i := slices.IndexFunc(others, func(r *appsv1.ControllerRevision) bool {
+		return r.Name == set.Status.CurrentRevision
+	}); i >= 0 {
 		s.current = others[i]
 	}
 	if set.Spec.Ordinals != nil {
@@ -67,7 +69,8 @@ func (c *Cluster) order(ctx context.Context, namespace, name string) (time.Time,
 	if !equality.Semantic.DeepEqual(*status, set.Status) {
 		changed := set.DeepCopy()
 		changed.Status = *status
-		if changed, err = c.client.AppsV1().StatefulSets(namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{}); err == nil {
+		if changed, err = c.client.AppsV1().StatefulSets(namespace).UpdateStatus(ctx, changed,
+			metav1.UpdateOptions{}); err == nil {
 			c.statefulSets.await(ctx, changed)
 		}
 	}
@@ -163,7 +166,8 @@ func (c *Cluster) updateOrdinals(ctx context.Context, s *ordered, now time.Time)
 	return time.Time{}, nil
 }
 
-// createOrdinal creates a pod, and before it the claims that it needs. Pods below the partition are of the current revision.
+// createOrdinal creates a pod, and before it the claims that it needs. Pods below the partition are of the current
+// revision.
 func (c *Cluster) createOrdinal(ctx context.Context, s *ordered, ordinal int) error {
 	revision := s.update
 	if ordinal < s.partition {
@@ -193,13 +197,15 @@ func (c *Cluster) createOrdinal(ctx context.Context, s *ordered, ordinal int) er
 }
 
 // createClaim creates a claim of a template, unless it exists: it outlives its pod.
-func (c *Cluster) createClaim(ctx context.Context, s *ordered, template corev1.PersistentVolumeClaim, name string) error {
+func (c *Cluster) createClaim(ctx context.Context, s *ordered, template corev1.PersistentVolumeClaim,
+	name string) error {
 	if _, err := c.claimsOf.PersistentVolumeClaims(s.Namespace).Get(name); !apierrors.IsNotFound(err) {
 		return err
 	}
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations)},
-		Spec:       template.Spec,
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: maps.Clone(template.Labels),
+			Annotations: maps.Clone(template.Annotations)},
+		Spec: template.Spec,
 	}
 	for key, value := range s.Spec.Selector.MatchLabels {
 		metav1.SetMetaDataLabel(&claim.ObjectMeta, key, value)
@@ -218,7 +224,8 @@ func (c *Cluster) createClaim(ctx context.Context, s *ordered, template corev1.P
 func (s *ordered) status(now time.Time) (*appsv1.StatefulSetStatus, time.Time) {
 	status := s.Status.DeepCopy()
 	status.ObservedGeneration = s.Generation
-	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.CurrentReplicas, status.UpdatedReplicas = 0, 0, 0, 0, 0
+	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.CurrentReplicas, status.UpdatedReplicas = 0, 0,
+		0, 0, 0
 	status.CurrentRevision, status.UpdateRevision = s.current.Name, s.update.Name
 	var due time.Time
 	for _, pod := range s.pods {
@@ -240,7 +247,8 @@ func (s *ordered) status(now time.Time) (*appsv1.StatefulSetStatus, time.Time) {
 			status.UpdatedReplicas++
 		}
 	}
-	if status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas && int(status.Replicas) == s.end-s.first {
+	if status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas &&
+		int(status.Replicas) == s.end-s.first {
 		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas
 	}
 	return status, due

@@ -23,8 +23,8 @@ import (
 // Getter returns the newest state of an object of the core group, or an error of the API.
 type Getter func(ctx context.Context, resource, namespace, name string) (metav1.Object, error)
 
-// Authenticator returns an authenticator of tokens of service accounts whose objects get returns. It has no opinion about
-// tokens that name other issuers. Errors say why a token is not valid, and don't contain it.
+// Authenticator returns an authenticator of tokens of service accounts whose objects get returns. It has no opinion
+// about tokens that name other issuers. Errors say why a token is not valid, and don't contain it.
 func (i *Issuer) Authenticator(get Getter) authenticator.Token { return &tokenAuthenticator{i, get} }
 
 type tokenAuthenticator struct {
@@ -32,7 +32,8 @@ type tokenAuthenticator struct {
 	get Getter
 }
 
-func (a *tokenAuthenticator) AuthenticateToken(ctx context.Context, text string) (*authenticator.Response, bool, error) {
+func (a *tokenAuthenticator) AuthenticateToken(ctx context.Context,
+	text string) (*authenticator.Response, bool, error) {
 	if !a.namesIssuer(text) {
 		return nil, false, nil
 	}
@@ -104,7 +105,8 @@ func (a *tokenAuthenticator) verify(token *jwt.JSONWebToken, claims ...any) erro
 }
 
 // audiences returns those of a token that the request is for: the ones in ctx, or else the API server's.
-func (a *tokenAuthenticator) audiences(ctx context.Context, token authenticator.Audiences) (authenticator.Audiences, error) {
+func (a *tokenAuthenticator) audiences(ctx context.Context,
+	token authenticator.Audiences) (authenticator.Audiences, error) {
 	if len(token) == 0 {
 		token = a.Audiences()
 	}
@@ -171,7 +173,8 @@ func (a *tokenAuthenticator) validateObjects(ctx context.Context, claims kuberne
 			return errInvalidated
 		}
 		if uid := string(found.GetUID()); uid != bound.UID {
-			return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", bound.kind, uid, bound.kind, bound.UID)
+			return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", bound.kind, uid, bound.kind,
+				bound.UID)
 		}
 		if deletedBefore(found, since) {
 			return errInvalidated
@@ -180,15 +183,16 @@ func (a *tokenAuthenticator) validateObjects(ctx context.Context, claims kuberne
 	return nil
 }
 
-// current returns the newest state of an object. It logs an error of the storage, since the client sees only that the token
-// was refused.
+// current returns the newest state of an object. It logs an error of the storage, since the client sees only that the
+// token was refused.
 func (a *tokenAuthenticator) current(ctx context.Context, resource, namespace, name string) (metav1.Object, error) {
 	if name == "" {
 		return nil, errors.New("resource name may not be empty") // as kube-apiserver's client of itself says
 	}
 	found, err := a.get(ctx, resource, namespace, name)
 	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		utilruntime.HandleErrorWithContext(ctx, err, "A service account token was refused because an object could not be read",
+		utilruntime.HandleErrorWithContext(ctx, err,
+			"A service account token was refused because an object could not be read",
 			"resource", resource, "namespace", namespace, "name", name)
 	}
 	return found, err
@@ -202,7 +206,8 @@ func deletedBefore(o metav1.Object, since time.Time) bool {
 // userOf returns the user of a token.
 func userOf(claims kubernetesClaims, id string) *serviceaccount.ServiceAccountInfo {
 	user := &serviceaccount.ServiceAccountInfo{
-		Namespace: claims.Namespace, Name: claims.Account.Name, UID: claims.Account.UID, CredentialID: tokenjwt.CredentialIDForJTI(id),
+		Namespace: claims.Namespace, Name: claims.Account.Name, UID: claims.Account.UID,
+		CredentialID: tokenjwt.CredentialIDForJTI(id),
 	}
 	if claims.Pod != nil {
 		user.PodName, user.PodUID = claims.Pod.Name, claims.Pod.UID

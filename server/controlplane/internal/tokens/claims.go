@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
-// issuedClaims are those of a new token. Audiences are a list even if there is one, as in kube-apiserver's tokens; package
-// jwt would write a string.
+// issuedClaims are those of a new token. Audiences are a list even if there is one, as in kube-apiserver's tokens;
+// package jwt would write a string.
 type issuedClaims struct {
 	Issuer    string           `json:"iss"`
 	Subject   string           `json:"sub"`
@@ -65,7 +65,8 @@ type Lifetime struct {
 }
 
 // newClaims returns the claims of a token that begins now.
-func newClaims(issuer string, account *corev1.ServiceAccount, audiences []string, bound Bound, life Lifetime, now time.Time) issuedClaims {
+func newClaims(issuer string, account *corev1.ServiceAccount, audiences []string, bound Bound, life Lifetime,
+	now time.Time) issuedClaims {
 	begin := jwt.NewNumericDate(now)
 	about := kubernetesClaims{Namespace: account.Namespace, Account: *reference(account)}
 	if bound.Pod != nil {

@@ -82,17 +82,19 @@ func loadSigningKey(d *datadir.Dir, file string) (crypto.Signer, error) {
 	}
 	parsed, err := keyutil.ParsePrivateKeyPEM(content)
 	if err != nil {
-		return nil, fmt.Errorf("the signing key of service accounts %s has no private key: give a PEM file with an RSA or ECDSA key", file)
+		return nil, fmt.Errorf(
+			"the signing key of service accounts %s has no private key: give a PEM file with an RSA or ECDSA key", file)
 	}
 	key, ok := parsed.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("the signing key of service accounts %s: a %T is not supported: give an RSA or ECDSA key", file, parsed)
+		return nil, fmt.Errorf("the signing key of service accounts %s: a %T is not supported: give an RSA or ECDSA key",
+			file, parsed)
 	}
 	return key, nil
 }
 
-// newSigningKey returns a new private key, PEM. It is ECDSA, which is made in microseconds; an RSA key takes some tenths of a
-// second.
+// newSigningKey returns a new private key, PEM. It is ECDSA, which is made in microseconds; an RSA key takes some
+// tenths of a second.
 func newSigningKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -37,7 +37,8 @@ func (i *Issuer) InstallOpenID(routes *restful.Container, address string) error 
 	}
 	var set jose.JSONWebKeySet
 	described := configuration{
-		Issuer: i.names[0], KeysURI: address + keysPath, ResponseTypes: []string{"id_token"}, SubjectTypes: []string{"public"},
+		Issuer: i.names[0], KeysURI: address + keysPath, ResponseTypes: []string{"id_token"},
+		SubjectTypes: []string{"public"},
 	}
 	for _, key := range i.keys {
 		web := jose.JSONWebKey{Algorithm: string(key.algorithm), Key: key.key, KeyID: key.id, Use: "sig"}
@@ -49,7 +50,8 @@ func (i *Issuer) InstallOpenID(routes *restful.Container, address string) error 
 	}
 	slices.Sort(described.Algorithms)
 	described.Algorithms = slices.Compact(described.Algorithms)
-	if err := serve(routes, "getServiceAccountIssuerOpenIDConfiguration", configurationPath, restful.MIME_JSON, described); err != nil {
+	if err := serve(routes, "getServiceAccountIssuerOpenIDConfiguration", configurationPath, restful.MIME_JSON,
+		described); err != nil {
 		return err
 	}
 	return serve(routes, "getServiceAccountIssuerOpenIDKeyset", keysPath, mediaTypeKeys, set)
@@ -62,7 +64,8 @@ func serve(routes *restful.Container, operation, path, mediaType string, documen
 		return err
 	}
 	service := new(restful.WebService).Path(path).Produces(mediaType)
-	service.Route(service.GET("").Operation(operation).Doc("get a document that verifies service account tokens").Returns(http.StatusOK, "OK", "").
+	service.Route(service.GET("").Operation(operation).Doc("get a document that verifies service account tokens").Returns(
+		http.StatusOK, "OK", "").
 		To(func(_ *restful.Request, answer *restful.Response) {
 			answer.Header().Set("Content-Type", mediaType)
 			answer.Header().Set("Cache-Control", cacheControl)

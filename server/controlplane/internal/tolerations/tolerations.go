@@ -1,5 +1,5 @@
-// Package tolerations lets pods tolerate nodes that are not ready or unreachable for five minutes, as kube-apiserver's admission
-// plugin DefaultTolerationSeconds does.
+// Package tolerations lets pods tolerate nodes that are not ready or unreachable for five minutes, as kube-apiserver's
+// admission plugin DefaultTolerationSeconds does.
 //
 //	tolerations.go   the admission plugin
 package tolerations
@@ -44,7 +44,8 @@ func (plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Objec
 		}
 		if !slices.ContainsFunc(given, tolerates) {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
-				Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(seconds)),
+				Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+				TolerationSeconds: new(int64(seconds)),
 			})
 		}
 	}

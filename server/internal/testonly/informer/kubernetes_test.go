@@ -29,7 +29,8 @@ type object interface {
 func TestOnKubernetes(t *testing.T) {
 	cfg := kubernetesAPI(t)
 	client := kubernetes.NewForConfigOrDie(cfg)
-	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), podtest.ConfigMap("first"), metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), podtest.ConfigMap("first"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -42,7 +43,8 @@ func TestOnKubernetes(t *testing.T) {
 	})
 }
 
-func follows[T object](t *testing.T, cfg *rest.Config, client kubernetes.Interface, name string, options ...informer.Option) {
+func follows[T object](t *testing.T, cfg *rest.Config, client kubernetes.Interface, name string,
+	options ...informer.Option) {
 	inf, err := informer.New[T](cfg, append(options, informer.Namespace("default"), informer.DropManagedFields())...)
 	if err != nil {
 		t.Fatal(err)

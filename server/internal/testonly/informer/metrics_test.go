@@ -74,7 +74,8 @@ func TestCompareMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(group)
 	both := prometheus.Gatherers{legacyregistry.DefaultGatherer, registry}
-	for _, name := range []string{"informer_queued_items", "informer_processing_latency_seconds", "informer_store_resource_version"} {
+	for _, name := range []string{"informer_queued_items", "informer_processing_latency_seconds",
+		"informer_store_resource_version"} {
 		all := gathered(t, both, name)
 		if len(all) != 2 {
 			t.Errorf("%s: %v", name, all)

@@ -200,7 +200,9 @@ func arriving(t *testing.T, cfg *rest.Config, namespace string, all func() []obj
 	for _, name := range []string{"c", "d", "e"} {
 		must(t)(client.Create(t.Context(), podtest.ConfigMap(name), metav1.CreateOptions{}))
 	}
-	podtest.Eventually(t, func() bool { return len(all()) == 5 }, func() string { return fmt.Sprint(len(all()), " objects") })
+	podtest.Eventually(t, func() bool { return len(all()) == 5 }, func() string {
+		return fmt.Sprint(len(all()), " objects")
+	})
 	stop()
 	<-stopped
 	check()

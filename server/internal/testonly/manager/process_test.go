@@ -26,14 +26,16 @@ func TestMainServesAndEndsOnSIGTERM(t *testing.T) {
 	namespace := newNamespace(t)
 	health, metrics := freePort(t), freePort(t)
 	c := exec.Command(os.Args[0], "--kubeconfig", kubeconfig(t, api), "--health-probe-bind-address="+health,
-		"--metrics-bind-address="+metrics, "--leader-elect", "--leader-elect-resource-namespace="+namespace, "--log-format=json")
+		"--metrics-bind-address="+metrics, "--leader-elect", "--leader-elect-resource-namespace="+namespace,
+		"--log-format=json")
 	c.Env = append(os.Environ(), asProgram+"="+namespace)
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := clients.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{})
+	_, err := clients.CoreV1().ConfigMaps(namespace).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,9 @@ func run(ctx context.Context, n int, seed uint64, byHand bool, patterns []string
 		if err != nil {
 			return err
 		}
-		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(mutants), func(i, j int) { mutants[i], mutants[j] = mutants[j], mutants[i] })
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(mutants), func(i, j int) {
+			mutants[i], mutants[j] = mutants[j], mutants[i]
+		})
 		c, err := judgeAll(ctx, p, mutants, n, func(m mutant) bool { return known[m.equivalence(root)] }, scratch)
 		if err != nil {
 			return err
@@ -86,7 +88,8 @@ func (c counts) String() string {
 }
 
 // judgeAll judges mutants of a package until n of them are valid, and prints those that survive.
-func judgeAll(ctx context.Context, p goPackage, mutants []mutant, n int, equivalent func(mutant) bool, scratch string) (counts, error) {
+func judgeAll(ctx context.Context, p goPackage, mutants []mutant, n int, equivalent func(mutant) bool,
+	scratch string) (counts, error) {
 	t, err := begin(ctx, p.ImportPath, scratch)
 	if err != nil {
 		return nil, err
@@ -139,7 +142,8 @@ func runPlanted(ctx context.Context, root, module, scratch string) error {
 	return nil
 }
 
-// library is the module in the root of the repository. The paths of the others begin with its path, as their folders do.
+// library is the module in the root of the repository. The paths of the others begin with its path, as their folders
+// do.
 const library = "github.com/keepwatch/keepwatch"
 
 // moduleHere returns the folder and the path of the library.

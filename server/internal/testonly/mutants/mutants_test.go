@@ -38,7 +38,8 @@ func TestAdd(t *testing.T) {
 // The mutants of a small package survive exactly where its test looks at nothing.
 func TestMutants(t *testing.T) {
 	root := t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module counter\n\ngo 1.26\n", "counter.go": counter, "counter_test.go": counterTest} {
+	for name, text := range map[string]string{"go.mod": "module counter\n\ngo 1.26\n", "counter.go": counter,
+		"counter_test.go": counterTest} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

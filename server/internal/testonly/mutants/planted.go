@@ -21,8 +21,8 @@ type planted struct {
 	effect     string // what a user would see
 }
 
-// plantedIn returns the mistakes of an archive for the module in a folder. A file of the archive is named "path: effect", and
-// has the old and the new code with a line "=>" between them. The old code occurs once in the file.
+// plantedIn returns the mistakes of an archive for the module in a folder. A file of the archive is named "path:
+// effect", and has the old and the new code with a line "=>" between them. The old code occurs once in the file.
 func plantedIn(archive []byte, root, module string) ([]planted, error) {
 	var all []planted
 	for _, f := range txtar.Parse(archive).Files {

@@ -20,7 +20,8 @@ type goPackage struct {
 
 // list returns the packages of patterns that have tests.
 func list(ctx context.Context, patterns []string) ([]goPackage, error) {
-	command := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	command := exec.CommandContext(ctx, "go",
+		append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {
@@ -49,7 +50,8 @@ const (
 	invalid  verdict = "invalid" // it does not compile
 )
 
-// minTimeout is the least time that a package's tests have on a mutant: one that waits for what never comes fails within it.
+// minTimeout is the least time that a package's tests have on a mutant: one that waits for what never comes fails
+// within it.
 const minTimeout = time.Minute
 
 // trial runs the tests of a package on mutants of it.

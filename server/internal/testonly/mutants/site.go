@@ -48,8 +48,8 @@ var operators = map[token.Token]token.Token{
 	token.ADD: token.SUB, token.SUB: token.ADD,
 }
 
-// mutantsOf returns the mutants of a file: another operator, a condition that is negated, a call or an assignment to a field
-// that is left out, and two statements in the other order.
+// mutantsOf returns the mutants of a file: another operator, a condition that is negated, a call or an assignment to a
+// field that is left out, and two statements in the other order.
 func mutantsOf(path string) ([]mutant, error) {
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -117,7 +117,8 @@ func statements(list []ast.Stmt, add func(begin, end token.Pos, replacement func
 	}
 }
 
-// hasEffect reports whether a statement calls a function for its effect, or assigns to something that was declared before.
+// hasEffect reports whether a statement calls a function for its effect, or assigns to something that was declared
+// before.
 func hasEffect(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.ExprStmt:

@@ -105,7 +105,8 @@ func TestBadObjectsDelayNoOther(t *testing.T) {
 		beside.wantBackoff(name)
 	}
 	beside.waitUntil("an Event for each", func() (bool, string) {
-		list, err := clients.CoreV1().Events(beside.name).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=PatchRejected"})
+		list, err := clients.CoreV1().Events(beside.name).List(t.Context(),
+			metav1.ListOptions{FieldSelector: "reason=PatchRejected"})
 		return err == nil && len(list.Items) == len(beside.rejected), fmt.Sprint(len(list.Items), err)
 	})
 	list, err := beside.widgets().List(t.Context(), metav1.ListOptions{})
@@ -114,7 +115,8 @@ func TestBadObjectsDelayNoOther(t *testing.T) {
 	}
 	ready := 0
 	for _, w := range list.Items {
-		if phase, _, _ := unstructured.NestedString(w.Object, "status", "phase"); phase == "Ready" && strings.HasPrefix(w.GetName(), "fine") {
+		if phase, _, _ := unstructured.NestedString(w.Object, "status", "phase"); phase == "Ready" &&
+			strings.HasPrefix(w.GetName(), "fine") {
 			ready++
 		}
 	}

@@ -25,7 +25,8 @@ func TestKilledAtRandomPoints(t *testing.T) {
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	k := &killRun{T: t, testNamespace: newNamespace(t), gateway: newGateway(t), random: rand.New(rand.NewPCG(seed, 0)), called: map[string]int{}, deleted: map[string]bool{}}
+	k := &killRun{T: t, testNamespace: newNamespace(t), gateway: newGateway(t), random: rand.New(rand.NewPCG(seed, 0)),
+		called: map[string]int{}, deleted: map[string]bool{}}
 	for range rounds {
 		k.round()
 	}

@@ -86,7 +86,8 @@ func prepare(ctx context.Context, cfg *rest.Config) (err error) {
 	if err := yaml.Unmarshal([]byte(definition), &crd.Object); err != nil {
 		return err
 	}
-	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 	if _, err := objects.Resource(crds).Create(ctx, &crd, metav1.CreateOptions{}); err != nil {
 		return err
 	}
@@ -124,7 +125,8 @@ type testNamespace struct {
 func newNamespace(t testing.TB) *testNamespace {
 	t.Helper()
 	ns, err := objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(),
-		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"generateName": "test-"}}}, metav1.CreateOptions{})
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"generateName": "test-"}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +237,8 @@ func (p *testNamespace) create(name, spec string) *unstructured.Unstructured {
 
 func (p *testNamespace) patch(name, patch string) {
 	p.t.Helper()
-	if _, err := p.widgets().Patch(p.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := p.widgets().Patch(p.t.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		p.t.Fatal(err)
 	}
 }

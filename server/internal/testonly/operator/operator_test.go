@@ -90,7 +90,8 @@ func TestErrorsAreRetriedAsTheySay(t *testing.T) {
 	p.start(op)
 	p.create("one", "{}")
 	p.waitHandled("one")
-	for line, want := range map[string]int{"temporary 0": 1, "temporary 1": 1, "temporary 2": 1, "permanent": 1, "plain 0": 1, "plain 1": 1} {
+	for line, want := range map[string]int{"temporary 0": 1, "temporary 1": 1, "temporary 2": 1, "permanent": 1,
+		"plain 0": 1, "plain 1": 1} {
 		if got := p.log.count(line); got != want {
 			t.Errorf("%q: %d times, want %d: %q", line, got, want, p.log.all())
 		}

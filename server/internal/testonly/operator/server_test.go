@@ -50,7 +50,8 @@ func TestResumeAfterARestart(t *testing.T) {
 	p.start(make())
 	p.waitUntil("resumed and updated", func() (bool, string) {
 		all := p.log.all()
-		return len(all) == 3 && p.log.count("resume one") == 1 && p.log.count("update one [{change spec.size 1 3}]") == 1, fmt.Sprint(all)
+		return len(all) == 3 && p.log.count("resume one") == 1 && p.log.count("update one [{change spec.size 1 3}]") == 1,
+			fmt.Sprint(all)
 	})
 	p.waitHandled("one")
 }
@@ -71,7 +72,8 @@ func TestBuiltInTypesAndUnstructuredOnes(t *testing.T) {
 	}, operator.Labels("mine=yes"))
 	p.start(maps, same)
 	_, err := clients.CoreV1().ConfigMaps(p.name).Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "one", Labels: map[string]string{"mine": "yes"}}, Data: map[string]string{"key": "value"},
+		ObjectMeta: metav1.ObjectMeta{Name: "one", Labels: map[string]string{"mine": "yes"}},
+		Data:       map[string]string{"key": "value"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +82,8 @@ func TestBuiltInTypesAndUnstructuredOnes(t *testing.T) {
 		cm, err := clients.CoreV1().ConfigMaps(p.name).Get(t.Context(), "one", metav1.GetOptions{})
 		all := strings.Join(p.log.all(), "; ")
 		return err == nil && cm.Data["answer"] == "42" && p.log.count("typed value") == 1 &&
-			cm.Annotations["raw.example.com/last-handled-configuration"] != "" && strings.Contains(cm.Annotations["raw.example.com/last-handled-configuration"], "42"), all
+			cm.Annotations["raw.example.com/last-handled-configuration"] != "" &&
+			strings.Contains(cm.Annotations["raw.example.com/last-handled-configuration"], "42"), all
 	})
 	for _, line := range p.log.all() {
 		if strings.Contains(line, "example.com/") {
@@ -99,7 +102,8 @@ func TestEventsArePosted(t *testing.T) {
 	p.start(op)
 	one := p.create("one", "{}")
 	p.waitUntil("events", func() (bool, string) {
-		list, err := clients.CoreV1().Events(p.name).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(one.GetUID())})
+		list, err := clients.CoreV1().Events(p.name).List(t.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(one.GetUID())})
 		if err != nil {
 			return false, err.Error()
 		}
@@ -108,7 +112,8 @@ func TestEventsArePosted(t *testing.T) {
 			all = append(all, e.Type+" "+e.Reason+": "+e.Message)
 		}
 		text := strings.Join(all, "; ")
-		return strings.Contains(text, "Normal Greeted: hello one") && strings.Contains(text, "Warning HandlerFailed: greet failed permanently: no luck"), text
+		return strings.Contains(text, "Normal Greeted: hello one") &&
+			strings.Contains(text, "Warning HandlerFailed: greet failed permanently: no luck"), text
 	})
 }
 
@@ -172,7 +177,8 @@ func TestProgressInStatus(t *testing.T) {
 		one := p.get("one")
 		status, _, _ := unstructured.NestedMap(one.Object, "status")
 		left, _ := status["operator"].(map[string]any)
-		return status["phase"] == "Ready" && len(left) == 1 && left["last-handled-configuration"] == `{"spec":{}}` && len(one.GetAnnotations()) == 0, fmt.Sprint(one)
+		return status["phase"] == "Ready" && len(left) == 1 && left["last-handled-configuration"] == `{"spec":{}}` &&
+			len(one.GetAnnotations()) == 0, fmt.Sprint(one)
 	})
 	p.waitFor("try 0", "try 1")
 	operations := 0
@@ -281,12 +287,14 @@ func TestForbiddenResourceIsFatal(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
-		fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "you may not"}`)
+		fmt.Fprint(w,
+			`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "you may not"}`)
 	}))
 	defer server.Close()
 	op := operator.New("widgets.example.com", operator.StartupDeadline(0))
 	operator.OnCreate(op, func(context.Context, *request) error { return nil })
-	if err := op.Run(t.Context(), &rest.Config{Host: server.URL}); err == nil || !strings.Contains(err.Error(), "you may not") {
+	if err := op.Run(t.Context(), &rest.Config{Host: server.URL}); err == nil ||
+		!strings.Contains(err.Error(), "you may not") {
 		t.Errorf("it ends with %v", err)
 	}
 }

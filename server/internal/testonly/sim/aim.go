@@ -25,7 +25,8 @@ func Aim(seed uint64, play func(*Director) Outcome) Outcome {
 }
 
 func (m Mark) compare(o Mark) int {
-	return cmp.Or(m.At.Compare(o.At), cmp.Compare(m.Actor, o.Actor), cmp.Compare(m.Point, o.Point), cmp.Compare(m.N, o.N), cmp.Compare(m.Why, o.Why))
+	return cmp.Or(m.At.Compare(o.At), cmp.Compare(m.Actor, o.Actor), cmp.Compare(m.Point, o.Point), cmp.Compare(m.N, o.N),
+		cmp.Compare(m.Why, o.Why))
 }
 
 // clean returns a director whose schedule has writes alone.

@@ -35,7 +35,8 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	var b *body
 	var err error
 	switch {
-	case r.URL.Path == "/version" || r.URL.Path == "/openapi/v3" || strings.HasPrefix(r.URL.Path, "/apis/apiextensions.k8s.io/"):
+	case r.URL.Path == "/version" || r.URL.Path == "/openapi/v3" ||
+		strings.HasPrefix(r.URL.Path, "/apis/apiextensions.k8s.io/"):
 		return answer(r, http.StatusNotFound, http.NoBody), nil // a client asks at random times
 	case q.Get("sendInitialEvents") == "true":
 		b, err = a.stream(r.Context(), floor)
@@ -45,7 +46,8 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	case q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact):
 		b, err = a.listAt(r.Context(), floor)
 	default:
-		b, err = a.list(r.Context(), keepwatch.ListRequest{NotOlderThan: floor, Continue: q.Get("continue"), Whole: !q.Has("limit")}, q.Get("limit") == "1")
+		b, err = a.list(r.Context(), keepwatch.ListRequest{NotOlderThan: floor, Continue: q.Get("continue"),
+			Whole: !q.Has("limit")}, q.Get("limit") == "1")
 	}
 	if err != nil {
 		return refusal(r, err)
@@ -56,8 +58,9 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func answer(r *http.Request, code int, b io.ReadCloser) *http.Response {
 	return &http.Response{
-		StatusCode: code, Status: strconv.Itoa(code) + " " + http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: -1, Body: b, Request: r,
+		StatusCode: code, Status: strconv.Itoa(code) + " " + http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     http.Header{"Content-Type": {"application/json"}}, ContentLength: -1, Body: b, Request: r,
 	}
 }
 
@@ -97,7 +100,8 @@ func pageBody(page keepwatch.Page, err error) (*body, error) {
 	for _, o := range page.Objects {
 		items = append(items, thing(o))
 	}
-	list := map[string]any{"apiVersion": things.GroupVersion().String(), "kind": "ThingList", "metadata": about, "items": items}
+	list := map[string]any{"apiVersion": things.GroupVersion().String(), "kind": "ThingList", "metadata": about,
+		"items": items}
 	return &body{text: text(list), end: io.EOF}, err
 }
 
@@ -142,8 +146,9 @@ func object(u *unstructured.Unstructured) *Object {
 	definition, _ := strconv.Atoi(u.GetLabels()["definition"])
 	return &Object{
 		definition: definition,
-		key:        keepwatch.Key{Namespace: u.GetNamespace(), Name: u.GetName()}, uid: keepwatch.UID(u.GetUID()), revision: revision,
-		color: u.GetLabels()["color"], content: u.GetLabels()["content"],
+		key:        keepwatch.Key{Namespace: u.GetNamespace(), Name: u.GetName()}, uid: keepwatch.UID(u.GetUID()),
+		revision: revision,
+		color:    u.GetLabels()["color"], content: u.GetLabels()["content"],
 	}
 }
 

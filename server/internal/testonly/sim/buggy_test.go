@@ -73,7 +73,8 @@ func (b *buggySource) Watch(ctx context.Context, from keepwatch.Revision) (keepw
 	return &buggyWatch{Watch: w, source: b, ctx: ctx, at: asked, skipped: from != asked}, nil
 }
 
-func (b *buggySource) StreamList(ctx context.Context, floor keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (b *buggySource) StreamList(ctx context.Context, floor keepwatch.Revision,
+	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	r, w, err := b.Source.StreamList(ctx, floor, emit)
 	if err != nil {
 		return 0, nil, b.failed(err)
@@ -199,7 +200,8 @@ func (s *credulousSource) List(ctx context.Context, req keepwatch.ListRequest) (
 // endlessSource waits for the end of every streaming list.
 type endlessSource struct{ *Source }
 
-func (s *endlessSource) StreamList(ctx context.Context, floor keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *endlessSource) StreamList(ctx context.Context, floor keepwatch.Revision,
+	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	r, w, err := s.Source.StreamList(ctx, floor, emit)
 	var f *keepwatch.Failure
 	if errors.As(err, &f) && f.Kind == keepwatch.StreamingListUnsupported {

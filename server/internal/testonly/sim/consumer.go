@@ -182,7 +182,8 @@ func (c *consumer) goBack(n int) {
 
 func (c *consumer) receive(l *incarnation, w *store.Watcher, d keepwatch.Delivery) {
 	r := check.Received{Delivery: d, At: time.Now()}
-	if history, _ := l.store.Bounds(); w.Cursor().Epoch == c.cursor.Epoch && c.cursor.Epoch == l.store.Snapshot().Cursor().Epoch {
+	if history, _ := l.store.Bounds(); w.Cursor().Epoch == c.cursor.Epoch &&
+		c.cursor.Epoch == l.store.Snapshot().Cursor().Epoch {
 		r.HistoryFrom = history // of the same epoch as the delivery
 	}
 	c.cursor = w.Cursor()
@@ -229,7 +230,8 @@ func (c *consumer) recordState(s *store.Snapshot) {
 // matches is the filter as a function for the oracle.
 func (c *consumer) matches(o keepwatch.Object) bool {
 	f, key := c.filter, o.Key()
-	return (f.Namespace == "" || f.Namespace == key.Namespace) && (f.Name == "" || f.Name == key.Name) && (f.Match == nil || f.Match(o))
+	return (f.Namespace == "" || f.Namespace == key.Namespace) && (f.Name == "" || f.Name == key.Name) &&
+		(f.Match == nil || f.Match(o))
 }
 
 func (c *consumer) record(r check.Record) {

@@ -6,8 +6,9 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// The definition of the objects' type says what they look like. It changes without a write of theirs: an object has another
-// content at its revision then. The server ends the watches without a reason; a source asks for the definition when a watch is opened again.
+// The definition of the objects' type says what they look like. It changes without a write of theirs: an object has
+// another content at its revision then. The server ends the watches without a reason; a source asks for the definition
+// when a watch is opened again.
 
 // Redefine changes the definition by a write of another resource. It reports false if nothing can be written now.
 func (w *World) Redefine() bool {
@@ -24,7 +25,9 @@ func (w *World) Redefine() bool {
 
 // definitionAt returns the number of the definition of a server that has reached a revision. w.mu is held.
 func (w *World) definitionAt(r keepwatch.Revision) int {
-	return len(w.redefined) - len(slices.DeleteFunc(slices.Clone(w.redefined), func(at keepwatch.Revision) bool { return at <= r }))
+	return len(w.redefined) - len(slices.DeleteFunc(slices.Clone(w.redefined), func(at keepwatch.Revision) bool {
+		return at <= r
+	}))
 }
 
 // Definition returns the number of the newest definition.
@@ -75,8 +78,8 @@ func (p *process) wrongDefinitions() (wrong []keepwatch.Object) {
 	return wrong
 }
 
-// wrongDefinitions returns the objects that the consumer has in another definition than its store. One that has come from another
-// store may have them from there.
+// wrongDefinitions returns the objects that the consumer has in another definition than its store. One that has come
+// from another store may have them from there.
 func (c *consumer) wrongDefinitions() (wrong []keepwatch.Object) {
 	if !c.steady || len(c.moves) > 0 || c.incarnation == nil || c.cursor != c.incarnation.store.Snapshot().Cursor() {
 		return nil

@@ -86,7 +86,8 @@ var Faults = map[Point][]Fault{
 		Fault{Name: "duplicate", Weight: 2},
 		Fault{Name: "skipped", Weight: 2},
 		Fault{Name: "other-revision", Weight: 1, Kind: keepwatch.ProtocolViolation},
-		Fault{Name: "same-page", Weight: 1, Kind: keepwatch.ProtocolViolation}, // the page before it again, until the list starts over
+		// the page before it again, until the list starts over
+		Fault{Name: "same-page", Weight: 1, Kind: keepwatch.ProtocolViolation},
 		Fault{Name: "truncated", Weight: 2, Kind: keepwatch.Undecodable},
 	),
 	AtStream: with(

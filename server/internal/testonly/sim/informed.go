@@ -53,7 +53,8 @@ var errTransform = errors.New("not this one")
 
 func newInformed(s *stage, m Mutant) *informed {
 	i := &informed{director: s.director, phase: 61 * time.Microsecond}
-	i.source = &Source{world: s.world, director: s.director, name: "informed/source", settings: s.settings.calm()} // the informer has its own idle timeout
+	// the informer has its own idle timeout
+	i.source = &Source{world: s.world, director: s.director, name: "informed/source", settings: s.settings.calm()}
 	i.source.breaches.detections, i.source.lateRevision = func() int { return 0 }, func(keepwatch.Revision) {}
 	cfg := &rest.Config{Host: "http://sim", QPS: -1, Transport: api{m.source(i.source)}}
 	options := []clientgo.Option{clientgo.Seed(s.settings.Seed)}
@@ -74,7 +75,8 @@ func newInformed(s *stage, m Mutant) *informed {
 		},
 		WatchFuncWithContext: objects.Watch,
 	}
-	i.shared = group.NewSharedIndexInformer(lw, &unstructured.Unstructured{}, 0, cache.Indexers{"color": color}).(*clientgo.Shared)
+	i.shared = group.NewSharedIndexInformer(lw, &unstructured.Unstructured{}, 0,
+		cache.Indexers{"color": color}).(*clientgo.Shared)
 	if s.settings.Rejects {
 		i.filter = Red
 		_ = i.shared.SetTransform(rejectBlue)
@@ -193,7 +195,8 @@ func (i *informed) observe() {
 	case at == i.transcript.cursor.Revision && len(news) == 0 && !(listed && i.reason() == keepwatch.GapRewind):
 		return // otherwise it may be the same revision of another epoch
 	case finalUnknown || listed:
-		i.receive(at, keepwatch.Gap{From: i.transcript.cursor.Revision, To: at, Reason: i.reason(), Changes: i.difference(news, state, at)})
+		i.receive(at, keepwatch.Gap{From: i.transcript.cursor.Revision, To: at, Reason: i.reason(),
+			Changes: i.difference(news, state, at)})
 	default:
 		i.receive(at, keepwatch.Batch{From: i.transcript.cursor.Revision, To: at, Changes: news})
 	}
@@ -231,7 +234,8 @@ func (i *informed) receive(at keepwatch.Revision, d keepwatch.Delivery) {
 }
 
 // difference returns the changes from the state of the last observe to this one.
-func (i *informed) difference(news []keepwatch.Change, now map[keepwatch.Key]*unstructured.Unstructured, at keepwatch.Revision) []keepwatch.Change {
+func (i *informed) difference(news []keepwatch.Change, now map[keepwatch.Key]*unstructured.Unstructured,
+	at keepwatch.Revision) []keepwatch.Change {
 	last := map[keepwatch.UID]*Object{} // of the deleted objects
 	for _, c := range news {
 		if c.Type == keepwatch.Deleted {

@@ -66,7 +66,8 @@ func (l *listener) OnUpdate(old, value any) {
 	defer l.call("OnUpdate")()
 	u := value.(*unstructured.Unstructured)
 	o := object(u)
-	if current := l.state[o.key]; current == nil || current != old.(*unstructured.Unstructured) || current.GetUID() != u.GetUID() {
+	if current := l.state[o.key]; current == nil || current != old.(*unstructured.Unstructured) ||
+		current.GetUID() != u.GetUID() {
 		l.problem("%v replaces %v, but the state is %v", o, old, current)
 	}
 	l.state[o.key] = u
@@ -125,7 +126,8 @@ func (l *listener) problem(format string, args ...any) {
 
 // received returns the changes since its last call and the state after them. ok is false
 // while a call runs or before the initial list was delivered.
-func (l *listener) received() (news []keepwatch.Change, finalUnknown bool, state map[keepwatch.Key]*unstructured.Unstructured, ok bool) {
+func (l *listener) received() (news []keepwatch.Change, finalUnknown bool,
+	state map[keepwatch.Key]*unstructured.Unstructured, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.busy || !l.handle.HasSynced() {

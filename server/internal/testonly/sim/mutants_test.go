@@ -10,7 +10,8 @@ import (
 // Mutants are bugs of real implementations. The simulation must detect each.
 var Mutants = []Mutant{
 	{
-		Name: "lost-delete", Seen: "etcd #10681, kubernetes #76675: a DELETE whose previous value was compacted does not arrive",
+		Name: "lost-delete",
+		Seen: "etcd #10681, kubernetes #76675: a DELETE whose previous value was compacted does not arrive",
 		Source: watching(func(w *buggySource, b keepwatch.Batch) keepwatch.Batch {
 			return w.remove(b, func(c keepwatch.Change) bool {
 				return c.Type == keepwatch.Deleted && w.Source.world.priorCompacted(c)
@@ -18,7 +19,8 @@ var Mutants = []Mutant{
 		}),
 	},
 	{
-		Name: "retried-guard", Seen: "kubernetes #111387, #123072: an unreadable object's delete is retried as an internal error",
+		Name: "retried-guard",
+		Seen: "kubernetes #111387, #123072: an unreadable object's delete is retried as an internal error",
 		Near: []string{"storage-read", "cut", "compact"},
 		Source: func(s *Source) keepwatch.Source {
 			return &buggySource{Source: s, fail: func(b *buggySource, f *keepwatch.Failure) *keepwatch.Failure {
@@ -40,7 +42,8 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name: "tombstone-at-compaction", Seen: "etcd #18089, #19179: a watch opened at the compacted revision lacks its delete",
+		Name: "tombstone-at-compaction",
+		Seen: "etcd #18089, #19179: a watch opened at the compacted revision lacks its delete",
 		Near: []string{"compact", "compaction-burst", "pause", "cut", "stall"},
 		Source: func(s *Source) keepwatch.Source {
 			return &buggySource{Source: s, open: func(b *buggySource, from keepwatch.Revision) keepwatch.Revision {
@@ -52,7 +55,8 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name: "early-progress", Seen: "etcd #15220: a progress notification ahead of the events it covers, and then the connection is lost",
+		Name: "early-progress",
+		Seen: "etcd #15220: a progress notification ahead of the events it covers, and then the connection is lost",
 		Source: watching(func(w *buggySource, b keepwatch.Batch) keepwatch.Batch {
 			if w.every(9) {
 				b.Changes = nil
@@ -93,7 +97,8 @@ var Mutants = []Mutant{
 		Source: func(s *Source) keepwatch.Source { return &patientSource{Source: s} },
 	},
 	{
-		Name: "revision-of-others", Seen: "our own: the newest revision is taken for the resource's, and the target for current there",
+		Name:   "revision-of-others",
+		Seen:   "our own: the newest revision is taken for the resource's, and the target for current there",
 		Near:   []string{"silence"},
 		Source: func(s *Source) keepwatch.Source { return &unquestionedSource{Source: s} },
 	},
@@ -103,7 +108,8 @@ var Mutants = []Mutant{
 		Source: func(s *Source) keepwatch.Source { return &hastySource{Source: s} },
 	},
 	{
-		Name: "from-scratch", Seen: "porch #1101, client-go: a server begins each watch from scratch, and what was deleted meanwhile stays",
+		Name: "from-scratch",
+		Seen: "porch #1101, client-go: a server begins each watch from scratch, and what was deleted meanwhile stays",
 		Near: []string{"from-scratch", "cut", "restart-with-store"},
 		Source: func(s *Source) keepwatch.Source {
 			return &buggySource{
@@ -130,7 +136,8 @@ var Mutants = []Mutant{
 		}),
 	},
 	{
-		Name: "late-watch", Seen: "kubernetes #116122: a watch registered while the cache restarts misses the events in between",
+		Name: "late-watch",
+		Seen: "kubernetes #116122: a watch registered while the cache restarts misses the events in between",
 		Source: func(s *Source) keepwatch.Source {
 			return &buggySource{Source: s, open: func(b *buggySource, from keepwatch.Revision) keepwatch.Revision {
 				if head, _ := s.world.Head(); b.listed && from < head {
@@ -146,7 +153,8 @@ var Mutants = []Mutant{
 		Source: func(s *Source) keepwatch.Source { return &staleList{Source: s} },
 	},
 	{
-		Name: "decode-and-continue", Seen: "kubernetes #130898: a frame that can't be decoded is skipped and the cursor advances",
+		Name:   "decode-and-continue",
+		Seen:   "kubernetes #130898: a frame that can't be decoded is skipped and the cursor advances",
 		Source: watchFailing(func(w *buggySource, f *keepwatch.Failure) bool { return f.Kind == keepwatch.Undecodable }),
 	},
 	{
@@ -179,7 +187,8 @@ var Mutants = []Mutant{
 		Source: func(s *Source) keepwatch.Source { return &dyingSource{Source: s} },
 	},
 	{
-		Name: "slow-and-out", Seen: "kubernetes #116903: a watcher that is too slow is ended, lists again, and is too slow again",
+		Name: "slow-and-out",
+		Seen: "kubernetes #116903: a watcher that is too slow is ended, lists again, and is too slow again",
 		Delivery: func(d keepwatch.Delivery) (keepwatch.Delivery, error) {
 			const buffer = 4
 			if b, ok := d.(keepwatch.Batch); ok && len(b.Changes) > buffer {
@@ -192,7 +201,9 @@ var Mutants = []Mutant{
 		Name: "prefix", Seen: "kubernetes #25342: ns1 also matches ns11",
 		Filter: func(f store.Filter) store.Filter {
 			if prefix := f.Namespace; prefix != "" {
-				return store.Filter{Name: f.Name, Match: func(o keepwatch.Object) bool { return strings.HasPrefix(o.Key().Namespace, prefix) }}
+				return store.Filter{Name: f.Name, Match: func(o keepwatch.Object) bool {
+					return strings.HasPrefix(o.Key().Namespace, prefix)
+				}}
 			}
 			return f
 		},
@@ -202,7 +213,8 @@ var Mutants = []Mutant{
 		Target: func(t keepwatch.Target) keepwatch.Target { return &editedTarget{t.(*store.Store), sameName} },
 	},
 	{
-		Name: "equal-revision", Seen: "kubernetes #71138, #74105, #123074, and our own: an equal revision is taken for equal content",
+		Name:   "equal-revision",
+		Seen:   "kubernetes #71138, #74105, #123074, and our own: an equal revision is taken for equal content",
 		Near:   []string{"redefine", "replica", "expired"},
 		Target: func(t keepwatch.Target) keepwatch.Target { return &editedTarget{t.(*store.Store), sameNumbers} },
 	},
@@ -212,7 +224,8 @@ var Mutants = []Mutant{
 		Target: func(t keepwatch.Target) keepwatch.Target { return &carelessTarget{t.(*store.Store)} },
 	},
 	{
-		Name: "silent-list", Seen: "kubernetes #130898, of lists: an object that can't be decoded is skipped without a report",
+		Name:   "silent-list",
+		Seen:   "kubernetes #130898, of lists: an object that can't be decoded is skipped without a report",
 		Near:   []string{"skipped", "expired", "unsupported", "restart-with-store"},
 		Source: func(s *Source) keepwatch.Source { return &silentSource{Source: s} },
 	},

@@ -38,10 +38,12 @@ func (s *stage) outcome() Outcome {
 	for _, c := range s.judged() {
 		o.Events += c.events
 		if wrong := c.wrongDefinitions(); len(wrong) > 0 {
-			o.Problems = append(o.Problems, Problem{"definition", fmt.Sprintf("%s: it has not received another content: %v", c.name, wrong)})
+			o.Problems = append(o.Problems, Problem{"definition", fmt.Sprintf("%s: it has not received another content: %v",
+				c.name, wrong)})
 		}
 		for _, at := range c.needlessEnds {
-			o.Problems = append(o.Problems, Problem{"needless end", fmt.Sprintf("%s: the store ended it at %d, but knew the changes after", c.name, at.Revision)})
+			o.Problems = append(o.Problems, Problem{"needless end",
+				fmt.Sprintf("%s: the store ended it at %d, but knew the changes after", c.name, at.Revision)})
 		}
 		for _, v := range check.Judge(history, c.matches, c.transcript) {
 			if explained(c, v, breaches) {
@@ -146,14 +148,17 @@ func provokes(choice string, kind keepwatch.FailureKind) bool {
 	case keepwatch.Expired:
 		return choice == "compact" || choice == "compaction-burst"
 	case keepwatch.Unreachable:
-		return choice == "restore" || choice == "restore-blind" || choice == "pause" || choice == "slow" || choice == "silence"
+		return choice == "restore" || choice == "restore-blind" || choice == "pause" || choice == "slow" ||
+			choice == "silence"
 	case keepwatch.RevisionTooLarge, keepwatch.Rewound, keepwatch.ServerError:
 		return choice == "restore" || choice == "restore-blind" || choice == "stale-consistent"
 	case keepwatch.Idle:
-		return choice == "late" || choice == "absent" || choice == "restore" || choice == "restore-blind" || choice == "replica" ||
+		return choice == "late" || choice == "absent" || choice == "restore" || choice == "restore-blind" ||
+			choice == "replica" ||
 			choice == "silence"
 	case keepwatch.Silent:
-		return choice == "stall" || choice == "late" || choice == "absent" || choice == "replica" || choice == "pause" || choice == "slow"
+		return choice == "stall" || choice == "late" || choice == "absent" || choice == "replica" || choice == "pause" ||
+			choice == "slow"
 	case keepwatch.StaleReplica:
 		return choice == "stale-consistent"
 	case keepwatch.StreamingListUnsupported:

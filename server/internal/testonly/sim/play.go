@@ -101,7 +101,8 @@ func newStage(d *Director, m Mutant) *stage {
 	s.world.Versions = s.settings.Versions
 	for i := range s.settings.Processes {
 		name := fmt.Sprintf("p%d", i)
-		p := &process{name: name, settings: s.settings, mutant: m, next: make(chan struct{}), counts: counts{failures: map[keepwatch.FailureKind]int{}}}
+		p := &process{name: name, settings: s.settings, mutant: m, next: make(chan struct{}),
+			counts: counts{failures: map[keepwatch.FailureKind]int{}}}
 		p.source = &Source{world: s.world, director: d, name: name + "/source", settings: s.settings, asks: true}
 		p.source.breaches.detections, p.source.lateRevision = p.detections, p.lateRevision
 		s.processes = append(s.processes, p)
@@ -227,7 +228,8 @@ func (s *stage) restore(to keepwatch.Revision, blind bool) {
 	}
 	for _, source := range sources {
 		if blind {
-			source.breaches.add(Breach{Fault: "restore-blind", At: time.Now(), From: to, To: ^keepwatch.Revision(0), Undetectable: true})
+			source.breaches.add(Breach{Fault: "restore-blind", At: time.Now(), From: to, To: ^keepwatch.Revision(0),
+				Undetectable: true})
 		}
 	}
 	p.restored(to, blind)

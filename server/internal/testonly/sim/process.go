@@ -141,7 +141,8 @@ func (p *process) observe(n reflector.Notice) {
 	if n.Failure.Kind == keepwatch.ProtocolViolation {
 		p.rejected()
 	}
-	p.counts.log = append(p.counts.log, fmt.Sprintf("%s %s at %d: %v; %s in %v", virtualTime(n.Time), n.State, n.Revision, n.Failure, n.Decision, n.Wait))
+	p.counts.log = append(p.counts.log, fmt.Sprintf("%s %s at %d: %v; %s in %v", virtualTime(n.Time), n.State, n.Revision,
+		n.Failure, n.Decision, n.Wait))
 }
 
 // detections counts the changes that the newest reflector has dropped, and the process's

@@ -128,7 +128,8 @@ func (r *Report) Line() string {
 	rate := float64(r.Schedules) / spent.Seconds()
 	left := time.Duration(float64(r.Planned-r.Schedules) / rate * float64(time.Second))
 	return fmt.Sprintf("%d of %d schedules, %d events, %.0f virtual hours, %d with problems; %v, %.0f/s, %v to go",
-		r.Schedules, r.Planned, r.Events, r.Virtual.Hours(), r.Failed, spent.Round(time.Second), rate, left.Round(time.Second))
+		r.Schedules, r.Planned, r.Events, r.Virtual.Hours(), r.Failed, spent.Round(time.Second), rate,
+		left.Round(time.Second))
 }
 
 // maxUnmetPairs bounds the number of unmet pairs that Write lists.
@@ -142,7 +143,8 @@ func (r *Report) Write(w io.Writer) {
 		r.Seed, r.Seed+uint64(r.Schedules)-1, r.Styles[Uniform], r.Styles[Swarm], r.Styles[Aimed])
 	fmt.Fprintf(w, "events         %d, as received by consumers\n", r.Events)
 	fmt.Fprintf(w, "virtual time   %.0f h\n", r.Virtual.Hours())
-	fmt.Fprintf(w, "real time      %v, %.0f schedules/s, %d threads\n", spent.Round(time.Second), float64(r.Schedules)/spent.Seconds(), runtime.GOMAXPROCS(0))
+	fmt.Fprintf(w, "real time      %v, %.0f schedules/s, %d threads\n", spent.Round(time.Second),
+		float64(r.Schedules)/spent.Seconds(), runtime.GOMAXPROCS(0))
 	fmt.Fprintf(w, "pairs          %d of %d pairs of faults are in one schedule\n", pairs-len(apart), pairs)
 	fmt.Fprintf(w, "no breach      %d schedules, in which the source kept its contract\n", r.WithoutBreach)
 	fmt.Fprintf(w, "explained      %d violations in the others, by a breach of it\n", r.Explained)

@@ -36,7 +36,8 @@ const objectSize = 100
 func setup(d *Director) Settings {
 	names := []keepwatch.Key{
 		{Namespace: "ns1", Name: "a"}, {Namespace: "ns11", Name: "a"}, {Namespace: "ns1", Name: "b"}, {Name: "c"},
-		{Namespace: "ns1", Name: "c"}, {Namespace: "ns-1", Name: "b"}, {Namespace: "ns1", Name: "d"}, {Namespace: "ns2", Name: "a"},
+		{Namespace: "ns1", Name: "c"}, {Namespace: "ns-1", Name: "b"}, {Namespace: "ns1", Name: "d"},
+		{Namespace: "ns2", Name: "a"},
 	}
 	some := func(name string, n int) bool { return d.Setup(name, n) > 0 }
 	s := Settings{

@@ -121,8 +121,8 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// TestMutants checks that the simulation detects the planted bugs. With -short a mutant is given up once enough schedules
-// have detected it.
+// TestMutants checks that the simulation detects the planted bugs. With -short a mutant is given up once enough
+// schedules have detected it.
 func TestMutants(t *testing.T) {
 	if *mutants == 0 {
 		t.Skip("-sim.mutants is 0")

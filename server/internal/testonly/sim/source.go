@@ -43,8 +43,9 @@ const (
 	latency       = 2*time.Millisecond + 211*time.Nanosecond
 	serverTimeout = 300*time.Second + 503*time.Nanosecond
 	freshTimeout  = 3*time.Second + 601*time.Nanosecond
-	batchGap      = 17*time.Microsecond + 809*time.Nanosecond // between two batches, so that all actors see the first before the second
-	endTimeout    = 10*time.Second + 701*time.Nanosecond
+	// between two batches, so that all actors see the first before the second
+	batchGap   = 17*time.Microsecond + 809*time.Nanosecond
+	endTimeout = 10*time.Second + 701*time.Nanosecond
 )
 
 // request decides about a request and sleeps for its duration. It returns the decision's
@@ -161,7 +162,8 @@ func (s *Source) ListAt(ctx context.Context, r keepwatch.Revision) (keepwatch.Pa
 	defer s.world.mu.Unlock()
 	switch {
 	case r > s.world.head:
-		return keepwatch.Page{}, keepwatch.Failed(keepwatch.RevisionTooLarge, "revision %d is too large, the newest is %d", r, s.world.head)
+		return keepwatch.Page{}, keepwatch.Failed(keepwatch.RevisionTooLarge, "revision %d is too large, the newest is %d", r,
+			s.world.head)
 	case r < s.world.compacted:
 		return keepwatch.Page{}, keepwatch.Failed(keepwatch.Expired, "the state at %d is compacted", r)
 	}
@@ -253,7 +255,8 @@ func (s *Source) pageOf(r keepwatch.Revision, skip int) keepwatch.Page {
 }
 
 // StreamList lists through a watch.
-func (s *Source) StreamList(ctx context.Context, floor keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+func (s *Source) StreamList(ctx context.Context, floor keepwatch.Revision,
+	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	x, err := s.request(ctx, AtStream, "no-end", "cut")
 	if err != nil {
 		return 0, nil, err

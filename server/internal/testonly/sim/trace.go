@@ -30,7 +30,8 @@ func (s *stage) trace(h check.History) string {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
 		for _, l := range p.source.breaches.list() {
-			fmt.Fprintf(&b, "  %s breach: %s (%d, %d] delivered %v detected %v\n", virtualTime(l.At), l.Fault, l.From, l.To, l.Delivered, l.Detected)
+			fmt.Fprintf(&b, "  %s breach: %s (%d, %d] delivered %v detected %v\n", virtualTime(l.At), l.Fault, l.From, l.To,
+				l.Delivered, l.Detected)
 		}
 	}
 	for _, c := range s.judged() {

@@ -58,7 +58,10 @@ func besidePeers(n int) {
 	var news []keepwatch.Object
 	row(n, "apply one event", all, func() { news = f.updates(some) }, func(c contender) int { c.apply(news); return many })
 	inHundreds := []contender{atOnce{us}, indexed, watched}
-	row(n, "apply one event, 100 at once", inHundreds, func() { news = f.updates(some) }, func(c contender) int { c.apply(news); return many })
+	row(n, "apply one event, 100 at once", inHundreds, func() { news = f.updates(some) }, func(c contender) int {
+		c.apply(news)
+		return many
+	})
 	row(n, "get", all, nil, func(c contender) int {
 		for _, o := range some {
 			c.get(o.Key())
@@ -185,7 +188,8 @@ func BenchmarkWriterBesideLists(b *testing.B) {
 			at := func(x []float64, q float64) time.Duration {
 				return time.Duration(x[int(math.Floor(q*float64(len(x))))])
 			}
-			fmt.Printf("| %s | %v | %v | %v | %v | %.3g× |\n", one.name, at(idle, 0.5), at(idle, 0.99), at(busy, 0.5), at(busy, 0.99),
+			fmt.Printf("| %s | %v | %v | %v | %v | %.3g× |\n", one.name, at(idle, 0.5), at(idle, 0.99), at(busy, 0.5),
+				at(busy, 0.99),
 				float64(at(busy, 0.99))/float64(at(idle, 0.99)))
 		}
 	}

@@ -121,7 +121,8 @@ func (s ours) apply(objects []keepwatch.Object) { s.applyBy(1, objects) }
 // applyBy is an Apply for each n.
 func (s ours) applyBy(n int, objects []keepwatch.Object) {
 	for part := range slices.Chunk(objects, n) {
-		batch := keepwatch.Batch{From: s.Revision(), To: part[len(part)-1].Revision(), Changes: make([]keepwatch.Change, 0, n)}
+		batch := keepwatch.Batch{From: s.Revision(), To: part[len(part)-1].Revision(), Changes: make([]keepwatch.Change, 0,
+			n)}
 		for _, o := range part {
 			batch.Changes = append(batch.Changes, keepwatch.Change{Type: keepwatch.Modified, Revision: o.Revision(), Object: o})
 		}
@@ -165,7 +166,8 @@ func (ours) close()                  {}
 type indexer struct{ cache.Indexer }
 
 func newIndexer(f *fleet) indexer {
-	i := indexer{cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
+	i := indexer{cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
 	for k := range f.items {
 		must(i.Add(&f.items[k]))
 	}

@@ -53,7 +53,8 @@ func fanOut(watchers, events int) {
 	_, cut := rate(watchers, f.updates(f.some(events)), events, w.send, w.follow)
 	w.close()
 	u, t := median(us), median(them)
-	fmt.Printf("| %d | %d | %.3g | %.3g | %.3g× | %.3g | %.0f %% |\n", watchers, events, u, t, u/t, median(flat), float64(100*cut)/float64(watchers))
+	fmt.Printf("| %d | %d | %.3g | %.3g | %.3g× | %.3g | %.0f %% |\n", watchers, events, u, t, u/t, median(flat),
+		float64(100*cut)/float64(watchers))
 }
 
 // receive blocks for events and returns how many there are; none at the end.
@@ -83,7 +84,8 @@ func (w *watchCache) follow() receive {
 
 // rate is how many events a second are received, and how many watchers ended
 // before they had all.
-func rate(watchers int, news []keepwatch.Object, chunk int, apply func([]keepwatch.Object), follow func() receive) (perSecond float64, cut int) {
+func rate(watchers int, news []keepwatch.Object, chunk int, apply func([]keepwatch.Object),
+	follow func() receive) (perSecond float64, cut int) {
 	reached := make(chan bool, watchers) // the end of the chunk, or the watcher's
 	received := make(chan int, watchers)
 	for range watchers {

@@ -19,8 +19,8 @@ import (
 )
 
 // Run starts a server without controllers, calls prepare with its configuration, which has no limit on the rate of
-// requests, and runs the tests. It returns the exit code of the process: it is not 0 if a test fails, if the server ends
-// with an error, or if a goroutine is left.
+// requests, and runs the tests. It returns the exit code of the process: it is not 0 if a test fails, if the server
+// ends with an error, or if a goroutine is left.
 func Run(m *testing.M, prepare func(context.Context, *rest.Config) error) int {
 	klog.SetLogger(logr.Discard())
 	ignore := []goleak.Option{

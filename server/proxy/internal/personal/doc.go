@@ -5,29 +5,30 @@
 //	                             ├─ which of them?                  Reviews: the API server's decision about each
 //	                             └─ which revisions are of this set? Newest
 //
-// A [View] is a watchcache.View. The server's reviews are the only authority: bindings say which namespaces to ask about,
-// and when to ask again. If it is not known what they say, or if the server has shown that it decides by more than
-// roles, it is asked about every namespace.
+// A [View] is a watchcache.View. The server's reviews are the only authority: bindings say which namespaces to ask
+// about, and when to ask again. If it is not known what they say, or if the server has shown that it decides by more
+// than roles, it is asked about every namespace.
 //
 // # Decided again
 //
 // [Views.Touch] marks views whose users' roles or bindings have changed. A view with open watches then decides
 // at once, and three times more within six seconds, since API servers follow the roles each by itself; one without
-// decides when it is used next. A denial counts when the server repeats it. A namespace that is undecided keeps its last decision
-// for ten seconds; then the view fails, and watches of it end, until all is decided again.
+// decides when it is used next. A denial counts when the server repeats it. A namespace that is undecided keeps its
+// last decision for ten seconds; then the view fails, and watches of it end, until all is decided again.
 //
 // # Revisions of a set
 //
 // A revision does not say which set of namespaces was shown at it: that of an object in a namespace that was granted is
 // older than the grant, and another replica may notice a change later. [View.Resumable] is true for revisions that are
-// higher than the newest one which the server had [Settled] after the last change of the set, or of the user's bindings. All
-// that was sent at such a revision, here or by another replica, was of the present set. For a view that begins, it is true
-// for the revisions from the server's newest one on, if the user's bindings have not changed in the [Settled] before.
+// higher than the newest one which the server had [Settled] after the last change of the set, or of the user's
+// bindings. All that was sent at such a revision, here or by another replica, was of the present set. For a view that
+// begins, it is true for the revisions from the server's newest one on, if the user's bindings have not changed in the
+// [Settled] before.
 //
 // # Bounds
 //
-// A view asks about eight namespaces at a time, and all views about 64. The views without watches that were used longest ago are
-// forgotten beyond 10,000, and beyond 200 of one user.
+// A view asks about eight namespaces at a time, and all views about 64. The views without watches that were used
+// longest ago are forgotten beyond 10,000, and beyond 200 of one user.
 //
 // # Files
 //

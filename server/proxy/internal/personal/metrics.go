@@ -16,15 +16,19 @@ func newCounts(registry metrics.KubeRegistry, v *Views) counts {
 			Help: "Decisions about namespaces that personal views needed. Some of them were known.",
 		}),
 		replaced: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "keepwatch_proxy_personal_changes_total", StabilityLevel: metrics.ALPHA, Help: "Changes of the namespaces of personal views.",
+			Name: "keepwatch_proxy_personal_changes_total", StabilityLevel: metrics.ALPHA,
+			Help: "Changes of the namespaces of personal views.",
 		}),
 	}
 	registry.MustRegister(c.reviews, c.replaced)
 	gauge := func(name, help string, value func() float64) {
 		registry.CustomMustRegister(&gaugeFunc{about: metrics.NewDesc(name, help, nil, nil, metrics.ALPHA, ""), value: value})
 	}
-	gauge("keepwatch_proxy_personal_views", "Personal views that are known: of a user, a resource and a verb.", func() float64 { return float64(v.len()) })
-	gauge("keepwatch_proxy_personal_reviews_in_flight", "Decisions about namespaces that are being made.", func() float64 { return float64(len(v.reviewing)) })
+	gauge("keepwatch_proxy_personal_views", "Personal views that are known: of a user, a resource and a verb.",
+		func() float64 { return float64(v.len()) })
+	gauge("keepwatch_proxy_personal_reviews_in_flight", "Decisions about namespaces that are being made.", func() float64 {
+		return float64(len(v.reviewing))
+	})
 	return c
 }
 

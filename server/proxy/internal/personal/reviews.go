@@ -57,7 +57,8 @@ func (s Subject) attributes(namespace string) authorizer.Attributes {
 
 // decide returns the namespaces in which the server allows the subject, and how many there are. It fails if the server
 // does not decide about one of them. shown are those that the view has: a denial of one of them is confirmed.
-func (v *Views) decide(ctx context.Context, s Subject, shown *watchcache.Namespaces) (*watchcache.Namespaces, int, error) {
+func (v *Views) decide(ctx context.Context, s Subject,
+	shown *watchcache.Namespaces) (*watchcache.Namespaces, int, error) {
 	existing, err := v.cluster.Namespaces()
 	if err != nil {
 		return nil, 0, err

@@ -196,7 +196,8 @@ func (w *View) fail(cause error) {
 		w.failing = now
 	}
 	if w.err == nil && now.Sub(w.failing) >= undecidedFor {
-		klog.V(2).InfoS("A personal view is not decided", "user", w.subject.User.GetName(), "resource", w.subject.Resource, "err", cause)
+		klog.V(2).InfoS("A personal view is not decided", "user", w.subject.User.GetName(), "resource", w.subject.Resource,
+			"err", cause)
 		w.err = errUndecided
 		close(w.replaced)
 		w.replaced = make(chan struct{})

@@ -63,7 +63,8 @@ type key struct {
 // New returns no views yet.
 func New(cluster Cluster, reviews Reviews, registry metrics.KubeRegistry) *Views {
 	v := &Views{
-		cluster: cluster, reviews: reviews, reviewing: make(chan struct{}, reviewsOfAll), all: map[key]*View{}, ofUser: map[string]int{},
+		cluster: cluster, reviews: reviews, reviewing: make(chan struct{}, reviewsOfAll), all: map[key]*View{},
+		ofUser:   map[string]int{},
 		affected: map[string]map[*View]struct{}{}, touched: map[string]time.Time{}, anybody: time.Now(),
 	}
 	v.counts = newCounts(registry, v)
@@ -85,7 +86,8 @@ func keyOf(s Subject) key {
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		fmt.Fprintf(h, " %q %q", name, extra[name])
 	}
-	return key{[sha256.Size]byte(h.Sum(nil)), fmt.Sprintf("%q %q %q %q", s.Verb, s.Resource.Group, s.Resource.Version, s.Resource.Resource)}
+	return key{[sha256.Size]byte(h.Sum(nil)), fmt.Sprintf("%q %q %q %q", s.Verb, s.Resource.Group, s.Resource.Version,
+		s.Resource.Resource)}
 }
 
 // Of returns the view of a subject, as of a time after the call. It fails if the server does not decide about each of
@@ -114,7 +116,8 @@ func (v *Views) of(s Subject) (*View, error) {
 	if len(v.all) >= maxViews && !v.forgetOne(func(*View) bool { return true }) {
 		return nil, ErrBusy
 	}
-	view := &View{views: v, key: k, subject: s, used: time.Now(), replaced: make(chan struct{}), woken: make(chan struct{}, 1)}
+	view := &View{views: v, key: k, subject: s, used: time.Now(), replaced: make(chan struct{}), woken: make(chan struct{},
+		1)}
 	view.epoch = v.firstEpoch(s.User)
 	v.all[k] = view
 	v.ofUser[name]++

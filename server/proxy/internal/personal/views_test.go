@@ -179,8 +179,8 @@ func (w *world) expect(name string) {
 	}
 }
 
-// After each random step of bindings and namespaces, the set of each user is what the server allows, of namespaces whose names are prefixes
-// of one another. The server is asked about namespaces alone in which a user is bound.
+// After each random step of bindings and namespaces, the set of each user is what the server allows, of namespaces
+// whose names are prefixes of one another. The server is asked about namespaces alone in which a user is bound.
 func TestSetsFollowDecisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "a-b", "ab", "b")
@@ -258,7 +258,8 @@ func TestOpenViewsAreDecidedAgain(t *testing.T) {
 	})
 }
 
-// A revision is resumable if it is higher than all that were sent with another set. The floor of a view that begins is the newest revision.
+// A revision is resumable if it is higher than all that were sent with another set. The floor of a view that begins is
+// the newest revision.
 func TestEpochs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")
@@ -331,7 +332,8 @@ func TestNamespaceMadeAnew(t *testing.T) {
 	})
 }
 
-// A view whose namespaces the server does not decide about keeps its set for ten seconds, and has none after that. A view that begins fails.
+// A view whose namespaces the server does not decide about keeps its set for ten seconds, and has none after that. A
+// view that begins fails.
 func TestUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
@@ -360,8 +362,8 @@ func TestUndecided(t *testing.T) {
 	})
 }
 
-// With other authorizers than roles the server is asked about every namespace, few at a time. Views beyond the bound are forgotten, if nobody
-// watches them.
+// With other authorizers than roles the server is asked about every namespace, few at a time. Views beyond the bound
+// are forgotten, if nobody watches them.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []string

@@ -36,7 +36,9 @@ func appenderOf(t reflect.Type) appender {
 	}
 	// A type may contain itself: until its appender is complete, one that waits for it takes its place.
 	made := sync.OnceValue(func() appender { return newAppender(t) })
-	known, loaded := appenders.LoadOrStore(t, appender(func(b []byte, v reflect.Value) ([]byte, error) { return made()(b, v) }))
+	known, loaded := appenders.LoadOrStore(t, appender(func(b []byte, v reflect.Value) ([]byte, error) {
+		return made()(b, v)
+	}))
 	if loaded {
 		return known.(appender)
 	}

@@ -99,20 +99,26 @@ func pod() runtime.Object {
 	p := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team-1", Name: "web-5d4f8c7b9c-1", GenerateName: "web-", CreationTimestamp: now, UID: "00000000-0000-4000-8000-000000000001",
-			Labels:      map[string]string{"app": "web-7", "pod-template-hash": "5d4f8c7b9c", "tier": "front"},
-			Annotations: map[string]string{"prometheus.io/scrape": "true", "example.com/last-applied": `{"name":"web","ports":[{"containerPort":8080}]}`},
+			Namespace: "team-1", Name: "web-5d4f8c7b9c-1", GenerateName: "web-", CreationTimestamp: now,
+			UID:    "00000000-0000-4000-8000-000000000001",
+			Labels: map[string]string{"app": "web-7", "pod-template-hash": "5d4f8c7b9c", "tier": "front"},
+			Annotations: map[string]string{"prometheus.io/scrape": "true",
+				"example.com/last-applied": `{"name":"web","ports":[{"containerPort":8080}]}`},
 		},
 		Spec:   corev1.PodSpec{NodeName: "node-1", ServiceAccountName: "default", RestartPolicy: corev1.RestartPolicyAlways},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, PodIP: "10.2.3.4"},
 	}
 	for _, name := range []string{"web", "proxy", "logs"} {
-		image := "registry.example.com/team/" + name + "@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-		probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080), Scheme: corev1.URISchemeHTTP}},
+		image := "registry.example.com/team/" + name +
+			"@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+		probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz",
+			Port: intstr.FromInt32(8080), Scheme: corev1.URISchemeHTTP}},
 			InitialDelaySeconds: 5, PeriodSeconds: 10, TimeoutSeconds: 2, SuccessThreshold: 1, FailureThreshold: 3}
 		p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: name, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(fmt.Sprintf(`{"f:spec":{"f:containers":{"k:{\"name\":\"%s\"}":{".":{},"f:args":{},"f:env":{".":{},"k:{\"name\":\"REGION\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:livenessProbe":{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}}}}}}}`, name)),
+			FieldsV1: metav1.NewFieldsV1(
+				fmt.Sprintf(
+					`{"f:spec":{"f:containers":{"k:{\"name\":\"%s\"}":{".":{},"f:args":{},"f:env":{".":{},"k:{\"name\":\"REGION\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:livenessProbe":{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}}}}}}}`, name)),
 		})
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
 			Name: name, Image: image, Args: []string{"--listen=:8080", "--config=/etc/web/config.yaml"},
@@ -126,11 +132,14 @@ func pod() runtime.Object {
 			LivenessProbe: probe, ReadinessProbe: probe,
 		})
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: name, Image: image, ImageID: image, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+			Name: name, Image: image, ImageID: image, Ready: true,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
-	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady,
+		corev1.PodScheduled} {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue,
+			LastTransitionTime: now})
 	}
 	return p
 }

@@ -35,9 +35,9 @@ func mustDecode(_ *partStack, b []byte, next byte, _ part) ([]byte, byte, error)
 	return b, next, errDecode
 }
 
-// fieldNumber returns the number in the protobuf tag of a field, 0 if messages do not have the field. The tag also names an
-// encoding, which is not the one of the Marshal method in hundreds of fields: the tags of a pod's priority and of an endpoint's ready
-// say bytes.
+// fieldNumber returns the number in the protobuf tag of a field, 0 if messages do not have the field. The tag also
+// names an encoding, which is not the one of the Marshal method in hundreds of fields: the tags of a pod's priority and
+// of an endpoint's ready say bytes.
 func fieldNumber(tag string) protowire.Number {
 	_, rest, _ := strings.Cut(tag, ",")
 	text, _, _ := strings.Cut(rest, ",")
@@ -45,8 +45,8 @@ func fieldNumber(tag string) protowire.Number {
 	return protowire.Number(number)
 }
 
-// wireOf returns how Marshal methods encode the values of a type, those of a slice one by one. It is negative for a type
-// that no field in messages has.
+// wireOf returns how Marshal methods encode the values of a type, those of a slice one by one. It is negative for a
+// type that no field in messages has.
 func wireOf(t reflect.Type) protowire.Type {
 	switch kind := t.Kind(); {
 	case isDecoded(t):
@@ -124,7 +124,8 @@ func (m *messageField) value(t reflect.Type) partAppender {
 }
 
 // encoded returns the append of a field whose values are encoded from their messages.
-func (m *messageField) encoded(value partAppender, omit func(part) bool) func(*partStack, []byte, byte, part) ([]byte, byte, error) {
+func (m *messageField) encoded(value partAppender, omit func(part) bool) func(*partStack, []byte, byte, part) (
+	[]byte, byte, error) {
 	name := m.name
 	return func(s *partStack, b []byte, next byte, p part) (_ []byte, _ byte, err error) {
 		if omit != nil && omit(p) {
@@ -136,7 +137,8 @@ func (m *messageField) encoded(value partAppender, omit func(part) bool) func(*p
 }
 
 // decoded returns the append of a field whose value is decoded.
-func (m *messageField) decoded(t reflect.Type, omit condition) func(*partStack, []byte, byte, part) ([]byte, byte, error) {
+func (m *messageField) decoded(t reflect.Type,
+	omit condition) func(*partStack, []byte, byte, part) ([]byte, byte, error) {
 	name, values, encode := m.name, newDecodedValues(t), appenderOf(t)
 	if values == nil || m.wire != protowire.BytesType {
 		return nil

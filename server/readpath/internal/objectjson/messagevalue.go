@@ -129,7 +129,8 @@ func appendFieldsV1Message(_ *partStack, b []byte, p part) ([]byte, error) {
 // isDecoded reports whether values of a type are decoded before they are encoded.
 func isDecoded(t reflect.Type) bool {
 	_, own := typeAppenders[t]
-	return own || hasMarshaler(t) || t.Kind() != reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]())
+	return own || hasMarshaler(t) || t.Kind() != reflect.Struct &&
+		reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]())
 }
 
 type unmarshaler interface{ Unmarshal([]byte) error }

@@ -37,7 +37,8 @@ func TestAsUpstream(t *testing.T) {
 	}
 	t.Logf("-seed %d", *seed)
 	known := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, metav1.AddMetaToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme,
+		metav1.AddMetaToScheme} {
 		if err := add(known); err != nil {
 			t.Fatal(err)
 		}
@@ -173,12 +174,15 @@ func (r *filler) fill(v reflect.Value, depth int) {
 }
 
 func (r *filler) time() time.Time {
-	return oneOf(r, time.Time{}, time.Unix(0, 0), time.Unix(1_790_000_000, 123456789), time.Date(12026, 1, 2, 3, 4, 5, 6, time.UTC),
-		time.Date(-1, 1, 2, 3, 4, 5, 0, time.UTC), time.Date(2026, 1, 2, 3, 4, 5, 999_999_999, time.FixedZone("", 5*3600+1800)))
+	return oneOf(r, time.Time{}, time.Unix(0, 0), time.Unix(1_790_000_000, 123456789), time.Date(12026, 1, 2, 3, 4, 5, 6,
+		time.UTC),
+		time.Date(-1, 1, 2, 3, 4, 5, 0, time.UTC), time.Date(2026, 1, 2, 3, 4, 5, 999_999_999,
+			time.FixedZone("", 5*3600+1800)))
 }
 
 func (r *filler) quantity() resource.Quantity {
-	q := resource.MustParse(oneOf(r, "0", "1", "-1", "100m", "0.1", "1.5Gi", "1024", "1000", "1e3", "12E", "1E6", "3n", "0.00000000001", "-0.5", "999999999999999999999999999", "1.23456789Ki", "9223372036854775807", "8Ei"))
+	q := resource.MustParse(oneOf(r, "0", "1", "-1", "100m", "0.1", "1.5Gi", "1024", "1000", "1e3", "12E", "1E6", "3n",
+		"0.00000000001", "-0.5", "999999999999999999999999999", "1.23456789Ki", "9223372036854775807", "8Ei"))
 	switch r.IntN(3) {
 	case 0:
 		_ = q.String() // the quantity caches its text
@@ -189,8 +193,10 @@ func (r *filler) quantity() resource.Quantity {
 }
 
 var hostile = []string{
-	"", "plain", "with space", `"quoted"`, `back\slash`, "<a href='x'>&amp;</a>", "\x00", "\x01\x1f\x7f", "\b\f\n\r\t", "\u2028 and \u2029",
-	"\xff", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80", "é世界🎉", "\ufffd", "\ufeff", `{"json":[1,2]}`, `\u003c`, "tail \xe2\x80", "\xe2\x80\xa8\xe2\x80\xa9",
+	"", "plain", "with space", `"quoted"`, `back\slash`, "<a href='x'>&amp;</a>", "\x00", "\x01\x1f\x7f", "\b\f\n\r\t",
+	"\u2028 and \u2029",
+	"\xff", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80", "é世界🎉", "\ufffd", "\ufeff", `{"json":[1,2]}`, `\u003c`,
+	"tail \xe2\x80", "\xe2\x80\xa8\xe2\x80\xa9",
 }
 
 func (r *filler) text() string {
@@ -210,11 +216,14 @@ func (r *filler) text() string {
 // json returns a field set, or any other value.
 func (r *filler) json(depth int) string {
 	if r.broken && r.IntN(8) == 0 {
-		return oneOf(r, "{", "}", `{"a":{}`, `{"a":{}}}`, `{"a":{},}`, `{"a":{}}x`, `{"a"{}}`, `{"a":}`, `{a:{}}`, `{"a":{}"b":{}}`, `{"\x":{}}`, "{\"\n\":{}}", `{"a":{},"b"}`, `{"a":{}}{}`, `nul`, `"`, `{"\":{}}`, `{,"a":{}}`, `{"a":{}},`)
+		return oneOf(r, "{", "}", `{"a":{}`, `{"a":{}}}`, `{"a":{},}`, `{"a":{}}x`, `{"a"{}}`, `{"a":}`, `{a:{}}`,
+			`{"a":{}"b":{}}`, `{"\x":{}}`, "{\"\n\":{}}", `{"a":{},"b"}`, `{"a":{}}{}`, `nul`, `"`, `{"\":{}}`, `{,"a":{}}`,
+			`{"a":{}},`)
 	}
 	switch r.IntN(12) {
 	case 0:
-		return oneOf(r, "null", "true", "1", "-0", "1e400", "1.0", `"<&>"`, "\"\u2028\"", "\"\xff\"", "[]", "[ 1 , {} ]", `"\u003c\/"`)
+		return oneOf(r, "null", "true", "1", "-0", "1e400", "1.0", `"<&>"`, "\"\u2028\"", "\"\xff\"", "[]", "[ 1 , {} ]",
+			`"\u003c\/"`)
 	case 1:
 		return " {\n}\t"
 	}
@@ -224,7 +233,8 @@ func (r *filler) json(depth int) string {
 		if i > 0 {
 			b.WriteString(oneOf(r, ",", ",", ",", " ,\n"))
 		}
-		b.WriteString(oneOf(r, `"."`, `"f:spec"`, `"k:{\"name\":\"web\"}"`, `"f:a b"`, `"v:\"\\\""`, `"f:<x>"`, "\"f:\u2028\"", `"\u0041"`, `"f:\/"`, `""`, "\"\xff\"", `"é"`))
+		b.WriteString(oneOf(r, `"."`, `"f:spec"`, `"k:{\"name\":\"web\"}"`, `"f:a b"`, `"v:\"\\\""`, `"f:<x>"`,
+			"\"f:\u2028\"", `"\u0041"`, `"f:\/"`, `""`, "\"\xff\"", `"é"`))
 		b.WriteString(oneOf(r, ":", ":", ":", " : "))
 		if depth > 4 {
 			b.WriteString("{}")
@@ -240,7 +250,8 @@ func (r *filler) json(depth int) string {
 func TestDeep(t *testing.T) {
 	for _, depth := range []int{1, maxDepth, maxDepth + 1, 9_999, 10_000, 10_001} {
 		raw := strings.Repeat(`{"f:a":`, depth-1) + "{}" + strings.Repeat("}", depth-1)
-		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(raw)}}}}
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+			{FieldsV1: metav1.NewFieldsV1(raw)}}}}
 		want, err := json.Marshal(o)
 		if got, ok := Append(nil, o); ok != (err == nil) || ok && !bytes.Equal(got, want) {
 			t.Errorf("depth %d: %v, %.40s; encoding/json: %v", depth, ok, got, err)
@@ -291,7 +302,8 @@ func TestOddTypes(t *testing.T) {
 			E map[string]int `json:"e"`
 			F [2]int         `json:"f,omitempty"`
 			G any            `json:"g,omitempty"`
-		}{-1, 2, math.Copysign(0, -1), map[string]int{}, map[string]int{"z": 1, "a": -2, "m": 3, "<": 4, "b": 5, "": 6}, [2]int{}, nil},
+		}{-1, 2, math.Copysign(0, -1), map[string]int{}, map[string]int{"z": 1, "a": -2, "m": 3, "<": 4, "b": 5, "": 6},
+			[2]int{}, nil},
 		&struct{ F func() }{func() {}},
 		&struct {
 			Z pointerZero `json:"z,omitzero"`
@@ -353,7 +365,8 @@ func FuzzString(f *testing.F) {
 
 // FuzzFieldSet checks that encoding/json copies a set that isFieldSet accepts.
 func FuzzFieldSet(f *testing.F) {
-	for _, s := range []string{`{}`, `{"f:a":{}}`, `{"f:a":{".":{},"k:{\"name\":\"x\"}":{}},"b":{}}`, `{"a":{}}}`, `{"a":{},}`, "", "{", `{"a"`, `{"a":{}`, `{"a\`} {
+	for _, s := range []string{`{}`, `{"f:a":{}}`, `{"f:a":{".":{},"k:{\"name\":\"x\"}":{}},"b":{}}`, `{"a":{}}}`,
+		`{"a":{},}`, "", "{", `{"a"`, `{"a":{}`, `{"a\`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -405,7 +418,8 @@ func TestMessagesAsDecoded(t *testing.T) {
 	}
 	t.Log(encoded, decoded, damaged)
 	if encoded < decoded || decoded == 0 || damaged == 0 {
-		t.Errorf("%d encoded, %d decoded, %d encoded with errors: the random messages cover too little", encoded, decoded, damaged)
+		t.Errorf("%d encoded, %d decoded, %d encoded with errors: the random messages cover too little", encoded, decoded,
+			damaged)
 	}
 }
 
@@ -486,7 +500,8 @@ func FuzzMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { compareMessage(t, pod, b) })
 }
 
-// TestFieldsOfMessages encodes messages that have one field each, for every field of every type in the messages of all kinds.
+// TestFieldsOfMessages encodes messages that have one field each, for every field of every type in the messages of all
+// kinds.
 func TestFieldsOfMessages(t *testing.T) {
 	r := &filler{Rand: rand.New(rand.NewPCG(1, 2)), empty: math.MaxInt}
 	seen := map[reflect.Type]bool{}

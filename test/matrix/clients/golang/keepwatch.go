@@ -35,7 +35,8 @@ func keepwatchWatch(ctx context.Context, t target) error {
 
 // keepwatchOperator is an operator with a handler of events.
 func keepwatchOperator(ctx context.Context, t target) error {
-	op := operator.New("configmaps", operator.Namespaces(t.namespace), operator.Logger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
+	op := operator.New("configmaps", operator.Namespaces(t.namespace),
+		operator.Logger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
 	operator.OnEvent(op, func(_ context.Context, r *operator.Request[*corev1.ConfigMap]) error {
 		kind := r.WatchEvent
 		if kind == "" {

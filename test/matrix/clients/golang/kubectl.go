@@ -38,7 +38,8 @@ func kubectlWait(ctx context.Context, t target) error {
 		}
 		report(event("MODIFIED", &o))
 		return nil
-	}, "wait", "configmap/"+clients.Last, "--namespace", t.namespace, "--for", "jsonpath={.data.done}=yes", "--timeout", "1h", "-o", "json")
+	}, "wait", "configmap/"+clients.Last, "--namespace", t.namespace, "--for", "jsonpath={.data.done}=yes", "--timeout",
+		"1h", "-o", "json")
 }
 
 // translate runs the program and prints each item of its output, until it ends.
