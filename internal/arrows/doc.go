@@ -1,2 +1,2 @@
-// Package arrows has the test that checks the import arrows of ARCHITECTURE.md.
+// Package arrows has the tests that check the import arrows of ARCHITECTURE.md, and the length of lines.
 package arrows
