@@ -285,7 +285,8 @@ func testSyncErrors(t *testing.T) {
 		{1, []string{"configmaps", "-A", "--to=sqlite:" + text}, "file is not a database"},
 		{1, []string{"configmaps", "-A", "--to=sqlite:" + filepath.Join(dir, "none", "x.db")}, "no such file or directory"},
 		{2, []string{"configmaps", "-A", to, "--metrics-bind-address=nonsense"}, "--metrics-bind-address: "},
-		{1, []string{"status", "--to=sqlite:" + filepath.Join(dir, "none.db")}, "no such file or directory"},
+		{1, []string{"status", "--to=sqlite:" + filepath.Join(dir, "none.db")},
+			"there is no such file: give the one that keepwatch sync writes"},
 		{1, []string{"status", "--to=sqlite:" + text}, "file is not a database"},
 	} {
 		code, stdout, stderr := execute(t, append([]string{"sync"}, tt.args...)...)
