@@ -1,5 +1,5 @@
 // Package apiresources asks an API server which groups and resources it serves. client-go's discovery client takes a
-// context for that from v0.36 on only, and a request without one would outlive the end of who waits for it.
+// context for that from v0.36 on only, and a request without one would continue after its caller has given up.
 package apiresources
 
 import (

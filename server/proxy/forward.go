@@ -46,8 +46,8 @@ func newForwarder(server *rest.Config) (*forwarder, error) {
 	return f, f.upgradeTo(server)
 }
 
-// receiveBuffer bounds what is received of a response before the client has read it. By default it is 4 MiB, which many
-// clients that do not read would make the whole memory. A server that is 20 ms away sends 6 MB/s of one response into
+// receiveBuffer bounds what is received of a response before the client has read it. By default it is 4 MiB: many
+// clients that do not read would use all memory. A server that is 20 ms away sends 6 MB/s of one response into
 // this buffer.
 const receiveBuffer = 128 << 10
 

@@ -329,7 +329,7 @@ func (h *holding) decide(ctx context.Context, a authorizer.Attributes) (authoriz
 	}
 }
 
-// A user who asks for a great many names has few of them reviewed at a time, and keeps out neither other users nor its
+// Few requests of a user who asks for many names are reviewed at a time. They delay neither other users nor the user's
 // own requests that are known to be allowed. A denial is not reviewed again for a while.
 func TestReviewsPerUser(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,7 @@
 //	world.go            the server of a run, and what a step does to it
 //	traffic.go          what passes between the operator and its server, and whether it is quiet
 //	request.go          the record of the operator's writes
-//	openwatch.go        its watches: cut, held, ended
+//	openwatch.go        its watches: cut, delayed, ended
 //	place.go            Place names a write in all runs
 //	exchange.go         one write: execute, answer, refuse, abort
 //	delay.go            events that arrive late

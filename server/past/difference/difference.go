@@ -17,7 +17,7 @@ type Difference struct {
 	Before, After *sink.State // nil if there was none; not both
 }
 
-// Managers returns the names of the tools that have written the state after, as far as its managedFields tell, none for
+// Managers returns the names of the tools that have written the state after, by its managedFields. It returns none for
 // an object that was created or deleted.
 func (d Difference) Managers() (names []string) {
 	if d.Before == nil || d.After == nil {

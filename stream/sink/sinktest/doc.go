@@ -25,7 +25,8 @@
 //	asof.go        objects that are added again, as of each revision
 //	history.go     what a database shows of the past
 //	size.go        a sink that is bounded
-//	thinning.go    a history that is thinned out, beside one that is not
+//	thinning.go    a random history, stored in a database that is thinned out and in one that is not
+//	thinview.go    what both show at each moment, compared
 //	disk_linux.go  a small disk, which can become full or read-only
 //	bench.go       Benchmark: pods of a large cluster
 package sinktest
