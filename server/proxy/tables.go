@@ -95,7 +95,7 @@ type tableProof struct {
 type provenTable struct {
 	basis
 	reader    *readpath.Reader
-	ctx       context.Context // ends when it is withdrawn, and with run
+	ctx       context.Context // ends when it is withdrawn, with the cache, and with run
 	withdraw  context.CancelFunc
 	watchers  atomic.Int64
 	comparing atomic.Bool  // a sample
@@ -157,7 +157,7 @@ func (t *tables) begin(f *follower) {
 		proven, tried, err := t.prove(ctx, f)
 		t.count(f, err)
 		if err == nil {
-			proven.ctx, proven.withdraw = context.WithCancel(running)
+			proven.ctx, proven.withdraw = f.untilEnd(running)
 		}
 		p := &f.tables
 		p.mu.Lock()
@@ -171,6 +171,17 @@ func (t *tables) begin(f *follower) {
 		}
 		p.proven, p.next = proven, time.Time{}
 	})
+}
+
+// untilEnd returns a context that ends with a follower's cache at the latest, so that nothing is left of a follower that
+// another one replaces.
+func (f *follower) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := f.reader.Cache().AfterEnd(cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // failed records that a proof failed, or was refuted. For one basis each wait is longer than the one before. p.mu is
