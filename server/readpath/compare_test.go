@@ -88,8 +88,8 @@ func TestCompareTable(t *testing.T) {
 		"an incomplete response": compare("", 3, 0, 0, func(b []byte) []byte { return b[:len(b)-2] }),
 		"another text":           compare("", 3, 0, 0, replace(" ago)", " long ago)")),
 	} {
-		if err == nil || errors.Is(err, ErrIncomparable) {
-			t.Errorf("%s: %v", name, err)
+		if err == nil || errors.Is(err, ErrIncomparable) || strings.ContainsAny(err.Error(), `"{`) {
+			t.Errorf("%s: %v", name, err) // errors are logged: they quote nothing of an object
 		}
 	}
 	born = at.Add(time.Hour) // "<invalid>" is escaped
