@@ -173,8 +173,8 @@ func (t *tables) begin(f *follower) {
 	})
 }
 
-// untilEnd returns a context that ends with a follower's cache at the latest, so that nothing is left of a follower that
-// another one replaces.
+// untilEnd returns a context that ends with a follower's cache at the latest, so that nothing is left of a follower
+// that another one replaces.
 func (f *follower) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := f.reader.Cache().AfterEnd(cancel)

@@ -94,8 +94,8 @@ func matchRow(text, row []byte, earliest, latest time.Time) (rest []byte, ok boo
 // ageStep is at most the time between two ages that look different.
 const ageStep = time.Second / 2
 
-// differ returns an error that has the place of the first difference. It quotes nothing: errors are logged, and objects may
-// have secrets.
+// differ returns an error that has the place of the first difference. It quotes nothing: errors are logged, and objects
+// may have secrets.
 func differ(what string, got, want []byte) error {
 	at := 0
 	for at < min(len(got), len(want)) && got[at] == want[at] {
