@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
@@ -78,8 +79,8 @@ func FuzzAnswers(f *testing.F) {
 		event("DELETED", strings.Replace(pod, `"5"`, `"newest"`, 1)))
 	f.Add("", "")
 	about := &resource{
-		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), kind: podResource.kind, listKind: "PodList",
-		namespaced: true,
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), listKind: "PodList",
+		Layout: verbatim.Layout{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespaced: true},
 	}
 	f.Fuzz(func(t *testing.T, list, watch string) {
 		synctest.Test(t, func(t *testing.T) {
@@ -91,7 +92,9 @@ func FuzzAnswers(f *testing.F) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			follower, err := caches.newFollower(about, representation{encoding: jsonEncoding{}}, func(error) { cancel() })
+			follower, err := caches.newFollower(about, verbatim.Representation{Encoding: verbatim.JSON{}}, func(error) {
+				cancel()
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/source/kube"
@@ -64,13 +65,13 @@ type caches struct {
 // entry is a resource that is followed, or has failed.
 type entry struct {
 	ctx       context.Context
-	gone      context.CancelCauseFunc      // ends ctx
-	about     *resource                    // nil until the server has described the resource
-	followers map[representation]*follower // each from its first use on
-	until     time.Time                    // when it may be followed again; zero while it is followed
-	why       error                        // why the server has not described the resource
-	needs     int64                        // the bytes of its objects, if it was given up for memory
-	described bool                         // about was known once
+	gone      context.CancelCauseFunc               // ends ctx
+	about     *resource                             // nil until the server has described the resource
+	followers map[verbatim.Representation]*follower // each from its first use on
+	until     time.Time                             // when it may be followed again; zero while it is followed
+	why       error                                 // why the server has not described the resource
+	needs     int64                                 // the bytes of its objects, if it was given up for memory
+	described bool                                  // about was known once
 	begun     time.Time
 	early     bool           // no request has begun it
 	started   chan struct{}  // closed when about is set, or the resource is left to the server
@@ -85,7 +86,7 @@ type follower struct {
 	described readpath.Resource
 	tables    tableProof
 	source    *source
-	format    *format
+	format    *verbatim.Format
 	gone      func(error) // leaves the resource to the server
 	begun     time.Time
 	end       context.CancelFunc // ends this follower alone
@@ -172,7 +173,7 @@ func (c *caches) ready(q *http.Request, info *request.RequestInfo) (*follower, r
 		return nil, reasonNotReady
 	case f.reader.Cache().ReadinessCheck() != nil:
 		return nil, reasonNotReady
-	case f.format.unknownMetadata.Load() && wantsMetadata(q):
+	case f.format.HasUnknownMetadata() && wantsMetadata(q):
 		return nil, reasonEncoding
 	}
 	return f, ""
@@ -273,9 +274,9 @@ func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info 
 		return false
 	}
 	first := &http.Request{Method: q.Method, URL: q.URL, Header: q.Header.Clone()}
-	c.begin(of, func(about *resource) []representation {
+	c.begin(of, func(about *resource) []verbatim.Representation {
 		if as, ok := c.representationOf(about, first, info); ok {
-			return []representation{as}
+			return []verbatim.Representation{as}
 		}
 		return nil
 	})
@@ -283,13 +284,14 @@ func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info 
 }
 
 // begin begins to follow a resource, at first in some representations. c.mu is locked.
-func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []representation) {
+func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []verbatim.Representation) {
 	if c.running == nil {
 		return
 	}
 	running := c.running
 	before := c.all[of]
-	e := &entry{followers: map[representation]*follower{}, described: before != nil && before.described, begun: time.Now(),
+	e := &entry{followers: map[verbatim.Representation]*follower{}, described: before != nil && before.described,
+		begun:   time.Now(),
 		started: make(chan struct{})}
 	e.ctx, e.gone = context.WithCancelCause(running)
 	c.all[of] = e
@@ -320,7 +322,8 @@ func logLeft(e *entry, of schema.GroupVersionResource, reason error) {
 
 // serve describes a resource and follows it, at first in some representations, until the server no longer has it, or
 // run ends.
-func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*resource) []representation) error {
+func (c *caches) serve(e *entry, of schema.GroupVersionResource,
+	first func(*resource) []verbatim.Representation) error {
 	defer e.gone(nil)
 	about, err := c.describer.describe(e.ctx, of)
 	if err != nil {
@@ -347,7 +350,7 @@ func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*res
 }
 
 // follow begins to follow a resource in a representation. c.mu is locked.
-func (c *caches) follow(e *entry, as representation) {
+func (c *caches) follow(e *entry, as verbatim.Representation) {
 	f, err := c.newFollower(e.about, as, e.gone)
 	if err != nil {
 		e.gone(err)
@@ -404,16 +407,16 @@ func (c *caches) fail(e *entry, cause error) {
 
 // newFollower returns a follower of a resource in a representation. gone is called when the server no longer has the
 // resource.
-func (c *caches) newFollower(about *resource, as representation, gone func(error)) (*follower, error) {
-	f := newFormat(about, as)
+func (c *caches) newFollower(about *resource, as verbatim.Representation, gone func(error)) (*follower, error) {
+	f := verbatim.NewFormat(about.Layout, as)
 	history := c.store
 	history.Records = c.index.take(followedName(about.GroupVersionResource, as))
 	var from *source
 	cache, err := watchcache.New(watchcache.Config{
-		GroupResource: about.GroupResource(), ResourcePrefix: "/" + about.Resource, Namespaced: about.namespaced,
+		GroupResource: about.GroupResource(), ResourcePrefix: "/" + about.Resource, Namespaced: about.Namespaced,
 		SourceName: "the API server", SourcePrefix: about.Resource + "/",
-		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Sharded: true, Metrics: c.metrics, Store: history,
-		Deleted: f.deleted,
+		Codec: f, NewFunc: f.NewDocument, GetAttrs: f.Attributes, Sharded: true, Metrics: c.metrics, Store: history,
+		Deleted: f.Deleted,
 	}, func(cache *watchcache.Cache) (_ watchcache.Source, err error) {
 		from, err = newSource(c.server, c.definitions, about.GroupVersionResource, f, cache, gone)
 		return from, err
@@ -422,11 +425,11 @@ func (c *caches) newFollower(about *resource, as representation, gone func(error
 		return nil, err
 	}
 	described := readpath.Resource{
-		Cache: cache, Resource: about.GroupVersionResource, Kind: about.kind, ListKind: about.listKind,
-		Namespaced: about.namespaced,
-		Dynamic:    about.dynamic, Serializer: serializer, Warning: about.warning, FieldLabel: f.fieldLabel,
+		Cache: cache, Resource: about.GroupVersionResource, Kind: about.Kind, ListKind: about.listKind,
+		Namespaced: about.Namespaced,
+		Dynamic:    about.Dynamic, Serializer: serializer, Warning: about.warning, FieldLabel: f.FieldLabel,
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
-			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.attributes}
+			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.Attributes}
 		},
 	}
 	reader, err := readpath.NewReader(described, c.budget)

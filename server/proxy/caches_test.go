@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
@@ -72,7 +73,7 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 			}
 			defer state.Close()
 			configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-			name := followedName(configMaps, representation{encoding: jsonEncoding{}})
+			name := followedName(configMaps, verbatim.Representation{Encoding: verbatim.JSON{}})
 			if _, err := state.restore("cluster"); err != nil {
 				t.Fatal(err)
 			}

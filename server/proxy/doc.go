@@ -11,9 +11,9 @@
 // resource versions, so that a client can move between the proxy and the server. These requests are forwarded:
 // writes, subresources, aggregated APIs, upgrades (watches over WebSockets too, unless in JSON), Tables that are not
 // proven, YAML, all that may be CBOR, impersonation, requests without a bearer token or a certificate, watches from a
-// revision that the cache does not reach back to, field selectors of kinds that are not in fields.go, resources that
-// [Config].Cached does not allow, and all reads of a resource until its cache has caught up. Reads wait for that until
-// two seconds after the first one, except consistent ones. The server words all refusals.
+// revision that the cache does not reach back to, field selectors of kinds that package internal/verbatim does not
+// know, resources that [Config].Cached does not allow, and all reads of a resource until its cache has caught up. Reads
+// wait for that until two seconds after the first one, except consistent ones. The server words all refusals.
 //
 // A watch that was forwarded because the cache had not caught up, or did not reach back, ends when the cache can
 // continue it: behind a whole event, at whose revision the client connects again. Only watches with bookmarks end in
@@ -24,12 +24,7 @@
 // The proxy follows a resource in JSON and in protobuf separately, each from the first request for it on. Resources
 // that [Config].Cached names are followed from the start, in JSON until a request needs another encoding. The proxy
 // also follows objects without managedFields separately, for the clients of [Config].DropManagedFields. It stores each
-// object as the server's text or message, so it need not know the object's fields. It decodes the metadata and the
-// fields that selectors can name.
-//
-// PartialObjectMetadata is a part of the stored text. For custom resources it is encoded anew: the server writes the
-// members of their metadata in alphabetical order. After a member that the proxy does not know, the server answers all
-// requests for such metadata.
+// object as the server's text or message: package internal/verbatim.
 //
 // A bookmark has the form of the bookmark that ends a streaming list without objects, which the proxy requests at its
 // start. A server without streaming lists sends none; then bookmarks have only metadata.
@@ -133,37 +128,57 @@
 //
 // # Files
 //
-//	proxy.go        the way of a request              caches.go      resources, from their first use on
-//	read.go         which reads are answered          resource.go    what the server says of a resource
-//	forward.go      all other requests                takeover.go    ends forwarded watches, to continue them
-//	identity.go     who sent a request                source.go      a resource of the server, as a watch
-//	                                                                 cache reads it
-//	tokens.go       by its token                      watch.go       its open watch, and confirming ones
-//	addresses.go    the client's address
-//	certificate.go  by its certificate                fields.go      fields that selectors can name
-//	own.go          by the proxy's own token          format.go      how the server writes a resource
-//	impersonate.go  in whose name it is forwarded     document.go    an object as the server wrote it,
-//	permission.go   what the server allows            json.go          in JSON,
-//	inflight.go     how many reviews at a time
-//	decisions.go    what it has allowed
-//	scopes.go       what a change of roles concerns
-//	roles.go        when roles change
-//	role.go         what counts of them
-//	guard.go        while a watch is open
-//	probe.go        whether the server answers
-//	outage.go       which of its errors are an outage
-//	audit.go        what is recorded of all that
-//	selection.go    which resources may be cached     protobuf.go      in protobuf
-//	named.go        those that are read at the start
-//	rights.go       the ClusterRole for that          state.go        the index on disk
-//	endpoints.go    health, metrics, profiles         restore.go      begins with it
-//	page.go         the page, and its events          memory.go       leaves resources to the server
-//	status.go       what they show                    activity.go     the use of a resource
-//	personal.go     reads of some namespaces          namespaces.go   which there are
-//	forwarding.go   why a request is forwarded        clients.go      the use by a client
-//	resourcemetrics.go  metrics of resources          websocket.go    watches over WebSockets
-//	savings.go      who answers reads of a resource
-//	representation.go   what each follower has        unread.go       responses that clients do not read
-//	tables.go       which Tables memory answers       tableproof.go   compares them with the server's
-//	definitions.go  the columns of custom resources
+// Packages below internal:
+//
+//	verbatim  objects as the server wrote them
+//	personal  in which namespaces a user may read
+//
+// Of this package, in the order of a request:
+//
+//	proxy.go            the way of a request
+//	read.go             which reads are answered
+//	representation.go   what each follower has
+//	identity.go         who sent a request
+//	tokens.go           by its token
+//	addresses.go        the client's address
+//	certificate.go      by its certificate
+//	own.go              by the proxy's own token
+//	impersonate.go      in whose name it is forwarded
+//	permission.go       what the server allows
+//	inflight.go         how many reviews at a time
+//	decisions.go        what it has allowed
+//	scopes.go           what a change of roles concerns
+//	roles.go            when roles change
+//	role.go             what counts of them
+//	namespaces.go       which namespaces there are
+//	guard.go            while a watch is open
+//	probe.go            whether the server answers
+//	outage.go           which of its errors are an outage
+//	personal.go         reads of some namespaces
+//	caches.go           resources, from their first use on
+//	selection.go        which resources may be cached
+//	named.go            those that are read at the start
+//	rights.go           the ClusterRole for that
+//	resource.go         what the server says of a resource
+//	source.go           a resource of the server, as a watch cache reads it
+//	watch.go            its open watch, and confirming ones
+//	state.go            the index on disk
+//	restore.go          begins with it
+//	memory.go           leaves resources to the server
+//	tables.go           which Tables memory answers
+//	tableproof.go       compares them with the server's
+//	definitions.go      the columns of custom resources
+//	websocket.go        watches over WebSockets
+//	forwarding.go       why a request is forwarded
+//	forward.go          to the server
+//	takeover.go         ends forwarded watches, to continue them
+//	unread.go           responses that clients do not read
+//	endpoints.go        health, metrics, profiles
+//	page.go             the page, and its events
+//	status.go           what they show
+//	resourcemetrics.go  metrics of resources
+//	activity.go         the use of a resource
+//	clients.go          the use by a client
+//	savings.go          who answers reads of a resource
+//	audit.go            what is recorded of all that
 package proxy

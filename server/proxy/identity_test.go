@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
 // reviewing answers TokenReviews, as kube-apiserver words them.
@@ -183,7 +184,8 @@ func TestNewestBelowDelivered(t *testing.T) {
 	}))
 	defer server.Close()
 	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
-		Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(error) {})
+		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
+		nil, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
 // namedRetry is how often the server is asked for a resource that Config.Cached names and that it does not serve, or
@@ -70,8 +72,8 @@ func (c *caches) beginNamed(ctx context.Context, name schema.GroupResource) erro
 
 // earlyRepresentation is what a resource is followed in before a request says in which encoding it is needed: every
 // resource has JSON.
-func (c *caches) earlyRepresentation(*resource) []representation {
-	return []representation{{jsonEncoding{}, c.slimming.applies("")}}
+func (c *caches) earlyRepresentation(*resource) []verbatim.Representation {
+	return []verbatim.Representation{{Encoding: verbatim.JSON{}, Slim: c.slimming.applies("")}}
 }
 
 // dropEarly ends the followers of a resource that were begun for no request, because a request needs another

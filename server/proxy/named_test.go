@@ -21,7 +21,7 @@ import (
 func (c *caches) representations(resource string) (all []string) {
 	for _, f := range c.followed() {
 		if f.resource.Resource == resource && f.reader.Cache().ReadinessCheck() == nil {
-			all = append(all, f.format.representation.String())
+			all = append(all, f.format.Representation.String())
 		}
 	}
 	slices.Sort(all)

@@ -213,10 +213,10 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 			apierrors.NewServiceUnavailable(
 				"the proxy has not listed the objects of this resource yet, which it needs for a personal view"))
 		return true
-	case f == nil, !f.format.namespaced && resourceOf(info).GroupResource() != namespacesResource:
+	case f == nil, !f.format.Namespaced && resourceOf(info).GroupResource() != namespacesResource:
 		return false
 	}
-	if f.format.dynamic && isTable(asked, info, true) {
+	if f.format.Dynamic && isTable(asked, info, true) {
 		p.tables.await(ctx, f)
 		if v.table = p.tables.of(f); v.table != nil {
 			q = asked

@@ -309,7 +309,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		p.forwardUncached(w, q, info, why)
 		return
 	}
-	if isTable(q, info, f.format.dynamic) && !isConsistentRead(q, info) {
+	if isTable(q, info, f.format.Dynamic) && !isConsistentRead(q, info) {
 		p.tables.await(ctx, f)
 	}
 	left := sync.OnceFunc(f.read(info.Verb == "watch"))
@@ -372,7 +372,7 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 	}
 	cache, reader, view := f.reader.Cache(), f.reader, viewOf(q.Context())
 	var table *provenTable
-	asTable := view == nil && isTable(q, info, f.format.dynamic)
+	asTable := view == nil && isTable(q, info, f.format.Dynamic)
 	if asTable {
 		table = p.tables.of(f) // also if the server answers this one: a watch may follow
 	}

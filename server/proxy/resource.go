@@ -21,20 +21,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
 // resource is what the server says of a resource.
 type resource struct {
 	schema.GroupVersionResource
-	kind       schema.GroupVersionKind
-	listKind   string
-	namespaced bool
-	dynamic    bool   // see readpath.Resource.Dynamic
-	protobuf   bool   // the server writes the objects in protobuf, too
-	warning    string // that the server sends with each response
-	// listEnds are the objects of the bookmarks that end streaming lists, by encoding. There are none if the server
-	// has no streaming lists.
-	listEnds map[encoding][]byte
+	verbatim.Layout
+	listKind string
+	protobuf bool   // the server writes the objects in protobuf, too
+	warning  string // that the server sends with each response
 }
 
 // maxDescription bounds a response that describes a resource.
@@ -141,7 +138,7 @@ func (d describer) discover(ctx context.Context, _ string, r *resource) error {
 			return fmt.Errorf("the server has no %s of %s", verb, r.GroupVersionResource)
 		}
 	}
-	r.kind, r.namespaced = r.GroupVersion().WithKind(known.Kind), known.Namespaced
+	r.Kind, r.Namespaced = r.GroupVersion().WithKind(known.Kind), known.Namespaced
 	return nil
 }
 
@@ -160,7 +157,7 @@ func (d describer) inspect(ctx context.Context, path string, r *resource) error 
 	switch {
 	case bytes.HasPrefix(body, []byte(`{"kind":`)):
 	case bytes.HasPrefix(body, []byte(`{"apiVersion":`)):
-		r.dynamic = true
+		r.Dynamic = true
 	default:
 		return fmt.Errorf("a list of %s begins in an unknown way", r.GroupVersionResource)
 	}
@@ -185,7 +182,7 @@ func (d describer) watch(ctx context.Context, path string, r *resource) error {
 		"allowWatchBookmarks": {"true"},
 		"timeoutSeconds":      {"5"}, "fieldSelector": {"metadata.name=" + noObject},
 	}
-	r.listEnds = map[encoding][]byte{}
+	r.ListEnds = map[verbatim.Encoding][]byte{}
 	for _, accept := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON} {
 		response, err := d.open(ctx, path+"/"+r.Resource, query, accept)
 		if err != nil {
@@ -194,7 +191,7 @@ func (d describer) watch(ctx context.Context, path string, r *resource) error {
 		protobuf := strings.HasPrefix(response.Header.Get("Content-Type"), runtime.ContentTypeProtobuf)
 		r.protobuf = r.protobuf || protobuf
 		if response.StatusCode == http.StatusOK {
-			r.listEnds[encodingOf(protobuf)] = readBookmark(response.Body, protobuf)
+			r.ListEnds[verbatim.EncodingOf(protobuf)] = readBookmark(response.Body, protobuf)
 		}
 		_ = response.Body.Close() // the watch ends
 	}

@@ -11,11 +11,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
-	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -97,31 +96,31 @@ func (x *index) drop(of schema.GroupVersionResource) {
 		return
 	}
 	for _, slim := range []bool{false, true} {
-		for _, as := range []encoding{jsonEncoding{}, protobufEncoding{}} {
-			x.dropRepresentation(of, representation{as, slim})
+		for _, as := range []verbatim.Encoding{verbatim.JSON{}, verbatim.Protobuf{}} {
+			x.dropRepresentation(of, verbatim.Representation{Encoding: as, Slim: slim})
 		}
 	}
 }
 
 // dropRepresentation removes a resource that is no longer followed in a representation.
-func (x *index) dropRepresentation(of schema.GroupVersionResource, as representation) {
+func (x *index) dropRepresentation(of schema.GroupVersionResource, as verbatim.Representation) {
 	if err := x.state.drop(followedName(of, as)); err != nil {
 		klog.ErrorS(err, "A resource stays in the index on disk", "resource", of)
 	}
 }
 
 // followedName is the name of a resource in a representation.
-func followedName(of schema.GroupVersionResource, as representation) string {
+func followedName(of schema.GroupVersionResource, as verbatim.Representation) string {
 	return of.Group + "/" + of.Version + "/" + of.Resource + "/" + as.String()
 }
 
 // parseName is the inverse of followedName.
-func parseName(name string) (of schema.GroupVersionResource, as representation, ok bool) {
+func parseName(name string) (of schema.GroupVersionResource, as verbatim.Representation, ok bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 4 {
 		return of, as, false
 	}
-	as, ok = parseRepresentation(parts[3])
+	as, ok = verbatim.ParseRepresentation(parts[3])
 	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, as, ok
 }
 
@@ -148,7 +147,7 @@ func (c *caches) restore(restored map[string]*store.Records) {
 	}
 	defer close(c.index.prepared)
 	c.index.restored = restored
-	of := map[schema.GroupVersionResource][]representation{}
+	of := map[schema.GroupVersionResource][]verbatim.Representation{}
 	for name := range restored {
 		if named, as, ok := parseName(name); ok && c.cached.Allows(named.GroupResource()) && c.slimming.mayUse(as) {
 			of[named] = append(of[named], as)
@@ -158,7 +157,7 @@ func (c *caches) restore(restored map[string]*store.Records) {
 	}
 	for named, representations := range of {
 		c.index.resuming[named] = true
-		c.begin(named, func(*resource) []representation { return representations })
+		c.begin(named, func(*resource) []verbatim.Representation { return representations })
 	}
 }
 
@@ -253,15 +252,4 @@ func awaitReady(ctx context.Context, cache *watchcache.Cache) {
 		default:
 		}
 	}
-}
-
-// deleted returns an object that was deleted while no proxy ran, as the watch cache makes it: metadata without labels.
-func (f *format) deleted(r store.Record) (keepwatch.Object, []byte) {
-	text, err := f.encoding.metadataOnly(f, &metav1.ObjectMeta{
-		Namespace: r.Key.Namespace, Name: r.Key.Name, UID: types.UID(r.UID), ResourceVersion: r.Revision.String(),
-	})
-	if err != nil {
-		klog.ErrorS(err, "A deleted object can't be written", "object", r.Key) // its reader fails, too
-	}
-	return object{r.Key, r.UID, r.Revision, 0}, text
 }

@@ -7,15 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/internal/freshread"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/source/kube"
-	"github.com/keepwatch/keepwatch/store"
 )
 
 var _ watchcache.Source = (*source)(nil)
@@ -49,52 +48,25 @@ type source struct {
 }
 
 // newSource returns a source. Its objects are the cache's, of the server's text.
-func newSource(server *rest.Config, definitions *kube.Definitions, resource schema.GroupVersionResource, f *format,
+func newSource(server *rest.Config, definitions *kube.Definitions, resource schema.GroupVersionResource,
+	f *verbatim.Format,
 	cache *watchcache.Cache, gone func(error)) (*source, error) {
 	s := &source{reads: freshread.New(), gone: gone}
 	var err error
 	s.Source, err = kube.New(server, kube.Options{
-		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.encoding.protobuf(), DropManagedFields: f.slim,
+		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.Encoding.Protobuf(), DropManagedFields: f.Slim,
 		Definitions: definitions,
 		Decode: func(raw kube.Raw) (keepwatch.Object, error) {
 			s.listed.Add(int64(len(raw.Body)))
-			item, err := f.item(raw)
+			object, text, err := f.Object(raw)
 			if err != nil {
 				return nil, err
 			}
-			return cache.NewObject(newObject(raw, item), item), nil
+			return cache.NewObject(object, text), nil
 		},
 	})
 	return s, err
 }
-
-// object is what a watch cache knows of an object that it has not decoded.
-type object struct {
-	key      keepwatch.Key
-	uid      keepwatch.UID
-	revision keepwatch.Revision
-	// sum is the hash of the server's text. kube-apiserver writes one state in one representation always in the same
-	// bytes: the members of a Go type in their order, those of maps sorted, in protobuf, too.
-	sum uint64
-}
-
-var (
-	_ store.Equaler = object{}
-	_ store.Summed  = object{}
-)
-
-// newObject returns the object of the server's text.
-func newObject(raw kube.Raw, text []byte) object {
-	return object{raw.Key, raw.UID, raw.Revision, xxhash.Sum64(text)}
-}
-
-func (o object) Key() keepwatch.Key           { return o.key }
-func (o object) UID() keepwatch.UID           { return o.uid }
-func (o object) Revision() keepwatch.Revision { return o.revision }
-func (o object) Sum() uint64                  { return o.sum }
-
-// Equal reports whether the server wrote both objects in the same bytes; see store.Equaler.
-func (o object) Equal(p keepwatch.Object) bool { return o == p }
 
 // Seed fails: a Kubernetes API has no list of its history.
 func (s *source) Seed(context.Context, keepwatch.Target) error {

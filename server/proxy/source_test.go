@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
 // A request that the proxy ends, because it ends itself or drops a cache, does not count as a failure of the server.
@@ -30,7 +30,8 @@ func TestEndedRequestsAreNoFailure(t *testing.T) {
 	}))
 	defer server.Close()
 	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
-		Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(error) {})
+		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
+		nil, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,37 +93,15 @@ func TestUnreadableObjectsAreLeftToTheServer(t *testing.T) {
 	defer server.Close()
 	var left error
 	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
-		Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(err error) {
-		left = err
-	})
+		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
+		nil, func(err error) {
+			left = err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if page, err := s.List(t.Context(), keepwatch.ListRequest{}); err == nil || left == nil || page.Revision != 0 {
 		t.Errorf("the list: %+v, %v; the resource is left for %v", page, err, left)
-	}
-}
-
-// Two lists show one object at one revision: in the same bytes, in an event, too, or in others, because the definition
-// of the type has changed.
-func TestContentOfObjects(t *testing.T) {
-	f := &format{kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
-		representation: representation{encoding: jsonEncoding{}}}
-	item := func(text string) object {
-		raw := kube.Raw{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "u", Revision: 7, Body: []byte(text)}
-		b, err := f.item(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return newObject(raw, b)
-	}
-	of := item(`{"metadata":{"name":"a"},"data":{"d":"7"}}`)
-	if event := item(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"d":"7"}}`); !event.Equal(
-		of) || event.Sum() != of.Sum() || of.Sum() == 0 {
-		t.Errorf("an event has another content: %+v, %+v", event, of)
-	}
-	if other := item(`{"metadata":{"name":"a"},"data":{"d":"8"}}`); other.Equal(of) || other.Sum() == of.Sum() {
-		t.Errorf("another content is the same: %+v, %+v", other, of)
 	}
 }
 
@@ -145,7 +124,8 @@ func TestRestoredServerIsWatchedAsAnyOther(t *testing.T) {
 	defer server.Close()
 	defer server.CloseClientConnections()
 	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
-		Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(error) {})
+		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
+		nil, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

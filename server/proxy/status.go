@@ -129,7 +129,7 @@ func (f *follower) status() ResourceStatus {
 	progress := cache.Progress()
 	s := ResourceStatus{
 		Group: f.resource.Group, Version: f.resource.Version, Resource: f.resource.Resource,
-		Encoding: f.format.representation.String(),
+		Encoding: f.format.Representation.String(),
 		State:    progress.State, Since: progress.Since, Objects: cache.Snapshot().Len(), Bytes: f.bytes(),
 		Watchers: f.watchers.Load(), Lists: map[string]uint64{},
 	}

@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/keepwatch/keepwatch/server/customcolumns"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
@@ -89,7 +89,7 @@ func (t *tables) readVersion(ctx context.Context) (string, error) {
 
 // tableOf returns how memory prints the Tables of a resource, and the identity of its definition.
 func (t *tables) tableOf(ctx context.Context, f *follower) (_ *readpath.Table, identity string, _ error) {
-	if !f.format.dynamic {
+	if !f.format.Dynamic {
 		return nil, "", fmt.Errorf("%w: its columns are in the server's program", errNoTable)
 	}
 	d, err := t.definitions.await(ctx, f.resource.GroupResource())
@@ -112,24 +112,11 @@ func customTable(columns []apiextensionsv1.CustomResourceColumnDefinition) (*rea
 	}
 	return &readpath.Table{Columns: printed.Columns, Row: func(o runtime.Object) (metav1.TableRow, error) {
 		custom := &unstructured.Unstructured{}
-		if err := decodeDocument(o, &custom.Object); err != nil {
+		if err := verbatim.DecodeJSON(o, &custom.Object); err != nil {
 			return metav1.TableRow{}, err
 		}
 		return printed.Row(custom)
 	}}, nil
-}
-
-// decodeDocument decodes the text of a document in JSON, as the server decodes what it has stored.
-func decodeDocument(o runtime.Object, into any) error {
-	d, ok := o.(*document)
-	if !ok {
-		return fmt.Errorf("a %T is no document", o)
-	}
-	text, err := d.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	return utiljson.Unmarshal(text, into)
 }
 
 // part is which rows are compared: those of a namespace if it is not empty, and all pages or the first.
@@ -142,7 +129,7 @@ var everything = part{all: true}
 
 // sampleOf returns a random part of a resource: the namespace of an object.
 func sampleOf(f *follower) part {
-	if !f.format.namespaced {
+	if !f.format.Namespaced {
 		return part{}
 	}
 	state := f.reader.Cache().Snapshot()
@@ -180,7 +167,7 @@ func (t *tables) compare(ctx context.Context, f *follower, reader *readpath.Read
 		"limit":                {strconv.Itoa(comparedPage)},
 	}
 	for {
-		if f.format.slim { // the server has managedFields in the metadata
+		if f.format.Slim { // the server has managedFields in the metadata
 			query.Set("includeObject", string(metav1.IncludeNone))
 		}
 		next, err := t.comparePage(ctx, reader, path, query)

@@ -129,7 +129,7 @@ func (t *tables) basisOf(f *follower) (now basis, known bool) {
 		return basis{}, false
 	}
 	now.server = *version
-	if !f.format.dynamic {
+	if !f.format.Dynamic {
 		return now, true
 	}
 	d, ok := t.definitions.of(f.resource.GroupResource())

@@ -183,7 +183,7 @@ func (c *caches) current(q *http.Request, info *request.RequestInfo) *follower {
 	}
 	as, ok := c.representationOf(e.about, q, info)
 	f := e.followers[as]
-	if !ok || f == nil || f.reader.Cache().ReadinessCheck() != nil || f.format.unknownMetadata.Load() && wantsMetadata(q) {
+	if !ok || f == nil || f.reader.Cache().ReadinessCheck() != nil || f.format.HasUnknownMetadata() && wantsMetadata(q) {
 		return nil
 	}
 	return f

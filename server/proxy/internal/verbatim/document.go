@@ -1,13 +1,15 @@
-package proxy
+package verbatim
 
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -19,7 +21,7 @@ var _ watchcache.Verbatim = (*document)(nil)
 // needs is decoded: the metadata without managedFields, and the fields that selectors can name.
 type document struct {
 	metav1.ObjectMeta
-	format   *format
+	format   *Format
 	text     []byte // as it stands in a list; nil if there is only metadata
 	metadata span   // in text: the value of metadata; in protobuf the field
 	version  span   // in text: the value of metadata.resourceVersion; in protobuf the field
@@ -39,7 +41,7 @@ var (
 func (o *document) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // Protobuf reports whether the text is a protobuf message.
-func (o *document) Protobuf() bool { return o.format.encoding.protobuf() }
+func (o *document) Protobuf() bool { return o.format.Encoding.Protobuf() }
 
 func (o *document) DeepCopyObject() runtime.Object {
 	c := *o
@@ -70,7 +72,7 @@ func (o *document) item() ([]byte, error) {
 	case o.text != nil && o.ResourceVersion == o.original:
 		return o.text, nil
 	case o.text != nil:
-		return o.format.encoding.withVersion(o), nil
+		return o.format.Encoding.withVersion(o), nil
 	}
 	if like := o.format.bookmarkLike(&o.ObjectMeta); o.Name == "" && like != nil {
 		bookmark, err := o.format.parse(like)
@@ -80,7 +82,7 @@ func (o *document) item() ([]byte, error) {
 		bookmark.ResourceVersion = o.ResourceVersion
 		return bookmark.item()
 	}
-	return o.format.encoding.metadataOnly(o.format, &o.ObjectMeta)
+	return o.format.Encoding.metadataOnly(o.format, &o.ObjectMeta)
 }
 
 // Metadata returns the object's PartialObjectMetadata as it stands in a list. It is cut from the text, except for
@@ -96,12 +98,12 @@ func (o *document) Metadata(protobuf bool) ([]byte, error) {
 		}
 	}
 	switch {
-	case o.format.dynamic:
+	case o.format.Dynamic:
 		return o.convertMetadata(protobuf)
 	case protobuf != o.Protobuf():
 		return nil, errOtherEncoding
 	}
-	return o.format.encoding.partial(o), nil
+	return o.format.Encoding.partial(o), nil
 }
 
 // convertMetadata returns the PartialObjectMetadata of a custom resource.
@@ -120,4 +122,17 @@ func (o *document) convertMetadata(protobuf bool) ([]byte, error) {
 		return partial.Marshal()
 	}
 	return json.Marshal(&partial)
+}
+
+// DecodeJSON decodes the text of a document in JSON, as the server decodes what it has stored.
+func DecodeJSON(o runtime.Object, into any) error {
+	d, ok := o.(*document)
+	if !ok {
+		return fmt.Errorf("a %T is no document", o)
+	}
+	text, err := d.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return utiljson.Unmarshal(text, into)
 }

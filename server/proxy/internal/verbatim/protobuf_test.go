@@ -1,4 +1,4 @@
-package proxy
+package verbatim
 
 import (
 	"bytes"
@@ -56,7 +56,7 @@ func withNewerFields(t testing.TB, pod *corev1.Pod) []byte {
 func TestMessage(t *testing.T) {
 	text := withNewerFields(t, aPod())
 	o := decode(t, podMessages, string(text))
-	labels, fields, err := podMessages.attributes(o)
+	labels, fields, err := podMessages.Attributes(o)
 	if err != nil || labels["l"] != "m" || o.UID != "u" {
 		t.Errorf("labels %v, %v", labels, err)
 	}
@@ -99,10 +99,10 @@ func TestMessage(t *testing.T) {
 // The absent fields of a message have the values of the API.
 func TestFieldsOfAnEmptyMessage(t *testing.T) {
 	text := appendField(nil, 1, marshal(t, &metav1.ObjectMeta{Name: "a", ResourceVersion: "7"}))
-	for f, want := range map[*format]map[string]string{
+	for f, want := range map[*Format]map[string]string{
 		podMessages: {"spec.hostNetwork": "false", "spec.nodeName": ""},
-		newFormat(&resource{kind: corev1.SchemeGroupVersion.WithKind("Node")},
-			representation{encoding: protobufEncoding{}}): {"spec.unschedulable": "false"},
+		NewFormat(Layout{Kind: corev1.SchemeGroupVersion.WithKind("Node")},
+			Representation{Encoding: Protobuf{}}): {"spec.unschedulable": "false"},
 	} {
 		o := decode(t, f, string(text))
 		for label, value := range want {
@@ -118,18 +118,18 @@ func TestProtobufBookmarks(t *testing.T) {
 	end := aPod()
 	end.ObjectMeta = metav1.ObjectMeta{ResourceVersion: "7",
 		Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
-	about := *podResource
-	about.listEnds = map[encoding][]byte{protobufEncoding{}: withNewerFields(t, end)}
-	f := newFormat(&about, representation{encoding: protobufEncoding{}})
+	about := podLayout
+	about.ListEnds = map[Encoding][]byte{Protobuf{}: withNewerFields(t, end)}
+	f := NewFormat(about, Representation{Encoding: Protobuf{}})
 	for _, annotations := range []map[string]string{nil, {metav1.InitialEventsAnnotationKey: "true"}} {
-		o := f.newDocument().(*document)
+		o := f.NewDocument().(*document)
 		o.ResourceVersion, o.Annotations = "88", annotations
 		end.ResourceVersion, end.Annotations = "88", annotations
 		if got := marshal(t, o); !bytes.Equal(got, withNewerFields(t, end)) {
 			t.Errorf("with annotations %v: %q", annotations, got)
 		}
 	}
-	o := podMessages.newDocument().(*document)
+	o := podMessages.NewDocument().(*document)
 	o.Name, o.ResourceVersion = "a", "7"
 	if again := decode(t, podMessages, string(marshal(t, o))); again.Name != "a" || again.ResourceVersion != "7" {
 		t.Errorf("of metadata alone: %v", again.ObjectMeta)

@@ -1,4 +1,4 @@
-package proxy
+package verbatim
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// protobufEncoding is protobuf as the server writes it: the message of an object, without an envelope.
-type protobufEncoding struct{}
+// Protobuf is protobuf as the server writes it: the message of an object, without an envelope.
+type Protobuf struct{}
 
 // The numbers of the fields that are used here: of all objects, and of their metadata.
 const (
@@ -19,11 +19,12 @@ const (
 	metaVersion, metaAnnotations, metaManagedFields = 6, 12, 17
 )
 
-func (protobufEncoding) protobuf() bool { return true }
+// Protobuf returns true.
+func (Protobuf) Protobuf() bool { return true }
 
-func (protobufEncoding) item(_ *format, text []byte) []byte { return slices.Clone(text) }
+func (Protobuf) item(_ *Format, text []byte) []byte { return slices.Clone(text) }
 
-func (protobufEncoding) withVersion(o *document) []byte {
+func (Protobuf) withVersion(o *document) []byte {
 	from, to := o.metadataValue()
 	metadata := append(make([]byte, 0, to-from+8), o.text[from:o.version.from]...)
 	metadata = protowire.AppendTag(metadata, metaVersion, protowire.BytesType)
@@ -31,7 +32,7 @@ func (protobufEncoding) withVersion(o *document) []byte {
 	return o.withMetadata(append(metadata, o.text[o.version.to:to]...))
 }
 
-func (protobufEncoding) withoutAnnotations(o *document) []byte {
+func (Protobuf) withoutAnnotations(o *document) []byte {
 	var metadata []byte
 	from, to := o.metadataValue()
 	_ = eachField(o.text, from, to, func(f field) error { // it was read before
@@ -59,18 +60,18 @@ func (o *document) withMetadata(metadata []byte) []byte {
 	return append(b, o.text[o.metadata.to:]...)
 }
 
-func (protobufEncoding) metadataOnly(_ *format, m *metav1.ObjectMeta) ([]byte, error) {
+func (Protobuf) metadataOnly(_ *Format, m *metav1.ObjectMeta) ([]byte, error) {
 	metadata, err := m.Marshal()
 	return protowire.AppendBytes(protowire.AppendTag(nil, objectMetadata, protowire.BytesType), metadata), err
 }
 
 // partial is the metadata's field: PartialObjectMetadata has the same one, and no other.
-func (protobufEncoding) partial(o *document) []byte {
+func (Protobuf) partial(o *document) []byte {
 	return slices.Clone(o.text[o.metadata.from:o.metadata.to])
 }
 
 // decode skips the fields that nothing needs.
-func (protobufEncoding) decode(o *document) error {
+func (Protobuf) decode(o *document) error {
 	return eachField(o.text, 0, len(o.text), func(f field) error {
 		switch {
 		case f.number != objectMetadata:

@@ -1,4 +1,4 @@
-package proxy
+package verbatim
 
 import (
 	"bytes"
@@ -11,14 +11,15 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// jsonEncoding is JSON as the server writes it.
-type jsonEncoding struct{}
+// JSON is JSON as the server writes it.
+type JSON struct{}
 
-func (jsonEncoding) protobuf() bool { return false }
+// Protobuf returns false.
+func (JSON) Protobuf() bool { return false }
 
 // item removes the kind, which objects of built-in kinds do not name in lists, and others do.
-func (jsonEncoding) item(f *format, text []byte) []byte {
-	if f.dynamic {
+func (JSON) item(f *Format, text []byte) []byte {
+	if f.Dynamic {
 		return bytes.Clone(text)
 	}
 	rest, named := bytes.CutPrefix(text, fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, f.kind.Kind,
@@ -30,15 +31,15 @@ func (jsonEncoding) item(f *format, text []byte) []byte {
 	return append(append(item, '{'), rest...)
 }
 
-func (jsonEncoding) withVersion(o *document) []byte {
+func (JSON) withVersion(o *document) []byte {
 	b := make([]byte, 0, len(o.text)+8)
 	b = append(b, o.text[:o.version.from]...)
 	b, _ = jsontext.AppendQuote(b, o.ResourceVersion) // a number
 	return append(b, o.text[o.version.to:]...)
 }
 
-func (jsonEncoding) metadataOnly(f *format, m *metav1.ObjectMeta) ([]byte, error) {
-	if !f.dynamic {
+func (JSON) metadataOnly(f *Format, m *metav1.ObjectMeta) ([]byte, error) {
+	if !f.Dynamic {
 		return json.Marshal(struct {
 			Metadata *metav1.ObjectMeta `json:"metadata"`
 		}{m})
@@ -50,7 +51,7 @@ func (jsonEncoding) metadataOnly(f *format, m *metav1.ObjectMeta) ([]byte, error
 	}{f.kind.GroupVersion().String(), f.kind.Kind, m})
 }
 
-func (jsonEncoding) partial(o *document) []byte {
+func (JSON) partial(o *document) []byte {
 	const head = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`
 	metadata := o.text[o.metadata.from:o.metadata.to]
 	b := make([]byte, 0, len(head)+len(metadata)+1)
@@ -58,14 +59,14 @@ func (jsonEncoding) partial(o *document) []byte {
 }
 
 // withoutAnnotations is for bookmarks, which have one annotation.
-func (jsonEncoding) withoutAnnotations(o *document) []byte {
+func (JSON) withoutAnnotations(o *document) []byte {
 	const annotations = `"annotations":{"` + metav1.InitialEventsAnnotationKey + `":"true"}`
 	text := bytes.Replace(o.text, []byte(","+annotations), nil, 1)
 	return bytes.Replace(text, []byte(annotations+","), nil, 1)
 }
 
 // decode skips the members that nothing needs.
-func (jsonEncoding) decode(o *document) error {
+func (JSON) decode(o *document) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(o.text))
 	return members(d, func(name string) error {
 		if name == "metadata" {

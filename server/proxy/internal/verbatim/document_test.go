@@ -1,4 +1,4 @@
-package proxy
+package verbatim
 
 import (
 	"maps"
@@ -13,14 +13,14 @@ import (
 )
 
 var (
-	pods        = newFormat(podResource, representation{encoding: jsonEncoding{}})
-	podMessages = newFormat(podResource, representation{encoding: protobufEncoding{}})
-	widgets     = newFormat(&resource{kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"},
-		dynamic: true}, representation{encoding: jsonEncoding{}})
-	podResource = &resource{kind: corev1.SchemeGroupVersion.WithKind("Pod"), namespaced: true}
+	pods        = NewFormat(podLayout, Representation{Encoding: JSON{}})
+	podMessages = NewFormat(podLayout, Representation{Encoding: Protobuf{}})
+	widgets     = NewFormat(Layout{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"},
+		Dynamic: true}, Representation{Encoding: JSON{}})
+	podLayout = Layout{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespaced: true}
 )
 
-func decode(t testing.TB, f *format, text string) *document {
+func decode(t testing.TB, f *Format, text string) *document {
 	t.Helper()
 	o, _, err := f.Decode([]byte(text), nil, nil)
 	if err != nil {
@@ -43,7 +43,7 @@ func TestDocument(t *testing.T) {
 	const text = `{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{"l":"<&\u003c"},"managedFields":[{"manager":"m"}],"new":[1e400]},` +
 		`"spec":{"nodeName":"one","hostNetwork":true,"containers":[{"nodeName":"two"}]},"status":{"phase":"Running","new":{"phase":"no"}}}`
 	o := decode(t, pods, text)
-	labels, fields, err := pods.attributes(o)
+	labels, fields, err := pods.Attributes(o)
 	if err != nil || labels["l"] != "<&<" {
 		t.Errorf("labels %v, %v", labels, err)
 	}
@@ -84,12 +84,12 @@ func TestDocument(t *testing.T) {
 func TestItems(t *testing.T) {
 	const item, whole = `{"metadata":{"name":"a"}}`, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}`
 	for _, text := range []string{item, whole} {
-		if got := string(pods.encoding.item(pods, []byte(text))); got != item {
+		if got := string(pods.Encoding.item(pods, []byte(text))); got != item {
 			t.Errorf("%s in a list: %s", text, got)
 		}
 	}
 	const widget = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`
-	if got := string(widgets.encoding.item(widgets, []byte(widget))); got != widget {
+	if got := string(widgets.Encoding.item(widgets, []byte(widget))); got != widget {
 		t.Errorf("a custom resource in a list: %s", got)
 	}
 }
@@ -117,11 +117,11 @@ func TestNoDocument(t *testing.T) {
 
 // Of an object that was deleted long ago, and of a bookmark, only metadata is known.
 func TestMetadataOnly(t *testing.T) {
-	for f, want := range map[*format]string{
+	for f, want := range map[*Format]string{
 		pods:    `{"metadata":{"name":"a","resourceVersion":"7"}}`,
 		widgets: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","resourceVersion":"7"}}`,
 	} {
-		o := f.newDocument().(*document)
+		o := f.NewDocument().(*document)
 		o.Name, o.ResourceVersion = "a", "7"
 		text, err := runtime.Encode(f, o)
 		if string(text) != want || err != nil {
@@ -136,33 +136,33 @@ func TestMetadataOnly(t *testing.T) {
 // A bookmark is written as the server writes the one that ends a streaming list, with its annotation or without.
 func TestBookmarks(t *testing.T) {
 	for name, c := range map[string]struct {
-		about          resource
+		about          Layout
 		object         string
 		plain, listEnd string
 	}{
-		"built-in": {*podResource,
+		"built-in": {podLayout,
 			`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}`,
 			`{"metadata":{"resourceVersion":"88"},"spec":{"containers":null},"status":{}}`,
 			`{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}`},
-		"custom resource": {resource{kind: widgets.kind, dynamic: true},
+		"custom resource": {Layout{Kind: widgets.kind, Dynamic: true},
 			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"7"}}`,
 			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"resourceVersion":"88"}}`,
 			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"88"}}`},
-		"another annotation": {*podResource,
+		"another annotation": {podLayout,
 			`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","annotations":{"a":"b","k8s.io/initial-events-end":"true"}}}`,
 			`{"metadata":{"resourceVersion":"88"}}`,
 			`{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
-		"no object": {*podResource, `{"kind":"Pod"`, `{"metadata":{"resourceVersion":"88"}}`,
+		"no object": {podLayout, `{"kind":"Pod"`, `{"metadata":{"resourceVersion":"88"}}`,
 			`{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
-		"no bookmarks": {*podResource, "", `{"metadata":{"resourceVersion":"88"}}`,
+		"no bookmarks": {podLayout, "", `{"metadata":{"resourceVersion":"88"}}`,
 			`{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
 	} {
-		c.about.listEnds = map[encoding][]byte{}
+		c.about.ListEnds = map[Encoding][]byte{}
 		if c.object != "" {
-			c.about.listEnds[jsonEncoding{}] = []byte(c.object)
+			c.about.ListEnds[JSON{}] = []byte(c.object)
 		}
-		f := newFormat(&c.about, representation{encoding: jsonEncoding{}})
-		o := f.newDocument().(*document)
+		f := NewFormat(c.about, Representation{Encoding: JSON{}})
+		o := f.NewDocument().(*document)
 		o.ResourceVersion = "88"
 		if text, err := o.MarshalJSON(); string(text) != c.plain || err != nil {
 			t.Errorf("%s: a bookmark: %s, %v", name, text, err)
@@ -195,7 +195,7 @@ func TestMetadataOfCustomResources(t *testing.T) {
 		decoded.ManagedFields[0].FieldsV1.GetRawString() != `{"f:spec":{}}` {
 		t.Errorf("metadata in protobuf: %v, %v", decoded, err)
 	}
-	f := newFormat(&resource{kind: widgets.kind, dynamic: true}, representation{encoding: jsonEncoding{}})
+	f := NewFormat(Layout{Kind: widgets.kind, Dynamic: true}, Representation{Encoding: JSON{}})
 	if _, err := decode(t, f, strings.Replace(text, `"uid"`, `"new"`, 1)).Metadata(false); err == nil ||
 		!f.unknownMetadata.Load() {
 		t.Errorf("with an unknown member: %v, noticed: %v", err, f.unknownMetadata.Load())

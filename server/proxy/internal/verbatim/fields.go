@@ -1,4 +1,4 @@
-package proxy
+package verbatim
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"
