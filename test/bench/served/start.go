@@ -3,6 +3,7 @@ package served
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/keepwatch/keepwatch/test/bench/wire"
@@ -99,12 +100,9 @@ func (s *subject) measureRest(ctx context.Context, r *Report) error {
 	return err
 }
 
-// measureIdle measures the cost of watchers that receive no events.
+// measureIdle measures the cost of watchers that receive no events: what the memory shrinks by when they leave. The
+// memory before they come is no base: it may still have what earlier rows left behind, which leaves meanwhile.
 func (s *Server) measureIdle(ctx context.Context, r *Report, watchers int) error {
-	before, err := s.live(ctx)
-	if err != nil {
-		return err
-	}
 	newest, err := s.newest(ctx)
 	if err != nil {
 		return err
@@ -116,16 +114,35 @@ func (s *Server) measureIdle(ctx context.Context, r *Report, watchers int) error
 	}
 	defer c.close()
 	opened := time.Since(began)
-	if err := settle(ctx); err != nil {
-		return err
-	}
-	after, err := s.live(ctx)
+	with, err := s.liveAtRest(ctx, float64(watchers))
 	if err != nil {
 		return err
 	}
-	r.Add(s.by, idleRow, count("watchers", watchers), size(perWatcher, (after-before)/float64(watchers)),
+	if n := c.countEnded(); n > 0 {
+		return fmt.Errorf("the server ended %d of %d idle watches", n, watchers)
+	}
+	c.close()
+	without, err := s.liveAtRest(ctx, float64(watchers))
+	if err != nil {
+		return err
+	}
+	r.Add(s.by, idleRow, count("watchers", watchers), size(perWatcher, (with-without)/float64(watchers)),
 		seconds("time to open one", opened/time.Duration(watchers)))
 	return nil
+}
+
+// liveAtRest returns what live returns as soon as it no longer changes: by less than 100 bytes for each of n watchers.
+func (s *Server) liveAtRest(ctx context.Context, n float64) (float64, error) {
+	for last := math.Inf(1); ; {
+		if err := settle(ctx); err != nil {
+			return 0, err
+		}
+		now, err := s.live(ctx)
+		if err != nil || math.Abs(now-last) < 100*n {
+			return now, err
+		}
+		last = now
+	}
 }
 
 // live collects the server's garbage and returns the size of its heap and stacks.

@@ -72,11 +72,12 @@ func (w *watcher) open(l *link, path string, began time.Time) (err error) {
 	return err
 }
 
-// disperse ends all watches.
+// close ends all watches. A second call does nothing.
 func (c *watcherGroup) close() {
 	for _, l := range c.links {
 		l.close()
 	}
+	c.links = nil
 }
 
 // cutOff is how many watches the server has ended.
