@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy bench-size bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-store figures bench-real bench-kubernetes bench-sync bench-proxy bench-size bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -347,9 +347,15 @@ servers-page:
 
 # With the peers, on a real kube-apiserver. The figures are printed; none of them is a
 # failure.
-bench:
-	go test ./server/internal/testonly/store -run '^$$' -bench . -benchtime 1x -timeout 2h -args -objects 10000,100000,1000000
+bench: bench-store
 	cd test && go test ./bench -run '^$$' -bench . -benchtime 3x -timeout 2h -v
+
+# The store beside client-go's indexer and the watch cache: 15 minutes. A run of any benchmark with ARGS='-figures.record PART'
+# writes test/results/figures/PART.json, and make figures the tables of the documentation.
+bench-store:
+	go test ./server/internal/testonly/store -run '^$$' -bench . -benchtime 1x -timeout 2h -args -objects 10000,100000,1000000 $(ARGS)
+figures:
+	go test ./internal/testonly/figures -count 1 -update
 
 # keepwatch serve and a real kube-apiserver on the contents of one etcd: about half an
 # hour, alone on the machine, with 20 GB of memory. ARGS are flags, such as

@@ -555,9 +555,10 @@ var rules = map[string]rule{
 		why: "a judge's reader of watches shares no code with clients"},
 	"internal/testonly/fleet": {others: []string{"k8s.io/api/core/", "k8s.io/apimachinery/"},
 		why: "tests make its objects and nothing else"},
-	"internal/intern":         {why: "a table of texts depends on nothing but the texts"},
-	"internal/testonly/await": {why: "a wait depends on nothing but the test"},
-	"internal/testonly/child": {why: "a process does not depend on which server it is"},
+	"internal/testonly/figures": {why: "a stored figure does not depend on what was measured"},
+	"internal/intern":           {why: "a table of texts depends on nothing but the texts"},
+	"internal/testonly/await":   {why: "a wait depends on nothing but the test"},
+	"internal/testonly/child":   {why: "a process does not depend on which server it is"},
 	"sinks/testonly/pgtest": {ours: []string{"internal/testonly/child", "internal/localhost"},
 		why: "a server for tests depends on no client of it"},
 	"sinks/testonly/kafkatest": {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 )
 
 // Contender is a server that is measured.
@@ -209,6 +211,37 @@ func (r *Report) Table(targets []Target) string {
 		row(append(cells, strings.Join(goals, ", "), strings.Join(verdicts, ", "))...)
 	}
 	return b.String()
+}
+
+// storedUnits are the units of figures as they are stored.
+var storedUnits = map[Unit]figures.Unit{Count: figures.Count, Seconds: figures.Seconds, Bytes: figures.Bytes,
+	Losses: figures.Losses}
+
+// Figures returns the report for the documentation, with the targets. target is the Makefile's.
+func (r *Report) Figures(target string, targets []Target) *figures.Run {
+	peers := make([]string, len(r.peers))
+	for i, peer := range r.peers {
+		peers[i] = string(peer)
+	}
+	run := figures.NewRun(target, peers...)
+	run.Failed = r.failed
+	for _, l := range r.lines {
+		f := run.Of(l.row, l.measure, storedUnits[l.unit])
+		for by, rounds := range l.rounds {
+			for round, value := range rounds {
+				f.Set(string(by), round, value)
+			}
+		}
+		var goals []string
+		for _, t := range targets {
+			if t.Row == l.row && t.Measure == l.measure {
+				goals = append(goals, t.Goal)
+				f.Missed = f.Missed || t.verdict(r) == missed
+			}
+		}
+		f.Goal = strings.Join(goals, ", ")
+	}
+	return run
 }
 
 func formatRatio(ratio float64) string {

@@ -62,7 +62,7 @@ func compareServe(b *testing.B, scale Scale) {
 	etcd := peer.StartEtcd(b)
 	kubernetes := peer.KubernetesOn(b, etcd)
 	writer := fill(b, report, kubernetes, scale)
-	defer printTable(report, scale, ServeTargets(scale.Storm.Lists)) // also if a step fails
+	defer printTable(b, report, scale, "bench-real", ServeTargets(scale.Storm.Lists)) // also if a step fails
 	measure := func(by Contender, api *peer.Server) {
 		server, err := NewServer(by, api, 3)
 		if err != nil {
@@ -106,7 +106,7 @@ func compareKubernetes(b *testing.B, scale Scale) {
 	upstream.Kill()
 	keepwatch := peer.KeepwatchAPIServerOn(b, etcd, "--reads=keepwatch")
 	keepwatch.Kill()
-	defer printTable(report, scale, KubernetesTargets())
+	defer printTable(b, report, scale, "bench-kubernetes", KubernetesTargets())
 	for round := range *rounds {
 		if round > 0 {
 			report.NextRound()
@@ -150,7 +150,7 @@ func compareProxy(b *testing.B, scale Scale) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer printTable(report, scale, ProxyTargets())
+	defer printTable(b, report, scale, "bench-proxy", ProxyTargets())
 	for round := range *rounds {
 		if round > 0 {
 			report.NextRound()
@@ -190,10 +190,13 @@ func fill(b *testing.B, report *Report, server *peer.Server, scale Scale) *Write
 	return writer
 }
 
-func printTable(report *Report, scale Scale, targets []Target) {
+func printTable(b *testing.B, report *Report, scale Scale, target string, targets []Target) {
 	fmt.Printf("\n%d pods, %d config maps, %v of writing for each fan-out\n\n%s\n",
 		scale.Pods, *configMaps, scale.Writing, report.Table(targets))
 	for _, failure := range report.Failed() {
 		fmt.Println(failure)
+	}
+	if err := report.Figures(target, targets).Record(); err != nil {
+		b.Error(err)
 	}
 }

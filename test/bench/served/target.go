@@ -14,10 +14,13 @@ type Target struct {
 	met func(r *Report, l *line) (met, judged bool)
 }
 
+// missed is the verdict on a target that is not met.
+const missed = "**missed**"
+
 func (t Target) verdict(r *Report) string {
 	l := r.find(t.Row, t.Measure)
 	if math.IsNaN(l.value(Keepwatch)) {
-		return "**missed**" // a row without a figure failed
+		return missed // a row without a figure failed
 	}
 	switch met, judged := t.met(r, l); {
 	case !judged:
@@ -25,7 +28,7 @@ func (t Target) verdict(r *Report) string {
 	case met:
 		return "met"
 	}
-	return "**missed**"
+	return missed
 }
 
 // part is to be at most a factor of another's.

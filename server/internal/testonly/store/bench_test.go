@@ -14,9 +14,13 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 )
 
 var sizes = flag.String("objects", "10000,100000", "how many objects to benchmark with, from 100 on")
+
+// seed is that of the objects that are read and written.
+const seed = 1
 
 // rounds is the number of measurements of each figure; the median counts.
 const rounds = 5
@@ -25,19 +29,25 @@ const rounds = 5
 // cache of k8s.io/apiserver, on the same objects and in one run. Their rounds alternate,
 // so that changes of the machine's speed affect all of them. Times are CPU time of the
 // whole process, with garbage collection and background goroutines, since other processes
-// may use the machine. Run it with -benchtime 1x: an iteration is one table.
+// may use the machine. Run it with -benchtime 1x: an iteration is one table. With -figures.record store
+// it also writes the run for docs/notes-performance.md.
 func BenchmarkBesidePeers(b *testing.B) {
 	for b.Loop() {
-		fmt.Print("\n| objects | operation | keepwatch | client-go | keepwatch / client-go | watch cache | keepwatch / watch cache |\n|---|---|---|---|---|---|---|\n")
+		run := figures.NewRun("bench-store", contenders[1:]...)
+		run.Seed = fmt.Sprint(seed)
 		for size := range strings.SplitSeq(*sizes, ",") {
 			n, err := strconv.Atoi(size)
 			must(err)
-			besidePeers(n)
+			besidePeers(run, n)
 		}
+		must(run.Record())
 	}
 }
 
-func besidePeers(n int) {
+// contenders are the names of ours and the peers, in the order in which they are measured.
+var contenders = []string{figures.Ours, "client-go", "watch cache"}
+
+func besidePeers(run *figures.Run, n int) {
 	f := newFleet(n)
 	var us ours
 	var indexed indexer
@@ -53,23 +63,27 @@ func besidePeers(n int) {
 			c.close()
 		}
 	}()
+	row := func(name string, all []contender, prepare func(), do func(contender) int) *figures.Figure {
+		figure := run.Of(count(n), name, figures.Seconds)
+		measure(figure, all, prepare, do)
+		print(figure)
+		return figure
+	}
 	many := 20_000
 	some := f.some(many)
 	var news []keepwatch.Object
-	row(n, "apply one event", all, func() { news = f.updates(some) }, func(c contender) int { c.apply(news); return many })
+	apply := func(c contender) int { c.apply(news); return many }
+	atMostTwice(row("apply one event", all, func() { news = f.updates(some) }, apply))
 	inHundreds := []contender{atOnce{us}, indexed, watched}
-	row(n, "apply one event, 100 at once", inHundreds, func() { news = f.updates(some) }, func(c contender) int {
-		c.apply(news)
-		return many
-	})
-	row(n, "get", all, nil, func(c contender) int {
+	atMostTwice(row("apply one event, 100 at once", inHundreds, func() { news = f.updates(some) }, apply))
+	atMostTwice(row("get", all, nil, func(c contender) int {
 		for _, o := range some {
 			c.get(o.Key())
 		}
 		return many
-	})
-	row(n, "list all", all, nil, func(c contender) int { c.listAll(); return 1 })
-	row(n, "list 1 % (a namespace)", all, nil, func(c contender) int {
+	}))
+	row("list all", all, nil, func(c contender) int { c.listAll(); return 1 })
+	row("list 1 % (a namespace)", all, nil, func(c contender) int {
 		for range 10 {
 			if got := c.listNamespace("namespace-07"); got != n/namespaces {
 				panic(got)
@@ -78,7 +92,7 @@ func besidePeers(n int) {
 		return 10
 	})
 	states := all[:2] // the watch cache has no snapshot that can be had from outside
-	row(n, "take a snapshot", states, nil, func(c contender) int {
+	row("take a snapshot", states, nil, func(c contender) int {
 		for range 10 {
 			c.snapshot()
 		}
@@ -92,20 +106,29 @@ func besidePeers(n int) {
 	for _, c := range states {
 		c.apply(news)
 	}
-	row(n, "find the 1 % that changed", states, nil, func(c contender) int {
+	row("find the 1 % that changed", states, nil, func(c contender) int {
 		if got := c.changed(before[c]); got != n/100 {
 			panic(got)
 		}
 		return 1
 	})
-	print(n, "memory beyond the object", memory, func(x float64) string { return fmt.Sprintf("%.0f B", x) })
+	figure := run.Of(count(n), "memory beyond the object", figures.Bytes)
+	for i, bytes := range memory {
+		figure.Set(contenders[i], 0, bytes)
+	}
+	print(figure)
 }
 
-// row measures an operation, which returns how often it was done, and prints it.
+// atMostTwice sets the goal of a figure: twice client-go's time.
+func atMostTwice(f *figures.Figure) {
+	f.Goal = "≤ 2× client-go"
+	f.Missed = f.Ratio("client-go") > 2
+}
+
+// measure measures an operation, which returns how often it was done.
 // Without a preparation it is repeated until there is something to measure.
-func row(n int, name string, all []contender, prepare func(), do func(contender) int) {
-	took := make([][]float64, len(all))
-	for range rounds {
+func measure(f *figures.Figure, all []contender, prepare func(), do func(contender) int) {
+	for round := range rounds {
 		if prepare != nil {
 			prepare()
 		}
@@ -115,14 +138,9 @@ func row(n int, name string, all []contender, prepare func(), do func(contender)
 			for prepare == nil && cpu()-began < 20*time.Millisecond {
 				times += do(c)
 			}
-			took[i] = append(took[i], float64(cpu()-began)/float64(times))
+			f.Set(contenders[i], round, (cpu()-began).Seconds()/float64(times))
 		}
 	}
-	medians := make([]float64, len(all))
-	for i := range took {
-		medians[i] = median(took[i])
-	}
-	print(n, name, medians, func(x float64) string { return time.Duration(x).String() })
 }
 
 // cpu is the CPU time of the process.
@@ -132,23 +150,24 @@ func cpu() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// print prints a row, ours first; the others with the ratio of ours to theirs.
-func print(n int, name string, figures []float64, format func(float64) string) {
-	fmt.Printf("| %d | %s | %s |", n, name, format(figures[0]))
-	for i := 1; i < 3; i++ {
-		if i >= len(figures) {
-			fmt.Print(" – | – |")
-			continue
-		}
-		fmt.Printf(" %s | %.3g× |", format(figures[i]), figures[0]/figures[i])
+// print prints a figure, ours first; the others with the ratio of ours to theirs.
+func print(f *figures.Figure) {
+	fmt.Printf("%9s %-30s %10s", f.Row, f.Measure, f.Unit.Format(f.Value(figures.Ours)))
+	for _, peer := range contenders[1:] {
+		fmt.Printf("  %s %10s %8s", peer, f.Unit.Format(f.Value(peer)), figures.FormatRatio(f.Ratio(peer)))
 	}
 	fmt.Println()
 }
 
-func median(x []float64) float64 {
-	slices.Sort(x)
-	return x[len(x)/2]
+// count formats a number of objects, such as 10,000.
+func count(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", count(n/1000), n%1000)
 }
+
+func median(x []float64) float64 { return figures.Median(x) }
 
 // grown is by how many bytes an object the heap grows.
 func grown(n int, build func()) float64 {

@@ -45,7 +45,7 @@ type fleet struct {
 }
 
 func newFleet(n int) *fleet {
-	f := &fleet{items: make([]corev1.ConfigMap, n), at: first, random: rand.New(rand.NewPCG(1, 2))}
+	f := &fleet{items: make([]corev1.ConfigMap, n), at: first, random: rand.New(rand.NewPCG(seed, 2))}
 	for i := range f.items {
 		// A namespace's objects are neighbours, and their names in order.
 		namespace, k := i/(n/namespaces), i%(n/namespaces)

@@ -1,0 +1,166 @@
+package figures
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the tables of the documentation")
+
+// TestPages checks that each table of the documentation is that of its run, and that each run has a table.
+func TestPages(t *testing.T) {
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, p := range places {
+		used[p.part+".json"] = true
+		file := filepath.Join(dir, p.page)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := load(filepath.Join(dir, results), p.part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, err := p.write(string(text), run)
+		switch {
+		case err != nil:
+			t.Error(err)
+		case *update:
+			if err := os.WriteFile(file, []byte(written), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		case written != string(text):
+			t.Errorf("%s: the table %s is not that of its run: make figures", p.page, p.name)
+		}
+	}
+	files, err := os.ReadDir(filepath.Join(dir, results))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !used[file.Name()] {
+			t.Errorf("%s/%s is in no table", results, file.Name())
+		}
+	}
+}
+
+func example() *Run {
+	r := &Run{Part: "example", Date: time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC), Commit: "abc", Command: "make example",
+		Seed: "7", Machine: "a machine", Peers: []string{"one", "two"}, Failed: []string{"a step"}}
+	f := r.Of("A", "time", Seconds)
+	for round, values := range [][3]float64{{1, 10, 2}, {8, 20, 2}, {6, 40, math.NaN()}} {
+		f.Set(Ours, round, values[0])
+		f.Set("one", round, values[1])
+		f.Set("two", round, values[2])
+	}
+	f.Goal, f.Missed = "≤ 0.1×", true
+	r.Of("A", "memory", Bytes).Set("one", 0, 2e6)
+	r.Of("B", "time", Seconds).Set(Ours, 0, 0.0000123)
+	lost := r.Of("B", "lost", Losses)
+	lost.Set(Ours, 0, 3)
+	lost.Set(Ours, 1, 0)
+	lost.Set("one", 1, 0)
+	return r
+}
+
+func TestTables(t *testing.T) {
+	for name, c := range map[string]struct {
+		table
+		want string
+	}{
+		"side by side": {sideBySide("what", "measure"), `| what | measure | keepwatch | one | keepwatch / one | two | keepwatch / two |
+|---|---|---|---|---|---|---|
+| A | time | 6.00 s | 20.00 s | 0.15× | 2.00 s | 4× |
+| A | memory | – | 2 MB | – | – | – |
+| B | time | 12.3 µs | – | – | – | – |
+| B | lost | 3 | 0 | – | – | – |
+`},
+		"by row": {byRow("what", func(row string) bool { return row == "A" }, column{"time", "time", "one"},
+			column{"of two", "time", "two"}, column{"none", "none", "one"}), `| what | time | of two | none | target |
+|---|---|---|---|---|
+| A | 20.00 s → 6.00 s, **0.15×** | 2.00 s → 6.00 s, **4×** |  | time ≤ 0.1×; of two ≤ 0.1× |
+`},
+	} {
+		if got := c.table(example()); got != c.want {
+			t.Errorf("%s:\n%s", name, got)
+		}
+	}
+}
+
+// A run that is stored and loaded has the same table, and a page keeps what is not the table.
+func TestStoredRunHasTheSameTable(t *testing.T) {
+	dir, run := t.TempDir(), example()
+	if err := run.save(dir); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := load(dir, "example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := place{"page.md", "example", "example", sideBySide("what", "measure")}
+	begin, end := p.markers()
+	got, err := p.write("head\n"+begin+"an old table\n"+end+"tail\n", loaded)
+	want := "head\n" + begin + p.table(run) +
+		"\n2026-11-29, commit abc, a machine, seed 7: `make example`.\nFailed: a step.\n" + end + "tail\n"
+	if err != nil || got != want {
+		t.Errorf("%v, the page is\n%s", err, got)
+	}
+	if again, err := p.write(got, loaded); err != nil || again != got {
+		t.Errorf("%v, written twice the page is\n%s", err, again)
+	}
+	if _, err := p.write("head\n"+begin, loaded); err == nil || !strings.Contains(err.Error(), "no place") {
+		t.Errorf("a page without the end marker: %v", err)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for _, c := range []struct {
+		unit  Unit
+		value float64
+		want  string
+	}{
+		{Seconds, 9.8e-8, "98 ns"}, {Seconds, 5.64e-6, "5.64 µs"}, {Seconds, 0.0425, "42.5 ms"}, {Seconds, 1.5, "1.50 s"},
+		{Bytes, 91.2, "91 B"}, {Bytes, 21400, "21.4 KB"}, {Bytes, 4.75e8, "475 MB"}, {Bytes, 3.17e9, "3.17 GB"},
+		{Count, 1e6, "1e+06"}, {Count, 12, "12"}, {Count, math.NaN(), "–"},
+	} {
+		if got := c.unit.Format(c.value); got != c.want {
+			t.Errorf("%v %s is %q, want %q", c.value, c.unit, got, c.want)
+		}
+	}
+	for ratio, want := range map[float64]string{0.15: "0.15×", 0.0004: "< 0.001×", 4.27: "4.27×", math.Inf(1): "–"} {
+		if got := FormatRatio(ratio); got != want {
+			t.Errorf("%v is %q, want %q", ratio, got, want)
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	set := flag.NewFlagSet("", flag.ContinueOnError)
+	set.String("rows", "", "")
+	set.Int("pods", 1, "")
+	set.Int("other", 1, "")
+	set.Bool("test.v", false, "")
+	for want, args := range map[string][]string{
+		"make bench": {"-test.v"},
+		`make bench ARGS='-pods 20 -rows "^first|^idle"'`: {"-rows", "^first|^idle", "-pods", "20", "-test.v"},
+	} {
+		set := *set
+		if err := set.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if got := command("bench", &set); got != want {
+			t.Errorf("%q is %s, want %s", args, got, want)
+		}
+	}
+}
