@@ -79,7 +79,8 @@ func TestTables(t *testing.T) {
 		table
 		want string
 	}{
-		"side by side": {sideBySide("what", "measure"), `| what | measure | keepwatch | one | keepwatch / one | two | keepwatch / two |
+		"side by side": {sideBySide("what", "measure"),
+			`| what | measure | keepwatch | one | keepwatch / one | two | keepwatch / two |
 |---|---|---|---|---|---|---|
 | A | time | 6.00 s | 20.00 s | 0.15× | 2.00 s | 4× |
 | A | memory | – | 2 MB | – | – | – |

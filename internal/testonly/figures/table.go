@@ -9,8 +9,8 @@ import (
 // table renders a run, or a part of it, in Markdown.
 type table func(*Run) string
 
-// sideBySide has a line for each figure: its row and measure, our value, and each peer's with our ratio to it. first and
-// second are the heads of the columns of rows and measures.
+// sideBySide has a line for each figure: its row and measure, our value, and each peer's with our ratio to it. first
+// and second are the heads of the columns of rows and measures.
 func sideBySide(first, second string) table {
 	return func(r *Run) string {
 		head := []string{first, second, Ours}
@@ -32,8 +32,8 @@ func sideBySide(first, second string) table {
 // column is one measure beside a peer.
 type column struct{ head, measure, peer string }
 
-// byRow has a line for each row that is named, and a column for each measure: the peer's figure, ours and the ratio, bold
-// if it misses its goal. The last column has the goals.
+// byRow has a line for each row that is named, and a column for each measure: the peer's figure, ours and the ratio,
+// bold if it misses its goal. The last column has the goals.
 func byRow(first string, named func(row string) bool, columns ...column) table {
 	return func(r *Run) string {
 		head := []string{first}
