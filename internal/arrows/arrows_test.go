@@ -502,10 +502,21 @@ var rules = map[string]rule{
 		others: []string{
 			"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
-			"go.etcd.io/bbolt", "golang.org/x/sync/singleflight", "golang.org/x/net/http/httpguts", "golang.org/x/net/websocket",
+			"go.etcd.io/bbolt", "golang.org/x/net/websocket",
 			"k8s.io/streaming/pkg/httpstream$", "k8s.io/streaming/pkg/httpstream/wsstream",
 		},
 		why: "a proxy reads through a Kubernetes API alone: neither etcd nor a server's storage",
+	},
+	"server/proxy/internal/access": {
+		ours: []string{"", "store", "reflector", "source/kube", "server/readpath", "server/proxy/internal/personal"},
+		others: []string{
+			"k8s.io/api/authentication/v1$", "k8s.io/api/rbac/v1$", "k8s.io/apimachinery/",
+			"k8s.io/apiserver/pkg/authentication/",
+			"k8s.io/apiserver/pkg/authorization/", "k8s.io/apiserver/pkg/server/dynamiccertificates$",
+			"k8s.io/apiserver/pkg/util/webhook$", "k8s.io/client-go/", "k8s.io/klog/", "golang.org/x/sync/singleflight",
+			"golang.org/x/net/http/httpguts",
+		},
+		why: "who may read what depends on the server's reviews: neither on caches, nor on where the answer comes from",
 	},
 	"server/proxy/internal/verbatim": {
 		ours: []string{"", "store", "server/watchcache", "source/kube"},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -41,7 +42,7 @@ type caches struct {
 	// definitions are asked for once for all resources.
 	definitions *kube.Definitions
 	describer   describer
-	probe       *probe
+	probe       *access.Probe
 	budget      *readpath.Budget
 	metrics     *watchcache.Metrics
 	store       store.Options
@@ -327,7 +328,7 @@ func (c *caches) serve(e *entry, of schema.GroupVersionResource,
 	defer e.gone(nil)
 	about, err := c.describer.describe(e.ctx, of)
 	if err != nil {
-		if unready := c.probe.ready(e.ctx); unready != nil {
+		if unready := c.probe.Ready(e.ctx); unready != nil {
 			err = fmt.Errorf("%w, and answers: %v", unready, err) // not wrapped: the refusal does not count
 		}
 		c.mu.Lock()

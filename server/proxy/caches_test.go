@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -43,7 +44,7 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 		"failing":  {answer(http.StatusInternalServerError), true, false},
 		"busy":     {answer(http.StatusTooManyRequests), true, false},
 		"not there yet": {func(w http.ResponseWriter, q *http.Request) {
-			if q.URL.Path == probePath {
+			if q.URL.Path == "/readyz" {
 				w.WriteHeader(http.StatusInternalServerError)
 				return
 			}
@@ -54,7 +55,14 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 		"nonsense":    {answer(http.StatusOK), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(test.server)
+			var begun atomic.Bool
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if begun.Load() {
+					test.server(w, q)
+				} else if !test.wasReady {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+			}))
 			defer server.Close()
 			client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
 			if err != nil {
@@ -65,8 +73,15 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.probe = newProbe(client.Discovery().RESTClient())
-			c.probe.wasReady.Store(test.wasReady)
+			control, err := access.New(&rest.Config{Host: server.URL}, client, access.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.probe = control.Probe
+			if err := c.probe.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			begun.Store(true)
 			state, err := OpenState(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
@@ -81,13 +96,13 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.index, c.running = newIndex(state), t.Context()
-			begun := time.Now()
+			asked := time.Now()
 			q := httptest.NewRequest(http.MethodGet, "/api/v1/configmaps", nil)
 			c.ready(q, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "configmaps"})
 			c.active.Wait()
 			until := c.all[configMaps].until
-			if test.soon && time.Until(until) > unansweredFor || !test.soon && until.Sub(begun) < failedFor {
-				t.Errorf("it is tried again after %v", until.Sub(begun))
+			if test.soon && time.Until(until) > unansweredFor || !test.soon && until.Sub(asked) < failedFor {
+				t.Errorf("it is tried again after %v", until.Sub(asked))
 			}
 			if kept, err := state.restore("cluster"); err != nil || (kept[name] != nil) != test.soon {
 				t.Errorf("the index has %v, %v", kept, err)

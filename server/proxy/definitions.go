@@ -133,6 +133,6 @@ func (d *definitions) await(ctx context.Context, resource schema.GroupResource) 
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
-		sleep(ctx, definitionsPoll)
+		pause(ctx, definitionsPoll)
 	}
 }

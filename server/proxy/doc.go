@@ -130,35 +130,20 @@
 //
 // Packages below internal:
 //
-//	verbatim  objects as the server wrote them
+//	access    who sent a request, and whether the server allows it
 //	personal  in which namespaces a user may read
+//	verbatim  objects as the server wrote them
 //
 // Of this package, in the order of a request:
 //
 //	proxy.go            the way of a request
 //	read.go             which reads are answered
 //	representation.go   what each follower has
-//	identity.go         who sent a request
-//	tokens.go           by its token
-//	addresses.go        the client's address
-//	certificate.go      by its certificate
-//	own.go              by the proxy's own token
-//	impersonate.go      in whose name it is forwarded
-//	permission.go       what the server allows
-//	inflight.go         how many reviews at a time
-//	decisions.go        what it has allowed
-//	scopes.go           what a change of roles concerns
-//	roles.go            when roles change
-//	role.go             what counts of them
-//	namespaces.go       which namespaces there are
-//	guard.go            while a watch is open
-//	probe.go            whether the server answers
-//	outage.go           which of its errors are an outage
 //	personal.go         reads of some namespaces
 //	caches.go           resources, from their first use on
 //	selection.go        which resources may be cached
 //	named.go            those that are read at the start
-//	rights.go           the ClusterRole for that
+//	rights.go           what the proxy's identity needs
 //	resource.go         what the server says of a resource
 //	source.go           a resource of the server, as a watch cache reads it
 //	watch.go            its open watch, and confirming ones
@@ -171,6 +156,7 @@
 //	websocket.go        watches over WebSockets
 //	forwarding.go       why a request is forwarded
 //	forward.go          to the server
+//	impersonate.go      in whose name
 //	takeover.go         ends forwarded watches, to continue them
 //	unread.go           responses that clients do not read
 //	endpoints.go        health, metrics, profiles

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/servemetrics"
 )
 
@@ -46,7 +47,7 @@ func (p *Proxy) newEndpoints() *endpoints {
 func (p *Proxy) serverCheck() healthz.HealthChecker {
 	var once atomic.Bool
 	return healthz.NamedCheck("api-server", func(*http.Request) error {
-		if !once.Load() && !p.roles.answered() {
+		if !once.Load() && !p.access.Answered() {
 			return errors.New("the API server has not answered yet")
 		}
 		once.Store(true)
@@ -91,7 +92,7 @@ func (e *endpoints) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 // isOwnersPage reports whether a request with the proxy's own token is for the page, which says nothing that the proxy
 // does not know. It needs no permission: it shows what is wrong also while the server does not answer.
 func (e *endpoints) isOwnersPage(q *http.Request) bool {
-	return strings.HasPrefix(q.URL.Path, "/keepwatch") && e.proxy.own.sent(q) && !impersonates(q)
+	return strings.HasPrefix(q.URL.Path, "/keepwatch") && e.proxy.access.IsOwn(q) && !access.Impersonates(q)
 }
 
 // authorize returns a context that ends when the server no longer allows a request to its caller, and a function to
@@ -102,8 +103,8 @@ func (e *endpoints) authorize(w http.ResponseWriter, q *http.Request) (ctx conte
 		responsewriters.InternalError(w, q, err)
 		return nil, nil
 	}
-	caller, err := e.proxy.caller(q)
-	if err != nil || !namesItself(q) {
+	caller, err := e.proxy.access.Caller(q)
+	if err != nil || !access.NamesItself(q) {
 		fail(w, q, apierrors.NewUnauthorized("Unauthorized"))
 		return nil, nil
 	}
@@ -113,21 +114,21 @@ func (e *endpoints) authorize(w http.ResponseWriter, q *http.Request) (ctx conte
 		responsewriters.InternalError(w, q, err)
 		return nil, nil
 	}
-	allowed, number, err := e.proxy.permissions.allowed(ctx, attributes)
+	decision, err := e.proxy.access.Decide(ctx, caller, attributes)
 	switch {
-	case errors.Is(err, errBusy):
+	case errors.Is(err, access.ErrBusy):
 		fail(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
 		return nil, nil
 	case err != nil:
 		fail(w, q, apierrors.NewServiceUnavailable("the API server does not decide whether this is allowed"))
 		return nil, nil
-	case !allowed:
+	case !decision.Allowed:
 		e.proxy.audit.records("forbid", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			responsewriters.Forbidden(attributes, w, q, "", scheme.Codecs)
 		})).ServeHTTP(w, q.WithContext(ctx))
 		return nil, nil
 	}
-	return e.proxy.permissions.guard(ctx, caller, attributes, number)
+	return e.proxy.access.Guard(ctx, decision)
 }
 
 func fail(w http.ResponseWriter, q *http.Request, err error) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 )
 
 // The header Connection of a client that upgrades its connection ends at the proxy. Otherwise another proxy on the way
@@ -31,17 +33,17 @@ func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := newCertificates(client)
+	control, err := access.New(config, client, access.Options{Certificates: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	inTheirNames, err := newImpersonator(config, known, nil)
+	inTheirNames, err := newImpersonator(config, control)
 	if err != nil {
 		t.Fatal(err)
 	}
 	as := rest.CopyConfig(config)
 	as.Impersonate.UserName = "viewer"
-	own, err := newOwnIdentity("secret", as, client.AuthenticationV1(), nil)
+	own, err := newOwnForwarder(as)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +60,8 @@ func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
 		"another token":         {plain.ServeHTTP, "", "Bearer client's"},
 	} {
 		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			c.forward(w, q.WithContext(context.WithValue(q.Context(), certifiedKey{},
-				user.Info(&user.DefaultInfo{Name: "ada", Groups: []string{"devs"}}))))
+			c.forward(w, q.WithContext(access.WithCertified(q.Context(),
+				&user.DefaultInfo{Name: "ada", Groups: []string{"devs"}})))
 		}))
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, proxy.URL+
 			"/api/v1/namespaces/default/pods/web/exec?command=id", nil)
@@ -175,5 +177,30 @@ func TestStreamsAreForwardedAtOnce(t *testing.T) {
 		cancel()
 		proxy.Close()
 		server.Close()
+	}
+}
+
+// A client with the proxy's own token acts as the user that the proxy was started for, and as no other one.
+func TestOwnTokenImpersonates(t *testing.T) {
+	forwarded := atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded.Add(1) }))
+	defer server.Close()
+	for _, as := range []string{"", "viewer"} {
+		own, err := newOwnForwarder(&rest.Config{Host: server.URL, Impersonate: rest.ImpersonationConfig{UserName: as}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, header := range []string{"Impersonate-User", "Impersonate-Uid", "Impersonate-Extra-Scopes", "Accept"} {
+			before := forwarded.Load()
+			q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
+			q.Header.Set("Authorization", "Bearer secret")
+			q.Header.Set(header, "other")
+			w := httptest.NewRecorder()
+			own.forward(w, q)
+			want := as != "" && header != "Accept"
+			if refused := w.Code == http.StatusForbidden; refused != want || (forwarded.Load() == before) != want {
+				t.Errorf("--as %q, %s: %d %s", as, header, w.Code, w.Body)
+			}
+		}
 	}
 }

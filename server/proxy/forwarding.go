@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/streaming/pkg/httpstream"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
@@ -82,9 +83,9 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 	p.forwardings.total.WithLabelValues(of.Group, of.Version, of.Resource, string(why)).Inc()
 	send := p.forwarder.ServeHTTP
 	switch {
-	case certifiedUser(q.Context()) != nil:
+	case access.CertifiedUser(q.Context()) != nil:
 		send = p.impersonator.forward
-	case p.own.sent(q):
+	case p.access.IsOwn(q):
 		send = p.own.forward
 	}
 	q, done := p.takeovers.observe(q, info, why)
@@ -111,7 +112,7 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 
 // flow returns the flow of a request's user, or nothing if the proxy does not know the user.
 func (p *Proxy) flow(q *http.Request) string {
-	caller, err := p.caller(q)
+	caller, err := p.access.Caller(q)
 	if err != nil {
 		return ""
 	}

@@ -32,12 +32,12 @@ func (c *caches) followNamed(ctx context.Context, name schema.GroupResource) {
 		case err == nil:
 			c.setUnfollowed(name, nil)
 			return
-		case answers(err) && c.probe.ready(ctx) == nil:
+		case answers(err) && c.probe.Ready(ctx) == nil:
 			c.setUnfollowed(name, err)
 		default: // it is down, starts, or is busy: not known
 			again = unansweredFor
 		}
-		sleep(ctx, again)
+		pause(ctx, again)
 	}
 }
 
@@ -176,4 +176,11 @@ func (d describer) versions(ctx context.Context, group string) (all []schema.Gro
 		}
 	}
 	return all, nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }

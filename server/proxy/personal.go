@@ -10,15 +10,14 @@ import (
 	"sync"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
-	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -36,73 +35,24 @@ type Personal struct {
 // PersonalHeader is the header of an answer that is a personal view: "3/40" for 3 of 40 namespaces.
 const PersonalHeader = "Keepwatch-Personal-View"
 
-// PersonalRules returns what a proxy's identity needs beside [ClusterRole] for [Config].Personal.
-func PersonalRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list",
-		"watch"}}}
-}
-
 // personalReads answers personal views. A nil *personalReads answers none.
 type personalReads struct {
 	Personal
-	views      *personal.Views
-	namespaces *namespaces
+	views   *personal.Views
+	control *access.Control
 }
 
-func newPersonalReads(c *Personal, server *rest.Config, p *permissions, r *roles,
-	registry metrics.KubeRegistry) (*personalReads, error) {
-	if c == nil {
-		return nil, nil
-	}
-	n, err := newNamespaces(server, p)
-	if err != nil {
-		return nil, err
-	}
-	made := &personalReads{Personal: *c, namespaces: n}
-	made.views = personal.New(followedCluster{n, r}, reviewsOf{p}, registry)
-	n.changed, r.touched = made.views.Recheck, made.views.Touch
-	return made, nil
-}
-
-// followedCluster is what is followed of the server's namespaces and roles.
-type followedCluster struct {
-	namespaces *namespaces
-	roles      *roles
-}
-
-// Namespaces implements personal.Cluster.
-func (c followedCluster) Namespaces() (map[string]keepwatch.UID, error) { return c.namespaces.uids() }
-
-// Roles implements personal.Cluster.
-func (c followedCluster) Roles() *personal.Roles {
-	if !c.roles.permissions.isObserved() {
+func newPersonalReads(of *Personal, c *access.Control, registry metrics.KubeRegistry) *personalReads {
+	if of == nil {
 		return nil
 	}
-	return c.roles.granted
+	views := personal.New(c.Cluster(), c.Reviews(), registry)
+	c.OnChanges(views.Recheck, views.Touch)
+	return &personalReads{Personal: *of, views: views, control: c}
 }
-
-// DecidedFor implements personal.Cluster.
-func (c followedCluster) DecidedFor() time.Duration { return c.roles.permissions.decidedFor() }
-
-// reviewsOf is permissions as personal views need them.
-type reviewsOf struct{ *permissions }
-
-// Decide implements personal.Reviews.
-func (r reviewsOf) Decide(ctx context.Context, a authorizer.Attributes) (bool, error) {
-	allowed, _, err := r.allowed(ctx, a)
-	return allowed, err
-}
-
-// Confirm implements personal.Reviews.
-func (r reviewsOf) Confirm(ctx context.Context, a authorizer.Attributes) (bool, error) {
-	return r.confirmed(ctx, a)
-}
-
-// BeyondRoles implements personal.Reviews.
-func (r reviewsOf) BeyondRoles() bool { return r.beyondRoles.Load() }
 
 // may reports whether a read can be a personal view.
-func (p *personalReads) may(info *request.RequestInfo, c *caller) bool {
+func (p *personalReads) may(info *request.RequestInfo, c *access.Caller) bool {
 	if p == nil || info.Namespace != "" || info.Verb != "list" && info.Verb != "watch" {
 		return false
 	}
@@ -149,7 +99,7 @@ func viewOf(ctx context.Context) *personalView {
 // view returns the view of a request, nil if the server shall word its refusal: the user may not read in any namespace,
 // or a watch resumes whose user may list in other namespaces than it may watch.
 func (p *personalReads) view(ctx context.Context, q *http.Request, info *request.RequestInfo,
-	c *caller) (*personalView, error) {
+	c *access.Caller) (*personalView, error) {
 	of := personal.Subject{User: c.Info, Resource: resourceOf(info), Verb: info.Verb}
 	shown, err := p.views.Of(ctx, of)
 	if err != nil {
@@ -176,18 +126,21 @@ func resumes(q *http.Request, info *request.RequestInfo) bool {
 	return info.Verb == "watch" && from != "" && from != "0" && values.Get("sendInitialEvents") != "true"
 }
 
+// namespaceObjects are the objects that belong to the namespace whose name they have.
+var namespaceObjects = schema.GroupResource{Resource: "namespaces"}
+
 // servePersonal answers a read that the server refuses to the user over all namespaces, from those in which it allows
 // it. It reports false if the server shall answer.
 func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *http.Request, info *request.RequestInfo,
-	c *caller) bool {
-	if !p.personal.may(info, c) || p.personal.namespaces.refused() {
+	c *access.Caller) bool {
+	if !p.personal.may(info, c) || p.access.NamespacesRefused() {
 		return false
 	}
 	asked := q
 	q = withoutTables(q)
 	v, err := p.personal.view(ctx, q, info, c)
 	switch {
-	case errors.Is(err, errBusy), errors.Is(err, personal.ErrBusy):
+	case errors.Is(err, access.ErrBusy), errors.Is(err, personal.ErrBusy):
 		refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
 		return true
 	case err != nil:
@@ -213,7 +166,7 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 			apierrors.NewServiceUnavailable(
 				"the proxy has not listed the objects of this resource yet, which it needs for a personal view"))
 		return true
-	case f == nil, !f.format.Namespaced && resourceOf(info).GroupResource() != namespacesResource:
+	case f == nil, !f.format.Namespaced && resourceOf(info).GroupResource() != namespaceObjects:
 		return false
 	}
 	if f.format.Dynamic && isTable(asked, info, true) {
@@ -228,7 +181,7 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 
 // servePersonalFrom answers a personal view from a cache.
 func (p *Proxy) servePersonalFrom(f *follower, v *personalView, w http.ResponseWriter, q *http.Request,
-	info *request.RequestInfo, c *caller) {
+	info *request.RequestInfo, c *access.Caller) {
 	left := sync.OnceFunc(f.read(info.Verb == "watch"))
 	defer left()
 	v.settle(q.Context(), f)
@@ -241,7 +194,7 @@ func (p *Proxy) servePersonalFrom(f *follower, v *personalView, w http.ResponseW
 			return
 		}
 		defer closed()
-		ctx, end = p.permissions.guardIdentity(q.Context(), c)
+		ctx, end = p.access.GuardIdentity(q.Context(), c)
 	} else {
 		ctx, end = context.WithTimeout(q.Context(), p.requestTimeout)
 	}

@@ -79,8 +79,9 @@ func (r *personalRig) start(config Config) *replica {
 		<-ended
 	})
 	r.until("roles and namespaces are followed", func() bool {
-		_, err := p.personal.namespaces.uids()
-		return err == nil && p.permissions.isObserved()
+		followed := p.access.Cluster()
+		_, err := followed.Namespaces()
+		return err == nil && followed.Roles() != nil
 	})
 	return &replica{p, serve}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
@@ -76,15 +77,11 @@ const (
 // runs, and forwards everything at other times. It is safe for concurrent use.
 type Proxy struct {
 	forwarder    *forwarder    // with the caller's credentials
-	own          *ownIdentity  // nil without OwnToken
-	certificates *certificates // nil without Impersonate
+	own          *ownForwarder // nil without OwnToken
 	impersonator *impersonator // nil without Impersonate
+	access       *access.Control
 	reads        http.Handler
 	infos        *request.RequestInfoFactory
-	tokens       *tokens
-	permissions  *permissions
-	probe        *probe
-	roles        *roles
 	caches       *caches
 	cached       Selection
 	forwardings  forwardings
@@ -128,30 +125,24 @@ func New(config Config) (*Proxy, error) {
 		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit,
 		requestTimeout: defaultRequestTimeout,
 	}
-	p.probe = newProbe(client.Discovery().RESTClient())
+	if p.access, err = access.New(server, client, access.Options{OwnToken: config.OwnToken,
+		Certificates: config.Impersonate, Personal: config.Personal != nil}); err != nil {
+		return nil, err
+	}
 	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
 		return nil, err
 	}
 	if config.OwnToken != "" {
-		if p.own, err = newOwnIdentity(config.OwnToken, server, client.AuthenticationV1(), p.probe); err != nil {
+		if p.own, err = newOwnForwarder(server); err != nil {
 			return nil, err
 		}
-	}
-	p.tokens = newTokens(client.AuthenticationV1(), p.probe)
-	if p.permissions, err = newPermissions(client.AuthorizationV1(), p.probe); err != nil {
-		return nil, err
 	}
 	if config.Impersonate {
-		if err = p.acceptCertificates(server, client); err != nil {
+		if p.impersonator, err = newImpersonator(server, p.access); err != nil {
 			return nil, err
 		}
 	}
-	if p.roles, err = newRoles(server, p.permissions, config.Personal != nil); err != nil {
-		return nil, err
-	}
-	if p.personal, err = newPersonalReads(config.Personal, server, p.permissions, p.roles, config.Registry); err != nil {
-		return nil, err
-	}
+	p.personal = newPersonalReads(config.Personal, p.access, config.Registry)
 	budget := readpath.NewBudget(config.EncodingsBudget)
 	budget.Register(config.Registry)
 	budget.DelegateBusy()
@@ -159,7 +150,7 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	p.caches.memoryLimit, p.caches.cached, p.caches.index = config.MemoryLimit, config.Cached, newIndex(config.State)
-	p.caches.slimming, p.caches.probe = config.DropManagedFields, p.probe
+	p.caches.slimming, p.caches.probe = config.DropManagedFields, p.access.Probe
 	registerResources(config.Registry, p.caches)
 	if p.tables, err = newTables(server, p.caches, p.infos, config.Registry); err != nil {
 		return nil, err
@@ -171,55 +162,34 @@ func New(config Config) (*Proxy, error) {
 	return p, nil
 }
 
-// acceptCertificates makes the proxy authenticate clients with certificates.
-func (p *Proxy) acceptCertificates(server *rest.Config, client kubernetes.Interface) (err error) {
-	if actsAsAnother(server) {
-		return errors.New("a proxy that itself impersonates a user cannot impersonate others")
-	}
-	if p.certificates, err = newCertificates(client); err != nil {
-		return err
-	}
-	p.impersonator, err = newImpersonator(server, p.certificates, p.permissions)
-	return err
-}
-
 // ClientAuthorities returns the authorities whose certificates clients present, for the TLS configuration of the
 // server around the proxy: as the API server, it must request a certificate and need not verify it. ClientAuthorities
 // returns nil without [Config].Impersonate.
 func (p *Proxy) ClientAuthorities() dynamiccertificates.CAContentProvider {
-	if p.certificates == nil {
-		return nil
-	}
-	return dynamiccertificates.NewUnionCAContentProvider(p.certificates.clients, p.certificates.frontProxies)
+	return p.access.ClientAuthorities()
 }
 
 // Run follows the resources that clients read, and the roles, until ctx ends.
 func (p *Proxy) Run(ctx context.Context) {
-	defer p.permissions.close()
 	var running sync.WaitGroup
 	running.Go(func() { p.caches.run(ctx) })
-	running.Go(func() { p.roles.run(ctx) })
-	running.Go(func() { p.probe.run(ctx) })
-	if p.personal != nil {
-		running.Go(func() { p.personal.namespaces.run(ctx) })
-	}
+	running.Go(func() { p.access.Run(ctx) })
 	running.Go(func() { p.caches.limitMemory(ctx) })
 	running.Go(func() { p.takeovers.run(ctx, p.caches) })
 	running.Go(func() { p.tables.run(ctx) })
-	if p.certificates != nil {
-		running.Go(func() { p.certificates.run(ctx) })
-	}
 	running.Wait()
 }
 
 // ServeHTTP answers a read from a cache if the server allows it to the caller, answers the proxy's own endpoints, and
 // forwards any other request.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	if open(q.URL.Path) {
-		p.endpoints.ServeHTTP(w, q)
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, asked *http.Request) {
+	if open(asked.URL.Path) {
+		p.endpoints.ServeHTTP(w, asked)
 		return
 	}
-	if q = p.identifyCertificate(w, q); q == nil {
+	q, err := p.access.Identify(asked)
+	if err != nil {
+		refuse(w, asked, err)
 		return
 	}
 	if p.endpoints.has(q.URL.Path) {
@@ -236,7 +206,7 @@ const defaultRequestTimeout = time.Minute
 // serveAPI answers or forwards a request for the server's API, and counts it for its client.
 func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
 	caller, info, why := p.identifyRead(q)
-	authenticated := caller != nil || certifiedUser(q.Context()) != nil || p.own.sent(q)
+	authenticated := caller != nil || access.CertifiedUser(q.Context()) != nil || p.access.IsOwn(q)
 	p.clients.of(q, authenticated).serve(func(w http.ResponseWriter, q *http.Request) {
 		if why != "" {
 			p.forward(w, q, info, why)
@@ -247,7 +217,7 @@ func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
 }
 
 // identifyRead returns who sent a read that a cache could answer, or why the request is forwarded.
-func (p *Proxy) identifyRead(q *http.Request) (*caller, *request.RequestInfo, reason) {
+func (p *Proxy) identifyRead(q *http.Request) (*access.Caller, *request.RequestInfo, reason) {
 	info, err := p.infos.NewRequestInfo(q)
 	if err != nil {
 		return nil, nil, reasonRequest
@@ -255,7 +225,7 @@ func (p *Proxy) identifyRead(q *http.Request) (*caller, *request.RequestInfo, re
 	if why := p.cacheable(q, info); why != "" {
 		return nil, info, why
 	}
-	caller, err := p.caller(q)
+	caller, err := p.access.Caller(q)
 	if err != nil {
 		return nil, info, reasonIdentity
 	}
@@ -263,15 +233,15 @@ func (p *Proxy) identifyRead(q *http.Request) (*caller, *request.RequestInfo, re
 }
 
 // serveRead answers a read from a cache, or forwards it.
-func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, caller *caller) {
+func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, caller *access.Caller) {
 	ctx := request.WithRequestInfo(request.WithUser(q.Context(), caller), info)
 	attributes, err := genericapifilters.GetAuthorizerAttributes(ctx)
 	if err != nil {
 		p.forward(w, q, info, reasonUndecided)
 		return
 	}
-	allowed, number, err := p.permissions.allowed(ctx, attributes)
-	if errors.Is(err, errBusy) {
+	decision, err := p.access.Decide(ctx, caller, attributes)
+	if errors.Is(err, access.ErrBusy) {
 		refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
 		return
 	}
@@ -279,7 +249,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		p.forward(w, q, info, reasonUndecided)
 		return
 	}
-	if !allowed {
+	if !decision.Allowed {
 		if !p.servePersonal(ctx, w, q, info, caller) {
 			p.forward(w, q, info, reasonRefused) // the server words the refusal
 		}
@@ -316,7 +286,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 	defer left()
 	var end func()
 	if info.Verb == "watch" {
-		ctx, end = p.permissions.guard(ctx, caller, attributes, number)
+		ctx, end = p.access.Guard(ctx, decision)
 	} else {
 		ctx, end = context.WithTimeout(ctx, p.requestTimeout)
 	}
@@ -352,7 +322,7 @@ func (p *Proxy) cacheable(q *http.Request, info *request.RequestInfo) reason {
 	case q.Method != http.MethodGet || !info.IsResourceRequest || info.Subresource != "",
 		info.Verb != "get" && info.Verb != "list" && info.Verb != "watch":
 		return reasonRequest
-	case !namesItself(q):
+	case !access.NamesItself(q):
 		return reasonCredentials
 	case !p.cached.Allows(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}):
 		return reasonSelection
@@ -395,7 +365,7 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 	}
 	since := f.source.failingSince()
 	if since.IsZero() {
-		since = p.probe.silentSince()
+		since = p.access.Probe.SilentSince()
 	}
 	if !since.IsZero() {
 		warning.AddWarning(q.Context(), "keepwatch",

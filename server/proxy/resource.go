@@ -22,6 +22,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
@@ -78,6 +79,9 @@ func (d describer) belongs(ctx context.Context, _ string, r *resource) error {
 	return nil
 }
 
+// errUnclear is why it is not known who answers for a resource.
+var errUnclear = errors.New("the API server is not ready")
+
 // errAggregated is why a resource is left to the server that another one answers for. It completes a sentence.
 var errAggregated = errors.New("is an aggregated API")
 
@@ -85,15 +89,18 @@ var errAggregated = errors.New("is an aggregated API")
 // changed, and then another server's objects would be shown to all whom the permissions of the cluster allow them.
 const belongsEvery = 30 * time.Second
 
+// belongsFor bounds the wait for its answer.
+const belongsFor = 10 * time.Second
+
 // awaitAggregated waits until the server says that a resource belongs to an aggregated API, which it returns as an
 // error, or until ctx ends. It asks at an interval. Any other answer, and none, leave what the server has said before.
 func (d describer) awaitAggregated(ctx context.Context, r *resource, every time.Duration) error {
 	for {
-		sleep(ctx, every+rand.N(every/4)) // many resources are described together, when a proxy starts
+		pause(ctx, every+rand.N(every/4)) // many resources are described together, when a proxy starts
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		asking, cancel := context.WithTimeout(ctx, reviewFor)
+		asking, cancel := context.WithTimeout(ctx, belongsFor)
 		err := d.belongs(asking, "", r)
 		if cancel(); errors.Is(err, errAggregated) {
 			return err
@@ -280,7 +287,7 @@ func (d describer) answersAll(ctx context.Context, name string, body []byte) err
 		return fmt.Errorf("the groups of the server: %w", err)
 	}
 	if slices.ContainsFunc(all.Groups, func(g metav1.APIGroup) bool { return g.Name == aggregation }) {
-		return fmt.Errorf("%w: it has the group %s, and does not say whether it has the APIService %s", errNotReady,
+		return fmt.Errorf("%w: it has the group %s, and does not say whether it has the APIService %s", errUnclear,
 			aggregation, name)
 	}
 	return nil
@@ -293,7 +300,8 @@ func answers(err error) bool {
 		return refused.code < http.StatusInternalServerError && refused.code != http.StatusTooManyRequests
 	}
 	_, isBroken := errors.AsType[net.Error](err)
-	return !isBroken && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errNotReady)
+	return !isBroken && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errUnclear) &&
+		!errors.Is(err, access.ErrNotReady)
 }
 
 // refusal is a response that is not OK.

@@ -7,6 +7,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 )
 
 // ClusterRole returns what a proxy's identity needs in order to cache resources: it has one rule for each group of
@@ -50,4 +52,23 @@ func ClusterRole(name string, of Selection, resources []schema.GroupResource) *r
 		last.Resources = append(last.Resources, r.Resource)
 	}
 	return role
+}
+
+// ImpersonationRules returns what a proxy's identity needs beside [ClusterRole] for [Config].Impersonate. With these
+// rules it can act as any user.
+func ImpersonationRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{access.Authorities},
+			Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"groups", "serviceaccounts", "users"}, Verbs: []string{"impersonate"}},
+		{ // uids, and userextras with every subresource, for which rules have no pattern
+			APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"impersonate"},
+		},
+	}
+}
+
+// PersonalRules returns what a proxy's identity needs beside [ClusterRole] for [Config].Personal.
+func PersonalRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list",
+		"watch"}}}
 }

@@ -154,3 +154,29 @@ func TestRestoredServerIsWatchedAsAnyOther(t *testing.T) {
 		t.Errorf("after the restore a watch has the timeout %s: it asks for a revision of before", got)
 	}
 }
+
+// A server that was restored from a backup, or is a replica that is behind, is not asked to confirm states that it does
+// not have.
+func TestNewestBelowDelivered(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9000"},"items":[]}`))
+	}))
+	defer server.Close()
+	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
+		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
+		nil, func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for delivered, want := range map[keepwatch.Revision]bool{0: true, 8999: true, 9000: true, 9001: false} {
+		s.open = nil
+		if delivered > 0 {
+			s.open = &openWatch{source: s, at: delivered, closed: true}
+		}
+		newest, err := s.Newest(t.Context())
+		if (err == nil) != want || want && newest != 9000 {
+			t.Errorf("a watch at %d: %d, %v", delivered, newest, err)
+		}
+	}
+}

@@ -102,7 +102,7 @@ func (s *Status) explain(reasons map[string]uint64) {
 // failingSince returns since when the server does not answer probes, or for a resource that is followed, zero while it
 // does.
 func (p *Proxy) failingSince() time.Time {
-	since := p.probe.unansweredSince()
+	since := p.access.Probe.UnansweredSince()
 	for _, f := range p.caches.followed() {
 		if failing := f.source.failingSince(); !failing.IsZero() && (since.IsZero() || failing.Before(since)) {
 			since = failing

@@ -214,7 +214,7 @@ func (t *takeovers) turn(c *caches) {
 	}
 	t.mu.Unlock()
 	slices.SortFunc(all, func(a, b *forwardedWatch) int { return a.begun.Compare(b.begun) })
-	if !c.probe.silentSince().IsZero() {
+	if !c.probe.SilentSince().IsZero() {
 		return
 	}
 	taken := 0

@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"context"
@@ -39,7 +39,7 @@ var reviewRetries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, St
 // refusal as the status' error.
 type tokens struct {
 	reviews  authenticationclient.AuthenticationV1Interface
-	probe    *probe
+	probe    *Probe
 	known    *cache.LRUExpireCache // reviewedToken by the token's digest
 	refused  *cache.LRUExpireCache // by the token's digest
 	asking   singleflight.Group    // by the token's digest
@@ -53,7 +53,7 @@ type reviewedToken struct {
 	until time.Time // the server is not asked again before
 }
 
-func newTokens(client authenticationclient.AuthenticationV1Interface, server *probe) *tokens {
+func newTokens(client authenticationclient.AuthenticationV1Interface, server *Probe) *tokens {
 	return &tokens{
 		reviews: authenticationclient.New(once{client.RESTClient()}), probe: server,
 		known: cache.NewLRUExpireCache(maxReviews), refused: cache.NewLRUExpireCache(maxReviews), inFlight: newInFlight(),

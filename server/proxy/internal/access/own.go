@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"context"
@@ -10,23 +10,18 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 )
 
-// ownIdentity is the proxy's identity at the server, and a token whose bearer acts under it. A nil *ownIdentity
-// has no token.
+// ownIdentity is the proxy's identity at the server, and a token whose bearer acts under it. A nil *ownIdentity has no
+// token.
 type ownIdentity struct {
 	authorization string // the header
-	forwarder     *forwarder
 	reviews       authenticationclient.AuthenticationV1Interface
-	probe         *probe
-	impersonates  bool // the proxy acts as another user
+	probe         *Probe
 
 	asking sync.Mutex // while the server is asked
 	last   atomic.Pointer[ownReview]
@@ -39,22 +34,12 @@ type ownReview struct {
 	failed   time.Time // when the last review failed
 }
 
-func newOwnIdentity(token string, server *rest.Config, reviews authenticationclient.AuthenticationV1Interface,
-	probe *probe) (*ownIdentity, error) {
-	forwarder, err := newForwarder(server)
-	o := &ownIdentity{
-		authorization: "Bearer " + token, forwarder: forwarder, reviews: authenticationclient.New(once{reviews.RESTClient()}),
-		probe: probe, impersonates: actsAsAnother(server),
-	}
+func newOwnIdentity(token string, reviews authenticationclient.AuthenticationV1Interface,
+	probe *Probe) *ownIdentity {
+	o := &ownIdentity{authorization: "Bearer " + token, reviews: authenticationclient.New(once{reviews.RESTClient()}),
+		probe: probe}
 	o.last.Store(&ownReview{})
-	return o, err
-}
-
-// actsAsAnother reports whether requests of a configuration have headers that name another user. A client's own header
-// would take the place of all of them.
-func actsAsAnother(server *rest.Config) bool {
-	as := server.Impersonate
-	return as.UserName != "" || as.UID != "" || len(as.Groups) > 0 || len(as.Extra) > 0
+	return o
 }
 
 // sent reports whether a request has the token.
@@ -62,22 +47,9 @@ func (o *ownIdentity) sent(q *http.Request) bool {
 	return o != nil && subtle.ConstantTimeCompare([]byte(q.Header.Get("Authorization")), []byte(o.authorization)) == 1
 }
 
-// forward forwards a request with the proxy's credentials. A proxy that itself acts as another user does not let the
-// bearer choose a third one: the server would judge that by the rights of the proxy, in place of the user's.
-func (o *ownIdentity) forward(w http.ResponseWriter, q *http.Request) {
-	if o.impersonates && impersonates(q) {
-		refuse(w, q, apierrors.NewForbidden(schema.GroupResource{Resource: "users"}, "",
-			errors.New("this proxy acts as another user already (--as): requests through it cannot have Impersonate- headers")))
-		return
-	}
-	q = q.Clone(q.Context())
-	q.Header.Del("Authorization")
-	o.forwarder.ServeHTTP(w, q)
-}
-
 // user returns who the proxy is for the server. While the server does not answer, one caller waits for it.
 func (o *ownIdentity) user(ctx context.Context) (user.Info, bool) {
-	if !o.probe.silentSince().IsZero() {
+	if !o.probe.SilentSince().IsZero() {
 		last := o.last.Load()
 		return last.known, time.Since(last.reviewed) < outageFor
 	}

@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"crypto/sha256"
@@ -8,20 +8,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
-
-	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
 // reviewing answers TokenReviews, as kube-apiserver words them.
@@ -70,10 +65,7 @@ func TestRememberedIdentityOfTheProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for status, known := range answersToReviews {
-		own, err := newOwnIdentity("secret", &rest.Config{Host: server.URL}, client, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		own := newOwnIdentity("secret", client, nil)
 		own.last.Store(&ownReview{known: &user.DefaultInfo{Name: "ada"}, reviewed: time.Now().Add(-tokenKnownFor)})
 		answers.status.Store(int64(status))
 		for range 2 { // the second time, the failure is remembered
@@ -127,117 +119,18 @@ func TestRememberedTokens(t *testing.T) {
 	expect(false, true)
 }
 
-// A client with the proxy's own token acts as the user that the proxy was started for, and as no other one.
-func TestOwnTokenImpersonates(t *testing.T) {
-	forwarded := atomic.Int64{}
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded.Add(1) }))
-	defer server.Close()
-	for _, as := range []string{"", "viewer"} {
-		own, err := newOwnIdentity("secret", &rest.Config{Host: server.URL,
-			Impersonate: rest.ImpersonationConfig{UserName: as}},
-			authenticationclient.NewForConfigOrDie(&rest.Config{Host: server.URL}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, header := range []string{"Impersonate-User", "Impersonate-Uid", "Impersonate-Extra-Scopes", "Accept"} {
-			before := forwarded.Load()
-			q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
-			q.Header.Set("Authorization", "Bearer secret")
-			q.Header.Set(header, "other")
-			w := httptest.NewRecorder()
-			own.forward(w, q)
-			want := as != "" && header != "Accept"
-			if refused := w.Code == http.StatusForbidden; refused != want || (forwarded.Load() == before) != want {
-				t.Errorf("--as %q, %s: %d %s", as, header, w.Code, w.Body)
-			}
-		}
-	}
-}
-
-// A client without any right can send headers of a megabyte. What is counted by user agent does not keep them.
-func TestClientsKeepNoHeaders(t *testing.T) {
-	heap := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	c := &clients{all: map[string]*clientUse{}}
-	before := heap()
-	for i := range 100 {
-		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		q.Header.Set("User-Agent", string(rune('a'+i%26))+strings.Repeat(string(rune('a'+i/26)), 900_000))
-		c.of(q, true)
-	}
-	if after := heap(); len(c.all) != 100 || after > before+45<<20 { // half of what the headers have
-		t.Errorf("%d clients, %d bytes more", len(c.all), after-before)
-	}
-	runtime.KeepAlive(c)
-}
-
-// A server that was restored from a backup, or is a replica that is behind, is not asked to confirm states that it does
-// not have.
-func TestNewestBelowDelivered(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9000"},"items":[]}`))
-	}))
-	defer server.Close()
-	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
-		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
-		nil, func(error) {})
+// controlOf returns a control that asks a server.
+func controlOf(t *testing.T, server *rest.Config) *Control {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for delivered, want := range map[keepwatch.Revision]bool{0: true, 8999: true, 9000: true, 9001: false} {
-		s.open = nil
-		if delivered > 0 {
-			s.open = &openWatch{source: s, at: delivered, closed: true}
-		}
-		newest, err := s.Newest(t.Context())
-		if (err == nil) != want || want && newest != 9000 {
-			t.Errorf("a watch at %d: %d, %v", delivered, newest, err)
-		}
-	}
-}
-
-// Clients that are not authenticated cannot use up the user agents that are counted each by itself.
-func TestClientsAreAuthenticated(t *testing.T) {
-	t.Parallel()
-	reviewed := &reviewing{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/tokenreviews") {
-			reviewed.ServeHTTP(w, q)
-		}
-	}))
-	defer server.Close()
-	p, err := New(Config{Server: &rest.Config{Host: server.URL,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
+	c, err := New(server, client, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := func(agent, method, token string) {
-		q := httptest.NewRequestWithContext(t.Context(), method, "/api/v1/pods", nil)
-		q.Header.Set("User-Agent", agent)
-		if token != "" {
-			q.Header.Set("Authorization", "Bearer "+token)
-		}
-		p.ServeHTTP(httptest.NewRecorder(), q)
-	}
-	for i := range maxClients {
-		send(fmt.Sprint("made-up-", i), http.MethodGet, "")
-		send(fmt.Sprint("another-", i), http.MethodPost, "wrong")
-	}
-	send("kubelet/v1", http.MethodGet, "token")
-	send("kubelet/v1", http.MethodPost, "token")
-	known := map[string]ClientStatus{}
-	for _, c := range p.clients.heaviest() {
-		known[c.UserAgent] = c
-	}
-	if len(known) != 2 || known["kubelet/v1"].Requests != 2 || known["kubelet/v1"].Forwarded != 2 ||
-		known[unknownClients].Requests != 2*maxClients || known[unknownClients].Forwarded != 2*maxClients {
-		t.Errorf("%+v", known)
-	}
+	return c
 }
 
 // A caller is known until its token expires, and as long as the server knows the token.
@@ -245,20 +138,16 @@ func TestCallersAreAskedAgain(t *testing.T) {
 	reviewed := &reviewing{}
 	server := httptest.NewServer(reviewed)
 	defer server.Close()
-	p, err := New(Config{Server: &rest.Config{Host: server.URL,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := controlOf(t, &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	expires := time.Now().Add(time.Hour).Truncate(time.Second)
 	q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
 	q.Header.Set("Authorization", "bearer e30."+base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`,
 		expires.Unix()))+".c2ln")
-	by, err := p.caller(q)
+	by, err := c.Caller(q)
 	if err != nil || by.GetName() != "ada" || !by.expires.Equal(expires.Add(expiryLeeway)) {
 		t.Fatalf("%+v, %v", by, err)
 	}
-	p.tokens.known.RemoveAll(func(any) bool { return true }) // its time is over
+	c.tokens.known.RemoveAll(func(any) bool { return true }) // its time is over
 	reviewed.refuses.Store(true)
 	for range 2 {
 		if known, err := by.again(t.Context()); !errors.Is(err, errUnknown) {
@@ -272,7 +161,7 @@ func TestCallersAreAskedAgain(t *testing.T) {
 	}
 	for _, header := range []string{"", "Basic YTpi", "Bearer", "Bearer  token"} {
 		q.Header.Set("Authorization", header)
-		if by, err := p.caller(q); !errors.Is(err, errUnknown) {
+		if by, err := c.Caller(q); !errors.Is(err, errUnknown) {
 			t.Errorf("%q: %v, %v", header, by, err)
 		}
 	}
@@ -283,19 +172,15 @@ func TestCallersAreAskedAgain(t *testing.T) {
 func TestTheServersClockDecidesWhetherATokenHasExpired(t *testing.T) {
 	server := httptest.NewServer(&reviewing{})
 	defer server.Close()
-	p, err := New(Config{Server: &rest.Config{Host: server.URL,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := controlOf(t, &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods?watch=1", nil)
 	expired := fmt.Appendf(nil, `{"exp":%d}`, time.Now().Add(-2*expiryLeeway).Unix())
 	q.Header.Set("Authorization", "Bearer e30."+base64.RawURLEncoding.EncodeToString(expired)+".c2ln")
-	by, err := p.caller(q)
+	by, err := c.Caller(q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, end := p.permissions.guard(t.Context(), by, asks("ada", "pods"), 0)
+	ctx, end := c.permissions.guard(t.Context(), by, asks("ada", "pods"), 0)
 	defer end()
 	if ctx.Err() != nil {
 		t.Errorf("it ends at once: the token expires at %v", by.expires)

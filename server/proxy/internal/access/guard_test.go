@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func TestGuardsFollowTheIdentity(t *testing.T) {
 				time.Sleep(probeEvery) // it was ready
 				server.unready.Store(c.unready)
 				began := time.Now()
-				by := &caller{Info: &user.DefaultInfo{Name: "ada"}, again: func(context.Context) (user.Info, error) {
+				by := &Caller{Info: &user.DefaultInfo{Name: "ada"}, again: func(context.Context) (user.Info, error) {
 					return &user.DefaultInfo{Name: "ada"}, c.again(time.Since(began))
 				}}
 				if c.expires > 0 {
@@ -123,7 +123,7 @@ func TestGuardsFollowTheGroups(t *testing.T) {
 		defer p.close()
 		var group atomic.Value
 		group.Store("admins")
-		by := &caller{again: func(context.Context) (user.Info, error) {
+		by := &Caller{again: func(context.Context) (user.Info, error) {
 			return &user.DefaultInfo{Name: "ada", Groups: []string{group.Load().(string)}}, nil
 		}}
 		by.Info, _ = by.again(t.Context())
@@ -135,7 +135,7 @@ func TestGuardsFollowTheGroups(t *testing.T) {
 		}
 		ctx, end := p.guard(t.Context(), by, a, number)
 		defer end()
-		p.made.add(describe(a), decision{true, time.Now().Add(24 * time.Hour), number}) // the admins are allowed for ever
+		p.made.add(describe(a), remembered{true, time.Now().Add(24 * time.Hour), number}) // the admins are allowed for ever
 		server.allows.Store(false)
 		time.Sleep(5 * unobservedFor)
 		if ctx.Err() != nil {

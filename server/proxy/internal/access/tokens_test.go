@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"bufio"
@@ -72,7 +72,7 @@ func TestReviewsPerAddress(t *testing.T) {
 				t.Errorf("%s: %v after %v", address, err, time.Since(before))
 			}
 		}
-		expect("192.0.2.1", errBusy, reviewFor)
+		expect("192.0.2.1", ErrBusy, reviewFor)
 		expect("192.0.2.2", nil, 0)
 		const valid = "valid"
 		tokens.known.Add(sha256.Sum256([]byte(valid)), reviewedToken{user: &user.DefaultInfo{Name: "ada"}, at: time.Now()},

@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// authorities is the ConfigMap in kube-system in which API servers publish the authorities of client certificates and
+// Authorities is the ConfigMap in kube-system in which API servers publish the authorities of client certificates and
 // of front proxies, and the headers of the latter.
-const authorities = "extension-apiserver-authentication"
+const Authorities = "extension-apiserver-authentication"
 
 // certificates authenticates callers by client certificate, and by a front proxy's certificate and headers, with
 // the authorities of the server, as k8s.io/apiserver does in front of an aggregated API. A nil *certificates knows
@@ -34,17 +34,17 @@ type certificates struct {
 
 func newCertificates(client kubernetes.Interface) (*certificates, error) {
 	clients, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem,
-		authorities, "client-ca-file", client)
+		Authorities, "client-ca-file", client)
 	if err != nil {
 		return nil, err
 	}
 	frontProxies, err := dynamiccertificates.NewDynamicCAFromConfigMapController("front-proxy-ca", metav1.NamespaceSystem,
-		authorities, "requestheader-client-ca-file", client)
+		Authorities, "requestheader-client-ca-file", client)
 	if err != nil {
 		return nil, err
 	}
 	c := &certificates{clients: clients, frontProxies: frontProxies}
-	c.headers = headerrequest.NewRequestHeaderAuthRequestController(authorities, metav1.NamespaceSystem, client,
+	c.headers = headerrequest.NewRequestHeaderAuthRequestController(Authorities, metav1.NamespaceSystem, client,
 		"requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix",
 		"requestheader-allowed-names")
@@ -62,8 +62,11 @@ func newCertificates(client kubernetes.Interface) (*certificates, error) {
 	return c, err
 }
 
-// run follows the ConfigMap until ctx ends.
+// run follows the ConfigMap until ctx ends. A nil *certificates follows none.
 func (c *certificates) run(ctx context.Context) {
+	if c == nil {
+		return
+	}
 	var running sync.WaitGroup
 	running.Go(func() { c.clients.Run(ctx, 1) })
 	running.Go(func() { c.frontProxies.Run(ctx, 1) })
@@ -91,7 +94,7 @@ var (
 		"client certificates do not pass through this proxy: use a bearer token, or start the proxy with --impersonate")
 	errNoAuthorities = apierrors.NewServiceUnavailable(
 		"the proxy does not know the authorities of client certificates: it has not read the ConfigMap kube-system/" +
-			authorities + " yet, may not read it, or the cluster has none")
+			Authorities + " yet, may not read it, or the cluster has none")
 	errUnauthorized = apierrors.NewUnauthorized("Unauthorized") // as the server says it
 )
 
@@ -112,7 +115,7 @@ func (c *certificates) user(q *http.Request) (user.Info, error) {
 	case !ok:
 		return nil, nil
 	}
-	return response.User, checkForwardable(response.User)
+	return response.User, CheckForwardable(response.User)
 }
 
 // again is user for an open request, whose certificate was valid: its authority may no longer be one.
@@ -131,28 +134,31 @@ func (c *certificates) again(q *http.Request) (user.Info, error) {
 // handlers around the proxy may have set.
 type certifiedKey struct{}
 
-// certifiedUser returns the user that the request's certificate proves, or nil.
-func certifiedUser(ctx context.Context) user.Info {
+func WithCertified(ctx context.Context, proven user.Info) context.Context {
+	return context.WithValue(ctx, certifiedKey{}, proven)
+}
+
+// CertifiedUser returns the user that the request's certificate proves, or nil.
+func CertifiedUser(ctx context.Context) user.Info {
 	u, _ := ctx.Value(certifiedKey{}).(user.Info)
 	return u
 }
 
-// identifyCertificate returns a request without a certificate as it is, and one with a certificate with the user that
-// it proves. As at the server, a certificate that proves none does not keep a request with a token from being judged by
-// it. Without a token, identifyCertificate answers such a request and returns nil.
-func (p *Proxy) identifyCertificate(w http.ResponseWriter, q *http.Request) *http.Request {
+// Identify returns a request without a certificate as it is, and one with a certificate with the user that it proves.
+// As at the server, a certificate that proves none does not keep a request with a token from being judged by it.
+// Without a token, identify returns the error to answer.
+func (c *Control) Identify(q *http.Request) (*http.Request, error) {
 	if q.TLS == nil || len(q.TLS.PeerCertificates) == 0 {
-		return q
+		return q, nil
 	}
-	caller, err := p.certificates.user(q)
+	known, err := c.certificates.user(q)
 	switch {
 	case err != nil && !hasToken(q):
-		refuse(w, q, err)
-		return nil
-	case err != nil || caller == nil:
-		return q
+		return nil, err
+	case err != nil || known == nil:
+		return q, nil
 	}
-	return q.WithContext(context.WithValue(q.Context(), certifiedKey{}, caller))
+	return q.WithContext(WithCertified(q.Context(), known)), nil
 }
 
 // hasToken reports whether a request has a bearer token: a WebSocket's may be among its protocols.

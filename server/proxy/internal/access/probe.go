@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"context"
@@ -28,17 +28,17 @@ const (
 // errSilent is why the server is not asked, errNotReady why its answer does not count.
 var (
 	errSilent   = errors.New("the API server has not answered the last probe")
-	errNotReady = errors.New("the API server is not ready")
+	ErrNotReady = errors.New("the API server is not ready")
 )
 
-// probe asks the server on a timer whether it answers at all. No client causes its requests: one without any rights
+// Probe asks the server on a timer whether it answers at all. No client causes its requests: one without any rights
 // could keep it busy. While the server is silent, that is, takes requests and answers nothing, reviews are not sent,
 // because each would wait for reviewFor. A server that refuses connections or answers with errors is not silent: that
 // costs no time. An API server that starts listens before it has read roles, bindings and definitions: it denies what
 // it will allow, and has not found what it has. That ends when it is ready.
 //
 // A nil *probe finds that the server answers and is ready. A probe is safe for concurrent use.
-type probe struct {
+type Probe struct {
 	server rest.Interface
 	last   atomic.Pointer[probed]
 	// wasReady is whether the server has answered a probe that it is ready. Some servers have no such path, or refuse it
@@ -57,14 +57,14 @@ type probed struct {
 	silent    time.Time // since when; zero while answering has not ended
 }
 
-func newProbe(server rest.Interface) *probe {
-	p := &probe{server: server}
+func newProbe(server rest.Interface) *Probe {
+	p := &Probe{server: server}
 	p.answered()
 	return p
 }
 
 // run probes until ctx ends.
-func (p *probe) run(ctx context.Context) {
+func (p *Probe) run(ctx context.Context) {
 	defer p.answered()
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -99,7 +99,7 @@ func (p *probe) run(ctx context.Context) {
 }
 
 // ask sends one probe. API servers answer it without a queue; any answer will do, also that the server is not ready.
-func (p *probe) ask(ctx context.Context) error {
+func (p *Probe) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeFor)
 	defer cancel()
 	err := p.server.Get().AbsPath(probePath).MaxRetries(0).Do(ctx).Error()
@@ -118,9 +118,9 @@ func isAnswer(err error) bool {
 	return err == nil || errors.As(err, &status)
 }
 
-// ready asks the server whether it is ready, and returns why its refusals do not count yet, nil if they do. They count
+// Ready asks the server whether it is ready, and returns why its refusals do not count yet, nil if they do. They count
 // if the server has never answered that it is ready. Callers at the same time share one request.
-func (p *probe) ready(ctx context.Context) error {
+func (p *Probe) Ready(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
@@ -135,26 +135,26 @@ func (p *probe) ready(ctx context.Context) error {
 	if err == nil || !p.wasReady.Load() {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", errNotReady, err)
+	return fmt.Errorf("%w: %w", ErrNotReady, err)
 }
 
 // answered begins a time in which the server answers.
-func (p *probe) answered() {
+func (p *Probe) answered() {
 	next := &probed{}
 	next.answering, next.end = context.WithCancel(context.Background())
 	p.last.Store(next)
 }
 
-// silentSince returns since when the server is silent, zero while it is not.
-func (p *probe) silentSince() time.Time {
+// SilentSince returns since when the server is silent, zero while it is not.
+func (p *Probe) SilentSince() time.Time {
 	if p == nil {
 		return time.Time{}
 	}
 	return p.last.Load().silent
 }
 
-// unansweredSince returns since when no probe is answered, zero while they are.
-func (p *probe) unansweredSince() time.Time {
+// UnansweredSince returns since when no probe is answered, zero while they are.
+func (p *Probe) UnansweredSince() time.Time {
 	if p == nil {
 		return time.Time{}
 	}
@@ -166,7 +166,7 @@ func (p *probe) unansweredSince() time.Time {
 
 // reviewing returns the context of a review that is not its caller's alone: it ends after reviewFor, and when the
 // server is silent. reviewing fails if the server is silent already.
-func (p *probe) reviewing(ctx context.Context) (context.Context, context.CancelFunc, error) {
+func (p *Probe) reviewing(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor)
 	if p == nil {
 		return ctx, cancel, nil

@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"context"
@@ -39,7 +39,7 @@ const (
 // is safe for concurrent use.
 type permissions struct {
 	server authorizer.Authorizer // remembers nothing
-	probe  *probe
+	probe  *Probe
 	made   decisions
 	// repeated has the decisions about open watches that had been denied. They are used for settlingFor, so that the
 	// watches of a user share a review.
@@ -56,7 +56,7 @@ type permissions struct {
 	open map[string]map[*openRequest]struct{} // by namespace
 }
 
-func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *probe) (*permissions, error) {
+func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *Probe) (*permissions, error) {
 	p := &permissions{
 		probe: server, made: newDecisions(), repeated: newDecisions(), inFlight: newInFlight(),
 		scopes: newScopes(), open: map[string]map[*openRequest]struct{}{},
@@ -69,7 +69,7 @@ func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server
 }
 
 // allowed reports whether the server allows a request, and the number for [permissions.guard]. It returns an error if
-// the server does not decide, and has not decided since the last change, and errBusy if the server is not asked.
+// the server does not decide, and has not decided since the last change, and ErrBusy if the server is not asked.
 func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, uint64, error) {
 	return p.decided(ctx, attributes, p.inFlight)
 }
@@ -102,7 +102,7 @@ func (p *permissions) decided(ctx context.Context, attributes authorizer.Attribu
 		bound = nil
 	}
 	allowed, err := p.ask(ctx, attributes, fmt.Sprintf("%d %x", renewed, about), bound, func(allowed bool) {
-		p.made.add(about, decision{allowed, time.Now(), number})
+		p.made.add(about, remembered{allowed, time.Now(), number})
 	})
 	if last.allowed && last.number >= changed && isOutage(err) { // it is not older than outageFor
 		return true, number, nil
@@ -112,7 +112,7 @@ func (p *permissions) decided(ctx context.Context, attributes authorizer.Attribu
 
 // confirmed is allowed for an open watch that is denied. The server is asked again, and must be ready and decide.
 func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attributes) (bool, error) {
-	if err := p.probe.ready(ctx); err != nil {
+	if err := p.probe.Ready(ctx); err != nil {
 		return false, err
 	}
 	about, namespace := describe(attributes), attributes.GetNamespace()
@@ -124,7 +124,7 @@ func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attri
 		return last.allowed, nil
 	}
 	return p.ask(ctx, attributes, fmt.Sprintf("%d again %x", renewed, about), nil, func(allowed bool) {
-		made := decision{allowed, time.Now(), number}
+		made := remembered{allowed, time.Now(), number}
 		p.made.add(about, made)
 		p.repeated.add(about, made)
 	})

@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 // openRequest is a watch, or another request without an end, while its caller is known and allowed to send it.
 type openRequest struct {
 	permissions *permissions
-	caller      *caller
+	caller      *Caller
 	attributes  authorizer.Attributes
 	// announced receives that the decision may have changed, and within which time it is to be made again.
 	announced chan time.Duration
@@ -32,7 +32,7 @@ type openRequest struct {
 // guard returns a context that ends when the server no longer knows the caller of a request that it has allowed, or no
 // longer allows the request, when the caller's credentials expire, and after longestOpen. The caller of guard calls end
 // at the end of the request. number is from the decision that allowed it.
-func (p *permissions) guard(ctx context.Context, by *caller, attributes authorizer.Attributes,
+func (p *permissions) guard(ctx context.Context, by *Caller, attributes authorizer.Attributes,
 	number uint64) (guarded context.Context, end func()) {
 	until := time.Now().Add(longestOpen + rand.N(longestOpen/10))
 	if !by.expires.IsZero() && by.expires.Before(until) {
@@ -55,7 +55,7 @@ func (p *permissions) guard(ctx context.Context, by *caller, attributes authoriz
 
 // guardIdentity is guard for a personal view, which itself follows what the server allows. The context ends when the
 // caller is no longer known, or is another user: with other groups.
-func (p *permissions) guardIdentity(ctx context.Context, by *caller) (guarded context.Context, end func()) {
+func (p *permissions) guardIdentity(ctx context.Context, by *Caller) (guarded context.Context, end func()) {
 	until := time.Now().Add(longestOpen + rand.N(longestOpen/10))
 	if !by.expires.IsZero() && by.expires.Before(until) {
 		until = by.expires
@@ -128,7 +128,7 @@ func (r *openRequest) holds(ctx context.Context, asked func(context.Context) (bo
 func (r *openRequest) identified(ctx context.Context) (bool, error) {
 	known, err := r.caller.again(ctx)
 	if errors.Is(err, errUnknown) {
-		if err := r.permissions.probe.ready(ctx); err != nil {
+		if err := r.permissions.probe.Ready(ctx); err != nil {
 			return false, err
 		}
 		known, err = r.caller.again(ctx)

@@ -1,6 +1,7 @@
-package proxy
+package access
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/testserver"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -64,12 +66,17 @@ func TestChangesThatGrant(t *testing.T) {
 // The roles of a server are followed: a write that grants nothing else makes permissions forget nothing.
 func TestAnnotatedBindings(t *testing.T) {
 	t.Parallel()
-	r := newCrowdRig(t, func(*Config) {})
-	client, err := kubernetes.NewForConfig(r.server.Config())
+	server := testserver.New(t)
+	client, err := kubernetes.NewForConfig(server.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := r.proxy.permissions
+	c := controlOf(t, server.Config())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); c.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	p := c.permissions
 	changed := func(namespace string) uint64 {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -106,7 +113,7 @@ func TestAnnotatedBindings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await.True(t, "the roles are followed", func() bool { return !slices.ContainsFunc(r.proxy.roles.reflectors, notLive) })
+	await.True(t, "the roles are followed", func() bool { return !slices.ContainsFunc(c.roles.reflectors, notLive) })
 	create("shop")
 	before := waitFor("shop")
 	patch(`{"metadata":{"annotations":{"a":"b"}}}`)

@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
-// decision is what the server has decided about a request.
-type decision struct {
+// remembered is a decision of the server about a request.
+type remembered struct {
 	allowed bool
 	at      time.Time
 	number  uint64 // of the last change or renewal before the server was asked
@@ -24,7 +24,7 @@ func newDecisions() decisions {
 	return decisions{cache.NewLRUExpireCache(maxReviews), cache.NewLRUExpireCache(maxReviews)}
 }
 
-func (d decisions) add(about digest, made decision) {
+func (d decisions) add(about digest, made remembered) {
 	if made.allowed {
 		d.denials.Remove(about)
 		d.permissions.Add(about, made, outageFor)
@@ -35,10 +35,10 @@ func (d decisions) add(about digest, made decision) {
 }
 
 // last returns the last decision about a request, the zero decision if none is remembered.
-func (d decisions) last(about digest) (last decision) {
+func (d decisions) last(about digest) (last remembered) {
 	for _, c := range []*cache.LRUExpireCache{d.permissions, d.denials} {
-		if found, ok := c.Get(about); ok && found.(decision).at.After(last.at) {
-			last = found.(decision)
+		if found, ok := c.Get(about); ok && found.(remembered).at.After(last.at) {
+			last = found.(remembered)
 		}
 	}
 	return last

@@ -1,8 +1,7 @@
-package proxy
+package access
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -158,8 +157,8 @@ func TestConfirmation(t *testing.T) {
 }
 
 // knownCaller is the caller of a request, whom the server knows for ever.
-func knownCaller(a authorizer.Attributes) *caller {
-	return &caller{Info: a.GetUser(), again: func(context.Context) (user.Info, error) { return a.GetUser(), nil }}
+func knownCaller(a authorizer.Attributes) *Caller {
+	return &Caller{Info: a.GetUser(), again: func(context.Context) (user.Info, error) { return a.GetUser(), nil }}
 }
 
 // guarded returns the context of an open watch that is allowed.
@@ -356,7 +355,7 @@ func TestReviewsPerUser(t *testing.T) {
 				if allowed || err == nil {
 					t.Errorf("a request that is not reviewed: %v, %v", allowed, err)
 				}
-				if errors.Is(err, errBusy) {
+				if errors.Is(err, ErrBusy) {
 					busy.Add(1)
 				}
 			})
@@ -391,35 +390,6 @@ func TestReviewsPerUser(t *testing.T) {
 			p.expect(t, asksFor("denied"), false, false)
 			if n := server.asked.Load() - before; n != c.asked {
 				t.Errorf("%d reviews of one name, want %d", n, c.asked)
-			}
-		}
-	})
-}
-
-// A request of a user who has too many reviews in flight is refused: the client tries it again.
-func TestBusyUsersAreRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, err := New(Config{Server: (&pipedJudge{}).config()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.permissions.close()
-		p.tokens.known.Add(sha256.Sum256([]byte("token")), reviewedToken{&user.DefaultInfo{Name: "mallory"}, time.Now(),
-			time.Now().Add(time.Hour)}, time.Hour)
-		for range reviewsInFlight {
-			release, err := p.permissions.inFlight.acquire(t.Context(), "mallory")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer release()
-		}
-		for _, path := range []string{"/api/v1/pods", "/metrics"} {
-			q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
-			q.Header.Set("Authorization", "Bearer token")
-			w := httptest.NewRecorder()
-			p.ServeHTTP(w, q)
-			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
-				t.Errorf("%s: %d, retry after %q: %s", path, w.Code, w.Header().Get("Retry-After"), w.Body)
 			}
 		}
 	})

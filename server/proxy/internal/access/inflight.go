@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 // Everybody can make up tokens and names.
 const reviewsInFlight = 8
 
-// errBusy is why the server is not asked.
-var errBusy = errors.New("too many reviews of this client are in flight")
+// ErrBusy is why the server is not asked.
+var ErrBusy = errors.New("too many reviews of this client are in flight")
 
 // inFlight bounds the reviews in flight of each client. It is safe for concurrent use.
 type inFlight struct {
@@ -45,7 +45,7 @@ func (f *inFlight) acquire(ctx context.Context, client string) (release func(), 
 	case s.taken <- struct{}{}:
 		return func() { <-s.taken; f.leave(client, s) }, nil
 	case <-wait.C:
-		err = errBusy
+		err = ErrBusy
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}

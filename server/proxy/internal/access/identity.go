@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// caller is who sent a request, by its credentials.
-type caller struct {
+// Caller is who sent a request, by its credentials.
+type Caller struct {
 	user.Info
 	// expires is when the credentials do. Zero means that this is not known, or never. It is not known of a token that
 	// the server has accepted later than that: the clocks differ.
@@ -26,32 +26,32 @@ type caller struct {
 // errUnknown is why credentials name nobody. It is an answer of the server's.
 var errUnknown = errors.New("the API server does not know the credentials")
 
-// caller returns who sent a request.
-func (p *Proxy) caller(q *http.Request) (*caller, error) {
-	if certified := certifiedUser(q.Context()); certified != nil {
-		return &caller{certified, q.TLS.PeerCertificates[0].NotAfter, func(context.Context) (user.Info, error) {
-			return p.certificates.again(q)
+// Caller returns who sent a request. Of one with a certificate, identify has found the user.
+func (c *Control) Caller(q *http.Request) (*Caller, error) {
+	if certified := CertifiedUser(q.Context()); certified != nil {
+		return &Caller{certified, q.TLS.PeerCertificates[0].NotAfter, func(context.Context) (user.Info, error) {
+			return c.certificates.again(q)
 		}}, nil
 	}
-	c := &caller{again: p.own.again}
-	if !p.own.sent(q) {
+	by := &Caller{again: c.own.again}
+	if !c.own.sent(q) {
 		token := bearerToken(q)
 		if token == "" {
 			return nil, errUnknown
 		}
 		address := clientAddress(q)
-		c.expires = expiry(token)
-		c.again = func(ctx context.Context) (user.Info, error) { return p.tokens.again(ctx, token, address) }
-		known, err := p.tokens.user(q.Context(), token, address)
-		if err == nil && p.tokens.reviewedAt(token).After(c.expires) {
-			c.expires = time.Time{}
+		by.expires = expiry(token)
+		by.again = func(ctx context.Context) (user.Info, error) { return c.tokens.again(ctx, token, address) }
+		known, err := c.tokens.user(q.Context(), token, address)
+		if err == nil && c.tokens.reviewedAt(token).After(by.expires) {
+			by.expires = time.Time{}
 		}
-		c.Info = known
-		return c, err
+		by.Info = known
+		return by, err
 	}
-	known, err := c.again(q.Context())
-	c.Info = known
-	return c, err
+	known, err := by.again(q.Context())
+	by.Info = known
+	return by, err
 }
 
 // bearerToken returns the token of a request, as API servers read it, or nothing.
@@ -86,18 +86,8 @@ func expiry(token string) time.Time {
 	return time.Unix(int64(claims.Expires), 0).Add(expiryLeeway)
 }
 
-// namesItself reports whether the caller's identity is its certificate or its token alone: a request that impersonates
+// NamesItself reports whether the caller's identity is its certificate or its token alone: a request that impersonates
 // another user is the server's to judge.
-func namesItself(q *http.Request) bool {
-	return !impersonates(q) && (certifiedUser(q.Context()) != nil || len(q.Header.Values("Authorization")) == 1)
-}
-
-// impersonates reports whether a request has a header that names another user.
-func impersonates(q *http.Request) bool {
-	for name := range q.Header {
-		if isImpersonation(name) {
-			return true
-		}
-	}
-	return false
+func NamesItself(q *http.Request) bool {
+	return !Impersonates(q) && (CertifiedUser(q.Context()) != nil || len(q.Header.Values("Authorization")) == 1)
 }

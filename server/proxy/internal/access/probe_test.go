@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"context"
@@ -67,7 +67,7 @@ func TestFailingServerIsNotSilent(t *testing.T) {
 		judge.fails.Store(true)
 		probe := judge.probed(t)
 		time.Sleep(3 * (probeEvery + probeFor))
-		if !probe.silentSince().IsZero() || !probe.unansweredSince().IsZero() {
+		if !probe.SilentSince().IsZero() || !probe.UnansweredSince().IsZero() {
 			t.Error("a server that answers with errors is silent")
 		}
 	})
@@ -82,12 +82,12 @@ func TestUnansweredProbes(t *testing.T) {
 		judge.silent.Store(true)
 		fell := time.Now()
 		time.Sleep(2 * (probeEvery + probeFor))
-		if since := probe.unansweredSince(); since.Before(fell) || since.Sub(fell) > probeEvery {
+		if since := probe.UnansweredSince(); since.Before(fell) || since.Sub(fell) > probeEvery {
 			t.Errorf("a server that fell silent at %v is unanswered since %v", fell, since)
 		}
 		judge.silent.Store(false)
 		time.Sleep(probeEvery + probeFor)
-		if since := probe.unansweredSince(); !since.IsZero() {
+		if since := probe.UnansweredSince(); !since.IsZero() {
 			t.Errorf("a server that answers is unanswered since %v", since)
 		}
 	})
@@ -127,8 +127,8 @@ func TestLostConnectionsAreNoAnswers(t *testing.T) {
 		} {
 			fails.Store(&c.fails)
 			time.Sleep(2*probeEvery + probeEvery/2)
-			if silent := !probe.silentSince().IsZero(); silent != c.silent || probe.unansweredSince().IsZero() {
-				t.Errorf("%v: silent %t, unanswered since %v", c.fails, silent, probe.unansweredSince())
+			if silent := !probe.SilentSince().IsZero(); silent != c.silent || probe.UnansweredSince().IsZero() {
+				t.Errorf("%v: silent %t, unanswered since %v", c.fails, silent, probe.UnansweredSince())
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package proxy
+package access
 
 import (
 	"bufio"
@@ -36,7 +36,7 @@ func (p *pipedJudge) client(t *testing.T) kubernetes.Interface {
 }
 
 // probed returns a probe of the judge, which runs until the test ends.
-func (p *pipedJudge) probed(t *testing.T) *probe {
+func (p *pipedJudge) probed(t *testing.T) *Probe {
 	probe := newProbe(p.client(t).Discovery().RESTClient())
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -88,10 +88,7 @@ func TestUnansweredReviewOfTheProxy(t *testing.T) {
 		server := &pipedJudge{}
 		server.allows.Store(true)
 		reviews := server.client(t)
-		own, err := newOwnIdentity("secret", &rest.Config{Host: "http://judge"}, reviews.AuthenticationV1(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		own := newOwnIdentity("secret", reviews.AuthenticationV1(), nil)
 		expect := func(after time.Duration) {
 			t.Helper()
 			before := time.Now()
