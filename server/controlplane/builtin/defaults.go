@@ -47,6 +47,7 @@ func addDefaults(scheme *runtime.Scheme) error {
 	byType[corev1.PersistentVolume](scheme, func(o *corev1.PersistentVolume) {
 		fill(&o.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 		point(&o.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+		fill(&o.Status.Phase, corev1.VolumePending)
 		if o.Spec.HostPath != nil {
 			point(&o.Spec.HostPath.Type, corev1.HostPathUnset)
 		}
@@ -57,6 +58,7 @@ func addDefaults(scheme *runtime.Scheme) error {
 		}
 	})
 	byType[corev1.PersistentVolumeClaim](scheme, func(o *corev1.PersistentVolumeClaim) {
+		fill(&o.Status.Phase, corev1.ClaimPending)
 		point(&o.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 	})
 	byType[corev1.ReplicationController](scheme, defaultReplicationController)

@@ -12,12 +12,26 @@ import (
 )
 
 func defaultPod(pod *corev1.Pod) {
+	defaultAddresses(&pod.Status)
+	if period := pod.Spec.TerminationGracePeriodSeconds; period != nil && *period < 0 {
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	}
 	point(&pod.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	defaultPodSpec(&pod.Spec)
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			defaultRequests(&containers[i].Resources)
 		}
+	}
+}
+
+// defaultAddresses sets the address by the list of addresses, or the list by the address, which counts if they differ.
+func defaultAddresses(s *corev1.PodStatus) {
+	switch {
+	case s.PodIP == "" && len(s.PodIPs) > 0:
+		s.PodIP = s.PodIPs[0].IP
+	case s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP):
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
 }
 
@@ -34,6 +48,8 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 }
 
 func defaultPodSpec(spec *corev1.PodSpec) {
+	fill(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	fill(&spec.DNSPolicy, corev1.DNSClusterFirst)
 	fill(&spec.RestartPolicy, corev1.RestartPolicyAlways)
 	fill(&spec.SchedulerName, corev1.DefaultSchedulerName)

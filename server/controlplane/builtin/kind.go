@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // kind is one row of the table of built-in resources: its names in the API, and the rules in which it
@@ -45,6 +46,9 @@ type kind struct {
 	prepare func(runtime.Object)
 	// prepareUpdate sets fields of a changed object that the server owns, after its status was set to the old one.
 	prepareUpdate func(obj, old runtime.Object)
+	// prepareStatus keeps what an update by /status does not change besides spec. keptByStatus are its paths in metadata.
+	prepareStatus func(obj, old runtime.Object)
+	keptByStatus  []fieldpath.Path
 	// fields are the selectable fields besides metadata.name and metadata.namespace.
 	fields func(runtime.Object) fields.Set
 	// indexed is the selectable field that the watch cache indexes.

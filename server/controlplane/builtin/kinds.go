@@ -22,6 +22,7 @@ import (
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/services"
 )
@@ -38,6 +39,8 @@ var table = []*kind{
 	{gv: corev1.SchemeGroupVersion, resource: "pods", object: &corev1.Pod{}, list: &corev1.PodList{},
 		namespaced: true, short: []string{"po"}, category: all,
 		status: ownStatus, counts: countSpec, prepare: preparePod, fields: podFields, indexed: "spec.nodeName",
+		prepareStatus: keepPodStatus, keptByStatus: []fieldpath.Path{
+			fieldpath.MakePathOrDie("metadata", "deletionTimestamp"), fieldpath.MakePathOrDie("metadata", "ownerReferences")},
 		returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "services", object: &corev1.Service{}, list: &corev1.ServiceList{},
 		namespaced: true, short: []string{"svc"}, category: all, name: validation.NameIsDNSLabel,
@@ -60,7 +63,8 @@ var table = []*kind{
 		namespaced: true, short: []string{"ev"}, putCreates: true, fields: eventFields},
 	{gv: corev1.SchemeGroupVersion, resource: "persistentvolumes", object: &corev1.PersistentVolume{},
 		list:  &corev1.PersistentVolumeList{},
-		short: []string{"pv"}, status: ownStatus, prepare: preparePersistentVolume, returnsDeleted: true},
+		short: []string{"pv"}, status: ownStatus, prepare: preparePersistentVolume, prepareStatus: setPhaseTransition,
+		returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "persistentvolumeclaims", object: &corev1.PersistentVolumeClaim{},
 		list:       &corev1.PersistentVolumeClaimList{},
 		namespaced: true, short: []string{"pvc"}, status: ownStatus, prepare: preparePersistentVolumeClaim,
@@ -86,7 +90,8 @@ var table = []*kind{
 
 	{gv: appsv1.SchemeGroupVersion, resource: "deployments", object: &appsv1.Deployment{}, list: &appsv1.DeploymentList{},
 		namespaced: true, short: []string{"deploy"}, category: all,
-		status: ownStatus, counts: countSpecAndAnnotations, replicas: deploymentReplicas},
+		status: ownStatus, counts: countSpecAndAnnotations, replicas: deploymentReplicas,
+		prepareStatus: keepDeploymentLabels, keptByStatus: []fieldpath.Path{fieldpath.MakePathOrDie("metadata", "labels")}},
 	{gv: appsv1.SchemeGroupVersion, resource: "replicasets", object: &appsv1.ReplicaSet{}, list: &appsv1.ReplicaSetList{},
 		namespaced: true, short: []string{"rs"}, category: all,
 		status: ownStatus, counts: countSpec, replicas: replicaSetReplicas, fields: replicaSetFields},
@@ -173,7 +178,7 @@ var table = []*kind{
 		counts: countSpec, returnsDeleted: true},
 	{gv: resourcev1.SchemeGroupVersion, resource: "resourceclaims", object: &resourcev1.ResourceClaim{},
 		list:       &resourcev1.ResourceClaimList{},
-		namespaced: true, status: ownStatus, returnsDeleted: true},
+		namespaced: true, status: strictStatus, returnsDeleted: true},
 	{gv: resourcev1.SchemeGroupVersion, resource: "resourceclaimtemplates", object: &resourcev1.ResourceClaimTemplate{},
 		list:       &resourcev1.ResourceClaimTemplateList{},
 		namespaced: true, returnsDeleted: true},

@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
@@ -94,7 +95,7 @@ func checkPreconditions(options *metav1.DeleteOptions, ns *corev1.Namespace) err
 	return errors.NewConflict(corev1.Resource("namespaces"), ns.Name, problem)
 }
 
-// terminate sets the deletion time and the phase Terminating.
+// terminate sets the deletion time, the phase Terminating, and the finalizers of the propagation.
 func (r *namespaceREST) terminate(ctx context.Context, name string, validate rest.ValidateObjectFunc,
 	options *metav1.DeleteOptions) (runtime.Object, error) {
 	key, err := r.store.KeyFunc(ctx, name)
@@ -114,6 +115,9 @@ func (r *namespaceREST) terminate(ctx context.Context, name string, validate res
 			ns.DeletionTimestamp = &now
 		}
 		ns.Status.Phase = corev1.NamespaceTerminating
+		if r.store.EnableGarbageCollection {
+			ns.Finalizers = withPropagation(ns.Finalizers, options)
+		}
 		return ns, nil
 	})
 	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, &preconditions, mark, dryrun.IsDryRun(options.DryRun),
@@ -123,6 +127,28 @@ func (r *namespaceREST) terminate(ctx context.Context, name string, validate res
 		return nil, storageerrors.InterpretUpdateError(err, corev1.Resource("namespaces"), name)
 	}
 	return out, nil
+}
+
+// withPropagation returns finalizers with the one by which the garbage collector knows the propagation that is wanted.
+// Without a wish they stay.
+func withPropagation(finalizers []string, options *metav1.DeleteOptions) []string {
+	var wanted string
+	//lint:ignore SA1019 clients of earlier versions set OrphanDependents
+	switch policy, orphan := options.PropagationPolicy, options.OrphanDependents; {
+	case orphan != nil && *orphan, orphan == nil && policy != nil && *policy == metav1.DeletePropagationOrphan:
+		wanted = metav1.FinalizerOrphanDependents
+	case orphan != nil, policy != nil && *policy == metav1.DeletePropagationForeground:
+		wanted = metav1.FinalizerDeleteDependents
+	case policy == nil:
+		return finalizers
+	}
+	finalizers = slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
+		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+	})
+	if wanted != "" {
+		finalizers = append(finalizers, wanted)
+	}
+	return finalizers
 }
 
 // finalizeStrategy has the rules of /finalize, which writes spec.finalizers.

@@ -32,6 +32,12 @@ func preparePod(obj runtime.Object) {
 	pod := obj.(*corev1.Pod)
 	pod.Status.Phase = corev1.PodPending
 	pod.Status.QOSClass = qosClass(&pod.Spec)
+	if len(pod.Spec.SchedulingGates) > 0 {
+		setPodCondition(pod, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
+			Message: "Scheduling is blocked due to non-empty scheduling gates",
+		})
+	}
 }
 
 // prepareEndpointSlice clears the field of an earlier version of the API, to which v1 ignores writes.
@@ -56,14 +62,22 @@ func prepareServiceUpdate(obj, old runtime.Object) {
 
 // qosClass returns a pod's quality-of-service class by the rules of the Pod API: BestEffort when nothing
 // is requested or limited, Guaranteed when every container has CPU and memory limits equal to its
-// requests, Burstable otherwise.
+// requests, Burstable otherwise. The resources of the pod itself take the place of its containers'.
 func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	counted := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+	var all []corev1.ResourceRequirements
+	if spec.Resources != nil {
+		all = append(all, *spec.Resources)
+	} else {
+		for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+			all = append(all, c.Resources)
+		}
+	}
 	any, guaranteed := false, true
-	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+	for _, of := range all {
 		for _, name := range counted {
-			limit, limited := c.Resources.Limits[name]
-			request, requested := c.Resources.Requests[name]
+			limit, limited := of.Limits[name]
+			request, requested := of.Requests[name]
 			any = any || limited && !limit.IsZero() || requested && !request.IsZero()
 			guaranteed = guaranteed && limited && !limit.IsZero() && limit.Cmp(request) == 0
 		}
@@ -88,27 +102,33 @@ func prepareNode(obj runtime.Object) {
 	}
 }
 
-// prepareJob sets the selector and the labels that distinguish the pods of a Job from others.
+// prepareJob sets the selector and the labels that distinguish the pods of a Job from others. Those that are set stay:
+// validateJob refuses the ones of another Job.
 func prepareJob(obj runtime.Object) {
 	job := obj.(*batchv1.Job)
 	if job.Spec.ManualSelector != nil && *job.Spec.ManualSelector {
 		return
 	}
-	labels := map[string]string{
-		batchv1.ControllerUidLabel: string(job.UID), "controller-uid": string(job.UID),
-		batchv1.JobNameLabel: job.Name, "job-name": job.Name,
-	}
-	if job.Spec.Template.Labels == nil {
-		job.Spec.Template.Labels = map[string]string{}
-	}
-	maps.Copy(job.Spec.Template.Labels, labels)
+	labels := generatedLabels(job)
+	maps.Copy(labels, job.Spec.Template.Labels)
+	job.Spec.Template.Labels = labels
 	if job.Spec.Selector == nil {
 		job.Spec.Selector = &metav1.LabelSelector{}
 	}
 	if job.Spec.Selector.MatchLabels == nil {
 		job.Spec.Selector.MatchLabels = map[string]string{}
 	}
-	job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(job.UID)
+	if _, ok := job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !ok {
+		job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(job.UID)
+	}
+}
+
+// generatedLabels returns the labels of the pods of a Job, unless its selector is the user's.
+func generatedLabels(job *batchv1.Job) map[string]string {
+	return map[string]string{
+		batchv1.ControllerUidLabel: string(job.UID), "controller-uid": string(job.UID),
+		batchv1.JobNameLabel: job.Name, "job-name": job.Name,
+	}
 }
 
 func preparePersistentVolume(obj runtime.Object) {

@@ -22,6 +22,9 @@ func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Obj
 	if s.status == strictStatus {
 		metav1.ResetObjectMetaForStatus(accessor(obj), accessor(old))
 	}
+	if s.prepareStatus != nil {
+		s.prepareStatus(obj, old)
+	}
 	accessor(obj).SetGeneration(accessor(old).GetGeneration())
 }
 
@@ -38,7 +41,52 @@ func (s statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set
 	if s.status == strictStatus {
 		return s.reset("spec", "metadata")
 	}
-	return s.reset("spec")
+	return s.resetPaths(append([]fieldpath.Path{fieldpath.MakePathOrDie("spec")}, s.keptByStatus...)...)
+}
+
+// keepDeploymentLabels keeps the labels.
+func keepDeploymentLabels(obj, old runtime.Object) {
+	accessor(obj).SetLabels(accessor(old).GetLabels())
+}
+
+// keepPodStatus keeps the owners, and fields that clients of earlier versions leave out. A list that is empty and not
+// nil is not left out.
+func keepPodStatus(obj, old runtime.Object) {
+	accessor(obj).SetOwnerReferences(accessor(old).GetOwnerReferences())
+	is, was := &obj.(*corev1.Pod).Status, &old.(*corev1.Pod).Status
+	fill(&is.QOSClass, was.QOSClass)
+	fill(&is.ObservedGeneration, was.ObservedGeneration)
+	fill(&is.ExtendedResourceClaimStatus, was.ExtendedResourceClaimStatus)
+	if is.ResourceClaimStatuses == nil {
+		is.ResourceClaimStatuses = was.ResourceClaimStatuses
+	}
+	if is.NodeAllocatableResourceClaimStatuses == nil {
+		is.NodeAllocatableResourceClaimStatuses = was.NodeAllocatableResourceClaimStatuses
+	}
+	generations := map[corev1.PodConditionType][]int64{} // validation allows several conditions of one type
+	for _, c := range was.Conditions {
+		generations[c.Type] = append(generations[c.Type], c.ObservedGeneration)
+	}
+	for i := range is.Conditions {
+		c := &is.Conditions[i]
+		if known := generations[c.Type]; len(known) > 0 {
+			fill(&c.ObservedGeneration, known[0])
+			generations[c.Type] = known[1:]
+		}
+	}
+}
+
+// setPhaseTransition sets the time of the change of a phase, unless the client does, and keeps it otherwise.
+func setPhaseTransition(obj, old runtime.Object) {
+	is, was := &obj.(*corev1.PersistentVolume).Status, &old.(*corev1.PersistentVolume).Status
+	switch {
+	case is.Phase == was.Phase && is.LastPhaseTransitionTime == nil:
+		is.LastPhaseTransitionTime = was.LastPhaseTransitionTime
+	case is.Phase != was.Phase && (is.LastPhaseTransitionTime == nil ||
+		is.LastPhaseTransitionTime.Equal(was.LastPhaseTransitionTime)):
+		now := metav1.Now()
+		is.LastPhaseTransitionTime = &now
+	}
 }
 
 // subresource serves GET, PUT and PATCH of a whole object by its own strategy.

@@ -203,8 +203,48 @@ func alwaysRestarted(at *field.Path, kind string, spec *corev1.PodSpec) (errs fi
 	return errs
 }
 
-func validateJob(j *batchv1.Job) field.ErrorList {
-	return validateJobSpec(field.NewPath("spec"), &j.Spec)
+// validateJob also checks the selector, which must match the pods of this Job alone, unless it is the user's.
+func validateJob(j *batchv1.Job) (errs field.ErrorList) {
+	at, spec := field.NewPath("spec"), &j.Spec
+	if (spec.ManualSelector == nil || !*spec.ManualSelector) && spec.Selector != nil {
+		errs = append(errs, validateGenerated(at, j)...)
+	}
+	errs = append(errs, validateJobSpec(at, spec)...)
+	if spec.Selector == nil {
+		errs = append(errs, field.Required(at.Child("selector"), ""))
+	} else {
+		errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector,
+			metavalidation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+	}
+	errs = append(errs, matchesTemplate(at.Child("template"), spec.Selector, &spec.Template, true)...)
+	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion || spec.Completions == nil ||
+		*spec.Completions < 1 {
+		return errs
+	}
+	if last := fmt.Sprintf("%s-%d", j.Name, *spec.Completions-1); len(validation.IsDNS1123Label(last)) > 0 {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name,
+			"will not able to create pod with invalid DNS label: "+last))
+	}
+	return errs
+}
+
+// validateGenerated checks that the labels and the selector are those that the server generates.
+func validateGenerated(at *field.Path, j *batchv1.Job) (errs field.ErrorList) {
+	want := generatedLabels(j)
+	for _, name := range []string{"controller-uid", "job-name", batchv1.ControllerUidLabel, batchv1.JobNameLabel} {
+		at := at.Child("template", "metadata", "labels").Key(name)
+		switch value, ok := j.Spec.Template.Labels[name]; {
+		case !ok:
+			errs = append(errs, field.Required(at, fmt.Sprintf("must be '%s'", want[name])))
+		case value != want[name]:
+			errs = append(errs, field.Invalid(at, j.Spec.Template.Labels, fmt.Sprintf("must be '%s'", want[name])))
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
+	if err == nil && !selector.Matches(labels.Set(want)) {
+		errs = append(errs, field.Invalid(at.Child("selector"), j.Spec.Selector, "`selector` not auto-generated"))
+	}
+	return errs
 }
 
 // validateCronJob checks a CronJob.
