@@ -21,16 +21,19 @@ type api interface {
 	patch(ctx context.Context, state map[string]any, r write.Request) (*unstructured.Unstructured, error)
 	// get reads the newest state of the object of a state.
 	get(ctx context.Context, state map[string]any) (*unstructured.Unstructured, error)
+	// hasStatus reports whether the status has an endpoint of its own now: the resource's definition may have changed.
+	hasStatus(ctx context.Context) (bool, error)
 }
 
 // server is the api of a Kubernetes API server.
 type server struct {
-	client  *rest.RESTClient
-	kind    kind
-	manager string // owns the fields; at most 128 bytes
+	client    *rest.RESTClient
+	discovery apiServer
+	kind      kind
+	manager   string // owns the fields; at most 128 bytes
 }
 
-func newServer(cfg *rest.Config, client *http.Client, k kind, prefix string) (*server, error) {
+func newServer(cfg *rest.Config, client *http.Client, discovery apiServer, k kind, prefix string) (*server, error) {
 	cfg = rest.CopyConfig(cfg)
 	version := k.resource.GroupVersion()
 	cfg.GroupVersion, cfg.APIPath = &version, "/apis"
@@ -40,7 +43,12 @@ func newServer(cfg *rest.Config, client *http.Client, k kind, prefix string) (*s
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	made, err := rest.RESTClientForConfigAndClient(cfg, client)
-	return &server{made, k, prefix[:min(len(prefix), 128)]}, err
+	return &server{made, discovery, k, prefix[:min(len(prefix), 128)]}, err
+}
+
+func (s *server) hasStatus(ctx context.Context) (bool, error) {
+	k, err := lookIn(ctx, s.discovery, s.kind.resource.GroupVersion(), s.kind.resource.Resource)
+	return k.subresource, err
 }
 
 func (s *server) patch(ctx context.Context, state map[string]any, r write.Request) (*unstructured.Unstructured, error) {

@@ -59,6 +59,7 @@
 //	object.go                 one object: its state, its events, its pending patch
 //	process.go                one reconciliation of an object
 //	call.go                   one call of a handler
+//	status.go                 whether the status has an endpoint of its own
 //	send.go, condition.go     patches; the condition of an object whose patch is rejected
 //	task.go                   one call of a timer or daemon
 //	events.go, metrics.go     Kubernetes Events; metrics

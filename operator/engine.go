@@ -28,6 +28,9 @@ type engine struct {
 	logger   *slog.Logger
 	fail     func(error) // stops all operators with a fatal error
 
+	// status is where the status is written.
+	status statusEndpoint
+
 	// handling is the context of handlers. It ends after ShutdownGrace.
 	handling context.Context
 	daemons  *background.Runner
@@ -50,6 +53,7 @@ func newEngine(op *Operator, k kind, api api, source objectSource, recorder *eve
 		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrNotSelected),
 		objects: map[keepwatch.Key][]*object{}, calls: map[*call]struct{}{},
 	}
+	e.status.own = k.subresource
 	op.metrics.queue.Store(e.queue)
 	return e
 }

@@ -48,6 +48,9 @@ type fakeServer struct {
 	// applied all the same if the answer is lost.
 	fault   func(r write.Request, name string) (err error, lost bool)
 	patches []patched
+	// plain: the status has no endpoint of its own. looks counts the questions.
+	plain bool
+	looks int
 }
 
 // replica knows the first part of the history, and the rest after a delay.
@@ -152,6 +155,13 @@ func (w *fakeServer) get(_ context.Context, seen map[string]any) (*unstructured.
 	return nil, answer(http.StatusNotFound, metav1.StatusReasonNotFound)
 }
 
+func (w *fakeServer) hasStatus(context.Context) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looks++
+	return !w.plain, nil
+}
+
 func answer(code int, reason metav1.StatusReason) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
 		Message: string(reason)}}
@@ -224,8 +234,13 @@ func (w *fakeServer) patchLocked(name string, r write.Request) (map[string]any, 
 		return nil, answer(http.StatusConflict, metav1.StatusReasonConflict)
 	}
 	keep := "status"
-	if r.Subresource == "status" {
+	switch {
+	case r.Subresource == "status" && w.plain:
+		return nil, answer(http.StatusNotFound, metav1.StatusReasonNotFound)
+	case r.Subresource == "status":
 		keep = "spec"
+	case w.plain:
+		keep = "no field"
 	}
 	if state[keep] = old[keep]; old[keep] == nil {
 		delete(state, keep)
@@ -368,6 +383,11 @@ func startIn(t *testing.T, w *fakeServer, op *Operator) *runningOperator {
 
 func startWith(t *testing.T, f objectSource, op *Operator, api api) *runningOperator {
 	t.Helper()
+	return startKind(t, f, op, api, widgetKind)
+}
+
+func startKind(t *testing.T, f objectSource, op *Operator, api api, k kind) *runningOperator {
+	t.Helper()
 	op.set.logger = slog.New(slog.DiscardHandler)
 	if err := op.check(); err != nil {
 		t.Fatal(err)
@@ -375,7 +395,7 @@ func startWith(t *testing.T, f objectSource, op *Operator, api api) *runningOper
 	p := &process{}
 	p.ctx, p.stop = context.WithCancelCause(t.Context())
 	p.handling, p.cancelHandlers = context.WithCancelCause(context.WithoutCancel(t.Context()))
-	r := &runningOperator{p, newEngine(op, widgetKind, api, f, newEventRecorder(nil, op.set.logger), p.handling, p.fail),
+	r := &runningOperator{p, newEngine(op, k, api, f, newEventRecorder(nil, op.set.logger), p.handling, p.fail),
 		make(chan error, 1)}
 	go func() { r.ended <- p.drive([]*engine{r.engine}) }()
 	return r

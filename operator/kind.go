@@ -19,7 +19,7 @@ type kind struct {
 	resource   schema.GroupVersionResource
 	kind       schema.GroupVersionKind
 	namespaced bool
-	// subresource: the status has an endpoint of its own.
+	// subresource: the status had an endpoint of its own at the start.
 	subresource bool
 }
 

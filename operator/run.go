@@ -91,7 +91,7 @@ func (p *process) newEngine(op *Operator, k kind, recorder *eventRecorder) (*eng
 	if err != nil {
 		return nil, err
 	}
-	api, err := newServer(p.cfg, p.client, k, op.set.prefix)
+	api, err := newServer(p.cfg, p.client, apiresources.On(p.api.Discovery()), k, op.set.prefix)
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,9 @@ func (e *engine) send(o *object, g view) (next time.Time, done bool) {
 		}
 		answer, err := e.patch(g.state, requests[0])
 		verdict, asked := write.Judge(requests[0].Type, err)
+		if e.statusMoved(requests[0].Part, out.Outgoing, &on, verdict, answer) && verdict == write.Missing {
+			continue
+		}
 		switch verdict {
 		case write.Accepted:
 			o.wrote(revisionOf(answer.Object))
@@ -98,7 +101,7 @@ func (e *engine) send(o *object, g view) (next time.Time, done bool) {
 }
 
 func (e *engine) writing(state map[string]any) write.Object {
-	return write.Object{State: state, Finalizer: e.set.finalizer, Subresource: e.kind.subresource}
+	return write.Object{State: state, Finalizer: e.set.finalizer, Subresource: e.status.get()}
 }
 
 // sent records that all pending writes were accepted.

@@ -53,16 +53,21 @@ func (e *engine) apply(ctx context.Context, o *object, out write.Outgoing) (err 
 		if gone || out.Empty() {
 			return nil
 		}
+		on := e.writing(state)
 		var requests []write.Request
-		if requests, err = out.Requests(e.writing(state)); err != nil {
+		if requests, err = out.Requests(on); err != nil {
 			return err
 		}
 		var answer *unstructured.Unstructured
 		answer, err = e.patch(state, requests[0])
-		switch v, _ := write.Judge(requests[0].Type, err); v {
+		v, _ := write.Judge(requests[0].Type, err)
+		if e.statusMoved(requests[0].Part, out, &on, v, answer) && v == write.Missing {
+			continue
+		}
+		switch v {
 		case write.Accepted:
 			o.wrote(revisionOf(answer.Object))
-			out = out.Without(requests[0].Part, e.writing(state))
+			out = out.Without(requests[0].Part, on)
 		case write.Gone:
 			return nil
 		case write.Stale, write.Missing: // the next state may be the deletion

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -120,6 +121,30 @@ func (o Outgoing) Stored(part Part, object Object, answer map[string]any) bool {
 		return o.Edits.FieldsStored(answer)
 	}
 	return true
+}
+
+// StatusIgnored reports whether the answer to the object's own patch lacks a field of the status that the patch wrote:
+// an endpoint ignores the status if that has one of its own, and a schema may not know the field.
+func (o Outgoing) StatusIgnored(answer map[string]any) bool {
+	status, _ := answer["status"].(map[string]any)
+	return lacks(status, o.Status) || !o.Edits.FieldsStored(answer)
+}
+
+// lacks reports whether an object lacks a field that a merge patch sets, or has another value there.
+func lacks(object, patch map[string]any) bool {
+	for name, wanted := range patch {
+		switch inner, isMap := wanted.(map[string]any); {
+		case wanted == nil:
+		case isMap:
+			below, _ := object[name].(map[string]any)
+			if len(inner) > 0 && lacks(below, inner) {
+				return true
+			}
+		case !reflect.DeepEqual(object[name], wanted):
+			return true
+		}
+	}
+	return false
 }
 
 // mergePatches returns the merge patches of the object and of its status, without the
