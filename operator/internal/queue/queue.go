@@ -65,8 +65,11 @@ func (q *Queue[K]) Add(key K, priority Priority) {
 	q.add(q.getOrCreate(key), priority)
 }
 
-// AddAt makes a key ready at a time. An earlier Add or AddAt takes precedence.
+// AddAt makes a key ready at a time, as far ahead as that is now: a clock that is set back later, by which the time was
+// read from an object for example, delays nothing. An earlier Add or AddAt takes precedence.
 func (q *Queue[K]) AddAt(key K, at time.Time) {
+	now := time.Now()
+	at = now.Add(at.Sub(now))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.getOrCreate(key)

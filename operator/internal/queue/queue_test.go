@@ -184,3 +184,13 @@ func TestEveryAddIsProcessed(t *testing.T) {
 		workers.Wait()
 	})
 }
+
+// A time that was read from an object is one of the wall clock. The wait for it does not grow when that is set back.
+func TestWaitOfClockThatIsSetBack(t *testing.T) {
+	q := New[string]()
+	defer q.Close()
+	q.AddAt("a", time.Now().Add(time.Hour).Round(0)) // Round strips the reading of the monotonic clock
+	if at := q.waiting.entries[0].at; at == at.Round(0) {
+		t.Errorf("the key waits for %v of the wall clock", at)
+	}
+}
