@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -238,11 +239,12 @@ func (w *members) typesOf(ctx context.Context, p Pattern) (found []Type, unknown
 	return found, func(group string) bool { return err != nil && group == p.Group }, err
 }
 
-// join returns the resource of a type that is shown, nil if the transfer has it already.
+// join returns the resource of a type that is shown, nil if the transfer has it already. A type that is shown in
+// another way, after its definition was replaced for example, takes the place of the former one.
 func (w *members) join(ctx context.Context, id stream.Identity, of Resource) (*transfer.Resource, error) {
 	if m := w.all[id]; m != nil {
 		m.absent = time.Time{}
-		if m.shown != nil && m.shown.Type.Resource == of.Type.Resource {
+		if m.shown != nil && m.shown.Type.Resource == of.Type.Resource && reflect.DeepEqual(m.shown.stored(), of.stored()) {
 			return nil, nil
 		}
 	}
@@ -281,7 +283,8 @@ func (w *members) leave(ctx context.Context, shown map[stream.Identity]*Resource
 		w.problem(ctx, id.Resource, err)
 		if left {
 			leaving = append(leaving, m)
-			w.drop(id) // its source must not be asked for the newest revision
+			w.drop(id)    // its source must not be asked for the newest revision
+			m.shown = nil // if it is back before that is known, it joins again, with its source
 		}
 	}
 	for _, m := range leaving {

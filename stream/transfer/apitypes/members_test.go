@@ -1,6 +1,8 @@
 package apitypes
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,6 +14,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 // fakeAPI is an API server without objects: it answers for its types what discovery and lists ask for, and refuses
@@ -20,6 +26,7 @@ type fakeAPI struct {
 	types  map[string][]string // of a group, in version v1
 	hidden bool                // /apis shows no group, and groups are not found
 	down   map[string]bool     // groups whose types are answered 503
+	kinds  map[string]string   // of types, in place of their names in capitals
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +58,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
 		for _, name := range types {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: name, Kind: strings.ToUpper(name), Namespaced: name != "nodes", Verbs: metav1.Verbs{"list", "watch"},
+				Name: name, Kind: cmp.Or(f.kinds[name], strings.ToUpper(name)), Namespaced: name != "nodes",
+				Verbs: metav1.Verbs{"list", "watch"},
 			})
 		}
 		f.answer(w, list)
@@ -199,4 +207,45 @@ func TestNamedTypeIsAbsent(t *testing.T) {
 	r.want("without the named type", []string{"gadgets.example.org ", "gears.example.org "}, nil, false, false)
 	api.types["example.org"] = []string{"gears"}
 	r.want("not shown", nil, []string{"gadgets.example.org "}, false, false)
+}
+
+// A type whose definition was replaced by one with another kind or other short names joins again: what is stored of it
+// says how clients find it.
+func TestDefinitionIsReplaced(t *testing.T) {
+	api := &fakeAPI{types: map[string][]string{"example.com": {"widgets"}}}
+	r := newMembersRig(t, api, Options{Patterns: []Pattern{{Group: "example.com"}}})
+	r.want("at the start", []string{"widgets.example.com "}, nil, false, false)
+	r.want("the same", nil, nil, false, false)
+	api.kinds = map[string]string{"widgets": "Gadget"}
+	r.want("another kind", []string{"widgets.example.com "}, nil, false, false)
+	r.want("the same kind", nil, nil, false, false)
+}
+
+// A type that had left, as far as could be known, and is back before its last revision was, is on its line again: a
+// type that joins later is compared with it.
+func TestTypeIsBackBeforeItHasLeft(t *testing.T) {
+	api := &fakeAPI{types: map[string][]string{"": {"pods"}, "example.com": {"widgets"}}}
+	r := newMembersRig(t, api, Options{Patterns: []Pattern{{Group: "example.com"}}, LeaveAfter: time.Nanosecond})
+	r.want("at the start", []string{"widgets.example.com "}, nil, false, false)
+	delete(api.types, "example.com")
+	// on the line, too
+	other := lineMember{Stream: sink.Stream{ID: stream.Identity{Resource: "gears"}}, probe: muteSource{}}
+	r.lines = append(r.lines, other)
+	r.want("not shown", nil, nil, false, true)
+	r.want("not shown, and no revision", nil, nil, false, true)
+	r.drop(other.ID)
+	api.types["example.com"] = []string{"widgets"}
+	if _, left, err := r.request(); len(left) > 0 || err != nil {
+		t.Fatalf("%q left, %v", left, err)
+	}
+	if lines := r.linesWithout(stream.Identity{}); len(lines) != 1 || len(lines[0].members) != 1 {
+		t.Errorf("the lines are %v", lines)
+	}
+}
+
+// muteSource does not say its revision.
+type muteSource struct{ keepwatch.Source }
+
+func (muteSource) Newest(context.Context) (keepwatch.Revision, error) {
+	return 0, keepwatch.Failed(keepwatch.Unreachable, "no answer")
 }
