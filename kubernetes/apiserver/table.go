@@ -28,6 +28,16 @@ const invalidAge = "<invalid>"
 // ageTable is a printer's table of one kind.
 type ageTable struct {
 	printer *printers.HumanReadableGenerator
+	// sinceCreation is one more than the index of the cell that shows the age of the object itself, as its column says;
+	// 0 if there is none. This cell needs no experiment, which prints a row twice more.
+	sinceCreation int
+}
+
+// sinceCreation returns one more than the index of the column whose description is that of the creation, or 0.
+func sinceCreation(columns []metav1.TableColumnDefinition) int {
+	return 1 + slices.IndexFunc(columns, func(c metav1.TableColumnDefinition) bool {
+		return c.Name == "Age" && c.Description == metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]
+	})
 }
 
 // unprinted are the resources whose registries have no printer, or one that shows times to come, or whose
@@ -55,7 +65,7 @@ func tableOf(resource schema.GroupResource, example runtime.Object, complete fun
 	if err != nil {
 		return nil
 	}
-	row := ageTable{printer}.row
+	row := ageTable{printer, sinceCreation(headers.ColumnDefinitions)}.row
 	if complete == nil {
 		return &readpath.Table{Columns: headers.ColumnDefinitions, Row: row, Unread: unread[resource]}
 	}
@@ -116,6 +126,10 @@ func (t ageTable) rowWithAges(o runtime.Object, times []timeField, ages []string
 		if !ok {
 			continue
 		}
+		if created := creationOf(o, times); i+1 == t.sinceCreation && created >= 0 && text == ages[created] {
+			row.Cells[i] = readpath.Since{Time: times[created].get()}
+			continue
+		}
 		for j, candidate := range times {
 			if !strings.Contains(text, ages[j]) {
 				continue
@@ -131,6 +145,19 @@ func (t ageTable) rowWithAges(o runtime.Object, times []timeField, ages []string
 		}
 	}
 	return row, nil
+}
+
+// creationOf returns the index of an object's creation among its times, or -1.
+func creationOf(o runtime.Object, times []timeField) int {
+	about, ok := o.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return -1
+	}
+	object, ok := about.GetObjectMeta().(*metav1.ObjectMeta)
+	if !ok {
+		return -1
+	}
+	return slices.IndexFunc(times, func(f timeField) bool { return f.seconds == &object.CreationTimestamp })
 }
 
 // confirm reports whether a cell shows the age of a time.

@@ -27,7 +27,7 @@ import (
 	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
-var kubernetesTables = ageTable{printers.NewTableGenerator().With(printersinternal.AddHandlers)}
+var kubernetesTables = ageTable{printers.NewTableGenerator().With(printersinternal.AddHandlers), 0}
 
 // TestRowsShowAges compares rows that were made once with the printer's at later times.
 func TestRowsShowAges(t *testing.T) {
@@ -112,7 +112,7 @@ func TestAgesChangeMeanwhile(t *testing.T) {
 				time.Sleep(each)
 				return []metav1.TableRow{{Cells: []any{age}}}, nil
 			})
-		})}
+		}), 0}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
@@ -129,6 +129,55 @@ func TestAgesChangeMeanwhile(t *testing.T) {
 			t.Errorf("the row is %v although no two prints have the same age", row.Cells)
 		}
 	})
+}
+
+// TestAgesOfObjects compares rows whose column Age is known to show the creation with those that are found by
+// experiment: of all kinds, and of objects whose other times are the creation's, or nearly so.
+func TestAgesOfObjects(t *testing.T) {
+	const seed = 1
+	scheme, known := legacyscheme.Scheme, 0
+	for kind := range scheme.AllKnownTypes() {
+		random := rand.New(rand.NewSource(seed))
+		fill := fuzzer.FuzzerFor(apitesting.FuzzerFuncs, rand.NewSource(seed), legacyscheme.Codecs)
+		example, err := scheme.New(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers, err := kubernetesTables.printer.GenerateTable(example, printers.GenerateOptions{Wide: true})
+		if err != nil || kind.Version != runtime.APIVersionInternal || sinceCreation(headers.ColumnDefinitions) == 0 {
+			continue
+		}
+		if _, ok := example.(metav1.ObjectMetaAccessor); !ok {
+			continue // a list
+		}
+		known++
+		quick := kubernetesTables
+		quick.sinceCreation = sinceCreation(headers.ColumnDefinitions)
+		for range 20 {
+			o := example.DeepCopyObject()
+			fill.Fill(o)
+			created := time.Now().Add(-time.Duration(random.Int63n(int64(1000 * time.Hour))))
+			o.(metav1.ObjectMetaAccessor).GetObjectMeta().SetCreationTimestamp(metav1.Time{Time: created})
+			for _, f := range timesOf(o) {
+				f.set(created.Add(-time.Duration(random.Int63n(3)) * time.Minute))
+			}
+			for {
+				began := time.Now()
+				got, err := quick.row(o)
+				want, wantErr := kubernetesTables.row(o)
+				if !sameAges(timesOf(o), began, time.Now()) {
+					continue
+				}
+				if !reflect.DeepEqual(got.Cells, want.Cells) || (err == nil) != (wantErr == nil) {
+					t.Errorf("%s: %v, %v; by experiment %v, %v", kind, got.Cells, err, want.Cells, wantErr)
+				}
+				break
+			}
+		}
+	}
+	if known < 30 {
+		t.Errorf("only %d kinds show the age of their objects", known)
+	}
 }
 
 // TestRowsAreInOrder: the rows of a printed list are those of its items, one by one, unless requests for the Table are
@@ -190,8 +239,10 @@ func BenchmarkRow(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, row := range map[string]func(runtime.Object) (metav1.TableRow, error){"row": kubernetesTables.row,
-		"print": kubernetesTables.print} {
+	pods := kubernetesTables
+	pods.sinceCreation = 5
+	for name, row := range map[string]func(runtime.Object) (metav1.TableRow, error){"row": pods.row,
+		"by experiment": kubernetesTables.row, "print": kubernetesTables.print} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
