@@ -36,6 +36,29 @@ func Open(dir string, id Identity) (State, error) {
 	return d, nil
 }
 
+// Move moves the state of the stream id from one directory to another, which it makes. It does nothing if the first has
+// no state, and returns the errors of [Open]. After a crash the state is in one of them.
+func Move(from, to string, id Identity) error {
+	path := filepath.Join(from, fileName)
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	state, err := Open(from, id)
+	if err != nil {
+		return err
+	}
+	if err := state.Close(); err != nil {
+		return err
+	}
+	if err := durable.MkdirAll(to); err != nil {
+		return err
+	}
+	if err := os.Rename(path, filepath.Join(to, fileName)); err != nil {
+		return err
+	}
+	return errors.Join(durable.SyncDir(to), durable.SyncDir(from))
+}
+
 // explain adds the path and advice to an error of opening a state.
 func explain(dir, path string, err error) error {
 	switch {

@@ -188,7 +188,7 @@ var rules = map[string]rule{
 	},
 	"stream/transfer": {
 		ours:   []string{"", "internal/backoff", "reflector", "stream", "stream/sink"},
-		others: []string{"golang.org/x/sync/errgroup"},
+		others: []string{"golang.org/x/sync/errgroup", "k8s.io/apimachinery/pkg/runtime/schema"},
 		why:    "a transfer joins any sources to any sink",
 	},
 	"stream/transfer/apitypes": {

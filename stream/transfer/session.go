@@ -28,6 +28,7 @@ type session struct {
 	resources []Resource
 	first     bool // no session has opened the sink before
 	opened    bool
+	closed    error        // of the sink's Close
 	leaving   atomic.Int64 // resources that are gone and not ended yet
 	batcher   *batcher
 	// progress is that of each stream after its last piece that was handed to the batcher.
@@ -55,7 +56,7 @@ func (t *Transfer) newSession(first bool) *session {
 
 // run opens the sink, and follows the resources until ctx is done or an error occurs.
 func (s *session) run(ctx context.Context) error {
-	defer func() { _ = s.sink.Close() }() // what was committed stays
+	defer func() { s.closed = s.sink.Close() }() // what was committed stays
 	streams := make([]sink.Stream, len(s.resources))
 	for i, r := range s.resources {
 		streams[i] = r.Stream
@@ -169,7 +170,8 @@ func (s *session) stream(ctx context.Context, i int, stored *sink.Stored) (*stre
 		note, err := json.Marshal(s.progress[i])
 		return string(note), err
 	}
-	return stream.NewAtLeastOnce(stored.State, write, stream.Options{Metadata: s.resources[i].Project, Source: source})
+	return stream.NewAtLeastOnce(stored.State, write,
+		stream.Options{Kind: s.resources[i].kind(), Metadata: s.resources[i].Project, Source: source})
 }
 
 // write waits until a piece is committed.

@@ -102,7 +102,7 @@ func (t *Transfer) Status() Status {
 const confirmEvery = 75 * time.Second
 
 // Stale reports whether the source should be asked to confirm the revision of a resource: its line has
-// no cut, or it was not confirmed lately. It is safe for concurrent use.
+// no cut, or has other resources that may wait for it, and it was not confirmed lately. It is safe for concurrent use.
 func (t *Transfer) Stale(id stream.Identity) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +112,14 @@ func (t *Transfer) Stale(id stream.Identity) bool {
 	}
 	r := t.status.Resources[i]
 	_, complete := t.status.Cuts[r.Line]
-	return !complete || r.reflector == nil || time.Since(r.reflector.Progress().LastConfirmed) > confirmEvery
+	if !complete || r.reflector == nil {
+		return true
+	}
+	shared := slices.ContainsFunc(t.status.Resources, func(o ResourceStatus) bool {
+		return o.Line == r.Line &&
+			o.ID != id
+	})
+	return shared && time.Since(r.reflector.Progress().LastConfirmed) > confirmEvery
 }
 
 // begin sets the status to what the sink has stored. A line has a cut only after the source has

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/backoff"
 	"github.com/keepwatch/keepwatch/reflector"
@@ -27,6 +29,14 @@ type Resource struct {
 	// Gone, if set, is a revision at which the server had no such resource any more: what was delivered of it is
 	// delivered as deleted (see [stream.Stream.End]), and then the transfer forgets the resource. Source is not used.
 	Gone keepwatch.Revision
+}
+
+// kind returns the kind of the objects, empty if it is not known.
+func (r Resource) kind() schema.GroupVersionKind {
+	if r.Type == nil {
+		return schema.GroupVersionKind{}
+	}
+	return schema.ParseGroupResource(r.ID.Resource).WithVersion(r.Type.Version).GroupVersion().WithKind(r.Type.Kind)
 }
 
 // Options configure a transfer. The zero value is ready for use. The functions are called
@@ -73,7 +83,8 @@ var reopenWaits = backoff.Exponential{First: 500 * time.Millisecond, Max: 30 * t
 
 // Run follows the resources until ctx is done or an error that cannot be retried occurs: an
 // error of the sink that is no [sink.Unavailable], or one that ends a reflector. It returns
-// the cause of ctx or the error, never nil. It must not be called concurrently.
+// the error, also that of the sink's last Close, or else the cause of ctx, never nil. It must not be called
+// concurrently.
 func (t *Transfer) Run(ctx context.Context) error {
 	for attempt, first := 0, true; ; attempt++ {
 		s := t.newSession(first)
@@ -83,6 +94,8 @@ func (t *Transfer) Run(ctx context.Context) error {
 			attempt = 0
 		}
 		switch {
+		case ctx.Err() != nil && s.closed != nil && !errors.As(s.closed, new(*sink.Unavailable)):
+			return s.closed
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, errRewound), errors.Is(err, errChanged):
