@@ -52,12 +52,12 @@ func (s *Sink) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 
 func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.Stored, err error) {
 	if err := durable.MkdirAll(s.dir); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	s.lock, err = filelock.TryLock(filepath.Join(s.dir, "lock"))
 	switch {
 	case errors.Is(err, filelock.ErrLocked):
-		return nil, fmt.Errorf("state directory %s is in use by another keepwatch sync", s.dir)
+		return nil, fmt.Errorf("state directory %s is in use by another keepwatch", s.dir)
 	case err != nil:
 		return nil, err
 	}
@@ -103,7 +103,12 @@ func (s *Sink) enter(streams []sink.Stream) (*record, error) {
 }
 
 func (s *Sink) openState(id stream.Identity) (stored sink.Stored, err error) {
-	state, err := stream.Open(filepath.Join(s.dir, stateName(id)), id)
+	dir := streamDir(s.dir, id)
+	// Before v0.1.0 a stream of keepwatch watch had the directory for itself.
+	if err := stream.Move(s.dir, dir, id); err != nil {
+		return stored, err
+	}
+	state, err := stream.Open(dir, id)
 	if err != nil {
 		return stored, err
 	}
@@ -115,12 +120,13 @@ func (s *Sink) openState(id stream.Identity) (stored sink.Stored, err error) {
 	return stored, err
 }
 
-// stateName returns the name of a stream's directory. Neither a resource nor a namespace has an underscore.
-func stateName(id stream.Identity) string {
-	if id.Namespace == "" {
-		return id.Resource
+// streamDir returns the directory of a stream.
+func streamDir(dir string, id stream.Identity) string {
+	name := id.Resource
+	if id.Namespace != "" {
+		name += "_" + id.Namespace // neither a resource nor a namespace has an underscore
 	}
-	return id.Resource + "_" + id.Namespace
+	return filepath.Join(dir, name)
 }
 
 // update sets the status of the streams to what is stored.
@@ -160,7 +166,7 @@ func (s *Sink) Close() error {
 	for _, state := range s.states {
 		errs = append(errs, state.Close())
 	}
-	if s.record != nil {
+	if s.record != nil && errors.Join(errs...) == nil {
 		errs = append(errs, s.save())
 	}
 	if s.lock != nil {
@@ -181,6 +187,15 @@ func (s *Sink) Status(context.Context) ([]sink.Status, error) {
 		return nil, err
 	}
 	return r.Streams, nil
+}
+
+// OpenIndex opens the index of the stream id in the state directory dir. See [stream.OpenIndex].
+func OpenIndex(dir string, id stream.Identity) (*stream.Index, error) {
+	own := streamDir(dir, id)
+	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("state directory %s has no state of %s", dir, id)
+	}
+	return stream.OpenIndex(own, id)
 }
 
 // failure makes an error that another attempt may not meet a [sink.Unavailable].

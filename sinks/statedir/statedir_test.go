@@ -1,6 +1,7 @@
 package statedir_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -59,7 +60,7 @@ func TestOpenErrors(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	refused("is in use by another keepwatch sync", "files:/a", "pods")
+	refused("is in use by another keepwatch", "files:/a", "pods")
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,5 +111,42 @@ func TestReceiverFails(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStateOfOneStream opens a directory that one stream had for itself.
+func TestStateOfOneStream(t *testing.T) {
+	dir := t.TempDir()
+	id := streams("pods/shop")[0].ID
+	state, err := stream.Open(dir, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(filepath.Join(dir, "stream.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = statedir.New(dir, &receiver{name: "r"}).Open(t.Context(), streams("services"))
+	if err == nil ||
+		!strings.Contains(err.Error(), "belongs to another stream: it has the state of pods in namespace shop") {
+		t.Error(err)
+	}
+	for range 2 { // the second time, it is as every other one
+		s := statedir.New(dir, &receiver{name: "r"})
+		if _, err := s.Open(t.Context(), streams("pods/shop", "services")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if after, err := os.ReadFile(filepath.Join(dir, "pods_shop", "stream.db")); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("its state differs, %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "stream.db")); !os.IsNotExist(err) {
+		t.Errorf("it is there still: %v", err)
 	}
 }
