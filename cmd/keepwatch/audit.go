@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/server/judge/audit"
-	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/sinks/statedir"
 )
 
 const auditHelp = `Compare resources on two servers at one revision: which objects are missing, extra or different.
@@ -114,8 +114,6 @@ func (o *auditOptions) parse(args []string) (r auditRequest, err error) {
 	switch r.state = info.IsDir(); {
 	case r.state && o.contents:
 		return r, errors.New("--contents compares two servers: a state has no contents, only metadata")
-	case r.state && len(r.types) > 1:
-		return r, errors.New("the state of a stream has one resource type: give one")
 	}
 	return r, nil
 }
@@ -218,7 +216,7 @@ func (o *auditOptions) compareState(ctx context.Context, t *resourceTarget,
 	if err != nil {
 		return nil, err
 	}
-	index, err := stream.OpenIndex(o.against, id)
+	index, err := statedir.OpenIndex(o.against, id)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@
 //	top.go             keepwatch top
 //	resource.go        the flags that select objects; resolves the resource, and identifies the cluster
 //	watch.go           keepwatch watch
-//	watch_several.go   several types: the transfer of sync, with the output as its sink
+//	watch_printed.go   the output as the receiver of streams: lines, SYNCED and BOOKMARK
 //	watch_output.go    output formats
 //	watch_acknowledge.go  --acknowledge: the cursor moves when the consumer has handled the lines
 //	watch_status.go    messages on stderr

@@ -22,9 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/startup"
-	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
@@ -296,13 +294,6 @@ func checkVerbs(ctx context.Context, types discovery.DiscoveryInterfaceWithConte
 	return nil, nil
 }
 
-// source returns the source of a target, whose options have no resource and no selection.
-func (t *resourceTarget) source(options kube.Options) (keepwatch.Source, error) {
-	options.Resource, options.Namespace = t.resource, t.namespace
-	options.LabelSelector, options.FieldSelector = t.labels, t.fields
-	return apitypes.NewSource(t.config, options, t.pinned)
-}
-
 // scope names the objects of a target for people.
 func (t *resourceTarget) scope() string {
 	if t.namespace == "" {
@@ -321,14 +312,10 @@ const identityTimeout = 10 * time.Second
 // identity returns the identity of the stream in a state on disk.
 func (t *resourceTarget) identity(ctx context.Context, repeat repeat) (stream.Identity, error) {
 	cluster, err := clusterOf(ctx, t.config, repeat)
-	return t.identityIn(cluster), err
-}
-
-func (t *resourceTarget) identityIn(cluster stream.Cluster) stream.Identity {
 	return stream.Identity{
 		Cluster: cluster, Resource: t.name(), Namespace: t.namespace,
 		LabelSelector: t.labels, FieldSelector: t.fields,
-	}
+	}, err
 }
 
 // clusterOf identifies the cluster of a server by the UID of its namespace kube-system, or by its address

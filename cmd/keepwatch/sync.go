@@ -15,6 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/transfer"
+	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
 const syncHelp = `Store the objects of several resource types, and every change of them, until the command is ended:
@@ -205,7 +206,7 @@ func (o *syncOptions) sync(ctx context.Context, settings *syncSettings, stderr i
 		return err
 	}
 	defer stop()
-	return o.whenElected(ctx, newSyncReport(stderr, ""), endpoint, func(ctx context.Context) error {
+	return o.whenElected(ctx, newSyncReport(stderr, io.Discard, ""), endpoint, func(ctx context.Context) error {
 		return o.followAll(ctx, settings, endpoint, stderr)
 	})
 }
@@ -224,7 +225,7 @@ func (o *syncOptions) followAll(ctx context.Context, settings *syncSettings, end
 		running.Go(func() {
 			err := o.follow(ctx, settings.Resources, o.destination(settings, s, endpoint, stderr))
 			switch {
-			case errors.Is(err, errSynced):
+			case errors.Is(err, apitypes.ErrSynced):
 			case len(settings.Sinks) > 0 && ctx.Err() == nil:
 				cancel(fmt.Errorf("%s: %w", s.Name, err))
 			default:
@@ -233,7 +234,7 @@ func (o *syncOptions) followAll(ctx context.Context, settings *syncSettings, end
 		})
 	}
 	running.Wait()
-	return cmp.Or(context.Cause(ctx), errSynced)
+	return cmp.Or(context.Cause(ctx), apitypes.ErrSynced)
 }
 
 // destination returns what follow needs to store in a sink.
@@ -252,7 +253,8 @@ func (o *syncOptions) destination(settings *syncSettings, s *sinkSettings, endpo
 				expired:  func(e sink.Expiry) { running.Expired(e) },
 			})
 		},
-		report: newSyncReport(stderr, name),
+		report:     newSyncReport(stderr, io.Discard, name),
+		batchBytes: transactionBytes,
 		started: func(t *transfer.Transfer) {
 			running = t
 			endpoint.add(s.Name, t)

@@ -125,7 +125,8 @@ type syncResource struct {
 
 	group     string // of a pattern *.GROUP, otherwise empty
 	all       bool   // the pattern is *
-	place     string // in messages: "resources[1]", or the type in the arguments
+	name      string // of the only object, empty for all
+	place     string // in messages: "resources[1]", or the type in the arguments; empty if it is the only one
 	selection selection
 }
 
@@ -167,10 +168,18 @@ func (s *syncSettings) completeResources() error {
 				r.Resource)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", r.place, err)
+			return r.at(err)
 		}
 	}
 	return nil
+}
+
+// at adds the place of a resource to an error about it.
+func (r *syncResource) at(err error) error {
+	if r.place == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", r.place, err)
 }
 
 // overlaps reports whether a pattern is another one, too, in a namespace of that.
@@ -287,23 +296,21 @@ func (r *syncResource) parsePattern() error {
 // resolveAll finds the resources on the server, except for those of patterns.
 func (o *syncOptions) resolveAll(ctx context.Context, resources []syncResource, namespace string,
 	report *syncReport) (all []apitypes.Resource, err error) {
-	flags := o.resourceFlags
-	flags.allNamespaces = true
 	var targets []*resourceTarget
 	for i := range resources {
 		r := &resources[i]
 		if r.pattern() {
 			continue
 		}
-		t, err := flags.resolve(ctx, report.start.retryRequest, typeAndName{kind: r.Resource}, r.selection, "list", "watch")
+		t, err := o.resolve(ctx, report.start.retryRequest, typeAndName{r.Resource, r.name}, r.selection, "list", "watch")
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.place, err)
+			return nil, r.at(err)
 		}
 		if t.namespaced {
 			t.namespace = cmp.Or(r.Namespace, namespace)
 		}
 		if err := o.checkTarget(t, targets); err != nil {
-			return nil, &exitError{codeUsage, fmt.Errorf("%s: %w", r.place, err)}
+			return nil, &exitError{codeUsage, r.at(err)}
 		}
 		targets = append(targets, t)
 		resource := apitypes.Resource{Type: apitypes.Type{Resource: t.resource, Shown: t.shown}, Pinned: t.pinned}

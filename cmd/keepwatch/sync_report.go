@@ -20,6 +20,7 @@ import (
 // syncReport prints what happens to a transfer. Its methods may be called concurrently.
 type syncReport struct {
 	out   io.Writer
+	data  io.Writer      // where the output is written
 	sink  string         // its name in all messages; empty if it is the only one
 	start *statusPrinter // of messages that concern no resource
 
@@ -48,10 +49,10 @@ type syncTarget struct {
 // maxCounts bounds how many types are counted one by one.
 const maxCounts = 20
 
-// newSyncReport returns the report of a sink. The name is empty if it is the only one.
-func newSyncReport(out io.Writer, sink string) *syncReport {
+// newSyncReport returns the report of a sink, which writes to data. The name is empty if it is the only one.
+func newSyncReport(out, data io.Writer, sink string) *syncReport {
 	r := &syncReport{
-		out: out, sink: sink, synced: map[int]bool{}, named: map[string]*resourceTarget{},
+		out: out, data: data, sink: sink, synced: map[int]bool{}, named: map[string]*resourceTarget{},
 		targets: map[stream.Identity]*syncTarget{},
 	}
 	r.start = r.printer()
@@ -59,7 +60,7 @@ func newSyncReport(out io.Writer, sink string) *syncReport {
 }
 
 func (r *syncReport) printer() *statusPrinter {
-	p := newStatusPrinter(r.out, io.Discard)
+	p := newStatusPrinter(r.out, r.data)
 	p.sink = r.sink
 	p.live = p.live && r.sink == "" // several reports would overwrite each other's line
 	return p

@@ -14,7 +14,7 @@ import (
 func TestExpiredReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		r := newSyncReport(&out, "")
+		r := newSyncReport(&out, &out, "")
 		until := time.Date(2026, 11, 28, 10, 42, 0, 0, time.UTC)
 		for _, step := range []struct {
 			after  time.Duration

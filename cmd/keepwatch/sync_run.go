@@ -10,9 +10,9 @@ import (
 	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
-// batchBytes bounds a transaction of the changes of one type. Under load, a sink stores the more changes per second
-// the fewer transactions they need.
-const batchBytes = 4 << 20
+// transactionBytes bounds a transaction of the changes of one type. Under load, a sink stores the more changes per
+// second the fewer transactions they need.
+const transactionBytes = 4 << 20
 
 // How often the types of patterns are requested, and how long the server must not have shown one until it leaves. Tests
 // shorten them.
@@ -23,6 +23,8 @@ type destination struct {
 	open    func() (sink.Sink, error)
 	report  *syncReport
 	started func(*transfer.Transfer) // is called before the transfer runs
+	// batchBytes bounds the changes of one type that are stored at once; 0 is the default of kube.Options.
+	batchBytes int
 }
 
 // follow stores the resources in one sink until ctx is done. It returns the reason of the end, never nil.
@@ -47,7 +49,7 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 	options := apitypes.Options{
 		Config: config, Cluster: cluster, RequestEvery: requestEvery, LeaveAfter: leaveAfter, UntilSynced: o.untilSynced,
 		Source: kube.Options{
-			Representation: o.representation, PageSize: o.pageSize(), IdleTimeout: o.idleTimeout, BatchBytes: batchBytes,
+			Representation: o.representation, PageSize: o.pageSize(), IdleTimeout: o.idleTimeout, BatchBytes: to.batchBytes,
 		},
 		WatchTimeout: report.watchTimeout, Added: report.add, Logf: report.printf,
 		Hooks: transfer.Options{

@@ -12,10 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/sinks/statedir"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/transfer"
 	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
@@ -24,9 +25,10 @@ const watchHelp = `Print the objects of resource types, and then every change of
 The stream resumes after expired revisions, lost and half-open connections, overload, restarts and
 upgrades of the server. At the start it also waits for a server that cannot be reached, is overloaded
 or does not accept the credentials, with a line on stderr for each attempt. The stream ends only on
-request, when its output or its state cannot be written, or when the server refuses it before the
-first success: unknown type, no permission, unknown selector, a certificate that cannot be verified.
-A type without a version is followed in another one if the server no longer serves the first.
+request, when its output or its state cannot be written (a full disk of the state is waited for), or
+when the server refuses it before the first success: unknown type, no permission, unknown selector, a
+certificate that cannot be verified. A type without a version is followed in another one if the server
+no longer serves the first.
 
 The default output is a line of JSON for each event:
 
@@ -35,28 +37,25 @@ The default output is a line of JSON for each event:
 The type is ADDED, MODIFIED or DELETED; the id is the same in every repetition of an event. Other
 lines are
 
-  {"type":"SYNCED","revision":"125","count":41200}   the events so far add up to the state at 125
-  {"type":"GAP","from":"125","to":"170","reason":"expired"}
+  {"type":"SYNCED","revision":"125","count":41200,"resources":["pods"]}
+                       every event of these types up to 125 was printed; of several types, later ones
+                       may be among them
+  {"type":"GAP","from":"125","to":"170","reason":"expired","resource":"pods"}
                        the history up to 170 is lost: expired; downtime (expired while the stream was
                        not running); or rewind (the server was restored from a backup). The events up
                        to the next SYNCED are the difference; deleted objects have metadata only
-  {"type":"BOOKMARK","revision":"180"}   with --bookmarks: all events up to 180 were printed
+  {"type":"BOOKMARK","revision":"180","resources":["pods"]}
+                       with --bookmarks: all events up to 180 were printed
 
-With several types (pods,deployments.apps or *.example.com) SYNCED and BOOKMARK name the types that
-are complete at the revision, and GAP the type whose history is lost:
-
-  {"type":"SYNCED","revision":"125","count":420,"resources":["pods","deployments.apps"]}
-                       every event of these types up to 125 was printed; later ones may be among those printed
-
-Types in one etcd have one SYNCED; a type in another etcd, often events, has its own. When a type of
-*.example.com appears or is deleted, SYNCED follows again.
+Several types (pods,deployments.apps or *.example.com) in one etcd have one SYNCED; a type in another
+etcd, often events, has its own. When a type of *.example.com appears or is deleted, SYNCED follows again.
 
 The other output formats are kubectl's. With them, GAP and SYNCED are messages on stderr, and
 bookmarks are not shown. Stderr has a line for each reconnect and its reason; reconnects of a watch
 without changes are reported once.
 
-With --state the stream stores its cursor in a folder. Started again with it, the stream resumes
-after the last stored event; if the server's history is too short, GAP and the difference follow,
+With --state the cursors are stored in a folder. Started again with it, each type resumes
+after its last stored event; if the server's history is too short, GAP and the difference follow,
 deletions included. SYNCED follows after all events up to the revision that the server had at the
 start: until then the watches are short, because servers send a bookmark before the end of a watch.
 After a crash the last events may be printed again, with the same ids; an incomplete last line in a
@@ -97,8 +96,6 @@ type watchOptions struct {
 	acknowledge bool
 	stateDir    string
 	untilSynced bool
-
-	acknowledgments *acknowledgments // nil without acknowledge
 }
 
 // newWatchCommand returns `keepwatch watch`.
@@ -129,32 +126,22 @@ func newWatchCommand() *cobra.Command {
 }
 
 func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
-	several := severalTypes(args)
-	var arg typeAndName
-	var err error
-	if !several {
-		arg, err = parseTypeAndName(args)
+	resources, err := o.resources(args)
+	if err == nil {
+		err = o.check()
 	}
-	if err != nil {
-		return &exitError{codeUsage, err}
+	if err == nil && o.idleTimeout <= 0 {
+		err = fmt.Errorf("--idle-timeout must be more than 0: %v", o.idleTimeout)
 	}
-	if err := o.check(); err != nil {
-		return &exitError{codeUsage, err}
-	}
-	if o.idleTimeout <= 0 {
-		return &exitError{codeUsage, fmt.Errorf("--idle-timeout must be more than 0: %v", o.idleTimeout)}
-	}
-	selection, err := o.selection(arg.name)
 	if err != nil {
 		return &exitError{codeUsage, err}
 	}
 	output, err := o.output.complete(cmd)
+	if err == nil && o.acknowledge && !output.data {
+		err = errors.New("--acknowledge needs the output ndjson: other outputs have no line for each event")
+	}
 	if err != nil {
 		return &exitError{codeUsage, err}
-	}
-	if o.acknowledge && !output.data {
-		return &exitError{codeUsage,
-			errors.New("--acknowledge needs the output ndjson: other outputs have no line for each event")}
 	}
 	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
 	if err := checkOpen(stdout); err != nil {
@@ -164,100 +151,67 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 	return ending(ctx, whileRead(ctx, stdout, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
+		p := newPrinted(ctx, cancel, o, output, stdout)
 		if o.acknowledge {
-			o.acknowledgments = readAcknowledgments(cmd.InOrStdin(), cancel)
+			p.acknowledge(cmd.InOrStdin())
 		}
-		if several {
-			return o.runSeveral(ctx, args, output, stdout, cmd.ErrOrStderr())
-		}
-		status := newStatusPrinter(cmd.ErrOrStderr(), stdout)
-		target, err := o.resolve(ctx, status.retryRequest, arg, selection, "list", "watch")
-		if err != nil {
-			return err
-		}
-		return o.follow(ctx, target, output, stdout, status)
+		return o.follow(ctx, resources, p, cmd.ErrOrStderr())
 	}))
 }
 
-// errSynced ends a run of --until-synced.
-var errSynced = apitypes.ErrSynced
+// severalTypes reports whether the arguments name several types: a list or a pattern.
+func severalTypes(args []string) bool { return len(args) > 0 && strings.ContainsAny(args[0], ",*") }
 
-// follow runs the stream. It returns the reason of its end, never nil.
-func (o *watchOptions) follow(ctx context.Context, target *resourceTarget, output outputFormat, stdout io.Writer,
-	status *statusPrinter) error {
-	source, err := target.source(kube.Options{
-		Representation: output.representation, PageSize: o.pageSize(), IdleTimeout: o.idleTimeout,
-		WatchTimeout: func() time.Duration { return status.watchTimeout(status.awaitsSynced) },
-	})
-	if err != nil {
-		return err
-	}
-	state := stream.InMemory()
-	if o.stateDir != "" {
-		if err := checkSingleState(o.stateDir); err != nil {
-			return err
-		}
-		id, err := target.identity(ctx, status.retryRequest)
+// resources returns what the arguments and flags select.
+func (o *watchOptions) resources(args []string) ([]syncResource, error) {
+	if !severalTypes(args) {
+		arg, err := parseTypeAndName(args)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if state, err = stream.Open(o.stateDir, id); err != nil {
-			return err
-		}
+		selection, err := o.selection(arg.name)
+		return []syncResource{{Resource: arg.kind, name: arg.name, selection: selection}}, err
 	}
-	if o.stateDir != "" && output.lines {
-		err = completeLine(stdout)
+	if len(args) > 1 {
+		return nil, fmt.Errorf("a name can't be combined with several types: give TYPE,TYPE or TYPE NAME, not %q",
+			strings.Join(args, " "))
 	}
-	if err == nil {
-		err = o.stream(ctx, source, state, target, output, stdout, status)
+	types := &syncOptions{resourceFlags: o.resourceFlags}
+	if err := types.addArguments(args); err != nil {
+		return nil, err
 	}
-	if closed := state.Close(); closed != nil && requested(err) {
-		return closed
-	}
-	return err
+	return types.settings.Resources, types.settings.completeResources()
 }
 
-// requested reports whether the user requested the end.
-func requested(end error) bool {
-	return errors.Is(end, errSynced) || errors.Is(end, errConsumerEnded) || errors.Is(end, context.Canceled)
+// follow prints the resources: it is keepwatch sync with the output as its sink. It returns the reason of the end,
+// never nil.
+func (o *watchOptions) follow(ctx context.Context, resources []syncResource, p *printed, stderr io.Writer) error {
+	all := &syncOptions{
+		resourceFlags: o.resourceFlags, representation: p.output.representation, idleTimeout: o.idleTimeout,
+		untilSynced: o.untilSynced, includeSecrets: true,
+	}
+	p.report = newSyncReport(stderr, p.stdout, "")
+	if p.output.data {
+		p.report.quiet, p.report.onCut = true, p.cut
+	}
+	return all.follow(ctx, resources, destination{
+		open: func() (sink.Sink, error) { return o.sink(p), nil }, report: p.report, started: func(*transfer.Transfer) {},
+	})
 }
 
-// stream writes the changes of source since state. It returns the reason why it ended, never
-// nil.
-func (o *watchOptions) stream(ctx context.Context, source keepwatch.Source, state stream.State, target *resourceTarget,
-	output outputFormat, stdout io.Writer, status *statusPrinter) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	status.resource = target.name()
-	sink := &statusWriter{
-		Sink: &acknowledgedSink{
-			Sink: output.sink(o.acknowledgments.counting(&cancelableWriter{ctx: ctx, out: stdout}), target),
-			ctx:  ctx, file: outputFileOf(stdout, o.stateDir), acknowledgments: o.acknowledgments,
-		},
-		status: status, printEvents: !output.data,
+// sink returns the sink of the output: with --state its streams are stored in the folder.
+func (o *watchOptions) sink(p *printed) sink.Sink {
+	if o.stateDir == "" {
+		return &unstored{Receiver: p, states: map[stream.Identity]stream.State{}}
 	}
-	options := stream.Options{Bookmarks: o.bookmarks, Kind: target.kind}
-	if o.stateDir != "" {
-		options.Source = stream.Defined(source)
-	}
-	if o.untilSynced {
-		options.Synced = func() { cancel(errSynced) }
-	}
-	changes, err := stream.New(sink, state, options)
-	if err != nil {
-		return err
-	}
-	status.awaitsSynced = changes.Revision() > 0
-	err = reflector.New(source, changes, reflector.Options{Observe: status.observe}).Run(ctx)
-	status.clear()
-	return err
+	return statedir.New(o.stateDir, p)
 }
 
 // ending returns the error, with its exit code, for the reason of an end. A failure counts
 // even if the user requested the end before it.
 func ending(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, errSynced), errors.Is(err, errConsumerEnded):
+	case errors.Is(err, apitypes.ErrSynced), errors.Is(err, errConsumerEnded):
 		return nil
 	case ctx.Err() == nil || !errors.Is(err, context.Canceled):
 		return err
@@ -309,10 +263,11 @@ func (w *cancelableWriter) Write(text []byte) (int, error) {
 	}
 }
 
-// writeError adds the operation to an error of a write.
+// writeError adds the operation to an error of a write. It hides the cause: a full disk of the output ends a stream,
+// and one of the state is waited for.
 func writeError(err error) error {
 	if err != nil {
-		return fmt.Errorf("write the output: %w", err)
+		return fmt.Errorf("write the output: %v", err)
 	}
 	return nil
 }

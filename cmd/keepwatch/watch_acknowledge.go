@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"sync"
-
-	"github.com/keepwatch/keepwatch/stream"
 )
 
 // errConsumerEnded ends a stream whose consumer has closed stdin. It is an end on request.
@@ -93,22 +91,6 @@ func (c *countedLines) Write(text []byte) (int, error) {
 	c.acknowledgments.printed += int64(bytes.Count(text, []byte{'\n'}))
 	c.acknowledgments.mu.Unlock()
 	return c.Writer.Write(text)
-}
-
-// acknowledgedSink is a sink whose data are with the consumer when Flush returns, not only in a pipe, or on the disk if
-// the output is a file.
-type acknowledgedSink struct {
-	stream.Sink
-	ctx             context.Context
-	file            *outputFile
-	acknowledgments *acknowledgments
-}
-
-func (s *acknowledgedSink) Flush() error {
-	if err := errors.Join(s.Sink.Flush(), s.file.sync()); err != nil {
-		return err
-	}
-	return s.acknowledgments.wait(s.ctx)
 }
 
 // outputFile is an output that is a file. The cursor is on the disk as soon as it moves, so the lines before it must

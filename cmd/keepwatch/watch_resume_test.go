@@ -43,7 +43,7 @@ func TestWatchUntilSyncedResumed(t *testing.T) {
 	args := []string{"watch", "pods", "-s", server.URL, "--state", t.TempDir(), "--until-synced"}
 	for _, want := range []string{"10", "20"} {
 		code, stdout, stderr := execute(t, args...)
-		if code != 0 || stdout != `{"type":"SYNCED","revision":"`+want+`","count":0}`+"\n" ||
+		if code != 0 || stdout != `{"type":"SYNCED","revision":"`+want+`","count":0,"resources":["pods"]}`+"\n" ||
 			strings.Contains(stderr, "resuming") {
 			t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 		}

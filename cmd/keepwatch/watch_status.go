@@ -31,10 +31,8 @@ type statusPrinter struct {
 	// if there is none.
 	pending string
 	// idle is the decision on the newest failure if that was Idle.
-	idle reflector.Decision
-	// awaitsSynced is true for a stream that resumes, until its Synced.
-	awaitsSynced bool
-	short        bool // the newest watch is a short one
+	idle  reflector.Decision
+	short bool // the newest watch is a short one
 }
 
 func newStatusPrinter(out, data io.Writer) *statusPrinter {
@@ -180,28 +178,4 @@ func grouped(n int64) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return text
-}
-
-// statusWriter prints the events that the output format cannot represent.
-type statusWriter struct {
-	stream.Sink
-	status      *statusPrinter
-	printEvents bool
-}
-
-func (s *statusWriter) Write(m stream.Message) error {
-	switch m := m.(type) {
-	case stream.Synced:
-		s.status.awaitsSynced = false
-		s.status.clear()
-		if s.printEvents {
-			s.status.printf("%s: synced at %d, objects: %s", s.status.resource, m.Revision, grouped(int64(m.Count)))
-		}
-	case stream.Gap:
-		if s.printEvents {
-			s.status.printf("%s: the history from %d to %d is lost (%s), the difference follows", s.status.resource, m.From,
-				m.To, m.Reason)
-		}
-	}
-	return s.Sink.Write(m)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/reflector"
-	"github.com/keepwatch/keepwatch/stream"
 )
 
 func TestPrintedNotices(t *testing.T) {
@@ -151,43 +150,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	w.observe(reflector.Notice{Time: start.Add(time.Second), Listed: 500})
 	expect(erase + "listing pods 500")
 
-	s := &statusWriter{Sink: stream.NDJSON(&bytes.Buffer{}, "pods"), status: w}
-	if err := s.Write(stream.Synced{Revision: 7, Count: 500}); err != nil {
-		t.Fatal(err)
-	}
+	w.clear()
 	expect(erase)
-}
-
-func TestStatusWriter(t *testing.T) {
-	for _, tt := range []struct {
-		message stream.Message
-		want    string
-	}{
-		{stream.Synced{Revision: 7, Count: 41200}, "keepwatch: pods: synced at 7, objects: 41,200\n"},
-		{stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired},
-			"keepwatch: pods: the history from 7 to 9 is lost (expired), the difference follows\n"},
-		{stream.Bookmark{Revision: 9}, ""},
-	} {
-		for _, printEvents := range []bool{true, false} {
-			var out, data bytes.Buffer
-			s := &statusWriter{Sink: stream.NDJSON(&data, "pods"), status: &statusPrinter{out: &out, resource: "pods"},
-				printEvents: printEvents}
-			if err := s.Write(tt.message); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Flush(); err != nil {
-				t.Fatal(err)
-			}
-			want := tt.want
-			if !printEvents {
-				want = ""
-			}
-			if out.String() != want || data.Len() == 0 {
-				t.Errorf("%v, printEvents %v: printed %q, want %q; %d bytes of data", tt.message, printEvents, &out, want,
-					data.Len())
-			}
-		}
-	}
 }
 
 func TestGrouped(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
 // cluster starts an API server in a process of its own. KUBECONFIG refers to it during the test.
@@ -155,29 +156,34 @@ func testWatchOutputs(t *testing.T, client kubernetes.Interface) {
 		{[]string{"cm"}, []string{`{"type":"ADDED","revision":"…`, `{"type":"ADDED","revision":"…`,
 			`{"type":"SYNCED","revision":"…`}, ""},
 		{[]string{"configmaps", "one"}, []string{`{"type":"ADDED","revision":"…`, `{"type":"SYNCED","revision":"…`}, ""},
-		{[]string{"configmap/one", "-o", "name"}, []string{"configmap/one"}, "configmaps: synced at …, objects: 1"},
+		{[]string{"configmap/one", "-o", "name"}, []string{"configmap/one"}, "synced at …: configmaps in default 1"},
 		{[]string{"ConfigMap", "-l", "app=y", "-o", "name"}, []string{"configmap/two"},
-			"configmaps: synced at …, objects: 1"},
-		{[]string{"cm", "--field-selector", "metadata.name!=two", "-o", "name"}, []string{"configmap/one"}, "objects: 1"},
-		{[]string{"cm", "one", "--field-selector", "metadata.namespace=other", "-o", "name"}, nil, "objects: 0"},
-		{[]string{"cm", "-n", "kube-system", "-o", "name"}, nil, "objects: 0"},
-		{[]string{"cm", "--chunk-size", "1", "-o", "name"}, []string{"configmap/one", "configmap/two"}, "objects: 2"},
-		{[]string{"cm", "--chunk-size", "0", "-o", "name"}, []string{"configmap/one", "configmap/two"}, "objects: 2"},
-		{[]string{"deploy.apps", "-o", "name"}, nil, "deployments.apps: synced"},
+			"synced at …: configmaps in default 1"},
+		{[]string{"cm", "--field-selector", "metadata.name!=two", "-o", "name"}, []string{"configmap/one"},
+			": configmaps in default 1"},
+		{[]string{"cm", "one", "--field-selector", "metadata.namespace=other", "-o", "name"}, nil,
+			": configmaps in default 0"},
+		{[]string{"cm", "-n", "kube-system", "-o", "name"}, nil, ": configmaps in kube-system 0"},
+		{[]string{"cm", "--chunk-size", "1", "-o", "name"}, []string{"configmap/one", "configmap/two"},
+			": configmaps in default 2"},
+		{[]string{"cm", "--chunk-size", "0", "-o", "name"}, []string{"configmap/one", "configmap/two"},
+			": configmaps in default 2"},
+		{[]string{"deploy.apps", "-o", "name"}, nil, ": deployments.apps in default 0"},
 		{[]string{"deployments.v1.apps"}, []string{`{"type":"SYNCED","revision":"…`}, ""},
 		{[]string{"ns", "-n", "nowhere", "-o", "name"}, []string{"namespace/default", "namespace/kube-node-lease",
-			"namespace/kube-public", "namespace/kube-system"}, "objects: 4"},
-		{[]string{"cm", "-o", "table"}, []string{"NAME   DATA   AGE", "one    0      …", "two    0      …"}, "objects: 2"},
+			"namespace/kube-public", "namespace/kube-system"}, ": namespaces 4"},
+		{[]string{"cm", "-o", "table"}, []string{"NAME   DATA   AGE", "one    0      …", "two    0      …"},
+			": configmaps in default 2"},
 		{[]string{"cm", "-A", "-o", "wide"}, []string{"NAMESPACE   NAME   DATA   AGE", "default     one    0      …",
-			"default     two    0      …"}, "objects: 2"},
+			"default     two    0      …"}, ": configmaps 2"},
 		{[]string{"cm", "-o", "table", "--output-watch-events"}, []string{"EVENT   …", "ADDED      one    0      …",
-			"ADDED      two    0      …"}, "objects: 2"},
-		{[]string{"cm", "-o", `jsonpath={.metadata.name}{"\n"}`}, []string{"one", "two"}, "objects: 2"},
-		{[]string{"cm", "--template", `{{.metadata.name}}{{"\n"}}`}, []string{"one", "two"}, "objects: 2"},
+			"ADDED      two    0      …"}, ": configmaps in default 2"},
+		{[]string{"cm", "-o", `jsonpath={.metadata.name}{"\n"}`}, []string{"one", "two"}, ": configmaps in default 2"},
+		{[]string{"cm", "--template", `{{.metadata.name}}{{"\n"}}`}, []string{"one", "two"}, ": configmaps in default 2"},
 		{[]string{"cm", "two", "-o", "yaml"}, []string{
 			"apiVersion: v1", "kind: ConfigMap", "metadata:", "  creationTimestamp: …", "  labels:", "    app: \"y\"",
 			"  name: two", "  namespace: default", "  resourceVersion: …", "  uid: …",
-		}, "objects: 1"},
+		}, ": configmaps in default 1"},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
@@ -345,12 +351,14 @@ func testWatchResumes(t *testing.T, client kubernetes.Interface) {
 		t.Errorf("after SIGINT: exit %d, stderr %q", code, p.stderr)
 	}
 
-	for _, args := range [][]string{{"cm", "-A"}, {"pods"}, {"cm", "-l", "app=x"}, {"cm", "one"}} {
-		code, _, stderr := execute(t, append([]string{"watch", "--state", state}, args...)...)
-		if code != 1 ||
-			!strings.Contains(stderr,
-				"belongs to another stream: it has the state of configmaps in namespace default of cluster") {
-			t.Errorf("another stream %v: exit %d, %q", args, code, stderr)
+	for _, tt := range []struct{ args, want string }{
+		{"cm -A", "configmaps: it has these objects already, of another choice of namespaces"},
+		{"cm -l app=x", "it has the state of configmaps in namespace default of cluster"},
+		{"cm one", "it has the state of configmaps in namespace default of cluster"},
+	} {
+		code, _, stderr := execute(t, append([]string{"watch", "--state", state}, strings.Fields(tt.args)...)...)
+		if code != 1 || !strings.Contains(stderr, tt.want) {
+			t.Errorf("another stream %v: exit %d, %q", tt.args, code, stderr)
 		}
 	}
 }
@@ -376,7 +384,7 @@ func testWatchStateDeleted(t *testing.T, client kubernetes.Interface) {
 				t.Fatal(err)
 			}
 			next(p)
-			want := "keepwatch: state file " + filepath.Join(state, "stream.db") +
+			want := "keepwatch: state file " + filepath.Join(state, "configmaps_default", "stream.db") +
 				" was deleted while it was in use: the cursor is lost\n"
 			if code := p.exit(t); code != 1 || p.stderr.String() != want {
 				t.Errorf("exit %d, stderr %q, want 1 and %q", code, p.stderr, want)
@@ -552,7 +560,7 @@ func TestWatchWaitsForTheServer(t *testing.T) {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	for _, l := range lines[:len(lines)-1] {
-		if !strings.HasPrefix(l, "keepwatch: can't read the resource types of the server: ") ||
+		if !strings.HasPrefix(l, "keepwatch: can't read the identity of the cluster from its namespace kube-system: ") ||
 			!strings.Contains(l, "; retrying in ") {
 			t.Errorf("stderr has %q", l)
 		}
@@ -566,7 +574,8 @@ func TestWatchWithoutAServer(t *testing.T) {
 	for signal, want := range map[os.Signal]int{syscall.SIGTERM: 0, os.Interrupt: 130} {
 		p := startWatch(t, out, "pods", "-s", "https://127.0.0.1:1")
 		p.waitStderr(t,
-			"keepwatch: can't read the resource types of the server: dial tcp 127.0.0.1:1: connect: connection refused; retrying in ")
+			"keepwatch: can't read the identity of the cluster from its namespace kube-system: "+
+				"dial tcp 127.0.0.1:1: connect: connection refused; retrying in ")
 		p.Process.Signal(signal)
 		if code := p.exit(t); code != want {
 			t.Errorf("after %v: exit %d, stderr %q", signal, code, p.stderr)
@@ -624,10 +633,10 @@ func TestEnding(t *testing.T) {
 		want error
 	}{
 		{t.Context(), failed, failed},
-		{t.Context(), errSynced, nil},
+		{t.Context(), apitypes.ErrSynced, nil},
 		{terminated, context.Cause(terminated), nil},
 		{terminated, fmt.Errorf("list pods: %w", context.Canceled), nil},
-		{terminated, errSynced, nil},
+		{terminated, apitypes.ErrSynced, nil},
 		{terminated, failed, failed},
 	} {
 		if got := ending(tt.ctx, tt.err); got != tt.want {

@@ -61,7 +61,7 @@ def test_events(objects, tmp_path):
             name(added) == "ADDED events-a" and added.resource == "configmaps" and added.object["data"] == {"text": "1"}
         )
         assert added.id == added.object["metadata"]["uid"] + "/" + added.revision
-        assert synced == Synced("SYNCED", synced.revision, 1)
+        assert synced == Synced("SYNCED", synced.revision, 1, ("configmaps",))
         objects.patch("events-a", text="2")
         objects.delete("events-a")
         assert [name(next(events)), name(next(events))] == ["MODIFIED events-a", "DELETED events-a"]

@@ -33,7 +33,7 @@ export interface Synced {
   type: 'SYNCED';
   revision: string;
   count: number;
-  /** Of several types: those that are complete. */
+  /** The types that are complete. */
   resources?: string[];
 }
 
@@ -43,7 +43,7 @@ export interface Gap {
   from: string;
   to: string;
   reason: 'expired' | 'downtime' | 'rewind';
-  /** Of several types: the one whose history is lost. */
+  /** The type whose history is lost. */
   resource?: string;
 }
 

@@ -33,7 +33,7 @@ class Synced:
     type: Literal["SYNCED"]
     revision: str
     count: int
-    resources: tuple[str, ...] = ()  #: of several types: those that are complete
+    resources: tuple[str, ...] = ()  #: the types that are complete
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Gap:
     from_revision: str
     to_revision: str
     reason: str  #: expired, downtime or rewind
-    resource: str = ""  #: of several types: the one whose history is lost
+    resource: str = ""  #: the type whose history is lost
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ public sealed interface Event {
   /**
    * The events so far add up to the state at this revision, of count objects.
    *
-   * @param resources of several types: those that are complete
+   * @param resources the types that are complete
    */
   record Synced(String revision, long count, List<String> resources) implements Event {}
 
@@ -37,7 +37,7 @@ public sealed interface Event {
    * The history between two revisions is lost; the events up to the next Synced are the difference.
    *
    * @param reason expired, downtime or rewind
-   * @param resource of several types: the one whose history is lost; otherwise ""
+   * @param resource the type whose history is lost
    */
   record Gap(String from, String to, String reason, String resource) implements Event {}
 

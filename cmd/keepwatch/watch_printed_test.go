@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/transfer"
+)
+
+// TestCutLines prints what follows batches: SYNCED at the first cut, and BOOKMARK at a later one that a confirmation
+// has moved. The revision of an event is in its own line.
+func TestCutLines(t *testing.T) {
+	id := stream.Identity{Resource: "pods"}
+	status := transfer.Status{Resources: []transfer.ResourceStatus{{Stream: sink.Stream{ID: id}, Objects: 3}}}
+	added := stream.Event{Type: keepwatch.Added, Revision: 7, ID: "u/7", Object: text(`{"a":1}`)}
+	gap := stream.Gap{From: 1, To: 2, Reason: keepwatch.GapExpired}
+	for name, tt := range map[string]struct {
+		bookmarks bool
+		messages  []stream.Message
+		first     bool
+		want      string
+	}{
+		"synced": {false, []stream.Message{stream.Synced{Revision: 7}}, true,
+			`{"type":"SYNCED","revision":"7","count":3,"resources":["pods"]}` + "\n"},
+		"a gap": {false, []stream.Message{gap}, false,
+			`{"type":"GAP","from":"1","to":"2","reason":"expired","resource":"pods"}` + "\n"},
+		"confirmed": {true, nil, false, `{"type":"BOOKMARK","revision":"7","resources":["pods"]}` + "\n"},
+		"unwanted":  {false, nil, false, ""},
+		"an event": {true, []stream.Message{added}, false,
+			`{"type":"ADDED","revision":"7","id":"u/7","resource":"pods","object":{"a":1}}` + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := newPrinted(t.Context(), nil, &watchOptions{bookmarks: tt.bookmarks}, outputFormat{data: true}, &out)
+			if err := p.Open(t.Context(), []sink.Stream{{ID: id}}, sink.Delivered{}); err != nil {
+				t.Fatal(err)
+			}
+			piece := sink.Piece{Piece: stream.Piece{Messages: tt.messages}}
+			if err := p.Write(t.Context(), sink.Batch{Pieces: []sink.Piece{piece}}); err != nil {
+				t.Fatal(err)
+			}
+			p.cut(status, 0, sink.Cut{Revision: 7}, tt.first)
+			if out.String() != tt.want {
+				t.Errorf("printed %s, want %s", &out, tt.want)
+			}
+		})
+	}
+}
+
+// text is an object of which only the JSON matters.
+type text string
+
+func (o text) Key() keepwatch.Key           { return keepwatch.Key{} }
+func (o text) UID() keepwatch.UID           { return "" }
+func (o text) Revision() keepwatch.Revision { return 0 }
+func (o text) JSON() []byte                 { return []byte(o) }
+func (o text) Metadata() []byte             { return []byte(o) }
