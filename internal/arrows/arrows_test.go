@@ -518,6 +518,11 @@ var rules = map[string]rule{
 		},
 		why: "who may read what depends on the server's reviews: neither on caches, nor on where the answer comes from",
 	},
+	"server/proxy/internal/discovery": {
+		ours:   []string{"server/proxy/internal/verbatim"},
+		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/rest$", "k8s.io/klog/"},
+		why:    "what the server serves depends on its answers: neither on caches, nor on their clients",
+	},
 	"server/proxy/internal/verbatim": {
 		ours: []string{"", "store", "server/watchcache", "source/kube"},
 		others: []string{

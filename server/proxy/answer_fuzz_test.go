@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -78,8 +79,8 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(list(strings.Replace(pod, `"namespace":"n"`, `"namespace":"../n"`, 1)),
 		event("DELETED", strings.Replace(pod, `"5"`, `"newest"`, 1)))
 	f.Add("", "")
-	about := &resource{
-		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), listKind: "PodList",
+	about := &discovery.Resource{
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), ListKind: "PodList",
 		Layout: verbatim.Layout{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespaced: true},
 	}
 	f.Fuzz(func(t *testing.T, list, watch string) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -41,7 +42,7 @@ type caches struct {
 	server *rest.Config
 	// definitions are asked for once for all resources.
 	definitions *kube.Definitions
-	describer   describer
+	describer   discovery.Server
 	probe       *access.Probe
 	budget      *readpath.Budget
 	metrics     *watchcache.Metrics
@@ -67,7 +68,7 @@ type caches struct {
 type entry struct {
 	ctx       context.Context
 	gone      context.CancelCauseFunc               // ends ctx
-	about     *resource                             // nil until the server has described the resource
+	about     *discovery.Resource                   // nil until the server has described the resource
 	followers map[verbatim.Representation]*follower // each from its first use on
 	until     time.Time                             // when it may be followed again; zero while it is followed
 	why       error                                 // why the server has not described the resource
@@ -96,29 +97,22 @@ type follower struct {
 	activity
 }
 
-func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache.Metrics,
+func newCaches(config *rest.Config, budget *readpath.Budget, metrics *watchcache.Metrics,
 	history store.Options) (*caches, error) {
-	asking := rest.CopyConfig(server)
-	if asking.UserAgent == "" { // a client of client-go has it by default, a transport does not
-		asking.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
-	transport, err := rest.TransportFor(asking)
+	describer, err := discovery.New(config)
 	if err != nil {
 		return nil, err
 	}
-	location, _, err := rest.DefaultServerUrlFor(server)
-	if err != nil {
-		return nil, err
-	}
-	definitions, err := kube.NewDefinitions(server)
+	definitions, err := kube.NewDefinitions(config)
 	if err != nil {
 		return nil, err
 	}
 	return &caches{
-		server: server, definitions: definitions, describer: describer{&http.Client{Transport: transport}, location},
+		server: config, definitions: definitions, describer: describer,
 		budget: budget, metrics: metrics, store: history,
-		freeMemory: debug.FreeOSMemory, firstListWait: firstListWait, namedRetry: namedRetry, belongsEvery: belongsEvery,
-		all: map[schema.GroupVersionResource]*entry{},
+		freeMemory: debug.FreeOSMemory, firstListWait: firstListWait, namedRetry: namedRetry,
+		belongsEvery: discovery.BelongsEvery,
+		all:          map[schema.GroupVersionResource]*entry{},
 	}, nil
 }
 
@@ -271,11 +265,11 @@ func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
 // answer that. c.mu is locked.
 func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info *request.RequestInfo) bool {
 	mayBeCustom := strings.Contains(of.Group, ".")
-	if (&resource{protobuf: true}).encodingOf(q, info) == nil && !(mayBeCustom && isTable(q, info, true)) {
+	if encodingOf(&discovery.Resource{Protobuf: true}, q, info) == nil && !(mayBeCustom && isTable(q, info, true)) {
 		return false
 	}
 	first := &http.Request{Method: q.Method, URL: q.URL, Header: q.Header.Clone()}
-	c.begin(of, func(about *resource) []verbatim.Representation {
+	c.begin(of, func(about *discovery.Resource) []verbatim.Representation {
 		if as, ok := c.representationOf(about, first, info); ok {
 			return []verbatim.Representation{as}
 		}
@@ -285,7 +279,7 @@ func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info 
 }
 
 // begin begins to follow a resource, at first in some representations. c.mu is locked.
-func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []verbatim.Representation) {
+func (c *caches) begin(of schema.GroupVersionResource, first func(*discovery.Resource) []verbatim.Representation) {
 	if c.running == nil {
 		return
 	}
@@ -313,8 +307,8 @@ func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []v
 // logLeft logs why a resource is left to the server: as an error if it was followed, or the server refuses it to the
 // proxy. Anybody can ask for resources that do not exist or cannot be watched.
 func logLeft(e *entry, of schema.GroupVersionResource, reason error) {
-	refused, ok := errors.AsType[refusal](reason)
-	if e.about != nil || ok && refused.code != http.StatusNotFound && e.answered(reason) {
+	refused, ok := errors.AsType[discovery.Refusal](reason)
+	if e.about != nil || ok && refused.Code != http.StatusNotFound && e.answered(reason) {
 		klog.ErrorS(reason, "A resource is left to the server", "resource", of)
 		return
 	}
@@ -324,9 +318,9 @@ func logLeft(e *entry, of schema.GroupVersionResource, reason error) {
 // serve describes a resource and follows it, at first in some representations, until the server no longer has it, or
 // run ends.
 func (c *caches) serve(e *entry, of schema.GroupVersionResource,
-	first func(*resource) []verbatim.Representation) error {
+	first func(*discovery.Resource) []verbatim.Representation) error {
 	defer e.gone(nil)
-	about, err := c.describer.describe(e.ctx, of)
+	about, err := c.describer.Describe(e.ctx, of)
 	if err != nil {
 		if unready := c.probe.Ready(e.ctx); unready != nil {
 			err = fmt.Errorf("%w, and answers: %v", unready, err) // not wrapped: the refusal does not count
@@ -347,7 +341,7 @@ func (c *caches) serve(e *entry, of schema.GroupVersionResource,
 	}
 	c.mu.Unlock()
 	close(e.started)
-	return c.describer.awaitAggregated(e.ctx, about, c.belongsEvery)
+	return c.describer.AwaitAggregated(e.ctx, about, c.belongsEvery)
 }
 
 // follow begins to follow a resource in a representation. c.mu is locked.
@@ -393,6 +387,9 @@ func (c *caches) hasRoom() bool {
 // resource is left to the server.
 func (e *entry) answered(reason error) bool { return e.about != nil || answers(reason) }
 
+// answers reports whether the server has answered with this error what a resource is, being ready.
+func answers(err error) bool { return discovery.IsAnswer(err) && !errors.Is(err, access.ErrNotReady) }
+
 // fail leaves a resource to the server for some time.
 func (c *caches) fail(e *entry, cause error) {
 	c.mu.Lock()
@@ -408,7 +405,8 @@ func (c *caches) fail(e *entry, cause error) {
 
 // newFollower returns a follower of a resource in a representation. gone is called when the server no longer has the
 // resource.
-func (c *caches) newFollower(about *resource, as verbatim.Representation, gone func(error)) (*follower, error) {
+func (c *caches) newFollower(about *discovery.Resource, as verbatim.Representation,
+	gone func(error)) (*follower, error) {
 	f := verbatim.NewFormat(about.Layout, as)
 	history := c.store
 	history.Records = c.index.take(followedName(about.GroupVersionResource, as))
@@ -426,9 +424,9 @@ func (c *caches) newFollower(about *resource, as verbatim.Representation, gone f
 		return nil, err
 	}
 	described := readpath.Resource{
-		Cache: cache, Resource: about.GroupVersionResource, Kind: about.Kind, ListKind: about.listKind,
+		Cache: cache, Resource: about.GroupVersionResource, Kind: about.Kind, ListKind: about.ListKind,
 		Namespaced: about.Namespaced,
-		Dynamic:    about.Dynamic, Serializer: serializer, Warning: about.warning, FieldLabel: f.FieldLabel,
+		Dynamic:    about.Dynamic, Serializer: serializer, Warning: about.Warning, FieldLabel: f.FieldLabel,
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.Attributes}
 		},

@@ -119,7 +119,7 @@ func TestFollowedResourceBecomesAggregated(t *testing.T) {
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch {
-		case q.URL.Path == "/apis/"+aggregation+"/v1/apiservices/v1.example.com":
+		case q.URL.Path == "/apis/apiregistration.k8s.io/v1/apiservices/v1.example.com":
 			asked.Add(1)
 			_, _ = io.WriteString(w, registered.Load().(string))
 		case q.URL.Path == "/apis/example.com/v1":

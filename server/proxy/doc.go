@@ -130,9 +130,10 @@
 //
 // Packages below internal:
 //
-//	access    who sent a request, and whether the server allows it
-//	personal  in which namespaces a user may read
-//	verbatim  objects as the server wrote them
+//	access     who sent a request, and whether the server allows it
+//	discovery  what the server serves
+//	personal   in which namespaces a user may read
+//	verbatim   objects as the server wrote them
 //
 // Of this package, in the order of a request:
 //
@@ -144,7 +145,6 @@
 //	selection.go        which resources may be cached
 //	named.go            those that are read at the start
 //	rights.go           what the proxy's identity needs
-//	resource.go         what the server says of a resource
 //	source.go           a resource of the server, as a watch cache reads it
 //	watch.go            its open watch, and confirming ones
 //	state.go            the index on disk

@@ -2,17 +2,13 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
-	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
@@ -44,7 +40,7 @@ func (c *caches) followNamed(ctx context.Context, name schema.GroupResource) {
 // beginNamed follows the version of a resource that the server prefers, unless it is followed. It returns why the
 // server does not describe it.
 func (c *caches) beginNamed(ctx context.Context, name schema.GroupResource) error {
-	of, err := c.describer.find(ctx, name)
+	of, err := c.describer.Find(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -72,7 +68,7 @@ func (c *caches) beginNamed(ctx context.Context, name schema.GroupResource) erro
 
 // earlyRepresentation is what a resource is followed in before a request says in which encoding it is needed: every
 // resource has JSON.
-func (c *caches) earlyRepresentation(*resource) []verbatim.Representation {
+func (c *caches) earlyRepresentation(*discovery.Resource) []verbatim.Representation {
 	return []verbatim.Representation{{Encoding: verbatim.JSON{}, Slim: c.slimming.applies("")}}
 }
 
@@ -125,57 +121,6 @@ func (c *caches) unfollowedStatus() (all []UnfollowedStatus) {
 		}
 	}
 	return all
-}
-
-// find returns the version in which the server serves a resource: the one that it prefers for the group, or else the
-// first that has it.
-func (d describer) find(ctx context.Context, name schema.GroupResource) (schema.GroupVersionResource, error) {
-	versions := []schema.GroupVersion{{Version: "v1"}}
-	if name.Group != "" {
-		var err error
-		if versions, err = d.versions(ctx, name.Group); err != nil {
-			return schema.GroupVersionResource{}, err
-		}
-	}
-	for _, version := range versions {
-		list, err := d.resources(ctx, version)
-		if err != nil {
-			return schema.GroupVersionResource{}, err
-		}
-		if slices.ContainsFunc(list, func(known metav1.APIResource) bool { return known.Name == name.Resource }) {
-			return version.WithResource(name.Resource), nil
-		}
-	}
-	if name.Group == "" { // which a user may have left out
-		return schema.GroupVersionResource{},
-			fmt.Errorf("%w in the core group ('kubectl api-resources -o name' has the names)", notServed(name))
-	}
-	return schema.GroupVersionResource{}, notServed(name)
-}
-
-func notServed(name fmt.Stringer) error { return fmt.Errorf("the server has no resource %s", name) }
-
-// versions returns the versions of a group that the server serves, the preferred one first. There are none if it has no
-// such group.
-func (d describer) versions(ctx context.Context, group string) (all []schema.GroupVersion, err error) {
-	body, _, err := d.get(ctx, "/apis/"+group, nil)
-	if refused, ok := errors.AsType[refusal](err); ok && refused.code == http.StatusNotFound {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var known metav1.APIGroup
-	if err := json.Unmarshal(body, &known); err != nil {
-		return nil, fmt.Errorf("the description of %s: %w", group, err)
-	}
-	for _, version := range append([]metav1.GroupVersionForDiscovery{known.PreferredVersion}, known.Versions...) {
-		named := schema.GroupVersion{Group: group, Version: version.Version}
-		if version.Version != "" && !slices.Contains(all, named) {
-			all = append(all, named)
-		}
-	}
-	return all, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -63,10 +64,10 @@ var serializer = scheme.Codecs.WithoutConversion()
 // encodingOf returns the encoding of the objects that the response to a request is made of, nil if the server must
 // answer the request: it decides about encodings that are not known here, and makes the Tables of built-in kinds and
 // those over WebSockets.
-func (r *resource) encodingOf(q *http.Request, info *request.RequestInfo) verbatim.Encoding {
+func encodingOf(r *discovery.Resource, q *http.Request, info *request.RequestInfo) verbatim.Encoding {
 	form, ok := readpath.Negotiate(q, info, serializer, r.Dynamic)
 	switch {
-	case !ok || acceptsCBOR(q) || form.Protobuf && !r.Dynamic && !r.protobuf,
+	case !ok || acceptsCBOR(q) || form.Protobuf && !r.Dynamic && !r.Protobuf,
 		form.Table && (!r.Dynamic || wsstream.IsWebSocketRequest(q)):
 		return nil
 	case r.Dynamic:

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
@@ -20,9 +21,9 @@ func (s slimming) applies(userAgent string) bool {
 
 // representationOf returns what the response to a request is made of. It reports false if the server must answer the
 // request.
-func (c *caches) representationOf(about *resource, q *http.Request,
+func (c *caches) representationOf(about *discovery.Resource, q *http.Request,
 	info *request.RequestInfo) (verbatim.Representation, bool) {
-	as := about.encodingOf(q, info)
+	as := encodingOf(about, q, info)
 	return verbatim.Representation{Encoding: as, Slim: c.slimming.applies(q.UserAgent())}, as != nil
 }
 

@@ -2,18 +2,15 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
@@ -26,11 +23,6 @@ const (
 	// JSON takes kube-apiserver 20 seconds. Watches that do not wait for it are the server's until they end, and it may no
 	// longer have their revision.
 	restoreWait = time.Minute
-	// identityRetry is the wait before the cluster's identity is asked for again.
-	identityRetry = time.Second
-	// unidentifiedFor is how long a server may deny that there is one. A server that starts does: it creates kube-system,
-	// and denies before it has read the roles.
-	unidentifiedFor = 10 * time.Second
 )
 
 // index is what caches do with a State. A nil *index does nothing.
@@ -125,11 +117,11 @@ func parseName(name string) (of schema.GroupVersionResource, as verbatim.Represe
 }
 
 // load reads the index, as soon as the server says which cluster it is.
-func (x *index) load(ctx context.Context, d describer) map[string]*store.Records {
+func (x *index) load(ctx context.Context, d discovery.Server) map[string]*store.Records {
 	if x == nil {
 		return nil
 	}
-	cluster := d.awaitCluster(ctx)
+	cluster := d.AwaitCluster(ctx)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -157,46 +149,8 @@ func (c *caches) restore(restored map[string]*store.Records) {
 	}
 	for named, representations := range of {
 		c.index.resuming[named] = true
-		c.begin(named, func(*resource) []verbatim.Representation { return representations })
+		c.begin(named, func(*discovery.Resource) []verbatim.Representation { return representations })
 	}
-}
-
-// awaitCluster returns the identity of the cluster: the UID of the namespace kube-system, or the server's address if
-// that may not be read, or does not exist. It waits until the server says so, or ctx ends.
-func (d describer) awaitCluster(ctx context.Context) string {
-	var denied time.Time // since when
-	for {
-		uid, err := d.systemUID(ctx)
-		if err == nil {
-			return uid
-		}
-		if r, ok := errors.AsType[refusal](err); !ok || r.code != http.StatusForbidden && r.code != http.StatusNotFound {
-			denied = time.Time{}
-		} else if denied.IsZero() {
-			denied = time.Now()
-		} else if time.Since(denied) >= unidentifiedFor {
-			return d.server.String()
-		}
-		klog.V(2).InfoS("The identity of the cluster is not known: the index on disk waits", "err", err)
-		select {
-		case <-time.After(identityRetry):
-		case <-ctx.Done():
-			return ""
-		}
-	}
-}
-
-// systemUID returns the UID of the namespace kube-system.
-func (d describer) systemUID(ctx context.Context) (string, error) {
-	body, _, err := d.get(ctx, "/api/v1/namespaces/"+metav1.NamespaceSystem, nil)
-	if err != nil {
-		return "", err
-	}
-	var namespace metav1.PartialObjectMetadata
-	if err := json.Unmarshal(body, &namespace); err != nil || namespace.UID == "" {
-		return "", fmt.Errorf("the namespace %s has no UID: %v", metav1.NamespaceSystem, err)
-	}
-	return string(namespace.UID), nil
 }
 
 // awaitRestored waits until a resource that the index on disk has is caught up, for a watch that resumes.

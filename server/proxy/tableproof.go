@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keepwatch/keepwatch/server/customcolumns"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 )
@@ -26,6 +26,8 @@ const (
 	tableMedia = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	// comparedPage is how many rows a page has that is compared, and maxComparedPage how many bytes.
 	comparedPage, maxComparedPage = 500, 64 << 20
+	// maxVersion is how many bytes the server's version may have.
+	maxVersion = 1 << 20
 	// clockSkew is how much the server's clock may differ from the proxy's: ages are by the clock of who prints them.
 	clockSkew = 2 * time.Second
 )
@@ -74,7 +76,7 @@ func (t *tables) prove(ctx context.Context, f *follower) (*provenTable, basis, e
 
 // readVersion asks for the version of the server, and records it.
 func (t *tables) readVersion(ctx context.Context) (string, error) {
-	body, _, err := t.describer.get(ctx, "/version", nil)
+	body, _, err := t.describer.Get(ctx, "/version", nil, runtime.ContentTypeJSON, maxVersion)
 	if err != nil {
 		return "", err
 	}
@@ -156,7 +158,7 @@ func (t *tables) compare(ctx context.Context, f *follower, reader *readpath.Read
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	path := pathOf(f.resource.GroupVersion())
+	path := discovery.PathOf(f.resource.GroupVersion())
 	if of.namespace != "" {
 		path += "/namespaces/" + of.namespace
 	}
@@ -182,7 +184,7 @@ func (t *tables) compare(ctx context.Context, f *follower, reader *readpath.Read
 func (t *tables) comparePage(ctx context.Context, reader *readpath.Reader, path string,
 	query url.Values) (next string, _ error) {
 	earliest := time.Now().Add(-clockSkew)
-	body, err := t.table(ctx, path, query)
+	body, _, err := t.describer.Get(ctx, path, query, tableMedia, maxComparedPage)
 	if err != nil {
 		return "", err
 	}
@@ -204,21 +206,4 @@ func (t *tables) comparePage(ctx context.Context, reader *readpath.Reader, path 
 	var page struct{ Metadata metav1.ListMeta }
 	err = json.Unmarshal(body, &page)
 	return page.Metadata.Continue, err
-}
-
-// table returns the body of the server's Table.
-func (t *tables) table(ctx context.Context, path string, query url.Values) ([]byte, error) {
-	response, err := t.describer.open(ctx, path, query, tableMedia)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, refusal{path, response.StatusCode}
-	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxComparedPage+1))
-	if err == nil && len(body) > maxComparedPage {
-		err = fmt.Errorf("%s: a page of a Table is longer than %d bytes", path, maxComparedPage)
-	}
-	return body, err
 }

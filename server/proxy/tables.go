@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
@@ -39,7 +40,7 @@ const (
 //
 // tables is safe for concurrent use.
 type tables struct {
-	describer   describer
+	describer   discovery.Server
 	infos       *request.RequestInfoFactory
 	definitions *definitions
 	caches      *caches

@@ -1,4 +1,4 @@
-package proxy
+package discovery
 
 import (
 	"net/http"
@@ -45,19 +45,19 @@ func TestBelongs(t *testing.T) {
 			wrong: "503", temporary: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := describer{&http.Client{Transport: answering(func(q *http.Request) (int, string) {
+			d := Server{&http.Client{Transport: answering(func(q *http.Request) (int, string) {
 				if q.URL.Path == "/apis" {
 					return test.groupsCode, test.groups
 				}
 				return test.code, test.body
 			})}, &url.URL{Scheme: "https", Host: "server"}}
-			err := d.belongs(t.Context(), "", &resource{GroupVersionResource: schema.GroupVersionResource{Group: "example.com",
+			err := d.belongs(t.Context(), "", &Resource{GroupVersionResource: schema.GroupVersionResource{Group: "example.com",
 				Version: "v1", Resource: "widgets"}})
 			switch {
 			case test.wrong == "" && err != nil, test.wrong != "" && (err == nil || !strings.Contains(err.Error(), test.wrong)):
 				t.Errorf("%v, want %q", err, test.wrong)
-			case err != nil && answers(err) == test.temporary:
-				t.Errorf("%v is an answer: %v", err, answers(err))
+			case err != nil && IsAnswer(err) == test.temporary:
+				t.Errorf("%v is an answer: %v", err, IsAnswer(err))
 			}
 		})
 	}

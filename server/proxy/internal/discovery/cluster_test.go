@@ -1,4 +1,4 @@
-package proxy
+package discovery
 
 import (
 	"io"
@@ -22,28 +22,28 @@ func (a answering) RoundTrip(q *http.Request) (*http.Response, error) {
 // cluster's identity: the index on disk of a cluster with another identity is dropped.
 func TestClusterOfAStartingServer(t *testing.T) {
 	const found = `{"metadata":{"uid":"1234"}}`
-	server := &url.URL{Scheme: "https", Host: "server"}
+	address := &url.URL{Scheme: "https", Host: "server"}
 	for name, test := range map[string]struct {
 		code  int
 		until time.Duration
 		want  string
 	}{
 		"not there yet":   {http.StatusNotFound, unidentifiedFor / 2, "1234"},
-		"not there":       {http.StatusNotFound, time.Hour, server.String()},
+		"not there":       {http.StatusNotFound, time.Hour, address.String()},
 		"not allowed yet": {http.StatusForbidden, unidentifiedFor / 2, "1234"},
-		"not allowed":     {http.StatusForbidden, time.Hour, server.String()},
+		"not allowed":     {http.StatusForbidden, time.Hour, address.String()},
 		"down":            {http.StatusServiceUnavailable, time.Hour, "1234"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
-				d := describer{&http.Client{Transport: answering(func(*http.Request) (int, string) {
+				d := Server{&http.Client{Transport: answering(func(*http.Request) (int, string) {
 					if time.Since(begun) < test.until {
 						return test.code, ""
 					}
 					return http.StatusOK, found
-				})}, server}
-				if got := d.awaitCluster(t.Context()); got != test.want {
+				})}, address}
+				if got := d.AwaitCluster(t.Context()); got != test.want {
 					t.Errorf("got %s after %v, want %s", got, time.Since(begun), test.want)
 				}
 			})

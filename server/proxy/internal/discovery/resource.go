@@ -1,4 +1,4 @@
-package proxy
+package discovery
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,34 +21,24 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
-// resource is what the server says of a resource.
-type resource struct {
+// Resource is what the server says of a resource.
+type Resource struct {
 	schema.GroupVersionResource
 	verbatim.Layout
-	listKind string
-	protobuf bool   // the server writes the objects in protobuf, too
-	warning  string // that the server sends with each response
+	ListKind string
+	Protobuf bool   // the server writes the objects in protobuf, too
+	Warning  string // that the server sends with each response
 }
 
-// maxDescription bounds a response that describes a resource.
-const maxDescription = 64 << 20
-
-// describer asks the server what a resource is.
-type describer struct {
-	client *http.Client // with the proxy's identity
-	server *url.URL
-}
-
-// describe returns what the server says of a resource. It fails if the resource can't be listed and watched,
+// Describe returns what the server says of a resource. It fails if the resource can't be listed and watched,
 // if the proxy may not list it, and if it belongs to an aggregated API.
-func (d describer) describe(ctx context.Context, of schema.GroupVersionResource) (*resource, error) {
-	r := &resource{GroupVersionResource: of}
-	path := pathOf(of.GroupVersion())
-	for _, learn := range []func(context.Context, string, *resource) error{d.belongs, d.discover, d.inspect, d.watch} {
+func (s Server) Describe(ctx context.Context, of schema.GroupVersionResource) (*Resource, error) {
+	r := &Resource{GroupVersionResource: of}
+	path := PathOf(of.GroupVersion())
+	for _, learn := range []func(context.Context, string, *Resource) error{s.belongs, s.discover, s.inspect, s.watch} {
 		if err := learn(ctx, path, r); err != nil {
 			return nil, err
 		}
@@ -60,11 +49,11 @@ func (d describer) describe(ctx context.Context, of schema.GroupVersionResource)
 // belongs fails if another server answers for the resource: that one may show its callers less than the permissions
 // of the cluster say, and its revisions need not be comparable. A server without an aggregator answers all requests
 // itself.
-func (d describer) belongs(ctx context.Context, _ string, r *resource) error {
+func (s Server) belongs(ctx context.Context, _ string, r *Resource) error {
 	name := r.Version + "." + r.Group
-	body, _, err := d.get(ctx, "/apis/"+aggregation+"/v1/apiservices/"+name, nil)
-	if refused, ok := errors.AsType[refusal](err); ok && refused.code == http.StatusNotFound {
-		return d.answersAll(ctx, name, body)
+	body, _, err := s.getJSON(ctx, "/apis/"+aggregation+"/v1/apiservices/"+name, nil)
+	if refused, ok := errors.AsType[Refusal](err); ok && refused.Code == http.StatusNotFound {
+		return s.answersAll(ctx, name, body)
 	}
 	if err != nil {
 		return fmt.Errorf("who answers for %s: %w", r.GroupVersion(), err)
@@ -85,31 +74,31 @@ var errUnclear = errors.New("the API server is not ready")
 // errAggregated is why a resource is left to the server that another one answers for. It completes a sentence.
 var errAggregated = errors.New("is an aggregated API")
 
-// belongsEvery is how often the server is asked again who answers for a resource that is followed: an APIService can be
+// BelongsEvery is how often the server is asked again who answers for a resource that is followed: an APIService can be
 // changed, and then another server's objects would be shown to all whom the permissions of the cluster allow them.
-const belongsEvery = 30 * time.Second
+const BelongsEvery = 30 * time.Second
 
 // belongsFor bounds the wait for its answer.
 const belongsFor = 10 * time.Second
 
-// awaitAggregated waits until the server says that a resource belongs to an aggregated API, which it returns as an
+// AwaitAggregated waits until the server says that a resource belongs to an aggregated API, which it returns as an
 // error, or until ctx ends. It asks at an interval. Any other answer, and none, leave what the server has said before.
-func (d describer) awaitAggregated(ctx context.Context, r *resource, every time.Duration) error {
+func (s Server) AwaitAggregated(ctx context.Context, r *Resource, every time.Duration) error {
 	for {
 		pause(ctx, every+rand.N(every/4)) // many resources are described together, when a proxy starts
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		asking, cancel := context.WithTimeout(ctx, belongsFor)
-		err := d.belongs(asking, "", r)
+		err := s.belongs(asking, "", r)
 		if cancel(); errors.Is(err, errAggregated) {
 			return err
 		}
 	}
 }
 
-// pathOf returns the path of a version of a group.
-func pathOf(version schema.GroupVersion) string {
+// PathOf returns the path of a version of a group.
+func PathOf(version schema.GroupVersion) string {
 	if version.Group == "" {
 		return "/api/" + version.Version
 	}
@@ -117,8 +106,8 @@ func pathOf(version schema.GroupVersion) string {
 }
 
 // resources returns the resources of a version of a group.
-func (d describer) resources(ctx context.Context, version schema.GroupVersion) ([]metav1.APIResource, error) {
-	body, _, err := d.get(ctx, pathOf(version), nil)
+func (s Server) resources(ctx context.Context, version schema.GroupVersion) ([]metav1.APIResource, error) {
+	body, _, err := s.getJSON(ctx, PathOf(version), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +119,8 @@ func (d describer) resources(ctx context.Context, version schema.GroupVersion) (
 }
 
 // discover reads the kind and the scope.
-func (d describer) discover(ctx context.Context, _ string, r *resource) error {
-	all, err := d.resources(ctx, r.GroupVersion())
+func (s Server) discover(ctx context.Context, _ string, r *Resource) error {
+	all, err := s.resources(ctx, r.GroupVersion())
 	if err != nil {
 		return err
 	}
@@ -151,8 +140,8 @@ func (d describer) discover(ctx context.Context, _ string, r *resource) error {
 
 // inspect reads how the server writes a list: a built-in kind names its kind first, a custom resource has its
 // members in alphabetical order.
-func (d describer) inspect(ctx context.Context, path string, r *resource) error {
-	body, header, err := d.get(ctx, path+"/"+r.Resource, url.Values{"limit": {"1"}})
+func (s Server) inspect(ctx context.Context, path string, r *Resource) error {
+	body, header, err := s.getJSON(ctx, path+"/"+r.Resource, url.Values{"limit": {"1"}})
 	if err != nil {
 		return err
 	}
@@ -160,7 +149,7 @@ func (d describer) inspect(ctx context.Context, path string, r *resource) error 
 	if err := json.Unmarshal(body, &list); err != nil {
 		return fmt.Errorf("a list of %s: %w", r.GroupVersionResource, err)
 	}
-	r.listKind = list.Kind
+	r.ListKind = list.Kind
 	switch {
 	case bytes.HasPrefix(body, []byte(`{"kind":`)):
 	case bytes.HasPrefix(body, []byte(`{"apiVersion":`)):
@@ -172,7 +161,7 @@ func (d describer) inspect(ctx context.Context, path string, r *resource) error 
 	switch len(warnings) {
 	case 0:
 	case 1:
-		r.warning = warnings[0].Text
+		r.Warning = warnings[0].Text
 	default:
 		return fmt.Errorf("the server sends %d warnings with %s", len(warnings), r.GroupVersionResource)
 	}
@@ -183,7 +172,7 @@ func (d describer) inspect(ctx context.Context, path string, r *resource) error 
 const noObject = "keepwatch--"
 
 // watch reads how the server writes bookmarks, by streaming lists of nothing, and whether it has protobuf.
-func (d describer) watch(ctx context.Context, path string, r *resource) error {
+func (s Server) watch(ctx context.Context, path string, r *Resource) error {
 	query := url.Values{
 		"watch": {"1"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"},
 		"allowWatchBookmarks": {"true"},
@@ -191,12 +180,12 @@ func (d describer) watch(ctx context.Context, path string, r *resource) error {
 	}
 	r.ListEnds = map[verbatim.Encoding][]byte{}
 	for _, accept := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON} {
-		response, err := d.open(ctx, path+"/"+r.Resource, query, accept)
+		response, err := s.open(ctx, path+"/"+r.Resource, query, accept)
 		if err != nil {
 			return err
 		}
 		protobuf := strings.HasPrefix(response.Header.Get("Content-Type"), runtime.ContentTypeProtobuf)
-		r.protobuf = r.protobuf || protobuf
+		r.Protobuf = r.Protobuf || protobuf
 		if response.StatusCode == http.StatusOK {
 			r.ListEnds[verbatim.EncodingOf(protobuf)] = readBookmark(response.Body, protobuf)
 		}
@@ -242,43 +231,17 @@ func readProtobufBookmark(body io.Reader) []byte {
 	return object.Raw
 }
 
-// get returns the server's response to a GET in JSON.
-func (d describer) get(ctx context.Context, path string, query url.Values) ([]byte, http.Header, error) {
-	response, err := d.open(ctx, path, query, runtime.ContentTypeJSON)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxDescription))
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = refusal{path, response.StatusCode}
-	}
-	return body, response.Header, err
-}
-
-// open sends a GET. The caller closes the body.
-func (d describer) open(ctx context.Context, path string, query url.Values, accept string) (*http.Response, error) {
-	to := *d.server
-	to.Path, to.RawQuery = joinPath(d.server.Path, path), query.Encode()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	q.Header.Set("Accept", accept)
-	return d.client.Do(q)
-}
-
 // aggregation is the group of the objects that say which servers answer for which groups.
 const aggregation = "apiregistration.k8s.io"
 
 // answersAll fails unless the server has no APIService of the name, as it says in body, or has no aggregator. Any other
 // 404 proves nothing: it may be a load balancer's.
-func (d describer) answersAll(ctx context.Context, name string, body []byte) error {
+func (s Server) answersAll(ctx context.Context, name string, body []byte) error {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Details != nil && status.Details.Name == name {
 		return nil
 	}
-	body, _, err := d.get(ctx, "/apis", nil)
+	body, _, err := s.getJSON(ctx, "/apis", nil)
 	if err != nil {
 		return err
 	}
@@ -291,25 +254,4 @@ func (d describer) answersAll(ctx context.Context, name string, body []byte) err
 			aggregation, name)
 	}
 	return nil
-}
-
-// answers reports whether the server has answered with this error what a resource is. Otherwise it is down, starts, or
-// is too busy.
-func answers(err error) bool {
-	if refused, ok := errors.AsType[refusal](err); ok {
-		return refused.code < http.StatusInternalServerError && refused.code != http.StatusTooManyRequests
-	}
-	_, isBroken := errors.AsType[net.Error](err)
-	return !isBroken && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errUnclear) &&
-		!errors.Is(err, access.ErrNotReady)
-}
-
-// refusal is a response that is not OK.
-type refusal struct {
-	path string
-	code int
-}
-
-func (r refusal) Error() string {
-	return fmt.Sprintf("%s: %d %s", r.path, r.code, http.StatusText(r.code))
 }
