@@ -497,12 +497,11 @@ var rules = map[string]rule{
 	},
 	"server/proxy": {
 		ours: []string{"", "store", "reflector", "source/kube", "server/customcolumns", "server/watchcache",
-			"server/readpath", "internal/boltfile", "internal/durable", "server/internal/freshread", "server/servemetrics",
-			"server/proxy/..."},
+			"server/readpath", "server/internal/freshread", "server/servemetrics", "server/proxy/..."},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
-			"go.etcd.io/bbolt", "golang.org/x/net/websocket",
+			"golang.org/x/net/websocket",
 			"k8s.io/streaming/pkg/httpstream$", "k8s.io/streaming/pkg/httpstream/wsstream",
 		},
 		why: "a proxy reads through a Kubernetes API alone: neither etcd nor a server's storage",
@@ -522,6 +521,12 @@ var rules = map[string]rule{
 		ours:   []string{"server/proxy/internal/verbatim"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/rest$", "k8s.io/klog/"},
 		why:    "what the server serves depends on its answers: neither on caches, nor on their clients",
+	},
+	"server/proxy/internal/index": {
+		ours: []string{"", "store", "server/watchcache", "internal/boltfile", "internal/durable",
+			"server/proxy/internal/discovery", "server/proxy/internal/verbatim"},
+		others: []string{"k8s.io/apimachinery/", "k8s.io/klog/", "go.etcd.io/bbolt"},
+		why:    "what is on disk depends on caches and the cluster's identity: neither on requests, nor on who sends them",
 	},
 	"server/proxy/internal/verbatim": {
 		ours: []string{"", "store", "server/watchcache", "source/kube"},

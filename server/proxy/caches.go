@@ -20,6 +20,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/index"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -49,10 +50,10 @@ type caches struct {
 	store       store.Options
 	// memoryLimit is Config's.
 	memoryLimit int64
-	cached      Selection // Config's, too
-	slimming    slimming  // Config's DropManagedFields
-	index       *index    // nil without a State
-	freeMemory  func()    // returns garbage to the system
+	cached      Selection    // Config's, too
+	slimming    slimming     // Config's DropManagedFields
+	index       *index.Index // nil without a State
+	freeMemory  func()       // returns garbage to the system
 	// These are the constants; tests have their own.
 	firstListWait, namedRetry, belongsEvery time.Duration
 
@@ -118,10 +119,16 @@ func newCaches(config *rest.Config, budget *readpath.Budget, metrics *watchcache
 
 // run lets resources be followed until ctx ends, and waits until none is.
 func (c *caches) run(ctx context.Context) {
-	restored := c.index.load(ctx, c.describer) // nothing is followed before: its records must be known, and kept
+	// nothing is followed before: its records must be known, and kept
+	again := c.index.Load(ctx, c.describer, func(of schema.GroupVersionResource, as verbatim.Representation) bool {
+		return c.cached.Allows(of.GroupResource()) && c.slimming.mayUse(as)
+	})
 	c.mu.Lock()
 	c.running = ctx
-	c.restore(restored)
+	for of, representations := range again {
+		c.begin(of, func(*discovery.Resource) []verbatim.Representation { return representations })
+	}
+	c.index.Begun()
 	c.mu.Unlock()
 	named, _ := c.cached.Named()
 	for _, name := range named {
@@ -298,7 +305,7 @@ func (c *caches) begin(of schema.GroupVersionResource, first func(*discovery.Res
 		}
 		logLeft(e, of, err)
 		if e.answered(err) {
-			c.index.drop(of) // otherwise the next attempt continues it
+			c.index.Drop(of) // otherwise the next attempt continues it
 		}
 		c.fail(e, err)
 	})
@@ -360,11 +367,11 @@ func (c *caches) follow(e *entry, as verbatim.Representation) {
 		}
 	})
 	c.active.Go(func() { c.returnGarbage(ctx, f) })
-	if c.index.covers(f.resource) {
+	if c.index.Covers(f.resource) {
 		e.recorded.Go(func() {
-			c.index.record(followedName(f.resource, as), f.reader.Cache())
+			c.index.Record(f.resource, as, f.reader.Cache())
 			if ctx.Err() != nil && e.ctx.Err() == nil {
-				c.index.dropRepresentation(f.resource, as)
+				c.index.DropRepresentation(f.resource, as)
 			}
 		})
 	}
@@ -409,7 +416,7 @@ func (c *caches) newFollower(about *discovery.Resource, as verbatim.Representati
 	gone func(error)) (*follower, error) {
 	f := verbatim.NewFormat(about.Layout, as)
 	history := c.store
-	history.Records = c.index.take(followedName(about.GroupVersionResource, as))
+	history.Records = c.index.Take(about.GroupVersionResource, as)
 	var from *source
 	cache, err := watchcache.New(watchcache.Config{
 		GroupResource: about.GroupResource(), ResourcePrefix: "/" + about.Resource, Namespaced: about.Namespaced,

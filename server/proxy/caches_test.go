@@ -17,6 +17,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/index"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -82,20 +83,20 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 				t.Fatal(err)
 			}
 			begun.Store(true)
-			state, err := OpenState(t.TempDir())
+			file, err := index.Open(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer state.Close()
+			defer file.Close()
 			configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-			name := followedName(configMaps, verbatim.Representation{Encoding: verbatim.JSON{}})
-			if _, err := state.restore("cluster"); err != nil {
+			name := index.Name(configMaps, verbatim.Representation{Encoding: verbatim.JSON{}})
+			if _, err := file.Restore("cluster"); err != nil {
 				t.Fatal(err)
 			}
-			if err := state.write(name, store.RecordsDelta{Reset: true, Revision: 7}); err != nil {
+			if err := file.Write(name, store.RecordsDelta{Reset: true, Revision: 7}); err != nil {
 				t.Fatal(err)
 			}
-			c.index, c.running = newIndex(state), t.Context()
+			c.index, c.running = index.New(file), t.Context()
 			asked := time.Now()
 			q := httptest.NewRequest(http.MethodGet, "/api/v1/configmaps", nil)
 			c.ready(q, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "configmaps"})
@@ -104,7 +105,7 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 			if test.soon && time.Until(until) > unansweredFor || !test.soon && until.Sub(asked) < failedFor {
 				t.Errorf("it is tried again after %v", until.Sub(asked))
 			}
-			if kept, err := state.restore("cluster"); err != nil || (kept[name] != nil) != test.soon {
+			if kept, err := file.Restore("cluster"); err != nil || (kept[name] != nil) != test.soon {
 				t.Errorf("the index has %v, %v", kept, err)
 			}
 		})

@@ -132,6 +132,7 @@
 //
 //	access     who sent a request, and whether the server allows it
 //	discovery  what the server serves
+//	index      what the proxy has followed, on disk
 //	personal   in which namespaces a user may read
 //	verbatim   objects as the server wrote them
 //
@@ -148,7 +149,7 @@
 //	source.go           a resource of the server, as a watch cache reads it
 //	watch.go            its open watch, and confirming ones
 //	state.go            the index on disk
-//	restore.go          begins with it
+//	restore.go          watches that resume from it
 //	memory.go           leaves resources to the server
 //	tables.go           which Tables memory answers
 //	tableproof.go       compares them with the server's

@@ -149,7 +149,7 @@ func New(config Config) (*Proxy, error) {
 	if p.caches, err = newCaches(server, budget, watchcache.NewMetrics(config.Registry), config.History); err != nil {
 		return nil, err
 	}
-	p.caches.memoryLimit, p.caches.cached, p.caches.index = config.MemoryLimit, config.Cached, newIndex(config.State)
+	p.caches.memoryLimit, p.caches.cached, p.caches.index = config.MemoryLimit, config.Cached, config.State.index()
 	p.caches.slimming, p.caches.probe = config.DropManagedFields, p.access.Probe
 	registerResources(config.Registry, p.caches)
 	if p.tables, err = newTables(server, p.caches, p.infos, config.Registry); err != nil {

@@ -1,4 +1,4 @@
-package proxy
+package index
 
 import (
 	"encoding/binary"
@@ -13,8 +13,8 @@ import (
 // The index on disk has the hashes of contents. One of an earlier version has none, and is read.
 func TestSumsOnDisk(t *testing.T) {
 	dir := t.TempDir()
-	open := func() *State {
-		s, err := OpenState(dir)
+	open := func() *File {
+		s, err := Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,15 +24,15 @@ func TestSumsOnDisk(t *testing.T) {
 		Sum: 7}
 	const name = "/v1/configmaps/json"
 	s := open()
-	if _, err := s.restore("cluster"); err != nil {
+	if _, err := s.Restore("cluster"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.write(name, store.RecordsDelta{Reset: true, Revision: 5, Objects: []store.Record{record}}); err != nil {
+	if err := s.Write(name, store.RecordsDelta{Reset: true, Revision: 5, Objects: []store.Record{record}}); err != nil {
 		t.Fatal(err)
 	}
-	check := func(what string, s *State, want store.Record) {
+	check := func(what string, s *File, want store.Record) {
 		t.Helper()
-		all, err := s.restore("cluster")
+		all, err := s.Restore("cluster")
 		if err != nil || all[name] == nil || len(all[name].Objects) != 1 || all[name].Objects[0] != want {
 			t.Fatalf("%s: %+v, %v; want %+v", what, all[name], err, want)
 		}
@@ -63,7 +63,7 @@ func TestSumsOnDisk(t *testing.T) {
 	record.Sum = 0
 	check("of an earlier version", s, record)
 	err = s.db.View(func(tx *bolt.Tx) error {
-		if got := string(tx.Bucket(headBucket).Get(formatKey)); got != stateFormat {
+		if got := string(tx.Bucket(headBucket).Get(formatKey)); got != fileFormat {
 			t.Errorf("the format is still %s", got)
 		}
 		return nil
@@ -84,16 +84,16 @@ func TestIndexOfAnotherCluster(t *testing.T) {
 		cluster string
 		known   bool
 	}{{"one", false}, {"one", true}, {"another", false}, {"one", false}} {
-		s, err := OpenState(dir)
+		s, err := Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := s.restore(c.cluster)
+		all, err := s.Restore(c.cluster)
 		if err != nil || (all[name] != nil) != c.known {
 			t.Errorf("%s: %+v, %v; want an index: %v", c.cluster, all, err, c.known)
 		}
 		record := store.Record{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "u", Revision: 3, Created: 2, Stored: 3}
-		if err := s.write(name, store.RecordsDelta{Reset: true, Revision: 5, Objects: []store.Record{record}}); err != nil {
+		if err := s.Write(name, store.RecordsDelta{Reset: true, Revision: 5, Objects: []store.Record{record}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {
