@@ -67,6 +67,9 @@ func example() *Run {
 	f.Goal, f.Missed = "≤ 0.1×", true
 	r.Of("A", "memory", Bytes).Set("one", 0, 2e6)
 	r.Of("B", "time", Seconds).Set(Ours, 0, 0.0000123)
+	growth := r.Of("C", "growth", Exponent)
+	growth.Set(Ours, 0, 0.5)
+	growth.Set("one", 0, 1)
 	lost := r.Of("B", "lost", Losses)
 	lost.Set(Ours, 0, 3)
 	lost.Set(Ours, 1, 0)
@@ -85,7 +88,13 @@ func TestTables(t *testing.T) {
 | A | time | 6.00 s | 20.00 s | 0.15× | 2.00 s | 4× |
 | A | memory | – | 2 MB | – | – | – |
 | B | time | 12.3 µs | – | – | – | – |
+| C | growth | 0.50 | 1.00 | 0.5× | – | – |
 | B | lost | 3 | 0 | – | – | – |
+`},
+		"without goals": {byRow("what", func(row string) bool { return row == "C" }, column{"of one", "growth", "one"}),
+			`| what | of one |
+|---|---|
+| C | 1.00 → 0.50 |
 `},
 		"by row": {byRow("what", func(row string) bool { return row == "A" }, column{"time", "time", "one"},
 			column{"of two", "time", "two"}, column{"none", "none", "one"}), `| what | time | of two | none | target |
@@ -133,10 +142,15 @@ func TestFormats(t *testing.T) {
 	}{
 		{Seconds, 9.8e-8, "98 ns"}, {Seconds, 5.64e-6, "5.64 µs"}, {Seconds, 0.0425, "42.5 ms"}, {Seconds, 1.5, "1.50 s"},
 		{Bytes, 91.2, "91 B"}, {Bytes, 21400, "21.4 KB"}, {Bytes, 4.75e8, "475 MB"}, {Bytes, 3.17e9, "3.17 GB"},
-		{Count, 1e6, "1e+06"}, {Count, 12, "12"}, {Count, math.NaN(), "–"},
+		{Exponent, 0.9643, "0.96"}, {Count, 1e6, "1e+06"}, {Count, 12, "12"}, {Count, math.NaN(), "–"},
 	} {
 		if got := c.unit.Format(c.value); got != c.want {
 			t.Errorf("%v %s is %q, want %q", c.value, c.unit, got, c.want)
+		}
+	}
+	for n, want := range map[int]string{0: "0", 999: "999", 10_000: "10,000", 1_000_001: "1,000,001"} {
+		if got := Number(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}
 	for ratio, want := range map[float64]string{0.15: "0.15×", 0.0004: "< 0.001×", 4.27: "4.27×", math.Inf(1): "–"} {

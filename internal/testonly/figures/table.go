@@ -33,14 +33,14 @@ func sideBySide(first, second string) table {
 type column struct{ head, measure, peer string }
 
 // byRow has a line for each row that is named, and a column for each measure: the peer's figure, ours and the ratio,
-// bold if it misses its goal. The last column has the goals.
+// bold if it misses its goal. The last column has the goals, if there are some.
 func byRow(first string, named func(row string) bool, columns ...column) table {
 	return func(r *Run) string {
 		head := []string{first}
 		for _, c := range columns {
 			head = append(head, c.head)
 		}
-		lines := [][]string{append(head, "target")}
+		lines, some := [][]string{append(head, "target")}, false
 		for _, row := range r.rows() {
 			if !named(row) {
 				continue
@@ -53,22 +53,32 @@ func byRow(first string, named func(row string) bool, columns ...column) table {
 					goals = append(goals, c.head+" "+f.Goal)
 				}
 			}
+			some = some || len(goals) > 0
 			lines = append(lines, append(cells, strings.Join(goals, "; ")))
+		}
+		for i := range lines {
+			if !some {
+				lines[i] = lines[i][:len(columns)+1]
+			}
 		}
 		return markdown(lines)
 	}
 }
 
-// beside returns "peer → ours, ratio".
+// beside returns "peer → ours, ratio", without the ratio of exponents.
 func (f *Figure) beside(peer string) string {
 	if math.IsNaN(f.Value(Ours)) && math.IsNaN(f.Value(peer)) {
 		return ""
 	}
+	both := f.Unit.Format(f.Value(peer)) + " → " + f.Unit.Format(f.Value(Ours))
 	ratio := FormatRatio(f.Ratio(peer))
-	if f.Missed {
-		ratio = "**" + ratio + "**"
+	switch {
+	case f.Unit == Exponent:
+		return both
+	case f.Missed:
+		return fmt.Sprintf("%s, **%s**", both, ratio)
 	}
-	return fmt.Sprintf("%s → %s, %s", f.Unit.Format(f.Value(peer)), f.Unit.Format(f.Value(Ours)), ratio)
+	return both + ", " + ratio
 }
 
 // markdown returns a table of lines, the first of which is its head.

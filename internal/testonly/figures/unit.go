@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -16,6 +17,8 @@ const (
 	Bytes   Unit = "bytes"
 	// Losses is a count of failures: of several rounds the worst one counts.
 	Losses Unit = "losses"
+	// Exponent is that of a power law.
+	Exponent Unit = "exponent"
 )
 
 // Format returns a value as the documentation prints it.
@@ -24,6 +27,8 @@ func (u Unit) Format(value float64) string {
 	switch {
 	case math.IsNaN(value):
 		return "–"
+	case u == Exponent:
+		return fmt.Sprintf("%.2f", value)
 	case u == Seconds && size < 1:
 		return digits(value)
 	case u == Seconds:
@@ -60,4 +65,12 @@ func FormatRatio(ratio float64) string {
 		return "< 0.001×"
 	}
 	return fmt.Sprintf("%.3g×", ratio)
+}
+
+// Number returns a number of objects as the documentation prints it, such as 10,000.
+func Number(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", Number(n/1000), n%1000)
 }

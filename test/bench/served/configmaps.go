@@ -18,11 +18,17 @@ import (
 // WriteConfigMaps puts n config maps into etcd, under the keys and in the encoding
 // that kube-apiserver uses, all in the namespace default.
 func WriteConfigMaps(ctx context.Context, etcd *clientv3.Client, n int) error {
+	return writeConfigMaps(ctx, etcd, 0, n, configMap)
+}
+
+// writeConfigMaps puts the config maps [from, to) into etcd.
+func writeConfigMaps(ctx context.Context, etcd *clientv3.Client, from, to int,
+	configMap func(int) *corev1.ConfigMap) error {
 	const perWrite = 100 // etcd accepts 128 operations
 	encoder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
-	for i := 0; i < n; i += perWrite {
+	for i := from; i < to; i += perWrite {
 		var puts []clientv3.Op
-		for j := i; j < min(i+perWrite, n); j++ {
+		for j := i; j < min(i+perWrite, to); j++ {
 			c := configMap(j)
 			value, err := runtime.Encode(encoder, c)
 			if err != nil {

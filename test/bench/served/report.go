@@ -36,12 +36,16 @@ const (
 	Bytes
 	// Losses is a count of failures: of several rounds the worst one counts.
 	Losses
+	// Exponent is that of a power law.
+	Exponent
 )
 
 func (u Unit) format(value float64) string {
 	switch {
 	case math.IsNaN(value):
 		return "–"
+	case u == Exponent:
+		return fmt.Sprintf("%.2f", value)
 	case u == Seconds && math.Abs(value) < 1e-3:
 		return fmt.Sprintf("%.3g µs", value*1e6)
 	case u == Seconds && math.Abs(value) < 1:
@@ -215,7 +219,7 @@ func (r *Report) Table(targets []Target) string {
 
 // storedUnits are the units of figures as they are stored.
 var storedUnits = map[Unit]figures.Unit{Count: figures.Count, Seconds: figures.Seconds, Bytes: figures.Bytes,
-	Losses: figures.Losses}
+	Losses: figures.Losses, Exponent: figures.Exponent}
 
 // Figures returns the report for the documentation, with the targets. target is the Makefile's.
 func (r *Report) Figures(target string, targets []Target) *figures.Run {

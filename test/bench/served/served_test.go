@@ -4,6 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,8 +29,9 @@ var (
 	forwarded = flag.Int("forwarded", 500, "how many requests of each kind a proxy forwards")
 	rounds    = flag.Int("rounds", 3,
 		"how often keepwatch-apiserver's modes, or kube-apiserver and a proxy, are measured in turns")
-	rows  = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
-	limit = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
+	rows    = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
+	growing = flag.String("growth", "5000,20000,80000", "how many objects a collection has, in rising order")
+	limit   = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
 
 func scale(b *testing.B) Scale {
@@ -166,6 +169,51 @@ func compareProxy(b *testing.B, scale Scale) {
 		b.Error(failure)
 	}
 	report.Progress("done")
+}
+
+// BenchmarkGrowth measures lists of kube-apiserver and keepwatch serve on one etcd, while their collection grows. An
+// iteration prints one table.
+func BenchmarkGrowth(b *testing.B) {
+	for b.Loop() {
+		var counts []int
+		for text := range strings.SplitSeq(*growing, ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n%1000 != 0 {
+				b.Fatalf("-growth: %q is no multiple of 1,000", text)
+			}
+			counts = append(counts, n)
+		}
+		compareGrowth(b, counts)
+	}
+}
+
+func compareGrowth(b *testing.B, counts []int) {
+	report := newReport(KubeAPIServer)
+	peer.Keepwatch(b) // so that nothing is built while something is measured
+	etcd := peer.StartEtcd(b)
+	client, err := etcd.Client()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	var servers []*Server
+	for _, c := range []struct {
+		by  Contender
+		api *peer.Server
+	}{{KubeAPIServer, peer.KubernetesOn(b, etcd)}, {Keepwatch, peer.ServeOn(b, etcd)}} {
+		server, err := NewServer(c.by, c.api, 3)
+		if err != nil {
+			b.Fatal(err)
+		}
+		servers = append(servers, server)
+	}
+	if err := MeasureGrowth(b.Context(), report, client, servers, counts); err != nil {
+		b.Fatal(err)
+	}
+	fmt.Println(report.Table(nil))
+	if err := report.Figures("bench-growth", nil).Record(); err != nil {
+		b.Error(err)
+	}
 }
 
 // fill writes the data through a server and into its etcd.

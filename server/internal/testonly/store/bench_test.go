@@ -64,7 +64,7 @@ func besidePeers(run *figures.Run, n int) {
 		}
 	}()
 	row := func(name string, all []contender, prepare func(), do func(contender) int) *figures.Figure {
-		figure := run.Of(count(n), name, figures.Seconds)
+		figure := run.Of(figures.Number(n), name, figures.Seconds)
 		measure(figure, all, prepare, do)
 		print(figure)
 		return figure
@@ -112,7 +112,7 @@ func besidePeers(run *figures.Run, n int) {
 		}
 		return 1
 	})
-	figure := run.Of(count(n), "memory beyond the object", figures.Bytes)
+	figure := run.Of(figures.Number(n), "memory beyond the object", figures.Bytes)
 	for i, bytes := range memory {
 		figure.Set(contenders[i], 0, bytes)
 	}
@@ -157,14 +157,6 @@ func print(f *figures.Figure) {
 		fmt.Printf("  %s %10s %8s", peer, f.Unit.Format(f.Value(peer)), figures.FormatRatio(f.Ratio(peer)))
 	}
 	fmt.Println()
-}
-
-// count formats a number of objects, such as 10,000.
-func count(n int) string {
-	if n < 1000 {
-		return strconv.Itoa(n)
-	}
-	return fmt.Sprintf("%s,%03d", count(n/1000), n%1000)
 }
 
 func median(x []float64) float64 { return figures.Median(x) }
