@@ -165,9 +165,11 @@ func TestCommand(t *testing.T) {
 	set.String("rows", "", "")
 	set.Int("pods", 1, "")
 	set.Int("other", 1, "")
+	set.Bool("latest", false, "")
 	set.Bool("test.v", false, "")
 	for want, args := range map[string][]string{
 		"make bench": {"-test.v"},
+		"make bench ARGS='-latest=true -other 2'":         {"-latest", "-other", "2"},
 		`make bench ARGS='-pods 20 -rows "^first|^idle"'`: {"-rows", "^first|^idle", "-pods", "20", "-test.v"},
 	} {
 		set := *set

@@ -44,7 +44,12 @@ func NewRun(target string, peers ...string) *Run {
 func command(target string, set *flag.FlagSet) string {
 	var args []string
 	set.Visit(func(f *flag.Flag) {
-		if !strings.HasPrefix(f.Name, "test.") {
+		boolean, ok := f.Value.(interface{ IsBoolFlag() bool })
+		switch {
+		case strings.HasPrefix(f.Name, "test."):
+		case ok && boolean.IsBoolFlag():
+			args = append(args, fmt.Sprintf("-%s=%s", f.Name, f.Value))
+		default:
 			args = append(args, fmt.Sprintf("-%s %s", f.Name, quoted(f.Value.String())))
 		}
 	})
