@@ -235,7 +235,7 @@ var rules = map[string]rule{
 		why:    "an encoder depends on Go types only; the read path composes the answers",
 	},
 	"server/controlplane/internal/certificates": {
-		ours: []string{"server/controlplane/internal/worker"},
+		ours: []string{"server/internal/worker"},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/apiserver/pkg/admission$",
 			"k8s.io/apiserver/pkg/authentication/user$",
@@ -257,7 +257,7 @@ var rules = map[string]rule{
 		why: "etcd runs without the API: this package depends on neither resources nor requests",
 	},
 	"server/controlplane/internal/apiservices": {
-		ours: []string{"server/controlplane/internal/worker"},
+		ours: []string{"server/internal/worker"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apiextensions-apiserver/pkg/client/",
 			"k8s.io/apimachinery/pkg/", "k8s.io/client-go/",
@@ -272,7 +272,7 @@ var rules = map[string]rule{
 		why: "the objects that a server begins with do not depend on the server",
 	},
 	"server/controlplane/internal/garbage": {
-		ours:   []string{"", "store", "server/controlplane/internal/worker"},
+		ours:   []string{"", "store", "server/internal/worker"},
 		others: []string{"k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it; it reads stores, whoever fills them",
 	},
@@ -285,7 +285,7 @@ var rules = map[string]rule{
 		why: "an admission plugin depends on what the API has, and not on the server around it",
 	},
 	"server/controlplane/internal/nsdefaults": {
-		ours:   []string{"server/controlplane/internal/worker"},
+		ours:   []string{"server/internal/worker"},
 		others: []string{"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it",
 	},
@@ -306,7 +306,7 @@ var rules = map[string]rule{
 		why:    "what a name means depends on nothing else",
 	},
 	"server/controlplane/internal/quotas": {
-		ours: []string{"server/controlplane/internal/resourcename", "server/controlplane/internal/worker"},
+		ours: []string{"server/controlplane/internal/resourcename", "server/internal/worker"},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission",
 			"k8s.io/apiserver/pkg/quota/",
@@ -328,8 +328,8 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apiserver/pkg/", "k8s.io/client-go/", "k8s.io/component-base/metrics"},
 		why:    "connections and credentials do not depend on what a request reads or writes",
 	},
-	"server/controlplane/internal/simulation": {
-		ours: []string{"server/controlplane/internal/worker"},
+	"server/simulation": {
+		ours: []string{"server/internal/worker"},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/",
 			"k8s.io/component-helpers/scheduling/", "k8s.io/klog/v2$"},
 		why: "a simulated cluster is a client of the server that runs it",
@@ -339,7 +339,7 @@ var rules = map[string]rule{
 			"k8s.io/apimachinery/pkg/apis/meta/v1$", "k8s.io/apiserver/pkg/admission$"},
 		why: "what definitions have in a cache depends on the library that reads them there, and not on the server around it",
 	},
-	"server/controlplane/internal/worker": {
+	"server/internal/worker": {
 		others: []string{"k8s.io/apimachinery/pkg/api/errors$", "k8s.io/client-go/util/workqueue$"},
 		why:    "a loop does not depend on what its controller does",
 	},
@@ -357,9 +357,9 @@ var rules = map[string]rule{
 		why: "tokens depend on keys and on objects, and not on where these are stored",
 	},
 	"server/controlplane/...": {
-		ours: []string{"", "store", "internal/privatefile", "server/source/...", "server/watchcache", "server/storage",
-			"server/readpath",
-			"server/customreaders", "server/servemetrics", "server/internal/...", "server/controlplane/..."},
+		ours: []string{"", "store", "internal/privatefile", "server/source/...", "server/storage", "server/readpath",
+			"server/customreaders", "server/servemetrics", "server/simulation", "server/internal/...",
+			"server/controlplane/..."},
 		others: []string{"*"},
 		why:    "the embedded API server must not depend on the clients that are tested against it",
 	},

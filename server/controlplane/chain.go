@@ -38,9 +38,9 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/rbac"
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/services"
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/serving"
-	"github.com/keepwatch/keepwatch/server/controlplane/internal/simulation"
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/tokens"
 	"github.com/keepwatch/keepwatch/server/servemetrics"
+	"github.com/keepwatch/keepwatch/server/simulation"
 )
 
 // encodingsBudget is the number of bytes of encoded objects that the read path caches.

@@ -101,10 +101,8 @@
 //	internal/services      cluster IPs and node ports of Services
 //	internal/resourcename  which resources of containers are native, extended or huge pages
 //	internal/serving       listener, certificates, credentials, authentication
-//	internal/simulation    workloads without containers
 //	internal/tokens        the tokens of service accounts
 //	internal/tolerations   the default tolerations of pods
-//	internal/worker        the loop of the controllers
 //
 // # Limits
 //

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
+	"github.com/keepwatch/keepwatch/server/internal/worker"
 )
 
 // namespaceCleaner completes the deletion of namespaces: it deletes the contents of a terminating

@@ -3,7 +3,7 @@ package controlplane
 import (
 	"time"
 
-	"github.com/keepwatch/keepwatch/server/controlplane/internal/simulation"
+	"github.com/keepwatch/keepwatch/server/simulation"
 )
 
 // The annotations that a [Simulation] knows.

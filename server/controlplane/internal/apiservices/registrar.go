@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
+	"github.com/keepwatch/keepwatch/server/internal/worker"
 )
 
 // The delays before a name is tried again after an error; they double.

@@ -20,7 +20,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
+	"github.com/keepwatch/keepwatch/server/internal/worker"
 )
 
 const (

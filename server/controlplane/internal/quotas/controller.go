@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
+	"github.com/keepwatch/keepwatch/server/internal/worker"
 )
 
 const (

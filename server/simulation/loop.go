@@ -10,7 +10,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/keepwatch/keepwatch/server/controlplane/internal/worker"
+	"github.com/keepwatch/keepwatch/server/internal/worker"
 )
 
 // The delays before an object is handled again after an error; they double.
