@@ -384,7 +384,7 @@ compared: peers
 bench-kubernetes:
 	cd test && go test ./bench/served -run '^$$' -bench Kubernetes -benchtime 1x -timeout 4h -v -args $(ARGS)
 
-# How the CPU of lists grows with their collection, of keepwatch serve and kube-apiserver on one etcd: 5 minutes. ARGS are flags,
+# How the CPU of lists grows with their collection, of keepwatch serve and kube-apiserver on one etcd: 10 minutes. ARGS are flags,
 # such as ARGS='-growth 1000,4000,16000'. -peer.latest takes the newer kube-apiserver.
 bench-growth:
 	cd test && go test ./bench/served -run '^$$' -bench Growth -benchtime 1x -timeout 2h -v -args $(ARGS)

@@ -28,8 +28,18 @@ const (
 	exponent = "exponent"
 )
 
+// grownIndented is what a browser or curl receives; kube-apiserver indents for the two User-Agents, and for this
+// parameter.
+var grownIndented = listMode{Row: "LIST JSON, indented", path: allConfigMaps + "?pretty=true", accept: asJSON,
+	counted: `"settings.yaml": "`}
+
+var grownTable = listMode{Row: "LIST Table", path: allConfigMaps, accept: asTable, rows: true,
+	counted: `"cells":["settings-`}
+
 var grownLists = []grownList{
 	grown("LIST JSON", allConfigMaps, 1, false),
+	{grownIndented, 1, false},
+	{grownTable, 1, false},
 	grown("LIST JSON, pages of 500", fmt.Sprintf("%s?limit=%d", allConfigMaps, pageSize), 1, true),
 	grown("LIST JSON, selector of 10 %", allConfigMaps+"?labelSelector="+tenth+"%3D0", 10, false),
 	grown("LIST JSON, selector of 0.1 %", allConfigMaps+"?labelSelector="+thousandth+"%3D0", 1000, false),

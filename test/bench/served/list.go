@@ -56,10 +56,10 @@ const body = "body"
 // mark returns a text to count, and how often the encoding of each pod has it.
 func (l listMode) mark() (text string, perPod int) {
 	switch {
-	case l.rows:
-		return `"cells":[`, 1
 	case l.counted != "":
 		return l.counted, 1
+	case l.rows:
+		return `"cells":[`, 1
 	}
 	return "containerd://", 2 // one for each container
 }

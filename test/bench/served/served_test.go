@@ -30,7 +30,7 @@ var (
 	rounds    = flag.Int("rounds", 3,
 		"how often keepwatch-apiserver's modes, or kube-apiserver and a proxy, are measured in turns")
 	rows    = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
-	growing = flag.String("growth", "5000,20000,80000", "how many objects a collection has, in rising order")
+	growing = flag.String("growth", "10000,40000,160000", "how many objects a collection has, in rising order")
 	limit   = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
 
