@@ -18,8 +18,8 @@ type statusEndpoint struct {
 	looked time.Time // when discovery was asked last
 }
 
-// statusLookEvery is the least time between two requests of discovery: the object is gone most often, or the schema does
-// not know a field.
+// statusLookEvery is the least time between two requests of discovery: the object is gone most often, or the schema
+// does not know a field.
 const statusLookEvery = 10 * time.Second
 
 func (s *statusEndpoint) get() bool {
@@ -28,9 +28,9 @@ func (s *statusEndpoint) get() bool {
 	return s.own
 }
 
-// statusMoved asks the server whether the status has an endpoint of its own, if the answer to a part of a write suggests
-// that this has changed: the endpoint does not exist, or the object's endpoint ignores the status. It reports whether it
-// has. answer is nil after an error.
+// statusMoved asks the server whether the status has an endpoint of its own, if the answer to a part of a write
+// suggests that this has changed: the endpoint does not exist, or the object's endpoint ignores the status. It reports
+// whether it has. answer is nil after an error.
 func (e *engine) statusMoved(part write.Part, out write.Outgoing, on *write.Object, v write.Verdict,
 	answer *unstructured.Unstructured) bool {
 	switch {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A definition that gets or loses the endpoint of the status, while the operator runs, loses nothing that handlers write
-// there.
+// A definition that gets or loses the endpoint of the status, while the operator runs, loses nothing that handlers
+// write there.
 func TestStatusEndpointChanges(t *testing.T) {
 	for name, had := range map[string]bool{"added": false, "removed": true} {
 		t.Run(name, func(t *testing.T) {
