@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-store figures bench-real bench-growth bench-kubernetes bench-sync bench-proxy bench-size bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-store figures bench-real bench-growth bench-nodes bench-kubernetes bench-sync bench-proxy bench-size bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -388,6 +388,11 @@ bench-kubernetes:
 # such as ARGS='-growth 1000,4000,16000'. -peer.latest takes the newer kube-apiserver.
 bench-growth:
 	cd test && go test ./bench/served -run '^$$' -bench Growth -benchtime 1x -timeout 2h -v -args $(ARGS)
+
+# Watchers of the pods of a node, of keepwatch serve and kube-apiserver on one etcd: 10 minutes. ARGS are flags, such as
+# ARGS='-nodes 100,1000 -rounds 1 -peer.latest'.
+bench-nodes:
+	cd test && go test ./bench/served -run '^$$' -bench Nodes -benchtime 1x -timeout 2h -v -args $(ARGS)
 
 # keepwatch proxy in front of a real kube-apiserver, in turns with that alone: 20 minutes, alone on the machine, with
 # 12 GB of memory. ARGS are flags, such as ARGS='-pods 2000 -configmaps 500 -writing 2s -rounds 1'.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/test/load"
@@ -31,6 +32,7 @@ var (
 		"how often keepwatch-apiserver's modes, or kube-apiserver and a proxy, are measured in turns")
 	rows    = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
 	growing = flag.String("growth", "10000,40000,160000", "how many objects a collection has, in rising order")
+	nodes   = flag.String("nodes", "100,1000,10000", "how many watchers by node there are, in rising order")
 	limit   = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
 
@@ -175,27 +177,46 @@ func compareProxy(b *testing.B, scale Scale) {
 // iteration prints one table.
 func BenchmarkGrowth(b *testing.B) {
 	for b.Loop() {
-		var counts []int
-		for text := range strings.SplitSeq(*growing, ",") {
-			n, err := strconv.Atoi(text)
-			if err != nil || n%1000 != 0 {
-				b.Fatalf("-growth: %q is no multiple of 1,000", text)
-			}
-			counts = append(counts, n)
-		}
-		compareGrowth(b, counts)
+		compareGrowth(b)
 	}
 }
 
-func compareGrowth(b *testing.B, counts []int) {
-	report := newReport(KubeAPIServer)
+func compareGrowth(b *testing.B) {
+	report, counts := newReport(KubeAPIServer), numbers(b, "growth", *growing)
+	for _, n := range counts {
+		if n%1000 != 0 {
+			b.Fatalf("-growth: %d is no multiple of 1,000", n)
+		}
+	}
+	client, servers := twoOnOneEtcd(b)
+	defer client.Close()
+	if err := MeasureGrowth(b.Context(), report, client, servers, counts); err != nil {
+		b.Fatal(err)
+	}
+	printFigures(b, report, "bench-growth")
+}
+
+// numbers are the values of a flag, in rising order.
+func numbers(b *testing.B, name, list string) (values []int) {
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			b.Fatalf("-%s: %v", name, err)
+		}
+		values = append(values, n)
+	}
+	return values
+}
+
+// twoOnOneEtcd starts kube-apiserver and keepwatch serve on one etcd. They run at the same time, and are measured in
+// turns.
+func twoOnOneEtcd(b *testing.B) (*clientv3.Client, []*Server) {
 	peer.Keepwatch(b) // so that nothing is built while something is measured
 	etcd := peer.StartEtcd(b)
 	client, err := etcd.Client()
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer client.Close()
 	var servers []*Server
 	for _, c := range []struct {
 		by  Contender
@@ -207,12 +228,47 @@ func compareGrowth(b *testing.B, counts []int) {
 		}
 		servers = append(servers, server)
 	}
-	if err := MeasureGrowth(b.Context(), report, client, servers, counts); err != nil {
+	return client, servers
+}
+
+// printFigures prints a report without targets, and records it.
+func printFigures(b *testing.B, report *Report, target string) {
+	fmt.Println(report.Table(nil))
+	if err := report.Figures(target, nil).Record(); err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkNodes measures the watches of kubelets of kube-apiserver and keepwatch serve on one etcd. An iteration
+// prints one table.
+func BenchmarkNodes(b *testing.B) {
+	for b.Loop() {
+		compareNodes(b)
+	}
+}
+
+func compareNodes(b *testing.B) {
+	const rate = 500
+	report := newReport(KubeAPIServer)
+	client, servers := twoOnOneEtcd(b)
+	defer client.Close()
+	counts := numbers(b, "nodes", *nodes)
+	writer, err := WriteNodePods(b.Context(), client, counts[len(counts)-1])
+	if err != nil {
 		b.Fatal(err)
 	}
-	fmt.Println(report.Table(nil))
-	if err := report.Figures("bench-growth", nil).Record(); err != nil {
-		b.Error(err)
+	defer printFigures(b, report, "bench-nodes")
+	for round := range *rounds {
+		if round > 0 {
+			report.NextRound()
+		}
+		for _, n := range counts {
+			for _, s := range servers {
+				if err := s.measureNodes(b.Context(), report, writer, n, rate, *writing); err != nil {
+					b.Error(err)
+				}
+			}
+		}
 	}
 }
 

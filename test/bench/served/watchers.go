@@ -3,7 +3,6 @@ package served
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +30,12 @@ type watcher struct {
 // openWatchers opens n watches, as many on a connection as possible, and waits until the
 // server has answered each. Each has room for the arrival times of events events.
 func (s *subject) openWatchers(ctx context.Context, n int, path string, events int) (*watcherGroup, error) {
+	return s.openWatchersOf(ctx, n, func(int) string { return path }, events)
+}
+
+// openWatchersOf is openWatchers with a path for each.
+func (s *subject) openWatchersOf(ctx context.Context, n int, path func(i int) string, events int) (*watcherGroup,
+	error) {
 	c := &watcherGroup{start: time.Now()}
 	for i := range n {
 		if i%wire.Streams == 0 {
@@ -42,16 +47,16 @@ func (s *subject) openWatchers(ctx context.Context, n int, path string, events i
 			c.links = append(c.links, l)
 		}
 		w := &watcher{counter: wire.Lines{}, arrivals: make([]time.Duration, 0, events)}
-		if err := w.open(c.links[len(c.links)-1], path, c.start); err != nil {
+		if err := w.open(c.links[len(c.links)-1], path(i), c.start); err != nil {
 			c.close()
 			return nil, err
 		}
 		c.watchers = append(c.watchers, w)
 	}
-	for _, w := range c.watchers {
+	for i, w := range c.watchers {
 		if status, err := w.answer.Status(ctx); err != nil || status != "200" {
 			c.close()
-			return nil, fmt.Errorf("GET %s answers %q: %w", path, status, err)
+			return nil, fmt.Errorf("GET %s answers %q: %w", path(i), status, err)
 		}
 	}
 	return c, nil
@@ -102,11 +107,17 @@ func (w *watcher) ended() bool {
 // waitForEvents waits until every open watch has received so many events, or until the
 // deadline.
 func (c *watcherGroup) waitForEvents(ctx context.Context, events int) error {
+	return c.waitUntil(ctx, func(i int) bool { return c.watchers[i].count.Load() >= int64(events) })
+}
+
+// waitUntil waits until every open watch is complete, or until the deadline.
+func (c *watcherGroup) waitUntil(ctx context.Context, complete func(i int) bool) error {
 	const deadline = time.Minute
 	for began := time.Now(); ; {
-		waiting := slices.ContainsFunc(c.watchers, func(w *watcher) bool {
-			return w.count.Load() < int64(events) && !w.ended()
-		})
+		waiting := false
+		for i, w := range c.watchers {
+			waiting = waiting || !complete(i) && !w.ended()
+		}
 		if !waiting || time.Since(began) > deadline {
 			return nil
 		}
