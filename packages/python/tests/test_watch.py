@@ -119,7 +119,7 @@ def test_errors(objects, tmp_path):
         with pytest.raises(keepwatch.KeepwatchError, match="is in use by another keepwatch"):
             next(objects.watch(state=tmp_path / "state"))
     with pytest.raises(keepwatch.KeepwatchError, match="belongs to another stream"):
-        next(keepwatch.watch("pods", state=tmp_path / "state"))
+        next(keepwatch.watch("configmaps", "-l", "a=b", state=tmp_path / "state"))
 
 
 def test_texts_and_large_objects(objects):
