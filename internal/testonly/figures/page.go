@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -12,8 +13,23 @@ type place struct {
 	table
 }
 
+const notes = "docs/notes-performance.md"
+
 // places are the tables that are written from runs.
-var places = []place{}
+var places = []place{
+	{notes, "first-lists", "kubernetes-first", byRow("list", named("^first "),
+		column{"server CPU", "server CPU", "upstream"}, column{"time", "time", "upstream"},
+		column{"peak RSS growth", "peak RSS growth", "upstream"})},
+	{notes, "idle-watchers", "kubernetes-first", byRow("", named("^idle"),
+		column{"memory of one", "memory per watcher", "upstream"},
+		column{"time to open one", "time to open one", "upstream"})},
+	{notes, "growth", "growth", byRow("server CPU", named(""), column{"10,000", "10,000", "kube-apiserver"},
+		column{"40,000", "40,000", "kube-apiserver"}, column{"160,000", "160,000", "kube-apiserver"},
+		column{"exponent", "exponent", "kube-apiserver"})},
+}
+
+// named names the rows that a regular expression matches.
+func named(pattern string) func(row string) bool { return regexp.MustCompile(pattern).MatchString }
 
 // markers returns the lines around a table.
 func (p place) markers() (begin, end string) {
