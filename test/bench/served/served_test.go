@@ -30,10 +30,11 @@ var (
 	forwarded = flag.Int("forwarded", 500, "how many requests of each kind a proxy forwards")
 	rounds    = flag.Int("rounds", 3,
 		"how often keepwatch-apiserver's modes, or kube-apiserver and a proxy, are measured in turns")
-	rows    = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
-	growing = flag.String("growth", "10000,40000,160000", "how many objects a collection has, in rising order")
-	nodes   = flag.String("nodes", "100,1000,10000", "how many watchers by node there are, in rising order")
-	limit   = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
+	rows       = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
+	growing    = flag.String("growth", "10000,40000,160000", "how many objects a collection has, in rising order")
+	serveFlags = flag.String("serve", "", "more flags of keepwatch serve, such as --watch-history=512Mi")
+	nodes      = flag.String("nodes", "100,1000,10000", "how many watchers by node there are, in rising order")
+	limit      = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
 
 func scale(b *testing.B) Scale {
@@ -81,7 +82,7 @@ func compareServe(b *testing.B, scale Scale) {
 	measure(KubeAPIServer, kubernetes)
 	kubernetes.Kill()
 
-	keepwatch := peer.ServeOn(b, etcd)
+	keepwatch := peer.ServeOn(b, etcd, strings.Fields(*serveFlags)...)
 	measure(Keepwatch, keepwatch)
 	bodies, err := SaveBodies(ctx, keepwatch, b.TempDir())
 	if err != nil {
