@@ -26,6 +26,10 @@ var places = []place{
 	{notes, "growth", "growth", byRow("server CPU", named(""), column{"10,000", "10,000", "kube-apiserver"},
 		column{"40,000", "40,000", "kube-apiserver"}, column{"160,000", "160,000", "kube-apiserver"},
 		column{"exponent", "exponent", "kube-apiserver"})},
+	{notes, "nodes", "nodes", byRow("", named(""), column{"server CPU of an update", "server CPU per update",
+		"kube-apiserver"}, column{"p50", "p50 latency", "kube-apiserver"},
+		column{"p99", "p99 latency", "kube-apiserver"},
+		column{"delivered, %", "updates delivered, %", "kube-apiserver"})},
 }
 
 // named names the rows that a regular expression matches.
