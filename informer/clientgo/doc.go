@@ -47,7 +47,8 @@
 // # Versions
 //
 // The package works with client-go v0.36 and newer, whose version it leaves to the program. With client-go v0.33 to
-// v0.35, whose interfaces have fewer methods, build with -tags k8s_v0.35.
+// v0.35, whose interfaces have fewer methods, build with -tags k8s_v0.35; with v0.38, whose interfaces have more, with
+// -tags k8s_v0.38.
 //
 // # Servers and fakes
 //
@@ -61,6 +62,7 @@
 //	group.go, options.go        informers with common options
 //	dynamic.go, factory.go      informers for client-go's factories
 //	checker.go                  what client-go's interfaces have from v0.36 on
+//	shards.go, noshards.go      what they have from v0.38 on, and before
 //	direct.go                   the request of a ListerWatcher, to read the server directly
 //	capture.go                  captures that request, and compares its identity
 //	source.go                   a ListerWatcher or the server as a source

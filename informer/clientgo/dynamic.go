@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -122,7 +123,9 @@ func (l *dynamicListWatch) IsWatchListSemanticsUnSupported() bool {
 }
 
 // Start starts the informers that ForResource has returned and that were not started.
-func (f *dynamicFactory) Start(stop <-chan struct{}) {
+func (f *dynamicFactory) Start(stop <-chan struct{}) { f.start(wait.ContextForChannel(stop)) }
+
+func (f *dynamicFactory) start(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stopping {
@@ -131,7 +134,7 @@ func (f *dynamicFactory) Start(stop <-chan struct{}) {
 	for _, i := range f.informers {
 		if !i.started {
 			i.started = true
-			f.running.Go(func() { i.shared.Run(stop) })
+			f.running.Go(func() { i.shared.RunWithContext(ctx) })
 		}
 	}
 }

@@ -27,6 +27,7 @@ var _ cache.SharedIndexInformer = (*Shared)(nil)
 // It guarantees what client-go documents. The package's documentation lists the
 // differences.
 type Shared struct {
+	newer
 	follower *follow.Follower
 	source   *lazySource
 	indexer  *indexer
@@ -56,7 +57,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	o.Resync = resync
 	follower := follow.New(name, source, example, o)
 	source.cached = follower.Cached
-	return &Shared{
+	s := &Shared{
 		follower: follower,
 		source:   source,
 		indexer:  newIndexer(follower, indexers),
@@ -66,6 +67,8 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 		errors:   cache.DefaultWatchErrorHandler,
 		group:    group.Group,
 	}
+	s.newer.of(s)
+	return s
 }
 
 // nameOf names objects like the example for people.

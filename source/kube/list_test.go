@@ -375,7 +375,7 @@ func TestConfig(t *testing.T) {
 	changed := rest.CopyConfig(cfg)
 	changed.UserAgent, changed.DisableCompression = "mine/1", true
 	for source, want := range map[*Source][2]string{
-		s:                                {"keepwatch/devel", "gzip"},
+		s:                                {userAgent(), "gzip"},
 		newSource(t, changed, Options{}): {"mine/1", ""},
 	} {
 		if _, err := source.List(t.Context(), keepwatch.ListRequest{}); err != nil {

@@ -28,7 +28,7 @@ func TestChanges(t *testing.T) {
 	}
 	var lines []string
 	for _, c := range changes {
-		lines = append(lines, fmt.Sprintf("%s: %s > %s by %v", c.Path, c.Old, c.New, field.WritersOf(c, []byte(first),
+		lines = append(lines, fmt.Sprintf("%s: %s > %s by %v", c.Path, []byte(c.Old), []byte(c.New), field.WritersOf(c, []byte(first),
 			[]byte(second))))
 	}
 	const want = `spec.args: ["x","y"] >  by []
@@ -57,7 +57,8 @@ func TestBlame(t *testing.T) {
 	}
 	var lines []string
 	for _, s := range all {
-		lines = append(lines, fmt.Sprintf("%d %s: %s, before %s by %v", s.State, s.Path, s.Value, s.From, s.Managers))
+		lines = append(lines, fmt.Sprintf("%d %s: %s, before %s by %v", s.State, s.Path, []byte(s.Value), []byte(s.From),
+			s.Managers))
 	}
 	const want = `0 metadata.labels['a.b/c']: "1", before  by [helm]
 0 metadata.name: "web", before  by []
