@@ -149,7 +149,7 @@ test-race:
 # the browser. Most of the stories wait for the faults that they cause: three of their packages run beside the other parts.
 # Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1. It knows
 # nothing either of the documents that image's tests read. The longest packages begin.
-STORIES = ./real/conformance ./matrix ./real/proxy ./examples/... ./real/apiserver ./deploy ./embedded/kubectl ./embedded/smoke ./envtest \
+STORIES = ./real/conformance ./matrix ./real/proxy ./compat ./examples/... ./real/apiserver ./deploy ./embedded/kubectl ./embedded/smoke ./envtest \
   ./real/managed ./real/outage ./real/past ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers \
   ./suites ./verify
 # Tests of these packages that only make verify runs.
@@ -230,7 +230,7 @@ rights: peers
 
 # The roles and bindings that every cluster has, as kube-apiserver lists them. The second run compares.
 default-roles: peers
-	cd test && go test ./real/rights -run DefaultRoles -count 1 -args -rights.write-defaults $(CURDIR)/controlplane/internal/rbac/defaults.ndjson
+	cd test && go test ./real/rights -run DefaultRoles -count 1 -args -rights.write-defaults $(CURDIR)/server/controlplane/internal/rbac/defaults.ndjson
 	cd test && go test ./real/rights -run DefaultRoles -count 1
 
 # Build the real kube-apiserver, etcd and kubectl, unless they are in the cache.
@@ -421,11 +421,12 @@ require:
 	sed -i -E 's#(github.com/keepwatch/keepwatch(/sinks|/server)?) v[0-9][^ ]*#\1 $(VERSION)#' \
 	  go.work sinks/go.mod server/go.mod cmd/keepwatch/go.mod kubernetes/go.mod test/go.mod
 
-# The library with other versions of Kubernetes' libraries than those of go.work: the oldest that it works with, up to the
-# newest that there is. For two of them: make compat COMPAT='v0.33.13 v0.37.2'.
-COMPAT ?= v0.33.13 v0.34.13 v0.35.10 v0.36.6 v0.37.2 v0.38.0-beta.0
+# The library in modules of users with other versions of Kubernetes' libraries, the oldest that it works with up to the newest that there
+# is: what compiles, the library's tests, client-go's own, and an operator on each controller-runtime. For two of them:
+# make compat COMPAT='v0.33.13 v0.37.2'. test-real compiles the oldest and the newest.
+COMPAT ?=
 compat:
-	internal/compat.sh $(COMPAT)
+	cd test && $(GOTEST) -count 1 -timeout 2h ./compat -args -compat.versions '$(COMPAT)'
 
 # go.mod and go.sum of all modules. Those that are released together require each other at the version of the next
 # release, which is only in the folders beside them.

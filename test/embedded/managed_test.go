@@ -3,8 +3,15 @@ package embedded
 import (
 	"testing"
 
+	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/managed"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-func TestOperators(t *testing.T) { managed.Operators(t, peer.Serve(t)) }
+func TestOperators(t *testing.T) {
+	server := peer.Serve(t)
+	if err := load.DefineWidgets(t.Context(), server.Config()); err != nil {
+		t.Fatal(err)
+	}
+	managed.Operators(t, server.Config())
+}

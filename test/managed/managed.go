@@ -27,27 +27,23 @@ import (
 
 	"github.com/keepwatch/keepwatch/informer/clientgo"
 	"github.com/keepwatch/keepwatch/informer/health"
-	"github.com/keepwatch/keepwatch/test/load"
-	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 // deadline bounds every wait for something that happens soon on an idle machine.
 const deadline = 2 * time.Minute
 
-// Operators run on the server: on informers that use the manager's clients, and on
-// such that read the server themselves.
-func Operators(t *testing.T, server *peer.Server) {
+// Operators run on a server that has load.DefineWidgets' definition: on informers that use the manager's clients, and
+// on such that read the server themselves. Package compat runs them with older libraries, too: so they use no other
+// package of tests.
+func Operators(t *testing.T, server *rest.Config) {
 	ctrl.SetLogger(logr.Discard())
-	if err := load.DefineWidgets(t.Context(), server.Config()); err != nil {
-		t.Fatal(err)
-	}
 	t.Run("hook", func(t *testing.T) {
-		run(t, "hook", server.Config(), func(cfg *rest.Config) (*rest.Config, *clientgo.Group) {
+		run(t, "hook", server, func(cfg *rest.Config) (*rest.Config, *clientgo.Group) {
 			return cfg, clientgo.NewGroup()
 		})
 	})
 	t.Run("direct", func(t *testing.T) {
-		run(t, "direct", server.Config(), func(cfg *rest.Config) (*rest.Config, *clientgo.Group) {
+		run(t, "direct", server, func(cfg *rest.Config) (*rest.Config, *clientgo.Group) {
 			cfg, direct := clientgo.Direct(cfg)
 			return cfg, clientgo.NewGroup(direct, clientgo.DropManagedFields())
 		})

@@ -19,6 +19,7 @@ func (p part) id() string { return p.area + "-" + p.name }
 var parts = []part{
 	{"library", "tests", "$GOTEST -timeout 1h work"},
 	{"library", "race", "$GOTEST -race -timeout 3h work"},
+	{"library", "versions", "make compat"},
 	{"library", "powerloss", "cd test && $GOTEST -timeout 1h ./powerloss -args -powerloss.runs 100 -powerloss.seed $SEED"},
 	{"library", "simulation", "make sim N=200000 SEED=$SEED"},
 	{"library", "informers",
