@@ -124,7 +124,9 @@ func TestInstallFromAProxy(t *testing.T) {
 	run(user, "go", "get", "k8s.io/client-go@"+older, "github.com/keepwatch/keepwatch@"+version)
 	run(user, "go", "mod", "tidy")
 	run(user, "go", "build", "-tags", "k8s_v0.35", ".")
-	if got := strings.TrimSpace(run(user, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/client-go")); got != older {
-		t.Errorf("the module has client-go %s, and had %s", got, older)
+	for _, of := range []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"} {
+		if got := strings.TrimSpace(run(user, "go", "list", "-m", "-f", "{{.Version}}", of)); got != older {
+			t.Errorf("the module has %s %s, and client-go was required at %s", of, got, older)
+		}
 	}
 }
