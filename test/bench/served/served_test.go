@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ var (
 		"how often keepwatch-apiserver's modes, or kube-apiserver and a proxy, are measured in turns")
 	rows       = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
 	growing    = flag.String("growth", "10000,40000,160000", "how many objects a collection has, in rising order")
-	serveFlags = flag.String("serve", "", "more flags of keepwatch serve, such as --watch-history=512Mi")
+	serveFlags = flag.String("serve", "", "more flags of keepwatch serve or keepwatch-apiserver, such as --watch-history=512Mi")
 	nodes      = flag.String("nodes", "100,1000,10000", "how many watchers by node there are, in rising order")
 	limit      = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
@@ -107,10 +108,11 @@ func BenchmarkKubernetes(b *testing.B) {
 func compareKubernetes(b *testing.B, scale Scale) {
 	report := newReport(Upstream)
 	etcd := peer.StartEtcd(b)
-	upstream := peer.KeepwatchAPIServerOn(b, etcd, "--reads=upstream")
+	more := strings.Fields(*serveFlags)
+	upstream := peer.KeepwatchAPIServerOn(b, etcd, slices.Concat(more, []string{"--reads=upstream"})...)
 	writer := fill(b, report, upstream, scale)
 	upstream.Kill()
-	keepwatch := peer.KeepwatchAPIServerOn(b, etcd, "--reads=keepwatch")
+	keepwatch := peer.KeepwatchAPIServerOn(b, etcd, slices.Concat(more, []string{"--reads=keepwatch"})...)
 	keepwatch.Kill()
 	defer printTable(b, report, scale, "bench-kubernetes", KubernetesTargets())
 	for round := range *rounds {
