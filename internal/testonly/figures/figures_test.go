@@ -142,7 +142,7 @@ func TestFormats(t *testing.T) {
 	}{
 		{Seconds, 9.8e-8, "98 ns"}, {Seconds, 5.64e-6, "5.64 µs"}, {Seconds, 0.0425, "42.5 ms"}, {Seconds, 1.5, "1.50 s"},
 		{Bytes, 91.2, "91 B"}, {Bytes, 21400, "21.4 KB"}, {Bytes, 4.75e8, "475 MB"}, {Bytes, 3.17e9, "3.17 GB"},
-		{Exponent, 0.9643, "0.96"}, {Count, 1e6, "1e+06"}, {Count, 12, "12"}, {Count, math.NaN(), "–"},
+		{Exponent, 0.9643, "0.96"}, {Count, 1e6, "1,000,000"}, {Count, 1234.5, "1234.5"}, {Count, 12, "12"}, {Count, math.NaN(), "–"},
 	} {
 		if got := c.unit.Format(c.value); got != c.want {
 			t.Errorf("%v %s is %q, want %q", c.value, c.unit, got, c.want)

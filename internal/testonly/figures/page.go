@@ -33,7 +33,15 @@ var places = []place{
 		"kube-apiserver"}, column{"p50", "p50 latency", "kube-apiserver"},
 		column{"p99", "p99 latency", "kube-apiserver"},
 		column{"delivered, %", "updates delivered, %", "kube-apiserver"})},
+	{growthPage, "overload", "fanout", overload},
+	{growthPage, "overload-history", "fanout-history", overload},
 }
+
+// overload has more updates than the machine can deliver.
+var overload = byRow("watchers × updates", named("^100 watchers × 1000|^1000 watchers × 200/"),
+	column{"events delivered", "events delivered", "kube-apiserver"},
+	column{"… plain Go", "events delivered", "plain Go"}, column{"CPU of an event", "server CPU per event", "plain Go"},
+	column{"p50", "p50 latency", "plain Go"}, column{"cut off", "watchers cut off", "kube-apiserver"})
 
 // named names the rows that a regular expression matches.
 func named(pattern string) func(row string) bool { return regexp.MustCompile(pattern).MatchString }

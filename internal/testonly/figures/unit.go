@@ -41,6 +41,8 @@ func (u Unit) Format(value float64) string {
 		return fmt.Sprintf("%.0f MB", value/1e6)
 	case u == Bytes:
 		return fmt.Sprintf("%.2f GB", value/1e9)
+	case value == math.Trunc(value) && value >= 0 && value < 1e15:
+		return Number(int(value))
 	}
 	return fmt.Sprintf("%.6g", value)
 }
@@ -67,7 +69,7 @@ func FormatRatio(ratio float64) string {
 	return fmt.Sprintf("%.3g×", ratio)
 }
 
-// Number returns a number of objects as the documentation prints it, such as 10,000.
+// Number returns a count as the documentation prints it, such as 10,000.
 func Number(n int) string {
 	if n < 1000 {
 		return strconv.Itoa(n)
