@@ -78,6 +78,7 @@
 //	simulation.go          Simulation
 //	advance.go             the path by which clients advance the time of the simulation
 //	namespaces.go          completes the deletion of namespaces
+//	namespacecontent.go    what a terminating namespace waits for, and says in its conditions
 //	discovery.go           merges the list at /apis
 //	openapi.go             merges the OpenAPI documents
 //	version.go             answers /version

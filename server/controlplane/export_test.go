@@ -9,6 +9,7 @@ import (
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
@@ -25,6 +26,12 @@ func DeletableResources(client kubernetes.Interface,
 	custom []schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
 	c := namespaceCleaner{client: client, custom: func() []schema.GroupVersionResource { return custom }}
 	return c.deletable()
+}
+
+// CleanNamespace deletes the contents of a deleted namespace as far as possible now.
+func CleanNamespace(ctx context.Context, client kubernetes.Interface, objects metadata.Interface, name string) error {
+	c := namespaceCleaner{client: client, metadata: objects, custom: func() []schema.GroupVersionResource { return nil }}
+	return c.clean(ctx, name)
 }
 
 // ViolateInvariant makes the next change of a resource violate an invariant of its watch cache, which

@@ -57,8 +57,14 @@ func newNamespaceCleaner(
 		}
 	}
 	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    enqueue,
-		UpdateFunc: func(_, obj any) { enqueue(obj) },
+		AddFunc: enqueue,
+		UpdateFunc: func(old, obj any) {
+			// The worker comes back to what remains. The conditions that it writes are no reason to come back earlier.
+			was, now := old.(*corev1.Namespace), obj.(*corev1.Namespace)
+			if was.DeletionTimestamp == nil || was.UID != now.UID {
+				enqueue(now)
+			}
+		},
 	})
 	return c, err
 }
@@ -82,7 +88,9 @@ func (c *namespaceCleaner) clean(ctx context.Context, name string) error {
 	if err != nil || ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return err
 	}
-	if err := c.deleteContent(ctx, name); err != nil {
+	found := c.deleteContent(ctx, name)
+	ns = c.describe(ctx, ns, found)
+	if err := found.incomplete(); err != nil {
 		return err
 	}
 	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool {
@@ -95,45 +103,80 @@ func (c *namespaceCleaner) clean(ctx context.Context, name string) error {
 	return err
 }
 
-// deleteContent deletes every object in a namespace. It returns errContentRemains while objects
-// remain.
-func (c *namespaceCleaner) deleteContent(ctx context.Context, namespace string) error {
-	resources, err := c.deletable()
+// describe writes the conditions of a namespace, and returns it as it is stored. A namespace that has nothing to wait
+// for gets none.
+func (c *namespaceCleaner) describe(ctx context.Context, ns *corev1.Namespace, found content) *corev1.Namespace {
+	if found.incomplete() == nil && len(ns.Status.Conditions) == 0 {
+		return ns
+	}
+	described := ns.DeepCopy()
+	if !found.describe(&described.Status) {
+		return ns
+	}
+	described, err := c.client.CoreV1().Namespaces().UpdateStatus(ctx, described, metav1.UpdateOptions{})
 	if err != nil {
-		return err
-	}
-	var incomplete error
-	for _, resource := range resources {
-		content := c.metadata.Resource(resource).Namespace(namespace)
-		remaining, err := content.List(ctx, metav1.ListOptions{})
-		if err == nil && len(remaining.Items) > 0 {
-			// Nothing waits for a kubelet, which there is only in a simulation.
-			if err = content.DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err == nil {
-				remaining, err = content.List(ctx, metav1.ListOptions{})
-			}
+		if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			reportCleaning(ctx, ns.Name, fmt.Errorf("write the conditions: %w", err))
 		}
-		switch {
-		case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err): // the resource itself was just removed
-		case err != nil:
-			return fmt.Errorf("delete %s: %w", resource.Resource, err)
-		case len(remaining.Items) > 0:
-			incomplete = errContentRemains
-		}
+		return ns
 	}
-	return incomplete
+	return described
 }
 
-// deletable lists the namespaced resources that can be deleted as collections.
-func (c *namespaceCleaner) deletable() ([]schema.GroupVersionResource, error) {
-	lists, err := discovery.ServerPreferredNamespacedResources(c.client.Discovery())
+// deleteContent deletes every object in a namespace as far as possible now, and returns what remains. Pods are deleted
+// first, and as long as one remains, nothing else: what they read and what guards them stays. An error of a resource
+// keeps no other resource.
+func (c *namespaceCleaner) deleteContent(ctx context.Context, namespace string) content {
+	var found content
+	resources, err := c.deletable()
 	if err != nil {
-		return nil, err
+		found.undiscovered = err
 	}
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	if slices.Contains(resources, pods) {
+		c.deleteResource(ctx, namespace, pods, &found)
+		if len(found.remaining) > 0 {
+			return found
+		}
+	}
+	for _, resource := range resources {
+		if resource != pods {
+			c.deleteResource(ctx, namespace, resource, &found)
+		}
+	}
+	return found
+}
+
+// deleteResource deletes the objects of one resource in a namespace.
+func (c *namespaceCleaner) deleteResource(ctx context.Context, namespace string, resource schema.GroupVersionResource,
+	found *content) {
+	objects := c.metadata.Resource(resource).Namespace(namespace)
+	remaining, err := objects.List(ctx, metav1.ListOptions{})
+	if err == nil && len(remaining.Items) > 0 {
+		// Nothing waits for a kubelet, which there is only in a simulation. What an object owns in the namespace is deleted
+		// anyway: neither waits for the other.
+		options := metav1.NewDeleteOptions(0)
+		options.PropagationPolicy = new(metav1.DeletePropagationBackground)
+		if err = objects.DeleteCollection(ctx, *options, metav1.ListOptions{}); err == nil {
+			remaining, err = objects.List(ctx, metav1.ListOptions{})
+		}
+	}
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err): // the resource itself was just removed
+	case err != nil:
+		found.failed = append(found.failed, fmt.Errorf("delete %s: %w", resource.Resource, err))
+	default:
+		found.add(resource, remaining)
+	}
+}
+
+// deletable lists the namespaced resources that can be deleted as collections. With an error it returns those that were
+// found.
+func (c *namespaceCleaner) deletable() ([]schema.GroupVersionResource, error) {
+	lists, incomplete := discovery.ServerPreferredNamespacedResources(c.client.Discovery())
 	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "deletecollection"}}, lists)
 	byResource, err := discovery.GroupVersionResources(lists)
-	if err != nil {
-		return nil, err
-	}
+	incomplete = errors.Join(incomplete, err)
 	resources := make([]schema.GroupVersionResource, 0, len(byResource))
 	known := map[schema.GroupResource]bool{}
 	for resource := range byResource {
@@ -145,7 +188,7 @@ func (c *namespaceCleaner) deletable() ([]schema.GroupVersionResource, error) {
 			resources = append(resources, resource)
 		}
 	}
-	return resources, nil
+	return resources, incomplete
 }
 
 // namespacedCustomResources returns a served version of each, from the cache by which they are served.
