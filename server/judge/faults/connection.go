@@ -21,8 +21,9 @@ type listener struct {
 	open   net.Listener // nil while connections are refused
 	closed bool
 	live   map[*connection]struct{}
-	// outages is how many outages refuse connections.
+	// outages is how many outages refuse connections, and down is whether Down does.
 	outages int
+	down    bool
 }
 
 // listen listens on an address, by default an unused port of 127.0.0.1.
@@ -92,50 +93,53 @@ func (l *listener) is(open net.Listener) bool {
 	return l.open == open
 }
 
-// refuse has connection attempts refused until allow is called.
-func (l *listener) refuse() error {
+// setDown refuses connections, or ends that. It does not end an outage.
+func (l *listener) setDown(down bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == nil {
-		return nil
-	}
-	err := l.open.Close()
-	l.open = nil
-	return err
-}
-
-func (l *listener) allow() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open != nil || l.closed {
-		return nil
-	}
-	open, err := net.Listen(l.addr.Network(), l.addr.String())
-	if err != nil {
-		return err
-	}
-	l.open = open
-	l.change.Broadcast()
-	return nil
+	l.down = down
+	return l.apply()
 }
 
 // beginOutage refuses connections until endOutage is called as often.
 func (l *listener) beginOutage() error {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.outages++
-	l.mu.Unlock()
-	return l.refuse()
+	return l.apply()
 }
 
+// endOutage ends one outage. After an error reopen tries again.
 func (l *listener) endOutage() error {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.outages--
-	last := l.outages == 0
-	l.mu.Unlock()
-	if !last {
-		return nil
+	return l.apply()
+}
+
+// reopen accepts connections unless something refuses them.
+func (l *listener) reopen() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.apply()
+}
+
+// apply opens or closes the listener as is wanted. The caller holds mu.
+func (l *listener) apply() error {
+	switch refused := l.closed || l.down || l.outages > 0; {
+	case refused && l.open != nil:
+		err := l.open.Close()
+		l.open = nil
+		return err
+	case !refused && l.open == nil:
+		open, err := net.Listen(l.addr.Network(), l.addr.String())
+		if err != nil {
+			return err
+		}
+		l.open = open
+		l.change.Broadcast()
 	}
-	return l.allow()
+	return nil
 }
 
 // resetAll resets all connections, frozen ones too.
@@ -151,12 +155,11 @@ func (l *listener) resetAll() {
 func (l *listener) Addr() net.Addr { return l.addr }
 
 func (l *listener) Close() error {
-	err := l.refuse()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 	l.change.Broadcast()
-	return err
+	return l.apply()
 }
 
 // connection is a TCP connection that can be frozen: then reads and writes wait

@@ -125,7 +125,7 @@ func (x *exchange) disconnectAll(fault Fault) {
 		if err := p.listener.beginOutage(); err != nil {
 			x.fail(err)
 		}
-		p.during(fault.length, p.listener.endOutage)
+		p.endOutageAfter(fault.length)
 	}
 	p.listener.resetAll()
 }

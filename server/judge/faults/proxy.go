@@ -195,15 +195,16 @@ func (p *Proxy) Now(class Class, resource string, fault Fault) int {
 	return n
 }
 
-// Down resets all connections, and has new ones refused until Up is called.
+// Down resets all connections, and has new ones refused until Up is called, also after the end of an outage of the
+// plan.
 func (p *Proxy) Down() error {
-	err := p.listener.refuse()
+	err := p.listener.setDown(true)
 	p.listener.resetAll()
 	return err
 }
 
-// Up ends Down. The address is the same as before.
-func (p *Proxy) Up() error { return p.listener.allow() }
+// Up ends Down, and no outage of the plan. The address is the same as before.
+func (p *Proxy) Up() error { return p.listener.setDown(false) }
 
 // Calm ends the plan: its rules and its Fate select no request any more, and a fault of the plan that an open watch
 // has not reached does not occur. What has begun goes on: a half-open connection stays so. Faults of Next and Now
@@ -279,19 +280,35 @@ func (p *Proxy) begin() bool {
 	return !p.closed
 }
 
-// during runs after in a goroutine when a time is over, unless the proxy is closed before.
-func (p *Proxy) during(length time.Duration, after func() error) {
+// endOutageAfter ends an outage when a time is over. If the address is taken then, it waits for it.
+func (p *Proxy) endOutageAfter(length time.Duration) {
 	p.served.Go(func() {
-		timer := time.NewTimer(length)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			if err := after(); err != nil {
-				p.transcript.note(fmt.Sprintf("an outage cannot end: %v", err))
-			}
-		case <-p.ctx.Done():
+		if !p.wait(length) {
+			return
+		}
+		err := p.listener.endOutage()
+		for err != nil && p.wait(reopenDelay) {
+			err = p.listener.reopen()
+		}
+		if err != nil {
+			p.transcript.note(fmt.Sprintf("an outage cannot end: %v", err))
 		}
 	})
+}
+
+// reopenDelay is how long an address that is taken is left alone.
+const reopenDelay = 100 * time.Millisecond
+
+// wait returns false if the proxy is closed before a time is over.
+func (p *Proxy) wait(length time.Duration) bool {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
 }
 
 // open and close maintain the exchanges that Now applies to.

@@ -1,0 +1,76 @@
+package faults
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+)
+
+// accepts reports whether a listener accepts connections.
+func accepts(l *listener) bool {
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
+// Connections are refused as long as Down or any outage wants it, whichever ends first.
+func TestOutageEndsWhileDown(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		first func(*Proxy, *listener) error
+		last  func(*Proxy, *listener) error
+	}{
+		{"the outage ends first", func(_ *Proxy, l *listener) error { return l.endOutage() },
+			func(p *Proxy, _ *listener) error { return p.Up() }},
+		{"Down ends first", func(p *Proxy, _ *listener) error { return p.Up() },
+			func(_ *Proxy, l *listener) error { return l.endOutage() }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, upstream := newCluster(t, 0)
+			p := New(t, upstream, Plan{})
+			for _, begin := range []func() error{p.listener.beginOutage, p.Down} {
+				if err := begin(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := test.first(p, p.listener); err != nil {
+				t.Fatal(err)
+			}
+			if accepts(p.listener) {
+				t.Error("it accepts connections too early")
+			}
+			if err := test.last(p, p.listener); err != nil {
+				t.Fatal(err)
+			}
+			if !accepts(p.listener) {
+				t.Error("it refuses connections for ever")
+			}
+		})
+	}
+}
+
+// An outage whose address is taken by somebody else ends when the address is free again.
+func TestAddressIsTakenDuringOutage(t *testing.T) {
+	_, upstream := newCluster(t, 0)
+	p := New(t, upstream, Plan{})
+	if err := p.listener.beginOutage(); err != nil {
+		t.Fatal(err)
+	}
+	other, err := net.Listen("tcp", p.listener.Addr().String())
+	if err != nil {
+		t.Skip(err)
+	}
+	p.endOutageAfter(time.Millisecond)
+	await.State(t, "the outage is over", func() (bool, string) {
+		p.listener.mu.Lock()
+		defer p.listener.mu.Unlock()
+		return p.listener.outages == 0, "it goes on"
+	})
+	other.Close()
+	await.State(t, "connections are accepted", func() (bool, string) { return accepts(p.listener), "they are refused" })
+}
