@@ -497,7 +497,7 @@ var rules = map[string]rule{
 	},
 	"server/proxy": {
 		ours: []string{"", "store", "reflector", "source/kube", "server/customcolumns", "server/watchcache",
-			"server/readpath", "server/internal/freshread", "server/servemetrics", "server/proxy/..."},
+			"server/readpath", "server/servemetrics", "server/proxy/..."},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
@@ -527,6 +527,12 @@ var rules = map[string]rule{
 			"server/proxy/internal/discovery", "server/proxy/internal/verbatim"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/klog/", "go.etcd.io/bbolt"},
 		why:    "what is on disk depends on caches and the cluster's identity: neither on requests, nor on who sends them",
+	},
+	"server/proxy/internal/upstream": {
+		ours: []string{"", "source/kube", "server/watchcache", "server/internal/freshread",
+			"server/proxy/internal/verbatim"},
+		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/rest$"},
+		why:    "a source reads what the server has: it knows no request",
 	},
 	"server/proxy/internal/verbatim": {
 		ours: []string{"", "store", "server/watchcache", "source/kube"},

@@ -36,7 +36,7 @@ func (a *activity) idle(now time.Time) bool {
 // bytes returns the size of a resource's objects: until it has caught up, of those that its list has read so far.
 func (f *follower) bytes() int64 {
 	if f.reader.Cache().ReadinessCheck() != nil {
-		return f.source.listed.Load()
+		return f.source.ListedBytes()
 	}
 	return f.reader.Cache().Bytes()
 }

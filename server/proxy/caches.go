@@ -21,6 +21,7 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/index"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/upstream"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -88,7 +89,7 @@ type follower struct {
 	// described is what reader reads; that of Tables has columns, too.
 	described readpath.Resource
 	tables    tableProof
-	source    *source
+	source    *upstream.Source
 	format    *verbatim.Format
 	gone      func(error) // leaves the resource to the server
 	begun     time.Time
@@ -417,14 +418,14 @@ func (c *caches) newFollower(about *discovery.Resource, as verbatim.Representati
 	f := verbatim.NewFormat(about.Layout, as)
 	history := c.store
 	history.Records = c.index.Take(about.GroupVersionResource, as)
-	var from *source
+	var from *upstream.Source
 	cache, err := watchcache.New(watchcache.Config{
 		GroupResource: about.GroupResource(), ResourcePrefix: "/" + about.Resource, Namespaced: about.Namespaced,
 		SourceName: "the API server", SourcePrefix: about.Resource + "/",
 		Codec: f, NewFunc: f.NewDocument, GetAttrs: f.Attributes, Sharded: true, Metrics: c.metrics, Store: history,
 		Deleted: f.Deleted,
 	}, func(cache *watchcache.Cache) (_ watchcache.Source, err error) {
-		from, err = newSource(c.server, c.definitions, about.GroupVersionResource, f, cache, gone)
+		from, err = upstream.New(c.server, c.definitions, about.GroupVersionResource, f, cache, gone)
 		return from, err
 	})
 	if err != nil {

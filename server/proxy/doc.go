@@ -134,6 +134,7 @@
 //	discovery  what the server serves
 //	index      what the proxy has followed, on disk
 //	personal   in which namespaces a user may read
+//	upstream   a resource of the server, as a watch cache reads it
 //	verbatim   objects as the server wrote them
 //
 // Of this package, in the order of a request:
@@ -146,8 +147,6 @@
 //	selection.go        which resources may be cached
 //	named.go            those that are read at the start
 //	rights.go           what the proxy's identity needs
-//	source.go           a resource of the server, as a watch cache reads it
-//	watch.go            its open watch, and confirming ones
 //	state.go            the index on disk
 //	restore.go          watches that resume from it
 //	memory.go           leaves resources to the server

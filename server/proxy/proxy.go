@@ -363,7 +363,7 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 	if table != nil {
 		reader = table.answers(q, info)
 	}
-	since := f.source.failingSince()
+	since := f.source.FailingSince()
 	if since.IsZero() {
 		since = p.access.Probe.SilentSince()
 	}

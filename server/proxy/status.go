@@ -104,7 +104,7 @@ func (s *Status) explain(reasons map[string]uint64) {
 func (p *Proxy) failingSince() time.Time {
 	since := p.access.Probe.UnansweredSince()
 	for _, f := range p.caches.followed() {
-		if failing := f.source.failingSince(); !failing.IsZero() && (since.IsZero() || failing.Before(since)) {
+		if failing := f.source.FailingSince(); !failing.IsZero() && (since.IsZero() || failing.Before(since)) {
 			since = failing
 		}
 	}

@@ -223,7 +223,7 @@ func (t *takeovers) turn(c *caches) {
 			return
 		}
 		f := c.current(w.request, w.info)
-		if f == nil || !f.source.failingSince().IsZero() || !f.reader.Answers(w.request, w.info) {
+		if f == nil || !f.source.FailingSince().IsZero() || !f.reader.Answers(w.request, w.info) {
 			continue
 		}
 		cache := f.reader.Cache()

@@ -1,4 +1,4 @@
-package proxy
+package upstream
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func TestEndedRequestsAreNoFailure(t *testing.T) {
 		<-q.Context().Done()
 	}))
 	defer server.Close()
-	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
+	s, err := New(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
 		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
 		nil, func(error) {})
 	if err != nil {
@@ -71,15 +71,15 @@ func TestEndedRequestsAreNoFailure(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 		end()
-		if since := s.failingSince(); !since.IsZero() {
+		if since := s.FailingSince(); !since.IsZero() {
 			t.Errorf("%s: its end counts as a failure of the server", name)
 			s.failing = time.Time{}
 		}
 	}
 	server.CloseClientConnections()
 	server.Close()
-	if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err == nil || s.failingSince().IsZero() {
-		t.Errorf("the server is gone: %v, failing since %v", err, s.failingSince())
+	if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err == nil || s.FailingSince().IsZero() {
+		t.Errorf("the server is gone: %v, failing since %v", err, s.FailingSince())
 	}
 }
 
@@ -92,7 +92,7 @@ func TestUnreadableObjectsAreLeftToTheServer(t *testing.T) {
 	}))
 	defer server.Close()
 	var left error
-	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
+	s, err := New(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
 		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
 		nil, func(err error) {
 			left = err
@@ -123,7 +123,7 @@ func TestRestoredServerIsWatchedAsAnyOther(t *testing.T) {
 	}))
 	defer server.Close()
 	defer server.CloseClientConnections()
-	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
+	s, err := New(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
 		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
 		nil, func(error) {})
 	if err != nil {
@@ -163,7 +163,7 @@ func TestNewestBelowDelivered(t *testing.T) {
 		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9000"},"items":[]}`))
 	}))
 	defer server.Close()
-	s, err := newSource(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
+	s, err := New(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
 		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
 		nil, func(error) {})
 	if err != nil {

@@ -1,4 +1,4 @@
-package proxy
+package upstream
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
-var _ watchcache.Source = (*source)(nil)
+var _ watchcache.Source = (*Source)(nil)
 
 const (
 	// confirmingWatch is the timeout of a watch that is opened to learn that a quiet resource has not changed.
@@ -28,13 +28,12 @@ const (
 	eventDelay = 50 * time.Millisecond
 )
 
-// source is one resource of the server behind the proxy, as a watch cache reads it.
-type source struct {
+// Source is one resource of the server behind the proxy, as a watch cache reads it.
+type Source struct {
 	*kube.Source
-	reads *freshread.Reads
-	gone  func(error) // called when the server no longer has the resource, or forbids it
-	// listed is the size of the objects that the newest list has read.
-	listed atomic.Int64
+	reads  *freshread.Reads
+	gone   func(error)  // called when the server no longer has the resource, or forbids it
+	listed atomic.Int64 // see listedBytes
 
 	mu      sync.Mutex
 	wanted  keepwatch.Revision // the newest revision that the cache must reach
@@ -47,11 +46,11 @@ type source struct {
 	confirming bool
 }
 
-// newSource returns a source. Its objects are the cache's, of the server's text.
-func newSource(server *rest.Config, definitions *kube.Definitions, resource schema.GroupVersionResource,
+// New returns a source. Its objects are the cache's, of the server's text.
+func New(server *rest.Config, definitions *kube.Definitions, resource schema.GroupVersionResource,
 	f *verbatim.Format,
-	cache *watchcache.Cache, gone func(error)) (*source, error) {
-	s := &source{reads: freshread.New(), gone: gone}
+	cache *watchcache.Cache, gone func(error)) (*Source, error) {
+	s := &Source{reads: freshread.New(), gone: gone}
 	var err error
 	s.Source, err = kube.New(server, kube.Options{
 		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.Encoding.Protobuf(), DropManagedFields: f.Slim,
@@ -69,7 +68,7 @@ func newSource(server *rest.Config, definitions *kube.Definitions, resource sche
 }
 
 // Seed fails: a Kubernetes API has no list of its history.
-func (s *source) Seed(context.Context, keepwatch.Target) error {
+func (s *Source) Seed(context.Context, keepwatch.Target) error {
 	return errors.New("a Kubernetes API does not list its history")
 }
 
@@ -77,7 +76,7 @@ func (s *source) Seed(context.Context, keepwatch.Target) error {
 // shared by all that wait for one. It fails if that is below what the server has delivered before: the cache has states
 // that the server does not have now. If the resource is quiet, the open watch is replaced by one whose end is
 // near: the server sends a bookmark before the end.
-func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
+func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	delivered := s.delivered()
 	newest, err := s.reads.Do(ctx, s.Source.Newest)
 	if err == nil && newest < delivered {
@@ -98,7 +97,7 @@ func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 }
 
 // delivered returns the revision up to which the open watch has delivered.
-func (s *source) delivered() keepwatch.Revision {
+func (s *Source) delivered() keepwatch.Revision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
@@ -108,7 +107,7 @@ func (s *source) delivered() keepwatch.Revision {
 }
 
 // watchTimeout is that of the next watch; zero is the default.
-func (s *source) watchTimeout() time.Duration {
+func (s *Source) watchTimeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.confirming {
@@ -119,7 +118,7 @@ func (s *source) watchTimeout() time.Duration {
 
 // List reports a server that does not have the resource. It leaves the resource to the server if an object cannot be
 // read: the server's own answers have the object.
-func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	if req.Continue == "" {
 		s.listed.Store(0)
 	}
@@ -132,7 +131,7 @@ func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 }
 
 // StreamList reports as List does, and returns a watch that confirm can replace.
-func (s *source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision,
+func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision,
 	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	s.setConfirming(0)
 	s.listed.Store(0)
@@ -144,7 +143,7 @@ func (s *source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 }
 
 // Watch opens a watch that confirm can replace.
-func (s *source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	watch, err := s.connect(ctx, from)
 	if err != nil {
 		return nil, err
@@ -154,7 +153,7 @@ func (s *source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 
 // connect opens a watch at the server: a confirming one if the cache must reach a newer revision. After an outage it
 // first verifies that the server has the revision.
-func (s *source) connect(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+func (s *Source) connect(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	if err := s.verify(ctx, from); err != nil {
 		return nil, s.report(ctx, err)
 	}
@@ -164,7 +163,7 @@ func (s *source) connect(ctx context.Context, from keepwatch.Revision) (keepwatc
 }
 
 // verify returns an error if the server is unverified, and its newest revision is below the given one or unknown.
-func (s *source) verify(ctx context.Context, revision keepwatch.Revision) error {
+func (s *Source) verify(ctx context.Context, revision keepwatch.Revision) error {
 	s.mu.Lock()
 	unverified := s.unverified
 	s.mu.Unlock()
@@ -192,14 +191,14 @@ func behind(newest, sent keepwatch.Revision) error {
 }
 
 // setConfirming decides the timeout of a watch from a revision, zero for a list.
-func (s *source) setConfirming(from keepwatch.Revision) {
+func (s *Source) setConfirming(from keepwatch.Revision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.confirming = from > 0 && from < s.wanted
 }
 
 // opened records the watch that confirm replaces.
-func (s *source) opened(ctx context.Context, from keepwatch.Revision, watch keepwatch.Watch) *openWatch {
+func (s *Source) opened(ctx context.Context, from keepwatch.Revision, watch keepwatch.Watch) *openWatch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = &openWatch{source: s, ctx: ctx, at: from, inner: watch, confirming: s.confirming}
@@ -209,7 +208,7 @@ func (s *source) opened(ctx context.Context, from keepwatch.Revision, watch keep
 // report records whether the server answers, and passes the error on. If it says that the server does not have
 // the resource, or refuses it to the proxy, the resource is no longer answered from a cache. An error of a request that
 // the proxy itself has ended says nothing about the server.
-func (s *source) report(ctx context.Context, err error) error {
+func (s *Source) report(ctx context.Context, err error) error {
 	var failure *keepwatch.Failure
 	if err != nil && (ctx.Err() != nil || !errors.As(err, &failure)) {
 		return err
@@ -245,8 +244,11 @@ func isUnanswered(kind keepwatch.FailureKind) bool {
 	return false
 }
 
-// failingSince returns since when the server does not answer, zero while it does.
-func (s *source) failingSince() time.Time {
+// ListedBytes returns the size of the objects that the newest list has read.
+func (s *Source) ListedBytes() int64 { return s.listed.Load() }
+
+// FailingSince returns since when the server does not answer, zero while it does.
+func (s *Source) FailingSince() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failing

@@ -1,4 +1,4 @@
-package proxy
+package upstream
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 // openWatch is the open watch of a source. It replaces the server's watch by a confirming one when the cache must
 // reach a revision and no event brings it there.
 type openWatch struct {
-	source *source
+	source *Source
 	ctx    context.Context
 
 	// source.mu is held for these.
@@ -22,7 +22,7 @@ type openWatch struct {
 }
 
 // confirm makes the cache reach a revision: by an event, or by a bookmark of a confirming watch.
-func (s *source) confirm(newest keepwatch.Revision) {
+func (s *Source) confirm(newest keepwatch.Revision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wanted = max(s.wanted, newest)
