@@ -23,7 +23,6 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
-	"github.com/keepwatch/keepwatch/store"
 )
 
 // scripted is a server that answers lists of pods with one text, and the first watch with another one. Later watches
@@ -87,7 +86,8 @@ func FuzzAnswers(f *testing.F) {
 		synctest.Test(t, func(t *testing.T) {
 			server := &rest.Config{Host: "http://server", Transport: &scripted{list: list, watch: watch}}
 			registry := metrics.NewKubeRegistry()
-			caches, err := newCaches(server, readpath.NewBudget(1<<20), watchcache.NewMetrics(registry), store.Options{})
+			caches, err := newCaches(server, cachesOptions{budget: readpath.NewBudget(1 << 20),
+				metrics: watchcache.NewMetrics(registry)})
 			if err != nil {
 				t.Fatal(err)
 			}

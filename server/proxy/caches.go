@@ -39,22 +39,26 @@ const (
 	unansweredFor = time.Second
 )
 
+// cachesOptions are what caches need of a proxy and its Config.
+type cachesOptions struct {
+	memoryLimit int64
+	cached      Selection
+	slimming    slimming     // DropManagedFields
+	index       *index.Index // nil without a State
+	history     store.Options
+	budget      *readpath.Budget
+	metrics     *watchcache.Metrics
+	probe       *access.Probe // nil if the server is always ready
+}
+
 // caches follows resources from their first use on. It is safe for concurrent use.
 type caches struct {
+	cachesOptions
 	server *rest.Config
 	// definitions are asked for once for all resources.
 	definitions *kube.Definitions
 	describer   discovery.Server
-	probe       *access.Probe
-	budget      *readpath.Budget
-	metrics     *watchcache.Metrics
-	store       store.Options
-	// memoryLimit is Config's.
-	memoryLimit int64
-	cached      Selection    // Config's, too
-	slimming    slimming     // Config's DropManagedFields
-	index       *index.Index // nil without a State
-	freeMemory  func()       // returns garbage to the system
+	freeMemory  func() // returns garbage to the system
 	// These are the constants; tests have their own.
 	firstListWait, namedRetry, belongsEvery time.Duration
 
@@ -99,19 +103,17 @@ type follower struct {
 	activity
 }
 
-func newCaches(config *rest.Config, budget *readpath.Budget, metrics *watchcache.Metrics,
-	history store.Options) (*caches, error) {
-	describer, err := discovery.New(config)
+func newCaches(server *rest.Config, o cachesOptions) (*caches, error) {
+	describer, err := discovery.New(server)
 	if err != nil {
 		return nil, err
 	}
-	definitions, err := kube.NewDefinitions(config)
+	definitions, err := kube.NewDefinitions(server)
 	if err != nil {
 		return nil, err
 	}
 	return &caches{
-		server: config, definitions: definitions, describer: describer,
-		budget: budget, metrics: metrics, store: history,
+		cachesOptions: o, server: server, definitions: definitions, describer: describer,
 		freeMemory: debug.FreeOSMemory, firstListWait: firstListWait, namedRetry: namedRetry,
 		belongsEvery: discovery.BelongsEvery,
 		all:          map[schema.GroupVersionResource]*entry{},
@@ -192,19 +194,30 @@ const (
 	firstListWait = 2 * time.Second
 )
 
-// awaitRequired waits until ready returns a follower, until the resource is left to the server, or for requiredWait.
-func (c *caches) awaitRequired(q *http.Request, info *request.RequestInfo) {
-	ctx, cancel := context.WithTimeout(q.Context(), requiredWait)
-	defer cancel()
-	c.awaitFollower(ctx, q, info)
-}
-
-// awaitFirstList waits until ready returns a follower, until the resource is left to the server, or until firstListWait
-// has passed since the proxy began to follow the resource.
-func (c *caches) awaitFirstList(q *http.Request, info *request.RequestInfo) {
+// await is ready, and waits for the first list of the resource as long as the request may: one that resumes after a
+// restart, one that the server cannot answer, and one that it need not answer.
+func (c *caches) await(q *http.Request, info *request.RequestInfo) (*follower, reason) {
+	f, why := c.ready(q, info)
+	if why != reasonNotReady {
+		return f, why
+	}
+	c.awaitRestored(q, info)
+	switch {
+	case isSharded(q, info):
+		return c.awaitRequired(q, info)
+	case isConsistentRead(q, info): // the server answers those of small collections anyhow
+		return nil, why
+	}
 	ctx, cancel := context.WithDeadline(q.Context(), c.begunAt(q, info).Add(c.firstListWait))
 	defer cancel()
-	c.awaitFollower(ctx, q, info)
+	return c.awaitFollower(ctx, q, info)
+}
+
+// awaitRequired is ready, and waits until the resource is left to the server, or for requiredWait.
+func (c *caches) awaitRequired(q *http.Request, info *request.RequestInfo) (*follower, reason) {
+	ctx, cancel := context.WithTimeout(q.Context(), requiredWait)
+	defer cancel()
+	return c.awaitFollower(ctx, q, info)
 }
 
 // begunAt returns when the proxy began to follow a resource as the response to a request needs it, the zero time if it
@@ -224,29 +237,31 @@ func (c *caches) begunAt(q *http.Request, info *request.RequestInfo) time.Time {
 	return e.begun
 }
 
-// awaitFollower waits until ready returns a follower, until the resource is left to the server, or until ctx ends.
-func (c *caches) awaitFollower(ctx context.Context, q *http.Request, info *request.RequestInfo) {
-	for ctx.Err() == nil {
+// awaitFollower is ready, and waits until the resource is left to the server, or until ctx ends.
+func (c *caches) awaitFollower(ctx context.Context, q *http.Request, info *request.RequestInfo) (*follower, reason) {
+	for begun := (*entry)(nil); ; {
+		f, why := c.ready(q, info)
 		e := c.following(info)
-		if e == nil {
-			return
+		if why != reasonNotReady || ctx.Err() != nil || e == nil {
+			return f, why
 		}
-		select {
-		case <-e.started:
-		case <-ctx.Done():
-			return
-		}
-		if _, why := c.ready(q, info); why != reasonNotReady { // it begins to follow what the response needs
-			return
+		if begun != e { // ready begins to follow what the response needs when the resource is described
+			select {
+			case <-e.started:
+				begun = e
+				continue
+			case <-ctx.Done():
+				return nil, why
+			}
 		}
 		cache := c.restoring(e, q, info)
 		if cache == nil {
-			return
+			return nil, why
 		}
 		awaitReady(ctx, cache)
 		select {
 		case <-cache.Ended():
-			return
+			return nil, why
 		default:
 		}
 	}
@@ -416,7 +431,7 @@ func (c *caches) fail(e *entry, cause error) {
 func (c *caches) newFollower(about *discovery.Resource, as verbatim.Representation,
 	gone func(error)) (*follower, error) {
 	f := verbatim.NewFormat(about.Layout, as)
-	history := c.store
+	history := c.history
 	history.Records = c.index.Take(about.GroupVersionResource, as)
 	var from *upstream.Source
 	cache, err := watchcache.New(watchcache.Config{

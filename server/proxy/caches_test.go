@@ -69,8 +69,8 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := newCaches(&rest.Config{Host: server.URL}, readpath.NewBudget(1<<20),
-				watchcache.NewMetrics(metrics.NewKubeRegistry()), store.Options{})
+			c, err := newCaches(&rest.Config{Host: server.URL}, cachesOptions{budget: readpath.NewBudget(1 << 20),
+				metrics: watchcache.NewMetrics(metrics.NewKubeRegistry())})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,8 +138,8 @@ func TestFollowedResourceBecomesAggregated(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c, err := newCaches(&rest.Config{Host: server.URL}, readpath.NewBudget(1<<20),
-		watchcache.NewMetrics(metrics.NewKubeRegistry()), store.Options{})
+	c, err := newCaches(&rest.Config{Host: server.URL}, cachesOptions{budget: readpath.NewBudget(1 << 20),
+		metrics: watchcache.NewMetrics(metrics.NewKubeRegistry())})
 	if err != nil {
 		t.Fatal(err)
 	}

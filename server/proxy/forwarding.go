@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"net/http"
 	"strings"
 
@@ -124,37 +123,15 @@ func (p *Proxy) flow(q *http.Request) string {
 var subresources = sets.New("approval", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "finalize",
 	"log", "portforward", "proxy", "resize", "scale", "status", "token")
 
-// why has the reason to forward a request, which lookup finds and delegated uses.
-type why struct {
-	reason
-	left func() // called when the request is forwarded: a forwarded watch does not use the cache
-	end  func() // ends the request, if memory answers it
-}
-
-type whyKey struct{}
-
-func withWhy(ctx context.Context, left, end func()) context.Context {
-	return context.WithValue(ctx, whyKey{}, &why{reasonReadPath, left, end})
-}
-
-// setWhy records the reason to forward a request.
-func setWhy(q *http.Request, r reason) {
-	if w, ok := q.Context().Value(whyKey{}).(*why); ok {
-		w.reason = r
-	}
-}
-
-// delegated forwards a request that was to be answered from a cache.
+// delegated forwards a request whose answer the read path leaves to the server.
 func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
 	if s, ok := w.(*socket); ok { // with the handshake
 		w, q = s.ResponseWriter, s.request.WithContext(q.Context())
 	}
 	w.Header().Del("Cache-Control") // the server sends its own
 	info, _ := request.RequestInfoFrom(q.Context())
-	found := reasonReadPath
-	if w, ok := q.Context().Value(whyKey{}).(*why); ok {
-		found = w.reason
-		w.left()
+	if a, ok := q.Context().Value(answerKey{}).(answer); ok {
+		a.left() // a forwarded watch does not use the cache
 	}
-	p.forward(w, q, info, found)
+	p.forward(w, q, info, reasonReadPath)
 }

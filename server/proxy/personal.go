@@ -13,13 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
-	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
@@ -65,7 +63,6 @@ type personalView struct {
 	shown    *personal.View
 	other    *personal.View // of the other verb, list or watch
 	annotate bool
-	table    *provenTable // the answer is a Table; nil otherwise
 }
 
 // Namespaces implements watchcache.View.
@@ -86,14 +83,6 @@ func (v *personalView) same() bool {
 	a, _, errA := v.shown.Namespaces()
 	b, _, errB := v.other.Namespaces()
 	return errA == nil && errB == nil && a.Equal(b)
-}
-
-type personalKey struct{}
-
-// viewOf returns the view that a request is answered with, or nil.
-func viewOf(ctx context.Context) *personalView {
-	v, _ := ctx.Value(personalKey{}).(*personalView)
-	return v
 }
 
 // view returns the view of a request, nil if the server shall word its refusal: the user may not read in any namespace,
@@ -154,11 +143,7 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 		refuse(w, q, err)
 		return true
 	}
-	f, why := p.caches.ready(q, info)
-	if why == reasonNotReady {
-		p.caches.awaitRequired(q, info)
-		f, why = p.caches.ready(q, info)
-	}
+	f, why := p.caches.awaitRequired(q, info)
 	switch {
 	case f == nil && why == reasonNotReady && p.caches.follows(info):
 		w.Header().Set("Retry-After", "1")
@@ -169,21 +154,23 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	case f == nil, !f.format.Namespaced && resourceOf(info).GroupResource() != namespaceObjects:
 		return false
 	}
+	from := answer{follower: f, reader: f.reader}
 	if f.format.Dynamic && isTable(asked, info, true) {
 		p.tables.await(ctx, f)
-		if v.table = p.tables.of(f); v.table != nil {
-			q = asked
+		if from.table = p.tables.of(f); from.table != nil {
+			q, from.reader = asked, from.table.reader
 		}
 	}
-	p.servePersonalFrom(f, v, w, q.WithContext(ctx), info, c)
+	p.servePersonalFrom(from, v, w, q.WithContext(ctx), info, c)
 	return true
 }
 
 // servePersonalFrom answers a personal view from a cache.
-func (p *Proxy) servePersonalFrom(f *follower, v *personalView, w http.ResponseWriter, q *http.Request,
+func (p *Proxy) servePersonalFrom(from answer, v *personalView, w http.ResponseWriter, q *http.Request,
 	info *request.RequestInfo, c *access.Caller) {
-	left := sync.OnceFunc(f.read(info.Verb == "watch"))
-	defer left()
+	f := from.follower
+	from.left = sync.OnceFunc(f.read(info.Verb == "watch"))
+	defer from.left()
 	v.settle(q.Context(), f)
 	var ctx context.Context
 	var end context.CancelFunc
@@ -200,15 +187,11 @@ func (p *Proxy) servePersonalFrom(f *follower, v *personalView, w http.ResponseW
 	}
 	defer end()
 	has, of := v.shown.Count()
-	w.Header().Set("Cache-Control", "no-cache, private")
 	w.Header().Add("Vary", "Authorization")
 	w.Header().Set(PersonalHeader, fmt.Sprintf("%d/%d", has, of))
-	q = q.WithContext(context.WithValue(withWhy(ctx, left, end), personalKey{}, v))
-	if overSocket(q, info) {
-		serveSocket(p.reads, w, q)
-		return
-	}
-	p.reads.ServeHTTP(w, q)
+	from.note = fmt.Sprintf("personal view: %d of %d namespaces", has, of)
+	from.reader = from.reader.Within(v, v.annotate)
+	p.answer(ctx, w, q, info, from)
 }
 
 // settleWait bounds the wait of a list for the first revision from which a watch can continue it.
@@ -224,17 +207,6 @@ func (v *personalView) settle(ctx context.Context, f *follower) {
 	if floor := max(v.shown.Floor(), v.other.Floor()); floor > f.reader.Cache().Revision() {
 		_ = f.reader.Cache().WaitForRevision(ctx, floor)
 	}
-}
-
-// reader returns the reader of a view, and adds the warning that says what it is.
-func (v *personalView) reader(q *http.Request, info *request.RequestInfo, f *follower) *readpath.Reader {
-	reader := f.reader
-	if v.table != nil {
-		reader = v.table.answers(q, info)
-	}
-	has, of := v.shown.Count()
-	warning.AddWarning(q.Context(), "", fmt.Sprintf("personal view: %d of %d namespaces", has, of))
-	return reader.Within(v, v.annotate)
 }
 
 // withoutTables returns a request that accepts no Tables, if it accepts anything else: the server makes those that

@@ -146,11 +146,14 @@ func New(config Config) (*Proxy, error) {
 	budget := readpath.NewBudget(config.EncodingsBudget)
 	budget.Register(config.Registry)
 	budget.DelegateBusy()
-	if p.caches, err = newCaches(server, budget, watchcache.NewMetrics(config.Registry), config.History); err != nil {
+	p.caches, err = newCaches(server, cachesOptions{
+		memoryLimit: config.MemoryLimit, cached: config.Cached, slimming: config.DropManagedFields,
+		index: config.State.index(), history: config.History, budget: budget,
+		metrics: watchcache.NewMetrics(config.Registry), probe: p.access.Probe,
+	})
+	if err != nil {
 		return nil, err
 	}
-	p.caches.memoryLimit, p.caches.cached, p.caches.index = config.MemoryLimit, config.Cached, config.State.index()
-	p.caches.slimming, p.caches.probe = config.DropManagedFields, p.access.Probe
 	registerResources(config.Registry, p.caches)
 	if p.tables, err = newTables(server, p.caches, p.infos, config.Registry); err != nil {
 		return nil, err
@@ -264,26 +267,19 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		refuse(w, q, err)
 		return
 	}
-	f, why := p.caches.ready(q, info)
-	if why == reasonNotReady {
-		p.caches.awaitRestored(q, info)
-		switch {
-		case isSharded(q, info):
-			p.caches.awaitRequired(q, info)
-		case !isConsistentRead(q, info): // the server answers those of small collections anyhow
-			p.caches.awaitFirstList(q, info)
-		}
-		f, why = p.caches.ready(q, info)
-	}
+	f, why := p.caches.await(q, info)
 	if f == nil {
 		p.forwardUncached(w, q, info, why)
 		return
 	}
-	if isTable(q, info, f.format.Dynamic) && !isConsistentRead(q, info) {
-		p.tables.await(ctx, f)
-	}
 	left := sync.OnceFunc(f.read(info.Verb == "watch"))
 	defer left()
+	reader, table, why := p.readerOf(ctx, q, info, f)
+	if reader == nil {
+		left() // a forwarded watch does not use the cache
+		p.forward(w, q, info, why)
+		return
+	}
 	var end func()
 	if info.Verb == "watch" {
 		ctx, end = p.access.Guard(ctx, decision)
@@ -291,10 +287,57 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		ctx, end = context.WithTimeout(ctx, p.requestTimeout)
 	}
 	defer end()
+	p.answer(ctx, w, q, info, answer{f, reader, table, "", left})
+}
+
+// readerOf returns what answers a read from a follower's cache, and the proof that it needs if the answer is a Table.
+// It returns a reason instead if the server answers the read faster, or alone.
+func (p *Proxy) readerOf(ctx context.Context, q *http.Request, info *request.RequestInfo,
+	f *follower) (*readpath.Reader, *provenTable, reason) {
+	var table *provenTable
+	asTable := isTable(q, info, f.format.Dynamic)
+	if asTable {
+		if !isConsistentRead(q, info) {
+			p.tables.await(ctx, f)
+		}
+		table = p.tables.of(f) // also if the server answers this one: a watch may follow
+	}
+	switch cache := f.reader.Cache(); {
+	case isSharded(q, info): // the server need not know shards
+	case isConsistentRead(q, info) && cache.Snapshot().Len() < p.small:
+		return nil, nil, reasonSmall
+	case resumesBefore(q, info, cache):
+		return nil, nil, reasonRevision
+	case asTable && table == nil:
+		return nil, nil, reasonTable
+	}
+	if table != nil {
+		return table.reader, table, ""
+	}
+	return f.reader, nil, ""
+}
+
+// answer is how memory answers a request.
+type answer struct {
+	follower *follower
+	reader   *readpath.Reader
+	table    *provenTable // nil if the answer is no Table
+	note     string       // a warning for the client; it may be empty
+	left     func()       // the cache is no longer used
+}
+
+type answerKey struct{}
+
+// answer answers a request from memory. ctx ends when the answer must.
+func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, q *http.Request, info *request.RequestInfo,
+	a answer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if a.table != nil && info.Verb == "watch" {
+		a.table.watched(ctx, cancel)
+	}
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
-	q = q.WithContext(withWhy(ctx, left, cancel))
+	q = q.WithContext(context.WithValue(ctx, answerKey{}, a))
 	if overSocket(q, info) {
 		serveSocket(p.reads, w, q)
 		return
@@ -332,38 +375,17 @@ func (p *Proxy) cacheable(q *http.Request, info *request.RequestInfo) reason {
 	return ""
 }
 
-// lookup returns the reader of a request, unless the server answers it faster. While the server does not answer,
-// it adds a warning that says how old the state is.
-func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Reader {
-	f, why := p.caches.ready(q, info)
-	if f == nil {
-		setWhy(q, why)
+// lookup returns the reader of an answer. While the server does not answer, it adds a warning that says how old the
+// state is.
+func (p *Proxy) lookup(q *http.Request, _ *request.RequestInfo) *readpath.Reader {
+	a, ok := q.Context().Value(answerKey{}).(answer)
+	if !ok {
 		return nil
 	}
-	cache, reader, view := f.reader.Cache(), f.reader, viewOf(q.Context())
-	var table *provenTable
-	asTable := view == nil && isTable(q, info, f.format.Dynamic)
-	if asTable {
-		table = p.tables.of(f) // also if the server answers this one: a watch may follow
+	if a.note != "" {
+		warning.AddWarning(q.Context(), "", a.note)
 	}
-	switch {
-	case view != nil: // the server refuses it
-		reader = view.reader(q, info, f)
-	case isSharded(q, info): // the server need not know shards
-	case isConsistentRead(q, info) && cache.Snapshot().Len() < p.small:
-		setWhy(q, reasonSmall)
-		return nil
-	case resumesBefore(q, info, cache):
-		setWhy(q, reasonRevision)
-		return nil
-	case asTable && table == nil:
-		setWhy(q, reasonTable)
-		return nil
-	}
-	if table != nil {
-		reader = table.answers(q, info)
-	}
-	since := f.source.FailingSince()
+	since := a.follower.source.FailingSince()
 	if since.IsZero() {
 		since = p.access.Probe.SilentSince()
 	}
@@ -372,5 +394,5 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 			fmt.Sprintf("the API server has not answered for %d s: this is its last known state",
 				int(time.Since(since).Seconds())))
 	}
-	return reader
+	return a.reader
 }

@@ -205,18 +205,15 @@ func logUnproven(ctx context.Context, f *follower, why error) {
 	}
 }
 
-// answers returns the reader for a request. A watch ends when the Table is withdrawn: the columns are other ones then,
-// and the server ends its watches, too.
-func (p *provenTable) answers(q *http.Request, info *request.RequestInfo) *readpath.Reader {
-	if w, ok := q.Context().Value(whyKey{}).(*why); ok && info.Verb == "watch" {
-		p.watchers.Add(1)
-		stop := context.AfterFunc(p.ctx, w.end)
-		context.AfterFunc(q.Context(), func() {
-			stop()
-			p.watchers.Add(-1)
-		})
-	}
-	return p.reader
+// watched lets a watch of the Table end when the Table is withdrawn: the columns are other ones then, and the server
+// ends its watches, too. ctx is the watch's.
+func (p *provenTable) watched(ctx context.Context, end func()) {
+	p.watchers.Add(1)
+	stop := context.AfterFunc(p.ctx, end)
+	context.AfterFunc(ctx, func() {
+		stop()
+		p.watchers.Add(-1)
+	})
 }
 
 // await waits until the Tables of a follower are proven, until a proof has failed, or for proofWait.
