@@ -534,6 +534,14 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/rest$"},
 		why:    "a source reads what the server has: it knows no request",
 	},
+	"server/proxy/internal/forward": {
+		ours: []string{"", "server/readpath", "server/proxy/internal/access"},
+		others: []string{
+			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/client-go/", "k8s.io/component-base/metrics$",
+			"k8s.io/klog/", "k8s.io/streaming/pkg/httpstream$",
+		},
+		why: "a request reaches the server without caches",
+	},
 	"server/proxy/internal/verbatim": {
 		ours: []string{"", "store", "server/watchcache", "source/kube"},
 		others: []string{

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/index"
@@ -457,4 +458,30 @@ func (c *caches) newFollower(about *discovery.Resource, as verbatim.Representati
 	reader, err := readpath.NewReader(described, c.budget)
 	return &follower{resource: about.GroupVersionResource, reader: reader, described: described, source: from, format: f,
 		gone: gone, begun: time.Now()}, err
+}
+
+// continues reports whether memory answers a watch from a revision on, and the server answers.
+func (c *caches) continues(q *http.Request, info *request.RequestInfo, from keepwatch.Revision, selective bool) bool {
+	f := c.current(q, info)
+	if f == nil || !c.probe.SilentSince().IsZero() || !f.source.FailingSince().IsZero() || !f.reader.Answers(q, info) {
+		return false
+	}
+	cache := f.reader.Cache()
+	return cache.Revision() >= from && cache.CanResume(from, selective)
+}
+
+// current returns the follower that answers a request, if it has caught up with the server, or nil. It begins nothing.
+func (c *caches) current(q *http.Request, info *request.RequestInfo) *follower {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.all[resourceOf(info)]
+	if e == nil || !e.until.IsZero() || e.about == nil {
+		return nil
+	}
+	as, ok := c.representationOf(e.about, q, info)
+	f := e.followers[as]
+	if !ok || f == nil || f.reader.Cache().ReadinessCheck() != nil || f.format.HasUnknownMetadata() && wantsMetadata(q) {
+		return nil
+	}
+	return f
 }

@@ -132,6 +132,7 @@
 //
 //	access     who sent a request, and whether the server allows it
 //	discovery  what the server serves
+//	forward    sends requests to the server
 //	index      what the proxy has followed, on disk
 //	personal   in which namespaces a user may read
 //	upstream   a resource of the server, as a watch cache reads it
@@ -155,10 +156,6 @@
 //	definitions.go      the columns of custom resources
 //	websocket.go        watches over WebSockets
 //	forwarding.go       why a request is forwarded
-//	forward.go          to the server
-//	impersonate.go      in whose name
-//	takeover.go         ends forwarded watches, to continue them
-//	unread.go           responses that clients do not read
 //	endpoints.go        health, metrics, profiles
 //	page.go             the page, and its events
 //	status.go           what they show

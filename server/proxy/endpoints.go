@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
 	"github.com/keepwatch/keepwatch/server/servemetrics"
 )
 
@@ -105,7 +105,7 @@ func (e *endpoints) authorize(w http.ResponseWriter, q *http.Request) (ctx conte
 	}
 	caller, err := e.proxy.access.Caller(q)
 	if err != nil || !access.NamesItself(q) {
-		fail(w, q, apierrors.NewUnauthorized("Unauthorized"))
+		forward.Refuse(w, q, apierrors.NewUnauthorized("Unauthorized"))
 		return nil, nil
 	}
 	ctx = request.WithRequestInfo(request.WithUser(q.Context(), caller), info)
@@ -117,10 +117,10 @@ func (e *endpoints) authorize(w http.ResponseWriter, q *http.Request) (ctx conte
 	decision, err := e.proxy.access.Decide(ctx, caller, attributes)
 	switch {
 	case errors.Is(err, access.ErrBusy):
-		fail(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
+		forward.Refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
 		return nil, nil
 	case err != nil:
-		fail(w, q, apierrors.NewServiceUnavailable("the API server does not decide whether this is allowed"))
+		forward.Refuse(w, q, apierrors.NewServiceUnavailable("the API server does not decide whether this is allowed"))
 		return nil, nil
 	case !decision.Allowed:
 		e.proxy.audit.records("forbid", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -129,8 +129,4 @@ func (e *endpoints) authorize(w http.ResponseWriter, q *http.Request) (ctx conte
 		return nil, nil
 	}
 	return e.proxy.access.Guard(ctx, decision)
-}
-
-func fail(w http.ResponseWriter, q *http.Request, err error) {
-	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, q)
 }

@@ -9,10 +9,7 @@ import (
 	apimetrics "k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics"
-	"k8s.io/streaming/pkg/httpstream"
 
-	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
-	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
@@ -80,20 +77,10 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 		counted.read.forward(why)
 	}
 	p.forwardings.total.WithLabelValues(of.Group, of.Version, of.Resource, string(why)).Inc()
-	send := p.forwarder.ServeHTTP
-	switch {
-	case access.CertifiedUser(q.Context()) != nil:
-		send = p.impersonator.forward
-	case p.access.IsOwn(q):
-		send = p.own.forward
-	}
-	q, done := p.takeovers.observe(q, info, why)
-	defer done()
-	if !httpstream.IsUpgradeRequest(q) { // whose connection ends here
-		asked, write := q, send
-		send = func(w http.ResponseWriter, q *http.Request) {
-			write(p.unread.writer(w, q, func() string { return p.flow(asked) }), q)
-		}
+	if why == reasonNotReady || why == reasonRevision {
+		var done func()
+		q, done = p.forwarder.Observe(q, info)
+		defer done()
 	}
 	scope, subresource := "", ""
 	if info != nil {
@@ -106,16 +93,7 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 		}
 	}
 	apimetrics.InstrumentHandlerFunc(strings.ToUpper(verb), of.Group, of.Version, of.Resource, subresource, scope,
-		apimetrics.APIServerComponent, false, "", send)(w, q)
-}
-
-// flow returns the flow of a request's user, or nothing if the proxy does not know the user.
-func (p *Proxy) flow(q *http.Request) string {
-	caller, err := p.access.Caller(q)
-	if err != nil {
-		return ""
-	}
-	return readpath.Flow(caller)
+		apimetrics.APIServerComponent, false, "", p.forwarder.ServeHTTP)(w, q)
 }
 
 // subresources are the values of the label subresource of kube-apiserver's metrics: Kubernetes' own. Their latencies

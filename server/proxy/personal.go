@@ -17,6 +17,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
@@ -130,24 +131,25 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	v, err := p.personal.view(ctx, q, info, c)
 	switch {
 	case errors.Is(err, access.ErrBusy), errors.Is(err, personal.ErrBusy):
-		refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
+		forward.Refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
 		return true
 	case err != nil:
 		w.Header().Set("Retry-After", "1")
-		refuse(w, q, apierrors.NewServiceUnavailable("the API server does not decide in which namespaces this is allowed"))
+		forward.Refuse(w, q,
+			apierrors.NewServiceUnavailable("the API server does not decide in which namespaces this is allowed"))
 		return true
 	case v == nil:
 		return false
 	}
 	if err := checkShard(q, info); err != nil {
-		refuse(w, q, err)
+		forward.Refuse(w, q, err)
 		return true
 	}
 	f, why := p.caches.awaitRequired(q, info)
 	switch {
 	case f == nil && why == reasonNotReady && p.caches.follows(info):
 		w.Header().Set("Retry-After", "1")
-		refuse(w, q,
+		forward.Refuse(w, q,
 			apierrors.NewServiceUnavailable(
 				"the proxy has not listed the objects of this resource yet, which it needs for a personal view"))
 		return true
@@ -177,7 +179,7 @@ func (p *Proxy) servePersonalFrom(from answer, v *personalView, w http.ResponseW
 	if info.Verb == "watch" {
 		closed, err := v.shown.Open(f.source.Newest)
 		if err != nil {
-			refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
+			forward.Refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
 			return
 		}
 		defer closed()

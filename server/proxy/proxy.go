@@ -20,6 +20,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
@@ -76,25 +77,21 @@ const (
 // http.Handler, whose server must support HTTP/2 or HTTP/1.1 with upgrades. It answers from caches while Run
 // runs, and forwards everything at other times. It is safe for concurrent use.
 type Proxy struct {
-	forwarder    *forwarder    // with the caller's credentials
-	own          *ownForwarder // nil without OwnToken
-	impersonator *impersonator // nil without Impersonate
-	access       *access.Control
-	reads        http.Handler
-	infos        *request.RequestInfoFactory
-	caches       *caches
-	cached       Selection
-	forwardings  forwardings
-	savings      *savings
-	unread       *unreadResponses
-	takeovers    *takeovers
-	tables       *tables
-	endpoints    *endpoints
-	clients      clients
-	personal     *personalReads // nil without Config.Personal
-	registry     metrics.KubeRegistry
-	audit        *Audit
-	small        int // see Config.SmallCollection
+	forwarder   *forward.Forwarder
+	access      *access.Control
+	reads       http.Handler
+	infos       *request.RequestInfoFactory
+	caches      *caches
+	cached      Selection
+	forwardings forwardings
+	savings     *savings
+	tables      *tables
+	endpoints   *endpoints
+	clients     clients
+	personal    *personalReads // nil without Config.Personal
+	registry    metrics.KubeRegistry
+	audit       *Audit
+	small       int // see Config.SmallCollection
 
 	requestTimeout time.Duration
 }
@@ -120,27 +117,17 @@ func New(config Config) (*Proxy, error) {
 		infos: &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")},
 		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry),
-		unread:    newUnreadResponses(config.Registry),
-		takeovers: newTakeovers(config.Registry), savings: newSavings(config.Registry),
+		savings: newSavings(config.Registry),
 		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit,
 		requestTimeout: defaultRequestTimeout,
 	}
-	if p.access, err = access.New(server, client, access.Options{OwnToken: config.OwnToken,
-		Certificates: config.Impersonate, Personal: config.Personal != nil}); err != nil {
+	accepted := access.Options{OwnToken: config.OwnToken, Certificates: config.Impersonate,
+		Personal: config.Personal != nil}
+	if p.access, err = access.New(server, client, accepted); err != nil {
 		return nil, err
 	}
-	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
+	if p.forwarder, err = forward.New(server, p.access, accepted, config.Registry); err != nil {
 		return nil, err
-	}
-	if config.OwnToken != "" {
-		if p.own, err = newOwnForwarder(server); err != nil {
-			return nil, err
-		}
-	}
-	if config.Impersonate {
-		if p.impersonator, err = newImpersonator(server, p.access); err != nil {
-			return nil, err
-		}
 	}
 	p.personal = newPersonalReads(config.Personal, p.access, config.Registry)
 	budget := readpath.NewBudget(config.EncodingsBudget)
@@ -178,7 +165,7 @@ func (p *Proxy) Run(ctx context.Context) {
 	running.Go(func() { p.caches.run(ctx) })
 	running.Go(func() { p.access.Run(ctx) })
 	running.Go(func() { p.caches.limitMemory(ctx) })
-	running.Go(func() { p.takeovers.run(ctx, p.caches) })
+	running.Go(func() { p.forwarder.Run(ctx, p.caches.continues) })
 	running.Go(func() { p.tables.run(ctx) })
 	running.Wait()
 }
@@ -192,7 +179,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, asked *http.Request) {
 	}
 	q, err := p.access.Identify(asked)
 	if err != nil {
-		refuse(w, asked, err)
+		forward.Refuse(w, asked, err)
 		return
 	}
 	if p.endpoints.has(q.URL.Path) {
@@ -245,7 +232,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 	}
 	decision, err := p.access.Decide(ctx, caller, attributes)
 	if errors.Is(err, access.ErrBusy) {
-		refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
+		forward.Refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
 		return
 	}
 	if err != nil {
@@ -260,11 +247,11 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 	}
 	// of when the server did not allow everything
 	if token := q.URL.Query().Get("continue"); token != "" && readpath.IsBound(token) {
-		refuse(w, q, readpath.Unbound(token))
+		forward.Refuse(w, q, readpath.Unbound(token))
 		return
 	}
 	if err := checkShard(q, info); err != nil {
-		refuse(w, q, err)
+		forward.Refuse(w, q, err)
 		return
 	}
 	f, why := p.caches.await(q, info)
@@ -351,7 +338,7 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, q *http.Reque
 func (p *Proxy) forwardUncached(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, why reason) {
 	if info.Verb == "watch" && isSharded(q, info) && p.caches.follows(info) {
 		w.Header().Set("Retry-After", "1")
-		refuse(w, q,
+		forward.Refuse(w, q,
 			apierrors.NewServiceUnavailable(
 				"the proxy has not listed the objects of this resource yet, which it needs for a watch of a shard"))
 		return

@@ -77,7 +77,7 @@ const FirstList = "start"
 func (p *Proxy) Status() Status {
 	reads := p.savings.status()
 	s := Status{
-		Time: time.Now(), Server: ServerStatus{Address: p.forwarder.location.String()}, Memory: int64(liveBytes()),
+		Time: time.Now(), Server: ServerStatus{Address: p.forwarder.Address().String()}, Memory: int64(liveBytes()),
 		Saved: saved(reads), Reads: heaviestReads(reads), Reasons: map[string]string{},
 		Resources: p.caches.status(), Unfollowed: p.caches.unfollowedStatus(), Clients: p.clients.heaviest(),
 	}

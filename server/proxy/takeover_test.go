@@ -3,7 +3,6 @@ package proxy
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,94 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
-
-// frame returns an event as a server writes it.
-func frame(t *testing.T, kind, revision, text string, isProtobuf bool) []byte {
-	t.Helper()
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: revision},
-		Data: map[string]string{"text": text}}
-	if text == metav1.InitialEventsAnnotationKey {
-		object.Annotations = map[string]string{text: "true"}
-	}
-	if !isProtobuf {
-		body, err := json.Marshal(map[string]any{"type": kind, "object": object})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return append(body, '\n')
-	}
-	raw, err := object.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	envelope, err := (&runtime.Unknown{Raw: raw}).Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := (&metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: append([]byte("k8s\x00"),
-		envelope...)}}).Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
-}
-
-// The position of a watch is the revision of its last whole event, wherever the parts in which it arrives end.
-func TestFrameReader(t *testing.T) {
-	type event struct {
-		kind, revision, text string
-		position             keepwatch.Revision // behind it
-	}
-	long := strings.Repeat("x", 3*maxFrame)
-	for name, test := range map[string]struct {
-		begin  frameReader
-		events []event
-	}{
-		"events": {frameReader{at: 5}, []event{{"ADDED", "7", "x", 7}, {"MODIFIED", "8", "", 8},
-			{"DELETED", "9", "ERROR", 9}, {"BOOKMARK", "12", "", 12}}},
-		"a long one": {frameReader{at: 5}, []event{{"ADDED", "7", "x", 7}, {"ADDED", "8", long, 0}, {"ADDED", "9", "", 9}}},
-		"an error":   {frameReader{at: 5}, []event{{"ADDED", "7", "", 7}, {"ERROR", "", "", 0}, {"ADDED", "9", "", 0}}},
-		"of any state": {frameReader{initial: true}, []event{{"ADDED", "7", "BOOKMARK", 0}, {"ADDED", "3", "", 0},
-			{"BOOKMARK", "9", "", 9}, {"ADDED", "10", "", 10}}},
-		"a streaming list": {frameReader{initial: true, endsList: true}, []event{
-			{"ADDED", "7", "", 0}, {"BOOKMARK", "8", "", 0}, {"ADDED", "3", "", 0},
-			{"BOOKMARK", "9", metav1.InitialEventsAnnotationKey, 9}, {"ADDED", "10", "", 10},
-		}},
-	} {
-		for _, isProtobuf := range []bool{false, true} {
-			for _, size := range []int{1, 2, 3, 5, 64, 1 << 20} {
-				r := test.begin
-				r.protobuf = isProtobuf
-				for i, e := range test.events {
-					whole := frame(t, e.kind, e.revision, e.text, isProtobuf)
-					for len(whole) > 0 {
-						part := whole[:min(size, len(whole))]
-						r.read(part)
-						if whole = whole[len(part):]; len(whole) > 0 && r.position() != 0 {
-							t.Fatalf("%s, protobuf %v, parts of %d: a position within event %d", name, isProtobuf, size, i)
-						}
-					}
-					if e.text == long && size >= 1<<20 { // arrived as a whole
-						continue
-					}
-					if r.position() != e.position {
-						t.Fatalf("%s, protobuf %v, parts of %d: position %d behind event %d, want %d", name, isProtobuf, size,
-							r.position(), i, e.position)
-					}
-				}
-			}
-		}
-	}
-}
 
 // lines opens a watch, and returns its lines until it ends.
 func (r *crowdRig) lines(ctx context.Context, query string, header ...string) <-chan string {
@@ -139,11 +56,11 @@ func (r *crowdRig) lines(ctx context.Context, query string, header ...string) <-
 // revisionOf returns the revision of an event in JSON.
 func (r *crowdRig) revisionOf(line string) string {
 	r.Helper()
-	_, revision, _ := decodeEvent([]byte(line), false)
-	if revision == 0 {
+	var event struct{ Object metav1.PartialObjectMetadata }
+	if err := json.Unmarshal([]byte(line), &event); err != nil || event.Object.ResourceVersion == "" {
 		r.Fatalf("no event: %q", line)
 	}
-	return revision.String()
+	return event.Object.ResourceVersion
 }
 
 // unready returns how many requests were forwarded because memory had not what they need.
@@ -159,7 +76,6 @@ func TestForwardedWatchesAreTakenOver(t *testing.T) {
 		t.Run(query, func(t *testing.T) {
 			t.Parallel()
 			r := newWaitingRig(t, 0)
-			r.proxy.takeovers.hasten()
 			first, err := r.maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
 				metav1.CreateOptions{})
 			if err != nil {
@@ -253,53 +169,4 @@ func (r *crowdRig) takenOver() (sum float64) {
 		}
 	}
 	return sum
-}
-
-// hasten lets young watches be taken over.
-func (t *takeovers) hasten() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.youngest = time.Nanosecond
-}
-
-// No more watches end in one turn than may connect again at once.
-func TestTakeoversAreBounded(t *testing.T) {
-	t.Parallel()
-	r := newWaitingRig(t, 0)
-	r.write("a", "x")
-	at := r.newestOf("a")
-	await.True(t, "the resource is followed", func() bool {
-		r.fetch("/api/v1/namespaces/default/configmaps?resourceVersion=0", "application/json")
-		return r.proxy.Status().Saved["list"] > 0
-	})
-	from, err := keepwatch.ParseRevision(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := &takeovers{open: map[*forwardedWatch]bool{}, total: r.proxy.takeovers.total}
-	for range takeoversAtOnce + 7 {
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.serve.URL+
-			"/api/v1/namespaces/default/configmaps?watch=1&allowWatchBookmarks=true&resourceVersion="+at, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.Header.Set("Accept", "application/json")
-		info, err := r.proxy.infos.NewRequestInfo(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		open.open[&forwardedWatch{request: q, info: info, end: func() {}, frames: frameReader{at: from}}] = true
-	}
-	for _, want := range []int{takeoversAtOnce, takeoversAtOnce + 7} {
-		open.turn(r.proxy.caches)
-		ended := 0
-		for w := range open.open {
-			if w.ended {
-				ended++
-			}
-		}
-		if ended != want {
-			t.Errorf("%d watches have ended, want %d", ended, want)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package forward
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics"
-
-	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 const (
@@ -37,7 +35,7 @@ type unreadResponses struct {
 	all   int
 }
 
-func newUnreadResponses(registry watchcache.Registry) *unreadResponses {
+func newUnreadResponses(registry metrics.KubeRegistry) *unreadResponses {
 	u := &unreadResponses{
 		after: unreadAfter, timeout: unreadTimeout, most: maxUnread, mostAll: maxAllUnread,
 		flows: map[string][]*forwardedResponse{},

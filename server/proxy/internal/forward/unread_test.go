@@ -1,4 +1,4 @@
-package proxy
+package forward
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func newUnreadRig(t *testing.T) *unreadRig {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	forward, err := newForwarder(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	forward, err := newSender(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

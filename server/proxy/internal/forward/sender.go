@@ -1,4 +1,4 @@
-package proxy
+package forward
 
 import (
 	"context"
@@ -19,21 +19,21 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// forwarder sends requests to the server as they are.
-type forwarder struct {
+// sender sends requests to the server as they are.
+type sender struct {
 	location  *url.URL
 	transport http.RoundTripper
 	// Of requests that upgrade their connection: how to connect, and what adds the credentials.
 	upgrades, upgradeCredentials http.RoundTripper
 }
 
-// newForwarder returns a forwarder to the server of a configuration, whose credentials it adds to requests.
-func newForwarder(server *rest.Config) (*forwarder, error) {
+// newSender returns a sender to the server of a configuration, whose credentials it adds to requests.
+func newSender(server *rest.Config) (*sender, error) {
 	location, _, err := rest.DefaultServerUrlFor(server)
 	if err != nil {
 		return nil, err
 	}
-	f := &forwarder{location: location}
+	f := &sender{location: location}
 	server = rest.CopyConfig(server)
 	server.DisableCompression = true // a response is forwarded as the client has asked for it
 	if server.Transport == nil {
@@ -83,7 +83,7 @@ func transportBelow(rt http.RoundTripper) *http.Transport {
 }
 
 // upgradeTo sets the transport of requests that upgrade their connection, which HTTP/2 does not have.
-func (f *forwarder) upgradeTo(server *rest.Config) error {
+func (f *sender) upgradeTo(server *rest.Config) error {
 	config, err := server.TransportConfig()
 	if err != nil {
 		return err
@@ -105,9 +105,9 @@ func (f *forwarder) upgradeTo(server *rest.Config) error {
 	return err
 }
 
-// as returns a forwarder that impersonates a user. It adds the headers where the credentials are added: a client could
+// as returns a sender that impersonates a user. It adds the headers where the credentials are added: a client could
 // have headers of the request removed, by naming them in its header Connection.
-func (f *forwarder) as(u transport.ImpersonationConfig) *forwarder {
+func (f *sender) as(u transport.ImpersonationConfig) *sender {
 	as := *f
 	as.transport = transport.NewImpersonatingRoundTripper(u, f.transport)
 	as.upgradeCredentials = transport.NewImpersonatingRoundTripper(u, f.upgradeCredentials)
@@ -116,7 +116,7 @@ func (f *forwarder) as(u transport.ImpersonationConfig) *forwarder {
 
 // ServeHTTP forwards a request, and copies the response as it arrives. The client's header Connection ends here: a
 // proxy on the way to the server would remove the headers that it names, which could be those that impersonate a user.
-func (f *forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (f *sender) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if httpstream.IsUpgradeRequest(q) { // net/http/httputil removes the header from other requests
 		q = q.Clone(q.Context())
 		q.Header.Set("Connection", "Upgrade")
@@ -144,15 +144,15 @@ func joinPath(prefix, path string) string {
 }
 
 // Error answers a request that could not be forwarded.
-func (f *forwarder) Error(w http.ResponseWriter, q *http.Request, err error) {
+func (f *sender) Error(w http.ResponseWriter, q *http.Request, err error) {
 	if q.Context().Err() != nil {
 		return // the client is gone
 	}
 	klog.V(2).InfoS("The server does not answer", "err", err)
-	refuse(w, q, apierrors.NewServiceUnavailable("the API server behind the proxy is unavailable"))
+	Refuse(w, q, apierrors.NewServiceUnavailable("the API server behind the proxy is unavailable"))
 }
 
-// refuse answers a request with an error of the proxy.
-func refuse(w http.ResponseWriter, q *http.Request, err error) {
+// Refuse answers a request with an error of the proxy.
+func Refuse(w http.ResponseWriter, q *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, q)
 }

@@ -1,4 +1,4 @@
-package proxy
+package forward
 
 import (
 	"bufio"
@@ -43,11 +43,11 @@ func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
 	}
 	as := rest.CopyConfig(config)
 	as.Impersonate.UserName = "viewer"
-	own, err := newOwnForwarder(as)
+	own, err := newOwnSender(as)
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := newForwarder(rest.AnonymousClientConfig(config))
+	plain, err := newSender(rest.AnonymousClientConfig(config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestUpgradesEndWithTheirClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	silent, err := newForwarder(&rest.Config{Host: "http://" + listener.Addr().String()})
+	silent, err := newSender(&rest.Config{Host: "http://" + listener.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestStreamsAreForwardedAtOnce(t *testing.T) {
 		}))
 		server.EnableHTTP2 = http2
 		server.StartTLS()
-		forward, err := newForwarder(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+		forward, err := newSender(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestOwnTokenImpersonates(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded.Add(1) }))
 	defer server.Close()
 	for _, as := range []string{"", "viewer"} {
-		own, err := newOwnForwarder(&rest.Config{Host: server.URL, Impersonate: rest.ImpersonationConfig{UserName: as}})
+		own, err := newOwnSender(&rest.Config{Host: server.URL, Impersonate: rest.ImpersonationConfig{UserName: as}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package proxy
+package forward
 
 import (
 	"errors"
@@ -15,15 +15,15 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 )
 
-// ownForwarder forwards requests with the proxy's own token.
-type ownForwarder struct {
-	forwarder    *forwarder // with the proxy's credentials
-	impersonates bool       // the proxy acts as another user
+// ownSender forwards requests with the proxy's own token.
+type ownSender struct {
+	sender       *sender // with the proxy's credentials
+	impersonates bool    // the proxy acts as another user
 }
 
-func newOwnForwarder(server *rest.Config) (*ownForwarder, error) {
-	forwarder, err := newForwarder(server)
-	return &ownForwarder{forwarder, actsAsAnother(server)}, err
+func newOwnSender(server *rest.Config) (*ownSender, error) {
+	to, err := newSender(server)
+	return &ownSender{to, actsAsAnother(server)}, err
 }
 
 // actsAsAnother reports whether requests of a configuration have headers that name another user. A client's own header
@@ -35,33 +35,33 @@ func actsAsAnother(server *rest.Config) bool {
 
 // forward forwards a request with the proxy's credentials. A proxy that itself acts as another user does not let the
 // bearer choose a third one: the server would judge that by the rights of the proxy, in place of the user's.
-func (o *ownForwarder) forward(w http.ResponseWriter, q *http.Request) {
+func (o *ownSender) forward(w http.ResponseWriter, q *http.Request) {
 	if o.impersonates && access.Impersonates(q) {
-		refuse(w, q, apierrors.NewForbidden(schema.GroupResource{Resource: "users"}, "",
+		Refuse(w, q, apierrors.NewForbidden(schema.GroupResource{Resource: "users"}, "",
 			errors.New("this proxy acts as another user already (--as): requests through it cannot have Impersonate- headers")))
 		return
 	}
 	q = q.Clone(q.Context())
 	q.Header.Del("Authorization")
-	o.forwarder.ServeHTTP(w, q)
+	o.sender.ServeHTTP(w, q)
 }
 
 // impersonator forwards requests as the proxy, in the name of users that the proxy has authenticated.
 type impersonator struct {
-	forwarder *forwarder // with the proxy's credentials
-	control   *access.Control
-	checked   http.Handler
+	sender  *sender // with the proxy's credentials
+	control *access.Control
+	checked http.Handler
 }
 
 func newImpersonator(server *rest.Config, c *access.Control) (*impersonator, error) {
 	if actsAsAnother(server) {
 		return nil, errors.New("a proxy that itself impersonates a user cannot impersonate others")
 	}
-	forwarder, err := newForwarder(server)
+	to, err := newSender(server)
 	if err != nil {
 		return nil, err
 	}
-	i := &impersonator{forwarder: forwarder, control: c}
+	i := &impersonator{sender: to, control: c}
 	// The server would judge the headers of a client by the rights of the proxy, so they are judged here.
 	i.checked = impersonation.WithImpersonation(http.HandlerFunc(i.send), c, scheme.Codecs)
 	return i, nil
@@ -77,10 +77,10 @@ func (i *impersonator) forward(w http.ResponseWriter, q *http.Request) {
 func (i *impersonator) send(w http.ResponseWriter, q *http.Request) {
 	as, _ := request.UserFrom(q.Context())
 	if err := access.CheckForwardable(as); err != nil {
-		refuse(w, q, err)
+		Refuse(w, q, err)
 		return
 	}
 	i.control.RemoveIdentity(q.Header)
-	i.forwarder.as(transport.ImpersonationConfig{UserName: as.GetName(), UID: as.GetUID(), Groups: as.GetGroups(),
+	i.sender.as(transport.ImpersonationConfig{UserName: as.GetName(), UID: as.GetUID(), Groups: as.GetGroups(),
 		Extra: as.GetExtra()}).ServeHTTP(w, q)
 }
