@@ -542,6 +542,16 @@ var rules = map[string]rule{
 		},
 		why: "a request reaches the server without caches",
 	},
+	"server/proxy/internal/tables": {
+		ours: []string{"", "store", "reflector", "source/kube", "server/customcolumns", "server/readpath",
+			"server/proxy/internal/discovery", "server/proxy/internal/verbatim"},
+		others: []string{
+			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/",
+			"k8s.io/apiserver/pkg/endpoints/request$", "k8s.io/client-go/rest$", "k8s.io/component-base/metrics$",
+			"k8s.io/klog/",
+		},
+		why: "a Table is proven by the server's alone: neither by who reads it, nor by the other caches",
+	},
 	"server/proxy/internal/verbatim": {
 		ours: []string{"", "store", "server/watchcache", "source/kube"},
 		others: []string{

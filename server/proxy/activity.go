@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 )
 
 // activity is the use of a resource that is followed. It is safe for concurrent use.
@@ -48,6 +50,14 @@ func (c *caches) followed() []*follower {
 	var all []*follower
 	for _, e := range c.all {
 		all = slices.AppendSeq(all, maps.Values(e.followers))
+	}
+	return all
+}
+
+// tables returns the objects that are followed, as their Tables need them.
+func (c *caches) tables() (all []*tables.Objects) {
+	for _, f := range c.followed() {
+		all = append(all, f.tables)
 	}
 	return all
 }

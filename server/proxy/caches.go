@@ -22,6 +22,7 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/index"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/upstream"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
@@ -91,14 +92,12 @@ type entry struct {
 type follower struct {
 	resource schema.GroupVersionResource
 	reader   *readpath.Reader
-	// described is what reader reads; that of Tables has columns, too.
-	described readpath.Resource
-	tables    tableProof
-	source    *upstream.Source
-	format    *verbatim.Format
-	gone      func(error) // leaves the resource to the server
-	begun     time.Time
-	end       context.CancelFunc // ends this follower alone
+	tables   *tables.Objects
+	source   *upstream.Source
+	format   *verbatim.Format
+	gone     func(error) // leaves the resource to the server
+	begun    time.Time
+	end      context.CancelFunc // ends this follower alone
 	// early is true until the first request for the representation: it was followed because Config names the resource.
 	early bool // guarded by caches.mu
 	activity
@@ -456,8 +455,8 @@ func (c *caches) newFollower(about *discovery.Resource, as verbatim.Representati
 		},
 	}
 	reader, err := readpath.NewReader(described, c.budget)
-	return &follower{resource: about.GroupVersionResource, reader: reader, described: described, source: from, format: f,
-		gone: gone, begun: time.Now()}, err
+	return &follower{resource: about.GroupVersionResource, reader: reader, source: from, format: f, gone: gone,
+		tables: &tables.Objects{Reader: reader, Described: described, Format: f}, begun: time.Now()}, err
 }
 
 // continues reports whether memory answers a watch from a revision on, and the server answers.

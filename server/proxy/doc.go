@@ -135,6 +135,7 @@
 //	forward    sends requests to the server
 //	index      what the proxy has followed, on disk
 //	personal   in which namespaces a user may read
+//	tables     which Tables are the server's
 //	upstream   a resource of the server, as a watch cache reads it
 //	verbatim   objects as the server wrote them
 //
@@ -151,9 +152,6 @@
 //	state.go            the index on disk
 //	restore.go          watches that resume from it
 //	memory.go           leaves resources to the server
-//	tables.go           which Tables memory answers
-//	tableproof.go       compares them with the server's
-//	definitions.go      the columns of custom resources
 //	websocket.go        watches over WebSockets
 //	forwarding.go       why a request is forwarded
 //	endpoints.go        health, metrics, profiles

@@ -158,9 +158,9 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	}
 	from := answer{follower: f, reader: f.reader}
 	if f.format.Dynamic && isTable(asked, info, true) {
-		p.tables.await(ctx, f)
-		if from.table = p.tables.of(f); from.table != nil {
-			q, from.reader = asked, from.table.reader
+		p.tables.Await(ctx, f.tables)
+		if from.table = p.tables.Of(f.tables); from.table != nil {
+			q, from.reader = asked, from.table.Reader
 		}
 	}
 	p.servePersonalFrom(from, v, w, q.WithContext(ctx), info, c)

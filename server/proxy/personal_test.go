@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
@@ -586,7 +587,7 @@ func TestPersonalTables(t *testing.T) {
 		r.must(err)
 	}
 	rows := func(address, token, path string) string {
-		response := r.request(t.Context(), address, token, path, "Accept", tableMedia)
+		response := r.request(t.Context(), address, token, path, "Accept", tables.Media)
 		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
 		r.must(err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
@@ -85,7 +86,7 @@ type Proxy struct {
 	cached      Selection
 	forwardings forwardings
 	savings     *savings
-	tables      *tables
+	tables      *tables.Proofs
 	endpoints   *endpoints
 	clients     clients
 	personal    *personalReads // nil without Config.Personal
@@ -142,7 +143,8 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	registerResources(config.Registry, p.caches)
-	if p.tables, err = newTables(server, p.caches, p.infos, config.Registry); err != nil {
+	if p.tables, err = tables.New(server, p.caches.describer, p.infos, budget, p.caches.tables,
+		config.Registry); err != nil {
 		return nil, err
 	}
 	handler := readpath.NewHandler(http.HandlerFunc(p.delegated), p.lookup, budget, 0)
@@ -166,7 +168,7 @@ func (p *Proxy) Run(ctx context.Context) {
 	running.Go(func() { p.access.Run(ctx) })
 	running.Go(func() { p.caches.limitMemory(ctx) })
 	running.Go(func() { p.forwarder.Run(ctx, p.caches.continues) })
-	running.Go(func() { p.tables.run(ctx) })
+	running.Go(func() { p.tables.Run(ctx) })
 	running.Wait()
 }
 
@@ -280,14 +282,14 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 // readerOf returns what answers a read from a follower's cache, and the proof that it needs if the answer is a Table.
 // It returns a reason instead if the server answers the read faster, or alone.
 func (p *Proxy) readerOf(ctx context.Context, q *http.Request, info *request.RequestInfo,
-	f *follower) (*readpath.Reader, *provenTable, reason) {
-	var table *provenTable
+	f *follower) (*readpath.Reader, *tables.Proven, reason) {
+	var table *tables.Proven
 	asTable := isTable(q, info, f.format.Dynamic)
 	if asTable {
 		if !isConsistentRead(q, info) {
-			p.tables.await(ctx, f)
+			p.tables.Await(ctx, f.tables)
 		}
-		table = p.tables.of(f) // also if the server answers this one: a watch may follow
+		table = p.tables.Of(f.tables) // also if the server answers this one: a watch may follow
 	}
 	switch cache := f.reader.Cache(); {
 	case isSharded(q, info): // the server need not know shards
@@ -299,7 +301,7 @@ func (p *Proxy) readerOf(ctx context.Context, q *http.Request, info *request.Req
 		return nil, nil, reasonTable
 	}
 	if table != nil {
-		return table.reader, table, ""
+		return table.Reader, table, ""
 	}
 	return f.reader, nil, ""
 }
@@ -308,9 +310,9 @@ func (p *Proxy) readerOf(ctx context.Context, q *http.Request, info *request.Req
 type answer struct {
 	follower *follower
 	reader   *readpath.Reader
-	table    *provenTable // nil if the answer is no Table
-	note     string       // a warning for the client; it may be empty
-	left     func()       // the cache is no longer used
+	table    *tables.Proven // nil if the answer is no Table
+	note     string         // a warning for the client; it may be empty
+	left     func()         // the cache is no longer used
 }
 
 type answerKey struct{}
@@ -321,7 +323,7 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, q *http.Reque
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if a.table != nil && info.Verb == "watch" {
-		a.table.watched(ctx, cancel)
+		a.table.Watched(ctx, cancel)
 	}
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
 	q = q.WithContext(context.WithValue(ctx, answerKey{}, a))

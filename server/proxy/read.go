@@ -87,3 +87,12 @@ func accepts(q *http.Request, text string) bool {
 		return strings.Contains(accept, text)
 	})
 }
+
+// isTable reports whether the response to a read is a Table.
+func isTable(q *http.Request, info *request.RequestInfo, dynamic bool) bool {
+	if !wantsMetadata(q) {
+		return false
+	}
+	form, ok := readpath.Negotiate(q, info, serializer, dynamic)
+	return ok && form.Table
+}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
@@ -63,7 +64,7 @@ func newTableRig(t *testing.T, drop ...string) *tableRig {
 	r.proxy, err = New(Config{Server: &rest.Config{Host: r.server.URL}, OwnToken: "own", SmallCollection: -1,
 		DropManagedFields: drop})
 	r.must(err)
-	r.proxy.tables.versionEvery, r.proxy.tables.sampleEvery, r.proxy.tables.retry = 10*time.Millisecond,
+	r.proxy.tables.VersionEvery, r.proxy.tables.SampleEvery, r.proxy.tables.Retry = 10*time.Millisecond,
 		10*time.Millisecond, 10*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -171,7 +172,7 @@ func (r *tableRig) open(server *httptest.Server, path string) *http.Response {
 	q, err := http.NewRequestWithContext(r.Context(), http.MethodGet, server.URL+path, nil)
 	r.must(err)
 	q.Header.Set("Authorization", "Bearer own")
-	q.Header.Set("Accept", tableMedia+",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
+	q.Header.Set("Accept", tables.Media+",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
 	answer, err := r.client.Do(q)
 	r.must(err)
 	return answer

@@ -1,4 +1,4 @@
-package proxy
+package tables
 
 import (
 	"context"
@@ -133,6 +133,9 @@ func (d *definitions) await(ctx context.Context, resource schema.GroupResource) 
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
-		pause(ctx, definitionsPoll)
+		select {
+		case <-time.After(definitionsPoll):
+		case <-ctx.Done():
+		}
 	}
 }

@@ -1,9 +1,8 @@
-package proxy
+package tables
 
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
-	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 const (
@@ -33,20 +32,21 @@ const (
 	proofRetry, longestProofRetry = time.Second, time.Hour
 )
 
-// tables decides which Tables memory answers: those of which it is proven that the server prints the same. A proof
+// Proofs decides which Tables memory answers: those of which it is proven that the server prints the same. A proof
 // belongs to a [basis], and has compared each row of the resource with the server's, byte for byte. A Table whose basis
 // is not proven is forwarded. When the basis changes, open watches of Tables end, as at the server, and the next
 // request begins a proof. While Tables are answered, samples are compared. A difference ends the proof.
 //
-// tables is safe for concurrent use.
-type tables struct {
-	describer   discovery.Server
+// Proofs is safe for concurrent use.
+type Proofs struct {
+	server      discovery.Server
 	infos       *request.RequestInfoFactory
 	definitions *definitions
-	caches      *caches
+	budget      *readpath.Budget
+	followed    func() []*Objects
 	total       *metrics.CounterVec
-	// These are the constants; tests have their own.
-	versionEvery, sampleEvery, retry time.Duration
+	// These are the constants, unless they are set before run.
+	VersionEvery, SampleEvery, Retry time.Duration
 
 	version   atomic.Pointer[string] // of the server, nil if it is not known
 	comparing chan struct{}          // has one for each comparison that runs
@@ -56,15 +56,17 @@ type tables struct {
 	active  sync.WaitGroup
 }
 
-func newTables(server *rest.Config, c *caches, infos *request.RequestInfoFactory,
-	to watchcache.Registry) (*tables, error) {
-	d, err := newDefinitions(server)
+// New returns the proofs of a server, by a configuration and what was made of it. followed returns the resources
+// that are followed.
+func New(config *rest.Config, server discovery.Server, infos *request.RequestInfoFactory,
+	budget *readpath.Budget, followed func() []*Objects, to metrics.KubeRegistry) (*Proofs, error) {
+	d, err := newDefinitions(config)
 	if err != nil {
 		return nil, err
 	}
-	t := &tables{
-		describer: c.describer, infos: infos, definitions: d, caches: c,
-		versionEvery: versionEvery, sampleEvery: sampleEvery, retry: proofRetry, comparing: make(chan struct{}, maxComparing),
+	t := &Proofs{
+		server: server, infos: infos, definitions: d, budget: budget, followed: followed,
+		VersionEvery: versionEvery, SampleEvery: sampleEvery, Retry: proofRetry, comparing: make(chan struct{}, maxComparing),
 		total: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "keepwatch_proxy_table_comparisons_total", StabilityLevel: metrics.ALPHA,
 			Help: "Comparisons of Tables with the API server's, by their result: equal, different or failed.",
@@ -80,22 +82,30 @@ type basis struct {
 	definition string // the UID and the generation of a custom resource's definition
 }
 
-// tableProof is what is known of the Tables of a follower.
-type tableProof struct {
+// Objects are the objects of a resource that is followed in one representation, and what is known of their Tables.
+type Objects struct {
+	Reader    *readpath.Reader
+	Described readpath.Resource // what Reader reads; that of Tables has columns, too
+	Format    *verbatim.Format
+	proof     proof
+}
+
+// proof is what is known of the Tables of some objects.
+type proof struct {
 	used atomic.Int64 // when the last Table was requested, in Unix nanoseconds
 
 	mu       sync.Mutex
-	proven   *provenTable  // nil if nothing is proven
+	proven   *Proven       // nil if nothing is proven
 	proving  chan struct{} // is closed at the end of the proof that runs; nil if none does
 	tried    basis         // of the last proof that failed
 	failures int           // one after another
 	next     time.Time     // when the next proof may begin
 }
 
-// provenTable answers Tables until it is withdrawn.
-type provenTable struct {
+// Proven answers Tables until it is withdrawn.
+type Proven struct {
 	basis
-	reader    *readpath.Reader
+	Reader    *readpath.Reader
 	ctx       context.Context // ends when it is withdrawn, with the cache, and with run
 	withdraw  context.CancelFunc
 	watchers  atomic.Int64
@@ -103,13 +113,13 @@ type provenTable struct {
 	compared  atomic.Int64 // when a comparison has found no difference, in Unix nanoseconds
 }
 
-// of returns what answers the Tables of a follower, nil if the server must. Then it begins a proof, if one may begin.
-func (t *tables) of(f *follower) *provenTable {
-	f.tables.used.Store(time.Now().UnixNano())
-	p := &f.tables
+// Of returns what answers the Tables of some objects, nil if the server must. Then it begins a proof, if one may begin.
+func (t *Proofs) Of(o *Objects) *Proven {
+	o.proof.used.Store(time.Now().UnixNano())
+	p := &o.proof
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, known := t.basisOf(f)
+	now, known := t.basisOf(o)
 	if p.proven != nil && p.proven.basis == now {
 		return p.proven
 	}
@@ -118,22 +128,22 @@ func (t *tables) of(f *follower) *provenTable {
 		p.proven = nil
 	}
 	if p.proving == nil && p.proven == nil && (time.Now().After(p.next) || known && p.tried != now) {
-		t.begin(f)
+		t.begin(o)
 	}
 	return nil
 }
 
-// basisOf returns the basis of a follower's Tables now. It is not known while the definition is not followed.
-func (t *tables) basisOf(f *follower) (now basis, known bool) {
+// basisOf returns the basis of the objects' Tables now. It is not known while the definition is not followed.
+func (t *Proofs) basisOf(o *Objects) (now basis, known bool) {
 	version := t.version.Load()
 	if version == nil {
 		return basis{}, false
 	}
 	now.server = *version
-	if !f.format.Dynamic {
+	if !o.Format.Dynamic {
 		return now, true
 	}
-	d, ok := t.definitions.of(f.resource.GroupResource())
+	d, ok := t.definitions.of(o.Described.Resource.GroupResource())
 	if !ok {
 		return basis{}, false
 	}
@@ -141,44 +151,44 @@ func (t *tables) basisOf(f *follower) (now basis, known bool) {
 	return now, true
 }
 
-// begin begins a proof. f.tables.mu is locked.
-func (t *tables) begin(f *follower) {
+// begin begins a proof. o.proof.mu is locked.
+func (t *Proofs) begin(o *Objects) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running == nil {
 		return
 	}
 	running, done := t.running, make(chan struct{})
-	f.tables.proving = done
+	o.proof.proving = done
 	t.active.Go(func() {
 		ctx, cancel := context.WithTimeout(running, proofFor)
 		defer cancel()
-		stop := f.reader.Cache().AfterEnd(cancel)
+		stop := o.Reader.Cache().AfterEnd(cancel)
 		defer stop()
-		proven, tried, err := t.prove(ctx, f)
-		t.count(f, err)
+		proven, tried, err := t.prove(ctx, o)
+		t.count(o, err)
 		if err == nil {
-			proven.ctx, proven.withdraw = f.untilEnd(running)
+			proven.ctx, proven.withdraw = o.untilEnd(running)
 		}
-		p := &f.tables
+		p := &o.proof
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		defer close(done)
 		p.proving = nil
 		if err != nil {
 			t.failed(p, tried)
-			logUnproven(ctx, f, err)
+			logUnproven(ctx, o, err)
 			return
 		}
 		p.proven, p.next = proven, time.Time{}
 	})
 }
 
-// untilEnd returns a context that ends with a follower's cache at the latest, so that nothing is left of a follower
+// untilEnd returns a context that ends with the objects' cache at the latest, so that nothing is left of some objects
 // that another one replaces.
-func (f *follower) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+func (o *Objects) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := f.reader.Cache().AfterEnd(cancel)
+	stop := o.Reader.Cache().AfterEnd(cancel)
 	return ctx, func() {
 		stop()
 		cancel()
@@ -187,27 +197,28 @@ func (f *follower) untilEnd(ctx context.Context) (context.Context, context.Cance
 
 // failed records that a proof failed, or was refuted. For one basis each wait is longer than the one before. p.mu is
 // locked.
-func (t *tables) failed(p *tableProof, tried basis) {
+func (t *Proofs) failed(p *proof, tried basis) {
 	if p.tried != tried {
 		p.failures = 0
 	}
-	wait := t.retry << min(p.failures, 20)
+	wait := t.Retry << min(p.failures, 20)
 	p.tried, p.failures, p.next = tried, p.failures+1, time.Now().Add(min(wait, longestProofRetry))
 }
 
 // logUnproven logs why Tables are forwarded: as an error if the server prints other ones.
-func logUnproven(ctx context.Context, f *follower, why error) {
+func logUnproven(ctx context.Context, o *Objects, why error) {
 	switch {
 	case isDifferent(why):
-		klog.ErrorS(why, "The API server prints other Tables than memory: they are forwarded", "resource", f.resource)
+		klog.ErrorS(why, "The API server prints other Tables than memory: they are forwarded", "resource",
+			o.Described.Resource)
 	case ctx.Err() == nil:
-		klog.V(2).InfoS("Tables are not compared, and are forwarded", "resource", f.resource, "reason", why)
+		klog.V(2).InfoS("Tables are not compared, and are forwarded", "resource", o.Described.Resource, "reason", why)
 	}
 }
 
-// watched lets a watch of the Table end when the Table is withdrawn: the columns are other ones then, and the server
+// Watched lets a watch of the Table end when the Table is withdrawn: the columns are other ones then, and the server
 // ends its watches, too. ctx is the watch's.
-func (p *provenTable) watched(ctx context.Context, end func()) {
+func (p *Proven) Watched(ctx context.Context, end func()) {
 	p.watchers.Add(1)
 	stop := context.AfterFunc(p.ctx, end)
 	context.AfterFunc(ctx, func() {
@@ -216,12 +227,12 @@ func (p *provenTable) watched(ctx context.Context, end func()) {
 	})
 }
 
-// await waits until the Tables of a follower are proven, until a proof has failed, or for proofWait.
-func (t *tables) await(ctx context.Context, f *follower) {
-	if t.of(f) != nil {
+// Await waits until the Tables of some objects are proven, until a proof has failed, or for proofWait.
+func (t *Proofs) Await(ctx context.Context, o *Objects) {
+	if t.Of(o) != nil {
 		return
 	}
-	p := &f.tables
+	p := &o.proof
 	p.mu.Lock()
 	proving := p.proving
 	p.mu.Unlock()
@@ -236,13 +247,13 @@ func (t *tables) await(ctx context.Context, f *follower) {
 	}
 }
 
-// run lets Tables be proven until ctx ends, and looks after the proofs that are used.
-func (t *tables) run(ctx context.Context) {
+// Run lets Tables be proven until ctx ends, and looks after the proofs that are used.
+func (t *Proofs) Run(ctx context.Context) {
 	t.mu.Lock()
 	t.running = ctx
 	t.mu.Unlock()
 	t.active.Go(func() { t.definitions.run(ctx, t.recheck) })
-	for tick := time.NewTicker(t.versionEvery); ctx.Err() == nil; {
+	for tick := time.NewTicker(t.VersionEvery); ctx.Err() == nil; {
 		select {
 		case <-tick.C:
 			t.look(ctx)
@@ -257,11 +268,11 @@ func (t *tables) run(ctx context.Context) {
 }
 
 // recheck withdraws the proofs whose basis has changed.
-func (t *tables) recheck() {
-	for _, f := range t.caches.followed() {
-		p := &f.tables
+func (t *Proofs) recheck() {
+	for _, o := range t.followed() {
+		p := &o.proof
 		p.mu.Lock()
-		if now, known := t.basisOf(f); p.proven != nil && known && p.proven.basis != now {
+		if now, known := t.basisOf(o); p.proven != nil && known && p.proven.basis != now {
 			p.proven.withdraw()
 			p.proven = nil
 		}
@@ -271,11 +282,11 @@ func (t *tables) recheck() {
 
 // look asks for the server's version while Tables are answered, and compares samples of those that were not compared
 // for sampleEvery.
-func (t *tables) look(ctx context.Context) {
-	var used []*follower
-	for _, f := range t.caches.followed() {
-		if f.tables.inUse(t.sampleEvery) {
-			used = append(used, f)
+func (t *Proofs) look(ctx context.Context) {
+	var used []*Objects
+	for _, o := range t.followed() {
+		if o.proof.inUse(t.SampleEvery) {
+			used = append(used, o)
 		}
 	}
 	if len(used) == 0 {
@@ -285,41 +296,41 @@ func (t *tables) look(ctx context.Context) {
 		return // nothing can be compared
 	}
 	t.recheck()
-	for _, f := range used {
-		p := &f.tables
+	for _, o := range used {
+		p := &o.proof
 		p.mu.Lock()
 		proven := p.proven
 		p.mu.Unlock()
-		if proven != nil && time.Since(time.Unix(0, proven.compared.Load())) >= t.sampleEvery &&
+		if proven != nil && time.Since(time.Unix(0, proven.compared.Load())) >= t.SampleEvery &&
 			proven.comparing.CompareAndSwap(false, true) {
 			t.active.Go(func() {
 				defer proven.comparing.Store(false)
-				t.sample(ctx, f, proven)
+				t.sample(ctx, o, proven)
 			})
 		}
 	}
 }
 
 // inUse reports whether a Table is proven, and was requested within a time or is watched.
-func (p *tableProof) inUse(within time.Duration) bool {
+func (p *proof) inUse(within time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.proven != nil && (p.proven.watchers.Load() > 0 || time.Since(time.Unix(0, p.used.Load())) < within)
 }
 
 // sample compares a part of a proven Table, and withdraws it if the server's differs.
-func (t *tables) sample(ctx context.Context, f *follower, proven *provenTable) {
+func (t *Proofs) sample(ctx context.Context, o *Objects, proven *Proven) {
 	ctx, cancel := context.WithTimeout(ctx, proofFor)
 	defer cancel()
-	err := t.compare(ctx, f, proven.reader, sampleOf(f))
-	t.count(f, err)
+	err := t.compare(ctx, o, proven.Reader, sampleOf(o))
+	t.count(o, err)
 	if !isDifferent(err) {
 		if err == nil {
 			proven.compared.Store(time.Now().UnixNano())
 		}
 		return
 	}
-	p := &f.tables
+	p := &o.proof
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	proven.withdraw()
@@ -327,11 +338,11 @@ func (t *tables) sample(ctx context.Context, f *follower, proven *provenTable) {
 		p.proven = nil
 		t.failed(p, proven.basis)
 	}
-	logUnproven(ctx, f, err)
+	logUnproven(ctx, o, err)
 }
 
 // count counts a comparison by its result.
-func (t *tables) count(f *follower, err error) {
+func (t *Proofs) count(o *Objects, err error) {
 	result := "equal"
 	switch {
 	case errors.Is(err, errNoTable): // nothing was compared
@@ -341,14 +352,6 @@ func (t *tables) count(f *follower, err error) {
 	case err != nil:
 		result = "failed"
 	}
-	t.total.WithLabelValues(f.resource.Group, f.resource.Version, f.resource.Resource, result).Inc()
-}
-
-// isTable reports whether the response to a read is a Table.
-func isTable(q *http.Request, info *request.RequestInfo, dynamic bool) bool {
-	if !wantsMetadata(q) {
-		return false
-	}
-	form, ok := readpath.Negotiate(q, info, serializer, dynamic)
-	return ok && form.Table
+	t.total.WithLabelValues(o.Described.Resource.Group, o.Described.Resource.Version, o.Described.Resource.Resource,
+		result).Inc()
 }

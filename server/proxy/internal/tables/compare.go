@@ -1,4 +1,4 @@
-package proxy
+package tables
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	tableMedia = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	Media = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	// comparedPage is how many rows a page has that is compared, and maxComparedPage how many bytes.
 	comparedPage, maxComparedPage = 500, 64 << 20
 	// maxVersion is how many bytes the server's version may have.
@@ -46,37 +46,37 @@ func isDifferent(err error) bool {
 }
 
 // prove compares all rows of a resource with the server's. It returns the basis for which it has, or could not.
-func (t *tables) prove(ctx context.Context, f *follower) (*provenTable, basis, error) {
+func (t *Proofs) prove(ctx context.Context, o *Objects) (*Proven, basis, error) {
 	version, err := t.readVersion(ctx)
 	on := basis{server: version}
 	if err != nil {
 		return nil, on, err
 	}
-	table, identity, err := t.tableOf(ctx, f)
+	table, identity, err := t.tableOf(ctx, o)
 	on.definition = identity
 	if err != nil {
 		return nil, on, err
 	}
-	described := f.described
+	described := o.Described
 	described.Table = table
-	reader, err := readpath.NewReader(described, t.caches.budget)
+	reader, err := readpath.NewReader(described, t.budget)
 	if err != nil {
 		return nil, on, err
 	}
-	if err := t.compare(ctx, f, reader, everything); err != nil {
+	if err := t.compare(ctx, o, reader, everything); err != nil {
 		return nil, on, err
 	}
-	if now, known := t.basisOf(f); !known || now != on {
+	if now, known := t.basisOf(o); !known || now != on {
 		return nil, on, errors.New("the definition or the server has changed meanwhile")
 	}
-	p := &provenTable{basis: on, reader: reader}
+	p := &Proven{basis: on, Reader: reader}
 	p.compared.Store(time.Now().UnixNano())
 	return p, on, nil
 }
 
 // readVersion asks for the version of the server, and records it.
-func (t *tables) readVersion(ctx context.Context) (string, error) {
-	body, _, err := t.describer.Get(ctx, "/version", nil, runtime.ContentTypeJSON, maxVersion)
+func (t *Proofs) readVersion(ctx context.Context) (string, error) {
+	body, _, err := t.server.Get(ctx, "/version", nil, runtime.ContentTypeJSON, maxVersion)
 	if err != nil {
 		return "", err
 	}
@@ -90,15 +90,15 @@ func (t *tables) readVersion(ctx context.Context) (string, error) {
 }
 
 // tableOf returns how memory prints the Tables of a resource, and the identity of its definition.
-func (t *tables) tableOf(ctx context.Context, f *follower) (_ *readpath.Table, identity string, _ error) {
-	if !f.format.Dynamic {
+func (t *Proofs) tableOf(ctx context.Context, o *Objects) (_ *readpath.Table, identity string, _ error) {
+	if !o.Format.Dynamic {
 		return nil, "", fmt.Errorf("%w: its columns are in the server's program", errNoTable)
 	}
-	d, err := t.definitions.await(ctx, f.resource.GroupResource())
+	d, err := t.definitions.await(ctx, o.Described.Resource.GroupResource())
 	if err != nil {
 		return nil, "", err
 	}
-	columns, ok := d.columns[f.resource.Version]
+	columns, ok := d.columns[o.Described.Resource.Version]
 	if !ok {
 		return nil, d.identity, fmt.Errorf("%w: its definition has no such version, or objects that may be lists", errNoTable)
 	}
@@ -130,11 +130,11 @@ type part struct {
 var everything = part{all: true}
 
 // sampleOf returns a random part of a resource: the namespace of an object.
-func sampleOf(f *follower) part {
-	if !f.format.Namespaced {
+func sampleOf(o *Objects) part {
+	if !o.Format.Namespaced {
 		return part{}
 	}
-	state := f.reader.Cache().Snapshot()
+	state := o.Reader.Cache().Snapshot()
 	if state.Len() == 0 {
 		return part{}
 	}
@@ -151,25 +151,25 @@ func sampleOf(f *follower) part {
 }
 
 // compare compares a part of a Table at the cache's revision with the server's.
-func (t *tables) compare(ctx context.Context, f *follower, reader *readpath.Reader, of part) error {
+func (t *Proofs) compare(ctx context.Context, o *Objects, reader *readpath.Reader, of part) error {
 	select {
 	case t.comparing <- struct{}{}:
 		defer func() { <-t.comparing }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	path := discovery.PathOf(f.resource.GroupVersion())
+	path := discovery.PathOf(o.Described.Resource.GroupVersion())
 	if of.namespace != "" {
 		path += "/namespaces/" + of.namespace
 	}
-	path += "/" + f.resource.Resource
+	path += "/" + o.Described.Resource.Resource
 	query := url.Values{
-		"resourceVersion":      {f.reader.Cache().Revision().String()},
+		"resourceVersion":      {o.Reader.Cache().Revision().String()},
 		"resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
 		"limit":                {strconv.Itoa(comparedPage)},
 	}
 	for {
-		if f.format.Slim { // the server has managedFields in the metadata
+		if o.Format.Slim { // the server has managedFields in the metadata
 			query.Set("includeObject", string(metav1.IncludeNone))
 		}
 		next, err := t.comparePage(ctx, reader, path, query)
@@ -181,10 +181,10 @@ func (t *tables) compare(ctx context.Context, f *follower, reader *readpath.Read
 }
 
 // comparePage compares a page, and returns the token of the next one.
-func (t *tables) comparePage(ctx context.Context, reader *readpath.Reader, path string,
+func (t *Proofs) comparePage(ctx context.Context, reader *readpath.Reader, path string,
 	query url.Values) (next string, _ error) {
 	earliest := time.Now().Add(-clockSkew)
-	body, _, err := t.describer.Get(ctx, path, query, tableMedia, maxComparedPage)
+	body, _, err := t.server.Get(ctx, path, query, Media, maxComparedPage)
 	if err != nil {
 		return "", err
 	}
@@ -193,7 +193,7 @@ func (t *tables) comparePage(ctx context.Context, reader *readpath.Reader, path 
 	if err != nil {
 		return "", err
 	}
-	q.Header.Set("Accept", tableMedia)
+	q.Header.Set("Accept", Media)
 	info, err := t.infos.NewRequestInfo(q)
 	if err != nil {
 		return "", err
