@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -21,7 +22,17 @@ func defaultPod(pod *corev1.Pod) {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			defaultRequests(&containers[i].Resources)
+			if pod.Spec.HostNetwork {
+				defaultHostPorts(containers[i].Ports)
+			}
 		}
+	}
+}
+
+// defaultHostPorts sets the ports of the node of a container in the node's network.
+func defaultHostPorts(ports []corev1.ContainerPort) {
+	for i := range ports {
+		fill(&ports[i].HostPort, ports[i].ContainerPort)
 	}
 }
 
@@ -60,6 +71,13 @@ func defaultPodSpec(spec *corev1.PodSpec) {
 			defaultContainer(&containers[i])
 		}
 	}
+	for i := range spec.EphemeralContainers {
+		defaultContainer((*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	if spec.Resources != nil {
+		roundResources(spec.Resources)
+	}
+	roundUp(spec.Overhead)
 	for i := range spec.Volumes {
 		defaultVolume(&spec.Volumes[i].VolumeSource)
 	}
@@ -77,10 +95,57 @@ func defaultVolume(v *corev1.VolumeSource) {
 		point(&v.ConfigMap.DefaultMode, readable)
 	case v.DownwardAPI != nil:
 		point(&v.DownwardAPI.DefaultMode, readable)
+		defaultFieldRefs(v.DownwardAPI.Items)
 	case v.Projected != nil:
 		point(&v.Projected.DefaultMode, readable)
+		for i := range v.Projected.Sources {
+			defaultProjection(&v.Projected.Sources[i])
+		}
 	case v.HostPath != nil:
 		point(&v.HostPath.Type, corev1.HostPathUnset)
+	case v.Image != nil:
+		fill(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
+	case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
+		claim := &v.Ephemeral.VolumeClaimTemplate.Spec
+		point(&claim.VolumeMode, corev1.PersistentVolumeFilesystem)
+		roundUp(claim.Resources.Limits)
+		roundUp(claim.Resources.Requests)
+	}
+}
+
+func defaultProjection(p *corev1.VolumeProjection) {
+	const seconds = 3600
+	if p.DownwardAPI != nil {
+		defaultFieldRefs(p.DownwardAPI.Items)
+	}
+	if p.ServiceAccountToken != nil {
+		point(&p.ServiceAccountToken.ExpirationSeconds, seconds)
+	}
+}
+
+func defaultFieldRefs(files []corev1.DownwardAPIVolumeFile) {
+	for i := range files {
+		defaultFieldRef(files[i].FieldRef)
+	}
+}
+
+func defaultFieldRef(ref *corev1.ObjectFieldSelector) {
+	if ref != nil {
+		fill(&ref.APIVersion, "v1")
+	}
+}
+
+func roundResources(r *corev1.ResourceRequirements) {
+	roundUp(r.Limits)
+	roundUp(r.Requests)
+}
+
+// roundUp rounds quantities to thousandths, the smallest part of the API.
+func roundUp(list corev1.ResourceList) {
+	for name, quantity := range list {
+		if !quantity.RoundUp(resource.Milli) {
+			list[name] = quantity
+		}
 	}
 }
 
@@ -90,6 +155,22 @@ func defaultContainer(c *corev1.Container) {
 	fill(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {
 		fill(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+	}
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil {
+			defaultFieldRef(from.FieldRef)
+			if from.FileKeyRef != nil {
+				point(&from.FileKeyRef.Optional, false)
+			}
+		}
+	}
+	roundResources(&c.Resources)
+	if c.Lifecycle != nil {
+		for _, hook := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if hook != nil {
+				defaultHTTPGet(hook.HTTPGet)
+			}
+		}
 	}
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 		if probe != nil {
@@ -114,9 +195,16 @@ func defaultProbe(p *corev1.Probe) {
 	fill(&p.PeriodSeconds, 10)
 	fill(&p.SuccessThreshold, 1)
 	fill(&p.FailureThreshold, 3)
-	if p.HTTPGet != nil {
-		fill(&p.HTTPGet.Path, "/")
-		fill(&p.HTTPGet.Scheme, corev1.URISchemeHTTP)
+	defaultHTTPGet(p.HTTPGet)
+	if p.GRPC != nil {
+		point(&p.GRPC.Service, "")
+	}
+}
+
+func defaultHTTPGet(get *corev1.HTTPGetAction) {
+	if get != nil {
+		fill(&get.Path, "/")
+		fill(&get.Scheme, corev1.URISchemeHTTP)
 	}
 }
 
