@@ -362,7 +362,7 @@ figures:
 # hour, alone on the machine, with 20 GB of memory. ARGS are flags, such as
 # ARGS='-pods 2000 -configmaps 500 -idle 500 -writing 2s -concurrent 4'.
 bench-real:
-	cd test && go test ./bench/served -run '^$$' -bench Serve -benchtime 1x -timeout 2h -v -args $(ARGS)
+	cd test && go test ./bench/served -run '^$$' -bench Serve -benchtime 1x -timeout 2h -v -args -peer.latest $(ARGS)
 
 # keepwatch sync into each of its sinks, as a process, alone on the machine: 12 minutes. ARGS are flags, such as
 # ARGS='-synced.pods 2000 -synced.changes 4000 -synced.sinks sqlite'.
@@ -385,19 +385,19 @@ bench-kubernetes:
 	cd test && go test ./bench/served -run '^$$' -bench Kubernetes -benchtime 1x -timeout 4h -v -args $(ARGS)
 
 # How the CPU of lists grows with their collection, of keepwatch serve and kube-apiserver on one etcd: 10 minutes. ARGS are flags,
-# such as ARGS='-growth 1000,4000,16000'. -peer.latest takes the newer kube-apiserver.
+# such as ARGS='-growth 1000,4000,16000'. -peer.latest=false takes the older kube-apiserver, in any benchmark.
 bench-growth:
-	cd test && go test ./bench/served -run '^$$' -bench Growth -benchtime 1x -timeout 2h -v -args $(ARGS)
+	cd test && go test ./bench/served -run '^$$' -bench Growth -benchtime 1x -timeout 2h -v -args -peer.latest $(ARGS)
 
 # Watchers of the pods of a node, of keepwatch serve and kube-apiserver on one etcd: 10 minutes. ARGS are flags, such as
-# ARGS='-nodes 100,1000 -rounds 1 -peer.latest'.
+# ARGS='-nodes 100,1000 -rounds 1'.
 bench-nodes:
-	cd test && go test ./bench/served -run '^$$' -bench Nodes -benchtime 1x -timeout 2h -v -args $(ARGS)
+	cd test && go test ./bench/served -run '^$$' -bench Nodes -benchtime 1x -timeout 2h -v -args -peer.latest $(ARGS)
 
 # keepwatch proxy in front of a real kube-apiserver, in turns with that alone: 20 minutes, alone on the machine, with
 # 12 GB of memory. ARGS are flags, such as ARGS='-pods 2000 -configmaps 500 -writing 2s -rounds 1'.
 bench-proxy:
-	cd test && go test ./bench/served -run '^$$' -bench Proxy -benchtime 1x -timeout 2h -v -args $(ARGS)
+	cd test && go test ./bench/served -run '^$$' -bench Proxy -benchtime 1x -timeout 2h -v -args -peer.latest $(ARGS)
 
 # Starts, stops, forks and round trips of test servers, beside envtest with kube-apiserver and etcd, and SERVERS in one process:
 # 3 minutes, alone on the machine.
