@@ -85,7 +85,7 @@ func TestTables(t *testing.T) {
 		"side by side": {sideBySide("what", "measure"),
 			`| what | measure | keepwatch | one | keepwatch / one | two | keepwatch / two |
 |---|---|---|---|---|---|---|
-| A | time | 6.00 s | 20.00 s | 0.15× | 2.00 s | 4× |
+| A | time | 6.00 s | 20.00 s | **0.15×** | 2.00 s | 4× |
 | A | memory | – | 2 MB | – | – | – |
 | B | time | 12.3 µs | – | – | – | – |
 | C | growth | 0.50 | 1.00 | 0.5× | – | – |

@@ -9,8 +9,9 @@ import (
 // table renders a run, or a part of it, in Markdown.
 type table func(*Run) string
 
-// sideBySide has a line for each figure: its row and measure, our value, and each peer's with our ratio to it. first
-// and second are the heads of the columns of rows and measures.
+// sideBySide has a line for each figure: its row and measure, our value, and each peer's with our ratio to it. The
+// ratio to the first peer is bold if the figure misses its goal. first and second are the heads of the columns of rows
+// and measures.
 func sideBySide(first, second string) table {
 	return func(r *Run) string {
 		head := []string{first, second, Ours}
@@ -20,8 +21,12 @@ func sideBySide(first, second string) table {
 		lines := [][]string{head}
 		for _, f := range r.Figures {
 			cells := []string{f.Row, f.Measure, f.Unit.Format(f.Value(Ours))}
-			for _, peer := range r.Peers {
-				cells = append(cells, f.Unit.Format(f.Value(peer)), FormatRatio(f.Ratio(peer)))
+			for i, peer := range r.Peers {
+				ratio := FormatRatio(f.Ratio(peer))
+				if f.Missed && i == 0 {
+					ratio = "**" + ratio + "**"
+				}
+				cells = append(cells, f.Unit.Format(f.Value(peer)), ratio)
 			}
 			lines = append(lines, cells)
 		}
