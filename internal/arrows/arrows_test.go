@@ -496,13 +496,12 @@ var rules = map[string]rule{
 		why: "the past is read through a history: neither a cluster, nor the driver of a database",
 	},
 	"server/proxy": {
-		ours: []string{"", "store", "reflector", "source/kube", "server/customcolumns", "server/watchcache",
+		ours: []string{"", "store", "reflector", "source/kube", "server/watchcache",
 			"server/readpath", "server/servemetrics", "server/proxy/..."},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
-			"golang.org/x/net/websocket",
-			"k8s.io/streaming/pkg/httpstream$", "k8s.io/streaming/pkg/httpstream/wsstream",
+			"k8s.io/streaming/pkg/httpstream/wsstream",
 		},
 		why: "a proxy reads through a Kubernetes API alone: neither etcd nor a server's storage",
 	},
@@ -541,6 +540,13 @@ var rules = map[string]rule{
 			"k8s.io/klog/", "k8s.io/streaming/pkg/httpstream$",
 		},
 		why: "a request reaches the server without caches",
+	},
+	"server/proxy/internal/socket": {
+		others: []string{
+			"golang.org/x/net/websocket", "k8s.io/apiserver/pkg/endpoints/request$",
+			"k8s.io/streaming/pkg/httpstream/wsstream",
+		},
+		why: "a WebSocket carries any watch: it does not know who answers it",
 	},
 	"server/proxy/internal/tables": {
 		ours: []string{"", "store", "reflector", "source/kube", "server/customcolumns", "server/readpath",

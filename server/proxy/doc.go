@@ -135,6 +135,7 @@
 //	forward    sends requests to the server
 //	index      what the proxy has followed, on disk
 //	personal   in which namespaces a user may read
+//	socket     watches over WebSockets
 //	tables     which Tables are the server's
 //	upstream   a resource of the server, as a watch cache reads it
 //	verbatim   objects as the server wrote them
@@ -152,7 +153,6 @@
 //	state.go            the index on disk
 //	restore.go          watches that resume from it
 //	memory.go           leaves resources to the server
-//	websocket.go        watches over WebSockets
 //	forwarding.go       why a request is forwarded
 //	endpoints.go        health, metrics, profiles
 //	page.go             the page, and its events

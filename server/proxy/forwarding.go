@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/socket"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
@@ -103,8 +104,8 @@ var subresources = sets.New("approval", "attach", "binding", "ephemeralcontainer
 
 // delegated forwards a request whose answer the read path leaves to the server.
 func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
-	if s, ok := w.(*socket); ok { // with the handshake
-		w, q = s.ResponseWriter, s.request.WithContext(q.Context())
+	if below, asked, ok := socket.Unwrap(w); ok { // with the handshake
+		w, q = below, asked.WithContext(q.Context())
 	}
 	w.Header().Del("Cache-Control") // the server sends its own
 	info, _ := request.RequestInfoFrom(q.Context())

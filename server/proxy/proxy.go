@@ -21,6 +21,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/socket"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -327,8 +328,8 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, q *http.Reque
 	}
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
 	q = q.WithContext(context.WithValue(ctx, answerKey{}, a))
-	if overSocket(q, info) {
-		serveSocket(p.reads, w, q)
+	if socket.Asked(q, info) {
+		socket.Serve(p.reads, w, q)
 		return
 	}
 	p.reads.ServeHTTP(w, q)

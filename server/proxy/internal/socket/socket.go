@@ -1,4 +1,4 @@
-package proxy
+package socket
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// overSocket reports whether a request is a watch over a WebSocket in JSON, whose messages are the events. The server
+// Asked reports whether a request is a watch over a WebSocket in JSON, whose messages are the events. The server
 // answers those in other encodings.
-func overSocket(q *http.Request, info *request.RequestInfo) bool {
+func Asked(q *http.Request, info *request.RequestInfo) bool {
 	if info.Verb != "watch" || !wsstream.IsWebSocketRequest(q) {
 		return false
 	}
@@ -38,8 +38,17 @@ type socket struct {
 	part       []byte             // of a line
 }
 
-// serveSocket answers a watch over a WebSocket by a handler of watches without one.
-func serveSocket(next http.Handler, w http.ResponseWriter, q *http.Request) {
+// Unwrap returns the response and the request with the handshake, if w is the response to a watch over a WebSocket.
+func Unwrap(w http.ResponseWriter) (http.ResponseWriter, *http.Request, bool) {
+	s, ok := w.(*socket)
+	if !ok {
+		return nil, nil, false
+	}
+	return s.ResponseWriter, s.request, true
+}
+
+// Serve answers a watch over a WebSocket by a handler of watches without one.
+func Serve(next http.Handler, w http.ResponseWriter, q *http.Request) {
 	ctx, cancel := context.WithCancel(q.Context())
 	defer cancel()
 	s := &socket{ResponseWriter: w, request: q, over: cancel}
