@@ -101,3 +101,27 @@ func TestIndexOfAnotherCluster(t *testing.T) {
 		}
 	}
 }
+
+// The records of another cluster are dropped: its objects were never those of this one.
+func TestAnotherCluster(t *testing.T) {
+	f, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const name = "/v1/configmaps/json"
+	if _, err := f.Restore("one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Write(name, store.RecordsDelta{Reset: true, Revision: 5}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		cluster string
+		has     bool
+	}{{"one", true}, {"another", false}, {"one", false}} {
+		if all, err := f.Restore(c.cluster); err != nil || (all[name] != nil) != c.has {
+			t.Errorf("%s: %v, %v", c.cluster, all, err)
+		}
+	}
+}
