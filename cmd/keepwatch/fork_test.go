@@ -95,6 +95,15 @@ func TestForkHistory(t *testing.T) {
 	if _, err := forked.RbacV1().ClusterRoles().Get(t.Context(), "map-reader", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
+	manifest := filepath.Join(t.TempDir(), "kept.yaml")
+	const green = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept, namespace: default}\ndata: {color: green}\n"
+	if err := os.WriteFile(manifest, []byte(green), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if diff := kubectlExits(t, 1, "--kubeconfig", kubeconfig, "diff", "-f", manifest); !strings.Contains(diff,
+		"-  color: red\n+  color: green\n") {
+		t.Errorf("kubectl diff: %s", diff)
+	}
 	changed := patch(t, forked, "kept", "m", "color", "green")
 	if len(changed) < len(then) || changed <= then && len(changed) == len(then) {
 		t.Errorf("the change has revision %s, and began at %s", changed, then)

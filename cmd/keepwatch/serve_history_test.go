@@ -194,6 +194,7 @@ func testServeHistory(t *testing.T, config *rest.Config, client *kubernetes.Clie
 	t.Run("bounds", func(t *testing.T) { testPastBounds(t, to, last) })
 	t.Run("refused", func(t *testing.T) { testPastRefused(t, past, first, last) })
 	t.Run("contexts", func(t *testing.T) { testPastContexts(t, past, last) })
+	t.Run("explain", func(t *testing.T) { testPastExplain(t, past, live, config.Host, to, last) })
 	sync.end()
 	t.Run("gaps", func(t *testing.T) { testPastGaps(t, strings.TrimPrefix(to, "sqlite:"), first, last) })
 }
@@ -551,8 +552,62 @@ func testPastContexts(t *testing.T, past *pastServer, last string) {
 	}
 }
 
-// pastKubectl runs kubectl, which is this program under that name.
+// testPastExplain explains types as the server does. Those of a definition are of the moment.
+func testPastExplain(t *testing.T, past *pastServer, live *http.Client, host, to, last string) {
+	if code, out, stderr := execute(t, "history", "context", "revision/"+last, "--kubeconfig", past.kubeconfig, "--name",
+		"explained"); code != 0 {
+		t.Fatalf("exit %d, %s%s", code, out, stderr)
+	}
+	explain := func(what string, flags ...string) string {
+		t.Helper()
+		return pastKubectl(t, append([]string{"explain", what}, flags...)...)
+	}
+	then := []string{"--kubeconfig", past.kubeconfig, "--context", "explained"}
+	for _, what := range []string{"services", "configmaps.metadata", "widgets", "widgets.spec.size", "crd.spec.versions"} {
+		if got, want := explain(what, append(then, "--recursive")...), explain(what, "--recursive"); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", what, got, want)
+		}
+	}
+	before := explain("widgets.spec.size", then...)
+	address := host + "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+	const change = `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/description",` +
+		`"value":"How large it is."}]`
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, address, strings.NewReader(change))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/json-patch+json")
+	response, err := live.Do(q)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", response, err)
+	}
+	response.Body.Close()
+	waitFor(t, func() bool {
+		_, out, _ := execute(t, "history", "log", "crd/widgets.example.com", "--from", to, "-o", "json")
+		return strings.Contains(out, "How large it is.")
+	})
+	if now := explain("widgets.spec.size", "--kubeconfig", past.kubeconfig, "--context", "now"); !strings.Contains(now,
+		"How large it is.") {
+		t.Errorf("now: %s", now)
+	}
+	if again := explain("widgets.spec.size", then...); again != before {
+		t.Errorf("then: %s\nbefore: %s", again, before)
+	}
+	for _, path := range []string{"/openapi/v3/apis/none/v1", "/openapi/v3/api/v2", "/openapi/v2"} {
+		if code, body, _ := past.get(t, "/at/now"+path, acceptJSON); code != http.StatusNotFound {
+			t.Errorf("%s: %d, %s", path, code, body)
+		}
+	}
+}
+
+// pastKubectl runs kubectl.
 func pastKubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return kubectlExits(t, 0, args...)
+}
+
+// kubectlExits runs kubectl, which is this program under that name, and returns its output.
+func kubectlExits(t *testing.T, code int, args ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), kubectlName)
 	if err := os.Symlink(self(t), name); err != nil {
@@ -561,7 +616,7 @@ func pastKubectl(t *testing.T, args ...string) string {
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
 	out, err := cmd.CombinedOutput()
-	if err != nil {
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
 		t.Fatalf("kubectl %v: %v, %s", args, err, out)
 	}
 	return string(out)

@@ -483,8 +483,7 @@ var rules = map[string]rule{
 	},
 	"server/past": {
 		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns",
-			"server/customcolumns",
-			"server/past/difference", "server/readpath", "server/servemetrics", "server/watchcache"},
+			"server/customcolumns", "server/past/...", "server/readpath", "server/servemetrics", "server/watchcache"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/api/authentication/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/pkg/apis/audit/v1$", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/",
@@ -494,6 +493,14 @@ var rules = map[string]rule{
 			"k8s.io/apiserver/pkg/warning$", "k8s.io/component-base/metrics", "k8s.io/klog/v2",
 		},
 		why: "the past is read through a history: neither a cluster, nor the driver of a database",
+	},
+	"server/past/schemas": {
+		ours: []string{"source/history", "server/controlplane/openapi"},
+		others: []string{
+			"k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/openapi$",
+			"k8s.io/kube-openapi/",
+		},
+		why: "a schema depends on the types of a moment alone",
 	},
 	"server/proxy": {
 		ours: []string{"", "store", "reflector", "source/kube", "server/watchcache",

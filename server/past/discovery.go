@@ -10,8 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/keepwatch/keepwatch/server/past/schemas"
 	"github.com/keepwatch/keepwatch/source/history"
 )
+
+// gitVersion is the version that the server states: the history does not have that of the cluster.
+const gitVersion = "v0.0.0-keepwatch-history"
 
 // serveDiscovery answers which groups, versions and resources the history has at a moment.
 func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, p *momentPath) {
@@ -20,7 +24,7 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, p *momen
 		return
 	}
 	if path := strings.TrimSuffix(q.URL.Path, "/"); path == "/version" {
-		writeJSON(w, http.StatusOK, version.Info{GitVersion: "v0.0.0-keepwatch-history"})
+		writeJSON(w, http.StatusOK, version.Info{GitVersion: gitVersion})
 		return
 	}
 	var types []history.Type
@@ -30,6 +34,10 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, p *momen
 	})
 	if err != nil {
 		writeStatus(w, err)
+		return
+	}
+	if strings.HasPrefix(q.URL.Path+"/", schemas.Path+"/") {
+		s.serveOpenAPI(w, q, p, types)
 		return
 	}
 	if found := discover(types, strings.Trim(q.URL.Path, "/")); found != nil {

@@ -38,8 +38,8 @@
 //
 // # What is not served
 //
-// Writes, subresources, protobuf and OpenAPI. Custom resources have the columns of their definition at the moment, if
-// the history has customresourcedefinitions.
+// Writes, subresources, protobuf and OpenAPI v2. Custom resources have the columns and the schema of their definition
+// at the moment, if the history has customresourcedefinitions.
 //
 // # Files
 //
@@ -49,7 +49,8 @@
 //	authority.go  who may read what: the live cluster decides
 //	audit.go     the log of reads
 //	metrics.go   metrics, and the refusals at a bound
-//	discovery.go  groups, versions, resources      refuse.go    what is not answered, and why
+//	discovery.go  groups, versions, resources      openapi.go   their schemas, by package schemas
+//	refuse.go    what is not answered, and why
 //	page.go      the page, and who may see it     drawing.go   its timeline as a picture
 //	change.go    its difference of a change       list.go      its list of a moment
 package past

@@ -81,13 +81,9 @@ func (t *tables) source(ctx context.Context, v *history.View, of *resolved) (tab
 		}
 		at = points.Of(stream)
 	}
-	states, err := v.At(ctx, history.Objects{Resource: definitions, Name: of.typ.Resource}, at)
-	if err != nil || len(states) == 0 {
+	definition, err := definitionOf(ctx, v, of.typ, at)
+	if err != nil || definition == nil {
 		return "", err
-	}
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := json.Unmarshal(states[0].Object, &definition); err != nil {
-		return "", fmt.Errorf("the definition of %s: %w", of.typ.Resource, err)
 	}
 	for _, version := range definition.Spec.Versions {
 		if version.Name == of.typ.Version {
