@@ -29,9 +29,10 @@ const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 type definition uint8
 
 const (
-	unknownDefinition definition = iota // no permission, or a server of its own (an APIService) defines the type
-	hasDefinition                       // its CustomResourceDefinition exists
-	noDefinition                        // it has no CustomResourceDefinition, and no other server has its group
+	// no permission, a server without definitions, or one of its own (an APIService) defines the type
+	unknownDefinition definition = iota
+	hasDefinition                // its CustomResourceDefinition exists
+	noDefinition                 // it has no CustomResourceDefinition, and no other server has its group
 )
 
 // definitions reads the definitions of types.
@@ -49,6 +50,9 @@ func (d *definitions) of(ctx context.Context, resource string) (definition, erro
 	case apierrors.IsForbidden(err):
 		return unknownDefinition, nil
 	case !saysNotFound(err, resource):
+		if group, failed := groupOf(ctx, d.groups, crdResource.Group); failed == nil && len(group.Versions) == 0 {
+			return unknownDefinition, nil // a server without definitions
+		}
 		return unknownDefinition, startup.WithoutAddress(err)
 	}
 	_, group, _ := strings.Cut(resource, ".")

@@ -23,6 +23,7 @@ import (
 // fakeAPI is an API server without objects: it answers for its types what discovery and lists ask for, and refuses
 // CustomResourceDefinitions. It belongs to the test's goroutine between requests.
 type fakeAPI struct {
+	plain  bool                // it has no CustomResourceDefinitions
 	types  map[string][]string // of a group, in version v1
 	hidden bool                // /apis shows no group, and groups are not found
 	down   map[string]bool     // groups whose types are answered 503
@@ -37,6 +38,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	types, known := f.types[group]
 	switch {
+	case group == "apiextensions.k8s.io" && f.plain:
+		http.NotFound(w, r)
 	case group == "apiextensions.k8s.io":
 		f.refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden)
 	case parts[0] == "apis": // all groups
@@ -160,8 +163,13 @@ func TestIncompleteAnswers(t *testing.T) {
 }
 
 // A type whose definition cannot be read leaves when the server has not shown it for a while, and not before.
-func TestTypeLeavesAfterAWhile(t *testing.T) {
-	api := &fakeAPI{types: map[string][]string{"": {"pods"}, "example.com": {"widgets"}}}
+func TestTypeLeavesAfterAWhile(t *testing.T) { testTypeLeaves(t, false) }
+
+// A type of a server without CustomResourceDefinitions leaves, too.
+func TestTypeLeavesAPlainServer(t *testing.T) { testTypeLeaves(t, true) }
+
+func testTypeLeaves(t *testing.T, plain bool) {
+	api := &fakeAPI{types: map[string][]string{"": {"pods"}, "example.com": {"widgets"}}, plain: plain}
 	var said []string
 	r := newMembersRig(t, api, Options{
 		Patterns: []Pattern{{Group: "example.com"}}, LeaveAfter: time.Hour,
