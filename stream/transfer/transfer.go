@@ -86,6 +86,7 @@ var reopenWaits = backoff.Exponential{First: 500 * time.Millisecond, Max: 30 * t
 // the error, also that of the sink's last Close, or else the cause of ctx, never nil. It must not be called
 // concurrently.
 func (t *Transfer) Run(ctx context.Context) error {
+	var rewound rewinds
 	for attempt, first := 0, true; ; attempt++ {
 		s := t.newSession(first)
 		err := s.run(ctx)
@@ -98,20 +99,55 @@ func (t *Transfer) Run(ctx context.Context) error {
 			return s.closed
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, errRewound), errors.Is(err, errChanged):
+		case errors.Is(err, errChanged):
+			continue
+		case errors.Is(err, errRewound):
+			if err := pause(ctx, rewound.next(time.Now())); err != nil {
+				return err
+			}
 			continue
 		case !errors.As(err, new(*sink.Unavailable)):
 			return err
 		}
 		wait := backoff.FullJitter(reopenWaits.Wait(attempt), rand.Int64N)
 		t.Retrying(err, wait)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
+		if err := pause(ctx, wait); err != nil {
+			return err
 		}
+	}
+}
+
+// rewinds are the rewinds of a line that came soon after one another: a balancer in front of two clusters shows now one,
+// now the other, and each rewind lists everything.
+type rewinds struct {
+	count int
+	last  time.Time
+}
+
+// rewindForgotten is after how long another rewind is the first one again.
+const rewindForgotten = 10 * time.Minute
+
+// next returns the wait after another rewind: none after the first one.
+func (r *rewinds) next(now time.Time) time.Duration {
+	if now.Sub(r.last) > rewindForgotten {
+		r.count = 0
+	}
+	r.last = now
+	if r.count++; r.count == 1 {
+		return 0
+	}
+	return backoff.FullJitter(reopenWaits.Wait(r.count-1), rand.Int64N)
+}
+
+// pause waits. It returns the cause of ctx if that is done before.
+func pause(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
