@@ -117,8 +117,8 @@ func (t *Transfer) Run(ctx context.Context) error {
 	}
 }
 
-// rewinds are the rewinds of a line that came soon after one another: a balancer in front of two clusters shows now one,
-// now the other, and each rewind lists everything.
+// rewinds are the rewinds of a line that came soon after one another: a balancer in front of two clusters shows now
+// one, now the other, and each rewind lists everything.
 type rewinds struct {
 	count int
 	last  time.Time
