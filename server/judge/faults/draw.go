@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// maxCounters bounds the counters of a plan. Clients beyond it share one for each rule and kind of request.
+// maxCounters bounds the counters of a plan, and those of a transcript. Clients and resources beyond it share one for
+// each rule and kind of request.
 const maxCounters = 1 << 16
 
 // draws decides which request meets which fault of a plan. It is safe for concurrent use.

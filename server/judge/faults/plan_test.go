@@ -218,3 +218,18 @@ func TestManyRules(t *testing.T) {
 		t.Error("a plan without bound")
 	}
 }
+
+// TestManyResources counts the requests of a client that invents resources: all of them, with bounded memory.
+func TestManyResources(t *testing.T) {
+	const more = 1000
+	seen := newTranscript(nil)
+	for i := range maxCounters + more {
+		seen.begin(Request{Class: List, Resource: fmt.Sprint("r", i)})
+	}
+	if len(seen.counts) > maxCounters+1 {
+		t.Errorf("%d counters", len(seen.counts))
+	}
+	if n := seen.count(List, ""); n != maxCounters+more {
+		t.Errorf("%d requests were counted", n)
+	}
+}

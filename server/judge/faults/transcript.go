@@ -67,6 +67,9 @@ type countKey struct {
 	resource string
 }
 
+// otherResources stands for the resources beyond maxCounters.
+const otherResources = "…"
+
 func newTranscript(record *recorder) *transcript {
 	return &transcript{start: time.Now(), record: record, counts: make(map[countKey]int)}
 }
@@ -76,6 +79,9 @@ func (t *transcript) begin(req Request) *Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := countKey{req.Class, req.Resource}
+	if _, known := t.counts[key]; !known && len(t.counts) >= maxCounters { // clients choose the names
+		key.resource = otherResources
+	}
 	t.counts[key]++
 	req.Number = t.counts[key]
 	e := &Entry{Request: req, Start: time.Since(t.start)}
