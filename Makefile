@@ -177,7 +177,7 @@ stress:
 # What the tests of PKG do not notice: each package's own tests on N mutants of it, drawn with SEED, and on the mistakes of
 # server/internal/testonly/mutants/planted.txt. It fails if a mutant survives that is not in server/internal/testonly/mutants/equivalent.txt.
 MUTATED = ./store ./reflector/... ./source/... ./informer/... ./operator/... ./stream/... ./sinks/... ./server/source/... \
-  ./server/watchcache ./server/readpath ./server/storage ./server/proxy ./server/judge/conform ./server/judge/audit ./server/simulation \
+  ./server/watchcache ./server/readpath ./server/storage ./server/proxy/... ./server/judge/conform ./server/judge/audit ./server/simulation \
   ./server/internal/worker ./server/controlplane/internal/...
 mutants: N ?= 50
 mutants: PKG = $(MUTATED)
