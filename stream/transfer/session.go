@@ -29,6 +29,7 @@ type session struct {
 	first     bool // no session has opened the sink before
 	opened    bool
 	closed    error        // of the sink's Close
+	failures  []error      // of each resource; an element belongs to its goroutine until the session has ended
 	leaving   atomic.Int64 // resources that are gone and not ended yet
 	batcher   *batcher
 	// progress is that of each stream after its last piece that was handed to the batcher.
@@ -70,6 +71,7 @@ func (s *session) run(ctx context.Context) error {
 	s.begin(stored)
 	s.Transfer.opened(s.resources)
 	s.batcher = newBatcher(s, stored)
+	s.failures = make([]error, len(s.resources))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.batcher.run(ctx) })
 	group.Go(func() error { return s.awaitChange(ctx) })
@@ -92,6 +94,20 @@ func (s *session) awaitChange(ctx context.Context) error {
 // committed reports whether a batch was committed in the session, which has ended.
 func (s *session) committed() bool { return s.batcher != nil && s.batcher.commits > 0 }
 
+// end returns the reason of the end of a session whose ctx is done: what could not be stored although the end was
+// requested, or the cause of ctx. A sink that is unavailable is none; a state on disk that cannot be written is one.
+func (s *session) end(ctx context.Context) error {
+	for _, err := range append(s.failures, s.closed) {
+		switch {
+		case err == nil, errors.Is(err, ctx.Err()), errors.Is(err, context.Cause(ctx)):
+		case errors.Is(err, errRewound), errors.Is(err, errChanged), errors.As(err, new(*sink.Unavailable)):
+		default:
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
 // enterEpochs sets the least next epoch of each stream: the greatest one of its line. A stream
 // without a complete list has no history, and begins in that epoch.
 func (s *session) enterEpochs(stored []sink.Stored) {
@@ -113,6 +129,7 @@ func (s *session) enterEpochs(stored []sink.Stored) {
 func (s *session) follow(ctx context.Context, i int, stored *sink.Stored) error {
 	keepsState := stored.State != nil
 	err := s.deliver(ctx, i, stored)
+	s.failures[i] = err
 	if keepsState && sink.DiskFull(err) {
 		return &sink.Unavailable{Err: err}
 	}
@@ -133,7 +150,7 @@ func (s *session) deliver(ctx context.Context, i int, stored *sink.Stored) error
 		}
 	}
 	if r.Gone > 0 {
-		return s.end(ctx, r, target)
+		return s.leave(ctx, r, target)
 	}
 	options := reflector.Options{Observe: func(n reflector.Notice) { s.observe(i, n) }}
 	if !s.first || r.Patient {
@@ -144,8 +161,8 @@ func (s *session) deliver(ctx context.Context, i int, stored *sink.Stored) error
 	return f.Run(ctx)
 }
 
-// end delivers what is left of a resource that is gone. The last one of the session ends it.
-func (s *session) end(ctx context.Context, r Resource, target *stream.Stream) error {
+// leave delivers what is left of a resource that is gone. The last one of the session ends it.
+func (s *session) leave(ctx context.Context, r Resource, target *stream.Stream) error {
 	if err := target.End(ctx, r.Gone, keepwatch.GapExpired); err != nil {
 		return err
 	}

@@ -83,8 +83,8 @@ var reopenWaits = backoff.Exponential{First: 500 * time.Millisecond, Max: 30 * t
 
 // Run follows the resources until ctx is done or an error that cannot be retried occurs: an
 // error of the sink that is no [sink.Unavailable], or one that ends a reflector. It returns
-// the error, also that of the sink's last Close, or else the cause of ctx, never nil. It must not be called
-// concurrently.
+// the error, also one that occurs when ctx is done already and that of the sink's last Close, or else the cause of
+// ctx, never nil. It must not be called concurrently.
 func (t *Transfer) Run(ctx context.Context) error {
 	var rewound rewinds
 	for attempt, first := 0, true; ; attempt++ {
@@ -95,10 +95,8 @@ func (t *Transfer) Run(ctx context.Context) error {
 			attempt = 0
 		}
 		switch {
-		case ctx.Err() != nil && s.closed != nil && !errors.As(s.closed, new(*sink.Unavailable)):
-			return s.closed
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return s.end(ctx)
 		case errors.Is(err, errChanged):
 			continue
 		case errors.Is(err, errRewound):
