@@ -36,11 +36,16 @@ func Open(dir string, id Identity) (State, error) {
 	return d, nil
 }
 
+// Exists reports whether a directory has a state.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, fileName))
+	return !errors.Is(err, os.ErrNotExist)
+}
+
 // Move moves the state of the stream id from one directory to another, which it makes. It does nothing if the first has
 // no state, and returns the errors of [Open]. After a crash the state is in one of them.
 func Move(from, to string, id Identity) error {
-	path := filepath.Join(from, fileName)
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+	if !Exists(from) {
 		return nil
 	}
 	state, err := Open(from, id)
@@ -53,7 +58,7 @@ func Move(from, to string, id Identity) error {
 	if err := durable.MkdirAll(to); err != nil {
 		return err
 	}
-	if err := os.Rename(path, filepath.Join(to, fileName)); err != nil {
+	if err := os.Rename(filepath.Join(from, fileName), filepath.Join(to, fileName)); err != nil {
 		return err
 	}
 	return errors.Join(durable.SyncDir(to), durable.SyncDir(from))

@@ -1,6 +1,7 @@
 package statedir
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,7 +88,9 @@ func (s *Sink) enter(streams []sink.Stream) (*record, error) {
 	r, err := readRecord(s.dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		r = newRecord(s.receiver)
+		if r = newRecord(s.receiver); stream.Exists(s.dir) {
+			r.Receiver = alone
+		}
 	case err != nil:
 		return nil, err
 	}
@@ -99,16 +102,33 @@ func (s *Sink) enter(streams []sink.Stream) (*record, error) {
 	if s.active, err = r.enter(streams); err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", s.dir, err)
 	}
+	if err := s.moveAlone(streams); err != nil {
+		return nil, err
+	}
 	return r, r.write(s.dir)
 }
 
-func (s *Sink) openState(id stream.Identity) (stored sink.Stored, err error) {
-	dir := streamDir(s.dir, id)
-	// Before v0.1.0 a stream of keepwatch watch had the directory for itself.
-	if err := stream.Move(s.dir, dir, id); err != nil {
-		return stored, err
+// alone is the receiver whose single stream had the directory for itself before v0.1.0.
+const alone = "keepwatch watch"
+
+// moveAlone moves the state of a stream that had the directory for itself. It returns an error, and changes nothing, if
+// that is none of the streams.
+func (s *Sink) moveAlone(streams []sink.Stream) (first error) {
+	if !stream.Exists(s.dir) {
+		return nil
 	}
-	state, err := stream.Open(dir, id)
+	for _, wanted := range streams {
+		err := stream.Move(s.dir, streamDir(s.dir, wanted.ID), wanted.ID)
+		if err == nil {
+			return nil
+		}
+		first = cmp.Or(first, err)
+	}
+	return first
+}
+
+func (s *Sink) openState(id stream.Identity) (stored sink.Stored, err error) {
+	state, err := stream.Open(streamDir(s.dir, id), id)
 	if err != nil {
 		return stored, err
 	}

@@ -129,14 +129,21 @@ func TestStateOfOneStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = statedir.New(dir, &receiver{name: "r"}).Open(t.Context(), streams("services"))
+	_, err = statedir.New(dir, &receiver{name: "keepwatch watch"}).Open(t.Context(), streams("services"))
 	if err == nil ||
 		!strings.Contains(err.Error(), "belongs to another stream: it has the state of pods in namespace shop") {
 		t.Error(err)
 	}
+	_, err = statedir.New(dir, &receiver{name: "files:/a"}).Open(t.Context(), streams("pods/shop"))
+	if err == nil || !strings.Contains(err.Error(), "belongs to keepwatch watch, not to files:/a") {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("refused, it has %v, %v, want the state and the lock", entries, err)
+	}
 	for range 2 { // the second time, it is as every other one
-		s := statedir.New(dir, &receiver{name: "r"})
-		if _, err := s.Open(t.Context(), streams("pods/shop", "services")); err != nil {
+		s := statedir.New(dir, &receiver{name: "keepwatch watch"})
+		if _, err := s.Open(t.Context(), streams("services", "pods/shop")); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {
