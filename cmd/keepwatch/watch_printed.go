@@ -26,7 +26,7 @@ type printed struct {
 	file      *outputFile // stdout, if it is a file and a state follows it
 	complete  bool        // the last line may be that of a process that was killed
 	bookmarks bool
-	confirmed bool // a stream of the last batch has confirmed its revision without an event
+	confirmed bool // the source has confirmed the revision of a stream of the last batch: no event of it shows it
 
 	acknowledgments *acknowledgments // nil without --acknowledge
 	sinks           map[stream.Identity]stream.Sink
@@ -76,7 +76,10 @@ func (p *printed) sink(id stream.Identity) stream.Sink {
 // [printed.cut] prints that of all.
 func (p *printed) Write(ctx context.Context, batch sink.Batch) error {
 	p.confirmed = slices.ContainsFunc(batch.Pieces, func(of sink.Piece) bool {
-		return !slices.ContainsFunc(of.Messages, isEvent)
+		return !slices.ContainsFunc(of.Messages, func(m stream.Message) bool {
+			e, ok := m.(stream.Event)
+			return ok && e.Revision >= of.Cursor
+		})
 	})
 	for _, piece := range batch.Pieces {
 		out := p.sinks[p.streams[piece.Stream].ID]
@@ -96,11 +99,6 @@ func (p *printed) Write(ctx context.Context, batch sink.Batch) error {
 		return err
 	}
 	return p.acknowledgments.wait(ctx)
-}
-
-func isEvent(m stream.Message) bool {
-	_, ok := m.(stream.Event)
-	return ok
 }
 
 // Close does nothing: the output stays open for the next Open.

@@ -16,6 +16,7 @@ func TestCutLines(t *testing.T) {
 	id := stream.Identity{Resource: "pods"}
 	status := transfer.Status{Resources: []transfer.ResourceStatus{{Stream: sink.Stream{ID: id}, Objects: 3}}}
 	added := stream.Event{Type: keepwatch.Added, Revision: 7, ID: "u/7", Object: text(`{"a":1}`)}
+	before := stream.Event{Type: keepwatch.Added, Revision: 6, ID: "u/6", Object: text(`{"a":1}`)}
 	gap := stream.Gap{From: 1, To: 2, Reason: keepwatch.GapExpired}
 	for name, tt := range map[string]struct {
 		bookmarks bool
@@ -28,7 +29,10 @@ func TestCutLines(t *testing.T) {
 		"a gap": {false, []stream.Message{gap}, false,
 			`{"type":"GAP","from":"1","to":"2","reason":"expired","resource":"pods"}` + "\n"},
 		"confirmed": {true, nil, false, `{"type":"BOOKMARK","revision":"7","resources":["pods"]}` + "\n"},
-		"unwanted":  {false, nil, false, ""},
+		"confirmed after an event": {true, []stream.Message{before}, false,
+			`{"type":"ADDED","revision":"6","id":"u/6","resource":"pods","object":{"a":1}}` + "\n" +
+				`{"type":"BOOKMARK","revision":"7","resources":["pods"]}` + "\n"},
+		"unwanted": {false, nil, false, ""},
 		"an event": {true, []stream.Message{added}, false,
 			`{"type":"ADDED","revision":"7","id":"u/7","resource":"pods","object":{"a":1}}` + "\n"},
 	} {
@@ -38,7 +42,7 @@ func TestCutLines(t *testing.T) {
 			if err := p.Open(t.Context(), []sink.Stream{{ID: id}}, sink.Delivered{}); err != nil {
 				t.Fatal(err)
 			}
-			piece := sink.Piece{Piece: stream.Piece{Messages: tt.messages}}
+			piece := sink.Piece{Piece: stream.Piece{Messages: tt.messages, Cursor: 7}}
 			if err := p.Write(t.Context(), sink.Batch{Pieces: []sink.Piece{piece}}); err != nil {
 				t.Fatal(err)
 			}
