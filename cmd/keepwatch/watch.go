@@ -115,7 +115,7 @@ func newWatchCommand() *cobra.Command {
 	o.output.addTo(cmd)
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout,
 		"open the watch again after this time without an event, more than 0; servers send a bookmark about once a minute")
-	flags.BoolVar(&o.bookmarks, "bookmarks", false, "print BOOKMARK lines, about one a minute")
+	flags.BoolVar(&o.bookmarks, "bookmarks", false, "print BOOKMARK lines: about one a minute, and of several types also after changes")
 	flags.BoolVar(&o.acknowledge, "acknowledge", false,
 		"move the cursor when stdin has a line for each line that was printed, and end with stdin")
 	flags.StringVar(&o.stateDir, "state", "", "store the cursor in this folder, and resume from there")

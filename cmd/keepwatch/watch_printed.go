@@ -113,10 +113,10 @@ type cutLine struct {
 	Resources []string `json:"resources"`
 }
 
-// cut prints the SYNCED of a line of revisions, and waits for its acknowledgement. A later cut that a confirmation has
-// moved is a BOOKMARK.
+// cut prints the SYNCED of a line of revisions, and waits for its acknowledgement. A later cut is a BOOKMARK, unless an
+// event shows it: one that has moved the cut of a single type.
 func (p *printed) cut(status transfer.Status, line int, cut sink.Cut, first bool) {
-	if !first && !(p.bookmarks && p.confirmed) {
+	if !first && !p.bookmarks {
 		return
 	}
 	l := cutLine{Type: "BOOKMARK", Revision: cut.Revision.String()}
@@ -129,6 +129,9 @@ func (p *printed) cut(status transfer.Status, line int, cut sink.Cut, first bool
 			l.Resources = append(l.Resources, r.ID.Resource)
 			count += r.Objects
 		}
+	}
+	if !first && !p.confirmed && len(l.Resources) == 1 {
+		return
 	}
 	text, err := json.Marshal(l)
 	if err == nil {

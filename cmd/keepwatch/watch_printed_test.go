@@ -10,6 +10,30 @@ import (
 	"github.com/keepwatch/keepwatch/stream/transfer"
 )
 
+// TestBookmarkOfSeveral moves the cut of two types by an event of the one that is behind: no event shows that both are
+// complete there, and where nothing else changes no confirmation follows.
+func TestBookmarkOfSeveral(t *testing.T) {
+	ids := []stream.Identity{{Resource: "pods"}, {Resource: "nodes"}}
+	status := transfer.Status{Resources: []transfer.ResourceStatus{
+		{Stream: sink.Stream{ID: ids[0]}}, {Stream: sink.Stream{ID: ids[1]}}}}
+	var out bytes.Buffer
+	p := newPrinted(t.Context(), nil, &watchOptions{bookmarks: true}, outputFormat{data: true}, &out)
+	if err := p.Open(t.Context(), []sink.Stream{{ID: ids[0]}, {ID: ids[1]}}, sink.Delivered{}); err != nil {
+		t.Fatal(err)
+	}
+	added := stream.Event{Type: keepwatch.Added, Revision: 7, ID: "u/7", Object: text(`{"a":1}`)}
+	piece := sink.Piece{Piece: stream.Piece{Messages: []stream.Message{added}, Cursor: 7}}
+	if err := p.Write(t.Context(), sink.Batch{Pieces: []sink.Piece{piece}}); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	p.cut(status, 0, sink.Cut{Revision: 7}, false)
+	const want = `{"type":"BOOKMARK","revision":"7","resources":["pods","nodes"]}` + "\n"
+	if out.String() != want {
+		t.Errorf("printed %q, want %q", &out, want)
+	}
+}
+
 // TestCutLines prints what follows batches: SYNCED at the first cut, and BOOKMARK at a later one that a confirmation
 // has moved. The revision of an event is in its own line.
 func TestCutLines(t *testing.T) {
