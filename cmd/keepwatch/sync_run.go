@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/transfer"
 	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
@@ -25,6 +26,8 @@ type destination struct {
 	started func(*transfer.Transfer) // is called before the transfer runs
 	// batchBytes bounds the changes of one type that are stored at once; 0 is the default of kube.Options.
 	batchBytes int
+	// unstored is true if nothing outlasts the process: the cluster needs no other name than its address.
+	unstored bool
 }
 
 // follow stores the resources in one sink until ctx is done. It returns the reason of the end, never nil.
@@ -38,9 +41,11 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 	if err != nil {
 		return err
 	}
-	cluster, err := clusterOf(ctx, config, report.start.retryRequest)
-	if err != nil {
-		return err
+	cluster := stream.Cluster{Server: config.Host}
+	if !to.unstored {
+		if cluster, err = clusterOf(ctx, config, report.start.retryRequest); err != nil {
+			return err
+		}
 	}
 	into, err := to.open()
 	if err != nil {

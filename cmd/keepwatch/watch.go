@@ -57,7 +57,7 @@ without changes are reported once.
 With --state the cursors are stored in a folder. Started again with it, each type resumes
 after its last stored event; if the server's history is too short, GAP and the difference follow,
 deletions included. SYNCED follows after all events up to the revision that the server had at the
-start: until then the watches are short, because servers send a bookmark before the end of a watch.
+start: until then a watch lasts 3 seconds, at whose end the server confirms the revision.
 After a crash the last events may be printed again, with the same ids; an incomplete last line in a
 file is completed with a line end before the stream resumes.
 
@@ -115,7 +115,8 @@ func newWatchCommand() *cobra.Command {
 	o.output.addTo(cmd)
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout,
 		"open the watch again after this time without an event, more than 0; servers send a bookmark about once a minute")
-	flags.BoolVar(&o.bookmarks, "bookmarks", false, "print BOOKMARK lines: about one a minute, and of several types also after changes")
+	flags.BoolVar(&o.bookmarks, "bookmarks", false,
+		"print BOOKMARK lines: about one a minute, and of several types also after changes")
 	flags.BoolVar(&o.acknowledge, "acknowledge", false,
 		"move the cursor when stdin has a line for each line that was printed, and end with stdin")
 	flags.StringVar(&o.stateDir, "state", "", "store the cursor in this folder, and resume from there")
@@ -196,6 +197,7 @@ func (o *watchOptions) follow(ctx context.Context, resources []syncResource, p *
 	}
 	return all.follow(ctx, resources, destination{
 		open: func() (sink.Sink, error) { return o.sink(p), nil }, report: p.report, started: func(*transfer.Transfer) {},
+		unstored: o.stateDir == "",
 	})
 }
 

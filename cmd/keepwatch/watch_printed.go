@@ -138,6 +138,9 @@ func (p *printed) cut(status transfer.Status, line int, cut sink.Cut, first bool
 		_, err = p.out.Write(append(text, '\n'))
 	}
 	if err == nil {
+		err = p.file.sync()
+	}
+	if err == nil {
 		err = p.acknowledgments.wait(p.ctx)
 	}
 	if err != nil {

@@ -560,7 +560,7 @@ func TestWatchWaitsForTheServer(t *testing.T) {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	for _, l := range lines[:len(lines)-1] {
-		if !strings.HasPrefix(l, "keepwatch: can't read the identity of the cluster from its namespace kube-system: ") ||
+		if !strings.HasPrefix(l, "keepwatch: can't read the resource types of the server: ") ||
 			!strings.Contains(l, "; retrying in ") {
 			t.Errorf("stderr has %q", l)
 		}
@@ -574,8 +574,7 @@ func TestWatchWithoutAServer(t *testing.T) {
 	for signal, want := range map[os.Signal]int{syscall.SIGTERM: 0, os.Interrupt: 130} {
 		p := startWatch(t, out, "pods", "-s", "https://127.0.0.1:1")
 		p.waitStderr(t,
-			"keepwatch: can't read the identity of the cluster from its namespace kube-system: "+
-				"dial tcp 127.0.0.1:1: connect: connection refused; retrying in ")
+			"keepwatch: can't read the resource types of the server: dial tcp 127.0.0.1:1: connect: connection refused; retrying in ")
 		p.Process.Signal(signal)
 		if code := p.exit(t); code != want {
 			t.Errorf("after %v: exit %d, stderr %q", signal, code, p.stderr)

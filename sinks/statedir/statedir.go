@@ -211,11 +211,14 @@ func (s *Sink) Status(context.Context) ([]sink.Status, error) {
 
 // OpenIndex opens the index of the stream id in the state directory dir. See [stream.OpenIndex].
 func OpenIndex(dir string, id stream.Identity) (*stream.Index, error) {
-	own := streamDir(dir, id)
-	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
+	index, err := stream.OpenIndex(streamDir(dir, id), id)
+	if errors.Is(err, os.ErrNotExist) {
+		index, err = stream.OpenIndex(dir, id) // that of a stream which had the directory for itself
+	}
+	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("state directory %s has no state of %s", dir, id)
 	}
-	return stream.OpenIndex(own, id)
+	return index, err
 }
 
 // failure makes an error that another attempt may not meet a [sink.Unavailable].

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,6 +142,14 @@ func TestStateOfOneStream(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
 		t.Errorf("refused, it has %v, %v, want the state and the lock", entries, err)
 	}
+	index := func() string { // an empty state has none, which says that it was found
+		t.Helper()
+		_, err := statedir.OpenIndex(dir, id)
+		return fmt.Sprint(err)
+	}
+	if err := index(); !strings.Contains(err, "its first list is not complete") {
+		t.Error(err)
+	}
 	for range 2 { // the second time, it is as every other one
 		s := statedir.New(dir, &receiver{name: "keepwatch watch"})
 		if _, err := s.Open(t.Context(), streams("services", "pods/shop")); err != nil {
@@ -149,6 +158,13 @@ func TestStateOfOneStream(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+	if err := index(); !strings.Contains(err, "its first list is not complete") {
+		t.Error(err)
+	}
+	if _, err := statedir.OpenIndex(dir, streams("nodes")[0].ID); err == nil ||
+		!strings.Contains(err.Error(), "has no state of nodes in all namespaces") {
+		t.Error(err)
 	}
 	if after, err := os.ReadFile(filepath.Join(dir, "pods_shop", "stream.db")); err != nil || !bytes.Equal(after, before) {
 		t.Errorf("its state differs, %v", err)

@@ -2,7 +2,6 @@ package schemas
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"path"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/klog/v2"
 	"k8s.io/kube-openapi/pkg/builder3"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/handler3"
@@ -62,7 +62,8 @@ func InVersion(types []history.Type, root string) (all []history.Type) {
 var sharedSchemas sync.Mutex
 
 // Document returns the document of types of one group and version, in JSON. The scheme knows the built-in kinds, and
-// custom are the definitions of the other types. It has what can be read.
+// custom are the definitions of the other types. It has what can be read. A type whose definition has no schema that
+// can be built is left out.
 func Document(scheme *runtime.Scheme, types []history.Type,
 	custom []*apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	sharedSchemas.Lock()
@@ -99,7 +100,8 @@ func Document(scheme *runtime.Scheme, types []history.Type,
 	for _, definition := range custom {
 		built, err := crdopenapi.BuildOpenAPIV3(definition, types[0].Version, crdopenapi.Options{AllowNonStructural: true})
 		if err != nil {
-			return nil, fmt.Errorf("the schema of %s: %w", definition.Name, err)
+			klog.ErrorS(err, "A type has no schema", "definition", definition.Name)
+			continue
 		}
 		maps.Copy(document.Components.Schemas, built.Components.Schemas)
 		for name, of := range built.Paths.Paths {

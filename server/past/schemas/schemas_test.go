@@ -43,6 +43,9 @@ func TestDocument(t *testing.T) {
 					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"size": size}}}}},
 		},
 	}
+	gadgets := &apiextensionsv1.CustomResourceDefinition{ // without a version: it has no schema, and hinders none
+		ObjectMeta: metav1.ObjectMeta{Name: "gadgets.example.com"},
+	}
 	index, err := json.Marshal(schemas.Index(types))
 	if err != nil ||
 		!bytes.Contains(index, []byte(`"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/example.com/v1"}`)) {
@@ -66,7 +69,7 @@ func TestDocument(t *testing.T) {
 				}
 				var custom []*apiextensionsv1.CustomResourceDefinition
 				if strings.Contains(root, "example.com") {
-					custom = append(custom, widgets)
+					custom = append(custom, gadgets, widgets)
 				}
 				text, err := schemas.Document(scheme, of, custom)
 				var document struct {
