@@ -263,8 +263,9 @@ var token = regexp.MustCompile(`"continue":"[^"]+"`)
 // age matches an age in a table.
 var age = regexp.MustCompile(`"(\d+[smhdy])+"|\((\d+[smhdy])+ ago\)`)
 
-// requestsAtATime limits the requests of a test. Most wait: a watch lasts for a second.
-const requestsAtATime = 100
+// requestsAtATime limits the requests of a test. Watches wait for a second; lists compute, and together must not take
+// the minute after which a server gives up on a request, on any machine.
+const requestsAtATime = 16
 
 // same sends a request to both servers, with and without compression, and compares the responses.
 func same(t *testing.T, own, library *rest.Config, path, accept string) error {

@@ -433,14 +433,15 @@ func testRevoked(t *testing.T, server *kafkatest.Server) {
 	if _, err := admin.CreateACLs(t.Context(), denied); err != nil {
 		t.Fatal(err)
 	}
-	next := batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))
+	written := 1
+	next := func() sink.Batch {
+		at := keepwatch.Revision(5 + written)
+		return batch(uint64(written+1), at, event(keepwatch.Added, fmt.Sprint("b", written), at, `{}`))
+	}
 	var err error
-	// the broker applies it a moment later
-	for end := time.Now().Add(await.Deadline); err == nil && time.Now().Before(end); {
-		err = s.Write(t.Context(), batch(1, 5))
-		if err == nil {
-			err = s.Write(t.Context(), next)
-			next = batch(2, 6)
+	for end := time.Now().Add(await.Deadline); time.Now().Before(end); written++ { // the broker applies it a moment later
+		if err = s.Write(t.Context(), next()); err != nil {
+			break
 		}
 	}
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "a permission is missing") {
@@ -459,14 +460,13 @@ func testRevoked(t *testing.T, server *kafkatest.Server) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(stored[0].Entries); n == 1 {
-		write(t, s, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
-	} else if n != 2 {
-		t.Errorf("stored: %+v", stored[0].Entries)
+	if n := len(stored[0].Entries); n != written {
+		t.Errorf("%d objects are stored, want %d", n, written)
 	}
+	write(t, s, next())
 	records, err := server.Consume("revoked.pods").Records(t.Context())
-	if err != nil || len(records) != 2 {
-		t.Errorf("%d records, %v", len(records), err)
+	if err != nil || len(records) != written+1 {
+		t.Errorf("%d records, %v, want %d", len(records), err, written+1)
 	}
 }
 
