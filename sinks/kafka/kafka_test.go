@@ -451,19 +451,19 @@ func testRevoked(t *testing.T, server *kafkatest.Server) {
 	if _, err := admin.DeleteACLs(t.Context(), denied); err != nil {
 		t.Fatal(err)
 	}
-	var stored []sink.Stored
-	for end := time.Now().Add(await.Deadline); ; time.Sleep(100 * time.Millisecond) {
-		if stored, err = s.Open(t.Context(), sinktest.Streams()); err == nil {
-			break
+	await.NoError(t, "the broker applies the permission", func() error {
+		stored, err := s.Open(t.Context(), sinktest.Streams())
+		if err == nil {
+			if n := len(stored[0].Entries); n != written {
+				t.Errorf("%d objects are stored, want %d", n, written)
+			}
+			err = s.Write(t.Context(), next())
 		}
-		if time.Now().After(end) {
-			t.Fatal(err)
+		if err != nil {
+			s.Close()
 		}
-	}
-	if n := len(stored[0].Entries); n != written {
-		t.Errorf("%d objects are stored, want %d", n, written)
-	}
-	write(t, s, next())
+		return err
+	})
 	records, err := server.Consume("revoked.pods").Records(t.Context())
 	if err != nil || len(records) != written+1 {
 		t.Errorf("%d records, %v, want %d", len(records), err, written+1)
