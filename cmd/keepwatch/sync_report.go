@@ -29,10 +29,9 @@ type syncReport struct {
 	targets map[stream.Identity]*syncTarget
 	current []*syncTarget // the resources of the transfer, by their number
 	synced  map[int]bool  // lines whose cut was printed
-	// onCut, if set, is called with each cut before it is printed, and with whether it is the first one since the
-	// resources changed, a gap, or an error of the sink.
+	// onCut, if set, is called with each cut, and with whether it is the first one since the resources changed, a gap, or
+	// an error of the sink. Cuts and gaps are then part of the output, and not printed here.
 	onCut func(status transfer.Status, line int, cut sink.Cut, first bool)
-	quiet bool // cuts and gaps are part of the output
 
 	deleted               uint64    // states that were deleted by the size since the last message about it
 	nextReached, nextOver time.Time // of the next messages about the size
@@ -205,7 +204,7 @@ func (r *syncReport) committed(batch sink.Batch) {
 			switch m := m.(type) {
 			case stream.Gap:
 				clear(r.synced)
-				if !r.quiet {
+				if r.onCut == nil {
 					t.status.printf("%s: the history from %d to %d is lost (%s), the difference follows", t.scope(), m.From, m.To,
 						m.Reason)
 				}
@@ -225,8 +224,9 @@ func (r *syncReport) cut(status transfer.Status, line int, cut sink.Cut) {
 	r.synced[line] = true
 	if r.onCut != nil {
 		r.onCut(status, line, cut, first)
+		return
 	}
-	if !first || r.quiet {
+	if !first {
 		return
 	}
 	var counts []string

@@ -193,7 +193,7 @@ func (o *watchOptions) follow(ctx context.Context, resources []syncResource, p *
 	}
 	p.report = newSyncReport(stderr, p.stdout, "")
 	if p.output.data {
-		p.report.quiet, p.report.onCut = true, p.cut
+		p.report.onCut = p.cut
 	}
 	return all.follow(ctx, resources, destination{
 		open: func() (sink.Sink, error) { return o.sink(p), nil }, report: p.report, started: func(*transfer.Transfer) {},

@@ -67,7 +67,7 @@ func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 	case "ndjson":
 		return outputFormat{representation: kube.WholeObjects, data: true, lines: true, sink: func(out io.Writer,
 			t *resourceTarget) stream.Sink {
-			return stream.NDJSON(out, t.name())
+			return newLines(out, t)
 		}}, nil
 	case "table", "wide":
 		return outputFormat{representation: kube.TableRows, lines: true, sink: func(out io.Writer,

@@ -55,7 +55,7 @@ func (p *printed) Open(_ context.Context, streams []sink.Stream, _ sink.Delivere
 	p.streams = streams
 	for _, s := range streams {
 		if p.sinks[s.ID] == nil {
-			p.sinks[s.ID] = p.sink(s.ID)
+			p.sinks[s.ID] = p.output.sink(p.out, p.report.target(s.ID).resourceTarget)
 		}
 	}
 	if !p.complete {
@@ -63,13 +63,6 @@ func (p *printed) Open(_ context.Context, streams []sink.Stream, _ sink.Delivere
 	}
 	p.complete = false
 	return completeLine(p.stdout)
-}
-
-func (p *printed) sink(id stream.Identity) stream.Sink {
-	if p.output.data {
-		return &lines{out: bufio.NewWriterSize(p.out, 256<<10), origin: shape.Origin{ID: id}}
-	}
-	return p.output.sink(p.out, p.report.target(id).resourceTarget)
 }
 
 // Write prints the messages of a batch, and waits for their acknowledgement. It skips the Synced of single types:
@@ -152,6 +145,11 @@ func (p *printed) cut(status transfer.Status, line int, cut sink.Cut, first bool
 type lines struct {
 	out    *bufio.Writer
 	origin shape.Origin
+}
+
+func newLines(out io.Writer, of *resourceTarget) *lines {
+	id := stream.Identity{Resource: of.name(), Namespace: of.namespace}
+	return &lines{out: bufio.NewWriterSize(out, 256<<10), origin: shape.Origin{ID: id}}
 }
 
 func (s *lines) Write(m stream.Message) error {

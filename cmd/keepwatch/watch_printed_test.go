@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"testing"
 
 	"github.com/keepwatch/keepwatch"
@@ -17,7 +18,8 @@ func TestBookmarkOfSeveral(t *testing.T) {
 	status := transfer.Status{Resources: []transfer.ResourceStatus{
 		{Stream: sink.Stream{ID: ids[0]}}, {Stream: sink.Stream{ID: ids[1]}}}}
 	var out bytes.Buffer
-	p := newPrinted(t.Context(), nil, &watchOptions{bookmarks: true}, outputFormat{data: true}, &out)
+	p := newPrinted(t.Context(), nil, &watchOptions{bookmarks: true}, ndjson, &out)
+	p.report = newSyncReport(io.Discard, io.Discard, "")
 	if err := p.Open(t.Context(), []sink.Stream{{ID: ids[0]}, {ID: ids[1]}}, sink.Delivered{}); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,8 @@ func TestCutLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			p := newPrinted(t.Context(), nil, &watchOptions{bookmarks: tt.bookmarks}, outputFormat{data: true}, &out)
+			p := newPrinted(t.Context(), nil, &watchOptions{bookmarks: tt.bookmarks}, ndjson, &out)
+			p.report = newSyncReport(io.Discard, io.Discard, "")
 			if err := p.Open(t.Context(), []sink.Stream{{ID: id}}, sink.Delivered{}); err != nil {
 				t.Fatal(err)
 			}
@@ -77,6 +80,11 @@ func TestCutLines(t *testing.T) {
 		})
 	}
 }
+
+// ndjson is the default output.
+var ndjson = outputFormat{data: true, sink: func(out io.Writer, t *resourceTarget) stream.Sink {
+	return newLines(out, t)
+}}
 
 // text is an object of which only the JSON matters.
 type text string

@@ -532,7 +532,7 @@ var rules = map[string]rule{
 		ours: []string{"", "store", "server/watchcache", "internal/boltfile", "internal/durable",
 			"server/proxy/internal/discovery", "server/proxy/internal/verbatim"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/klog/", "go.etcd.io/bbolt"},
-		why:    "what is on disk depends on caches and the cluster's identity: neither on requests, nor on who sends them",
+		why:    "what is on disk depends on caches and the cluster's identity, and on no request",
 	},
 	"server/proxy/internal/upstream": {
 		ours: []string{"", "source/kube", "server/watchcache", "server/internal/freshread",
@@ -563,7 +563,7 @@ var rules = map[string]rule{
 			"k8s.io/apiserver/pkg/endpoints/request$", "k8s.io/client-go/rest$", "k8s.io/component-base/metrics$",
 			"k8s.io/klog/",
 		},
-		why: "a Table is proven by the server's alone: neither by who reads it, nor by the other caches",
+		why: "a proof compares a Table with the server's: it depends on no client and no other cache",
 	},
 	"server/proxy/internal/verbatim": {
 		ours: []string{"", "store", "server/watchcache", "source/kube"},
@@ -571,7 +571,7 @@ var rules = map[string]rule{
 			"k8s.io/api/core/v1$", "k8s.io/apimachinery/", "k8s.io/klog/", "sigs.k8s.io/json", "github.com/cespare/xxhash/v2",
 			"github.com/go-json-experiment/json", "google.golang.org/protobuf/encoding/protowire",
 		},
-		why: "the bytes of an object depend on what the server wrote: neither on who reads them, nor on a connection",
+		why: "the bytes of an object are the server's: they depend on no client and no connection",
 	},
 	"server/proxy/internal/personal": {
 		ours: []string{"", "store", "server/watchcache"},

@@ -66,8 +66,6 @@ var sharedSchemas sync.Mutex
 // can be built is left out.
 func Document(scheme *runtime.Scheme, types []history.Type,
 	custom []*apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
-	sharedSchemas.Lock()
-	defer sharedSchemas.Unlock()
 	document := &spec3.OpenAPI{
 		Version: "3.0.0", Info: &spec.Info{InfoProps: spec.InfoProps{Title: "Kubernetes", Version: "unversioned"}},
 		Paths: &spec3.Paths{Paths: map[string]*spec3.Path{}}, Components: &spec3.Components{},
@@ -96,6 +94,10 @@ func Document(scheme *runtime.Scheme, types []history.Type,
 	}, names...)
 	if err != nil {
 		return nil, err
+	}
+	if len(custom) > 0 {
+		sharedSchemas.Lock()
+		defer sharedSchemas.Unlock()
 	}
 	for _, definition := range custom {
 		built, err := crdopenapi.BuildOpenAPIV3(definition, types[0].Version, crdopenapi.Options{AllowNonStructural: true})

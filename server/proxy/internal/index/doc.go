@@ -1,6 +1,6 @@
 // Package index stores on disk what a proxy has followed, without its contents: of each object and each deletion the
 // key, the UID, the revisions at which the cache received it, and a hash of the text. With it a cache that begins anew
-// can tell its watchers what has changed since.
+// can deliver to its watchers what has changed since.
 //
 //	start  Load ─▶ Take, for each cache          later  Record ─▶ File, once a second
 //
