@@ -61,11 +61,12 @@ image: $(ARCHS:%=bin/linux-%)
 
 # keepwatch for a platform, as bin/linux-amd64/keepwatch: static, with VERSION and COMMIT, which it prints. The same
 # sources, these and Go give the same bytes.
+STAMPED = github.com/keepwatch/keepwatch/cmd/keepwatch/internal/version
 VERSION ?= $(shell git describe --tags --match 'v*' --always --dirty)
 COMMIT ?= $(shell git rev-parse HEAD)
 bin/%/keepwatch: always
 	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) go build -trimpath -buildvcs=false \
-	  -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o $@ ./cmd/keepwatch
+	  -ldflags '-s -w -X $(STAMPED).Version=$(VERSION) -X $(STAMPED).Commit=$(COMMIT)' -o $@ ./cmd/keepwatch
 
 # An OCI archive with keepwatch's image, for the charts. Needs no Docker.
 bin/keepwatch-image.tar: $(ARCHS:%=bin/linux-%/keepwatch)

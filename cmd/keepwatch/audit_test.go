@@ -66,7 +66,7 @@ func TestAuditCommand(t *testing.T) {
 		{"an unknown type", []string{"nothing,configmaps", "--against", s.twin}, 2,
 			`\nnothing .* not compared\nconfigmaps .* equal`,
 			`^keepwatch: nothing not compared: the server doesn't have a resource type "nothing"\n$`},
-		{"no kubeconfig", []string{"configmaps", "--against", "audit.go"}, 2, `not compared`, `--against: `},
+		{"no kubeconfig", []string{"configmaps", "--against", "main.go"}, 2, `not compared`, `--against: `},
 		{"no state", []string{"configmaps", "--against", t.TempDir()}, 2, `not compared`, `has no state of configmaps in`},
 	}
 	for _, step := range steps {

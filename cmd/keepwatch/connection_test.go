@@ -8,6 +8,10 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/serving"
 )
 
 // No command follows localhost:8080 when nothing names a cluster, and each says how to name one.
@@ -50,35 +54,6 @@ func TestNoCluster(t *testing.T) {
 	}
 }
 
-// A server that is named may be localhost:8080.
-func TestNamedCluster(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(`apiVersion: v1
-kind: Config
-current-context: a
-contexts:
-- {name: a, context: {cluster: a}}
-clusters:
-- {name: a, cluster: {server: "http://localhost:8080"}}
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, flags := range [][]string{{"--kubeconfig", file}, {"--server", "http://localhost:8080"}} {
-		o := newResourceFlags()
-		for i := 0; i < len(flags); i += 2 {
-			switch flags[i] {
-			case "--kubeconfig":
-				*o.config.KubeConfig = flags[i+1]
-			case "--server":
-				*o.config.APIServer = flags[i+1]
-			}
-		}
-		if config, err := connection(o.config); err != nil || config.Host != "http://localhost:8080" {
-			t.Errorf("%v: %v, %v", flags, config, err)
-		}
-	}
-}
-
 // An address that cannot be listened on is named with its flag, and with what to do.
 func TestListenErrors(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -88,7 +63,7 @@ func TestListenErrors(t *testing.T) {
 	defer taken.Close()
 	used := taken.Addr().String()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := writeKubeconfig(kubeconfig, "faults", &rest.Config{Host: "https://127.0.0.1:1"}); err != nil {
+	if err := cluster.WriteKubeconfig(kubeconfig, "faults", &rest.Config{Host: "https://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
 	for address, want := range map[string]string{
@@ -97,7 +72,7 @@ func TestListenErrors(t *testing.T) {
 		"127.0.0.1": `--listen: give a host and a port, like 127.0.0.1:8443, not "127.0.0.1"`,
 		"[::1]:x":   `--listen: give a host and a port, like 127.0.0.1:8443, not "[::1]:x"`,
 	} {
-		if _, err := listen("--listen", address); err == nil || err.Error() != want {
+		if _, err := serving.Listen("--listen", address); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", address, err, want)
 		}
 		t.Setenv("KUBECONFIG", kubeconfig)
@@ -119,7 +94,7 @@ func TestMistyped(t *testing.T) {
 			"72h is 3 days\nSee 'keepwatch sync --help'.\n",
 		"proxy argument": "keepwatch: unknown command \"argument\" for \"keepwatch proxy\"\nSee 'keepwatch proxy --help'.\n",
 	} {
-		if code, stdout, stderr := execute(t, strings.Fields(args)...); code != codeUsage || stdout != "" || stderr != want {
+		if code, stdout, stderr := execute(t, strings.Fields(args)...); code != exit.CodeUsage || stdout != "" || stderr != want {
 			t.Errorf("%s: exit %d, stdout %q, stderr %q, want %q", args, code, stdout, stderr, want)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/faults"
 )
@@ -30,7 +32,7 @@ func TestFaults(t *testing.T) {
 	dir := t.TempDir()
 	upstream, through := filepath.Join(dir, "upstream"), filepath.Join(dir, "through")
 	plan, record := filepath.Join(dir, "plan.yaml"), filepath.Join(dir, "record")
-	if err := writeKubeconfig(upstream, "upstream", &rest.Config{
+	if err := cluster.WriteKubeconfig(upstream, "upstream", &rest.Config{
 		Host: server.URL, BearerToken: "secret",
 		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
 			Bytes: server.Certificate().Raw})},
@@ -85,7 +87,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%v: %s", err, list.String())
 	}
 	if code := run(t.Context(), []string{"faults", "--kubeconfig", upstream, "--plan", plan, "--record", record},
-		io.Discard, io.Discard); code != codeError {
+		io.Discard, io.Discard); code != exit.CodeError {
 		t.Errorf("a record was replaced: exit code %d", code)
 	}
 	if replayed, err := faults.ReadPlan(filepath.Join(record, "plan.yaml")); err != nil || replayed.Seed != 7 ||
@@ -120,12 +122,12 @@ func TestFaultsUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		{"faults", codeUsage, "--plan is missing"},
-		{"faults --plan nothing", codeUsage, "keepwatch faults plans"},
-		{"faults --plan " + bad, codeUsage, `"rules[0].fautl"`},
-		{"faults plans nothing", codeUsage, "nothing"},
-		{"faults report " + t.TempDir(), codeError, "transcript.jsonl"},
-		{"faults report . -o xml", codeUsage, "xml"},
+		{"faults", exit.CodeUsage, "--plan is missing"},
+		{"faults --plan nothing", exit.CodeUsage, "keepwatch faults plans"},
+		{"faults --plan " + bad, exit.CodeUsage, `"rules[0].fautl"`},
+		{"faults plans nothing", exit.CodeUsage, "nothing"},
+		{"faults report " + t.TempDir(), exit.CodeError, "transcript.jsonl"},
+		{"faults report . -o xml", exit.CodeUsage, "xml"},
 	}
 	for _, test := range tests {
 		var stderr bytes.Buffer

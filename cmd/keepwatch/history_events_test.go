@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	lookback "github.com/keepwatch/keepwatch/cmd/keepwatch/internal/history"
 )
 
 // dyingPod creates a Pod of a namespace whose container runs out of memory, and what is reported about it: a start, a
@@ -109,7 +111,7 @@ T +1 +T +Normal +Killing +current +\d+ deleted +0/1 Terminating 3 +Stopping cont
 	if err := client.CoreV1().Events(ns).Delete(t.Context(), "web.4", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var found struct{ Events []reportedEvents }
+	var found struct{ Events []lookback.ReportedEvents }
 	waitFor(t, func() bool {
 		out, _ = look(t, "events", "po", "web", "-n", ns, "--from", to, "-o", "json")
 		if err := json.Unmarshal([]byte(out), &found); err != nil || len(found.Events) != 4 {

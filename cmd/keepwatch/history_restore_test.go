@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	lookback "github.com/keepwatch/keepwatch/cmd/keepwatch/internal/history"
 )
 
 // stored waits until the newest state of an object in a database is a revision, or its deletion if that is "".
@@ -20,7 +22,7 @@ func stored(t *testing.T, to, object, namespace, revision string) {
 	t.Helper()
 	waitFor(t, func() bool {
 		code, out, _ := separately(t, "history", "log", object, "-n", namespace, "--from", to, "-o", "json")
-		var log struct{ Events []loggedEvent }
+		var log struct{ Events []lookback.LoggedEvent }
 		if code != 0 || json.Unmarshal([]byte(out), &log) != nil {
 			return false
 		}
@@ -129,7 +131,7 @@ func testHistoryRestore(t *testing.T, client kubernetes.Interface) {
 		t.Errorf("something was written: %v", err)
 	}
 	out, _ = run(0, "cm", "--at", at, "--force-conflicts", "-o", "json")
-	var report struct{ Objects []restoredObject }
+	var report struct{ Objects []lookback.RestoredObject }
 	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Objects) != 4 ||
 		report.Objects[1].Result != "unchanged" ||
 		report.Objects[2].Result != "configured" {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keepwatch/keepwatch"
+	lookback "github.com/keepwatch/keepwatch/cmd/keepwatch/internal/history"
 	"github.com/keepwatch/keepwatch/server/past/fork"
 	"github.com/keepwatch/keepwatch/sinks/sqlite"
 	"github.com/keepwatch/keepwatch/source/history"
@@ -25,7 +26,7 @@ import (
 
 // TestHistory runs the tests that share one server.
 func TestHistory(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	config := configOf(t, os.Getenv("KUBECONFIG"))
 	client := kubernetes.NewForConfigOrDie(config)
 	t.Run("story", func(t *testing.T) { testHistoryStory(t, client) })
@@ -130,7 +131,7 @@ REVISION +TIME +EVENT +GENERATION +MANAGERS +FIELDS *
 	out, _ = look(t, "diff", "cm/story", "--at", "revision/"+second, "--from", to, "-o", "fields")
 	mustMatch(t, out, "DELETED configmaps/default/story revision "+second+" > <none>\n")
 	out, _ = look(t, "diff", "cm/story", "--at", "now", "--and", "revision/"+second, "--from", to, "-o", "json")
-	var compared struct{ Objects []comparedObject }
+	var compared struct{ Objects []lookback.ComparedObject }
 	if err := json.Unmarshal([]byte(out), &compared); err != nil || len(compared.Objects) != 1 ||
 		compared.Objects[0].Type != history.Added {
 		t.Errorf("backward: %s, %v", out, err)

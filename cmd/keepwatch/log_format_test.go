@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 )
 
 // record is a message of --log-format=json.
@@ -40,11 +42,11 @@ func TestLogsAsJSON(t *testing.T) {
 	config := configOf(t, file)
 	second := startProcess(t, "serve", "--log-format=json",
 		"--listen", strings.TrimPrefix(config.Host, "https://"), "--kubeconfig-out", file+"2")
-	if code := second.exit(t); code != codeError {
+	if code := second.exit(t); code != exit.CodeError {
 		t.Errorf("a second server at the same address: exit %d", code)
 	}
 	last := records(t, second.stderr.String())
-	if r := last[len(last)-1]; r.Level != "ERROR" || r.Exit != codeError ||
+	if r := last[len(last)-1]; r.Level != "ERROR" || r.Exit != exit.CodeError ||
 		!strings.Contains(r.Msg, "another process does") {
 		t.Errorf("the last message is %+v", r)
 	}
@@ -66,12 +68,12 @@ func TestLogFormats(t *testing.T) {
 		{"sync --log-format json", "{"},
 	} {
 		code, stdout, stderr := execute(t, strings.Fields(test.args)...)
-		if code != codeUsage || stdout != "" || !strings.HasPrefix(stderr, test.want) {
+		if code != exit.CodeUsage || stdout != "" || !strings.HasPrefix(stderr, test.want) {
 			t.Errorf("keepwatch %s: exit %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
 		}
 	}
 	_, _, stderr := execute(t, "sync", "--log-format", "json")
-	if all := records(t, stderr); len(all) != 1 || all[0].Level != "ERROR" || all[0].Exit != codeUsage {
+	if all := records(t, stderr); len(all) != 1 || all[0].Level != "ERROR" || all[0].Exit != exit.CodeUsage {
 		t.Errorf("the messages are %+v", all)
 	}
 }

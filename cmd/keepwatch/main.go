@@ -5,54 +5,7 @@
 // Exit codes: 0 ended on request, 1 error, 2 wrong usage, 130 interrupted; audit has diff's. Data goes to
 // stdout, messages to stderr.
 //
-//	main.go            runs a subcommand, and returns its exit code
-//	serve.go           keepwatch serve
-//	serve_history.go   keepwatch serve --history, keepwatch history context
-//	assets.go          keepwatch assets, which gives this program the names of the three below
-//	assets_apiserver.go  kube-apiserver
-//	assets_etcd.go     etcd, which stores nothing
-//	assets_exact.go    --exact: keepwatch-apiserver, and etcd, which stores data
-//	assets_kubectl.go  kubectl
-//	assets_parent.go   ends a server with the process that started it
-//	serve_log.go       removes reports about clients from the log
-//	proxy.go           keepwatch proxy
-//	proxy_serving.go   its certificate
-//	proxy_credentials.go  its authority and its token
-//	connection.go      the connection to the cluster, and the words for a missing one
-//	kubeconfig.go      writes the kubeconfigs of proxy and faults
-//	proxy_audit.go     its audit log: kube-apiserver's flags
-//	proxy_rights.go    the ClusterRole that it needs
-//	top.go             keepwatch top
-//	resource.go        the flags that select objects; resolves the resource, and identifies the cluster
-//	watch.go           keepwatch watch
-//	watch_printed.go   the output as the receiver of streams: lines, SYNCED and BOOKMARK
-//	watch_output.go    output formats
-//	watch_acknowledge.go  --acknowledge: the cursor moves when the consumer has handled the lines
-//	watch_status.go    messages on stderr
-//	watch_reader.go    ends with the reader of its output: watch_reader_unix.go, watch_reader_other.go
-//	sync.go            keepwatch sync
-//	sync_config.go     the resources and the sink of sync: flags and file
-//	sync_sinks.go      the sinks of a configuration
-//	sync_sink.go       one of them: its settings, and how it is opened
-//	sync_elect.go      elects one of several processes by a Lease
-//	sync_run.go        runs the transfer of sync: package stream/transfer/apitypes
-//	sync_report.go     messages of sync on stderr
-//	sync_metrics.go    metrics and readiness of sync
-//	sync_status.go     keepwatch sync status
-//	history.go         keepwatch history: the database, the flags
-//	history_log.go     keepwatch history log
-//	history_diff.go    keepwatch history diff
-//	history_blame.go   keepwatch history blame
-//	history_events.go  keepwatch history events
-//	history_restore.go  keepwatch history restore: the flags, what is selected, the report
-//	history_restoration.go  what is written to the cluster, and in which order
-//	metrics_endpoint.go  --metrics-bind-address of proxy and sync
-//	log_format.go      messages on stderr as text or JSON
-//	audit.go           keepwatch audit
-//	judge.go           keepwatch judge
-//	conform.go         keepwatch conform
-//	faults.go          keepwatch faults
-//	version.go         keepwatch version
+// Each subcommand is a package below internal.
 package main
 
 import (
@@ -60,27 +13,36 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/spf13/cobra"
-	_ "golang.org/x/crypto/x509roots/fallback" // certificate authorities, in an image that has none
-	"k8s.io/klog/v2"
+	_ "golang.org/x/crypto/x509roots/fallback"
+
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/assets"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/follow"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/history"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/judges"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/proxy"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/serve"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/version"
 )
+
+// certificate authorities, in an image that has none
 
 func main() {
 	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 	switch { // they handle signals themselves
-	case name == kubectlName:
-		runKubectl()
+	case name == assets.Kubectl:
+		assets.RunKubectl()
 		return
-	case name == etcdName && besideExactServer():
-		runExactEtcd()
+	case name == assets.Etcd && assets.BesideExactServer():
+		assets.RunExactEtcd()
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -93,47 +55,22 @@ func main() {
 type program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
 // programs are what this binary is under other names.
-var programs = map[string]program{apiServerName: runAPIServer, etcdName: runEtcd}
-
-// The exit codes of errors. The code 0 means that the command ended on request.
-const (
-	codeError       = 1
-	codeUsage       = 2
-	codeInterrupted = 130
-	codeNoReader    = 141 // shells show it for SIGPIPE
-)
-
-// exitError is an error with an exit code. Without a message nothing is printed.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.err }
+var programs = map[string]program{assets.APIServer: assets.RunAPIServer, assets.Etcd: assets.RunEtcd}
 
 // run runs keepwatch and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return runAs(ctx, keepwatchName, args, stdout, stderr)
+	return runAs(ctx, messages.Program, args, stdout, stderr)
 }
 
-const (
-	keepwatchName = "keepwatch"
-	pluginName    = "kubectl-keepwatch" // kubectl runs it as the plugin keepwatch
-)
+// pluginName is the name by which kubectl runs this program as its plugin.
+const pluginName = "kubectl-keepwatch"
 
 // runAs runs the program of a name, which is keepwatch unless it is one of programs, and returns the exit code.
 func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Writer) int {
-	log := newMessageLog(stderr)
+	log := messages.New(stderr)
 	running, ended := context.WithCancel(ctx)
 	defer ended()
-	logLibraries(running, log)
+	messages.LogLibraries(running, log)
 	var err error
 	help := name
 	if run, ok := programs[name]; ok {
@@ -146,15 +83,15 @@ func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Wr
 	if err == nil {
 		return 0
 	}
-	code := codeError
-	if exit, ok := errors.AsType[*exitError](err); ok {
-		code = exit.code
+	code := exit.CodeError
+	if exit, ok := errors.AsType[*exit.Error](err); ok {
+		code = exit.Code
 	}
 	message := err.Error()
 	if message == "" {
 		return code
 	}
-	log.fail(name, help, plain(message), code)
+	log.Fail(name, help, messages.Plain(message), code)
 	return code
 }
 
@@ -163,66 +100,27 @@ func typedName(name string) string {
 	if name == pluginName {
 		return "kubectl keepwatch"
 	}
-	return keepwatchName
-}
-
-// plain replaces what could control a terminal: servers word many errors.
-func plain(message string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, message)
+	return messages.Program
 }
 
 // runKeepwatch runs a subcommand, and returns its whole name. Its help calls the program by the name.
 func runKeepwatch(ctx context.Context, name string, args []string, stdout io.Writer,
-	log *messageLog) (command string, err error) {
+	log *messages.Log) (command string, err error) {
 	root := newRootCommand(log)
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	root.SetArgs(args)
 	root.SetOut(stdout)
-	root.SetErr(log.stderr)
+	root.SetErr(log.Writer())
 	run, err := root.ExecuteContextC(ctx)
 	return run.CommandPath(), err
 }
 
-// logLibraries logs the errors of the Kubernetes libraries until ctx is done.
-func logLibraries(ctx context.Context, log *messageLog) {
-	klog.SetSlogLogger(slog.New(libraryLog{log.handler(slog.LevelWarn), ctx}))
-}
-
-// libraryLog logs the errors of the Kubernetes libraries until ctx is done. It drops reports about
-// clients' mistakes, and after ctx is done all reports, since the libraries report closing connections.
-// klog logs their warnings at the level of information; they are dropped too.
-type libraryLog struct {
-	slog.Handler
-	ctx context.Context
-}
-
-// Handle filters instead of Enabled, which klog doesn't call for errors.
-func (l libraryLog) Handle(ctx context.Context, record slog.Record) error {
-	if l.ctx.Err() != nil || isClientMistake(record.Message) {
-		return nil
-	}
-	return l.Handler.Handle(ctx, record)
-}
-
-func (l libraryLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return libraryLog{l.Handler.WithAttrs(attrs), l.ctx}
-}
-
-func (l libraryLog) WithGroup(name string) slog.Handler {
-	return libraryLog{l.Handler.WithGroup(name), l.ctx}
-}
-
 // newRootCommand returns the command with all subcommands.
-func newRootCommand(log *messageLog) *cobra.Command {
+func newRootCommand(log *messages.Log) *cobra.Command {
 	root := &cobra.Command{
-		Use:           keepwatchName,
+		Use:           messages.Program,
 		Short:         "Follow Kubernetes without losing a change, take reads off its API server, and test controllers without it",
-		Args:          usage(cobra.NoArgs),
+		Args:          exit.Args(cobra.NoArgs),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -232,29 +130,29 @@ func newRootCommand(log *messageLog) *cobra.Command {
 	root.PersistentFlags().Var(log, "log-format",
 		"messages and errors on stderr: text, or json with an object for each, which has time, level and msg")
 	_ = root.RegisterFlagCompletionFunc("log-format",
-		cobra.FixedCompletions([]string{textFormat, jsonFormat}, cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions([]string{messages.Text, messages.JSON}, cobra.ShellCompDirectiveNoFileComp))
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
-		root.SetErr(log.writer())
-		logLibraries(cmd.Context(), log)
+		root.SetErr(log.Writer())
+		messages.LogLibraries(cmd.Context(), log)
 	}
-	current := currentVersion()
+	current := version.Current()
 	root.Version = current.Version
-	root.SetVersionTemplate(current.line())
+	root.SetVersionTemplate(current.Line())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if strings.Contains(err.Error(), `time: unknown unit "d"`) {
 			err = fmt.Errorf("%w; hours are the largest unit: 72h is 3 days", err)
 		}
-		return &exitError{codeUsage, err}
+		return exit.Usage(err)
 	})
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Store changes, and look back:", []*cobra.Command{newWatchCommand(), newSyncCommand(), newHistoryCommand()}},
-		{"Take reads off an API server:", []*cobra.Command{newProxyCommand(), newTopCommand()}},
-		{"Be an API server, for tests:", []*cobra.Command{newAssetsCommand(), newServeCommand()}},
+		{"Store changes, and look back:", []*cobra.Command{follow.NewWatchCommand(), follow.NewSyncCommand(), history.NewCommand()}},
+		{"Take reads off an API server:", []*cobra.Command{proxy.NewCommand(), proxy.NewTopCommand()}},
+		{"Be an API server, for tests:", []*cobra.Command{assets.NewCommand(), serve.NewCommand()}},
 		{"Judge operators, servers, clients and caches:", []*cobra.Command{
-			newJudgeCommand(), newConformCommand(), newFaultsCommand(), newAuditCommand(),
+			judges.NewJudgeCommand(), judges.NewConformCommand(), judges.NewFaultsCommand(), judges.NewAuditCommand(),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
@@ -263,21 +161,6 @@ func newRootCommand(log *messageLog) *cobra.Command {
 		}
 		root.AddCommand(group.commands...)
 	}
-	root.AddCommand(newVersionCommand())
+	root.AddCommand(version.NewCommand())
 	return root
-}
-
-// usage returns check with exit code 2 for its errors. They name the subcommands that a mistyped one resembles.
-func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		err := check(cmd, args)
-		if err == nil {
-			return nil
-		}
-		cmd.SuggestionsMinimumDistance = 2
-		if similar := cmd.SuggestionsFor(strings.Join(args[:min(1, len(args))], "")); len(args) > 0 && len(similar) > 0 {
-			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(similar, ", or "))
-		}
-		return &exitError{codeUsage, err}
-	}
 }

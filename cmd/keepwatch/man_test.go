@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
 )
 
 var (
@@ -45,7 +47,7 @@ func TestManPages(t *testing.T) {
 		date = time.Unix(seconds, 0)
 	}
 	date = date.UTC()
-	root := newRootCommand(newMessageLog(io.Discard))
+	root := newRootCommand(messages.New(io.Discard))
 	root.InitDefaultCompletionCmd()
 	root.DisableAutoGenTag = true
 	var forAnybody func(c *cobra.Command)

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
@@ -199,7 +200,7 @@ func TestPastAuthority(t *testing.T) {
 	p.checkLog(log)
 
 	if code, _, stderr := separately(t, "serve", "--history", file, "--authorize", kubeconfig, "--token",
-		"x"); code != codeUsage || !strings.Contains(stderr, "exclude each other") {
+		"x"); code != exit.CodeUsage || !strings.Contains(stderr, "exclude each other") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }

@@ -22,7 +22,7 @@ var proxyAddress = regexp.MustCompile(`at https://(127\.0\.0\.1:\d+)`)
 
 // The serving certificate is read again when its files change. While they don't fit together, the former one is served.
 func TestProxyReadsCertificateAgain(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	first, second := writtenCertificate(t, certFile, keyFile), newTestCertificate(t)
@@ -44,7 +44,7 @@ func TestProxyReadsCertificateAgain(t *testing.T) {
 
 // The authority of a self-signed certificate is printed if no kubeconfig has it.
 func TestProxyPrintsItsAuthority(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "")
 	waitLine(t, p, "\n-----END CERTIFICATE-----\n")
 	printed := p.stderr.String()
@@ -66,7 +66,7 @@ func TestProxyPrintsItsAuthority(t *testing.T) {
 
 // With --state, clients know the proxy by the same authority and token after a restart.
 func TestProxyKeepsItsAuthority(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	dir := t.TempDir()
 	state, file, address := filepath.Join(dir, "state"), filepath.Join(dir, "proxy.kubeconfig"), freeAddress(t)
 	start := func() *process {
@@ -84,10 +84,10 @@ func TestProxyKeepsItsAuthority(t *testing.T) {
 		p = start()
 	}
 	terminate(t, p)
-	if about, err := os.Stat(filepath.Join(state, credentialsFile)); err != nil || about.Mode().Perm() != 0o600 {
+	if about, err := os.Stat(filepath.Join(state, "credentials.json")); err != nil || about.Mode().Perm() != 0o600 {
 		t.Errorf("the file with the token: %v, %v", about, err)
 	}
-	stored := filepath.Join(state, credentialsFile)
+	stored := filepath.Join(state, "credentials.json")
 	if err := os.WriteFile(stored, []byte("{damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestProxyKeepsItsAuthority(t *testing.T) {
 
 // The kubeconfig has the authority of a certificate from a file, also of a later one.
 func TestProxyTrustsCertificateFile(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	dir := t.TempDir()
 	certFile, keyFile, file := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir,
 		"proxy.kubeconfig")

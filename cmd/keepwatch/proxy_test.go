@@ -14,16 +14,16 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
 // In front of a server, a client with the proxy's kubeconfig reads, watches and writes as the server's.
 func TestProxyCommand(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	file := filepath.Join(t.TempDir(), "proxy.kubeconfig")
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	waitLine(t, p, "keepwatch: proxy of ")
@@ -68,7 +68,7 @@ func TestProxyUsage(t *testing.T) {
 
 // The metrics are served to everybody at an address of their own, if there is one, and nothing else is.
 func TestProxyMetrics(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	address := freeAddress(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--metrics-bind-address", address)
@@ -109,7 +109,7 @@ func TestProxyMetrics(t *testing.T) {
 
 // With kube-apiserver's flags, reads from memory are in an audit log.
 func TestProxyAudit(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	dir := t.TempDir()
 	file, policy, log := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "policy"), filepath.Join(dir, "log")
 	if err := os.WriteFile(policy,
@@ -142,7 +142,7 @@ func TestProxyAudit(t *testing.T) {
 
 // A proxy that acts as another user does not act as its clients' users, too.
 func TestProxyImpersonatesOnce(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	code, _, stderr := execute(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "", "--as", "ada",
 		"--impersonate")
 	if code != 2 || !strings.Contains(stderr, "--impersonate and --as exclude each other") {
@@ -152,7 +152,7 @@ func TestProxyImpersonatesOnce(t *testing.T) {
 
 // A kubeconfig of another cluster is not replaced.
 func TestProxyKeepsOtherKubeconfigs(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	theirs := os.Getenv("KUBECONFIG")
 	before, err := os.ReadFile(theirs)
 	if err != nil {
@@ -196,7 +196,7 @@ func TestProxyRights(t *testing.T) {
 		t.Errorf("with personal views: %v", got)
 	}
 	for _, flag := range []string{"--personal=some", "--personal-groups=devs"} {
-		if code, _, stderr := execute(t, "proxy", flag); code != codeUsage || !strings.Contains(stderr, "--personal") {
+		if code, _, stderr := execute(t, "proxy", flag); code != exit.CodeUsage || !strings.Contains(stderr, "--personal") {
 			t.Errorf("%s: exit %d, %q", flag, code, stderr)
 		}
 	}
@@ -204,7 +204,7 @@ func TestProxyRights(t *testing.T) {
 		!strings.Contains(stderr, "unless --cache names them all") {
 		t.Errorf("without a cluster: exit %d, %q", code, stderr)
 	}
-	cluster(t)
+	newCluster(t)
 	core := rights("--no-cache", "events")[0].Resources
 	for name, want := range map[string]bool{"configmaps": true, "secrets": false, "events": false} {
 		if slices.Contains(core, name) != want {
@@ -213,15 +213,5 @@ func TestProxyRights(t *testing.T) {
 	}
 	if core = rights("--cache", "*,secrets")[0].Resources; !slices.Contains(core, "secrets") {
 		t.Errorf("Secrets that are named are not among %v", core)
-	}
-}
-
-// With a service account's identity no kubeconfig is written.
-func TestProxyInPod(t *testing.T) {
-	if inPod(&rest.Config{BearerToken: "x"}) || inPod(&rest.Config{BearerTokenFile: "/home/x/token"}) {
-		t.Error("a user's credentials are taken for a service account's")
-	}
-	if !inPod(&rest.Config{BearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}) {
-		t.Error("a service account's credentials are not known")
 	}
 }

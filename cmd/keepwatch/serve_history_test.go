@@ -28,6 +28,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/assets"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
 	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
 )
 
@@ -609,7 +611,7 @@ func pastKubectl(t *testing.T, args ...string) string {
 // kubectlExits runs kubectl, which is this program under that name, and returns its output.
 func kubectlExits(t *testing.T, code int, args ...string) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), kubectlName)
+	name := filepath.Join(t.TempDir(), assets.Kubectl)
 	if err := os.Symlink(self(t), name); err != nil {
 		t.Fatal(err)
 	}
@@ -626,7 +628,7 @@ func kubectlExits(t *testing.T, code int, args ...string) string {
 func otherKubeconfig(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "other")
-	if err := writeKubeconfig(file, "other", &rest.Config{Host: "https://127.0.0.1:1"}); err != nil {
+	if err := cluster.WriteKubeconfig(file, "other", &rest.Config{Host: "https://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -635,7 +637,7 @@ func otherKubeconfig(t *testing.T) string {
 // TestHistoryPostgres serves a history in Postgres: the values of the server, in another order of members.
 func TestHistoryPostgres(t *testing.T) {
 	database := pgtest.Start(t)
-	client := cluster(t)
+	client := newCluster(t)
 	to := database.URL("past")
 	startProcess(t, "sync", "configmaps,services", "-A", "--to", to).waitStderr(t, "synced at")
 	first := createMap(t, client, "default", "p-first").ResourceVersion
@@ -670,21 +672,5 @@ func TestHistoryPostgres(t *testing.T) {
 	if out, _ = look(t, "diff", "cm/p-first", "--at", "revision/"+first, "--from", to, "-o",
 		"fields"); !strings.Contains(out, `data.i: <none> > "3"`) {
 		t.Error(out)
-	}
-}
-
-// TestDatabaseName shows no part of an address that may be a password.
-func TestDatabaseName(t *testing.T) {
-	for address, want := range map[string]string{
-		"sqlite:/data/state@home?.db":                       "sqlite:/data/state@home?.db",
-		"postgres://u:secret@h:5432/db?password=secret":     "postgres://h:5432/db",
-		"postgres://u:secret@h1:5432,h2:5433/db":            "postgres://h1:5432,h2:5433/db",
-		"postgres://u:secret@/db?host=/run/postgresql":      "postgres:///db",
-		"postgresql:///db?host=/run&user=u&password=secret": "postgresql:///db",
-		"postgres:///?password=secret":                      "postgres:///",
-	} {
-		if got := databaseName(address); got != want {
-			t.Errorf("%s: %s, want %s", address, got, want)
-		}
 	}
 }

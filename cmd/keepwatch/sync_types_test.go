@@ -38,7 +38,7 @@ type typesServer struct {
 
 func newTypesServer(t *testing.T) *typesServer {
 	t.Helper()
-	cluster(t)
+	newCluster(t)
 	config := configOf(t, os.Getenv("KUBECONFIG"))
 	crds, err := apiextensions.NewForConfig(config)
 	if err != nil {

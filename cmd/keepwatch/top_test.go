@@ -19,8 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/proxy"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
-	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
 // screen is a terminal of one page, as a person sees it after what was written to it.
@@ -34,7 +35,7 @@ func (s *screen) lines() string {
 
 // The table shows what the proxy does. In a terminal it is refreshed in place, also while the proxy is down.
 func TestTop(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	file := filepath.Join(t.TempDir(), "proxy.kubeconfig")
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	waitLine(t, p, "keepwatch: proxy of ")
@@ -73,7 +74,7 @@ func TestTop(t *testing.T) {
 	}
 	go func() {
 		defer close(shown)
-		ended <- refreshTop(ctx, d, writerFunc(func(b []byte) {
+		ended <- proxy.RefreshTop(ctx, d, writerFunc(func(b []byte) {
 			terminal.Write(b)
 			select {
 			case shown <- terminal.lines():
@@ -122,7 +123,7 @@ func TestTopInTerminal(t *testing.T) {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("no tmux: keepwatch top is NOT tested in a terminal (make debian)")
 	}
-	cluster(t)
+	newCluster(t)
 	dir := t.TempDir()
 	file, socket := filepath.Join(dir, "proxy.kubeconfig"), filepath.Join(dir, "tmux")
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
@@ -170,7 +171,7 @@ func TestTopInTerminal(t *testing.T) {
 
 // Without a proxy, one sentence says what to do.
 func TestTopWithoutProxy(t *testing.T) {
-	cluster(t)
+	newCluster(t)
 	if code, stdout, stderr := execute(t, "top"); code != 1 || stdout != "" ||
 		!strings.Contains(stderr, "this server is no keepwatch proxy: give the proxy's kubeconfig") {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
@@ -194,7 +195,7 @@ func TestTopRefused(t *testing.T) {
 				code)
 		}))
 		file := filepath.Join(t.TempDir(), "kubeconfig")
-		if err := writeKubeconfig(file, "refused", &rest.Config{Host: server.URL, BearerToken: "token"}); err != nil {
+		if err := cluster.WriteKubeconfig(file, "refused", &rest.Config{Host: server.URL, BearerToken: "token"}); err != nil {
 			t.Fatal(err)
 		}
 		if exit, stdout, stderr := execute(t, "top", "--kubeconfig", file); exit != 1 || stdout != "" ||
@@ -202,44 +203,5 @@ func TestTopRefused(t *testing.T) {
 			t.Errorf("%d: exit %d, %q, %q", code, exit, stdout, stderr)
 		}
 		server.Close()
-	}
-}
-
-func TestSizes(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1.0Ki", 1536 << 10: "1.5Mi", 3 << 30: "3.0Gi"} {
-		if got := proxy.Size(n); got != want {
-			t.Errorf("%d is %s, want %s", n, got, want)
-		}
-	}
-}
-
-// What does not fit into a terminal is left out.
-func TestFit(t *testing.T) {
-	for _, c := range []struct {
-		width, height int
-		want          string
-	}{
-		{80, 24, "one\ntwo\nthree"},
-		{4, 3, "one\ntwo\nthr"},
-		{80, 2, "one\n2 more lines: enlarge the terminal"},
-		{3, 1, "3 "},
-		{0, 0, "one\ntwo\nthree"}, // a terminal that does not say
-	} {
-		if got := fit("one\ntwo\nthree\n", c.width, c.height); got != c.want {
-			t.Errorf("%d × %d: %q", c.width, c.height, got)
-		}
-	}
-}
-
-// The reasons of relists follow their number.
-func TestRelists(t *testing.T) {
-	for want, lists := range map[string]map[string]uint64{
-		"0":                              {proxy.FirstList: 1},
-		"1 (expired 1)":                  {proxy.FirstList: 1, "expired": 1},
-		"3 (expired 2, stale replica 1)": {proxy.FirstList: 1, "stale replica": 1, "expired": 2},
-	} {
-		if got := (proxy.ResourceStatus{Lists: lists}).Relisted(); got != want {
-			t.Errorf("%q instead of %q", got, want)
-		}
 	}
 }

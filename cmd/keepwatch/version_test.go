@@ -7,14 +7,17 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/version"
 )
 
 // keepwatch version prints the stamps of a release, and the same as JSON and YAML; --version its first line.
 func TestVersion(t *testing.T) {
-	version, commit = "v0.1.0-rc.1", "0123456789abcdef0123456789abcdef01234567"
-	t.Cleanup(func() { version, commit = "", "" })
+	version.Version, version.Commit = "v0.1.0-rc.1", "0123456789abcdef0123456789abcdef01234567"
+	t.Cleanup(func() { version.Version, version.Commit = "", "" })
 	const first = `^keepwatch v0\.1\.0-rc\.1 \(go\S+, \w+/\w+\)\n`
-	all := regexp.MustCompile(first + `commit ` + commit + `, clean\nKubernetes libraries v0\.\d+\.\d+\n$`)
+	all := regexp.MustCompile(first + `commit ` + version.Commit + `, clean\nKubernetes libraries v0\.\d+\.\d+\n$`)
 	if code, stdout, _ := execute(t, "version"); code != 0 || !all.MatchString(stdout) {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
@@ -24,15 +27,15 @@ func TestVersion(t *testing.T) {
 	for format, unmarshal := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal, "yaml": func(text []byte, into any) error { return yaml.UnmarshalStrict(text, into) },
 	} {
-		var got versions
+		var got version.Build
 		code, stdout, _ := execute(t, "version", "-o", format)
 		err := unmarshal([]byte(stdout), &got)
-		if code != 0 || err != nil || got != currentVersion() || got.Kubernetes == "" {
+		if code != 0 || err != nil || got != version.Current() || got.Kubernetes == "" {
 			t.Errorf("-o %s: exit %d, %v, %q", format, code, err, stdout)
 		}
 	}
 	code, stdout, stderr := execute(t, "version", "-o", "wide")
-	if code != codeUsage || stdout != "" || !strings.Contains(stderr, `--output is json or yaml, and not "wide"`) {
+	if code != exit.CodeUsage || stdout != "" || !strings.Contains(stderr, `--output is json or yaml, and not "wide"`) {
 		t.Errorf("-o wide: exit %d, %q, %q", code, stdout, stderr)
 	}
 }
@@ -52,7 +55,7 @@ func TestPlugin(t *testing.T) {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
 	code, _, stderr := executeAs(t, "kubectl-keepwatch", "nonsense")
-	if code != codeUsage || !strings.HasPrefix(stderr, "kubectl keepwatch: ") ||
+	if code != exit.CodeUsage || !strings.HasPrefix(stderr, "kubectl keepwatch: ") ||
 		!strings.HasSuffix(stderr, "See 'kubectl keepwatch --help'.\n") {
 		t.Errorf("exit %d, %q", code, stderr)
 	}

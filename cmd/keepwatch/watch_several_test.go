@@ -64,7 +64,7 @@ var fourNamespaces = []string{"namespaces default", "namespaces kube-node-lease"
 
 // TestWatchSeveral prints two types, ends in three ways, and resumes.
 func TestWatchSeveral(t *testing.T) {
-	client := cluster(t)
+	client := newCluster(t)
 	dir := t.TempDir()
 	file, state := filepath.Join(dir, "out"), filepath.Join(dir, "state")
 	out := appending(t, file)

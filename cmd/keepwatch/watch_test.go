@@ -3,9 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,15 +21,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
-	"github.com/keepwatch/keepwatch/stream"
-	"github.com/keepwatch/keepwatch/stream/transfer/apitypes"
 )
 
-// cluster starts an API server in a process of its own. KUBECONFIG refers to it during the test.
-func cluster(t *testing.T) *kubernetes.Clientset {
+// newCluster starts an API server in a process of its own. KUBECONFIG refers to it during the test.
+func newCluster(t *testing.T) *kubernetes.Clientset {
 	t.Helper()
 	file := separateCluster(t)
 	t.Setenv("KUBECONFIG", file)
@@ -65,7 +60,7 @@ func deleteConfigMap(t *testing.T, client kubernetes.Interface, name string) {
 
 // TestWatch runs the tests that share one server.
 func TestWatch(t *testing.T) {
-	client := cluster(t)
+	client := newCluster(t)
 	t.Run("outputs", func(t *testing.T) { testWatchOutputs(t, client) })
 	t.Run("errors", testWatchErrors)
 	t.Run("resumes", func(t *testing.T) { testWatchResumes(t, client) })
@@ -600,17 +595,6 @@ func (p *process) waitStderr(t *testing.T, want string) {
 
 // TestWatchToClosedStdout checks that a closed stdout is refused.
 func TestWatchToClosedStdout(t *testing.T) {
-	// as the runtime opens it, and as `>` does
-	for mode, closed := range map[int]bool{os.O_RDWR: true, os.O_WRONLY: false} {
-		null, err := os.OpenFile(os.DevNull, mode, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer null.Close()
-		if err := checkOpen(null); (err != nil) != closed {
-			t.Errorf("opened for %d: %v", mode, err)
-		}
-	}
 	sh := exec.Command("sh", "-c", `exec "$0" watch pods -s https://127.0.0.1:1 >&-`, self(t))
 	sh.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
 	var stderr bytes.Buffer
@@ -619,56 +603,4 @@ func TestWatchToClosedStdout(t *testing.T) {
 		"keepwatch: stdout is closed: ") {
 		t.Errorf("%v: %s", err, &stderr)
 	}
-}
-
-// TestEnding checks that a requested end does not hide a failure.
-func TestEnding(t *testing.T) {
-	terminated, stop := context.WithCancelCause(t.Context())
-	stop(fmt.Errorf("terminated signal received: %w", context.Canceled))
-	failed := errors.New("no space left on device")
-	for _, tt := range []struct {
-		ctx  context.Context
-		err  error
-		want error
-	}{
-		{t.Context(), failed, failed},
-		{t.Context(), apitypes.ErrSynced, nil},
-		{terminated, context.Cause(terminated), nil},
-		{terminated, fmt.Errorf("list pods: %w", context.Canceled), nil},
-		{terminated, apitypes.ErrSynced, nil},
-		{terminated, failed, failed},
-	} {
-		if got := ending(tt.ctx, tt.err); got != tt.want {
-			t.Errorf("%v ends with %v, want %v", tt.err, got, tt.want)
-		}
-	}
-}
-
-// TestWatchIdentity checks that the UID is empty only if the server does not show it.
-func TestWatchIdentity(t *testing.T) {
-	const path = "/api/v1/namespaces/kube-system"
-	const known = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":"u-1"}}`
-	check := func(server *httptest.Server, want stream.Cluster, wantOutput string) {
-		t.Helper()
-		var out bytes.Buffer
-		target := &resourceTarget{config: &rest.Config{Host: server.URL}}
-		id, err := target.identity(t.Context(), newStatusPrinter(&out, &out).retryRequest)
-		if got := out.String() + fmt.Sprint(err); err == nil && id.Cluster != want || !strings.Contains(got, wantOutput) {
-			t.Errorf("%+v, %s, want %+v, %s", id.Cluster, got, want, wantOutput)
-		}
-		if refused := want == (stream.Cluster{}); refused != (err != nil) {
-			t.Errorf("got %v", err)
-		}
-	}
-	server := fakeAPI(t, map[string]string{path: known})
-	check(server, stream.Cluster{UID: "u-1", Server: server.URL}, "")
-	for _, answer := range []string{status(403, "Forbidden", "no"), status(404, "NotFound", "no")} {
-		hidden := fakeAPI(t, map[string]string{path: answer})
-		check(hidden, stream.Cluster{Server: hidden.URL}, "")
-	}
-	unready := fakeAPI(t, map[string]string{path: known}, status(500, "InternalError", "not now"),
-		status(401, "Unauthorized", "Unauthorized"))
-	check(unready, stream.Cluster{UID: "u-1", Server: unready.URL},
-		"from its namespace kube-system: not now; retrying in ")
-	check(fakeAPI(t, map[string]string{path: status(400, "BadRequest", "never")}), stream.Cluster{}, "never")
 }

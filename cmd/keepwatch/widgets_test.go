@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/follow"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
@@ -181,9 +182,9 @@ func foldLines(t *testing.T, text string) map[string]string {
 
 // hurried makes the types be requested often, and leave soon.
 func hurried(t *testing.T) {
-	every, after := requestEvery, leaveAfter
-	t.Cleanup(func() { requestEvery, leaveAfter = every, after })
-	requestEvery, leaveAfter = 20*time.Millisecond, 100*time.Millisecond
+	every, after := follow.RequestEvery, follow.LeaveAfter
+	t.Cleanup(func() { follow.RequestEvery, follow.LeaveAfter = every, after })
+	follow.RequestEvery, follow.LeaveAfter = 20*time.Millisecond, 100*time.Millisecond
 }
 
 // TestTypeLeavesAndReturns follows the types of a group, which is not served for a time. Its objects stay. It returns
@@ -280,7 +281,7 @@ func TestTypeIsNotGone(t *testing.T) {
 	} {
 		<-hidden
 		hidden <- hide
-		for range 20 { // more than leaveAfter
+		for range 20 { // more than follow.LeaveAfter
 			select {
 			case <-requests:
 			case <-time.After(await.Deadline):

@@ -70,7 +70,8 @@ func checkRows(t *testing.T, rows []string, described map[string]bool) []string 
 			continue
 		}
 		described[path] = true
-		if want := r.cell(); cells[2] != want && *update {
+		folder := path[:strings.LastIndex(path, "/")+1]
+		if want := r.cell(folder); cells[2] != want && *update {
 			rows[i] = "| " + cells[0] + " | " + cells[1] + " | " + want + " |"
 		} else if cells[2] != want {
 			t.Errorf("%s: the table has %s, and the rule %s: go test ./internal/arrows -update writes it", name[1], cells[2],
@@ -80,8 +81,8 @@ func checkRows(t *testing.T, rows []string, described map[string]bool) []string 
 	return rows
 }
 
-// cell returns the imports of a rule as the table has them.
-func (r rule) cell() string {
+// cell returns the imports of a rule as the table has them: a package of the same folder internal is ./NAME.
+func (r rule) cell(folder string) string {
 	if len(r.ours) == 0 {
 		return "nothing"
 	}
@@ -93,6 +94,9 @@ func (r rule) cell() string {
 		case "*":
 			names = append(names, "all")
 		default:
+			if name, same := strings.CutPrefix(path, folder); same && strings.HasSuffix(folder, "/internal/") {
+				path = "./" + name
+			}
 			names = append(names, "`"+path+"`")
 		}
 	}

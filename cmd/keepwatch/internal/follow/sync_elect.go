@@ -1,0 +1,48 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
+	"github.com/keepwatch/keepwatch/operator/manager"
+)
+
+// checkLease checks --leader-elect.
+func checkLease(lease string) error {
+	namespace, name, _ := strings.Cut(lease, "/")
+	if lease != "" && (namespace == "" || name == "" || strings.Contains(name, "/")) {
+		return fmt.Errorf("--leader-elect must be NAMESPACE/NAME of a Lease, not %q", lease)
+	}
+	return nil
+}
+
+// whenElected calls run when this process is elected among all with the same Lease. It returns the reason of the end,
+// never nil.
+func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpoint *syncEndpoint,
+	run func(context.Context) error) error {
+	if o.lease == "" {
+		return run(ctx)
+	}
+	config, err := cluster.Connection(o.Config)
+	if err != nil {
+		return err
+	}
+	endpoint.setStandby(true)
+	report.printf("waits until it is elected by the Lease %s", o.lease)
+	namespace, name, _ := strings.Cut(o.lease, "/")
+	err = manager.Elected(ctx, config, manager.Lease{Namespace: namespace, Name: name}, func(ctx context.Context) error {
+		endpoint.setStandby(false)
+		report.printf("elected")
+		return run(ctx)
+	})
+	switch {
+	case errors.Is(err, manager.ErrLeadershipLost):
+		return fmt.Errorf("the Lease %s was not renewed in time: another process may continue", o.lease)
+	case err == nil:
+		return context.Cause(ctx)
+	}
+	return err
+}

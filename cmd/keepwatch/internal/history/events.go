@@ -1,0 +1,297 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
+	"github.com/keepwatch/keepwatch/server/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/server/controlplane/columns"
+	"github.com/keepwatch/keepwatch/server/past/fork"
+	"github.com/keepwatch/keepwatch/server/readpath"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// newEventsCommand returns `keepwatch history events`.
+func newEventsCommand() *cobra.Command {
+	o := newFlags()
+	ttl := time.Hour
+	cmd := &cobra.Command{
+		Use:                   "events (TYPE | TYPE/NAME) --from DATABASE",
+		DisableFlagsInUseLine: true,
+		Short:                 "Show the Events about an object, also expired ones, beside its states of then",
+		Long: `Show the Events about an object, or about all of a type in a namespace, in the order in which they
+were observed last. Events that say the same are one line.
+
+REVISION is that of the object when the Event was written last, and STATE what kubectl get shows of
+it; "deleted" is behind the last revision of an object that was deleted by then, and "?" behind one
+that may not be that of the moment: in a gap, or not confirmed yet.
+
+EVENT is current, expired, deleted, or unknown. The API server records neither an expiry nor who
+deletes: an Event expired if it ended together with others, since only a lease of etcd ends several
+at one revision, or about --event-ttl after its last change. The reason is in -o json.`,
+		Example: "  keepwatch history events pod/web-7d4b9-x2x8p -n shop --from sqlite:state.db",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check("text", "json", "yaml"); err != nil {
+				return err
+			}
+			if ttl <= 0 {
+				return exit.Usage(fmt.Errorf("--event-ttl must be positive, not %v", ttl))
+			}
+			return o.view(cmd.Context(), func(v *history.View) error {
+				return o.events(cmd.Context(), v, args, ttl, cmd.OutOrStdout())
+			})
+		},
+	}
+	o.addDatabaseTo(cmd.Flags(), "text, json or yaml")
+	cmd.Flags().DurationVar(&ttl, "event-ttl", ttl,
+		"how long the API server keeps an Event after its last change: its flag of that name")
+	return cmd
+}
+
+// ReportedEvents is what Events say about an object, as JSON and YAML show it.
+type ReportedEvents struct {
+	Type     string             `json:"type"`
+	Reason   string             `json:"reason"`
+	Message  string             `json:"message"`
+	Reporter string             `json:"reporter,omitempty"`
+	Count    int                `json:"count"`
+	First    time.Time          `json:"first"`
+	Last     time.Time          `json:"last"`
+	Event    string             `json:"event"` // the last one
+	Revision keepwatch.Revision `json:"revision"`
+	Subject  history.Subject    `json:"subject"`
+	Object   *objectBeside      `json:"object,omitempty"` // nil if the history does not have the type
+	End      *endOfEvent        `json:"end,omitempty"`    // nil if it is current
+}
+
+// objectBeside is the state of an object when an Event about it was written.
+type objectBeside struct {
+	Revision keepwatch.Revision `json:"revision,omitempty"` // 0 if the history has no state until then
+	Deleted  bool               `json:"deleted,omitempty"`
+	Summary  string             `json:"summary,omitempty"`
+	Doubt    string             `json:"doubt,omitempty"`
+}
+
+// endOfEvent is how an Event has ended.
+type endOfEvent struct {
+	Type     history.EndingType `json:"type"`
+	Because  string             `json:"because"`
+	Revision keepwatch.Revision `json:"revision"`
+	Time     time.Time          `json:"time"`
+}
+
+func (o *flags) events(ctx context.Context, v *history.View, args []string, ttl time.Duration,
+	out io.Writer) error {
+	about, t, err := o.about(ctx, v, args)
+	if err != nil {
+		return err
+	}
+	about.TTL = ttl
+	found, err := v.Reported(ctx, about)
+	if err != nil {
+		return fmt.Errorf("%w: keepwatch sync events stores them", err)
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("the history has no Events about %s", strings.TrimSpace(strings.Join(args, "/")+
+			inNamespace(about.Namespace)))
+	}
+	summary, err := newSummary(t)
+	if err != nil {
+		return err
+	}
+	shown := []ReportedEvents{}
+	states := map[keepwatch.Key][]sink.State{}
+	for _, r := range found {
+		one := ReportedEvents{
+			Type: r.Type, Reason: r.Reason, Message: r.Message, Reporter: r.Reporter, Count: r.Count, First: r.First,
+			Last:  r.Last,
+			Event: r.State.Key.String(), Revision: r.State.From.Revision, Subject: r.Subject,
+		}
+		if r.End.Type != history.Current {
+			one.End = &endOfEvent{r.End.Type, r.End.Because, r.End.Point.Revision, r.End.Time}
+		}
+		if t != nil {
+			key := keepwatch.Key{Namespace: r.Subject.Namespace, Name: r.Subject.Name}
+			if _, known := states[key]; !known {
+				if states[key], err = v.States(ctx, history.Objects{Resource: t.Resource, Namespace: key.Namespace,
+					Name: key.Name}); err != nil {
+					return err
+				}
+			}
+			b, err := v.Beside(ctx, &r, t.Resource, states[key])
+			if err != nil {
+				return err
+			}
+			if one.Object, err = summary.beside(b, r.Last); err != nil {
+				return err
+			}
+		}
+		shown = append(shown, one)
+	}
+	if o.output != "text" {
+		return writeData(out, o.output, map[string]any{"events": shown})
+	}
+	return printReported(out, shown, about.Name == "")
+}
+
+func inNamespace(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " in namespace " + name
+}
+
+// about returns which Events the arguments ask for, and the type of the objects, nil if the history has only the
+// Events.
+func (o *flags) about(ctx context.Context, v *history.View,
+	args []string) (history.About, *history.Type, error) {
+	of, t, err := o.objects(ctx, v, args)
+	if err == nil {
+		return history.About{Kind: t.Kind, Group: t.Group(), Namespace: of.Namespace, Name: of.Name}, t, nil
+	}
+	if _, ok := errors.AsType[*exit.Error](err); ok {
+		return history.About{}, nil, err
+	}
+	arg, _ := cluster.ParseTypeAndName(args) // it has no error, or objects had it
+	kind := strings.ToLower(arg.Kind)
+	known := fork.KnownType(kind)
+	if known == nil {
+		known = fork.KnownType(kind + "s")
+	}
+	if known == nil {
+		return history.About{}, nil, err
+	}
+	_, group, _ := strings.Cut(kind, ".")
+	about := history.About{Kind: known.Kind, Group: group, Name: arg.Name}
+	if !known.Namespaced {
+		return about, nil, nil
+	}
+	about.Namespace, err = o.namespace()
+	return about, nil, err
+}
+
+// summary says of an object what kubectl get shows of it.
+type summary struct {
+	table  *readpath.Table // nil if there are no columns but name and age
+	scheme *runtime.Scheme
+	kind   schema.GroupVersionKind
+}
+
+// newSummary returns the summary of the objects of a type, which may be nil.
+func newSummary(t *history.Type) (s summary, err error) {
+	if t == nil {
+		return s, nil
+	}
+	if s.scheme, err = builtin.PublicScheme(); err != nil {
+		return s, err
+	}
+	s.kind = schema.GroupVersionKind{Group: t.Group(), Version: t.Version, Kind: t.Kind}
+	if s.scheme.Recognizes(s.kind) {
+		s.table = columns.Of(schema.GroupResource{Group: t.Group(), Resource: t.Name()})
+	}
+	return s, nil
+}
+
+func (s summary) beside(b history.Beside, at time.Time) (*objectBeside, error) {
+	o := &objectBeside{Deleted: b.Deleted, Doubt: b.Doubt}
+	if b.State == nil {
+		return o, nil
+	}
+	o.Revision = b.State.From.Revision
+	var err error
+	if o.Summary, err = s.of(b.State.Object, at); err != nil {
+		return nil, fmt.Errorf("%s at revision %d: %w", objectName(b.State), o.Revision, err)
+	}
+	return o, nil
+}
+
+// of returns the cells of an object except its name and age, with ages relative to a time.
+func (s summary) of(text []byte, at time.Time) (string, error) {
+	if s.table == nil {
+		return "", nil
+	}
+	typed, err := s.scheme.New(s.kind)
+	if err != nil {
+		return "", err
+	}
+	if err := utiljson.Unmarshal(text, typed); err != nil {
+		return "", err
+	}
+	row, err := s.table.Row(typed)
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for i, c := range s.table.Columns {
+		if c.Priority > 0 || c.Name == "Name" || c.Name == "Age" || i >= len(row.Cells) {
+			continue
+		}
+		cell := row.Cells[i]
+		if since, ok := cell.(readpath.Since); ok {
+			cell = since.At(at)
+		}
+		all = append(all, fmt.Sprint(cell))
+	}
+	return strings.Join(all, " "), nil
+}
+
+// printReported prints a line for what was said, with the object if there may be several.
+func printReported(out io.Writer, all []ReportedEvents, several bool) error {
+	rows := printers.GetNewTabWriter(out)
+	object := ""
+	if several {
+		object = "OBJECT\t"
+	}
+	fmt.Fprintln(rows, "LAST SEEN\tCOUNT\tFIRST SEEN\t"+object+"TYPE\tREASON\tEVENT\tREVISION\tSTATE\tMESSAGE")
+	for _, e := range all {
+		if several {
+			object = keepwatch.Key{Namespace: e.Subject.Namespace, Name: e.Subject.Name}.String() + "\t"
+		}
+		end := history.Current
+		if e.End != nil {
+			end = e.End.Type
+		}
+		revision, state := e.Object.text()
+		fmt.Fprintf(rows, "%s\t%d\t%s\t%s%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.Last), e.Count, clock(e.First), object, e.Type,
+			e.Reason, end,
+			revision, state, strings.Join(strings.Fields(e.Message), " "))
+	}
+	if err := rows.Flush(); err != nil {
+		return exit.WriteError(err)
+	}
+	return nil
+}
+
+// text returns the revision and the state of an object in a table.
+func (o *objectBeside) text() (revision, state string) {
+	switch {
+	case o == nil:
+		return "<not stored>", ""
+	case o.Revision == 0 && o.Doubt != "":
+		return "<unknown>", ""
+	case o.Revision == 0:
+		return "<none>", ""
+	}
+	revision = o.Revision.String()
+	if o.Deleted {
+		revision += " deleted"
+	}
+	if o.Doubt != "" {
+		revision += "?"
+	}
+	return revision, o.Summary
+}

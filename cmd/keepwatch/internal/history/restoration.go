@@ -1,0 +1,435 @@
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/keepwatch/keepwatch/source/history/field"
+	"github.com/keepwatch/keepwatch/stream/project"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// restoreManager is the manager of restored fields.
+const restoreManager = "keepwatch-restore"
+
+// restoration writes states of the past to a cluster.
+type restoration struct {
+	client  dynamic.Interface
+	mapper  meta.RESTMapper
+	force   bool
+	objects []*restored // owners first
+}
+
+// restored is a state that is restored.
+type restored struct {
+	state  *sink.State
+	kind   schema.GroupVersionKind
+	object *unstructured.Unstructured // what is applied
+	owners []metav1.OwnerReference    // of the state
+
+	resource dynamic.ResourceInterface
+	live     *unstructured.Unstructured // nil if it does not exist
+	// waits is true if it cannot be tried before another object of the restoration is written: its namespace, or its
+	// definition.
+	waits    bool
+	notes    []string // what a person should know
+	problems []string // why it cannot be restored
+	result   string
+}
+
+func newRestored(s *sink.State) (*restored, error) {
+	owned, err := field.Owned(s.Object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", objectName(s), err)
+	}
+	text, err := json.Marshal(owned)
+	if err != nil {
+		return nil, err
+	}
+	one := &restored{state: s, object: &unstructured.Unstructured{}}
+	var about struct {
+		Metadata struct{ OwnerReferences []metav1.OwnerReference }
+	}
+	if err = utiljson.Unmarshal(text, &one.object.Object); err == nil {
+		err = json.Unmarshal(s.Object, &about)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", objectName(s), err)
+	}
+	one.owners, one.kind = about.Metadata.OwnerReferences, one.object.GroupVersionKind()
+	if one.kind.Kind == "" || one.kind.Kind == "PartialObjectMetadata" {
+		return nil, fmt.Errorf("%s: the history has its metadata only", objectName(s))
+	}
+	one.problems, err = redacted(s)
+	return one, err
+}
+
+// redacted returns a line for each field whose value sync has not stored. What is written in its place would destroy
+// the value that the cluster has.
+func redacted(s *sink.State) (lines []string, err error) {
+	fields, err := field.Changes(nil, s.Object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", objectName(s), err)
+	}
+	word, err := json.Marshal(project.Redacted)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		if bytes.Contains(f.New, word) && isRedacted(f.New) && !f.Path.In("status") {
+			lines = append(lines, fmt.Sprintf("the history has %s in place of the value of %s", project.Redacted, f.Path))
+		}
+	}
+	return lines, nil
+}
+
+// isRedacted reports whether a value is redacted, or an element of a list.
+func isRedacted(value json.RawMessage) bool {
+	var text string
+	var elements []any
+	return json.Unmarshal(value, &text) == nil && text == project.Redacted ||
+		json.Unmarshal(value, &elements) == nil && slices.Contains(elements, any(project.Redacted))
+}
+
+// first has the kinds that others need.
+var first = []string{"CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "ServiceAccount",
+	"ClusterRole", "Role"}
+
+// sort orders the objects: definitions and namespaces first, and each owner before what it owns.
+func (r *restoration) sort() {
+	rank := func(one *restored) int {
+		if i := slices.Index(first, one.kind.Kind); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
+	slices.SortStableFunc(r.objects, func(a, b *restored) int { return cmp.Compare(rank(a), rank(b)) })
+	byUID := map[types.UID]*restored{}
+	for _, one := range r.objects {
+		byUID[types.UID(one.state.UID)] = one
+	}
+	var sorted []*restored
+	done := map[*restored]bool{}
+	var add func(*restored)
+	add = func(one *restored) {
+		if done[one] {
+			return
+		}
+		done[one] = true // also of owners that own each other
+		for _, owner := range one.owners {
+			if o := byUID[owner.UID]; o != nil {
+				add(o)
+			}
+		}
+		sorted = append(sorted, one)
+	}
+	for _, one := range r.objects {
+		add(one)
+	}
+	r.objects = sorted
+}
+
+// prepare tries each object, and finds out what cannot be restored, and what a person should know. It writes nothing.
+func (r *restoration) prepare(ctx context.Context) error {
+	for _, one := range r.objects {
+		if err := r.prepareOne(ctx, one); err != nil {
+			return fmt.Errorf("%s: %w", objectName(one.state), err)
+		}
+	}
+	return nil
+}
+
+func (r *restoration) prepareOne(ctx context.Context, one *restored) (err error) {
+	one.waits = r.restores("Namespace", one.state.Key.Namespace) && !r.exists(ctx, one.state.Key.Namespace)
+	if err := r.open(one); meta.IsNoMatchError(err) {
+		if r.restores("CustomResourceDefinition", one.state.Resource) {
+			one.waits = true
+		} else {
+			one.problems = append(one.problems, fmt.Sprintf("the server does not serve %s", one.kind))
+		}
+	} else if err != nil {
+		return err
+	}
+	if one.resource != nil {
+		one.live, err = one.resource.Get(ctx, one.state.Key.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			one.live, err = nil, nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if one.live != nil && one.live.GetDeletionTimestamp() != nil {
+		one.problems = append(one.problems, fmt.Sprintf("it is being deleted, which waits for its finalizers: %s",
+			strings.Join(one.live.GetFinalizers(), ", ")))
+	}
+	if finalizers := one.object.GetFinalizers(); one.live == nil && len(finalizers) > 0 {
+		one.notes = append(one.notes, fmt.Sprintf("it gets its finalizers back, which only their controllers remove: %s",
+			strings.Join(finalizers, ", ")))
+	}
+	if err := r.prepareOwners(ctx, one); err != nil {
+		return err
+	}
+	if err := r.prepareVolume(ctx, one); err != nil {
+		return err
+	}
+	if one.waits || len(one.problems) > 0 {
+		one.result = "created"
+		return nil
+	}
+	return r.apply(ctx, one, true)
+}
+
+// open finds the resource of an object on the server.
+func (r *restoration) open(one *restored) error {
+	mapping, err := r.mapper.RESTMapping(one.kind.GroupKind(), one.kind.Version)
+	if err != nil {
+		return err
+	}
+	one.resource = r.client.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		one.resource = r.client.Resource(mapping.Resource).Namespace(one.state.Key.Namespace)
+	}
+	return nil
+}
+
+// restores reports whether an object of a kind is among those that are restored.
+func (r *restoration) restores(kind, name string) bool {
+	return slices.ContainsFunc(r.objects, func(one *restored) bool {
+		return one.kind.Kind == kind &&
+			one.state.Key.Name == name
+	})
+}
+
+// exists reports whether a namespace exists, as far as that is known.
+func (r *restoration) exists(ctx context.Context, namespace string) bool {
+	_, err := r.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace,
+		metav1.GetOptions{})
+	return !apierrors.IsNotFound(err)
+}
+
+// prepareOwners sets the owner references of an object that is created: the UIDs are those of the owners that are
+// there now. One that owns it no more is left out, since the garbage collector would delete the object.
+func (r *restoration) prepareOwners(ctx context.Context, one *restored) error {
+	var references []any
+	if one.live != nil {
+		if !appliedOwners(one.live) {
+			return nil // what it has now stays
+		}
+		// those that an earlier apply has set would be removed by another without
+		for _, owner := range one.live.GetOwnerReferences() {
+			references = append(references, reference(owner))
+		}
+		return unstructured.SetNestedSlice(one.object.Object, references, "metadata", "ownerReferences")
+	}
+	for _, owner := range one.owners {
+		if r.owner(owner, one) != nil {
+			references = append(references, reference(owner)) // with its UID when it is written
+			continue
+		}
+		uid, err := r.liveOwner(ctx, owner, one.state.Key.Namespace)
+		switch {
+		case err != nil:
+			return err
+		case uid == "":
+			one.notes = append(one.notes, fmt.Sprintf("its owner %s %s does not exist: it is restored without", owner.Kind,
+				owner.Name))
+			continue
+		case uid != owner.UID:
+			one.notes = append(one.notes, fmt.Sprintf("its owner %s %s is another one of that name", owner.Kind, owner.Name))
+		}
+		owner.UID = uid
+		references = append(references, reference(owner))
+	}
+	if len(references) > 0 {
+		return unstructured.SetNestedSlice(one.object.Object, references, "metadata", "ownerReferences")
+	}
+	return nil
+}
+
+// appliedOwners reports whether an earlier restoration has set owner references of an object.
+func appliedOwners(live *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(live.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager == restoreManager && m.FieldsV1 != nil && strings.Contains(m.FieldsV1.String(),
+			`"f:ownerReferences"`)
+	})
+}
+
+// owner returns the owner of an object among those that are restored, nil if it is not.
+func (r *restoration) owner(reference metav1.OwnerReference, of *restored) *restored {
+	for _, one := range r.objects {
+		if types.UID(one.state.UID) == reference.UID && one != of {
+			return one
+		}
+	}
+	return nil
+}
+
+// liveOwner returns the UID of an owner, empty if it does not exist.
+func (r *restoration) liveOwner(ctx context.Context, owner metav1.OwnerReference, namespace string) (types.UID, error) {
+	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
+	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var resource dynamic.ResourceInterface = r.client.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		resource = r.client.Resource(mapping.Resource).Namespace(namespace)
+	}
+	o, err := resource.Get(ctx, owner.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return o.GetUID(), nil
+}
+
+func reference(owner metav1.OwnerReference) map[string]any {
+	o := map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID)}
+	if owner.Controller != nil {
+		o["controller"] = *owner.Controller
+	}
+	if owner.BlockOwnerDeletion != nil {
+		o["blockOwnerDeletion"] = *owner.BlockOwnerDeletion
+	}
+	return o
+}
+
+// prepareVolume says what becomes of the volume of a claim that is created.
+func (r *restoration) prepareVolume(ctx context.Context, one *restored) error {
+	volume, _, _ := unstructured.NestedString(one.object.Object, "spec", "volumeName")
+	if one.kind.Kind != "PersistentVolumeClaim" || one.live != nil || volume == "" {
+		return nil
+	}
+	o, err := r.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}).Get(ctx, volume,
+		metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		one.notes = append(one.notes, fmt.Sprintf("its volume %s is gone, and its data: the claim gets a new one", volume))
+		unstructured.RemoveNestedField(one.object.Object, "spec", "volumeName")
+		return nil
+	case err != nil:
+		return err
+	}
+	claim, _, _ := unstructured.NestedString(o.Object, "spec", "claimRef", "uid")
+	if claim != "" {
+		one.notes = append(one.notes, fmt.Sprintf("its volume %s belongs to the claim with the UID %s: "+
+			"the claim is lost until spec.claimRef.uid of the volume is removed", volume, claim))
+	}
+	return nil
+}
+
+// apply applies an object. With try, nothing is written, and a refusal becomes a problem.
+func (r *restoration) apply(ctx context.Context, one *restored, try bool) error {
+	options := metav1.ApplyOptions{FieldManager: restoreManager, Force: r.force}
+	if try {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	applied, err := one.resource.Apply(ctx, one.state.Key.Name, one.object, options)
+	var status apierrors.APIStatus
+	switch {
+	case try && apierrors.IsConflict(err):
+		one.problems = append(one.problems, conflicts(err)...)
+		return nil
+	case try && err != nil && asStatus(err, &status) && status.Status().Code < 500 && !apierrors.IsTooManyRequests(err):
+		one.problems = append(one.problems, status.Status().Message)
+		return nil
+	case err != nil:
+		return err
+	}
+	switch {
+	case one.live == nil:
+		one.result = "created"
+	case applied.GetResourceVersion() == one.live.GetResourceVersion() || sameContent(applied, one.live):
+		one.result = "unchanged"
+	default:
+		one.result = "configured"
+	}
+	return nil
+}
+
+// asStatus reports whether an error is a status of the API.
+func asStatus(err error, status *apierrors.APIStatus) bool {
+	return errors.As(err, status)
+}
+
+// sameContent reports whether two states differ in nothing but their managers.
+func sameContent(a, b *unstructured.Unstructured) bool {
+	older, err := json.Marshal(b.Object)
+	newer, err2 := json.Marshal(a.Object)
+	if err != nil || err2 != nil {
+		return false
+	}
+	changes, err := field.Changes(older, newer)
+	return err == nil && len(changes) == 0
+}
+
+// conflicts returns a line for each manager and field that an apply conflicts with.
+func conflicts(err error) (lines []string) {
+	var status apierrors.APIStatus
+	if asStatus(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			lines = append(lines, fmt.Sprintf("%s at %s: see --force-conflicts", cause.Message, cause.Field))
+		}
+	}
+	if lines == nil {
+		lines = []string{err.Error()}
+	}
+	return lines
+}
+
+// write writes the objects, owners first.
+func (r *restoration) write(ctx context.Context) error {
+	written := map[types.UID]types.UID{} // of the past, and now
+	for _, one := range r.objects {
+		one.result = "not written"
+	}
+	for _, one := range r.objects {
+		if one.resource == nil {
+			meta.MaybeResetRESTMapper(r.mapper)
+			if err := r.open(one); err != nil {
+				return fmt.Errorf("%s: %w; its definition was written: repeat the command", objectName(one.state), err)
+			}
+		}
+		if references, ok, _ := unstructured.NestedSlice(one.object.Object, "metadata", "ownerReferences"); ok {
+			for _, o := range references {
+				owner, _ := o.(map[string]any)
+				if uid, ok := written[types.UID(fmt.Sprint(owner["uid"]))]; ok {
+					owner["uid"] = string(uid)
+				}
+			}
+			if err := unstructured.SetNestedSlice(one.object.Object, references, "metadata", "ownerReferences"); err != nil {
+				return err
+			}
+		}
+		if err := r.apply(ctx, one, false); err != nil {
+			return fmt.Errorf("%s: %w", objectName(one.state), err)
+		}
+		o, err := one.resource.Get(ctx, one.state.Key.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("%s: %w", objectName(one.state), err)
+		}
+		written[types.UID(one.state.UID)] = o.GetUID()
+	}
+	return nil
+}

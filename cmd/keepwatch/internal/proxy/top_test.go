@@ -1,0 +1,46 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/keepwatch/keepwatch/server/proxy"
+)
+
+// What does not fit into a terminal is left out.
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		width, height int
+		want          string
+	}{
+		{80, 24, "one\ntwo\nthree"},
+		{4, 3, "one\ntwo\nthr"},
+		{80, 2, "one\n2 more lines: enlarge the terminal"},
+		{3, 1, "3 "},
+		{0, 0, "one\ntwo\nthree"}, // a terminal that does not say
+	} {
+		if got := fit("one\ntwo\nthree\n", c.width, c.height); got != c.want {
+			t.Errorf("%d × %d: %q", c.width, c.height, got)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1.0Ki", 1536 << 10: "1.5Mi", 3 << 30: "3.0Gi"} {
+		if got := proxy.Size(n); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+}
+
+// The reasons of relists follow their number.
+func TestRelists(t *testing.T) {
+	for want, lists := range map[string]map[string]uint64{
+		"0":                              {proxy.FirstList: 1},
+		"1 (expired 1)":                  {proxy.FirstList: 1, "expired": 1},
+		"3 (expired 2, stale replica 1)": {proxy.FirstList: 1, "stale replica": 1, "expired": 2},
+	} {
+		if got := (proxy.ResourceStatus{Lists: lists}).Relisted(); got != want {
+			t.Errorf("%q instead of %q", got, want)
+		}
+	}
+}
