@@ -144,11 +144,11 @@ func spread(t *testing.T, file, namespace string) time.Time {
 		}
 	}
 	minute := func(n int) string { return begin.Add(time.Duration(n) * time.Minute).Format("2006-01-02 15:04:05.000") }
-	change(`UPDATE resources SET seen_from = ?1, seen_to = CASE WHEN seen_to IS NOT NULL THEN ?1 END`, minute(-10))
+	change(`UPDATE states SET seen_from = ?1, seen_to = CASE WHEN seen_to IS NOT NULL THEN ?1 END`, minute(-10))
 	change(`UPDATE cursors SET first_seen = ?`, minute(-10))
 	for i, revision := range revisions {
-		change(`UPDATE resources SET seen_from = ? WHERE namespace = ? AND valid_from = ?`, minute(5*i), namespace, revision)
-		change(`UPDATE resources SET seen_to = ? WHERE namespace = ? AND valid_to = ?`, minute(5*i), namespace, revision)
+		change(`UPDATE states SET seen_from = ? WHERE namespace = ? AND valid_from = ?`, minute(5*i), namespace, revision)
+		change(`UPDATE states SET seen_to = ? WHERE namespace = ? AND valid_to = ?`, minute(5*i), namespace, revision)
 	}
 	return begin
 }
@@ -192,7 +192,7 @@ func testPastPage(t *testing.T, client kubernetes.Interface) {
 	}
 	for statement, args := range map[string][]any{
 		`INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen, ended) SELECT 'configmaps', '', 0, ?1, ?2, 'expired', ?3, ?3`: {green.ResourceVersion, red.ResourceVersion, begin.Add(15 * time.Minute).Format("2006-01-02 15:04:05.000")},
-		`UPDATE resources SET name = ? WHERE name = 'other'`: {hostile},
+		`UPDATE states SET name = ? WHERE name = 'other'`: {hostile},
 	} {
 		if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@
 //	schema.go   the tables
 //	write.go    one batch
 //	expire.go   what is deleted by age and by size
+//	compress.go what is compressed, some time after its end
 //	thin.go     what is deleted by thinning
 //	status.go   the status, while another process may write
 //	history.go  the past, while another process may write

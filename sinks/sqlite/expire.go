@@ -12,10 +12,10 @@ import (
 const (
 	// The rows that ended first are deleted first: those that are retained are all that ended after the last deleted
 	// one.
-	expireAged = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to < ? ORDER BY seen_to, id LIMIT ?)
-		RETURNING resource, namespace, to_epoch, valid_to, seen_to`
-	expireOldest = `DELETE FROM resources WHERE id IN (SELECT id FROM resources WHERE seen_to IS NOT NULL ORDER BY seen_to, id LIMIT ?)
-		RETURNING resource, namespace, to_epoch, valid_to, seen_to`
+	expireAged = `DELETE FROM states WHERE id IN (SELECT id FROM states WHERE seen_to < ? ORDER BY seen_to, id LIMIT ?)
+		RETURNING resource, namespace, to_epoch, valid_to, seen_to, coalesce(base, 0)`
+	expireOldest = `DELETE FROM states WHERE id IN (SELECT id FROM states WHERE seen_to IS NOT NULL ORDER BY seen_to, id LIMIT ?)
+		RETURNING resource, namespace, to_epoch, valid_to, seen_to, coalesce(base, 0)`
 	moveFirst = `UPDATE cursors SET first_epoch = ?3, first_revision = ?4, first_seen = ?5
 		WHERE resource = ?1 AND namespace IN ('', ?2) AND (first_epoch, first_revision) < (?3, ?4) AND first_revision > 0`
 )
@@ -29,10 +29,10 @@ const (
 	sizeRows = 10
 )
 
-// expire deletes rows that ended before the retention, then those that are thinned out, and then, as long as the file
-// has more than MaxSize, those that ended first. It returns what it has deleted. messages is the number of those in the
-// batch.
-func (s *Sink) expire(ctx context.Context, now time.Time, messages int) (all []sink.Expiry, err error) {
+// expire deletes rows that ended before the retention, then those that are thinned out, compresses the rest, and then,
+// as long as the file has more than MaxSize, deletes those that ended first. It returns what it has deleted. messages
+// is the number of those in the batch, whose objects have so many bytes.
+func (s *Sink) expire(ctx context.Context, now time.Time, messages, bytes int) (all []sink.Expiry, err error) {
 	now = s.clock.Bound(now)
 	if s.options.Retention > 0 && now.Sub(s.writer.swept) >= sweepEvery {
 		e := sink.Expiry{Reason: sink.ExpiredByAge}
@@ -50,12 +50,15 @@ func (s *Sink) expire(ctx context.Context, now time.Time, messages int) (all []s
 	// More rows than the batch can have added, so that neither the file nor the rest grows however many changes there are.
 	most := s.sweep + 2*messages
 	// A step of the thinning reads each row three times.
-	thinned, err := s.thinner.Step(ctx, tables{s.conn}, now, 3*most)
+	thinned, err := s.thinner.Step(ctx, tables{s.conn, s.compressor}, now, 3*most)
 	if err != nil {
 		return nil, err
 	}
 	if thinned.States > 0 {
 		all = append(all, thinned)
+	}
+	if err := s.compress(ctx, now, bytes); err != nil {
+		return nil, err
 	}
 	if s.options.MaxSize > 0 {
 		e, err := s.shrink(ctx, most)
@@ -109,7 +112,10 @@ type end struct {
 // expireRows deletes rows by a statement, adds them to e, and moves the points at which the histories of
 // their resources begin.
 func (s *Sink) expireRows(ctx context.Context, e *sink.Expiry, statement *sql.Stmt, args ...any) error {
-	last, err := lastEnds(ctx, e, statement, args...)
+	last, bases, err := lastEnds(ctx, e, statement, args...)
+	if err == nil {
+		err = s.compressor.release(ctx, s.conn, bases)
+	}
 	if err != nil {
 		return err
 	}
@@ -129,26 +135,31 @@ func (s *Sink) expireRows(ctx context.Context, e *sink.Expiry, statement *sql.St
 	return nil
 }
 
-// lastEnds deletes rows, counts them, and returns the last end of those of each place.
-func lastEnds(ctx context.Context, e *sink.Expiry, statement *sql.Stmt, args ...any) (last map[place]end, err error) {
+// lastEnds deletes rows, counts them, and returns the last end of those of each place, and the bases of which some
+// were.
+func lastEnds(ctx context.Context, e *sink.Expiry, statement *sql.Stmt, args ...any) (last map[place]end,
+	bases map[int64]bool, err error) {
 	rows, err := statement.QueryContext(ctx, args...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer rows.Close()
-	last = map[place]end{}
+	last, bases = map[place]end{}, map[int64]bool{}
 	for rows.Next() {
 		var in place
 		var of end
-		var revision int64
-		if err := rows.Scan(&in.resource, &in.namespace, &of.Epoch, &revision, &of.seen); err != nil {
-			return nil, err
+		var revision, base int64
+		if err := rows.Scan(&in.resource, &in.namespace, &of.Epoch, &revision, &of.seen, &base); err != nil {
+			return nil, nil, err
 		}
 		of.Revision = keepwatch.Revision(revision)
 		if last[in].Before(of.Point) {
 			last[in] = of
 		}
+		if base != 0 {
+			bases[base] = true
+		}
 		e.States++
 	}
-	return last, rows.Err()
+	return last, bases, rows.Err()
 }

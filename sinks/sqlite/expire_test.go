@@ -25,7 +25,15 @@ func size(t *testing.T, db *sql.DB) (used, file int64) {
 
 // TestMaxSize changes random objects. The file stays below its size, the states that ended first are deleted, and each
 // state that the history claims to have is there.
-func TestMaxSize(t *testing.T) {
+func TestMaxSize(t *testing.T) { testMaxSize(t, func(*sqlite.Sink) {}) }
+
+// TestMaxSizeCompressed is TestMaxSize with states that are compressed as soon as they have ended.
+func TestMaxSizeCompressed(t *testing.T) {
+	testMaxSize(t, func(s *sqlite.Sink) { s.SetCompress(0, 0) })
+}
+
+func testMaxSize(t *testing.T, set func(*sqlite.Sink)) {
+	t.Helper()
 	const maxSize = 1 << 19
 	seed := *seedFlag
 	if seed == 0 {
@@ -35,6 +43,7 @@ func TestMaxSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	reported := sinktest.NewSizeReport(t)
 	s := sqlite.New(path, sqlite.Options{MaxSize: maxSize, Expired: reported.Expired})
+	set(s)
 	t.Cleanup(func() { s.Close() })
 	other := read(t, path)
 	sinktest.TestMaxSize(t, seed, s, reported, func(step int) {

@@ -199,6 +199,8 @@ type snapshot struct {
 	tx      *sql.Tx
 	history *History
 	format  int
+	bases   map[int64]*history.Text
+	memory  int // bytes of bases
 }
 
 func (s *snapshot) Status(ctx context.Context) (all []sink.Status, err error) {
@@ -274,12 +276,25 @@ func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error)
 	return all, err
 }
 
-const stateColumns = `SELECT id, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object
-	FROM resources WHERE resource = ?`
+// The columns of a state, and the last ones in tables before format 6, which compress none.
+const (
+	stateColumns = `SELECT id, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object,
+	coalesce(base, 0) FROM states WHERE resource = ?`
+	oldStateColumns = `SELECT id, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object,
+	0 FROM resources WHERE resource = ?`
+)
+
+// columns returns the columns of a state.
+func (s *snapshot) columns() string {
+	if s.format < 6 {
+		return oldStateColumns
+	}
+	return stateColumns
+}
 
 func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
 	text := strings.Builder{}
-	text.WriteString(stateColumns)
+	text.WriteString(s.columns())
 	args := []any{q.Resource}
 	where := func(condition string, values ...any) {
 		text.WriteString(` AND ` + condition)
@@ -319,7 +334,7 @@ func (s *snapshot) states(ctx context.Context, resource string, yield func(sink.
 	args ...any) error {
 	var failed error // of yield
 	err := s.query(ctx, func(row *sql.Rows) error {
-		state, err := scanState(row, resource)
+		state, err := s.scanState(ctx, row, resource)
 		if err == nil {
 			failed = yield(state)
 			err = failed
@@ -332,33 +347,60 @@ func (s *snapshot) states(ctx context.Context, resource string, yield func(sink.
 	return err
 }
 
-func scanState(row *sql.Rows, resource string) (sink.State, error) {
-	s := sink.State{Resource: resource}
+func (s *snapshot) scanState(ctx context.Context, row *sql.Rows, resource string) (sink.State, error) {
+	state := sink.State{Resource: resource}
 	var from int64
 	var seenFrom string
 	var toEpoch, to sql.NullInt64
 	var seenTo sql.NullString
-	err := row.Scan(&s.ID, &s.Key.Namespace, &s.Key.Name, &s.UID, &s.From.Epoch, &from, &seenFrom, &toEpoch, &to, &seenTo,
-		&s.Deleted, &s.Object)
+	var base int64
+	err := row.Scan(&state.ID, &state.Key.Namespace, &state.Key.Name, &state.UID, &state.From.Epoch, &from, &seenFrom,
+		&toEpoch, &to, &seenTo,
+		&state.Deleted, &state.Object, &base)
 	if err != nil {
-		return s, err
+		return state, err
 	}
-	s.From.Revision = keepwatch.Revision(from)
+	state.From.Revision = keepwatch.Revision(from)
 	if to.Valid {
-		s.To = &sink.Point{Epoch: int(toEpoch.Int64), Revision: keepwatch.Revision(to.Int64)}
+		state.To = &sink.Point{Epoch: int(toEpoch.Int64), Revision: keepwatch.Revision(to.Int64)}
 	}
-	if s.SeenFrom, err = parseTime(seenFrom); err == nil {
-		s.SeenTo, err = parseTime(seenTo.String)
+	if state.SeenFrom, err = parseTime(seenFrom); err == nil {
+		state.SeenTo, err = parseTime(seenTo.String)
 	}
-	return s, err
+	if base != 0 && err == nil {
+		state.Object, err = s.whole(ctx, state, base)
+	}
+	return state, err
+}
+
+// whole returns the object of a compressed state.
+func (s *snapshot) whole(ctx context.Context, state sink.State, base int64) ([]byte, error) {
+	of, ok := s.bases[base]
+	if !ok {
+		var text string
+		if err := s.tx.QueryRowContext(ctx, `SELECT object FROM bases WHERE id = ?`, base).Scan(&text); err != nil {
+			return nil, fmt.Errorf("%s %s at revision %d: the base of the compressed state: %w", state.Resource, state.Key,
+				state.From.Revision, err)
+		}
+		of = history.NewText(text)
+		if s.memory += of.Size(); s.memory > baseMemory || s.bases == nil {
+			s.bases, s.memory = map[int64]*history.Text{}, of.Size()
+		}
+		s.bases[base] = of
+	}
+	object, err := of.Apply(string(state.Object))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s at revision %d: %w", state.Resource, state.Key, state.From.Revision, err)
+	}
+	return object, nil
 }
 
 func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.State, err error) {
 	err = s.query(ctx, func(row *sql.Rows) error {
-		state, err := scanState(row, resource)
+		state, err := s.scanState(ctx, row, resource)
 		found = &state
 		return err
-	}, stateColumns+` ORDER BY id DESC LIMIT 1`, resource)
+	}, s.columns()+` ORDER BY id DESC LIMIT 1`, resource)
 	return found, err
 }
 

@@ -68,7 +68,7 @@ func TestOlderHistory(t *testing.T) {
 		Count: 1}), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(t, path).Exec(`UPDATE keepwatch SET format = 2;` + undoThird); err != nil {
+	if _, err := read(t, path).Exec(undoSixth + `UPDATE keepwatch SET format = 2;` + undoThird); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(path)
@@ -114,7 +114,7 @@ func TestOpenGapOfAnOlderFormat(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(t, path).Exec(`UPDATE keepwatch SET format = 2;` + undoThird); err != nil {
+	if _, err := read(t, path).Exec(undoSixth + `UPDATE keepwatch SET format = 2;` + undoThird); err != nil {
 		t.Fatal(err)
 	}
 	gaps := func(want ...time.Time) {

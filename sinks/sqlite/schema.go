@@ -88,6 +88,23 @@ CREATE INDEX gaps_open ON gaps (resource, namespace) WHERE ended IS NULL;
 `, `
 ALTER TABLE keepwatch ADD COLUMN thinned TEXT;
 CREATE INDEX gaps_thinned ON gaps (resource, namespace, ended) WHERE reason = 'thinned';
+`, `
+PRAGMA legacy_alter_table = ON; -- views, also those of users, continue to read what is named resources
+ALTER TABLE resources RENAME TO states;
+PRAGMA legacy_alter_table = OFF;
+
+-- A state with a base is compressed: its object is an array of strings and of parts of the base, [from, length].
+ALTER TABLE states ADD COLUMN base INTEGER;
+CREATE INDEX states_base ON states (base) WHERE base IS NOT NULL;
+CREATE TABLE bases (id INTEGER PRIMARY KEY AUTOINCREMENT, object TEXT NOT NULL) STRICT;
+ALTER TABLE keepwatch ADD COLUMN compressed TEXT NOT NULL DEFAULT '';
+ALTER TABLE keepwatch ADD COLUMN compressed_id INTEGER NOT NULL DEFAULT 0;
+
+CREATE VIEW resources AS
+  SELECT id, resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted,
+    CASE WHEN base IS NULL THEN object ELSE (SELECT group_concat(CASE part.type WHEN 'text' THEN part.value
+        ELSE substr(bases.object, json_extract(part.value, '$[0]'), json_extract(part.value, '$[1]')) END, '')
+      FROM bases, json_each(states.object) AS part WHERE bases.id = states.base) END AS object, sum FROM states;
 `}
 
 const createView = `DROP VIEW IF EXISTS "%[1]s"; CREATE VIEW "%[1]s" AS

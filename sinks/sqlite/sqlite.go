@@ -49,21 +49,25 @@ type Sink struct {
 	options Options
 	clock   history.Clock
 
-	lock    io.Closer
-	db      *sql.DB
-	conn    *sql.Conn
-	file    os.FileInfo // of path, when it was opened
-	streams []sink.Stream
-	empty   []bool // of streams: the file has no row of the resource that has ended
-	writer  *writer
-	thinner *history.Thinner
-	sweep   int   // sweepRows
-	excess  int64 // the last Expiry.Excess of size
+	lock       io.Closer
+	db         *sql.DB
+	conn       *sql.Conn
+	file       os.FileInfo // of path, when it was opened
+	streams    []sink.Stream
+	empty      []bool // of streams: the file has no row of the resource that has ended
+	writer     *writer
+	thinner    *history.Thinner
+	compressor *compressor
+	sweep      int           // sweepRows
+	whole      time.Duration // wholeTime
+	least      int           // minCompressed
+	excess     int64         // the last Expiry.Excess of size
 }
 
 // New returns the sink of the file at path. It opens nothing.
 func New(path string, options Options) *Sink {
-	return &Sink{path: path, options: options, clock: history.NewClock(), sweep: sweepRows}
+	return &Sink{path: path, options: options, clock: history.NewClock(), sweep: sweepRows, whole: wholeTime,
+		least: minCompressed}
 }
 
 // Open opens the file, or creates it. See [sink.Sink].
@@ -115,6 +119,7 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	}
 	s.writer, err = newWriter(ctx, s.conn)
 	s.thinner = history.NewThinner(s.options.Thin)
+	s.compressor = newCompressor()
 	return stored, err
 }
 
@@ -198,7 +203,7 @@ func (s *Sink) load(ctx context.Context) ([]sink.Stored, error) {
 	stored := make([]sink.Stored, len(s.streams))
 	s.empty = make([]bool, len(s.streams))
 	for i, wanted := range s.streams {
-		row := s.conn.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM resources WHERE resource = ?)`,
+		row := s.conn.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM states WHERE resource = ?)`,
 			wanted.ID.Resource)
 		err := row.Scan(&s.empty[i])
 		if err != nil {
@@ -267,7 +272,7 @@ func (s *Sink) storeType(ctx context.Context, wanted sink.Stream) error {
 
 // entries returns the current objects of a stream.
 func (s *Sink) entries(ctx context.Context, id stream.Identity) (entries []stream.Entry, err error) {
-	rows, err := s.conn.QueryContext(ctx, `SELECT namespace, name, uid, valid_from, coalesce(sum, 0) FROM resources
+	rows, err := s.conn.QueryContext(ctx, `SELECT namespace, name, uid, valid_from, coalesce(sum, 0) FROM states
 		WHERE valid_to IS NULL AND resource = ?1 AND (?2 = '' OR namespace = ?2)`, id.Resource, id.Namespace)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 
 const (
 	stayColumns = `SELECT id, resource, namespace, name, uid, epoch, valid_from, seen_from, coalesce(to_epoch, 0), coalesce(valid_to, 0),
-		coalesce(seen_to, ''), deleted FROM resources`
-	extendRow = `UPDATE resources SET to_epoch = ?1, valid_to = ?2, seen_to = ?3 WHERE id = (SELECT id FROM resources
+		coalesce(seen_to, ''), deleted FROM states`
+	extendRow = `UPDATE states SET to_epoch = ?1, valid_to = ?2, seen_to = ?3 WHERE id = (SELECT id FROM states
 			WHERE resource = ?4 AND namespace = ?5 AND name = ?6 AND id < ?7 ORDER BY id DESC LIMIT 1)
 		AND uid = ?8 AND to_epoch = ?9 AND valid_to = ?10 AND NOT deleted`
 	extendGap = `UPDATE gaps SET from_revision = min(from_revision, ?4), to_revision = max(to_revision, ?5), began = min(began, ?6),
@@ -27,7 +28,10 @@ const (
 )
 
 // tables are the tables in a transaction.
-type tables struct{ conn *sql.Conn }
+type tables struct {
+	conn       *sql.Conn
+	compressor *compressor
+}
 
 var _ history.ThinTables = tables{}
 
@@ -48,7 +52,7 @@ func (t tables) Thinned(ctx context.Context) (time.Time, error) {
 
 // NextEnd returns the first time after another one at which a row has ended.
 func (t tables) NextEnd(ctx context.Context, after time.Time) (time.Time, error) {
-	return t.time(ctx, `SELECT coalesce(min(seen_to), '') FROM resources WHERE seen_to > ?`, textOf(after))
+	return t.time(ctx, `SELECT coalesce(min(seen_to), '') FROM states WHERE seen_to > ?`, textOf(after))
 }
 
 // time returns the time that a query finds.
@@ -137,12 +141,18 @@ func (t tables) Replace(ctx context.Context, rows []history.Stay, chains []histo
 			return err
 		}
 	}
+	bases := map[int64]bool{}
 	for _, r := range rows {
-		if _, err := t.conn.ExecContext(ctx, `DELETE FROM resources WHERE id = ?`, r.ID); err != nil {
+		var base int64
+		err := t.conn.QueryRowContext(ctx, `DELETE FROM states WHERE id = ? RETURNING coalesce(base, 0)`, r.ID).Scan(&base)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
+		if base != 0 {
+			bases[base] = true
+		}
 	}
-	return nil
+	return t.compressor.release(ctx, t.conn, bases)
 }
 
 // Cover declares a gap, or extends the one of its window.

@@ -3,7 +3,9 @@ package sqlite_test
 import (
 	"database/sql"
 	"flag"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -22,6 +24,10 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if path := os.Getenv(compressingEnv); path != "" {
+		fmt.Fprintln(os.Stderr, compressUntilKilled(path))
+		os.Exit(1)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -32,7 +38,7 @@ func TestWorld(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	report := runWorld(t, seed, *stepsFlag)
+	report := runWorld(t, seed, *stepsFlag, func(*sqlite.Sink) {})
 	for _, p := range report.Problems {
 		t.Error(p)
 	}
@@ -44,11 +50,25 @@ func TestWorld(t *testing.T) {
 	}
 }
 
-func runWorld(t *testing.T, seed uint64, steps int) (report sinktest.Report) {
+// TestWorldCompressed is TestWorld with states that are compressed as soon as they have ended.
+func TestWorldCompressed(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-sinks.seed %d", seed)
+	report := runWorld(t, seed, *stepsFlag/3, func(s *sqlite.Sink) { s.SetCompress(0, 0) })
+	for _, p := range report.Problems {
+		t.Error(p)
+	}
+}
+
+func runWorld(t *testing.T, seed uint64, steps int, set func(*sqlite.Sink)) (report sinktest.Report) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.db")
 	synctest.Test(t, func(t *testing.T) {
 		s := create(t, path)
+		set(s)
 		var err error
 		report, err = sinktest.Run(t.Context(), sinktest.Config{
 			Sink: s, Tables: sinktest.Tables{DB: read(t, path)}, Seed: seed, Steps: steps, Patience: 10 * time.Minute,

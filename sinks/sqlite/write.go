@@ -19,12 +19,12 @@ type writer struct {
 }
 
 const (
-	insertRow = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, sum)
+	insertRow = `INSERT INTO states (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, sum)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	// The rows of a key end in the order of their ids, the current one last: those behind the last one that ended before.
-	endRows = `UPDATE resources SET to_epoch = ?4, valid_to = CASE WHEN epoch = ?4 THEN max(valid_from, ?5) ELSE ?5 END,
+	endRows = `UPDATE states SET to_epoch = ?4, valid_to = CASE WHEN epoch = ?4 THEN max(valid_from, ?5) ELSE ?5 END,
 			seen_to = coalesce(seen_to, ?6), deleted = CASE WHEN valid_to IS NULL THEN ?7 ELSE deleted AND uid <> ?8 END
-		WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND id > coalesce((SELECT id FROM resources
+		WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND id > coalesce((SELECT id FROM states
 			WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND (to_epoch, valid_to) <= (?4, ?5) ORDER BY id DESC LIMIT 1), 0)`
 	endRowsBefore = endRows + ` AND valid_to IS NOT NULL`
 	insertGap     = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen, began) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, written
@@ -61,7 +61,7 @@ func (w *writer) close() error {
 func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 	var expired []sink.Expiry
 	err := s.transaction(ctx, func() error {
-		messages := 0
+		messages, bytes := 0, 0
 		for _, p := range batch.Pieces {
 			messages += len(p.Messages)
 			id := s.streams[p.Stream].ID
@@ -72,16 +72,20 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", id.Resource, err)
 			}
+			for _, r := range changes.Rows {
+				bytes += len(r.JSON)
+			}
 			s.empty[p.Stream] = s.empty[p.Stream] && !changes.End()
 		}
 		var err error
-		expired, err = s.expire(ctx, batch.Time, messages)
+		expired, err = s.expire(ctx, batch.Time, messages, bytes)
 		return err
 	})
 	if err == nil {
 		err = s.checkFile()
 	}
 	if err != nil {
+		s.compressor.forget() // what the transaction has not stored
 		return s.failure(err)
 	}
 	for _, e := range expired {

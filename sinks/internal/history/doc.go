@@ -10,6 +10,8 @@
 //	thin.go    the rows that thinning deletes
 //	gaps.go    the gaps as they were read last
 //	rows.go    the rows that a piece inserts and ends
+//	delta.go   a state as what differs from another one
+//	apply.go   the state again
 //	clock.go   how much time has passed, for retention and thinning
 //	schema.go  the names of views, and of streams in the tables
 package history
