@@ -176,7 +176,7 @@ func TestProxyRights(t *testing.T) {
 			role.Name != "keepwatch-proxy" {
 			t.Fatalf("%v: exit %d, %v, %s, stderr %q", flags, code, err, stdout, stderr)
 		}
-		return role.Rules[7:]
+		return role.Rules[8:]
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing"))
 	verbs := []string{"get", "list", "watch"}

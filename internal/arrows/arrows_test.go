@@ -540,6 +540,11 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/rest$"},
 		why:    "a source reads what the server has: it knows no request",
 	},
+	"server/proxy/internal/fairness": {
+		others: []string{"k8s.io/api/flowcontrol/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/",
+			"k8s.io/klog/"},
+		why: "who is answered first depends on the server's priority levels, and not on what the answer is",
+	},
 	"server/proxy/internal/forward": {
 		ours: []string{"", "server/readpath", "server/proxy/internal/access"},
 		others: []string{

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	seats "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 )
@@ -41,6 +43,17 @@ func (f *follower) bytes() int64 {
 		return f.source.ListedBytes()
 	}
 	return f.reader.Cache().Bytes()
+}
+
+// stats returns how many objects a resource has, and their size, by the name of the resource.
+func (c *caches) stats(resource string) (apistorage.Stats, error) {
+	for _, f := range c.followed() {
+		if f.resource.GroupResource().String() == resource {
+			n := int64(f.reader.Cache().Snapshot().Len())
+			return apistorage.Stats{ObjectCount: n, EstimatedAverageObjectSizeBytes: f.bytes() / max(n, 1)}, nil
+		}
+	}
+	return apistorage.Stats{}, seats.ObjectCountNotFoundErr
 }
 
 // followed returns the resources that are followed, once for each representation.

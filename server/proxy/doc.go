@@ -92,6 +92,14 @@
 // that ends after three seconds, and kube-apiserver sends it a bookmark a second after its start. The server
 // answers consistent reads of small collections.
 //
+// # Fairness
+//
+// What memory and the endpoints answer passes the priority and fairness of k8s.io/apiserver, with the server's
+// FlowSchemas and PriorityLevelConfigurations, or the default ones where the proxy may not read them: package
+// internal/fairness. A request that is forwarded, that waits for its client, or a watch after its initial events
+// occupies no seat. Requests that wait for long are answered 429, as by kube-apiserver. The server has the same for
+// what is forwarded, with the clients' users.
+//
 // # Memory
 //
 // When a large first list is complete, its garbage is returned to the system, and again when its objects have been
@@ -132,6 +140,7 @@
 //
 //	access     who sent a request, and whether the server allows it
 //	discovery  what the server serves
+//	fairness   who is answered first
 //	forward    sends requests to the server
 //	index      what the proxy has followed, on disk
 //	personal   in which namespaces a user may read

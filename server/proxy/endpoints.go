@@ -86,7 +86,7 @@ func (e *endpoints) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	defer end()
-	e.proxy.audit.allowed(e.mux).ServeHTTP(w, q.WithContext(ctx))
+	e.proxy.gate.Serve(e.proxy.audit.allowed(e.mux), w, q.WithContext(ctx))
 }
 
 // isOwnersPage reports whether a request with the proxy's own token is for the page, which says nothing that the proxy

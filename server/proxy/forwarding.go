@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/fairness"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/socket"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
@@ -107,6 +108,8 @@ func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
 	if below, asked, ok := socket.Unwrap(w); ok { // with the handshake
 		w, q = below, asked.WithContext(q.Context())
 	}
+	fairness.Leave(q.Context()) // the server has seats of its own
+	fairness.Forget(w.Header())
 	w.Header().Del("Cache-Control") // the server sends its own
 	info, _ := request.RequestInfoFrom(q.Context())
 	if a, ok := q.Context().Value(answerKey{}).(answer); ok {

@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/server/proxy/internal/fairness"
 )
 
 // pageEvery is how often an open page is brought up to date.
@@ -100,6 +102,7 @@ func (p *Proxy) servePage(w http.ResponseWriter, _ *http.Request) {
 func (p *Proxy) serveEvents(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
+	fairness.Leave(q.Context())
 	ticker := time.NewTicker(pageEvery)
 	defer ticker.Stop()
 	out := http.NewResponseController(w)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/fairness"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/socket"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
@@ -57,6 +58,9 @@ type Config struct {
 	// State is the index on disk, which the caller closes after Run. It may be nil: then watches that resume after a
 	// restart of the proxy are forwarded.
 	State *State
+	// MaxRequestsInFlight is the number of seats that the server's priority levels share while memory answers requests, as
+	// kube-apiserver's. Zero means [DefaultMaxRequestsInFlight]; a negative number means no bound.
+	MaxRequestsInFlight int
 	// EncodingsBudget bounds the bytes of cached encodings. Zero means 1 GiB.
 	EncodingsBudget int64
 	// History bounds the history of each resource. The zero value has defaults.
@@ -70,6 +74,9 @@ type Config struct {
 	Registry metrics.KubeRegistry
 }
 
+// DefaultMaxRequestsInFlight is what kube-apiserver's priority levels share by default.
+const DefaultMaxRequestsInFlight = fairness.DefaultSeats
+
 const (
 	defaultEncodingsBudget = 1 << 30
 	defaultSmallCollection = 500
@@ -81,6 +88,7 @@ const (
 type Proxy struct {
 	forwarder   *forward.Forwarder
 	access      *access.Control
+	gate        *fairness.Gate // before reads
 	reads       http.Handler
 	infos       *request.RequestInfoFactory
 	caches      *caches
@@ -107,6 +115,9 @@ func New(config Config) (*Proxy, error) {
 	}
 	if config.SmallCollection == 0 {
 		config.SmallCollection = defaultSmallCollection
+	}
+	if config.MaxRequestsInFlight == 0 {
+		config.MaxRequestsInFlight = DefaultMaxRequestsInFlight
 	}
 	if config.Registry == nil {
 		config.Registry = metrics.NewKubeRegistry()
@@ -144,6 +155,7 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	registerResources(config.Registry, p.caches)
+	p.gate = fairness.New(client, config.MaxRequestsInFlight, p.caches.stats)
 	if p.tables, err = tables.New(server, p.caches.describer, p.infos, budget, p.caches.tables,
 		config.Registry); err != nil {
 		return nil, err
@@ -170,6 +182,7 @@ func (p *Proxy) Run(ctx context.Context) {
 	running.Go(func() { p.caches.limitMemory(ctx) })
 	running.Go(func() { p.forwarder.Run(ctx, p.caches.continues) })
 	running.Go(func() { p.tables.Run(ctx) })
+	running.Go(func() { p.gate.Run(ctx) })
 	running.Wait()
 }
 
@@ -327,12 +340,14 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, q *http.Reque
 		a.table.Watched(ctx, cancel)
 	}
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
-	q = q.WithContext(context.WithValue(ctx, answerKey{}, a))
-	if socket.Asked(q, info) {
-		socket.Serve(p.reads, w, q)
-		return
-	}
-	p.reads.ServeHTTP(w, q)
+	p.gate.Serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if socket.Asked(q, info) {
+			fairness.Leave(q.Context())
+			socket.Serve(p.reads, fairness.Below(w), q)
+			return
+		}
+		p.reads.ServeHTTP(w, q)
+	}), w, q.WithContext(context.WithValue(ctx, answerKey{}, a)))
 }
 
 // forwardUncached forwards a read of a resource whose cache has not caught up. It refuses a watch with a shard

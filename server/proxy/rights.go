@@ -3,6 +3,7 @@ package proxy
 import (
 	"slices"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +14,8 @@ import (
 
 // ClusterRole returns what a proxy's identity needs in order to cache resources: it has one rule for each group of
 // them, and those for reviews, for the changes of roles, for what is an aggregated API, for the columns of custom
-// resources, for the cluster's identity and for the proxy's page. Resources that the selection does not allow have
-// none.
+// resources, for the priority levels, for the cluster's identity and for the proxy's page. Resources that the selection
+// does not allow have none.
 func ClusterRole(name string, of Selection, resources []schema.GroupResource) *rbacv1.ClusterRole {
 	role := &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
@@ -32,6 +33,10 @@ func ClusterRole(name string, of Selection, resources []schema.GroupResource) *r
 			{ // the columns of custom resources
 				APIGroups: []string{apiextensionsv1.GroupName}, Resources: []string{"customresourcedefinitions"},
 				Verbs: []string{"get", "list", "watch"},
+			},
+			{ // who is served first when many ask
+				APIGroups: []string{flowcontrolv1.GroupName}, Resources: []string{"flowschemas", "prioritylevelconfigurations"},
+				Verbs: []string{"list", "watch"},
 			},
 			{ // the identity of the cluster, for the index on disk
 				APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem},

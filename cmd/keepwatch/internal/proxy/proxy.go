@@ -54,6 +54,7 @@ type settings struct {
 	personalGroups    []string
 	history           watchhistory.History
 	memory            byteSize
+	inFlight          int
 	state             string
 	metricsAddress    string
 	audit             auditFlags
@@ -118,6 +119,8 @@ func NewCommand() *cobra.Command {
 		"directory for an index of what is cached, without contents and without Secrets, and for the proxy's authority and token: with it clients' watches resume after a restart of the proxy")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0",
 		"serve /metrics on this address, too, as plain HTTP for everybody, for example :8080; 0 for none")
+	flags.IntVar(&o.inFlight, "max-requests-inflight", proxy.DefaultMaxRequestsInFlight,
+		"seats that the server's priority levels share while memory answers requests, as of kube-apiserver; other requests wait their turn, or are answered 429. 0 for no bound")
 	o.audit.addTo(cmd)
 	flags.Var(&o.memory, "memory-limit",
 		"soft limit of the process's memory, such as 2Gi: when there is no room left, the server answers for whole resources again, the largest idle one first (default none)")
@@ -155,6 +158,14 @@ func (o *settings) personalViews() *proxy.Personal {
 		return nil
 	}
 	return &proxy.Personal{Groups: o.personalGroups, Annotate: o.personal == "annotate"}
+}
+
+// requestsInFlight returns the bound of the proxy's configuration.
+func (o *settings) requestsInFlight() int {
+	if o.inFlight <= 0 {
+		return -1
+	}
+	return o.inFlight
 }
 
 // droppedFor returns the user agents of --drop.
@@ -210,7 +221,8 @@ func (o *settings) run(ctx context.Context, selection proxy.Selection, named boo
 	registry := metrics.NewKubeRegistry()
 	p, err := proxy.New(proxy.Config{
 		Registry: registry, Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection,
-		MemoryLimit: int64(o.memory), State: state, DropManagedFields: o.droppedFor(), Audit: audit,
+		MemoryLimit: int64(o.memory), MaxRequestsInFlight: o.requestsInFlight(), State: state,
+		DropManagedFields: o.droppedFor(), Audit: audit,
 		History: store.Options{WindowBytes: o.history.Bytes, WindowAge: o.history.Age}, Personal: o.personalViews(),
 	})
 	if err != nil {

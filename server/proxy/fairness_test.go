@@ -1,0 +1,243 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+)
+
+// fairRig is a proxy with few seats, whose users ada and bob may read everything. The requests of ada are held where
+// memory answers them, or on the way to the server.
+type fairRig struct {
+	*personalRig
+	proxy    *Proxy
+	ada, bob string // tokens
+	held     atomic.Int64
+	released atomic.Pointer[chan struct{}]
+	server   *httptest.Server // in front of the server
+}
+
+// fewSeats are shared by the priority levels; each gets one more at most, since the shares are rounded up.
+const fewSeats, mostSeats = 24, 24 + 8
+
+func newFairRig(t *testing.T) *fairRig {
+	f := &fairRig{}
+	released := make(chan struct{})
+	f.released.Store(&released)
+	t.Cleanup(func() { f.server.Close() })
+	f.personalRig = newPersonalRig(t, 1, func(c *Config) {
+		c.MaxRequestsInFlight = fewSeats
+		c.Server = &rest.Config{Host: f.between(c.Server), BearerToken: c.Server.BearerToken}
+	})
+	f.proxy = f.replicas[0].proxy
+	f.ada, f.bob = f.user("ada"), f.user("bob")
+	f.grant("ada", "")
+	f.grant("bob", "")
+	for _, token := range []string{f.ada, f.bob} {
+		f.until("memory answers", func() bool {
+			return f.send(token, configMaps+"?resourceVersion=0").Code == http.StatusOK &&
+				f.metric("keepwatch_readpath_answered_total") > 0
+		})
+	}
+	f.until("the proxy has the server's priority levels", func() bool {
+		return f.send(f.bob, one).Header().Get("X-Kubernetes-Pf-Prioritylevel-Uid") != ""
+	})
+	return f
+}
+
+// one is a GET, which occupies one seat.
+const one = "/api/v1/namespaces/a/configmaps/m0?resourceVersion=0"
+
+// between returns the address of a reverse proxy of the server, which holds the requests that say so.
+func (f *fairRig) between(server *rest.Config) string {
+	direct, err := rest.TransportFor(rest.AnonymousClientConfig(server))
+	if err != nil {
+		panic(err)
+	}
+	to, err := url.Parse(server.Host)
+	if err != nil {
+		panic(err)
+	}
+	reverse := &httputil.ReverseProxy{Transport: direct, Rewrite: func(q *httputil.ProxyRequest) { q.SetURL(to) },
+		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0)}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Query().Has("held") {
+			f.wait()
+		}
+		reverse.ServeHTTP(w, q)
+	}))
+	f.server = s
+	return s.URL
+}
+
+// wait holds a request until it is released.
+func (f *fairRig) wait() {
+	f.held.Add(1)
+	defer f.held.Add(-1)
+	<-*f.released.Load()
+}
+
+// hold lets memory hold the requests of ada until they are released, and counts them.
+func (f *fairRig) hold() (begun *atomic.Int64) {
+	begun = &atomic.Int64{}
+	next := f.proxy.reads
+	f.proxy.reads = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if user, _ := request.UserFrom(q.Context()); strings.HasSuffix(user.GetName(), ":ada") {
+			begun.Add(1)
+			f.wait()
+		}
+		next.ServeHTTP(w, q)
+	})
+	return begun
+}
+
+func (f *fairRig) query(ctx context.Context, token, path string) *http.Request {
+	q := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+	q.Header.Set("Authorization", "Bearer "+token)
+	q.Header.Set("Accept", "application/json")
+	return q
+}
+
+func (f *fairRig) send(token, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	f.proxy.ServeHTTP(w, f.query(f.Context(), token, path))
+	return w
+}
+
+// metric returns the sum of a metric of the proxy or of the libraries.
+func (f *fairRig) metric(name string) (sum float64) {
+	f.Helper()
+	for _, g := range []metrics.Gatherer{f.proxy.registry, legacyregistry.DefaultGatherer} {
+		families, err := g.Gather()
+		f.must(err)
+		for _, of := range families {
+			for _, m := range of.GetMetric() {
+				if of.GetName() == name {
+					sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// A user's many requests occupy few seats at a time, wait in few queues, and are refused beyond that. Another user's
+// request is not refused, and overtakes many of those that wait.
+func TestFairness(t *testing.T) {
+	f := newFairRig(t)
+	begun := f.hold()
+	const flood = 500
+	var refused atomic.Int64
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	release := sync.OnceFunc(func() { close(*f.released.Load()) })
+	defer release()
+	for range flood {
+		asking.Go(func() {
+			switch w := f.send(f.ada, one); {
+			case w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") != "":
+				refused.Add(1)
+			case w.Code != http.StatusOK:
+				t.Errorf("%d: %s", w.Code, w.Body)
+			}
+		})
+	}
+	waiting := func() int64 { return int64(f.metric("apiserver_flowcontrol_current_inqueue_requests")) }
+	f.until("all requests are held, wait, or are refused", func() bool {
+		return begun.Load()+waiting()+refused.Load() >= flood
+	})
+	if n := f.held.Load(); n == 0 || n > mostSeats {
+		t.Errorf("memory answers %d requests of a user at a time", n)
+	}
+	if refused.Load() == 0 || f.metric("apiserver_flowcontrol_rejected_requests_total") == 0 {
+		t.Error("no request is refused, or it is not counted")
+	}
+	answered, queued := make(chan struct{}), waiting()
+	asking.Go(func() {
+		defer close(answered)
+		f.until("the other user is answered", func() bool { return f.send(f.bob, one).Code == http.StatusOK })
+	})
+	f.until("the other user waits, or is answered", func() bool {
+		select {
+		case <-answered:
+			return true
+		default:
+			return waiting() > queued
+		}
+	})
+	before := int64(0)
+	for done := false; !done; before++ {
+		select {
+		case <-answered:
+			done = true
+		case *f.released.Load() <- struct{}{}:
+		}
+	}
+	t.Logf("%d of %d requests were answered before", before, flood-refused.Load())
+	if before >= flood-refused.Load() {
+		t.Error("the other user is answered last")
+	}
+	release()
+}
+
+// Requests that wait for the server or for their clients occupy no seats.
+func TestSeatsAreLeft(t *testing.T) {
+	const crowd = mostSeats + 8
+	f := newFairRig(t)
+	for _, misbehave := range []struct {
+		what, path string
+		held       func() bool
+	}{
+		{"forwarded lists that the server does not answer", configMaps + "?fieldSelector=data.x%3D1&held",
+			func() bool { return f.held.Load() == crowd }},
+		{"forwarded watches", configMaps + "?watch=1&resourceVersion=0&fieldSelector=data.x%3D1&held",
+			func() bool { return f.held.Load() == crowd }},
+		{"lists that nobody reads", configMaps + "?resourceVersion=0", nil},
+		{"watches that nobody reads", configMaps + "?watch=1&resourceVersion=0", nil},
+	} {
+		t.Run(misbehave.what, func(t *testing.T) {
+			status, closed := make(chan int, crowd), make(chan struct{})
+			released := make(chan struct{})
+			f.released.Store(&released)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var asking sync.WaitGroup
+			for range crowd {
+				asking.Go(func() {
+					f.proxy.ServeHTTP(&unread{http.Header{}, status, closed}, f.query(ctx, f.ada, misbehave.path))
+				})
+			}
+			if misbehave.held != nil {
+				await.True(t, "all requests are on their way to the server", misbehave.held)
+			} else {
+				for range crowd {
+					if code := await.Receive(t, "an answer begins", status); code != http.StatusOK {
+						t.Errorf("%d", code)
+					}
+				}
+			}
+			if w := f.send(f.bob, one); w.Code != http.StatusOK {
+				t.Errorf("the other user: %d %s", w.Code, w.Body)
+			}
+			close(closed)
+			close(released)
+			cancel()
+			asking.Wait()
+		})
+	}
+}

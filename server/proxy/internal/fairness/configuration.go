@@ -1,0 +1,158 @@
+package fairness
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	applyflowcontrolv1 "k8s.io/client-go/applyconfigurations/flowcontrol/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	flowcontrolclient "k8s.io/client-go/kubernetes/typed/flowcontrol/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// refusedFor is how long a server that refuses its configuration is not asked for it again.
+const refusedFor = time.Minute
+
+// newConfiguration returns the informers of the server's configuration. While the server refuses it, they have the one
+// that kube-apiserver creates at its first start.
+func newConfiguration(client kubernetes.Interface) informers.SharedInformerFactory {
+	return newConfigurationAskedAgain(client, refusedFor)
+}
+
+func newConfigurationAskedAgain(client kubernetes.Interface, after time.Duration) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	schemas, levels := client.FlowcontrolV1().FlowSchemas(), client.FlowcontrolV1().PriorityLevelConfigurations()
+	// the factory's own functions find these informers by the type of their objects
+	follow(factory, &flowcontrolv1.FlowSchema{}, &configured{
+		again: after,
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return schemas.List(ctx, o) },
+		watch: schemas.Watch, defaults: defaultSchemas(),
+	})
+	follow(factory, &flowcontrolv1.PriorityLevelConfiguration{}, &configured{
+		again: after,
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return levels.List(ctx, o) },
+		watch: levels.Watch, defaults: defaultLevels(),
+	})
+	return factory
+}
+
+func follow(factory informers.SharedInformerFactory, object runtime.Object, from *configured) {
+	factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(from, object, 0, cache.Indexers{})
+	})
+}
+
+func defaultSchemas() runtime.Object {
+	list := &flowcontrolv1.FlowSchemaList{ListMeta: metav1.ListMeta{ResourceVersion: defaultRevision}}
+	for _, all := range [][]*flowcontrolv1.FlowSchema{bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas} {
+		for _, s := range all {
+			list.Items = append(list.Items, *s)
+		}
+	}
+	return list
+}
+
+func defaultLevels() runtime.Object {
+	list := &flowcontrolv1.PriorityLevelConfigurationList{ListMeta: metav1.ListMeta{ResourceVersion: defaultRevision}}
+	for _, all := range [][]*flowcontrolv1.PriorityLevelConfiguration{
+		bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations,
+	} {
+		for _, l := range all {
+			list.Items = append(list.Items, *l)
+		}
+	}
+	return list
+}
+
+// defaultRevision is the resource version of the default objects: a list from it on has any state.
+const defaultRevision = "0"
+
+// configured lists and watches objects of one kind of the server, or the default ones if it refuses them. One
+// reflector uses it.
+type configured struct {
+	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	defaults runtime.Object
+	again    time.Duration
+	refused  atomic.Bool // the last list had the default objects
+}
+
+// IsWatchListSemanticsUnSupported makes client-go list.
+func (*configured) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List implements cache.ListWatcher.
+func (c *configured) List(o metav1.ListOptions) (runtime.Object, error) {
+	return c.ListWithContext(context.Background(), o)
+}
+
+// Watch implements cache.ListWatcher.
+func (c *configured) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return c.WatchWithContext(context.Background(), o)
+}
+
+// ListWithContext lists the server's objects, or the default ones.
+func (c *configured) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	all, err := c.list(ctx, o)
+	refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
+	c.refused.Store(refused)
+	if refused {
+		return c.defaults.DeepCopyObject(), nil
+	}
+	return all, err
+}
+
+// WatchWithContext watches the server's objects. If the default ones were listed, it ends when the server shall be
+// asked again.
+func (c *configured) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if !c.refused.Load() {
+		return c.watch(ctx, o)
+	}
+	w := &pause{events: make(chan watch.Event, 1)}
+	w.timer = time.AfterFunc(c.again, func() {
+		again := apierrors.NewResourceExpired("the server is asked again")
+		w.events <- watch.Event{Type: watch.Error, Object: &again.ErrStatus}
+	})
+	return w, nil
+}
+
+// pause is a watch whose only event is an error, after some time.
+type pause struct {
+	events chan watch.Event // never closed: the reflector has stopped it
+	timer  *time.Timer
+	once   sync.Once
+}
+
+// Stop implements watch.Interface.
+func (p *pause) Stop() { p.once.Do(func() { p.timer.Stop() }) }
+
+// ResultChan implements watch.Interface.
+func (p *pause) ResultChan() <-chan watch.Event { return p.events }
+
+// readOnly is a client that does not report the state of FlowSchemas: that is for API servers to do.
+type readOnly struct {
+	flowcontrolclient.FlowcontrolV1Interface
+}
+
+// FlowSchemas implements flowcontrolclient.FlowcontrolV1Interface.
+func (r readOnly) FlowSchemas() flowcontrolclient.FlowSchemaInterface {
+	return readOnlySchemas{r.FlowcontrolV1Interface.FlowSchemas()}
+}
+
+type readOnlySchemas struct {
+	flowcontrolclient.FlowSchemaInterface
+}
+
+// ApplyStatus does nothing.
+func (readOnlySchemas) ApplyStatus(context.Context, *applyflowcontrolv1.FlowSchemaApplyConfiguration,
+	metav1.ApplyOptions) (*flowcontrolv1.FlowSchema, error) {
+	return &flowcontrolv1.FlowSchema{}, nil
+}

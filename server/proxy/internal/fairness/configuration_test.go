@@ -1,0 +1,76 @@
+package fairness
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+)
+
+// A proxy that may not read the server's configuration has the default one, until it may.
+func TestDefaultConfiguration(t *testing.T) {
+	t.Parallel()
+	var allowed atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if !allowed.Load() {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+			return
+		}
+		if q.URL.Query().Has("watch") {
+			<-q.Context().Done()
+			return
+		}
+		kind := "FlowSchemaList"
+		if strings.HasSuffix(q.URL.Path, "/prioritylevelconfigurations") {
+			kind = "PriorityLevelConfigurationList"
+		}
+		_, _ = w.Write([]byte(`{"kind":"` + kind + `","apiVersion":"flowcontrol.apiserver.k8s.io/v1","metadata":` +
+			`{"resourceVersion":"7"},"items":[{"metadata":{"name":"theirs"}}]}`))
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := newConfigurationAskedAgain(client, 10*time.Millisecond)
+	schemas, levels := all.Flowcontrol().V1().FlowSchemas().Lister(),
+		all.Flowcontrol().V1().PriorityLevelConfigurations().Lister()
+	ctx, cancel := context.WithCancel(t.Context())
+	all.StartWithContext(ctx)
+	defer all.Shutdown()
+	defer cancel()
+	names := func() (names []string) {
+		some, _ := schemas.List(labels.Everything())
+		for _, s := range some {
+			names = append(names, s.Name)
+		}
+		others, _ := levels.List(labels.Everything())
+		for _, l := range others {
+			names = append(names, l.Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	await.State(t, "the default configuration is used", func() (bool, string) {
+		is := names()
+		return slices.Contains(is, "workload-low") && slices.Contains(is, "service-accounts"), strings.Join(is, " ")
+	})
+	allowed.Store(true)
+	await.State(t, "the server's configuration is used", func() (bool, string) {
+		is := names()
+		return slices.Equal(is, []string{"theirs", "theirs"}), strings.Join(is, " ")
+	})
+}

@@ -1,0 +1,89 @@
+package fairness
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+	seats "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+// DefaultSeats is the number of seats that kube-apiserver shares out by default: the sum of its
+// --max-requests-inflight and --max-mutating-requests-inflight.
+const DefaultSeats = 600
+
+// requestTimeout is the time of which a request may wait a quarter for its seats, as in kube-apiserver.
+const requestTimeout = time.Minute
+
+// Gate admits requests to memory. It admits all before Run and after it. It is safe for concurrent use.
+type Gate struct {
+	client  kubernetes.Interface
+	seats   int
+	objects func(resource string) (storage.Stats, error)
+	filter  atomic.Pointer[http.Handler] // while Run runs
+}
+
+// New returns a gate with a number of seats. objects returns how many objects a resource has, by its name as
+// schema.GroupResource writes it, or seats.ObjectCountNotFoundErr. A gate without seats admits everybody.
+func New(client kubernetes.Interface, seats int, objects func(resource string) (storage.Stats, error)) *Gate {
+	return &Gate{client: client, seats: seats, objects: objects}
+}
+
+// Run follows the configuration until ctx ends.
+func (g *Gate) Run(ctx context.Context) {
+	if g.seats <= 0 {
+		return
+	}
+	configured := newConfiguration(g.client)
+	controller := flowcontrol.New(configured, readOnly{g.client.FlowcontrolV1()}, g.seats)
+	estimate := seats.NewWorkEstimator(g.objects, func(*request.RequestInfo) int { return 0 },
+		seats.DefaultWorkEstimatorConfig(), controller.GetMaxSeats)
+	filter := filters.WithPriorityAndFairness(http.HandlerFunc(occupy), nil, controller, estimate, requestTimeout/4)
+	g.filter.Store(&filter)
+	defer g.filter.Store(nil)
+	configured.StartWithContext(ctx)
+	defer configured.Shutdown()
+	if err := controller.Run(ctx.Done()); err != nil && ctx.Err() == nil {
+		klog.ErrorS(err, "The default flow schemas are used")
+		<-ctx.Done()
+	}
+}
+
+// Serve calls next when the request is admitted. Otherwise it answers 429 with Retry-After, as kube-apiserver. The
+// context of the request has its user and its RequestInfo.
+func (g *Gate) Serve(next http.Handler, w http.ResponseWriter, q *http.Request) {
+	filter := g.filter.Load()
+	if filter == nil {
+		next.ServeHTTP(w, q)
+		return
+	}
+	o := &occupation{begun: make(chan struct{}), ended: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(q.Context(), requestTimeout) // a watch has another one, of an hour
+	defer cancel()
+	filtered := make(chan struct{})
+	var panicked any
+	go func() {
+		defer close(filtered)
+		defer func() { panicked = recover() }()
+		(*filter).ServeHTTP(w, q.WithContext(context.WithValue(ctx, occupationKey{}, o)))
+	}()
+	defer func() {
+		o.Signal()
+		<-filtered
+		if panicked != nil {
+			panic(panicked)
+		}
+	}()
+	select {
+	case <-o.begun:
+		next.ServeHTTP(o.response(w), q.WithContext(flowcontrol.WithInitializationSignal(q.Context(), o)))
+	case <-filtered: // the filter has answered
+	}
+}
