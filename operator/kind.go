@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch/internal/backoff"
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
@@ -51,9 +52,7 @@ func (op *Operator) find(ctx context.Context, server apiServer) (kind, error) {
 			wait = min(wait, left)
 		}
 		op.logger().Warn("waiting for the resource", "resource", op.name, "error", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if pause.For(ctx, wait) != nil {
 			return kind{}, context.Cause(ctx)
 		}
 	}

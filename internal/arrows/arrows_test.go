@@ -164,7 +164,7 @@ var rules = map[string]rule{
 	},
 	"sinks/webhook": {
 		ours: []string{"", "internal/backoff", "internal/durable", "internal/localhost", "stream", "stream/shape",
-			"stream/sink"},
+			"stream/sink", "internal/pause"},
 		others: []string{"github.com/cloudevents/sdk-go/v2/", "github.com/standard-webhooks/standard-webhooks/libraries/go$"},
 		why:    "a receiver depends on no other sink, and not on where its messages come from",
 	},
@@ -173,7 +173,8 @@ var rules = map[string]rule{
 		why:  "addresses, messages and cursors are the same for every broker, and need no client of one",
 	},
 	"sinks/kafka": {
-		ours:   []string{"", "internal/localhost", "stream", "stream/shape", "stream/sink", "sinks/internal/broker"},
+		ours: []string{"", "internal/localhost", "stream", "stream/shape", "stream/sink", "sinks/internal/broker",
+			"internal/pause"},
 		others: []string{"github.com/twmb/franz-go/"},
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},
@@ -187,7 +188,7 @@ var rules = map[string]rule{
 		why:  "the test of all sinks depends on none, and judges what of the past is known as its readers see it",
 	},
 	"stream/transfer": {
-		ours:   []string{"", "internal/backoff", "reflector", "stream", "stream/sink"},
+		ours:   []string{"", "internal/backoff", "reflector", "stream", "stream/sink", "internal/pause"},
 		others: []string{"golang.org/x/sync/errgroup", "k8s.io/apimachinery/pkg/runtime/schema"},
 		why:    "a transfer joins any sources to any sink",
 	},
@@ -198,12 +199,12 @@ var rules = map[string]rule{
 		why:    "which types a cluster has is known without a sink and without a command",
 	},
 	"internal/startup": {
-		ours: []string{"internal/backoff", "reflector", "source/kube"},
+		ours: []string{"internal/backoff", "reflector", "source/kube", "internal/pause"},
 		why:  "a request before the first one of a reflector is retried as the reflector's are",
 	},
 	"stream/project": {why: "a projection depends on an object's JSON only"},
 	"server/watchcache": {
-		ours: []string{"", "store", "reflector", "internal/intern"},
+		ours: []string{"", "store", "reflector", "internal/intern", "internal/pause"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/tools/cache", "k8s.io/component-base/metrics", "k8s.io/klog/",
 			"k8s.io/apiserver/pkg/features", "k8s.io/apiserver/pkg/util/feature", "k8s.io/apiserver/pkg/storage/cacher/metrics",
@@ -223,7 +224,7 @@ var rules = map[string]rule{
 		why: "a storage is a library's storage.Interface over a watch cache on etcd: it serves no HTTP itself",
 	},
 	"server/readpath": {
-		ours: []string{"", "store", "server/watchcache", "server/readpath/internal/objectjson"},
+		ours: []string{"", "store", "server/watchcache", "server/readpath/internal/objectjson", "internal/pause"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/component-base/metrics", "k8s.io/streaming/",
 			"github.com/klauspost/compress/", "google.golang.org/protobuf/encoding/protowire",
@@ -364,7 +365,7 @@ var rules = map[string]rule{
 		why:    "the embedded API server must not depend on the clients that are tested against it",
 	},
 	"server/testserver": {
-		ours: []string{"", "server/controlplane", "server/past/fork", "source/history"},
+		ours: []string{"", "server/controlplane", "server/past/fork", "source/history", "internal/pause"},
 		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/pkg/authentication/user$", "k8s.io/apiserver/pkg/endpoints/",
 			"k8s.io/apiserver/pkg/server/routine$", "k8s.io/client-go/", "k8s.io/klog/v2$"},
@@ -373,7 +374,7 @@ var rules = map[string]rule{
 	"operator": {
 		ours: []string{"", "informer", "informer/health", "internal/apiresources", "internal/backoff",
 			"operator/internal/...",
-			"reflector", "source/kube"}, // which failures of discovery end the start
+			"reflector", "source/kube", "internal/pause"}, // which failures of discovery end the start
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/utils/clock",
 			"github.com/prometheus/client_golang/prometheus$", "go.opentelemetry.io/otel",
@@ -425,7 +426,7 @@ var rules = map[string]rule{
 	},
 	"check": {ours: []string{""}, why: "the oracle must not share code with the packages that it judges"},
 	"server/judge/audit": {
-		ours: []string{"", "source/kube", "stream", "internal/backoff", "internal/paging"},
+		ours: []string{"", "source/kube", "stream", "internal/backoff", "internal/paging", "internal/pause"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/rest", "github.com/go-json-experiment/json", "golang.org/x/sync/errgroup",
 		},
@@ -440,7 +441,7 @@ var rules = map[string]rule{
 	},
 	"server/judge/internal/report": {why: "a format depends on no judge"},
 	"server/judge/operators": {
-		ours: []string{"", "server/controlplane", "server/judge/internal/report"},
+		ours: []string{"", "server/controlplane", "server/judge/internal/report", "internal/pause"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/routine$",
 			"k8s.io/client-go/", "golang.org/x/sync/errgroup",
@@ -504,7 +505,7 @@ var rules = map[string]rule{
 	},
 	"server/proxy": {
 		ours: []string{"", "store", "reflector", "source/kube", "server/watchcache",
-			"server/readpath", "server/servemetrics", "server/proxy/..."},
+			"server/readpath", "server/servemetrics", "server/proxy/...", "internal/pause"},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
@@ -513,7 +514,8 @@ var rules = map[string]rule{
 		why: "a proxy reads through a Kubernetes API alone: neither etcd nor a server's storage",
 	},
 	"server/proxy/internal/access": {
-		ours: []string{"", "store", "reflector", "source/kube", "server/readpath", "server/proxy/internal/personal"},
+		ours: []string{"", "store", "reflector", "source/kube", "server/readpath", "server/proxy/internal/personal",
+			"internal/pause"},
 		others: []string{
 			"k8s.io/api/authentication/v1$", "k8s.io/api/rbac/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/pkg/authentication/",
@@ -524,7 +526,7 @@ var rules = map[string]rule{
 		why: "who may read what depends on the server's reviews: neither on caches, nor on where the answer comes from",
 	},
 	"server/proxy/internal/discovery": {
-		ours:   []string{"server/proxy/internal/verbatim"},
+		ours:   []string{"server/proxy/internal/verbatim", "internal/pause"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/rest$", "k8s.io/klog/"},
 		why:    "what the server serves depends on its answers: neither on caches, nor on their clients",
 	},
@@ -562,7 +564,7 @@ var rules = map[string]rule{
 	},
 	"server/proxy/internal/tables": {
 		ours: []string{"", "store", "reflector", "source/kube", "server/customcolumns", "server/readpath",
-			"server/proxy/internal/discovery", "server/proxy/internal/verbatim"},
+			"server/proxy/internal/discovery", "server/proxy/internal/verbatim", "internal/pause"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/pkg/endpoints/request$", "k8s.io/client-go/rest$", "k8s.io/component-base/metrics$",
@@ -650,6 +652,7 @@ var rules = map[string]rule{
 		ours: []string{""},
 		why:  "a read that callers share returns a revision, of any source",
 	},
+	"internal/pause": {why: "a wait depends on its time and its context"},
 	"internal/deletions": {
 		ours: []string{""},
 		why:  "which deletions wait for the next revision depends on no source",

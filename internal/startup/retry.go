@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch/internal/backoff"
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
@@ -32,12 +33,7 @@ func Retry(ctx context.Context, logf func(format string, args ...any), request f
 		if logf != nil {
 			logf("%v; retrying in %v", err, wait.Round(100*time.Millisecond))
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		_ = pause.For(ctx, wait)
 	}
 }
 

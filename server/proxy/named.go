@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
@@ -33,7 +34,7 @@ func (c *caches) followNamed(ctx context.Context, name schema.GroupResource) {
 		default: // it is down, starts, or is busy: not known
 			again = unansweredFor
 		}
-		pause(ctx, again)
+		_ = pause.For(ctx, again)
 	}
 }
 
@@ -121,11 +122,4 @@ func (c *caches) unfollowedStatus() (all []UnfollowedStatus) {
 		}
 	}
 	return all
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
 // ListEncoding names the encoding of a large list: its media type, whether it has whole objects, their
@@ -55,9 +57,7 @@ func (s *Reader) Warm(ctx context.Context, e ListEncoding) {
 				_, _ = s.itemEncoding(o, as, listRead)
 			}
 		}
-		select {
-		case <-time.After(warmIdleRatio * time.Since(began)):
-		case <-ctx.Done():
+		if pause.For(ctx, warmIdleRatio*time.Since(began)) != nil {
 			return
 		}
 	}

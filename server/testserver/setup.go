@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
 const (
@@ -93,9 +95,7 @@ func waitServed(ctx context.Context, client dynamic.Interface, d *apiextensionsv
 			if err == nil {
 				break
 			}
-			select {
-			case <-time.After(servedPoll):
-			case <-ctx.Done():
+			if pause.For(ctx, servedPoll) != nil {
 				return fmt.Errorf("%s in version %s is not served: %w", d.Name, version.Name, err)
 			}
 		}
@@ -118,9 +118,7 @@ func discover(ctx context.Context, client *discovery.DiscoveryClient,
 		if err == nil {
 			return mapper, nil
 		}
-		select {
-		case <-time.After(servedPoll):
-		case <-ctx.Done():
+		if pause.For(ctx, servedPoll) != nil {
 			return nil, fmt.Errorf("discovery: %w", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
 const (
@@ -33,7 +34,7 @@ func (c *Cache) catchUp(ctx context.Context, begun time.Time) {
 			close(c.ready)
 			return
 		}
-		sleep(ctx, newestRetry)
+		_ = pause.For(ctx, newestRetry)
 	}
 }
 
@@ -42,7 +43,7 @@ func (c *Cache) catchUp(ctx context.Context, begun time.Time) {
 // look at all objects. It begins after warmAfter, because all clients reconnect at the start,
 // and uses a quarter of a processor. It reports whether ctx allowed it to finish.
 func (c *Cache) warm(ctx context.Context) (finished bool, err error) {
-	if !sleep(ctx, c.warmAfter) || !c.decodeAll(ctx) {
+	if pause.For(ctx, c.warmAfter) != nil || !c.decodeAll(ctx) {
 		return false, nil
 	}
 	if err := c.store.AddIndexes(c.indexFuncs()); err != nil {
@@ -61,21 +62,11 @@ func (c *Cache) decodeAll(ctx context.Context) bool {
 				_, _ = cached.decode(true) // its readers get the error
 			}
 		}
-		if !sleep(ctx, warmIdleRatio*time.Since(began)) {
+		if pause.For(ctx, warmIdleRatio*time.Since(began)) != nil {
 			return false
 		}
 	}
 	return true
-}
-
-// sleep reports whether ctx allowed it to sleep for d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // caughtUp reports whether the cache has caught up with its source once.

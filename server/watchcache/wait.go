@@ -10,6 +10,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -128,7 +129,7 @@ func (c *Cache) rejectFuture(ctx context.Context, revision keepwatch.Revision) e
 			return nil
 		case !unavailable(err):
 			return err
-		case !sleep(waiting, newestRetry):
+		case pause.For(waiting, newestRetry) != nil:
 			return err
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
 // The coordinator of a transaction answers when its decision is durable. Later it writes the markers that end the
@@ -285,9 +287,7 @@ func (s *Sink) askCoordinator(ctx context.Context, send func(*kgo.Client) error)
 	}
 	defer client.Close()
 	for err = send(client); errors.Is(err, kerr.ConcurrentTransactions); err = send(client) {
-		select {
-		case <-time.After(markersPollMax):
-		case <-ctx.Done():
+		if pause.For(ctx, markersPollMax) != nil {
 			return err
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
 const (
@@ -52,9 +54,7 @@ func (s *Sink) awaitEnd(ctx context.Context, producer int64, open offsets) error
 		if len(open) == 0 {
 			return nil
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if pause.For(ctx, wait) != nil {
 			return fmt.Errorf("a transaction is not ended in the topics %v: %w", slices.Sorted(maps.Keys(open)),
 				context.Cause(ctx))
 		}

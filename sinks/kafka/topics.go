@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -65,9 +66,7 @@ func (t target) ensure(ctx context.Context, admin *kadm.Client, streams []sink.S
 				return nil, fmt.Errorf("topic %s: %w", name, err)
 			}
 		}
-		select {
-		case <-time.After(topicsWait):
-		case <-ctx.Done():
+		if pause.For(ctx, topicsWait) != nil {
 			return nil, fmt.Errorf("topics %v do not appear: %w", missing, context.Cause(ctx))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/internal/backoff"
 	"github.com/keepwatch/keepwatch/internal/localhost"
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
@@ -196,12 +197,5 @@ var waits = backoff.Exponential{First: 500 * time.Millisecond, Max: time.Minute}
 func (r *Receiver) wait(ctx context.Context, attempt int, least time.Duration, err error) error {
 	wait := max(least, backoff.FullJitter(waits.Wait(attempt), rand.Int64N))
 	r.options.Retrying(err, wait)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return pause.For(ctx, wait)
 }

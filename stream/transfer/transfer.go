@@ -12,6 +12,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/backoff"
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
@@ -100,7 +101,7 @@ func (t *Transfer) Run(ctx context.Context) error {
 		case errors.Is(err, errChanged):
 			continue
 		case errors.Is(err, errRewound):
-			if err := pause(ctx, rewound.next(time.Now())); err != nil {
+			if err := pause.For(ctx, rewound.next(time.Now())); err != nil {
 				return err
 			}
 			continue
@@ -109,7 +110,7 @@ func (t *Transfer) Run(ctx context.Context) error {
 		}
 		wait := backoff.FullJitter(reopenWaits.Wait(attempt), rand.Int64N)
 		t.Retrying(err, wait)
-		if err := pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -135,18 +136,6 @@ func (r *rewinds) next(now time.Time) time.Duration {
 		return 0
 	}
 	return backoff.FullJitter(reopenWaits.Wait(r.count-1), rand.Int64N)
-}
-
-// pause waits. It returns the cause of ctx if that is done before.
-func pause(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Change adds resources, each in place of the one with its identity if there is one. A transfer that runs opens the

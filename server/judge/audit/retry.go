@@ -8,6 +8,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/backoff"
+	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
 // waits bounds the random wait between two attempts of a request. Tests shorten it.
@@ -30,7 +31,7 @@ func attempt[T any](ctx context.Context, request func(context.Context) (T, error
 		if !ok {
 			return result, err
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return result, err
 		}
 	}
@@ -48,18 +49,6 @@ func retryWait(err error, n int) (time.Duration, bool) {
 		return max(min(failure.RetryAfter, maxRetryAfter), backoff.FullJitter(waits.Wait(n), rand.Int64N)), true
 	}
 	return 0, false
-}
-
-// sleep waits, or returns the cause for which ctx is done.
-func sleep(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func expired(err error) bool  { return failed(err, keepwatch.Expired) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
 // run is one run of the workload beside the operator, with or without a disturbance.
@@ -236,7 +237,7 @@ func (r *run) settle(ctx context.Context, n int) error {
 				return err
 			}
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause.For(ctx, pollPause); err != nil {
 			return err
 		}
 	}
@@ -254,18 +255,9 @@ func (r *run) until(ctx context.Context, n int, is func() (bool, error)) (bool, 
 		if r.isLate(r.quiet.whole-began, r.isQuiet(n)) {
 			return false, nil
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause.For(ctx, pollPause); err != nil {
 			return false, err
 		}
-	}
-}
-
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(pollPause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -390,9 +391,7 @@ func poll(ctx context.Context, ask func() error) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(pollTime):
-		case <-ctx.Done():
+		if pause.For(ctx, pollTime) != nil {
 			return err
 		}
 	}

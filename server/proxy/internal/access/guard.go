@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
 const (
@@ -68,7 +70,7 @@ func (p *permissions) guardIdentity(ctx context.Context, by *Caller) (guarded co
 		defer cancel()
 		for guarded.Err() == nil {
 			d := p.decidedFor()
-			sleep(guarded, d+rand.N(d/4))
+			_ = pause.For(guarded, d+rand.N(d/4))
 			if !r.holds(guarded, r.identified) || describe(r.attributes) != before {
 				return
 			}
@@ -92,7 +94,7 @@ func (r *openRequest) follow(ctx context.Context) {
 	for held := true; held; {
 		select {
 		case within := <-r.announced:
-			sleep(ctx, rand.N(within+1))
+			_ = pause.For(ctx, rand.N(within+1))
 			held = r.holds(ctx, r.allowed)
 		case <-again.C:
 			held = r.holds(ctx, r.identified) && r.holds(ctx, r.allowed)
@@ -100,13 +102,6 @@ func (r *openRequest) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 
@@ -119,7 +114,7 @@ func (r *openRequest) holds(ctx context.Context, asked func(context.Context) (bo
 		if err == nil || ctx.Err() != nil {
 			return err == nil && held
 		}
-		sleep(ctx, time.Second)
+		_ = pause.For(ctx, time.Second)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
 const (
@@ -37,16 +39,9 @@ func (s Server) AwaitCluster(ctx context.Context) string {
 			return s.address.String()
 		}
 		klog.V(2).InfoS("The identity of the cluster is not known: the index on disk waits", "err", err)
-		if pause(ctx, identityRetry); ctx.Err() != nil {
+		if pause.For(ctx, identityRetry) != nil {
 			return ""
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
@@ -85,7 +86,7 @@ const belongsFor = 10 * time.Second
 // error, or until ctx ends. It asks at an interval. Any other answer, and none, leave what the server has said before.
 func (s Server) AwaitAggregated(ctx context.Context, r *Resource, every time.Duration) error {
 	for {
-		pause(ctx, every+rand.N(every/4)) // many resources are described together, when a proxy starts
+		_ = pause.For(ctx, every+rand.N(every/4)) // many resources are described together, when a proxy starts
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

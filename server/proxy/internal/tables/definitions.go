@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/server/customcolumns"
 	"github.com/keepwatch/keepwatch/source/kube"
@@ -133,9 +134,6 @@ func (d *definitions) await(ctx context.Context, resource schema.GroupResource) 
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
-		select {
-		case <-time.After(definitionsPoll):
-		case <-ctx.Done():
-		}
+		_ = pause.For(ctx, definitionsPoll)
 	}
 }
