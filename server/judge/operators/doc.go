@@ -55,8 +55,9 @@
 // # What is compared
 //
 // The objects that the workload or the operator have written since the start, of all types that either has written to.
-// Names that the server generates are replaced by their prefix, UIDs and times by a word. Resource versions,
-// generations, managed fields and creation times are not compared.
+// Random parts of names are replaced by *, UIDs and times by a word. Random are the ends of generated names, and parts
+// between hyphens that differ in all runs without a fault, with the same length. Resource versions, generations,
+// managed fields and creation times are not compared.
 //
 // # Limits
 //
@@ -89,6 +90,7 @@
 //	run.go              one run: steps, waits, restarts
 //	state.go            the state after a step, and how two states differ
 //	mask.go             what may differ
+//	names.go            names of which a part is random
 //	reference.go        the runs without a fault
 //	verdict.go          the verdicts, and the oracles that give them
 //	expectation.go      findings that are accepted

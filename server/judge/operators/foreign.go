@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,11 +175,37 @@ func (r *run) deleteObject(ctx context.Context, n int) error {
 	if _, exists := r.outcome.states[n][place.key()]; !exists {
 		return nil
 	}
+	name, err := r.actualName(ctx, place)
+	if err != nil {
+		return err
+	}
 	r.fault.happens("somebody deletes %s", place.key())
-	if err := r.objects().Delete(ctx, place.Name, metav1.DeleteOptions{}); err != nil {
+	if err := r.objects().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
 	return r.settleAgain(ctx, n)
+}
+
+// actualName returns the name of the object of a write: of several with random names, the first one.
+func (r *run) actualName(ctx context.Context, place Place) (string, error) {
+	if !strings.Contains(place.Name, "*") {
+		return place.Name, nil
+	}
+	list, err := r.objects().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	patterns := r.world.traffic.patterns()
+	var names []string
+	for _, o := range list.Items {
+		if anyName(patterns, o.GetName()) == place.Name {
+			names = append(names, o.GetName())
+		}
+	}
+	if len(names) == 0 {
+		return "", fmt.Errorf("there is no %s", place.key())
+	}
+	return slices.Min(names), nil
 }
 
 // settleAgain waits for the operator at the end of a step in which it had arrived.
@@ -314,6 +341,7 @@ func (r *run) checkAnnotation(ctx context.Context) error {
 		return nil
 	}
 	place := r.fault.place
+	patterns := r.world.traffic.patterns()
 	for gvr := range r.world.traffic.touchedTypes() {
 		if gvr.GroupResource().String() != place.Resource {
 			continue
@@ -323,7 +351,7 @@ func (r *run) checkAnnotation(ctx context.Context) error {
 			return err
 		}
 		for _, o := range list.Items {
-			if r.world.traffic.anyName(o.GetName()) == place.Name && lacksAnnotation(o, r.fault.edited) {
+			if anyName(patterns, o.GetName()) == place.Name && lacksAnnotation(o, r.fault.edited) {
 				r.outcome.overwritten = append(r.outcome.overwritten,
 					fmt.Sprintf("%s is without the annotation %s, which somebody had added", place.key(), ForeignAnnotation))
 			}

@@ -98,7 +98,7 @@ var Kinds = []Kind{
 		Sentence: "the operator is killed after a write, and its cached reads are those before the step until it is quiet",
 	},
 	{
-		Name: "foreign-delete", fits: createsNamed, during: deleted,
+		Name: "foreign-delete", fits: creates, during: deleted,
 		Sentence: "somebody deletes an object that the operator has created",
 	},
 	{
@@ -154,9 +154,12 @@ func changes(p Place) bool { return p.Verb == "update" || p.Verb == "patch" }
 
 func changesObject(p Place) bool { return changes(p) && p.Subresource == "" }
 
-func createsNamed(p Place) bool {
-	return p.Verb == "create" && p.Subresource == "" && p.Name != "" && p.Name[len(p.Name)-1] != '*'
+// creates selects the first write of several that create objects with random names: these are alike.
+func creates(p Place) bool {
+	return p.Verb == "create" && p.Subresource == "" && p.Name != "" && (p.Nth == 1 || !strings.Contains(p.Name, "*"))
 }
+
+func createsNamed(p Place) bool { return creates(p) && !strings.Contains(p.Name, "*") }
 
 // inNamespace selects the writes whose namespace can be deleted.
 func inNamespace(p Place) bool {

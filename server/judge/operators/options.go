@@ -56,6 +56,7 @@ type Options struct {
 	Progress func(string)
 
 	slots   chan struct{} // one of them is taken by each run
+	names   []namePattern // of random names, as the runs without a fault have shown
 	without Verdict       // the oracle that is off, for tests
 	hurry   time.Duration // the patience of runs with a plan, for tests
 	outage  time.Duration // the length of an outage, for tests

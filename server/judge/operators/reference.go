@@ -22,6 +22,7 @@ type reference struct {
 	created  [][]string        // the keys of the objects that each step applies
 	defined  map[string]bool   // the resources with a definition
 	next     *reference        // of Options.Next, if there is one
+	names    []namePattern     // of random names
 	places   []Place           // the writes of every run, in the order of the first
 	deletes  map[deletion]bool
 	restores map[deletion]bool // see Request.restores
@@ -41,13 +42,19 @@ func newReference(ctx context.Context, from *world, o Options, steps []step) (*r
 			return nil, nil, err
 		}
 		ref, unstable := learn(outcomes)
-		ref.defined = from.defined
+		ref.defined, ref.names = from.defined, o.names
 		findings := judgeReference(outcomes, ref, o)
 		if len(unstable) > 0 && o.without != Unstable {
 			findings = append(findings, Finding{Verdict: Unstable, Facts: first(unstable), Shown: 1, Of: 1})
 		}
 		if len(unstable) == 0 || hasVerdict(findings, Restless, Died) || attempt == referenceRuns {
 			return ref, findings, nil
+		}
+		if learned := learnNames(outcomes); len(learned) > 0 && o.names == nil {
+			o.names = learned
+			attempt--
+			o.log("the operator makes names at random: once more, with %v for them", learned)
+			continue
 		}
 		o.Quiet *= 2
 		o.log("the runs without a fault differ: once more, with %v of quiet", o.Quiet)

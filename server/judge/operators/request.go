@@ -96,11 +96,12 @@ func (t *traffic) arrive(info *request.RequestInfo, name, prefix string) (*Reque
 	t.actions++
 	t.touched[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}] = true
 	if name == "" && prefix != "" {
-		if name = prefix + "*"; !slices.Contains(t.prefixes, prefix) {
-			t.prefixes = append(t.prefixes, prefix)
+		p := namePattern{prefix: prefix, length: suffix}
+		if name = p.String(); !slices.Contains(t.names, p) {
+			t.names = append(t.names, p)
 		}
 	}
-	place := placeOf(info, t.anyName(name))
+	place := placeOf(info, anyName(t.names, name))
 	place.Step = t.step
 	t.counts[place]++
 	place.Nth = t.counts[place]
@@ -115,14 +116,11 @@ func (t *traffic) arrive(info *request.RequestInfo, name, prefix string) (*Reque
 // suffix is the length of what the server appends to metadata.generateName.
 const suffix = 5
 
-// anyName replaces a generated name by its prefix and *.
-func (t *traffic) anyName(name string) string {
-	for _, prefix := range t.prefixes {
-		if len(name) == len(prefix)+suffix && strings.HasPrefix(name, prefix) {
-			return prefix + "*"
-		}
-	}
-	return name
+// patterns returns those of random names.
+func (t *traffic) patterns() []namePattern {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.names)
 }
 
 // maxRequests bounds the record of a run.

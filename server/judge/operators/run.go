@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
@@ -52,12 +53,25 @@ func newRun(from *world, o Options, steps []step, ref *reference, plan *Plan) (*
 		return nil, err
 	}
 	r := &run{options: o, steps: steps, ref: ref, world: w, outcome: &outcome{plan: plan}}
+	w.traffic.names = r.patterns()
 	if plan != nil {
 		kind, _ := kindOf(plan.Kind)
 		r.fault = &disturbance{Kind: kind, place: plan.Place, times: cmp.Or(plan.Times, kind.times, 1), run: r}
 		w.traffic.fault = r.fault
 	}
 	return r, nil
+}
+
+// patterns returns those of the operator's random names, and of its next version's.
+func (r *run) patterns() []namePattern {
+	if r.ref == nil {
+		return slices.Clone(r.options.names)
+	}
+	all := slices.Clone(r.ref.names)
+	if r.ref.next != nil {
+		all = append(all, r.ref.next.names...)
+	}
+	return all
 }
 
 // errEnded ends a run early, with the outcome that it has.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,8 +136,8 @@ var bugs = []bug{
 		buggy: variant{do: cleanUpAfterError}, correct: variant{do: namedChild},
 	},
 	{
-		name: "a name of its own choice", plan: "foreign-edit", files: 1, verdict: operators.Unstable,
-		buggy: variant{do: randomName}, correct: variant{do: namedChild},
+		name: "a name that no run repeats", plan: "foreign-edit", files: 1, verdict: operators.Unstable,
+		buggy: variant{do: newName}, correct: variant{do: namedChild},
 	},
 	{
 		name: "an exit after a refused write", plan: "forbidden:1", files: 1, verdict: operators.Died,
@@ -534,7 +535,19 @@ func cleanUpAfterError(ctx context.Context, c *controller, name string, w *unstr
 	return err
 }
 
-// randomName creates a child whose name is no generated one.
+// names counts those of newName.
+var names atomic.Int32
+
+// newName creates a child whose name is longer than each before it: there is no pattern of such names.
+func newName(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	if w == nil || c.cachedConfigs(name) > 0 || c.get(name) != "" {
+		return nil
+	}
+	c.set(name, "created")
+	return c.create(ctx, config(w, "web-"+strings.Repeat("a", int(names.Add(1)))))
+}
+
+// randomName creates a child with a random name, which the server has not generated.
 func randomName(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
 	if w == nil || c.cachedConfigs(name) > 0 || c.get(name) != "" {
 		return nil

@@ -22,8 +22,8 @@ type typeSet = map[schema.GroupVersionResource]bool
 // fields are the values of an object by their paths, without what differs between any two runs.
 type fields map[string]string
 
-// state is the objects of a run by their keys, "configmaps default/web". Objects with generated names have the key of
-// their prefix, and a number: "configmaps default/web-*[2]".
+// state is the objects of a run by their keys, "configmaps default/web". Objects with random names have the key of
+// their pattern, and a number: "configmaps default/web-*[2]".
 type state map[string]fields
 
 // state reads the objects of some types that were created or changed since the run began.
@@ -46,7 +46,7 @@ func (w *world) state(ctx context.Context, of typeSet) (state, error) {
 			}
 		}
 	}
-	return newState(objects, resources), nil
+	return newState(objects, resources, w.traffic.patterns()), nil
 }
 
 // isDefault reports whether every namespace has the object.
@@ -55,14 +55,18 @@ func isDefault(o unstructured.Unstructured) bool {
 		o.GetName() == "default"
 }
 
-// newState makes a state. Names, UIDs and times that the server has generated are replaced wherever they appear.
-func newState(objects []unstructured.Unstructured, resources map[string]string) state {
+// newState makes a state. Random names, and UIDs and times that the server has generated, are replaced wherever they
+// appear.
+func newState(objects []unstructured.Unstructured, resources map[string]string, random []namePattern) state {
 	replaced := map[string]string{} // what the server has generated, and what stands for it
 	keys := make([]string, len(objects))
 	for i, o := range objects {
 		name := o.GetName()
 		if prefix := o.GetGenerateName(); prefix != "" && strings.HasPrefix(name, prefix) {
 			name = prefix + "*"
+			replaced[o.GetName()] = name
+		} else if pattern := anyName(random, name); pattern != name {
+			name = pattern
 			replaced[o.GetName()] = name
 		}
 		keys[i] = resources[o.GetKind()+"."+o.GroupVersionKind().Group] + " " + strings.TrimPrefix(o.GetNamespace()+"/"+name,

@@ -26,7 +26,7 @@ type traffic struct {
 	instance int
 	requests []*Request
 	counts   map[Place]int          // the writes of a place without Nth
-	prefixes []string               // of generated names
+	names    []namePattern          // of random names
 	contents map[types.UID][]string // what the operator has written to each object, see restores
 	touched  map[schema.GroupVersionResource]bool
 	watches  map[*openWatch]struct{}
