@@ -146,7 +146,8 @@ func testHistoryRestore(t *testing.T, client kubernetes.Interface) {
 	testRestoreObstacles(t, client, to, run)
 }
 
-// testRestoreRedacted does not write the word for a value that was not stored in place of the value.
+// testRestoreRedacted does not write the word for a value that was not stored in place of the value, and nothing of an
+// object whose fields were not stored.
 func testRestoreRedacted(t *testing.T, client kubernetes.Interface) {
 	createMap(t, client, "default", "redacted")
 	for _, path := range []string{"data.name", "data"} {
@@ -155,6 +156,16 @@ func testRestoreRedacted(t *testing.T, client kubernetes.Interface) {
 		code, out, stderr := execute(t, "history", "restore", "cm/redacted", "-n", "default", "--at", "now",
 			"--force-conflicts", "--from", to)
 		want := "configmaps/redacted -n default: the history has REDACTED in place of the value of " + path
+		if code != 1 || out != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, "nothing was written") {
+			t.Errorf("exit %d, %s%s, want %s", code, out, stderr, want)
+		}
+	}
+	for _, fields := range []string{"metadata.labels", "metadata"} {
+		to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
+		syncOnce(t, "configmaps", "-A", "--fields", fields, "--to", to)
+		code, out, stderr := execute(t, "history", "restore", "cm/redacted", "-n", "default", "--at", "now",
+			"--force-conflicts", "--from", to)
+		want := "configmaps/redacted -n default: the history has some of its fields only: sync --fields"
 		if code != 1 || out != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, "nothing was written") {
 			t.Errorf("exit %d, %s%s, want %s", code, out, stderr, want)
 		}

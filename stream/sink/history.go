@@ -27,6 +27,8 @@ type Type struct {
 	ShortNames []string `json:"shortNames,omitempty"`
 	Categories []string `json:"categories,omitempty"`
 	Namespaced bool     `json:"namespaced"`
+	// Partial is true if fields of the objects are not stored: an absent one may have been there.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // StoredType is a Type of a resource, from a time on.

@@ -25,6 +25,8 @@ type Selection struct {
 	LabelSelector, FieldSelector string
 	// Project, if set, returns what is stored in place of an object's JSON. It must not change its argument.
 	Project func(object []byte) ([]byte, error)
+	// Partial is true if Project leaves out fields that the API server has sent. Databases have it with the type.
+	Partial bool
 	// MetadataOnly requests and stores the metadata of objects only.
 	MetadataOnly bool
 	// DropManagedFields drops metadata.managedFields as they arrive.
@@ -91,7 +93,7 @@ func (r Resource) stored() *sink.Type {
 	}
 	return &sink.Type{
 		Version: r.Type.Resource.Version, Kind: r.Shown.Kind, Singular: r.Shown.SingularName, ShortNames: r.Shown.ShortNames,
-		Categories: r.Shown.Categories, Namespaced: r.Shown.Namespaced,
+		Categories: r.Shown.Categories, Namespaced: r.Shown.Namespaced, Partial: r.Partial,
 	}
 }
 

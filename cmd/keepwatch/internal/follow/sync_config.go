@@ -331,6 +331,7 @@ func (r *syncResource) selected(namespace string, secret bool) (apitypes.Selecti
 	s := apitypes.Selection{
 		Namespace: namespace, LabelSelector: r.selection.Labels, FieldSelector: r.selection.Fields,
 		MetadataOnly: r.MetadataOnly, DropManagedFields: len(r.Drop) > 0, OtherEtcd: r.OtherEtcd,
+		Partial: len(r.Fields) > 0,
 	}
 	projection, err := r.projection(secret)
 	if projection != nil {

@@ -93,7 +93,7 @@ func (o *restoreOptions) run(ctx context.Context, args []string, out, stderr io.
 	if err != nil {
 		return exit.Usage(fmt.Errorf("--selector %q: %w", o.selector, err))
 	}
-	var states []sink.State
+	var states []restorable
 	err = o.view(ctx, func(v *history.View) error {
 		states, err = o.states(ctx, v, args, m, selector)
 		return err
@@ -126,9 +126,16 @@ func (o *restoreOptions) run(ctx context.Context, args []string, out, stderr io.
 	return nil
 }
 
+// restorable is a state, and whether some of its fields were not stored: to apply it would remove those that an earlier
+// restoration has written, and would create an object without them.
+type restorable struct {
+	sink.State
+	partial bool
+}
+
 // states returns the selected states at a moment.
 func (o *restoreOptions) states(ctx context.Context, v *history.View, args []string, m history.Moment,
-	selector labels.Selector) (all []sink.State, err error) {
+	selector labels.Selector) (all []restorable, err error) {
 	selected, err := o.selected(ctx, v, args)
 	if err != nil {
 		return nil, err
@@ -152,14 +159,23 @@ func (o *restoreOptions) states(ctx context.Context, v *history.View, args []str
 		}
 		for _, s := range states {
 			var about struct {
-				Metadata struct{ Labels labels.Set }
+				Metadata struct {
+					Labels            labels.Set
+					CreationTimestamp *string
+				}
 			}
 			if err := json.Unmarshal(s.Object, &about); err != nil {
 				return nil, fmt.Errorf("%s: %w", objectName(&s), err)
 			}
-			if selector.Matches(about.Metadata.Labels) {
-				all = append(all, s)
+			if !selector.Matches(about.Metadata.Labels) {
+				continue
 			}
+			t, err := v.TypeAt(ctx, of.Resource, s.SeenFrom)
+			if err != nil {
+				return nil, err
+			}
+			// Every API server sets a creationTimestamp. Databases from before Partial do not have it.
+			all = append(all, restorable{s, t != nil && t.Partial || about.Metadata.CreationTimestamp == nil})
 		}
 	}
 	if len(all) == 0 {
@@ -192,7 +208,7 @@ func (o *restoreOptions) selected(ctx context.Context, v *history.View,
 }
 
 // restoration returns the restoration of states.
-func (o *restoreOptions) restoration(states []sink.State) (*restoration, error) {
+func (o *restoreOptions) restoration(states []restorable) (*restoration, error) {
 	config, err := cluster.Connection(o.config)
 	if err != nil {
 		return nil, err
@@ -207,9 +223,12 @@ func (o *restoreOptions) restoration(states []sink.State) (*restoration, error) 
 	}
 	r := &restoration{client: client, mapper: mapper, force: o.force}
 	for i := range states {
-		one, err := newRestored(&states[i])
+		one, err := newRestored(&states[i].State)
 		if err != nil {
 			return nil, err
+		}
+		if states[i].partial {
+			one.problems = append(one.problems, "the history has some of its fields only: sync --fields")
 		}
 		r.objects = append(r.objects, one)
 	}
