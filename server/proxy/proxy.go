@@ -139,6 +139,10 @@ func New(config Config) (*Proxy, error) {
 	if p.access, err = access.New(server, client, accepted); err != nil {
 		return nil, err
 	}
+	config.Registry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
+		Name: "keepwatch_proxy_reviews_in_flight", StabilityLevel: metrics.ALPHA,
+		Help: "Reviews of tokens and requests that the API server has not answered yet.",
+	}, func() float64 { return float64(p.access.Probe.ReviewsInFlight()) }))
 	if p.forwarder, err = forward.New(server, p.access, accepted, config.Registry); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,8 @@
 // # Bounds
 //
 // Reviews are in flight for eight requests of one user, and for eight tokens of one address, unless the server has
-// allowed the request or knows the token. Wrong tokens and denials are remembered apart: they evict nothing valid.
+// allowed the request or knows the token. Of all, a hundred are: others wait, and go round-robin by user. Wrong tokens
+// and denials are remembered apart: they evict nothing valid.
 //
 // # Files
 //
@@ -32,5 +33,6 @@
 //	                                               namespaces.go  which namespaces there are
 //	probe.go        whether the server answers     guard.go       while a request is open
 //	outage.go       which of its errors are an     cluster.go     all that, as personal views need it
-//	                outage
+//	                outage                         reviewqueue.go whose review is next
+//	flow.go         who shares bounds
 package access

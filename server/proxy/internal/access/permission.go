@@ -142,7 +142,7 @@ func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes,
 			}
 			defer release()
 		}
-		ctx, cancel, err := p.probe.reviewing(ctx)
+		ctx, cancel, err := p.probe.reviewingFor(ctx, "user "+readpath.Flow(attributes.GetUser()))
 		if err != nil {
 			return false, err
 		}

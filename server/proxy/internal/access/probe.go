@@ -48,6 +48,8 @@ type Probe struct {
 	// while it answers.
 	unanswered atomic.Pointer[time.Time]
 	asking     singleflight.Group
+	// reviews bounds the reviews in flight.
+	reviews reviewQueue
 }
 
 // probed is what the last probes have found.
@@ -58,7 +60,7 @@ type probed struct {
 }
 
 func newProbe(server rest.Interface) *Probe {
-	p := &Probe{server: server}
+	p := &Probe{server: server, reviews: newReviewQueue(reviewsOfAll)}
 	p.answered()
 	return p
 }
@@ -179,3 +181,23 @@ func (p *Probe) reviewing(ctx context.Context) (context.Context, context.CancelF
 	stop := context.AfterFunc(last.answering, cancel)
 	return ctx, func() { stop(); cancel() }, nil
 }
+
+// reviewingFor is reviewing for one of many flows. It waits until few reviews are in flight, and fails with ErrBusy if
+// that takes longer than a review may.
+func (p *Probe) reviewingFor(ctx context.Context, flow string) (context.Context, context.CancelFunc, error) {
+	ctx, cancel, err := p.reviewing(ctx)
+	if p == nil || err != nil {
+		return ctx, cancel, err
+	}
+	if err := p.reviews.acquire(ctx, flow); err != nil {
+		cancel()
+		if !p.SilentSince().IsZero() {
+			return nil, nil, errSilent // an earlier decision counts
+		}
+		return nil, nil, err
+	}
+	return ctx, func() { p.reviews.release(); cancel() }, nil
+}
+
+// ReviewsInFlight returns how many reviews of tokens and requests the server has not answered yet.
+func (p *Probe) ReviewsInFlight() int { return p.reviews.inFlight() }

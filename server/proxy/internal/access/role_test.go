@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +72,16 @@ func TestAnnotatedBindings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := controlOf(t, server.Config())
+	c, err := New(server.Config(), client, Options{Personal: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var touched atomic.Int64 // how often personal views of ada are decided again
+	c.OnChanges(func() {}, func(subjects map[string]bool, ok bool) {
+		if ok && len(subjects) > 0 {
+			touched.Add(1)
+		}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); c.Run(ctx) }()
@@ -116,9 +126,14 @@ func TestAnnotatedBindings(t *testing.T) {
 	await.True(t, "the roles are followed", func() bool { return !slices.ContainsFunc(c.roles.reflectors, notLive) })
 	create("shop")
 	before := waitFor("shop")
+	await.True(t, "the views of the new binding's subject are decided", func() bool { return touched.Load() == 1 })
 	patch(`{"metadata":{"annotations":{"a":"b"}}}`)
 	create("after")
 	waitFor("after")
+	await.True(t, "the views of the next binding's subject are decided", func() bool { return touched.Load() >= 2 })
+	if n := touched.Load(); n != 2 {
+		t.Errorf("an annotation makes views be decided again: %d times", n)
+	}
 	if now := changed("shop"); now != before {
 		t.Error("an annotation makes permissions forget")
 	}

@@ -84,7 +84,7 @@ func (t *tokens) again(ctx context.Context, token, address string) (user.Info, e
 			}
 			defer release()
 		}
-		status, err := t.review(ctx, token)
+		status, err := t.review(ctx, token, address)
 		switch {
 		case isOutage(err) && isKnown:
 			known := last.(reviewedToken)
@@ -119,8 +119,8 @@ func (t *tokens) reviewedAt(token string) time.Time {
 }
 
 // review asks the server who the bearer of a token is.
-func (t *tokens) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
-	ctx, cancel, err := t.probe.reviewing(ctx)
+func (t *tokens) review(ctx context.Context, token, address string) (authenticationv1.TokenReviewStatus, error) {
+	ctx, cancel, err := t.probe.reviewingFor(ctx, "address "+address)
 	if err != nil {
 		return authenticationv1.TokenReviewStatus{}, err
 	}

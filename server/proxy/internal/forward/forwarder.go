@@ -22,6 +22,7 @@ type Forwarder struct {
 	callers      *sender
 	own          *ownSender    // nil without the proxy's own token
 	impersonator *impersonator // nil without certificates
+	inFlight     *inFlight
 	unread       *unreadResponses
 	takeovers    *takeovers
 }
@@ -29,7 +30,8 @@ type Forwarder struct {
 // New returns a forwarder to the server of a configuration. o are those of the control.
 func New(server *rest.Config, c *access.Control, o access.Options,
 	registry metrics.KubeRegistry) (_ *Forwarder, err error) {
-	f := &Forwarder{control: c, unread: newUnreadResponses(registry), takeovers: newTakeovers(registry)}
+	f := &Forwarder{control: c, inFlight: newInFlight(registry), unread: newUnreadResponses(registry),
+		takeovers: newTakeovers(registry)}
 	if f.callers, err = newSender(rest.AnonymousClientConfig(server)); err != nil {
 		return nil, err
 	}
@@ -46,6 +48,12 @@ func New(server *rest.Config, c *access.Control, o access.Options,
 
 // ServeHTTP forwards a request, whose context has its RequestInfo.
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	of := flowOf{f.control.Flow(q), isStream(q.Context()) || httpstream.IsUpgradeRequest(q)}
+	if !f.inFlight.begin(of) {
+		f.inFlight.refuse(w, q)
+		return
+	}
+	defer f.inFlight.end(of)
 	if !httpstream.IsUpgradeRequest(q) { // whose connection ends here
 		w = f.unread.writer(w, q, func() string { return f.flow(q) })
 	}
