@@ -170,5 +170,6 @@
 //	activity.go         the use of a resource
 //	clients.go          the use by a client
 //	savings.go          who answers reads of a resource
+//	graph.go            the same of the last quarter of an hour
 //	audit.go            what is recorded of all that
 package proxy

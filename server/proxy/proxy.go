@@ -95,6 +95,7 @@ type Proxy struct {
 	cached      Selection
 	forwardings forwardings
 	savings     *savings
+	recent      recent
 	tables      *tables.Proofs
 	endpoints   *endpoints
 	clients     clients
@@ -187,6 +188,7 @@ func (p *Proxy) Run(ctx context.Context) {
 	running.Go(func() { p.forwarder.Run(ctx, p.caches.continues) })
 	running.Go(func() { p.tables.Run(ctx) })
 	running.Go(func() { p.gate.Run(ctx) })
+	running.Go(func() { p.recent.run(ctx, func() readTotals { return totalsOf(p.savings.status()) }) })
 	running.Wait()
 }
 

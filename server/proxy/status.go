@@ -20,6 +20,8 @@ type Status struct {
 	Saved map[string]uint64 `json:"saved"`
 	// Reads are the reads of the resources with most bytes, and at the end those of all others.
 	Reads []ReadsStatus `json:"reads"`
+	// Recent are the reads of the last quarter of an hour, oldest first.
+	Recent []RecentReads `json:"recent,omitempty"`
 	// Reasons says for people what the reasons to forward requests mean that Reads and Clients have.
 	Reasons   map[string]string `json:"reasons"`
 	Resources []ResourceStatus  `json:"resources"`
@@ -78,7 +80,8 @@ func (p *Proxy) Status() Status {
 	reads := p.savings.status()
 	s := Status{
 		Time: time.Now(), Server: ServerStatus{Address: p.forwarder.Address().String()}, Memory: int64(liveBytes()),
-		Saved: saved(reads), Reads: heaviestReads(reads), Reasons: map[string]string{},
+		Saved: saved(reads), Reads: heaviestReads(reads), Recent: p.recent.status(),
+		Reasons:   map[string]string{},
 		Resources: p.caches.status(), Unfollowed: p.caches.unfollowedStatus(), Clients: p.clients.heaviest(),
 	}
 	for _, r := range s.Reads {
