@@ -2,10 +2,11 @@
 // `keepwatch --help` describes its subcommands. Under the name kube-apiserver, etcd or kubectl it is that program;
 // `keepwatch assets` makes the names.
 //
-// Exit codes: 0 ended on request, 1 error, 2 wrong usage, 130 interrupted; audit has diff's. Data goes to
-// stdout, messages to stderr.
+// Exit codes: 0 ended on request, 1 error, 2 wrong usage, 130 interrupted, 141 nobody reads stdout; audit has diff's.
+// Data goes to stdout, messages to stderr.
 //
-// Each subcommand is a package below internal.
+// The subcommands are packages below internal, those of one kind in one: watch and sync, proxy and top, the judges. The
+// tests here run the program. Some types of the packages are exported for them: what a command writes as JSON.
 package main
 
 import (
@@ -20,7 +21,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	_ "golang.org/x/crypto/x509roots/fallback"
+	_ "golang.org/x/crypto/x509roots/fallback" // certificate authorities, in an image that has none
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/assets"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
@@ -30,10 +31,10 @@ import (
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/proxy"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/serve"
+	// kubectl's texts, which all commands would load
+	_ "github.com/keepwatch/keepwatch/cmd/keepwatch/internal/untranslated"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/version"
 )
-
-// certificate authorities, in an image that has none
 
 func main() {
 	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
@@ -148,7 +149,8 @@ func newRootCommand(log *messages.Log) *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Store changes, and look back:", []*cobra.Command{follow.NewWatchCommand(), follow.NewSyncCommand(), history.NewCommand()}},
+		{"Store changes, and look back:", []*cobra.Command{follow.NewWatchCommand(), follow.NewSyncCommand(),
+			history.NewCommand()}},
 		{"Take reads off an API server:", []*cobra.Command{proxy.NewCommand(), proxy.NewTopCommand()}},
 		{"Be an API server, for tests:", []*cobra.Command{assets.NewCommand(), serve.NewCommand()}},
 		{"Judge operators, servers, clients and caches:", []*cobra.Command{

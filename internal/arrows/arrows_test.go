@@ -364,6 +364,21 @@ var rules = map[string]rule{
 		others: []string{"*"},
 		why:    "the embedded API server must not depend on the clients that are tested against it",
 	},
+	"server/controlplane/builtin": {
+		ours: []string{"server/controlplane/columns", "server/controlplane/internal/certificates",
+			"server/controlplane/internal/resourcename", "server/controlplane/internal/services",
+			"server/controlplane/internal/tokens"},
+		others: []string{"*"},
+		why:    "what a resource is does not depend on the server that has it",
+	},
+	"server/controlplane/columns": {
+		ours:   []string{"server/readpath"},
+		others: []string{"k8s.io/"},
+		why:    "columns are made of an object alone",
+	},
+	"server/controlplane/openapi": {others: []string{"k8s.io/"}, why: "it is generated from the Go types"},
+	"server/controlplane/internal/services": {others: []string{"k8s.io/"},
+		why: "which addresses are free depends on the Services, and not on where they are stored"},
 	"server/testserver": {
 		ours: []string{"", "server/controlplane", "server/past/fork", "source/history", "internal/pause"},
 		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/",
@@ -719,7 +734,7 @@ var rules = map[string]rule{
 	},
 	"cmd/keepwatch/internal/assets": {
 		ours: []string{"cmd/keepwatch/internal/exit", "cmd/keepwatch/internal/messages", "cmd/keepwatch/internal/serve",
-			"cmd/keepwatch/internal/serving", "cmd/keepwatch/internal/untranslated", "server/controlplane"},
+			"cmd/keepwatch/internal/serving", "server/controlplane"},
 		others: []string{"*"},
 		why:    "kube-apiserver's flags for the server of serve",
 	},

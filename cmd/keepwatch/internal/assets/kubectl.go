@@ -11,8 +11,6 @@ import (
 	baseversion "k8s.io/component-base/version"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
-
-	_ "github.com/keepwatch/keepwatch/cmd/keepwatch/internal/untranslated"
 )
 
 // RunKubectl runs kubectl with the process's arguments, as its own main function does. It exits on an error.

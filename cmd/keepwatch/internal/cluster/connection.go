@@ -12,6 +12,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/version"
 )
 
 // Connection returns the configuration of the connection to the cluster that the flags, the environment, a kubeconfig
@@ -62,3 +64,6 @@ func checkNamed(flags *genericclioptions.ConfigFlags) error {
 	return errors.New("no cluster is configured: give --kubeconfig, set KUBECONFIG, or write ~/.kube/config " +
 		"('keepwatch serve' is a server to try it with)")
 }
+
+// ClientName is the User-Agent of all requests.
+func ClientName() string { return "keepwatch/" + strings.Trim(version.Current().Version, "()") }

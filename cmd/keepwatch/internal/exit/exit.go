@@ -1,4 +1,4 @@
-// Package exit has the exit codes of the commands: 0 ended on request, 1 error, 2 wrong usage, 130 interrupted.
+// Package exit has the errors with which commands end, and their exit codes.
 package exit
 
 import (

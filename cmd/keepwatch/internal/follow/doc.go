@@ -2,13 +2,13 @@
 // To watch, the output is the sink.
 //
 //	sync.go              keepwatch sync
-//	sync_config.go       the resources and the sink of sync: flags and file
+//	sync_config.go       the resources of both, and the sink of sync: flags and file
 //	sync_sinks.go        the sinks of a configuration
 //	sync_sink.go         one of them: its settings, and how it is opened
 //	sync_elect.go        elects one of several processes by a Lease
 //	sync_run.go          follows the resources, for sync and watch
 //	sync_report.go       messages of sync and watch on stderr: types, cuts, sinks
-//	status.go            messages about one type, and retries before the stream begins
+//	status.go            messages about one type on stderr, and retries before the stream begins
 //	sync_metrics.go      metrics and readiness of sync
 //	sync_status.go       keepwatch sync status
 //	watch.go             keepwatch watch

@@ -122,6 +122,17 @@ func Open(ctx context.Context, address string) (history.Database, error) {
 	return nil, exit.Usage(errors.New("the database of a history must be " + Addresses))
 }
 
+// Name returns the address of a database without what may be a password: the user and the parameters of a URL,
+// whose host may be missing, or several.
+func Name(address string) string {
+	scheme, rest, isURL := strings.Cut(address, "://")
+	if !isURL {
+		return address
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	return scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
+}
+
 // opened returns a database, or why it could not be opened, in one line.
 func opened[D history.Database](database D, err error) (history.Database, error) {
 	if err != nil {

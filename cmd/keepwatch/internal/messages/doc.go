@@ -1,5 +1,5 @@
-// Package messages is what a process writes to stderr: messages of its command, and errors of the Kubernetes libraries
-// without those that a client causes.
+// Package messages is the form of what a process writes to stderr: messages of its command, and errors of the
+// Kubernetes libraries without those that a client causes.
 //
 //	log.go        text or JSON: --log-format
 //	libraries.go  the log of the Kubernetes libraries

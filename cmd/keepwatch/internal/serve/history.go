@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -145,18 +144,7 @@ func (h *pastServing) serve(ctx context.Context, options controlplane.Options, s
 	if err := lookback.WriteKubeconfig(options.Kubeconfig, address, certificate.Trusted(), token); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "keepwatch: the history of %s at %s/at/MOMENT, kubeconfig %s\n", databaseName(h.address), address,
+	fmt.Fprintf(stderr, "keepwatch: the history of %s at %s/at/MOMENT, kubeconfig %s\n", lookback.Name(h.address), address,
 		options.Kubeconfig)
 	return serving.Reads(ctx, server, certificate, listener, stderr)
-}
-
-// databaseName returns the address of a database without what may be a password: the user and the parameters of a URL,
-// whose host may be missing, or several.
-func databaseName(address string) string {
-	scheme, rest, isURL := strings.Cut(address, "://")
-	if !isURL {
-		return address
-	}
-	rest, _, _ = strings.Cut(rest, "?")
-	return scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
 }

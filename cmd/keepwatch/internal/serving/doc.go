@@ -1,4 +1,4 @@
-// Package serving is what the commands that listen share.
+// Package serving is what the commands that are servers share.
 //
 //	listen.go       the address of a flag
 //	certificate.go  TLS: the serving certificate, from files or made

@@ -1,9 +1,9 @@
-package serve
+package history
 
 import "testing"
 
-// TestDatabaseName shows no part of an address that may be a password.
-func TestDatabaseName(t *testing.T) {
+// TestName shows no part of an address that may be a password.
+func TestName(t *testing.T) {
 	for address, want := range map[string]string{
 		"sqlite:/data/state@home?.db":                       "sqlite:/data/state@home?.db",
 		"postgres://u:secret@h:5432/db?password=secret":     "postgres://h:5432/db",
@@ -12,7 +12,7 @@ func TestDatabaseName(t *testing.T) {
 		"postgresql:///db?host=/run&user=u&password=secret": "postgresql:///db",
 		"postgres:///?password=secret":                      "postgres:///",
 	} {
-		if got := databaseName(address); got != want {
+		if got := Name(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
 		}
 	}
