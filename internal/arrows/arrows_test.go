@@ -456,7 +456,7 @@ var rules = map[string]rule{
 	},
 	"server/judge/internal/report": {why: "a format depends on no judge"},
 	"server/judge/operators": {
-		ours: []string{"", "server/controlplane", "server/judge/internal/report", "internal/pause"},
+		ours: []string{"", "internal/localhost", "server/controlplane", "server/judge/internal/report", "internal/pause"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/apiserver/pkg/server/routine$",
 			"k8s.io/client-go/", "golang.org/x/sync/errgroup",

@@ -78,7 +78,7 @@ func (r *run) redefine(ctx context.Context, n int) error {
 	if err := r.world.discover(ctx); err != nil {
 		return err
 	}
-	if err := poll(ctx, func() error { return r.world.perform(ctx, r.steps[n]) }); err != nil {
+	if err := poll(ctx, func() error { return r.perform(ctx, n) }); err != nil {
 		return err
 	}
 	r.world.traffic.note("the definition and its objects are created again")

@@ -90,7 +90,7 @@ func (ref *reference) delayedPlans(kind Kind, steps []step) []Plan {
 }
 
 // delayStep delays the events of the plan's type: those of its step arrive after the operator is quiet in the next one,
-// if that changes objects, too.
+// if that changes objects, too, and need not wait for the operator.
 func (r *run) delayStep(ctx context.Context, n int) error {
 	resource := r.fault.place.Resource
 	r.world.traffic.delay(resource, func() {
@@ -98,7 +98,7 @@ func (r *run) delayStep(ctx context.Context, n int) error {
 			r.fault.happens("the events of %s are late", resource)
 		}
 	})
-	if err := r.world.perform(ctx, r.steps[n]); err != nil {
+	if err := r.perform(ctx, n); err != nil {
 		return err
 	}
 	if !changesObjects(r.steps, n+1) {
@@ -106,6 +106,11 @@ func (r *run) delayStep(ctx context.Context, n int) error {
 	}
 	if _, err := r.until(ctx, n, func() (bool, error) { return r.isQuiet(n), nil }); err != nil {
 		return err
+	}
+	if early, err := r.isEarly(ctx, n+1); err != nil {
+		return err
+	} else if early {
+		return r.settle(ctx, n)
 	}
 	r.outcome.arrive(nil, 0, nil)
 	return nil

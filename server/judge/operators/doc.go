@@ -45,6 +45,12 @@
 // version alone are the reference of what follows: what the older one leaves behind, and the newer one would not make,
 // is a finding.
 //
+// # Webhooks
+//
+// A command with {port} serves admission webhooks there, with the certificate in {certs}. Each run has a port, at which
+// the configurations of Options.Webhooks are called. While the operator is down, failurePolicy decides, as in a
+// cluster: a step whose write is refused for this is repeated until the operator serves again.
+//
 // # Quiet
 //
 // An operator is quiet if for the time of Options.Quiet it has written nothing, no object has changed, it has read less
@@ -74,9 +80,11 @@
 //	sample.go           a workload derived from samples
 //	selection.go        parts of a workload
 //	shrink.go           the smallest plan that has a finding
-//	world.go            the server of a run, and what a step does to it
+//	server.go           the API server of a run
+//	world.go            a server with its objects, and what a step does to it
 //	traffic.go          what passes between the operator and its server, and whether it is quiet
 //	request.go          the record of the operator's writes
+//	webhook.go          the operator's admission webhooks: where they are called, and who waits for them
 //	openwatch.go        its watches: cut, delayed, ended
 //	place.go            Place names a write in all runs
 //	exchange.go         one write: execute, answer, refuse, abort

@@ -287,7 +287,7 @@ func (d *disturbance) endOutage() {
 
 func restartStale(d *disturbance, x exchange) {
 	defer x.t.holdOthers()()
-	before := d.run.world.memory.Revision()
+	before := d.run.world.Revision()
 	x.serve()
 	d.restartAt(x, before, "write")
 }

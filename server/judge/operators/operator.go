@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +20,8 @@ import (
 // Operator is what is judged: a command in any language, or a function of this process.
 type Operator struct {
 	// Command is the program and its arguments. Its environment has KUBECONFIG, the path of a kubeconfig, which also
-	// replaces {kubeconfig} in the arguments. It runs in a process group of its own, which is killed with it.
+	// replaces {kubeconfig} in the arguments. There {port} is a port for its webhooks, and {certs} a folder with their
+	// certificate, tls.crt and tls.key. It runs in a process group of its own, which is killed with it.
 	Command []string
 	// Start runs the operator until ctx is done. It is called if there is no Command. A crash ends ctx, and every
 	// request that is sent through cfg after that fails, so that code that ignores ctx writes nothing either.
@@ -77,7 +77,7 @@ func (o Operator) start(w *world) (*instance, error) {
 	if len(o.Command) == 0 {
 		return o.startFunction(w), nil
 	}
-	return o.startProcess(w.operator, w.folder)
+	return o.startProcess(w)
 }
 
 var errKilled = errors.New("the operator was killed")
@@ -117,15 +117,12 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return m.next.RoundTrip(r)
 }
 
-func (o Operator) startProcess(cfg *rest.Config, folder string) (*instance, error) {
-	path := filepath.Join(folder, "kubeconfig")
-	if err := writeKubeconfig(path, cfg); err != nil {
+func (o Operator) startProcess(w *world) (*instance, error) {
+	path := filepath.Join(w.folder, "kubeconfig")
+	if err := writeKubeconfig(path, w.operator); err != nil {
 		return nil, err
 	}
-	args := make([]string, len(o.Command))
-	for n, arg := range o.Command {
-		args[n] = strings.ReplaceAll(arg, "{kubeconfig}", path)
-	}
+	args := w.fill(o.Command, path)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+path)
 	cmd.Stdout, cmd.Stderr = o.Output, o.Output

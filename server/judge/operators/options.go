@@ -20,6 +20,9 @@ type Options struct {
 	// RBAC are files and folders with roles, bindings and the service account of the operator. It runs as the first
 	// service account that a binding names. Without them it may do everything.
 	RBAC []string
+	// Webhooks are files and folders with webhook configurations of the operator, whose command has {port}. They are
+	// called there. Other objects in the files are left out. Default: DefaultWebhooks, if that exists.
+	Webhooks []string
 	// Workload is a folder. See the package's documentation.
 	Workload string
 	// Samples are files and folders with objects. If there is no Workload, one is derived from them, see the package's
@@ -60,6 +63,8 @@ type Options struct {
 	without Verdict       // the oracle that is off, for tests
 	hurry   time.Duration // the patience of runs with a plan, for tests
 	outage  time.Duration // the length of an outage, for tests
+	// serve starts the server of the first world, for tests. Default: newTestServer.
+	serve func(t *traffic, simulate, roles bool) (server, error)
 }
 
 // The defaults of Options.
@@ -78,6 +83,9 @@ func (o Options) Check() error {
 	}
 	if o.Workload == "" && len(o.samplesOf()) == 0 {
 		return errors.New("there is no workload: give a folder with a file a step, or samples of custom resources")
+	}
+	if len(o.Webhooks) > 0 && !o.servesWebhooks() {
+		return errors.New("there are webhooks, and the operator's command has no {port} at which to call them")
 	}
 	if o.Quiet < 0 || o.Patience < 0 || o.Repeat < 0 || o.Parallel < 0 || o.Limit < 0 {
 		return errors.New("a time or a number is negative")

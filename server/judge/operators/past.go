@@ -5,20 +5,29 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
 )
 
 // pastReads answers reads that may be old from a server with an earlier state, as an API server does whose watch cache
 // is behind. By the API's semantics these are lists and gets at resourceVersion 0, and watches.
 type pastReads struct {
-	proxy http.Handler
-	stop  func() error
+	proxy    http.Handler
+	stop     func() error
+	revision keepwatch.Revision
 }
 
-func newPastReads(s *server, stop func() error) (*pastReads, error) {
-	config := s.RESTConfig()
+func newPastReads(config *rest.Config, stop func() error, revision keepwatch.Revision) (*pastReads, error) {
+	proxy, err := proxyTo(config)
+	return &pastReads{proxy, stop, revision}, err
+}
+
+// proxyTo returns a handler that sends requests to a server, as the user of a configuration.
+func proxyTo(config *rest.Config) (*httputil.ReverseProxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return nil, err
@@ -27,12 +36,12 @@ func newPastReads(s *server, stop func() error) (*pastReads, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pastReads{stop: stop, proxy: &httputil.ReverseProxy{
+	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
 		FlushInterval: -1,
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}}, nil
+	}, nil
 }
 
 // pastFor returns the handler of a read that is answered from the past, or nil.
@@ -46,10 +55,22 @@ func (t *traffic) pastFor(q *http.Request) http.Handler {
 		return nil
 	case query.Get("sendInitialEvents") == "true":
 		return http.HandlerFunc(refuseInitialEvents)
-	case query.Get("watch") == "true" || query.Get("watch") == "1" || query.Get("resourceVersion") == "0":
+	case query.Get("watch") == "true" || query.Get("watch") == "1":
+		if from, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64); err == nil && from > int64(past.revision) {
+			return http.HandlerFunc(watchAhead)
+		}
+		return past.proxy
+	case query.Get("resourceVersion") == "0":
 		return past.proxy
 	}
 	return nil
+}
+
+// watchAhead is a watch from a revision that the watch cache has not reached: it begins, and has no events yet.
+func watchAhead(w http.ResponseWriter, q *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = http.NewResponseController(w).Flush() // a client that is gone needs no answer
+	<-q.Context().Done()
 }
 
 // refuseInitialEvents answers as servers do that do not stream lists. Clients list instead.

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/pause"
 )
@@ -39,7 +42,7 @@ func perform(ctx context.Context, from *world, o Options, steps []step, ref *ref
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	r, err := newRun(from, o, steps, ref, plan)
+	r, err := newRun(ctx, from, o, steps, ref, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -47,10 +50,13 @@ func perform(ctx context.Context, from *world, o Options, steps []step, ref *ref
 }
 
 // newRun starts a world. A run of the reference has no plan, and ref is nil.
-func newRun(from *world, o Options, steps []step, ref *reference, plan *Plan) (*run, error) {
+func newRun(ctx context.Context, from *world, o Options, steps []step, ref *reference, plan *Plan) (*run, error) {
 	w, err := from.fork()
 	if err != nil {
 		return nil, err
+	}
+	if err := w.listen(ctx, o); err != nil {
+		return nil, errors.Join(err, w.close())
 	}
 	r := &run{options: o, steps: steps, ref: ref, world: w, outcome: &outcome{plan: plan}}
 	w.traffic.names = r.patterns()
@@ -157,7 +163,7 @@ func (r *run) startOperator() error {
 func (r *run) step(ctx context.Context, n int) error {
 	r.starts, r.outcome.ended, r.compared = 0, n, 0
 	a := r.world.traffic.activity()
-	r.before, r.reads, r.actions = r.world.memory.Revision(), a.reads, a.actions+a.reads
+	r.before, r.reads, r.actions = r.world.Revision(), a.reads, a.actions+a.reads
 	r.world.traffic.begin(n)
 	mode, here := during(0), false
 	if r.fault != nil {
@@ -170,23 +176,16 @@ func (r *run) step(ctx context.Context, n int) error {
 		if err := r.operator.wait(); err != nil {
 			return err
 		}
-		if err := r.world.perform(ctx, r.steps[n]); err != nil {
-			return err
-		}
-		if err := r.startOperator(); err != nil {
-			return err
-		}
-		return r.settle(ctx, n)
+		return r.restartAfter(ctx, n)
 	case mode == delayed && here:
 		return r.delayStep(ctx, n)
 	case mode == unobserved && here:
-		r.fault.happens("the operator is cut off during this step and the next one")
 		r.world.traffic.hold()
 		r.outcome.arrive(nil, 0, nil)
-		return r.world.perform(ctx, r.steps[n])
+		return r.performUnobserved(ctx, n)
 	case mode == unobserved && r.fault.place.Step == n-1:
 		defer r.world.traffic.resume()
-		if err := r.world.perform(ctx, r.steps[n]); err != nil {
+		if err := r.perform(ctx, n); err != nil {
 			return err
 		}
 		if err := r.world.DropHistory(ctx); err != nil {
@@ -195,7 +194,7 @@ func (r *run) step(ctx context.Context, n int) error {
 		r.world.traffic.resume()
 		return r.settle(ctx, n)
 	}
-	if err := r.world.perform(ctx, r.steps[n]); err != nil {
+	if err := r.perform(ctx, n); err != nil {
 		if r.fault == nil {
 			return unperformable{err}
 		}
@@ -217,6 +216,62 @@ func (r *run) step(ctx context.Context, n int) error {
 	default:
 		return nil
 	}
+}
+
+// restartAfter performs a step while the operator is down, and starts it. What its webhooks would have to admit comes
+// after that.
+func (r *run) restartAfter(ctx context.Context, n int) error {
+	performed := r.world.perform(ctx, r.steps[n])
+	if performed != nil && !isUncalled(performed) {
+		return performed
+	}
+	if err := r.startOperator(); err != nil {
+		return err
+	}
+	if performed != nil {
+		if err := r.perform(ctx, n); err != nil {
+			return err
+		}
+	}
+	return r.settle(ctx, n)
+}
+
+// performUnobserved performs the first step of which the operator sees nothing. The place is not reached if the next
+// step could not create its objects before the operator has seen this one.
+func (r *run) performUnobserved(ctx context.Context, n int) error {
+	if err := r.perform(ctx, n); err != nil {
+		return err
+	}
+	if early, err := r.isEarly(ctx, n+1); err != nil {
+		return err
+	} else if early {
+		return errEnded
+	}
+	r.fault.happens("the operator is cut off during this step and the next one")
+	return nil
+}
+
+// isEarly reports whether an object of a step is still being deleted: it waits for a finalizer, and applying it now
+// would not create it again.
+func (r *run) isEarly(ctx context.Context, n int) (bool, error) {
+	if r.steps[n].action != apply {
+		return false, nil
+	}
+	for _, o := range r.steps[n].objects {
+		o = o.DeepCopy()
+		resource, err := r.world.resource(o)
+		if err != nil {
+			return false, err
+		}
+		have, err := resource.Get(ctx, o.GetName(), metav1.GetOptions{})
+		if err == nil && have.GetDeletionTimestamp() != nil {
+			return true, nil
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // settle waits until the operator is quiet, and, with a reference, in its state after step n. It ends the run if that
@@ -315,7 +370,7 @@ func (r *run) intervene(ctx context.Context, quiet, late bool) (bool, error) {
 
 // arrived compares the state with that of the reference. If it is late, it ends the run with what is missing.
 func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error) {
-	revision := r.world.memory.Revision()
+	revision := r.world.Revision()
 	if revision == r.compared && !late {
 		return false, nil
 	}
@@ -421,7 +476,7 @@ func (r *run) isLate(waited time.Duration, quiet bool) bool {
 // in the reference.
 func (r *run) isQuiet(n int) bool {
 	a := r.world.traffic.activity()
-	r.quiet.look(time.Now(), a, r.world.memory.Revision())
+	r.quiet.look(time.Now(), a, r.world.Revision())
 	want := 1
 	if r.ref != nil {
 		want = r.ref.watches[n]
@@ -463,15 +518,11 @@ func (r *run) keepRunning() error {
 	return r.startOperator()
 }
 
-// travel starts a server with the state of a revision, for the reads of the next instance.
+// travel answers the reads of the next instance from the state of a revision.
 func (r *run) travel(to keepwatch.Revision) error {
-	s, stop, err := r.world.past(to)
+	past, err := r.world.past(to)
 	if err != nil {
 		return err
-	}
-	past, err := newPastReads(s, stop)
-	if err != nil {
-		return errors.Join(err, stop())
 	}
 	r.world.traffic.travel(past)
 	return nil

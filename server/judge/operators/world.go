@@ -19,52 +19,19 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/pause"
-	"github.com/keepwatch/keepwatch/server/controlplane"
 )
-
-// server is an API server in this process.
-type server struct {
-	*controlplane.Server
-	stop  context.CancelFunc
-	ended chan error
-}
-
-// serve starts a server, and returns it when it is ready.
-func serve(o controlplane.Options) (*server, error) {
-	s, err := controlplane.New(o)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	select {
-	case <-s.Ready():
-		return &server{s, cancel, ended}, nil
-	case err := <-ended:
-		cancel()
-		return nil, fmt.Errorf("the API server did not start: %w", err)
-	}
-}
-
-func (s *server) close() error {
-	s.stop()
-	return <-s.ended
-}
 
 // world is a server with its objects, and what passes between it and the operator.
 type world struct {
-	*server
-	memory     *controlplane.Memory
-	simulation *controlplane.Simulation // nil without workloads
-	options    controlplane.Options
-	traffic    *traffic
-	operator   *rest.Config // the operator's
-	objects    dynamic.Interface
-	mapper     meta.RESTMapper
-	defined    map[string]bool    // the resources with a definition
-	begin      keepwatch.Revision // objects of this revision or below are no part of the run
-	folder     string
+	server
+	traffic  *traffic
+	operator *rest.Config // the operator's
+	objects  dynamic.Interface
+	mapper   meta.RESTMapper
+	defined  map[string]bool    // the resources with a definition
+	begin    keepwatch.Revision // objects of this revision or below are no part of the run
+	folder   string
+	port     int // of the operator's webhooks, if it serves some
 }
 
 // user is the operator's name at the server, unless its roles bind a service account.
@@ -80,18 +47,20 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 	if err != nil {
 		return nil, fmt.Errorf("RBAC: %w", err)
 	}
-	w := &world{memory: controlplane.NewMemory(), traffic: newTraffic(user, "system:masters")}
-	w.options = controlplane.Options{Controllers: true, Authorization: controlplane.AlwaysAllow}
-	if o.Simulate {
-		w.simulation = controlplane.NewSimulation()
-	}
+	w := &world{traffic: newTraffic(user, "system:masters")}
 	if len(roles) > 0 {
-		w.options.Authorization = controlplane.RBAC
 		if w.traffic.user, w.traffic.groups, err = accountOf(roles); err != nil {
 			return nil, err
 		}
 	}
-	if err := w.start(); err != nil {
+	start := newTestServer
+	if o.serve != nil {
+		start = o.serve
+	}
+	if w.server, err = start(w.traffic, o.Simulate, len(roles) > 0); err != nil {
+		return nil, err
+	}
+	if err := w.connect(); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	for _, object := range append(objects, roles...) {
@@ -102,7 +71,7 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 	if err := w.discover(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	w.begin = w.memory.Revision()
+	w.begin = w.Revision()
 	return w, nil
 }
 
@@ -132,32 +101,25 @@ func accountOf(roles []*unstructured.Unstructured) (name string, groups []string
 
 // fork returns a world with the same objects, which begins where w is now.
 func (w *world) fork() (*world, error) {
-	fork := &world{
-		memory: w.memory.Fork(), options: w.options, mapper: w.mapper, defined: w.defined,
-		traffic: newTraffic(w.traffic.user, w.traffic.groups...),
-	}
-	if w.simulation != nil {
-		fork.simulation = w.simulation.Fork()
-	}
+	fork := &world{mapper: w.mapper, defined: w.defined, traffic: newTraffic(w.traffic.user, w.traffic.groups...)}
 	var err error
+	if fork.server, err = w.server.fork(fork.traffic); err != nil {
+		return nil, err
+	}
 	if fork.folder, err = os.MkdirTemp("", "keepwatch-judge-"); err == nil {
-		err = fork.start()
+		err = fork.connect()
 	}
 	if err != nil {
 		return nil, errors.Join(err, fork.close())
 	}
-	fork.begin = fork.memory.Revision()
+	fork.begin = fork.Revision()
 	return fork, nil
 }
 
-func (w *world) start() error {
-	o := w.options
-	o.Memory, o.Simulation, o.Middleware, o.Refused = w.memory, w.simulation, w.traffic.around, w.traffic.refused
-	var err error
-	if w.server, err = serve(o); err != nil {
-		return err
-	}
+// connect makes the clients of a server.
+func (w *world) connect() error {
 	w.traffic.admin = w.RESTConfig()
+	var err error
 	if w.objects, err = dynamic.NewForConfig(w.RESTConfig()); err != nil {
 		return err
 	}
@@ -171,30 +133,12 @@ func (w *world) start() error {
 }
 
 func (w *world) close() error {
-	var err error
-	if w.server != nil {
-		w.traffic.end()
-		err = w.server.close()
-	}
-	w.memory.Close()
+	w.traffic.end()
+	err := w.server.close()
 	if w.folder != "" {
 		err = errors.Join(err, os.RemoveAll(w.folder))
 	}
 	return err
-}
-
-// past returns a server with the objects of a revision. Nothing changes them.
-func (w *world) past(revision keepwatch.Revision) (*server, func() error, error) {
-	then, err := w.memory.At(revision)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := serve(controlplane.Options{Memory: then})
-	if err != nil {
-		then.Close()
-		return nil, nil, err
-	}
-	return s, func() error { defer then.Close(); return s.close() }, nil
 }
 
 func (w *world) refreshMapper() error {
@@ -301,14 +245,13 @@ func (w *world) apply(ctx context.Context, o *unstructured.Unstructured) error {
 	return nil
 }
 
-// perform does what a step says, except that it does not wait.
+// perform does what a step says, except that it does not wait, see run.perform.
 func (w *world) perform(ctx context.Context, s step) error {
 	if s.action == advance {
-		if w.simulation == nil {
-			return fmt.Errorf("%s: time is advanced only with simulated workloads", s.name)
+		if err := w.advance(s.by); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		_, err := w.simulation.Advance(s.by)
-		return err
+		return nil
 	}
 	for _, o := range s.objects {
 		if err := w.performOn(ctx, s.action, o.DeepCopy()); err != nil {

@@ -21,11 +21,14 @@ const judgeHelp = `Judge an operator: disturb each of its writes, and see whethe
 
 The operator is a command in any language, unchanged. It is started with KUBECONFIG in its
 environment, and {kubeconfig} in its arguments is replaced by the same path, in front of an API
-server of this process. The workload is a folder: each file is a step, in the order of their names.
-*.patch.yaml is merged into objects, *.delete.yaml deletes them, *.wait.yaml waits until they have
-these fields, *.advance has a duration by which simulated time moves, and other YAML files are
-applied. A step ends when the operator is quiet. Without a workload, the samples are created,
-changed field by field, deleted, and created again.
+server of this process. {port} is a port for its webhooks, and {certs} a folder with tls.crt and
+tls.key; the webhook configurations of --webhooks are called there.
+
+The workload is a folder: each file is a step, in the order of their names. *.patch.yaml is merged
+into objects, *.delete.yaml deletes them, *.wait.yaml waits until they have these fields, *.advance
+has a duration by which simulated time moves, and other YAML files are applied. A step ends when the
+operator is quiet. Without a workload, the samples are created, changed field by field, deleted, and
+created again.
 
 Three runs without a fault are the reference: their states, and the operator's writes. Then each
 plan has a run with one fault, after which every step must end in the same state. Several runs are
@@ -82,6 +85,9 @@ func NewJudgeCommand() *cobra.Command {
 		"a file or folder with CustomResourceDefinitions and other objects that exist before; repeatable")
 	flags.StringArrayVar(&j.RBAC, "rbac", nil,
 		"a file or folder with the operator's roles, as whose ServiceAccount it runs; repeatable (default everything is allowed)")
+	flags.StringArrayVar(&j.Webhooks, "webhooks", nil,
+		"a file or folder with webhook configurations, which are called at {port}; repeatable (default "+
+			operators.DefaultWebhooks+")")
 	flags.StringArrayVar(&j.Plans, "plan", nil,
 		"run this kind of plans, or this plan of a report, or none; repeatable (default all)")
 	flags.StringVar(&j.Steps, "steps", "",

@@ -1,0 +1,147 @@
+package operators
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch/internal/localhost"
+)
+
+// DefaultWebhooks is the folder of webhook configurations that kubebuilder makes.
+const DefaultWebhooks = "config/webhook"
+
+const (
+	portWord  = "{port}"
+	certsWord = "{certs}"
+)
+
+// webhookResources are the kinds of webhook configurations.
+var webhookResources = map[string]string{
+	"MutatingWebhookConfiguration":   "mutatingwebhookconfigurations",
+	"ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+
+// webhooksOf returns the paths of the webhook configurations. An operator without a port serves none.
+func (o Options) webhooksOf() []string {
+	if len(o.Webhooks) == 0 && o.servesWebhooks() {
+		if info, err := os.Stat(DefaultWebhooks); err == nil && info.IsDir() {
+			return []string{DefaultWebhooks}
+		}
+	}
+	return o.Webhooks
+}
+
+// servesWebhooks reports whether the operator, and its next version, get a port.
+func (o Options) servesWebhooks() bool {
+	hasPort := func(arg string) bool { return strings.Contains(arg, portWord) }
+	return slices.ContainsFunc(o.Operator.Command, hasPort) &&
+		(o.Next == nil || slices.ContainsFunc(o.Next.Command, hasPort))
+}
+
+// listen chooses the port and the certificate of the operator's webhooks, and registers these. The port remains when
+// the operator is started again.
+func (w *world) listen(ctx context.Context, o Options) error {
+	if !o.servesWebhooks() {
+		return nil
+	}
+	objects, err := readObjects(o.webhooksOf())
+	if err != nil {
+		return fmt.Errorf("webhooks: %w", err)
+	}
+	if w.port, err = localhost.FreePort(); err != nil {
+		return err
+	}
+	certificate, err := localhost.NewCertificate()
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(w.certs(), 0o700); err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		"tls.crt": certificate.Cert, "tls.key": certificate.Key, "ca.crt": certificate.Authority,
+	} {
+		if err := os.WriteFile(filepath.Join(w.certs(), name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	for _, object := range objects {
+		resource, known := webhookResources[object.GetKind()]
+		if !known {
+			continue // kubebuilder's folder has the Service, too
+		}
+		direct(object, w.port, certificate.Authority)
+		gvr := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
+		if _, err := w.objects.Resource(gvr).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("webhooks: create %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	w.begin = w.Revision()
+	return nil
+}
+
+// certs is the folder with the serving certificate of the operator's webhooks.
+func (w *world) certs() string { return filepath.Join(w.folder, "certs") }
+
+// direct makes the webhooks of a configuration be called at a port of this machine, at the paths that they have.
+func direct(configuration *unstructured.Unstructured, port int, authority []byte) {
+	hooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
+	for _, hook := range hooks {
+		fields, _ := hook.(map[string]any)
+		path, _, _ := unstructured.NestedString(fields, "clientConfig", "service", "path")
+		fields["clientConfig"] = map[string]any{
+			"url":      fmt.Sprintf("https://127.0.0.1:%d/%s", port, strings.TrimPrefix(path, "/")),
+			"caBundle": base64.StdEncoding.EncodeToString(authority),
+		}
+	}
+	configuration.Object["webhooks"] = hooks
+}
+
+// fill replaces the words of a command that are different in each run.
+func (w *world) fill(args []string, kubeconfig string) []string {
+	words := strings.NewReplacer("{kubeconfig}", kubeconfig, portWord, strconv.Itoa(w.port), certsWord, w.certs())
+	filled := make([]string, len(args))
+	for n, arg := range args {
+		filled[n] = words.Replace(arg)
+	}
+	return filled
+}
+
+// isUncalled reports whether the server could not call a webhook whose failurePolicy is Fail.
+func isUncalled(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
+}
+
+// perform does what step n says, except that it does not wait. What is refused because the operator's webhooks cannot
+// be called is repeated, as somebody does who uses a cluster: the operator may be about to start.
+func (r *run) perform(ctx context.Context, n int) error {
+	s := r.steps[n]
+	if s.action == advance {
+		return r.world.perform(ctx, s)
+	}
+	for _, o := range s.objects {
+		var refused error
+		_, err := r.until(ctx, n, func() (bool, error) {
+			refused = r.world.performOn(ctx, s.action, o.DeepCopy())
+			return !isUncalled(refused), nil
+		})
+		if err == nil {
+			err = refused
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
