@@ -53,6 +53,7 @@ var parts = []part{
 	{"kubernetes", "suites", "make kubernetes-suites"},
 	{"kubernetes", "speed", "make bench-kubernetes"},
 
+	{"judges", "operators-kubernetes", "cd test && $GOTEST -timeout 2h ./real/judge"},
 	{"judges", "servers", "make servers"},
 	{"judges", "matrix", "make matrix UPSTREAM=kube-apiserver SEED=$SEED"},
 	{"judges", "matrix-serve", "make matrix UPSTREAM=serve SEED=$SEED"},

@@ -670,10 +670,7 @@ func TestSeededBugs(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			report := b.judge(t, b.buggy, impatient)
-			others := slices.DeleteFunc(slices.Clone(report.Findings), func(f operators.Finding) bool {
-				return f.Verdict == b.verdict
-			})
-			if len(report.Findings) == 0 || len(others) > 0 {
+			if len(report.Findings) == 0 || len(others(report, b.verdict)) > 0 {
 				t.Errorf("not %v alone in %v", b.verdict, describe(t, report))
 			}
 		})
@@ -751,6 +748,44 @@ func TestCorrectTwins(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOnKubernetes checks that a kube-apiserver in place of the test server gives the same verdicts: on each bug that
+// of TestSeededBugs, and on its twin none. test/real/judge starts the server.
+func TestOnKubernetes(t *testing.T) {
+	if !operators.HasKubernetes() {
+		t.Skip("kube-apiserver: test/real/judge runs this")
+	}
+	on := func(patience time.Duration) func(o *operators.Options) {
+		return func(o *operators.Options) {
+			end, err := o.OnKubernetes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = end() })
+			o.Quiet = time.Second // its controllers are slower
+			o.Hurry(patience)
+			o.Outage(time.Second)
+		}
+	}
+	for _, b := range bugs {
+		t.Run(b.name, func(t *testing.T) {
+			report := b.judge(t, b.buggy, on(20*time.Second))
+			t.Logf("%d plans", len(report.Results))
+			if len(report.Findings) == 0 || len(others(report, b.verdict)) > 0 {
+				t.Errorf("not %v alone in %v", b.verdict, describe(t, report))
+			}
+			if report := b.judge(t, b.correct, on(5*time.Minute)); len(report.Findings) > 0 {
+				t.Errorf("its twin: %v", describe(t, report))
+			}
+		})
+	}
+}
+
+// others returns the findings that have not a verdict.
+func others(r *operators.Report, v operators.Verdict) []operators.Finding {
+	same := func(f operators.Finding) bool { return f.Verdict == v }
+	return slices.DeleteFunc(slices.Clone(r.Findings), same)
 }
 
 func describe(t *testing.T, r *operators.Report) string {
