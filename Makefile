@@ -270,7 +270,7 @@ bin/python/installed: test/matrix/clients/python/requirements.txt
 
 JAVA = test/matrix/clients/java
 FABRIC8 = 4.2.0 4.13.3 7.9.0
-java: $(FABRIC8:%=bin/java/%/classes) bin/java/4.13.3/watch bin/java/official/classes
+java: $(FABRIC8:%=bin/java/%/classes) bin/java/4.13.3/watch bin/java/official/classes bin/java/7.9.0/widgets
 bin/java/official/lib: $(JAVA)/official/pom.xml
 	cd $(<D) && mvn -q -B dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@
 	touch $@
@@ -287,6 +287,10 @@ bin/java/%/classes: bin/java/%/lib $(JAVA)/Line.java $(JAVA)/Report.java $(JAVA)
 bin/java/4.13.3/watch: bin/java/4.13.3/lib $(JAVA)/Line.java $(JAVA)/Report.java $(JAVA)/4.2.0/Follow.java
 	javac -nowarn -Xlint:-options -cp "$</*" -d $@ $(filter %.java,$^)
 	touch $@
+# The operator that test/judged judges.
+bin/java/7.9.0/widgets: bin/java/7.9.0/lib $(JAVA)/7.9.0/Widgets.java
+	javac -nowarn -cp "$</*" -d $@ $(filter %.java,$^)
+	touch $@
 .PRECIOUS: bin/java/%/lib
 
 # Kafka's broker, for the tests of its sink, if this machine can run it.
@@ -297,7 +301,7 @@ bin/kafka/lib: sinks/testonly/kafkatest/pom.xml
 	cd $(<D) && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$@
 	touch $@
 
-# examples/testing/rust, and the client with kube-rs. What cargo compiles on the way is in the user's cache (from cargo 1.91 on): the
+# examples/testing/rust, and the client and the operator with kube-rs. What cargo compiles on the way is in the user's cache (from cargo 1.91 on): the
 # first time takes minutes.
 RUST_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/keepwatch/rust
 CARGO = CARGO_PROFILE_DEV_DEBUG=0 CARGO_BUILD_BUILD_DIR=$(RUST_CACHE) cargo
@@ -306,7 +310,7 @@ bin/rust/tests-built: $(addprefix examples/testing/rust/,Cargo.toml Cargo.lock t
 	$(CARGO) test --quiet --no-run --locked --manifest-path $< --target-dir bin/rust
 	mkdir -p $(@D)
 	echo $(RUST_CACHE) > $@
-bin/rust/debug/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.lock src/main.rs)
+bin/rust/debug/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.lock src/main.rs src/bin/widgets.rs)
 	$(CARGO) build --quiet --locked --manifest-path $< --target-dir bin/rust
 	touch $@
 

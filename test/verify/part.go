@@ -53,6 +53,7 @@ var parts = []part{
 	{"kubernetes", "suites", "make kubernetes-suites"},
 	{"kubernetes", "speed", "make bench-kubernetes"},
 
+	{"judges", "operators", "cd test && $GOTEST -timeout 3h ./judged -args -judged.seeds 100"},
 	{"judges", "operators-kubernetes", "cd test && $GOTEST -timeout 2h ./real/judge"},
 	{"judges", "servers", "make servers"},
 	{"judges", "matrix", "make matrix UPSTREAM=kube-apiserver SEED=$SEED"},

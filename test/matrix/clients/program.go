@@ -7,6 +7,8 @@
 //	python      Kubernetes' Python client; kopf
 //	rust        kube-rs
 //
+// javascript, java and rust also have an operator, which test/judged judges.
+//
 // The programs do what the client's documentation shows, and no more: one that the documentation has
 // end with an error ends.
 package clients
