@@ -59,7 +59,7 @@ func example() *Run {
 	r := &Run{Part: "example", Date: time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC), Commit: "abc", Command: "make example",
 		Seed: "7", Machine: "a machine", Peers: []string{"one", "two"}, Failed: []string{"a step"}}
 	f := r.Of("A", "time", Seconds)
-	for round, values := range [][3]float64{{1, 10, 2}, {8, 20, 2}, {6, 40, math.NaN()}} {
+	for round, values := range [][3]float64{{1, 10, 2}, {8, 20, 2}, {6, 40, 2}} {
 		f.Set(Ours, round, values[0])
 		f.Set("one", round, values[1])
 		f.Set("two", round, values[2])
@@ -74,6 +74,11 @@ func example() *Run {
 	lost.Set(Ours, 0, 3)
 	lost.Set(Ours, 1, 0)
 	lost.Set("one", 1, 0)
+	failed := r.Of("D", "time", Seconds)
+	failed.Set(Ours, 0, 1)
+	failed.Set(Ours, 1, 1)
+	failed.Set("one", 0, 2)
+	failed.Set("one", 1, math.NaN())
 	return r
 }
 
@@ -85,11 +90,12 @@ func TestTables(t *testing.T) {
 		"side by side": {sideBySide("what", "measure"),
 			`| what | measure | keepwatch | one | keepwatch / one | two | keepwatch / two |
 |---|---|---|---|---|---|---|
-| A | time | 6.00 s | 20.00 s | **0.15×** | 2.00 s | 4× |
+| A | time | 6.00 s | 20.00 s | **0.15×** | 2.00 s | 3× |
 | A | memory | – | 2 MB | – | – | – |
 | B | time | 12.3 µs | – | – | – | – |
 | C | growth | 0.50 | 1.00 | 0.5× | – | – |
 | B | lost | 3 | 0 | – | – | – |
+| D | time | 1.00 s | – | – | – | – |
 `},
 		"without goals": {byRow("what", func(row string) bool { return row == "C" }, column{"of one", "growth", "one"}),
 			`| what | of one |
@@ -99,7 +105,7 @@ func TestTables(t *testing.T) {
 		"by row": {byRow("what", func(row string) bool { return row == "A" }, column{"time", "time", "one"},
 			column{"of two", "time", "two"}, column{"none", "none", "one"}), `| what | time | of two | none | target |
 |---|---|---|---|---|
-| A | 20.00 s → 6.00 s, **0.15×** | 2.00 s → 6.00 s, **4×** |  | time ≤ 0.1×; of two ≤ 0.1× |
+| A | 20.00 s → 6.00 s, **0.15×** | 2.00 s → 6.00 s, **3×** |  | time ≤ 0.1×; of two ≤ 0.1× |
 `},
 	} {
 		if got := c.table(example()); got != c.want {

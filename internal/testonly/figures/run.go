@@ -167,8 +167,8 @@ func (r *Run) rows() (names []string) {
 	return names
 }
 
-// find returns the figure of a row and measure, an empty one if it was not measured.
-func (r *Run) find(row, measure string) *Figure {
+// Find returns the figure of a row and measure, an empty one if it was not measured.
+func (r *Run) Find(row, measure string) *Figure {
 	for _, f := range r.Figures {
 		if f.Row == row && f.Measure == measure {
 			return f

@@ -52,7 +52,7 @@ func byRow(first string, named func(row string) bool, columns ...column) table {
 			}
 			cells, goals := []string{row}, []string{}
 			for _, c := range columns {
-				f := r.find(row, c.measure)
+				f := r.Find(row, c.measure)
 				cells = append(cells, f.beside(c.peer))
 				if f.Goal != "" {
 					goals = append(goals, c.head+" "+f.Goal)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 )
 
 // A consistent list, of one namespace, waits until the proxy knows that its state of all pods is the newest.
@@ -91,9 +93,10 @@ func (p *Proxied) measureConsistent(ctx context.Context, r *Report, row string, 
 	if err != nil {
 		return err
 	}
-	r.Add(p.direct.by, row, seconds(wallTime, median(server)))
-	r.Add(p.proxy.by, row, seconds(wallTime, median(consistent)), seconds(waited, median(added)), seconds("the slowest",
-		slices.Max(consistent)))
+	r.Add(p.direct.by, row, seconds(wallTime, figures.Median(server)))
+	r.Add(p.proxy.by, row, seconds(wallTime, figures.Median(consistent)), seconds(waited, figures.Median(added)),
+		seconds("the slowest",
+			slices.Max(consistent)))
 	return nil
 }
 

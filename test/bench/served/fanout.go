@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 )
 
 // The measures of a fan-out.
@@ -48,11 +50,11 @@ func (s *subject) measureFanOut(ctx context.Context, r *Report, f fanOut, path s
 	}
 	gone := c.countEnded()
 	c.close() // no events arrive afterwards
-	figures, err := c.judge(all, u)
+	measured, err := c.judge(all, u)
 	if err != nil {
 		return err
 	}
-	r.Add(s.by, f.row(), append(figures, Figure{cutOff, Losses, float64(gone)}, size(growth, u.growth))...)
+	r.Add(s.by, f.row(), append(measured, Figure{cutOff, figures.Losses, float64(gone)}, size(growth, u.growth))...)
 	return nil
 }
 
@@ -89,7 +91,7 @@ func (c *watcherGroup) judge(all []written, u usage) ([]Figure, error) {
 		count("events delivered", len(late)),
 		seconds(perEvent, u.cpu/time.Duration(len(late))),
 		seconds(p50, late[len(late)/2]), seconds(p99, late[len(late)*99/100]),
-		{behind, Seconds, lag},
-		{"updates per second", Count, math.Round(float64(len(all)) / end.Sub(all[0].at).Seconds())},
+		{behind, figures.Seconds, lag},
+		{"updates per second", figures.Count, math.Round(float64(len(all)) / end.Sub(all[0].at).Seconds())},
 	}, nil
 }

@@ -3,6 +3,8 @@ package served
 import (
 	"context"
 	"time"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 )
 
 // firstRow returns the row of the first list after a start. Clients that were connected
@@ -30,7 +32,7 @@ func (s *Server) measureFirst(ctx context.Context, r *Report, l listMode, pods i
 		}
 		walls, cpus, growth = append(walls, u.wall), append(cpus, u.cpu), max(growth, u.growth)
 	}
-	u := usage{wall: median(walls), cpu: median(cpus), growth: growth}
+	u := usage{wall: figures.Median(walls), cpu: figures.Median(cpus), growth: growth}
 	r.Add(s.by, firstRow(l), u.figures()...)
 	return nil
 }

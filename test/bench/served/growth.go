@@ -84,7 +84,7 @@ func MeasureGrowth(ctx context.Context, r *Report, etcd *clientv3.Client, server
 	for _, l := range grownLists {
 		for _, s := range servers {
 			by := r.value(s.by, l.Row, figures.Number(last)) / r.value(s.by, l.Row, figures.Number(first))
-			r.Add(s.by, l.Row, Figure{exponent, Exponent, math.Log(by) / math.Log(float64(last)/float64(first))})
+			r.Add(s.by, l.Row, Figure{exponent, figures.Exponent, math.Log(by) / math.Log(float64(last)/float64(first))})
 		}
 	}
 	return nil

@@ -116,9 +116,9 @@ func (s *Server) measureNodes(ctx context.Context, r *Report, w *Writer, watcher
 	}
 	slices.Sort(late)
 	r.Add(s.by, nodesRow(watchers), seconds(perUpdate, u.cpu/time.Duration(updates)), seconds(p50, late[len(late)/2]),
-		seconds(p99, late[len(late)*99/100]), Figure{delivered, Count,
+		seconds(p99, late[len(late)*99/100]), Figure{delivered, figures.Count,
 			math.Round(float64(len(late)) / float64(updates) * 100)},
-		Figure{cutOff, Losses, float64(gone)})
+		Figure{cutOff, figures.Losses, float64(gone)})
 	return nil
 }
 

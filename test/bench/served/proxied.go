@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 	"github.com/keepwatch/keepwatch/test/bench/wire"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -297,7 +298,7 @@ func (p *Proxied) measureMemory(ctx context.Context, r *Report) error {
 }
 
 func perByte(measure string, n float64, bytes int64) Figure {
-	return Figure{measure, Count, math.Round(100*n/float64(bytes)) / 100}
+	return Figure{measure, figures.Count, math.Round(100*n/float64(bytes)) / 100}
 }
 
 // memory is what a server has in memory: without garbage, and for the kernel.
@@ -434,8 +435,8 @@ func (p *Proxied) measureRestart(ctx context.Context, r *Report) error {
 		return err
 	}
 	row := proxyRestart.row()
-	r.Add(s.by, row, Figure{afterLists, Seconds, r.value(s.by, row, lastLive) - r.value(s.by, row, restartReady)},
-		Figure{watchesForwarded, Count, forwarded})
+	r.Add(s.by, row, Figure{afterLists, figures.Seconds, r.value(s.by, row, lastLive) - r.value(s.by, row, restartReady)},
+		Figure{watchesForwarded, figures.Count, forwarded})
 	return nil
 }
 

@@ -4,26 +4,30 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 )
 
 func TestTable(t *testing.T) {
 	var logged []string
 	r := NewReport(func(_ string, args ...any) { logged = append(logged, args[2].(string)) }, KubeAPIServer, PlainGo)
-	r.Add(KubeAPIServer, "A", Figure{"time", Seconds, 2}, Figure{"memory", Bytes, 3.5e9})
-	r.Add(Keepwatch, "A", Figure{"time", Seconds, 0.25}, Figure{"memory", Bytes, 2e6})
-	r.Add(PlainGo, "A", Figure{"time", Seconds, 0.1})
-	r.Add(KubeAPIServer, "B", Figure{cutOff, Losses, 3}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 0.00012})
-	r.Add(Keepwatch, "B", Figure{cutOff, Losses, 0}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 1})
+	r.Add(KubeAPIServer, "A", Figure{"time", figures.Seconds, 2}, Figure{"memory", figures.Bytes, 3.5e9})
+	r.Add(Keepwatch, "A", Figure{"time", figures.Seconds, 0.25}, Figure{"memory", figures.Bytes, 2e6})
+	r.Add(PlainGo, "A", Figure{"time", figures.Seconds, 0.1})
+	r.Add(KubeAPIServer, "B", Figure{cutOff, figures.Losses, 3}, Figure{behind, figures.Seconds, 0.5},
+		Figure{p99, figures.Seconds, 0.00012})
+	r.Add(Keepwatch, "B", Figure{cutOff, figures.Losses, 0}, Figure{behind, figures.Seconds, 0.5},
+		Figure{p99, figures.Seconds, 1})
 	got := r.Table([]Target{
 		part("A", "time", KubeAPIServer, 0.2), part("A", "time", PlainGo, 1.3),
-		more("A", "time", Seconds, PlainGo, 0.1), more("A", "time", Seconds, KubeAPIServer, 0.001),
-		more("A", "memory", Seconds, PlainGo, 1),
-		atMost("A", "memory", Bytes, 3e6), exactly("B", cutOff, 0), whereCurrent("B", p99, KubeAPIServer),
+		more("A", "time", figures.Seconds, PlainGo, 0.1), more("A", "time", figures.Seconds, KubeAPIServer, 0.001),
+		more("A", "memory", figures.Seconds, PlainGo, 1),
+		atMost("A", "memory", figures.Bytes, 3e6), exactly("B", cutOff, 0), whereCurrent("B", p99, KubeAPIServer),
 		exactly("C", "lists", 0),
 	})
 	_, got, _ = strings.Cut(got, "|---|---|---|---|---|---|---|---|---|\n")
 	want := `| A | time | 2.00 s | 250 ms | 0.125× | 100 ms | 2.5× | ≤ 0.2× kube-apiserver, ≤ 1.3× plain Go, ≤ 100 ms more than plain Go, ≤ 1 ms more than kube-apiserver | met, **missed**, **missed**, met |
-| A | memory | 3.50 GB | 2 MB | 0.000571× | – | – | ≤ 1.00 s more than plain Go, ≤ 3 MB | not judged, met |
+| A | memory | 3.50 GB | 2 MB | < 0.001× | – | – | ≤ 1.00 s more than plain Go, ≤ 3 MB | not judged, met |
 | B | watchers cut off | 3 | 0 | 0× | – | – | = 0 | met |
 | B | last event after last write | 500 ms | 500 ms | 1× | – | – |  |  |
 | B | p99 latency | 120 µs | 1.00 s | 8.33e+03× | – | – | ≤ kube-apiserver's where it keeps up | not judged |
@@ -44,11 +48,11 @@ func TestRounds(t *testing.T) {
 		if round > 0 {
 			r.NextRound()
 		}
-		r.Add(Upstream, "A", Figure{"time", Seconds, seconds[0]})
-		r.Add(Keepwatch, "A", Figure{"time", Seconds, seconds[1]})
+		r.Add(Upstream, "A", Figure{"time", figures.Seconds, seconds[0]})
+		r.Add(Keepwatch, "A", Figure{"time", figures.Seconds, seconds[1]})
 	}
-	r.Add(Keepwatch, "B", Figure{"time", Seconds, 1}) // in the last round only
-	r.Add(Upstream, "B", Figure{cutOff, Losses, 5})
+	r.Add(Keepwatch, "B", Figure{"time", figures.Seconds, 1}) // in the last round only
+	r.Add(Upstream, "B", Figure{cutOff, figures.Losses, 5})
 	got := r.Table([]Target{part("A", "time", Upstream, 0.15), multiple("A", "time", Upstream, 0.2),
 		part("B", "time", Upstream, 1)})
 	want := `| what | measure | upstream | keepwatch | keepwatch / upstream | target |  |
@@ -61,7 +65,7 @@ func TestRounds(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 	r.NextRound()
-	r.Add(Upstream, "B", Figure{cutOff, Losses, 0})
+	r.Add(Upstream, "B", Figure{cutOff, figures.Losses, 0})
 	if n := r.value(Upstream, "B", cutOff); n != 5 {
 		t.Errorf("%v watchers are cut off, want those of the worst round", n)
 	}
@@ -81,13 +85,13 @@ func TestJudge(t *testing.T) {
 	// The second was requested before the first, and committed after it.
 	all := []written{{10, at(2)}, {11, at(1)}, {12, at(1002)}}
 	c := &watcherGroup{start: began, watchers: []*watcher{{arrivals: since(12, 12, 1012)}, {arrivals: since(22)}}}
-	figures, err := c.judge(all, usage{cpu: 40 * time.Millisecond})
+	measured, err := c.judge(all, usage{cpu: 40 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]float64{"events delivered": 4, perEvent: 0.01, p50: 0.011, p99: 0.02, behind: 0.01,
 		"updates per second": 3}
-	for _, f := range figures {
+	for _, f := range measured {
 		if f.Value != want[f.Measure] {
 			t.Errorf("%s is %v, want %v", f.Measure, f.Value, want[f.Measure])
 		}

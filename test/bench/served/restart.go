@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 	"github.com/keepwatch/keepwatch/test/bench/wire"
 )
 
@@ -123,7 +124,7 @@ func (a *clients) figures(at []time.Duration) []Figure {
 func lastOf(measure string, at []time.Duration) Figure {
 	n, _, last := summary(at)
 	if n < len(at) {
-		return Figure{measure, Seconds, math.NaN()}
+		return Figure{measure, figures.Seconds, math.NaN()}
 	}
 	return seconds(measure, last)
 }

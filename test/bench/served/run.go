@@ -164,7 +164,7 @@ func (r *Report) take(ctx context.Context, by Contender, steps []step, rows *reg
 		if err := s.do(within); err != nil {
 			why, _, _ := strings.Cut(err.Error(), "\n") // the rest is a server's log
 			failure := fmt.Sprintf("%s: %s: FAILED: %s", by, s.name, why)
-			r.failed = append(r.failed, failure)
+			r.run.Failed = append(r.run.Failed, failure)
 			r.Progress("%s", failure)
 		}
 		cancel()

@@ -33,9 +33,10 @@ var (
 		"how often keepwatch-apiserver's modes, or kube-apiserver and a proxy, are measured in turns")
 	rows       = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
 	growing    = flag.String("growth", "10000,40000,160000", "how many objects a collection has, in rising order")
-	serveFlags = flag.String("serve", "", "more flags of keepwatch serve or keepwatch-apiserver, such as --watch-history=512Mi")
-	nodes      = flag.String("nodes", "100,1000,10000", "how many watchers by node there are, in rising order")
-	limit      = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
+	serveFlags = flag.String("serve", "",
+		"more flags of keepwatch serve or keepwatch-apiserver, such as --watch-history=512Mi")
+	nodes = flag.String("nodes", "100,1000,10000", "how many watchers by node there are, in rising order")
+	limit = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
 
 func scale(b *testing.B) Scale {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 	"github.com/keepwatch/keepwatch/test/bench/wire"
 )
 
@@ -49,7 +50,8 @@ func (s *Server) measureStart(ctx context.Context, r *Report) error {
 		walls, cpus, residents = append(walls, wall), append(cpus, cpu), append(residents, now.Resident)
 	}
 	r.Add(s.by, startRow,
-		seconds(toReady, median(walls)), seconds(serverCPU, median(cpus)), size(resident, median(residents)))
+		seconds(toReady, figures.Median(walls)), seconds(serverCPU, figures.Median(cpus)),
+		size(resident, figures.Median(residents)))
 	return nil
 }
 

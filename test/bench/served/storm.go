@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 )
 
 // complete is the number of whole lists.
@@ -103,7 +105,7 @@ type memoryExceeded struct{ before, resident, available int64 }
 
 func (e *memoryExceeded) Error() string {
 	return fmt.Sprintf("killed when it had %s and the machine had %s free",
-		Bytes.format(float64(e.resident)), Bytes.format(float64(e.available)))
+		figures.Bytes.Format(float64(e.resident)), figures.Bytes.Format(float64(e.available)))
 }
 
 // guard watches over the machine's memory until ctx ends. If there is too little it

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 )
 
 // Target is a target for one of keepwatch's figures.
@@ -11,18 +13,18 @@ type Target struct {
 	Row, Measure string
 	Goal         string // in words
 	// met reports whether a line meets the target; judged is false where it does not apply.
-	met func(r *Report, l *line) (met, judged bool)
+	met func(r *Report, f *figures.Figure) (met, judged bool)
 }
 
 // missed is the verdict on a target that is not met.
 const missed = "**missed**"
 
 func (t Target) verdict(r *Report) string {
-	l := r.find(t.Row, t.Measure)
-	if math.IsNaN(l.value(Keepwatch)) {
+	f := r.run.Find(t.Row, t.Measure)
+	if math.IsNaN(f.Value(Keepwatch)) {
 		return missed // a row without a figure failed
 	}
-	switch met, judged := t.met(r, l); {
+	switch met, judged := t.met(r, f); {
 	case !judged:
 		return "not judged"
 	case met:
@@ -33,46 +35,47 @@ func (t Target) verdict(r *Report) string {
 
 // part is to be at most a factor of another's.
 func part(row, measure string, of Contender, factor float64) Target {
-	return Target{row, measure, fmt.Sprintf("≤ %.3g× %s", factor, of), func(_ *Report, l *line) (bool, bool) {
-		ratio := l.ratio(of)
+	return Target{row, measure, fmt.Sprintf("≤ %.3g× %s", factor, of), func(_ *Report, f *figures.Figure) (bool, bool) {
+		ratio := f.Ratio(of)
 		return ratio <= factor, !math.IsNaN(ratio)
 	}}
 }
 
 // multiple is to be at least a factor of another's.
 func multiple(row, measure string, of Contender, factor float64) Target {
-	return Target{row, measure, fmt.Sprintf("≥ %.3g× %s", factor, of), func(_ *Report, l *line) (bool, bool) {
-		ratio := l.ratio(of)
+	return Target{row, measure, fmt.Sprintf("≥ %.3g× %s", factor, of), func(_ *Report, f *figures.Figure) (bool, bool) {
+		ratio := f.Ratio(of)
 		return ratio >= factor, !math.IsNaN(ratio)
 	}}
 }
 
-func atMost(row, measure string, unit Unit, bound float64) Target {
-	return Target{row, measure, "≤ " + unit.format(bound), func(_ *Report, l *line) (bool, bool) {
-		return l.value(Keepwatch) <= bound, true
+func atMost(row, measure string, unit figures.Unit, bound float64) Target {
+	return Target{row, measure, "≤ " + unit.Format(bound), func(_ *Report, f *figures.Figure) (bool, bool) {
+		return f.Value(Keepwatch) <= bound, true
 	}}
 }
 
 // more is to be at most so much more than another's.
-func more(row, measure string, unit Unit, than Contender, bound float64) Target {
-	return Target{row, measure, fmt.Sprintf("≤ %s more than %s", unit.format(bound), than),
-		func(r *Report, l *line) (bool, bool) {
-			added := l.value(Keepwatch) - l.value(than)
+func more(row, measure string, unit figures.Unit, than Contender, bound float64) Target {
+	return Target{row, measure, fmt.Sprintf("≤ %s more than %s", unit.Format(bound), than),
+		func(r *Report, f *figures.Figure) (bool, bool) {
+			added := f.Value(Keepwatch) - f.Value(than)
 			return added <= bound, !math.IsNaN(added)
 		}}
 }
 
 func exactly(row, measure string, n int) Target {
-	return Target{row, measure, fmt.Sprintf("= %d", n), func(_ *Report, l *line) (bool, bool) {
-		return l.value(Keepwatch) == float64(n), true
+	return Target{row, measure, fmt.Sprintf("= %d", n), func(_ *Report, f *figures.Figure) (bool, bool) {
+		return f.Value(Keepwatch) == float64(n), true
 	}}
 }
 
 // whereCurrent is to be at most a peer's, at rates at which the peer keeps up.
 func whereCurrent(row, measure string, peer Contender) Target {
-	return Target{row, measure, fmt.Sprintf("≤ %s's where it keeps up", peer), func(r *Report, l *line) (bool, bool) {
-		return l.value(Keepwatch) <= l.value(peer), r.keptUp(peer, row)
-	}}
+	return Target{row, measure, fmt.Sprintf("≤ %s's where it keeps up", peer),
+		func(r *Report, f *figures.Figure) (bool, bool) {
+			return f.Value(Keepwatch) <= f.Value(peer), r.keptUp(peer, row)
+		}}
 }
 
 // whereDelivered is a target of at most a factor of a peer's figure, in rows where
@@ -80,8 +83,8 @@ func whereCurrent(row, measure string, peer Contender) Target {
 // few events.
 func whereDelivered(row, measure string, peer Contender, factor float64) Target {
 	return Target{row, measure, fmt.Sprintf("≤ %.3g× %s where it cuts off nobody", factor, peer),
-		func(r *Report, l *line) (bool, bool) {
-			return l.ratio(peer) <= factor, r.value(peer, row, cutOff) == 0
+		func(r *Report, f *figures.Figure) (bool, bool) {
+			return f.Ratio(peer) <= factor, r.value(peer, row, cutOff) == 0
 		}}
 }
 
@@ -108,14 +111,14 @@ func ServeTargets(concurrent int) []Target {
 		part(firstRow(listJSON), wallTime, KubeAPIServer, 0.6),
 		part(startRow, toReady, KubeAPIServer, 0.4), part(startRow, resident, KubeAPIServer, 0.35),
 		part(warmRow, resident, KubeAPIServer, 0.35),
-		atMost(idleRow, perWatcher, Bytes, 12_000),
+		atMost(idleRow, perWatcher, figures.Bytes, 12_000),
 		exactly(serveRestart.row(), liveAgain, serveRestart.informers+serveRestart.watchers),
-		atMost(serveRestart.row(), lastLive, Seconds, (3 * time.Second).Seconds()),
+		atMost(serveRestart.row(), lastLive, figures.Seconds, (3 * time.Second).Seconds()),
 		exactly(serveRestart.row(), listsAgain, 0), exactly(serveRestart.row(), initialStreams, 0),
 	}
 	for _, l := range []listMode{listJSON, listProtobuf, listGzip} {
 		row := stormRow(concurrent, l)
-		all = append(all, exactly(row, complete, concurrent), atMost(row, growth, Bytes, 300*mb))
+		all = append(all, exactly(row, complete, concurrent), atMost(row, growth, figures.Bytes, 300*mb))
 	}
 	for _, f := range fanOuts {
 		all = append(all, whereDelivered(f.row(), perEvent, KubeAPIServer, 0.5), part(f.row(), perEvent, PlainGo, 1.3),
@@ -161,22 +164,23 @@ func ProxyTargets() []Target {
 		part(inAnyState(listJSON).Row, serverCPU, KubeAPIServer, 0.2),
 		part(inAnyState(listGzip).Row, serverCPU, KubeAPIServer, 0.02),
 		part(slimRow.Row, body, KubeAPIServer, 0.55),
-		atMost(busyRow, waited, Seconds, 0.2),
-		atMost(quietRow, waited, Seconds, 2),
+		atMost(busyRow, waited, figures.Seconds, 0.2),
+		atMost(quietRow, waited, figures.Seconds, 2),
 		exactly(proxyRestart.row(), liveAgain, proxyRestart.informers+proxyRestart.watchers),
-		atMost(proxyRestart.row(), afterLists, Seconds, 3),
+		atMost(proxyRestart.row(), afterLists, figures.Seconds, 3),
 		exactly(proxyRestart.row(), listsAgain, 0), exactly(proxyRestart.row(), initialStreams, 0),
 		exactly(proxyRestart.row(), watchesForwarded, 0),
 	}
 	for _, stage := range memoryStages {
-		all = append(all, atMost(stage.row, heapPerByte, Count, 1.2), atMost(stage.row, restPerByte, Count, 1.2))
+		all = append(all, atMost(stage.row, heapPerByte, figures.Count, 1.2), atMost(stage.row, restPerByte, figures.Count,
+			1.2))
 	}
 	for _, f := range proxyFanOuts {
 		all = append(all, whereDelivered(f.row(), perEvent, KubeAPIServer, 0.6), exactly(f.row(), cutOff, 0))
 	}
 	all = append(all, part(informersBehind.row(), cpuBehind, KubeAPIServer, 0.02))
 	for _, q := range forwardedRequests {
-		all = append(all, more(q.row, p50, Seconds, KubeAPIServer, time.Millisecond.Seconds()))
+		all = append(all, more(q.row, p50, figures.Seconds, KubeAPIServer, time.Millisecond.Seconds()))
 	}
 	return all
 }

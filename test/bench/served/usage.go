@@ -1,15 +1,14 @@
 package served
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -96,13 +95,7 @@ func (s *subject) repeat(do func() error) (usage, error) {
 			break
 		}
 	}
-	return usage{wall: median(walls), cpu: median(cpus), growth: growth}, nil
-}
-
-// median sorts the values, of which there is one at least.
-func median[T cmp.Ordered](values []T) T {
-	slices.Sort(values)
-	return values[len(values)/2]
+	return usage{wall: figures.Median(walls), cpu: figures.Median(cpus), growth: growth}, nil
 }
 
 // tick is the unit of /proc/PID/stat, USER_HZ, which is the same on all of Linux's

@@ -18,6 +18,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 	"github.com/keepwatch/keepwatch/test/load"
 )
 
@@ -111,7 +112,7 @@ func (s *Server) measureWrites(ctx context.Context, r *Report, writers, n int) e
 	for k, kind := range writeKinds {
 		slices.Sort(tooks[k])
 		r.Add(s.by, kind.row(writers),
-			Figure{perSecond, Count, math.Round(float64(n) / totals[k].wall.Seconds())},
+			Figure{perSecond, figures.Count, math.Round(float64(n) / totals[k].wall.Seconds())},
 			seconds(writeP99, tooks[k][n*99/100]), seconds(perWrite, totals[k].cpu/time.Duration(n)))
 	}
 	return nil
