@@ -235,6 +235,9 @@ func formatOf(ctx context.Context, q querier) (format int, err error) {
 		return 0, err
 	}
 	err = q.QueryRow(ctx, `SELECT format FROM keepwatch`).Scan(&format)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = history.ErrNoFormat
+	}
 	return format, err
 }
 

@@ -176,6 +176,9 @@ func formatOf(ctx context.Context, db querier) (format int, err error) {
 		return 0, err
 	}
 	err = db.QueryRowContext(ctx, `SELECT format FROM keepwatch`).Scan(&format)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = history.ErrNoFormat
+	}
 	return format, err
 }
 

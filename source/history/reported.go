@@ -151,7 +151,7 @@ func (v *View) eventStream(namespace string) (stream sink.Status, err error) {
 		}
 		err = cmp.Or(err, failed)
 	}
-	return stream, err
+	return stream, fmt.Errorf("%w: keepwatch sync events stores them", err)
 }
 
 func (a About) selects(s Subject) bool {

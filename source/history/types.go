@@ -151,6 +151,9 @@ func (v *View) Find(ctx context.Context, text string) (*Type, error) {
 	}
 	switch len(found) {
 	case 0:
+		if len(v.streams) == 0 {
+			return nil, errors.New("the history is empty: sync has stored nothing yet")
+		}
 		return nil, fmt.Errorf("the history has no resource type %q, only %s", text, orList(names(v.streams)))
 	case 1:
 		return &found[0], nil

@@ -40,8 +40,14 @@ func ViewName(resource string) string {
 // hashed is the number of hexadecimal digits in the name of a view.
 const hashed = 16
 
+// ErrNoFormat is the error of tables without the format, which one transaction makes with them.
+var ErrNoFormat = errors.New("the table keepwatch is empty: another program has changed the tables")
+
 // CheckFormat returns an error for tables of a later version than the newest known one.
 func CheckFormat(found, newest int) error {
+	if found < 0 {
+		return fmt.Errorf("the tables have format %d: another program has changed them", found)
+	}
 	if found > newest {
 		return fmt.Errorf("the tables have format %d, and this keepwatch knows formats up to %d: use a newer keepwatch",
 			found, newest)

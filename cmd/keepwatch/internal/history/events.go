@@ -103,7 +103,7 @@ func (o *flags) events(ctx context.Context, v *history.View, args []string, ttl 
 	about.TTL = ttl
 	found, err := v.Reported(ctx, about)
 	if err != nil {
-		return fmt.Errorf("%w: keepwatch sync events stores them", err)
+		return err
 	}
 	if len(found) == 0 {
 		return fmt.Errorf("the history has no Events about %s", strings.TrimSpace(strings.Join(args, "/")+

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -95,6 +96,14 @@ func (h *pastServing) fork(ctx context.Context, options controlplane.Options, st
 	return serve(ctx, options, stderr)
 }
 
+// checkReadable reads each table once: a server of a damaged database would begin, and fail each request.
+func checkReadable(ctx context.Context, h *history.History) error {
+	return h.View(ctx, func(v *history.View) error {
+		_, err := v.TypesAt(ctx, history.Moment{Time: time.Now()})
+		return err
+	})
+}
+
 // serve serves the history until ctx is done.
 func (h *pastServing) serve(ctx context.Context, options controlplane.Options, stderr io.Writer) (err error) {
 	messages.HideClientDisconnects()
@@ -103,13 +112,17 @@ func (h *pastServing) serve(ctx context.Context, options controlplane.Options, s
 		return err
 	}
 	defer func() { err = errors.Join(err, database.Close()) }()
+	read := history.New(database, history.Options{Known: fork.KnownType})
+	if err := checkReadable(ctx, read); err != nil {
+		return err
+	}
 	own, err := serving.NewCredentials()
 	if err != nil {
 		return err
 	}
 	token := cmp.Or(options.Token, own.Token)
 	config := past.Config{
-		History: history.New(database, history.Options{Known: fork.KnownType}), Token: token, AllowGaps: h.allowGaps,
+		History: read, Token: token, AllowGaps: h.allowGaps,
 		MaxReplays: h.replays,
 	}
 	if h.authorize != "" {
