@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/server/past/schemas"
 	"github.com/keepwatch/keepwatch/source/history"
@@ -76,7 +76,8 @@ func definitionsOf(ctx context.Context, v *history.View, m history.Moment,
 	return all, nil
 }
 
-// definitionOf returns the definition of a custom resource at a point, nil if there is none.
+// definitionOf returns the definition of a custom resource at a point, nil if there is none, or one that cannot be
+// decoded: the resource has neither columns nor a schema then.
 func definitionOf(ctx context.Context, v *history.View, of history.Type,
 	at sink.Point) (*apiextensionsv1.CustomResourceDefinition, error) {
 	states, err := v.At(ctx, history.Objects{Resource: definitions, Name: of.Resource}, at)
@@ -85,7 +86,9 @@ func definitionOf(ctx context.Context, v *history.View, of history.Type,
 	}
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	if err := json.Unmarshal(states[0].Object, definition); err != nil {
-		return nil, fmt.Errorf("the definition of %s: %w", of.Resource, err)
+		klog.ErrorS(err, "A definition of the history cannot be decoded", "resource", of.Resource, "revision",
+			states[0].From.Revision)
+		return nil, nil
 	}
 	return definition, nil
 }
