@@ -49,6 +49,7 @@ func annotate(x exchange) (types.UID, error) {
 
 // deleteNamespace ends the comparison with the reference: from here on, the namespace has to go.
 func deleteNamespace(d *disturbance, x exchange) {
+	x.awaitPerformed() // the step may have more objects in it
 	client, err := dynamic.NewForConfig(x.t.admin)
 	if err == nil {
 		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -78,6 +79,7 @@ func (d *disturbance) deletedNamespace() string {
 // withdraw deletes what the step of the plan has created. From here on, that has to go, and all that the operator has
 // made of it.
 func withdraw(d *disturbance, x exchange) {
+	x.awaitPerformed()
 	if err := d.run.withdraw(x.q.Context()); err != nil {
 		d.fail(err)
 	} else {

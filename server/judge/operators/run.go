@@ -222,7 +222,10 @@ func (r *run) step(ctx context.Context, n int) error {
 // after that.
 func (r *run) restartAfter(ctx context.Context, n int) error {
 	performed := r.world.perform(ctx, r.steps[n])
-	if performed != nil && !isUncalled(performed) {
+	switch {
+	case performed == nil:
+		r.world.traffic.performed()
+	case !isUncalled(performed):
 		return performed
 	}
 	if err := r.startOperator(); err != nil {

@@ -750,6 +750,25 @@ func TestCorrectTwins(t *testing.T) {
 	}
 }
 
+// TestStepsOfSeveralObjects checks that what somebody deletes in a step is deleted after its last object was created.
+func TestStepsOfSeveralObjects(t *testing.T) {
+	t.Parallel()
+	var step string
+	for i := range 5 {
+		step += strings.ReplaceAll(wholeWorkload["1-create.yaml"], "name: web,", fmt.Sprintf("name: w%d,", i)) + "\n---\n"
+	}
+	b := bug{plan: "namespace-gone", files: 1}
+	report := b.judge(t, variant{do: namedChild}, func(o *operators.Options) {
+		o.Workload, o.Plans = write(t, map[string]string{"1-create.yaml": step}), []string{"namespace-gone", "owner-gone"}
+		if testing.Short() {
+			o.Limit = 2
+		}
+	})
+	if len(report.Results) < 2 || len(report.Findings) > 0 {
+		t.Error(describe(t, report))
+	}
+}
+
 // TestOnKubernetes checks that a kube-apiserver in place of the test server gives the same verdicts: on each bug that
 // of TestSeededBugs, and on its twin none. test/real/judge starts the server.
 func TestOnKubernetes(t *testing.T) {

@@ -23,6 +23,7 @@ type traffic struct {
 	mu       sync.Mutex
 	began    time.Time
 	step     int
+	done     chan struct{} // closed when the objects of the step were written
 	instance int
 	requests []*Request
 	counts   map[Place]int          // the writes of a place without Nth
@@ -45,8 +46,10 @@ type traffic struct {
 }
 
 func newTraffic(user string, groups ...string) *traffic {
+	nothing := make(chan struct{}) // is to be written before the first step
+	close(nothing)
 	return &traffic{
-		user: user, groups: groups, began: time.Now(),
+		user: user, groups: groups, began: time.Now(), done: nothing,
 		counts: map[Place]int{}, touched: map[schema.GroupVersionResource]bool{}, watches: map[*openWatch]struct{}{},
 		contents: map[types.UID][]string{},
 	}
@@ -146,8 +149,30 @@ func (t *traffic) read() {
 func (t *traffic) begin(step int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.step = step
+	t.step, t.done = step, make(chan struct{})
 	t.actions++
+}
+
+// performed says that the objects of the step were written.
+func (t *traffic) performed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.done:
+	default:
+		close(t.done)
+	}
+}
+
+// awaitPerformed waits until the objects of the step were written, or the request of an exchange ends.
+func (x exchange) awaitPerformed() {
+	x.t.mu.Lock()
+	done := x.t.done
+	x.t.mu.Unlock()
+	select {
+	case <-done:
+	case <-x.q.Context().Done():
+	}
 }
 
 // started makes an instance the one whose requests are served.

@@ -126,6 +126,7 @@ func isUncalled(err error) bool {
 // perform does what step n says, except that it does not wait. What is refused because the operator's webhooks cannot
 // be called is repeated, as somebody does who uses a cluster: the operator may be about to start.
 func (r *run) perform(ctx context.Context, n int) error {
+	defer r.world.traffic.performed()
 	s := r.steps[n]
 	if s.action == advance {
 		return r.world.perform(ctx, s)
