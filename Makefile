@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page bench bench-store figures bench-real bench-growth bench-nodes bench-kubernetes bench-sync bench-proxy bench-size bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page published published-page bench bench-store figures bench-real bench-growth bench-nodes bench-kubernetes bench-sync bench-proxy bench-size bench-testserver compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -151,7 +151,7 @@ test-race:
 # Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1. It knows
 # nothing either of the documents that image's tests read. The longest packages begin.
 STORIES = ./real/conformance ./matrix ./real/proxy ./compat ./examples/... ./real/apiserver ./deploy ./embedded/kubectl ./embedded/smoke ./envtest \
-  ./real/managed ./real/outage ./real/past ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers \
+  ./real/managed ./real/outage ./real/past ./published ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers \
   ./suites ./verify
 # Tests of these packages that only make verify runs.
 LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers ExpiredTokens FieldsOfNewerServers \
@@ -350,6 +350,15 @@ servers: peers
 	$(MAKE) servers-page
 servers-page:
 	cd test && go run ./servers/page
+
+# Operators with published bugs, at the version that has the bug and at a repaired one: an hour. BUG is a regular expression of
+# names in test/published. The verdicts are in test/published/results, and their table in docs/judged.md.
+published:
+	cd test && go test ./published -run '^TestPublishedBugs$$' -count 1 -timeout 3h -v -args \
+	  -published.record $(CURDIR)/test/published/results -published.only '$(BUG)'
+	$(MAKE) published-page
+published-page:
+	cd test && go run ./published/page
 
 # With the peers, on a real kube-apiserver. The figures are printed; none of them is a
 # failure.
