@@ -55,6 +55,7 @@ var parts = []part{
 
 	{"judges", "operators", "cd test && $GOTEST -timeout 3h ./judged -args -judged.seeds 100"},
 	{"judges", "operators-kubernetes", "cd test && $GOTEST -timeout 2h ./real/judge"},
+	{"judges", "operators-speed", "make bench-judge"},
 	{"judges", "servers", "make servers"},
 	{"judges", "published-bugs", "make published"},
 	{"judges", "matrix", "make matrix UPSTREAM=kube-apiserver SEED=$SEED"},

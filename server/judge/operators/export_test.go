@@ -1,6 +1,10 @@
 package operators
 
-import "time"
+import (
+	"context"
+	"errors"
+	"time"
+)
 
 // SwitchOff switches the oracle of a verdict off.
 func (o *Options) SwitchOff(v Verdict) { o.without = v }
@@ -10,3 +14,24 @@ func (o *Options) Hurry(patience time.Duration) { o.hurry = patience }
 
 // Outage is the length of an outage.
 func (o *Options) Outage(length time.Duration) { o.outage = length }
+
+// Starts measures what a plan needs before its operator starts, and after its end.
+func Starts(ctx context.Context, o Options, n int) (took []time.Duration, err error) {
+	base, err := newWorld(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, base.close()) }()
+	for range n {
+		began := time.Now()
+		w, err := base.fork()
+		if err != nil {
+			return nil, err
+		}
+		if err := w.close(); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(began))
+	}
+	return took, nil
+}

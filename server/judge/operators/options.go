@@ -51,7 +51,7 @@ type Options struct {
 	Repeat int
 	// Whole leaves findings as they are, without a search for smaller plans that have them.
 	Whole bool
-	// Parallel is the number of runs at a time. Default: two a processor.
+	// Parallel is the number of runs at a time. Default: four a processor.
 	Parallel int
 	// Expected are the findings that are accepted.
 	Expected []Expectation
@@ -113,7 +113,7 @@ func (o Options) complete() (Options, error) {
 		o.Repeat = DefaultRepeat
 	}
 	if o.Parallel == 0 {
-		o.Parallel = 2 * runtime.GOMAXPROCS(0) // a run mostly waits
+		o.Parallel = 4 * runtime.GOMAXPROCS(0) // a run mostly waits
 	}
 	o.slots = make(chan struct{}, o.Parallel)
 	if o.Seed == 0 {

@@ -101,7 +101,7 @@ func NewJudgeCommand() *cobra.Command {
 	flags.DurationVar(&j.Patience, "patience", operators.DefaultPatience,
 		"the time for a step; give more than the operator waits before it retries")
 	flags.IntVar(&j.Repeat, "repeat", operators.DefaultRepeat, "how often a plan with a finding runs")
-	flags.IntVar(&j.Parallel, "parallel", 0, "runs at a time (default two a processor)")
+	flags.IntVar(&j.Parallel, "parallel", 0, "runs at a time (default four a processor)")
 	flags.StringVar(&o.expected, "expected", "", "a file with the findings that are accepted, and why")
 	flags.StringVarP(&o.output, "output", "o", "table", "the report's format: table, json, junit or html")
 	flags.StringVar(&o.record, "record", "",
