@@ -78,6 +78,8 @@ type onlookers struct {
 
 type onlooker struct {
 	cache.SharedIndexInformer
+	program *personalProgram // in place of the informer; it may be nil
+	home    string           // the namespace that the user may always read; it may be empty
 	name    string
 	direct  kubernetes.Interface // at the server
 	revoked map[string]time.Time // by namespace; zero while it is allowed. onlookers.mu is held
@@ -110,13 +112,20 @@ func newOnlookers(t *testing.T, random *rand.Rand) *onlookers {
 			AddFunc: func(x any) { o.arrives(u, x) }, UpdateFunc: func(_, x any) { o.arrives(u, x) },
 		})
 		o.must(err)
-		direct := rest.AnonymousClientConfig(o.rig.server.Config())
-		direct.BearerToken, direct.QPS = token, -1
-		u.direct, err = kubernetes.NewForConfig(direct)
-		o.must(err)
+		u.direct = o.directly(token)
 		running.Go(func() { u.RunWithContext(ctx) })
 	}
 	return o
+}
+
+// directly returns a client of the server.
+func (o *onlookers) directly(token string) kubernetes.Interface {
+	o.Helper()
+	direct := rest.AnonymousClientConfig(o.rig.server.Config())
+	direct.BearerToken, direct.QPS = token, -1
+	client, err := kubernetes.NewForConfig(direct)
+	o.must(err)
+	return client
 }
 
 func (o *onlookers) namespace(name string) {
@@ -201,13 +210,16 @@ func (o *onlookers) arrives(u *onlooker, x any) {
 // step makes a random change.
 func (o *onlookers) step() {
 	o.Helper()
-	u, namespace, name := pick(o.random, o.all...), pick(o.random, o.namespaces...), fmt.Sprint("m", o.random.IntN(5))
+	u, namespace := pick(o.random, o.all...), pick(o.random, o.namespaces...)
+	name := fmt.Sprintf("%s-m%d", namespace, o.random.IntN(5)) // programs show no namespaces
 	maps := o.admin.CoreV1().ConfigMaps(namespace)
 	switch o.random.IntN(12) {
 	case 0, 1:
 		o.grant(u, namespace)
 	case 2, 3:
-		o.revoke(u, namespace)
+		if namespace != u.home {
+			o.revoke(u, namespace)
+		}
 	case 4:
 		if err := maps.Delete(o.Context(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 			o.must(err)
@@ -231,11 +243,7 @@ func (o *onlookers) settle(step int) {
 	for _, u := range o.all {
 		var got, want []string
 		await.True(o, fmt.Sprintf("step %d: %s has what it may see", step, u.name), func() bool {
-			got, want = nil, nil
-			for _, x := range u.GetStore().List() {
-				m := x.(*corev1.ConfigMap)
-				got = append(got, m.Namespace+"/"+m.Name+"@"+m.ResourceVersion)
-			}
+			got, want = u.has(), nil
 			for _, namespace := range o.namespaces {
 				list, err := u.direct.CoreV1().ConfigMaps(namespace).List(o.Context(), metav1.ListOptions{})
 				if apierrors.IsForbidden(err) {
@@ -243,7 +251,7 @@ func (o *onlookers) settle(step int) {
 				}
 				o.must(err)
 				for _, m := range list.Items {
-					want = append(want, m.Namespace+"/"+m.Name+"@"+m.ResourceVersion)
+					want = append(want, m.Name+"@"+m.ResourceVersion)
 				}
 			}
 			slices.Sort(got)
@@ -252,4 +260,16 @@ func (o *onlookers) settle(step int) {
 			return len(want) == 0 || slices.Equal(got, want)
 		}, func() string { return fmt.Sprintf("%v, want %v", got, want) })
 	}
+}
+
+// has returns what the user has, as name@revision.
+func (u *onlooker) has() (all []string) {
+	if u.program != nil {
+		return u.program.has()
+	}
+	for _, x := range u.GetStore().List() {
+		m := x.(*corev1.ConfigMap)
+		all = append(all, m.Name+"@"+m.ResourceVersion)
+	}
+	return all
 }
