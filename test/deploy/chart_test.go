@@ -23,8 +23,8 @@ var settings = map[string]map[string]values{
 	"keepwatch-sync": {
 		"defaults": {},
 		"postgres": {
-			"config": values{"to": "postgres://sync@db/kubernetes", "resources": []any{values{"resource": "pods"},
-				values{"resource": "deployments.v1.apps", "metadataOnly": true}}},
+			"config": values{"to": "postgres://sync@db/kubernetes", "maxSize": "20Gi", "resources": []any{
+				values{"resource": "pods"}, values{"resource": "deployments.v1.apps", "metadataOnly": true}}},
 			"passwordSecret": values{"name": "postgres"}, "serviceMonitor": values{"enabled": true},
 		},
 		"brokers": {

@@ -35,7 +35,8 @@ resources:
 - resource: deployments.apps
 retention: 30d
 to: sqlite:/data/state.db`, "", 1, "config data tmp"},
-		"postgres": {`resources:
+		"postgres": {`maxSize: 20Gi
+resources:
 - resource: pods
 - metadataOnly: true
   resource: deployments.v1.apps

@@ -10,15 +10,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{- /* The file of keepwatch sync -f, as JSON. The defaults of to, retention and maxSize are for one database. */ -}}
+{{- /* The file of keepwatch sync -f, as JSON. The defaults of to and retention are for one database, that of maxSize for a SQLite file. */ -}}
 {{- define "keepwatch-sync.config" -}}
 {{- $config := .Values.config -}}
 {{- if $config.sinks -}}
 {{- $config = omit $config "to" "retention" "maxSize" -}}
 {{- else if not (regexMatch "^(sqlite|postgres|postgresql):" $config.to) -}}
 {{- $config = omit $config "retention" "maxSize" -}}
-{{- else if not (hasPrefix "sqlite:" $config.to) -}}
+{{- else if not $config.maxSize -}}
 {{- $config = omit $config "maxSize" -}}
+{{- if hasPrefix "sqlite:" $config.to -}}
+{{- $config = merge (dict "maxSize" "8Gi") $config -}}
+{{- end -}}
 {{- end -}}
 {{- toJson $config -}}
 {{- end }}
