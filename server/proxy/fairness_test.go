@@ -168,6 +168,7 @@ func TestFairness(t *testing.T) {
 		t.Error("no request is refused, or it is not counted")
 	}
 	answered, queued := make(chan struct{}), waiting()
+	admitted := flood - refused.Load() // more are refused if the machine lets them wait for 15 s
 	asking.Go(func() {
 		defer close(answered)
 		f.until("the other user is answered", func() bool { return f.send(f.bob, one).Code == http.StatusOK })
@@ -188,8 +189,8 @@ func TestFairness(t *testing.T) {
 		case *f.released.Load() <- struct{}{}:
 		}
 	}
-	t.Logf("%d of %d requests were answered before", before, flood-refused.Load())
-	if before >= flood-refused.Load() {
+	t.Logf("%d of %d requests were answered before", before, admitted)
+	if before >= admitted {
 		t.Error("the other user is answered last")
 	}
 	release()
