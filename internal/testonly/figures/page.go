@@ -30,6 +30,7 @@ var places = []place{
 		column{"memory of one", "memory per watcher", "upstream"},
 		column{"time to open one", "time to open one", "upstream"})},
 	{notes, "store", "store", sideBySide("objects", "operation")},
+	{"docs/judge.md", "judge", "judge", sideBySide("", "measure")},
 	{growthPage, "growth", "growth", byRow("server CPU", named(""), column{"10,000", "10,000", "kube-apiserver"},
 		column{"40,000", "40,000", "kube-apiserver"}, column{"160,000", "160,000", "kube-apiserver"},
 		column{"exponent", "exponent", "kube-apiserver"})},
