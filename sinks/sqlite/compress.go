@@ -43,10 +43,14 @@ type compressor struct {
 	groups map[string][]int64
 	bases  map[int64]*history.Base
 	memory int // bytes of bases
+	// retired are bases of which a state was deleted: no more states are made of them, or their text would stay as long as
+	// there are objects like it, whatever the retention is.
+	retired map[int64]bool
 }
 
 func newCompressor() *compressor {
-	return &compressor{groups: map[string][]int64{}, bases: map[int64]*history.Base{}}
+	return &compressor{groups: map[string][]int64{}, bases: map[int64]*history.Base{},
+		retired: map[int64]bool{}}
 }
 
 // forget forgets which bases there are.
@@ -142,7 +146,7 @@ func (c *compressor) delta(ctx context.Context, conn *sql.Conn,
 	}
 	group := groupOf(state)
 	for i, id := range append([]int64{own}, c.groups[group]...) {
-		if id == 0 || i > 0 && id == own {
+		if id == 0 || i > 0 && id == own || c.retired[id] {
 			continue
 		}
 		of, err := c.base(ctx, conn, id)
@@ -228,16 +232,23 @@ func (c *compressor) remember(id int64, of *history.Base) {
 	c.memory += of.Size()
 }
 
-// release deletes the bases of states that were deleted, unless other states have them.
+// release deletes the bases of states that were deleted. Those that other states have are retired.
 func (c *compressor) release(ctx context.Context, conn *sql.Conn, bases map[int64]bool) error {
 	for id := range bases {
 		result, err := conn.ExecContext(ctx, releaseBase, id)
 		if err != nil {
 			return err
 		}
-		if n, err := result.RowsAffected(); err != nil {
+		n, err := result.RowsAffected()
+		if err != nil {
 			return err
-		} else if of := c.bases[id]; n > 0 && of != nil {
+		}
+		if n == 0 {
+			c.retired[id] = true
+			continue
+		}
+		delete(c.retired, id)
+		if of := c.bases[id]; of != nil {
 			delete(c.bases, id)
 			c.memory -= of.Size()
 		}

@@ -197,6 +197,68 @@ func TestCompressRefused(t *testing.T) {
 
 // TestCompressDamaged checks that what cannot be read is an error that names the state, and is not answered with
 // something else.
+// The text of a base does not stay as long as its object: with each deletion of a state of it, it loses those that are
+// compressed later.
+func TestBasesExpire(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := sqlite.New(path, sqlite.Options{Retention: 24 * time.Hour})
+	open(t, s)
+	const hours = 24 * 4
+	begin := time.Now().Add(-hours * time.Hour)
+	for at := keepwatch.Revision(1); at < hours; at++ {
+		kind, text := keepwatch.Modified, stateOf("web", at)
+		if at == 1 {
+			kind, text = keepwatch.Added, strings.Replace(text, "shop", "secret", 1)
+		}
+		e := stream.Event{Type: kind, Revision: at, Object: &deployment{thing{"web", at}, text}}
+		if err := write(t, s, 1, at, begin.Add(time.Duration(at)*time.Hour), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var secrets, bases int
+	if err := read(t, path).QueryRow(`SELECT count(*) FILTER (WHERE object LIKE '%secret%'), count(*) FROM bases`).
+		Scan(&secrets, &bases); err != nil || secrets > 0 || bases == 0 {
+		t.Errorf("%d of %d bases have what was deleted days ago, %v", secrets, bases, err)
+	}
+}
+
+// Many changes of whole states fit, although what is deleted for them is compressed, and smaller.
+func TestMaxSizeOfABurst(t *testing.T) {
+	const maxSize = 4 << 20
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := sqlite.New(path, sqlite.Options{MaxSize: maxSize})
+	s.SetSweep(10)
+	open(t, s)
+	db := read(t, path)
+	at := keepwatch.Revision(0)
+	commit := func(now time.Time, n int) {
+		var all []stream.Message
+		for range n {
+			at++
+			kind := keepwatch.Modified
+			if at == 1 {
+				kind = keepwatch.Added
+			}
+			all = append(all, stored(kind, "web", at))
+		}
+		if err := write(t, s, 1, at, now, all...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now().Add(-1000 * time.Hour)
+	for used := int64(0); used < maxSize*9/10; used, _ = size(t, db) {
+		commit(now, 100)
+		now = now.Add(2 * time.Hour)
+		commit(now, 0)
+	}
+	for range 20 {
+		commit(now, 50)
+		if used, _ := size(t, db); used > maxSize {
+			t.Fatalf("%d bytes are used of %d", used, maxSize)
+		}
+	}
+}
+
 func TestCompressDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := sqlite.New(path, sqlite.Options{})
@@ -300,7 +362,7 @@ func TestCompressKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(out)
-		for range 1 + random.IntN(20) {
+		for range 2 + random.IntN(20) { // with one nothing is compressed
 			if !lines.Scan() {
 				text, _ := os.ReadFile(log)
 				t.Fatalf("the process has ended: %s", text)

@@ -47,7 +47,7 @@ func (s *Sink) expire(ctx context.Context, now time.Time, messages, bytes int) (
 			all = append(all, e)
 		}
 	}
-	// More rows than the batch can have added, so that neither the file nor the rest grows however many changes there are.
+	// More rows than the batch can have added, so that the rest does not grow however many changes there are.
 	most := s.sweep + 2*messages
 	// A step of the thinning reads each row three times.
 	thinned, err := s.thinner.Step(ctx, tables{s.conn, s.compressor}, now, 3*most)
@@ -61,7 +61,9 @@ func (s *Sink) expire(ctx context.Context, now time.Time, messages, bytes int) (
 		return nil, err
 	}
 	if s.options.MaxSize > 0 {
-		e, err := s.shrink(ctx, most)
+		// Those that the batch has added are whole, and those that are deleted may be compressed, to minCompressed bytes or
+		// more.
+		e, err := s.shrink(ctx, most+bytes/minCompressed)
 		if err != nil {
 			return nil, err
 		}

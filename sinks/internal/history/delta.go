@@ -13,6 +13,9 @@ const (
 	// hashBytes is how many bytes the index of a base tells parts apart by.
 	hashBytes = 8
 	hashBits  = 13
+	// maxCounted bounds the characters that a database counts to read a delta: it looks for each part from the beginning
+	// of the base.
+	maxCounted = 16 << 20
 )
 
 // Base is a text that others are written as deltas of. It is immutable.
@@ -38,7 +41,8 @@ func (b *Base) Size() int { return len(b.text) + 4<<hashBits }
 
 // Delta returns text as what differs from the base, in JSON that a database can read: an array of strings, and of pairs
 // [from, length] that stand for a part of the base, in characters, the first of which is 1. It returns false if a
-// database cannot count the characters of text, or if the delta would not be shorter than text.
+// database cannot count the characters of text, if the delta would not be shorter than text, or if it has too
+// many parts.
 func (b *Base) Delta(text string) (string, bool) {
 	if !countable(text) {
 		return "", false
@@ -79,7 +83,7 @@ func (b *Base) Delta(text string) (string, bool) {
 	}
 	d.literal(text[written:])
 	delta := d.end()
-	return delta, len(delta) < len(text)
+	return delta, len(delta) < len(text) && d.copies*len(base) <= maxCounted
 }
 
 // maxBase bounds the bytes of a base, whose index is in memory.
@@ -154,6 +158,7 @@ type deltaWriter struct {
 	out   []byte
 	// counted characters are before the byte passed of base.
 	passed, counted int
+	copies          int
 }
 
 func (d *deltaWriter) begin() {
@@ -185,6 +190,7 @@ func (d *deltaWriter) literal(text string) {
 
 func (d *deltaWriter) copy(from, length int) {
 	d.begin()
+	d.copies++
 	first, characters := from, length
 	if !d.ascii {
 		first, characters = d.characters(from), utf8.RuneCountInString(d.base[from:from+length])

@@ -74,6 +74,20 @@ func TestDeltaRefuses(t *testing.T) {
 }
 
 // TestApplyRefuses checks that a damaged delta is an error.
+// A database looks for each part from the beginning of the base: many parts of a large one are no delta.
+func TestDeltaHasFewParts(t *testing.T) {
+	text := func(changed string) string {
+		var out strings.Builder
+		for i := range 8000 {
+			fmt.Fprintf(&out, `{"name":"endpoint-%06d","address":"10.0.0.1","zone":"europe-west","seen":"%s"},`, i, changed)
+		}
+		return out.String()
+	}
+	if delta, ok := NewBase(text("1")).Delta(text("2")); ok {
+		t.Errorf("it has %d bytes", len(delta))
+	}
+}
+
 func TestApplyRefuses(t *testing.T) {
 	for _, delta := range []string{"", "{}", "[", "[1]", "[[0,1]]", "[[1,5]]", "[[3,-1]]", "[[-1,1]]", `["\ud8"]`,
 		"[null]", `["a",]`, `["a"]]`, `["a`, "[[1,2,3]]",
