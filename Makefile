@@ -351,7 +351,7 @@ servers: peers
 servers-page:
 	cd test && go run ./servers/page
 
-# Operators with published bugs, at the version that has the bug and at a repaired one: an hour. BUG is a regular expression of
+# Operators with published bugs, at the version that has the bug and at a repaired one. BUG is a regular expression of
 # names in test/published. The verdicts are in test/published/results, and their table in docs/judged.md.
 published:
 	cd test && go test ./published -run '^TestPublishedBugs$$' -count 1 -timeout 3h -v -args \
