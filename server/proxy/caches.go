@@ -21,6 +21,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/fairness"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/index"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/upstream"
@@ -441,7 +442,7 @@ func (c *caches) newFollower(about *discovery.Resource, as verbatim.Representati
 		Deleted: f.Deleted,
 	}, func(cache *watchcache.Cache) (_ watchcache.Source, err error) {
 		from, err = upstream.New(c.server, c.definitions, about.GroupVersionResource, f, cache, gone)
-		return from, err
+		return seatless{from}, err
 	})
 	if err != nil {
 		return nil, err
@@ -457,6 +458,14 @@ func (c *caches) newFollower(about *discovery.Resource, as verbatim.Representati
 	reader, err := readpath.NewReader(described, c.budget)
 	return &follower{resource: about.GroupVersionResource, reader: reader, source: from, format: f, gone: gone,
 		tables: &tables.Objects{Reader: reader, Described: described, Format: f}, begun: time.Now()}, err
+}
+
+// seatless is a source for which a read gives its seats back while the server takes long to confirm a revision.
+type seatless struct{ *upstream.Source }
+
+func (s seatless) Newest(ctx context.Context) (keepwatch.Revision, error) {
+	defer fairness.LeaveIfLong(ctx)()
+	return s.Source.Newest(ctx)
 }
 
 // continues reports whether memory answers a watch from a revision on, and the server answers.

@@ -109,6 +109,7 @@ func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
 		w, q = below, asked.WithContext(q.Context())
 	}
 	fairness.Leave(q.Context()) // the server has seats of its own
+	w = fairness.Below(w)       // an upgrade hijacks the connection
 	fairness.Forget(w.Header())
 	w.Header().Del("Cache-Control") // the server sends its own
 	info, _ := request.RequestInfoFrom(q.Context())

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,8 @@ type Config struct {
 	// MaxRequestsInFlight is the number of seats that the server's priority levels share while memory answers requests, as
 	// kube-apiserver's. Zero means [DefaultMaxRequestsInFlight]; a negative number means no bound.
 	MaxRequestsInFlight int
+
+	requestTimeout time.Duration // zero but in tests
 	// EncodingsBudget bounds the bytes of cached encodings. Zero means 1 GiB.
 	EncodingsBudget int64
 	// History bounds the history of each resource. The zero value has defaults.
@@ -133,7 +136,7 @@ func New(config Config) (*Proxy, error) {
 		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry),
 		savings: newSavings(config.Registry),
 		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, audit: config.Audit,
-		requestTimeout: defaultRequestTimeout,
+		requestTimeout: cmp.Or(config.requestTimeout, defaultRequestTimeout),
 	}
 	accepted := access.Options{OwnToken: config.OwnToken, Certificates: config.Impersonate,
 		Personal: config.Personal != nil}
@@ -160,7 +163,7 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	registerResources(config.Registry, p.caches)
-	p.gate = fairness.New(client, config.MaxRequestsInFlight, p.caches.stats)
+	p.gate = fairness.New(client, config.MaxRequestsInFlight, p.requestTimeout, p.caches.stats)
 	if p.tables, err = tables.New(server, p.caches.describer, p.infos, budget, p.caches.tables,
 		config.Registry); err != nil {
 		return nil, err

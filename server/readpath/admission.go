@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 const (
@@ -93,6 +95,8 @@ func (a *admission) acquire(ctx context.Context, user string, n int64) (release 
 
 // wait waits until a request is admitted. It ends stalled responses meanwhile.
 func (a *admission) wait(ctx context.Context, w *waiter) error {
+	// it occupies no seat, if it has one that it may give back, while it waits for others
+	flowcontrol.WatchInitialized(ctx)
 	timeout, check := time.NewTimer(queueTimeout), time.NewTicker(a.stalledAfter/4)
 	defer timeout.Stop()
 	defer check.Stop()

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apiserver/pkg/util/flowcontrol"
 	"pgregory.net/rapid"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
@@ -381,4 +382,31 @@ func TestPanicReleasesBuffers(t *testing.T) {
 	if n := s.budget.lists.inUse(); n != 0 {
 		t.Errorf("%d bytes are reserved", n)
 	}
+}
+
+// A request that waits for room gives back what it occupies of the server's priority level.
+func TestSeatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmission(1)
+		release, err := a.acquire(t.Context(), "a", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seat := flowcontrol.NewInitializationSignal()
+		left := make(chan struct{})
+		go func() { seat.Wait(); close(left) }()
+		waited := make(chan error)
+		go func() {
+			releaseSecond, err := a.acquire(flowcontrol.WithInitializationSignal(t.Context(), seat), "b", 1)
+			if err == nil {
+				releaseSecond()
+			}
+			waited <- err
+		}()
+		<-left
+		release()
+		if err := <-waited; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -83,6 +83,7 @@ type configured struct {
 	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	defaults runtime.Object
 	again    time.Duration
+	known    atomic.Bool // the server's objects were listed once
 	refused  atomic.Bool // the last list had the default objects
 }
 
@@ -99,9 +100,16 @@ func (c *configured) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return c.WatchWithContext(context.Background(), o)
 }
 
-// ListWithContext lists the server's objects, or the default ones.
+// ListWithContext lists the server's objects, or the default ones if the server has never shown them: one that starts
+// refuses everybody for a moment.
 func (c *configured) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	all, err := c.list(ctx, o)
+	if err == nil {
+		c.known.Store(true)
+	}
+	if c.known.Load() {
+		return all, err
+	}
 	refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 	c.refused.Store(refused)
 	if refused {

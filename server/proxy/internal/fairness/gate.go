@@ -19,21 +19,22 @@ import (
 // --max-requests-inflight and --max-mutating-requests-inflight.
 const DefaultSeats = 600
 
-// requestTimeout is the time of which a request may wait a quarter for its seats, as in kube-apiserver.
-const requestTimeout = time.Minute
-
-// Gate admits requests to memory. It admits all before Run and after it. It is safe for concurrent use.
+// Gate admits requests to memory. It admits all until Run has the configuration, and after its end. It is safe for
+// concurrent use.
 type Gate struct {
 	client  kubernetes.Interface
 	seats   int
+	timeout time.Duration
 	objects func(resource string) (storage.Stats, error)
 	filter  atomic.Pointer[http.Handler] // while Run runs
 }
 
-// New returns a gate with a number of seats. objects returns how many objects a resource has, by its name as
-// schema.GroupResource writes it, or seats.ObjectCountNotFoundErr. A gate without seats admits everybody.
-func New(client kubernetes.Interface, seats int, objects func(resource string) (storage.Stats, error)) *Gate {
-	return &Gate{client: client, seats: seats, objects: objects}
+// New returns a gate with a number of seats. A request may wait for them for a quarter of timeout, as in
+// kube-apiserver. objects returns how many objects a resource has, by its name as schema.GroupResource writes it, or
+// seats.ObjectCountNotFoundErr. A gate without seats admits everybody.
+func New(client kubernetes.Interface, seats int, timeout time.Duration,
+	objects func(resource string) (storage.Stats, error)) *Gate {
+	return &Gate{client: client, seats: seats, timeout: timeout, objects: objects}
 }
 
 // Run follows the configuration until ctx ends.
@@ -45,11 +46,13 @@ func (g *Gate) Run(ctx context.Context) {
 	controller := flowcontrol.New(configured, readOnly{g.client.FlowcontrolV1()}, g.seats)
 	estimate := seats.NewWorkEstimator(g.objects, func(*request.RequestInfo) int { return 0 },
 		seats.DefaultWorkEstimatorConfig(), controller.GetMaxSeats)
-	filter := filters.WithPriorityAndFairness(http.HandlerFunc(occupy), nil, controller, estimate, requestTimeout/4)
-	g.filter.Store(&filter)
-	defer g.filter.Store(nil)
+	filter := filters.WithPriorityAndFairness(http.HandlerFunc(occupy), nil, controller, estimate, g.timeout/4)
 	configured.StartWithContext(ctx)
 	defer configured.Shutdown()
+	// before, there is one level for all, in which nobody waits
+	configured.WaitForCacheSync(ctx.Done())
+	g.filter.Store(&filter)
+	defer g.filter.Store(nil)
 	if err := controller.Run(ctx.Done()); err != nil && ctx.Err() == nil {
 		klog.ErrorS(err, "The default flow schemas are used")
 		<-ctx.Done()
@@ -65,7 +68,7 @@ func (g *Gate) Serve(next http.Handler, w http.ResponseWriter, q *http.Request) 
 		return
 	}
 	o := &occupation{begun: make(chan struct{}), ended: make(chan struct{})}
-	ctx, cancel := context.WithTimeout(q.Context(), requestTimeout) // a watch has another one, of an hour
+	ctx, cancel := context.WithTimeout(q.Context(), g.timeout) // a watch has another one, of an hour
 	defer cancel()
 	filtered := make(chan struct{})
 	var panicked any

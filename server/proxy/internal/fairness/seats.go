@@ -10,9 +10,9 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// unreadAfter is how long a write may block until the request gives its seats back: its client is slow, and others
-// shall not wait for that.
-const unreadAfter = 100 * time.Millisecond
+// leaveAfter is how long a request may wait for somebody else, such as its client in a write, until it gives its seats
+// back: others shall not wait for that.
+const leaveAfter = 100 * time.Millisecond
 
 // occupation is the time in which a request occupies its seats. It is a flowcontrol.InitializationSignal, which ends
 // it: readers signal the end of the initial events of a watch.
@@ -38,6 +38,12 @@ func (o *occupation) Wait() { <-o.ended }
 
 // Leave gives the seats of a request back, which goes on without: it waits for somebody.
 func Leave(ctx context.Context) { flowcontrol.WatchInitialized(ctx) }
+
+// LeaveIfLong gives the seats of a request back if done is not called soon: it waits for somebody.
+func LeaveIfLong(ctx context.Context) (done func()) {
+	timer := time.AfterFunc(leaveAfter, func() { Leave(ctx) })
+	return func() { timer.Stop() }
+}
 
 // Forget removes what the gate has written into the header of a response that the server shall send.
 func Forget(h http.Header) {
@@ -85,6 +91,6 @@ func (r *response) observe() (written func()) {
 		return func() {}
 	default:
 	}
-	timer := time.AfterFunc(unreadAfter, r.occupation.Signal)
+	timer := time.AfterFunc(leaveAfter, r.occupation.Signal)
 	return func() { timer.Stop() }
 }
