@@ -2,27 +2,31 @@ package access
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"net/http"
-
-	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
-// Flow returns who shares bounds with the sender of a request, without a question to the server: the flow of its user
-// if that is known, or else its token, or its address if it has none.
+// Flow returns who shares bounds with the sender of a request, without a question to the server: its user, if that is
+// known, or else its token, or its address if it has none. Each service account is a flow of its own: the agents of all
+// nodes are in one namespace. So is each user that a token impersonates: a gateway sends the requests of all its users
+// with one. The server refuses at once what the token may not impersonate. A user with a certificate is one flow
+// whomever it impersonates, since the proxy decides that and its requests wait here meanwhile. Strings are quoted, so
+// that no user reads as another flow.
 func (c *Control) Flow(q *http.Request) string {
 	if certified := CertifiedUser(q.Context()); certified != nil {
-		return readpath.Flow(certified)
-	}
-	if c.IsOwn(q) {
-		return "own"
+		return fmt.Sprintf("user %q", certified.GetName())
 	}
 	token := bearerToken(q)
 	if token == "" {
 		return "address " + clientAddress(q)
 	}
 	digest := sha256.Sum256([]byte(token))
+	flow := fmt.Sprintf("token %x", digest)
 	if last, isKnown := c.tokens.known.Get(digest); isKnown {
-		return readpath.Flow(last.(reviewedToken).user)
+		flow = fmt.Sprintf("user %q", last.(reviewedToken).user.GetName())
 	}
-	return "token " + string(digest[:])
+	if as := q.Header.Get("Impersonate-User"); as != "" {
+		flow += fmt.Sprintf(" as %q", as)
+	}
+	return flow
 }

@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// mostRequests bounds the forwarded requests of one flow that are not streams. kube-apiserver serves or queues fewer
-	// of one user, except of its administrators.
-	mostRequests = 1000
-	// mostStreams bounds the watches and other streams of one flow: an informer for each namespace, of several resources.
-	mostStreams = 10_000
+	// mostRequests bounds the forwarded requests that are not streams. kube-apiserver executes 600 at a time by default,
+	// and queues some thousands.
+	mostRequests = 10_000
+	// mostStreams bounds the watches and other streams. An agent on each of 5,000 nodes has several.
+	mostStreams = 100_000
 )
 
-// inFlight bounds the forwarded requests of each flow: each occupies a connection or a part of one, and buffers. It is
-// safe for concurrent use.
+// inFlight bounds the forwarded requests: each occupies a connection or a part of one, and buffers. A flow that has
+// some may have no more than are then left free: alone it may have half of them, beside another one that has half a
+// quarter, and so on. It is safe for concurrent use.
 type inFlight struct {
 	mostRequests, mostStreams int
 	open                      *metrics.GaugeVec
@@ -25,6 +26,7 @@ type inFlight struct {
 
 	mu    sync.Mutex
 	flows map[flowOf]int
+	all   map[bool]int // of all flows, by flowOf.stream
 }
 
 // flowOf is a flow, and which of its requests are meant.
@@ -36,13 +38,14 @@ type flowOf struct {
 func newInFlight(registry metrics.KubeRegistry) *inFlight {
 	f := &inFlight{
 		mostRequests: mostRequests, mostStreams: mostStreams, flows: map[flowOf]int{},
+		all: map[bool]int{},
 		open: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "keepwatch_proxy_forwarded_in_flight", StabilityLevel: metrics.ALPHA,
 			Help: "Forwarded requests that have not ended, by kind: request, or stream for watches, logs and the like.",
 		}, []string{"kind"}),
 		refused: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "keepwatch_proxy_forwarded_refused_total", StabilityLevel: metrics.ALPHA,
-			Help: "Requests that were answered 429 because too many of their user were being forwarded, by kind.",
+			Help: "Requests that were answered 429 because too many were being forwarded, most of them of the same user, by kind.",
 		}, []string{"kind"}),
 	}
 	registry.MustRegister(f.open, f.refused)
@@ -56,7 +59,7 @@ func (o flowOf) kind() string {
 	return "request"
 }
 
-// begin counts a request. It reports false if its flow has too many already. The caller calls end otherwise.
+// begin counts a request. It reports false if there are too many, for its flow. The caller calls end otherwise.
 func (f *inFlight) begin(o flowOf) bool {
 	most := f.mostRequests
 	if o.stream {
@@ -64,11 +67,12 @@ func (f *inFlight) begin(o flowOf) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.flows[o] >= most {
+	if own, free := f.flows[o], most-f.all[o.stream]; free == 0 || own > 0 && own+1 > free-1 {
 		f.refused.WithLabelValues(o.kind()).Inc()
 		return false
 	}
 	f.flows[o]++
+	f.all[o.stream]++
 	f.open.WithLabelValues(o.kind()).Inc()
 	return true
 }
@@ -77,6 +81,7 @@ func (f *inFlight) end(o flowOf) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open.WithLabelValues(o.kind()).Dec()
+	f.all[o.stream]--
 	if f.flows[o]--; f.flows[o] == 0 {
 		delete(f.flows, o)
 	}

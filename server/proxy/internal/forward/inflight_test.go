@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -16,8 +17,7 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 )
 
-// Of one token, or of one address without any, few requests are forwarded at a time, and few streams; others have
-// bounds of their own.
+// Of one token, or of one address without any, half of what is free is forwarded at a time, of requests and of streams.
 func TestForwardedInFlight(t *testing.T) {
 	t.Parallel()
 	var held atomic.Int64
@@ -40,7 +40,7 @@ func TestForwardedInFlight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.inFlight.mostRequests, f.inFlight.mostStreams = 2, 3
+	f.inFlight.mostRequests, f.inFlight.mostStreams = 20, 6
 	send := func(verb, token, address string) *httptest.ResponseRecorder {
 		q := httptest.NewRequestWithContext(request.WithRequestInfo(t.Context(),
 			&request.RequestInfo{IsResourceRequest: true, Verb: verb}), http.MethodGet, "/", nil)
@@ -58,8 +58,8 @@ func TestForwardedInFlight(t *testing.T) {
 		verb, token, address string
 		most                 int
 	}{
-		{"list", "ada", "192.0.2.1", 2}, {"watch", "ada", "192.0.2.1", 3}, {"list", "bob", "192.0.2.1", 2},
-		{"list", "", "192.0.2.1", 2}, {"list", "", "192.0.2.2", 2},
+		{"list", "ada", "192.0.2.1", 10}, {"watch", "ada", "192.0.2.1", 3}, {"list", "bob", "192.0.2.1", 5},
+		{"list", "", "192.0.2.1", 2}, {"list", "", "192.0.2.2", 1},
 	} {
 		for range c.most {
 			sending.Go(func() {
@@ -78,5 +78,49 @@ func TestForwardedInFlight(t *testing.T) {
 	sending.Wait()
 	if n := len(f.inFlight.flows); n != 0 {
 		t.Errorf("%d flows are left", n)
+	}
+}
+
+// A client that is alone may have very many streams, and leaves room for many others with few each.
+func TestForwardedOfALargeClient(t *testing.T) {
+	t.Parallel()
+	f := newInFlight(metrics.NewKubeRegistry())
+	count := func(flow string) (n int) {
+		for f.begin(flowOf{flow, true}) {
+			n++
+		}
+		return n
+	}
+	if n := count("agents"); n != mostStreams/2 {
+		t.Errorf("%d streams of a client that is alone", n)
+	}
+	if n := count("large"); n != mostStreams/4 {
+		t.Errorf("%d streams of a second one", n)
+	}
+	const others, each = 1000, 10
+	for i := range others {
+		for range each {
+			if o := (flowOf{fmt.Sprint("other-", i), true}); !f.begin(o) {
+				t.Fatalf("%v is refused", o)
+			}
+		}
+	}
+	if f.begin(flowOf{"agents", true}) {
+		t.Error("one more is not refused")
+	}
+	if !f.begin(flowOf{"agents", false}) {
+		t.Error("a request is refused")
+	}
+	for range mostStreams / 4 {
+		f.end(flowOf{"large", true})
+	}
+	for i := range others {
+		for range each {
+			f.end(flowOf{fmt.Sprint("other-", i), true})
+		}
+	}
+	f.end(flowOf{"agents", true})
+	if !f.begin(flowOf{"agents", true}) {
+		t.Error("a client that is alone again is refused")
 	}
 }
