@@ -30,17 +30,20 @@ func (c Cluster) Roles() *personal.Roles {
 // DecidedFor implements personal.Cluster.
 func (c Cluster) DecidedFor() time.Duration { return c.roles.permissions.decidedFor() }
 
-// Reviews is permissions as personal views need them.
+// Reviews is permissions as personal views need them. They are patient: views follow changes as open watches do, and
+// bound their reviews themselves.
 type Reviews struct{ permissions *permissions }
 
 // Decide implements personal.Reviews.
 func (r Reviews) Decide(ctx context.Context, a authorizer.Attributes) (bool, error) {
+	ctx, _ = patient(ctx)
 	allowed, _, err := r.permissions.allowed(ctx, a)
 	return allowed, err
 }
 
 // Confirm implements personal.Reviews.
 func (r Reviews) Confirm(ctx context.Context, a authorizer.Attributes) (bool, error) {
+	ctx, _ = patient(ctx)
 	return r.permissions.confirmed(ctx, a)
 }
 

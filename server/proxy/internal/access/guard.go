@@ -105,16 +105,22 @@ func (r *openRequest) follow(ctx context.Context) {
 	}
 }
 
-// holds repeats a question until the server decides it. What is not decided after undecidedFor does not hold.
+// holds repeats a question until the server decides it. What is not decided after undecidedFor does not hold. The time
+// for which the proxy has not asked, because many reviews were in flight, does not count: as many watches as there may
+// be are decided as fast as the server answers reviewsOfAll at a time. Each of these ends after reviewFor. If the
+// reviews of n users wait, what is revoked waits for its denial and for the confirmation, each for n/reviewsOfAll times
+// what the server needs for one, and for outageFor altogether at the latest. While the server is silent, nothing waits
+// there.
 func (r *openRequest) holds(ctx context.Context, asked func(context.Context) (bool, error)) bool {
-	ctx, cancel := context.WithTimeout(ctx, undecidedFor)
-	defer cancel()
+	began := time.Now()
+	ctx, queued := patient(ctx)
 	for {
 		held, err := asked(ctx)
-		if err == nil || ctx.Err() != nil {
+		left := undecidedFor - (time.Since(began) - queued.total)
+		if err == nil || left <= 0 || queued.total >= outageFor || ctx.Err() != nil {
 			return err == nil && held
 		}
-		_ = pause.For(ctx, time.Second)
+		_ = pause.For(ctx, min(time.Second, left))
 	}
 }
 

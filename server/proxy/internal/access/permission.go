@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attribu
 	return p.decided(ctx, attributes, p.inFlight)
 }
 
-// stillAllowed is allowed for an open watch, which the server has allowed.
+// stillAllowed is allowed for an open watch, which the server has allowed. ctx is patient.
 func (p *permissions) stillAllowed(ctx context.Context, attributes authorizer.Attributes) (bool, error) {
 	allowed, _, err := p.decided(ctx, attributes, nil)
 	return allowed, err
@@ -86,7 +87,7 @@ func (p *permissions) decided(ctx context.Context, attributes authorizer.Attribu
 	about, namespace := describe(attributes), attributes.GetNamespace()
 	last := p.made.last(about)
 	p.mu.Lock()
-	number, changed, renewed := p.number, p.changed(namespace), p.renewed(namespace)
+	number, renewed := p.number, p.renewed(namespace)
 	lifetime := unobservedFor
 	switch {
 	case p.settles(namespace):
@@ -104,10 +105,17 @@ func (p *permissions) decided(ctx context.Context, attributes authorizer.Attribu
 	allowed, err := p.ask(ctx, attributes, fmt.Sprintf("%d %x", renewed, about), bound, func(allowed bool) {
 		p.made.add(about, remembered{allowed, time.Now(), number})
 	})
-	if last.allowed && last.number >= changed && isOutage(err) { // it is not older than outageFor
+	if (isOutage(err) || errors.Is(err, ErrBusy)) && p.counts(last, namespace) {
 		return true, number, nil
 	}
 	return allowed, number, err
+}
+
+// counts reports whether a decision allows a request that the server is not asked about, or does not answer.
+func (p *permissions) counts(last remembered, namespace string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return last.allowed && last.number >= p.changed(namespace) && time.Since(last.at) < outageFor
 }
 
 // confirmed is allowed for an open watch that is denied. The server is asked again, and must be ready and decide.
@@ -131,20 +139,24 @@ func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attri
 }
 
 // ask asks the server, and passes its decision to remember. Callers with the same key at the same time share the
-// answer, which does not end with the first of them.
+// answer, which does not end with the first of them. They wait alike: patient and bounded ones share no answer with
+// others.
 func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes, key string, bound *inFlight,
 	remember func(allowed bool)) (bool, error) {
+	began := time.Now()
+	key = fmt.Sprint(key, isPatient(ctx), bound != nil)
 	answer, err, _ := p.asking.Do(key, func() (any, error) {
 		if bound != nil {
 			release, err := bound.acquire(context.WithoutCancel(ctx), readpath.Flow(attributes.GetUser()))
 			if err != nil {
-				return false, err
+				return reviewed{}, err
 			}
 			defer release()
 		}
 		ctx, cancel, err := p.probe.reviewingFor(ctx, "user "+readpath.Flow(attributes.GetUser()))
+		left := time.Now()
 		if err != nil {
-			return false, err
+			return reviewed{left: left}, err
 		}
 		defer cancel()
 		decision, why, err := p.server.Authorize(ctx, attributes)
@@ -155,9 +167,16 @@ func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes,
 		if err == nil {
 			remember(allowed)
 		}
-		return allowed, err
+		return reviewed{allowed, left}, err
 	})
-	return answer.(bool), err
+	addQueueTime(ctx, began, answer.(reviewed).left)
+	return answer.(reviewed).allowed, err
+}
+
+// reviewed is the answer to a review, which has left the queue at a time.
+type reviewed struct {
+	allowed bool
+	left    time.Time
 }
 
 // isBeyondRoles reports whether the server has allowed a request for another reason than a role. A webhook need not

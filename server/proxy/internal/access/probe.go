@@ -169,7 +169,13 @@ func (p *Probe) UnansweredSince() time.Time {
 // reviewing returns the context of a review that is not its caller's alone: it ends after reviewFor, and when the
 // server is silent. reviewing fails if the server is silent already.
 func (p *Probe) reviewing(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor)
+	return p.answering(ctx, reviewFor)
+}
+
+// answering returns a context that does not end with ctx, but after a time, and when the server is silent. It fails if
+// the server is silent already.
+func (p *Probe) answering(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	if p == nil {
 		return ctx, cancel, nil
 	}
@@ -182,18 +188,26 @@ func (p *Probe) reviewing(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { stop(); cancel() }, nil
 }
 
-// reviewingFor is reviewing for one of many flows. It waits until few reviews are in flight, and fails with ErrBusy if
-// that takes longer than a review may.
+// reviewingFor is reviewing for one of many flows. It waits until few reviews are in flight: the time of a review
+// begins then. It fails with ErrBusy if the wait takes longer than the patience of ctx, and when the server is silent.
 func (p *Probe) reviewingFor(ctx context.Context, flow string) (context.Context, context.CancelFunc, error) {
-	ctx, cancel, err := p.reviewing(ctx)
-	if p == nil || err != nil {
-		return ctx, cancel, err
+	if p == nil {
+		return p.reviewing(ctx)
 	}
-	if err := p.reviews.acquire(ctx, flow); err != nil {
-		cancel()
-		if !p.SilentSince().IsZero() {
+	waiting, stop, err := p.answering(ctx, patience(ctx))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer stop()
+	if err := p.reviews.acquire(waiting, flow); err != nil {
+		if errors.Is(waiting.Err(), context.Canceled) {
 			return nil, nil, errSilent // an earlier decision counts
 		}
+		return nil, nil, err
+	}
+	ctx, cancel, err := p.reviewing(ctx)
+	if err != nil {
+		p.reviews.release()
 		return nil, nil, err
 	}
 	return ctx, func() { p.reviews.release(); cancel() }, nil

@@ -69,44 +69,56 @@ func (t *tokens) user(ctx context.Context, token, address string) (user.Info, er
 	return t.again(ctx, token, address)
 }
 
-// again is user for a token that was valid: a refusal that is remembered does not count.
+// again is user for a token that was valid: a refusal that is remembered does not count. The reviews of an open
+// request, whose context is patient, are not bounded by the address.
 func (t *tokens) again(ctx context.Context, token, address string) (user.Info, error) {
 	digest := sha256.Sum256([]byte(token))
 	last, isKnown := t.known.Get(digest)
 	if isKnown && time.Now().Before(last.(reviewedToken).until) {
 		return last.(reviewedToken).user, nil
 	}
-	answer, err, _ := t.asking.Do(string(digest[:]), func() (any, error) {
-		if !isKnown {
+	began, key := time.Now(), string(digest[:])
+	if isPatient(ctx) { // it may wait for longer
+		key += " patient"
+	}
+	answer, err, _ := t.asking.Do(key, func() (any, error) {
+		if !isKnown && !isPatient(ctx) {
 			release, err := t.inFlight.acquire(ctx, address)
 			if err != nil {
-				return nil, err
+				return identified{}, err
 			}
 			defer release()
 		}
-		status, err := t.review(ctx, token, address)
+		status, left, err := t.review(ctx, token, address)
 		switch {
-		case isOutage(err) && isKnown:
+		case isOutage(err) && isKnown && time.Since(last.(reviewedToken).at) < outageFor:
 			known := last.(reviewedToken)
 			known.until = time.Now().Add(tokenKnownFor)
 			t.known.Add(digest, known, outageFor-time.Since(known.at))
-			return known.user, nil
+			return identified{known.user, left}, nil
 		case err != nil:
-			return nil, err
+			return identified{left: left}, err
 		case !status.Authenticated:
 			t.known.Remove(digest)
 			t.refused.Add(digest, struct{}{}, tokenKnownFor)
-			return nil, errUnknown
+			return identified{left: left}, errUnknown
 		}
 		known := reviewedToken{reviewedUser(status.User), time.Now(), time.Now().Add(tokenKnownFor)}
 		t.refused.Remove(digest)
 		t.known.Add(digest, known, outageFor)
-		return known.user, nil
+		return identified{known.user, left}, nil
 	})
+	addQueueTime(ctx, began, answer.(identified).left)
 	if err != nil {
 		return nil, err
 	}
-	return answer.(*user.DefaultInfo), nil
+	return answer.(identified).user, nil
+}
+
+// identified is the answer to the review of a token, which has left the queue at a time.
+type identified struct {
+	user *user.DefaultInfo
+	left time.Time
 }
 
 // reviewedAt returns when the server has last said whose token it is, zero if that is not remembered.
@@ -118,11 +130,13 @@ func (t *tokens) reviewedAt(token string) time.Time {
 	return last.(reviewedToken).at
 }
 
-// review asks the server who the bearer of a token is.
-func (t *tokens) review(ctx context.Context, token, address string) (authenticationv1.TokenReviewStatus, error) {
+// review asks the server who the bearer of a token is. left is when the review has left the queue.
+func (t *tokens) review(ctx context.Context, token, address string) (_ authenticationv1.TokenReviewStatus,
+	left time.Time, err error) {
 	ctx, cancel, err := t.probe.reviewingFor(ctx, "address "+address)
+	left = time.Now()
 	if err != nil {
-		return authenticationv1.TokenReviewStatus{}, err
+		return authenticationv1.TokenReviewStatus{}, left, err
 	}
 	defer cancel()
 	var answer *authenticationv1.TokenReview
@@ -133,9 +147,9 @@ func (t *tokens) review(ctx context.Context, token, address string) (authenticat
 	}, webhook.DefaultShouldRetry)
 	if err != nil {
 		klog.V(2).InfoS("The server does not review a token", "err", err)
-		return authenticationv1.TokenReviewStatus{}, err
+		return authenticationv1.TokenReviewStatus{}, left, err
 	}
-	return answer.Status, nil
+	return answer.Status, left, nil
 }
 
 // reviewedUser returns the user of a review.
