@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,18 +15,18 @@ import (
 // The graph has the reads of the last quarter of an hour, and says them in words.
 func TestGraph(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var now readTotals
+		var memory, server atomic.Uint64
 		r := &recent{}
-		go r.run(t.Context(), func() readTotals { return now })
+		go r.run(t.Context(), func() readTotals { return readTotals{memory: memory.Load(), server: server.Load()} })
 		synctest.Wait()
 		if s := (Status{Recent: r.status()}); s.Graph() != nil {
 			t.Error("there is a graph of nothing")
 		}
 		for i := range 100 {
-			now.memory += 30
-			now.server += 10
+			memory.Add(30)
+			server.Add(10)
 			if i == 99 {
-				now.server += 20
+				server.Add(20)
 			}
 			time.Sleep(graphEvery)
 			synctest.Wait()

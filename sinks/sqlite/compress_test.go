@@ -278,11 +278,11 @@ func TestCompressDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := read(t, path)
-	for statement, want := range map[string]string{
-		`UPDATE bases SET object = 'short'`: "a compressed state is damaged",
-		`DELETE FROM bases`:                 "the base of the compressed state: sql: no rows in result set",
+	for _, step := range []struct{ statement, want string }{
+		{`UPDATE bases SET object = 'short'`, "a compressed state is damaged"},
+		{`DELETE FROM bases`, "the base of the compressed state: sql: no rows in result set"},
 	} {
-		if _, err := db.Exec(statement); err != nil {
+		if _, err := db.Exec(step.statement); err != nil {
 			t.Fatal(err)
 		}
 		past, err := sqlite.OpenHistory(t.Context(), path)
@@ -292,7 +292,7 @@ func TestCompressDamaged(t *testing.T) {
 		err = past.Snapshot(t.Context(), func(tables sink.Snapshot) error {
 			return tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(sink.State) error { return nil })
 		})
-		if want = "pods shop/web at revision 1: " + want; err == nil || !strings.Contains(err.Error(), want) {
+		if want := "pods shop/web at revision 1: " + step.want; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 		if err := past.Close(); err != nil {
