@@ -220,7 +220,7 @@ func TestClusterRoleSuffices(t *testing.T) {
 		ctx := r.Context()
 		role := proxy.ClusterRole("keepwatch-proxy", selection, []schema.GroupResource{{Resource: "configmaps"},
 			{Resource: "secrets"}})
-		if len(role.Rules) != 8 || strings.Contains(fmt.Sprint(role.Rules), "secrets") {
+		if len(role.Rules) != 9 || strings.Contains(fmt.Sprint(role.Rules), "secrets") {
 			r.Errorf("the rules: %v", role.Rules)
 		}
 		_, err := r.admin.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
