@@ -560,7 +560,7 @@ var rules = map[string]rule{
 	"server/proxy/internal/fairness": {
 		others: []string{"k8s.io/api/flowcontrol/v1$", "k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/",
 			"k8s.io/klog/"},
-		why: "who is answered first depends on the server's priority levels, and not on what the answer is",
+		why: "the order of requests depends on the server's priority levels, and not on the answers",
 	},
 	"server/proxy/internal/forward": {
 		ours: []string{"", "server/readpath", "server/proxy/internal/access"},

@@ -140,7 +140,7 @@
 //
 //	access     who sent a request, and whether the server allows it
 //	discovery  what the server serves
-//	fairness   who is answered first
+//	fairness   the order in which requests are answered
 //	forward    sends requests to the server
 //	index      what the proxy has followed, on disk
 //	personal   in which namespaces a user may read

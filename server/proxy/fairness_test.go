@@ -23,13 +23,13 @@ import (
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-// fairRig is a proxy with few seats, whose users ada and bob may read everything. The requests of ada are held where
+// fairRig is a proxy with few seats, whose users ada and bob may read everything. The requests of ada are blocked where
 // memory answers them, or on the way to the server.
 type fairRig struct {
 	*personalRig
 	proxy    *Proxy
 	ada, bob string // tokens
-	held     atomic.Int64
+	blocked  atomic.Int64
 	silent   atomic.Bool // the server confirms no revision
 	released atomic.Pointer[chan struct{}]
 	server   *httptest.Server // in front of the server
@@ -67,7 +67,7 @@ func newFairRig(t *testing.T) *fairRig {
 // one is a GET, which occupies one seat.
 const one = "/api/v1/namespaces/a/configmaps/m0?resourceVersion=0"
 
-// between returns the address of a reverse proxy of the server, which holds the requests that say so.
+// between returns the address of a reverse proxy of the server, which blocks the requests that say so.
 func (f *fairRig) between(server *rest.Config) string {
 	direct, err := rest.TransportFor(rest.AnonymousClientConfig(server))
 	if err != nil {
@@ -80,7 +80,7 @@ func (f *fairRig) between(server *rest.Config) string {
 	reverse := &httputil.ReverseProxy{Transport: direct, Rewrite: func(q *httputil.ProxyRequest) { q.SetURL(to) },
 		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0)}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.URL.Query().Has("held") || f.silent.Load() && q.URL.Query().Get("limit") == "1" {
+		if q.URL.Query().Has("blocked") || f.silent.Load() && q.URL.Query().Get("limit") == "1" {
 			f.wait()
 		}
 		reverse.ServeHTTP(w, q)
@@ -89,15 +89,15 @@ func (f *fairRig) between(server *rest.Config) string {
 	return s.URL
 }
 
-// wait holds a request until it is released.
+// wait blocks a request until it is released.
 func (f *fairRig) wait() {
-	f.held.Add(1)
-	defer f.held.Add(-1)
+	f.blocked.Add(1)
+	defer f.blocked.Add(-1)
 	<-*f.released.Load()
 }
 
-// hold lets memory hold the requests of ada until they are released, and counts them.
-func (f *fairRig) hold() (begun *atomic.Int64) {
+// block lets memory block the requests of ada until they are released, and counts them.
+func (f *fairRig) block() (begun *atomic.Int64) {
 	begun = &atomic.Int64{}
 	next := f.proxy.reads
 	f.proxy.reads = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -144,7 +144,7 @@ func (f *fairRig) metric(name string) (sum float64) {
 // request is not refused, and overtakes many of those that wait.
 func TestFairness(t *testing.T) {
 	f := newFairRig(t)
-	begun := f.hold()
+	begun := f.block()
 	const flood = 500
 	var refused atomic.Int64
 	var asking sync.WaitGroup
@@ -162,10 +162,10 @@ func TestFairness(t *testing.T) {
 		})
 	}
 	waiting := func() int64 { return int64(f.metric("apiserver_flowcontrol_current_inqueue_requests")) }
-	f.until("all requests are held, wait, or are refused", func() bool {
+	f.until("all requests are blocked, wait, or are refused", func() bool {
 		return begun.Load()+waiting()+refused.Load() >= flood
 	})
-	if n := f.held.Load(); n == 0 || n > mostSeats {
+	if n := f.blocked.Load(); n == 0 || n > mostSeats {
 		t.Errorf("memory answers %d requests of a user at a time", n)
 	}
 	if refused.Load() == 0 || f.metric("apiserver_flowcontrol_rejected_requests_total") == 0 {
@@ -216,14 +216,14 @@ func TestSeatsAreLeft(t *testing.T) {
 	})
 	for _, misbehave := range []struct {
 		what, path string
-		held       func() bool
+		arrived    func() bool
 	}{
-		{"forwarded lists that the server does not answer", configMaps + "?fieldSelector=data.x%3D1&held",
-			func() bool { return f.held.Load() == crowd }},
-		{"forwarded watches", configMaps + "?watch=1&resourceVersion=0&fieldSelector=data.x%3D1&held",
-			func() bool { return f.held.Load() == crowd }},
+		{"forwarded lists that the server does not answer", configMaps + "?fieldSelector=data.x%3D1&blocked",
+			func() bool { return f.blocked.Load() == crowd }},
+		{"forwarded watches", configMaps + "?watch=1&resourceVersion=0&fieldSelector=data.x%3D1&blocked",
+			func() bool { return f.blocked.Load() == crowd }},
 		{"consistent reads that the server does not confirm", configMaps,
-			func() bool { return reading.Load() == crowd && f.held.Load() > 0 }},
+			func() bool { return reading.Load() == crowd && f.blocked.Load() > 0 }},
 		{"lists that nobody reads", configMaps + "?resourceVersion=0", nil},
 		{"watches that nobody reads", configMaps + "?watch=1&resourceVersion=0", nil},
 	} {
@@ -240,8 +240,8 @@ func TestSeatsAreLeft(t *testing.T) {
 					f.proxy.ServeHTTP(&unread{http.Header{}, status, closed}, f.query(ctx, f.ada, misbehave.path))
 				})
 			}
-			if misbehave.held != nil {
-				await.True(t, "all requests are on their way to the server", misbehave.held)
+			if misbehave.arrived != nil {
+				await.True(t, "all requests are on their way to the server", misbehave.arrived)
 			} else {
 				for range crowd {
 					if code := await.Receive(t, "an answer begins", status); code != http.StatusOK {

@@ -84,7 +84,7 @@
 //	world.go            a server with its objects, and what a step does to it
 //	traffic.go          what passes between the operator and its server, and whether it is quiet
 //	request.go          the record of the operator's writes
-//	webhook.go          the operator's admission webhooks: where they are called, and who waits for them
+//	webhook.go          the operator's admission webhooks: their address, and the steps that wait for them
 //	openwatch.go        its watches: cut, delayed, ended
 //	place.go            Place names a write in all runs
 //	exchange.go         one write: execute, answer, refuse, abort
@@ -95,7 +95,8 @@
 //	foreign.go          what somebody else does to objects
 //	upgrade.go          the operator's next version takes over
 //	quiet.go            how long nothing has happened
-//	run.go              one run: steps, waits, restarts
+//	run.go              one run: steps, restarts
+//	settle.go           the end of a step: the state has arrived, and the operator is quiet
 //	state.go            the state after a step, and how two states differ
 //	mask.go             what may differ
 //	names.go            names of which a part is random

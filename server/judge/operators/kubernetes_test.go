@@ -220,7 +220,7 @@ func (c *cluster) restore(ctx context.Context) error {
 	return poll(ctx, func() error { return c.collects(ctx) })
 }
 
-// empty deletes the objects of a type, whoever their finalizers are, and returns how many there were.
+// empty deletes the objects of a type, also those with finalizers, and returns how many there were.
 func (c *cluster) empty(ctx context.Context, of schema.GroupVersionResource) (int, error) {
 	api := c.objects.Resource(of).Namespace(home)
 	list, err := api.List(ctx, metav1.ListOptions{})

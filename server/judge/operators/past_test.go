@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A client that has listed the newest state watches a server that is behind: it waits, and is not told to list again.
+// A client that has listed the newest state, and watches a server that is behind, waits: the server sends no 410.
 func TestWatchAhead(t *testing.T) {
 	traffic := newTraffic(user)
 	traffic.travel(&pastReads{proxy: http.NotFoundHandler(), revision: 5})

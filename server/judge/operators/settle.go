@@ -1,0 +1,220 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/keepwatch/keepwatch/internal/pause"
+)
+
+// settle waits until the operator is quiet, and, with a reference, in its state after step n. It ends the run if that
+// takes longer than the patience.
+func (r *run) settle(ctx context.Context, n int) error {
+	began := r.quiet.whole
+	for {
+		if err := r.keepRunning(); err != nil {
+			return err
+		}
+		quiet := r.isQuiet(n)
+		late := r.isLate(r.quiet.whole-began, quiet)
+		if r.isOutage(n) {
+			if late = false; r.quiet.whole-began > r.outageTime() || r.quiet.time > outageQuiet*r.options.Quiet {
+				r.fault.endOutage()
+				r.world.traffic.note("its writes are executed again")
+				began = r.quiet.whole
+				continue
+			}
+		}
+		again, err := r.intervene(ctx, quiet, late)
+		if err != nil {
+			return err
+		}
+		if again {
+			began = r.quiet.whole
+			continue
+		}
+		if quiet || late {
+			done, err := r.arrived(ctx, n, quiet, late)
+			if done || err != nil {
+				return err
+			}
+		}
+		if err := pause.For(ctx, pollPause); err != nil {
+			return err
+		}
+	}
+}
+
+// until waits for a state, and keeps the operator running. It returns false if the step is late before that.
+func (r *run) until(ctx context.Context, n int, is func() (bool, error)) (bool, error) {
+	for began := r.quiet.whole; ; {
+		if err := r.keepRunning(); err != nil {
+			return false, err
+		}
+		if done, err := is(); done || err != nil {
+			return done, err
+		}
+		if r.isLate(r.quiet.whole-began, r.isQuiet(n)) {
+			return false, nil
+		}
+		if err := pause.For(ctx, pollPause); err != nil {
+			return false, err
+		}
+	}
+}
+
+// outageQuiet is the number of times Options.Quiet after which an operator without writes no longer tries.
+const outageQuiet = 5
+
+// isOutage reports whether the operator has met an outage that goes on.
+func (r *run) isOutage(n int) bool {
+	if r.fault == nil || r.fault.during != outage || r.fault.place.Step != n || r.fault.isOver() {
+		return false
+	}
+	found, _ := r.fault.state()
+	return found
+}
+
+func (r *run) outageTime() time.Duration {
+	if r.options.outage > 0 {
+		return r.options.outage
+	}
+	return outageTime
+}
+
+// intervene ends what the plan does until the operator is quiet. It reports whether it has ended something: then the
+// operator has new time to arrive.
+func (r *run) intervene(ctx context.Context, quiet, late bool) (bool, error) {
+	switch {
+	case r.world.traffic.isPast() && (quiet || late):
+		if err := r.world.traffic.catchUp(); err != nil {
+			return false, err
+		}
+		r.world.traffic.note("its reads are current again")
+		return true, nil
+	case (quiet || late) && r.world.traffic.deliver():
+		r.world.traffic.note("the late events arrive")
+		return true, nil
+	case quiet && r.fault.blockedUID() != "":
+		return r.release(ctx)
+	}
+	return false, nil
+}
+
+// arrived compares the state with that of the reference. If it is late, it ends the run with what is missing.
+func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error) {
+	revision := r.world.Revision()
+	if revision == r.compared && !late {
+		return false, nil
+	}
+	r.compared = revision
+	of := r.world.traffic.touchedTypes()
+	if r.ref != nil {
+		of = maps.Clone(of)
+		maps.Copy(of, r.ref.types[n])
+	}
+	s, err := r.world.state(ctx, of)
+	if err != nil {
+		return false, err
+	}
+	missing := r.differences(n, s)
+	gone := r.fault.deletedNamespace() != "" || r.fault.isWithdrawn()
+	reached := true
+	if r.steps[n].action == await && !gone {
+		if reached, err = r.world.reached(ctx, r.steps[n]); err != nil {
+			return false, err
+		}
+	}
+	if quiet && reached && len(missing) == 0 {
+		if gone {
+			return true, errEnded // the rest of the workload has lost its ground
+		}
+		if r.ref == nil {
+			created, err := r.world.keysOf(r.steps[n])
+			if err != nil {
+				return false, err
+			}
+			r.outcome.created = append(r.outcome.created, created)
+		}
+		r.outcome.arrive(s, r.world.traffic.activity().watches, of)
+		r.outcome.watched = append(r.outcome.watched, r.world.traffic.watched())
+		return true, nil
+	}
+	if !late {
+		return false, nil
+	}
+	if quiet || r.fault.blockedUID() == "" { // else the state waits for somebody else
+		r.outcome.differences = missing
+	}
+	if !reached {
+		r.outcome.unfulfilled = fmt.Sprintf("step %d: what %s waits for does not come within %v", n, r.steps[n].name,
+			r.options.Patience)
+	}
+	if !quiet {
+		r.describeUnrest(n)
+	}
+	return true, errEnded
+}
+
+// differences compares a state with the one that step n should end in.
+func (r *run) differences(n int, have state) []difference {
+	switch gone := r.fault.deletedNamespace(); {
+	case r.ref == nil:
+		return nil
+	case gone != "":
+		return remains(gone, have)
+	case r.fault.isWithdrawn():
+		return r.ref.withoutStep(n, have)
+	default:
+		return differences(r.ref.states[n], r.ref.masks[n].on(have))
+	}
+}
+
+func (r *run) writesOf(n int) (count int) {
+	for _, q := range r.world.traffic.record() {
+		if q.Step == n && q.Verb != "" {
+			count++
+		}
+	}
+	return count
+}
+
+// describeUnrest says why the operator is not quiet.
+func (r *run) describeUnrest(n int) {
+	a := r.world.traffic.activity()
+	if r.ref != nil && r.quiet.time >= r.options.Quiet && a.watches < r.ref.watches[n] {
+		r.outcome.unfulfilled = fmt.Sprintf("step %d: the operator has %d watches, without the fault %d", n, a.watches,
+			r.ref.watches[n])
+		return
+	}
+	r.outcome.restless = fmt.Sprintf("step %d: after %v the operator is not quiet: %d writes and %d reads in this step",
+		n, r.options.Patience, r.writesOf(n), a.reads-r.reads)
+}
+
+// isLate reports whether a step has taken too long. An operator that is not quiet, and does not do much either, has
+// more time: the machine may be slow.
+func (r *run) isLate(waited time.Duration, quiet bool) bool {
+	patience := r.options.Patience
+	a := r.world.traffic.activity()
+	switch active := a.actions+a.reads-r.actions >= manyActions; {
+	case !quiet && !active:
+		patience *= moreTime
+	case r.ref != nil && r.options.hurry > 0:
+		patience = r.options.hurry
+	}
+	return waited > patience
+}
+
+// isQuiet reports whether nothing has happened for the time of Options.Quiet, and the operator has as many watches as
+// in the reference.
+func (r *run) isQuiet(n int) bool {
+	a := r.world.traffic.activity()
+	r.quiet.look(time.Now(), a, r.world.Revision())
+	want := 1
+	if r.ref != nil {
+		want = r.ref.watches[n]
+	}
+	return r.quiet.time >= r.options.Quiet && a.watches >= want
+}
