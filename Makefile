@@ -169,14 +169,15 @@ real-parts:
 	cd kubernetes && go vet ./... && $(GOTEST) ./...
 
 # N runs of the tests of PKG with the race detector, on 1 and on 4 processors in turn, beside two busy loops a core. A test
-# that depends on time fails here.
+# that depends on time fails here. RECORD=1 stores the results, from which make figures writes a table of docs/verification.md.
 PKG ?= work
 stress: N ?= 20
 stress:
-	internal/stress.sh $(N) $(PKG)
+	RECORD='$(RECORD)' internal/stress.sh $(N) $(PKG)
 
 # What the tests of PKG do not notice: each package's own tests on N mutants of it, drawn with SEED, and on the mistakes of
 # server/internal/testonly/mutants/planted.txt. It fails if a mutant survives that is not in server/internal/testonly/mutants/equivalent.txt.
+# RECORD=1 stores the results, as of stress.
 MUTATED = ./store ./reflector/... ./source/... ./informer/... ./operator/... ./stream/... ./sinks/... ./server/source/... \
   ./server/watchcache ./server/readpath ./server/storage ./server/proxy/... ./server/judge/conform ./server/judge/audit ./server/simulation \
   ./server/internal/worker ./server/controlplane/internal/...
@@ -184,7 +185,7 @@ mutants: N ?= 50
 mutants: PKG = $(MUTATED)
 mutants:
 	go run ./server/internal/testonly/mutants -planted
-	go run ./server/internal/testonly/mutants -n $(N) -seed $(SEED) $(PKG)
+	go run ./server/internal/testonly/mutants $(if $(RECORD),-record) -n $(N) -seed $(SEED) $(PKG)
 
 # Everything at its full size, part by part: hours. A part that passed on these sources does not run again. The results are
 # in test/results, and their table in docs/verification.md. AREA is one of library, sinks, proxy, serve, testserver, kubernetes,

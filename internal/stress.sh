@@ -3,9 +3,12 @@
 # core. It prints the output of each run that failed, and how many passed.
 #
 #   internal/stress.sh N PACKAGE...
+#
+# With RECORD in the environment it appends the results to test/results/packages.tsv, whose table make figures writes.
 set -euo pipefail
 n=$1
 shift
+commit=$(git describe --always --dirty --abbrev=12 '--exclude=*')
 work=$(mktemp -d)
 loops=()
 trap 'kill "${loops[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -33,6 +36,8 @@ for package in "${packages[@]}"; do
     fi
   done
   echo "$package: $passed of $n passed"
+  [ -z "${RECORD:-}" ] || printf 'stress\t%s\t%s\t%s\t%d\t%d\t\n' "$package" "$(date -u +%F)" "$commit" "$passed" "$n" \
+    >>test/results/packages.tsv
   [ "$passed" = "$n" ] || failed=1
 done
 exit $failed

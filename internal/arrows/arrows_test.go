@@ -473,6 +473,7 @@ var rules = map[string]rule{
 		why: "a proxy that judges clients must not share code with them",
 	},
 	"server/internal/testonly/mutants": {
+		ours:   []string{"internal/testonly/figures"},
 		others: []string{"golang.org/x/tools/txtar"},
 		why:    "it runs go and changes sources, whichever they are",
 	},

@@ -23,26 +23,11 @@ func TestPages(t *testing.T) {
 	used := map[string]bool{}
 	for _, p := range places {
 		used[p.part+".json"] = true
-		file := filepath.Join(dir, p.page)
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
 		run, err := load(filepath.Join(dir, results), p.part)
 		if err != nil {
 			t.Fatal(err)
 		}
-		written, err := p.write(string(text), run)
-		switch {
-		case err != nil:
-			t.Error(err)
-		case *update:
-			if err := os.WriteFile(file, []byte(written), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		case written != string(text):
-			t.Errorf("%s: the table %s is not that of its run: make figures", p.page, p.name)
-		}
+		isWritten(t, dir, p, func(text string) (string, error) { return p.write(text, run) })
 	}
 	files, err := os.ReadDir(filepath.Join(dir, results))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -52,6 +37,63 @@ func TestPages(t *testing.T) {
 		if !used[file.Name()] {
 			t.Errorf("%s/%s is in no table", results, file.Name())
 		}
+	}
+}
+
+// isWritten checks that a page has the table that write writes into it, or writes it.
+func isWritten(t *testing.T, dir string, p place, write func(text string) (string, error)) {
+	t.Helper()
+	file := filepath.Join(dir, p.page)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := write(string(text))
+	switch {
+	case err != nil:
+		t.Error(err)
+	case *update:
+		if err := os.WriteFile(file, []byte(written), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case written != string(text):
+		t.Errorf("%s: the table %s is not that of its run: make figures", p.page, p.name)
+	}
+}
+
+// TestPackagesPage checks that the table of packages is that of the trials on disk.
+func TestPackagesPage(t *testing.T) {
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials, err := os.ReadFile(filepath.Join(dir, packageTrials))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := packageTable(string(trials))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := place{page: "docs/verification.md", name: "packages"}
+	isWritten(t, dir, p, func(text string) (string, error) { return p.replace(text, lines) })
+}
+
+func TestPackageTable(t *testing.T) {
+	got, err := packageTable(`stress	github.com/keepwatch/keepwatch/store	2026-11-29	abc	19	20	
+mutants	github.com/keepwatch/keepwatch/check	2026-11-29	abc	45	50	7
+stress	github.com/keepwatch/keepwatch/store	2026-11-30	def	20	20	
+mutants	github.com/keepwatch/keepwatch/store	2026-11-30	def	49	50	7
+`)
+	if err != nil || got != `| package | runs that passed | when | mutants noticed | when |
+|---|---|---|---|---|
+| `+"`check`"+` |  |  | 45 of 50 | 2026-11-29, abc |
+| `+"`store`"+` | 20 of 20 | 2026-11-30, def | 49 of 50 | 2026-11-30, def |
+` {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if _, err := packageTable("stress\tx\n"); err == nil || !strings.Contains(err.Error(), ":1 is no trial") {
+		t.Errorf("half a line: %v", err)
 	}
 }
 

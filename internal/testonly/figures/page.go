@@ -58,13 +58,18 @@ func (p place) markers() (begin, end string) {
 
 // write returns the text of the page with the table of a run.
 func (p place) write(text string, r *Run) (string, error) {
+	return p.replace(text, p.table(r)+"\n"+origin(r))
+}
+
+// replace returns the text of the page with other lines between the markers.
+func (p place) replace(text, lines string) (string, error) {
 	begin, end := p.markers()
 	head, rest, hasBegin := strings.Cut(text, begin)
 	_, tail, hasEnd := strings.Cut(rest, end)
 	if !hasBegin || !hasEnd {
 		return "", fmt.Errorf("%s has no place for the table %s: it needs the lines %q and %q", p.page, p.name, begin, end)
 	}
-	return head + begin + p.table(r) + "\n" + origin(r) + end + tail, nil
+	return head + begin + lines + end + tail, nil
 }
 
 // origin says where the figures of a table come from.

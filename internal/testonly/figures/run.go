@@ -88,13 +88,20 @@ func (r *Run) Record() error {
 	if err != nil {
 		return err
 	}
+	if r.Commit, err = commitOf(root); err != nil {
+		return err
+	}
+	return r.save(filepath.Join(root, results))
+}
+
+// commitOf returns the commit of the sources in root, with -dirty if they were changed since.
+func commitOf(root string) (string, error) {
 	commit, err := exec.Command("git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12",
 		"--exclude=*").Output()
 	if err != nil {
-		return fmt.Errorf("git describe: %w", err)
+		return "", fmt.Errorf("git describe: %w", err)
 	}
-	r.Commit = strings.TrimSpace(string(commit))
-	return r.save(filepath.Join(root, results))
+	return strings.TrimSpace(string(commit)), nil
 }
 
 // results is the folder of the runs, below the repository's root.

@@ -9,13 +9,17 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 )
 
 func main() {
 	n := flag.Int("n", 50, "the number of mutants of a package that compile; 0 is all")
 	seed := flag.Uint64("seed", 0, "draws the mutants; 0 draws another seed, which is printed")
+	record := flag.Bool("record", false, "append the results to test/results/packages.tsv")
 	byHand := flag.Bool("planted", false, "the mistakes written by hand, in place of drawn ones")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -23,7 +27,7 @@ func main() {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
-	if err := run(ctx, *n, *seed, *byHand, flag.Args()); err != nil {
+	if err := run(ctx, *n, *seed, *byHand, *record, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
@@ -31,7 +35,7 @@ func main() {
 
 var errSurvivors = errors.New("some mutants survived")
 
-func run(ctx context.Context, n int, seed uint64, byHand bool, patterns []string) error {
+func run(ctx context.Context, n int, seed uint64, byHand, record bool, patterns []string) error {
 	scratch, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return err
@@ -67,6 +71,12 @@ func run(ctx context.Context, n int, seed uint64, byHand bool, patterns []string
 			return err
 		}
 		fmt.Printf("%s: %s\n", p.ImportPath, c)
+		if record {
+			if err := figures.RecordPackage(root, figures.Mutants, p.ImportPath, c.noticed(), c.valid(),
+				strconv.FormatUint(seed, 10)); err != nil {
+				return err
+			}
+		}
 		survivors += c[survived]
 	}
 	if survivors > 0 {
@@ -81,10 +91,11 @@ type counts map[verdict]int
 // valid returns the number of mutants that compile and are not equivalent.
 func (c counts) valid() int { return c[killed] + c[late] + c[survived] }
 
+func (c counts) noticed() int { return c[killed] + c[late] }
+
 func (c counts) String() string {
-	noticed := c[killed] + c[late]
 	return fmt.Sprintf("%d of %d killed (%d %%), %d of them by the time limit; %d do not compile, %d are equivalent",
-		noticed, c.valid(), 100*noticed/max(1, c.valid()), c[late], c[invalid], c[""])
+		c.noticed(), c.valid(), 100*c.noticed()/max(1, c.valid()), c[late], c[invalid], c[""])
 }
 
 // judgeAll judges mutants of a package until n of them are valid, and prints those that survive.
