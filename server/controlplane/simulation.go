@@ -32,5 +32,9 @@ func NewSimulation() *Simulation { return &Simulation{&simulation.Clock{}} }
 // years ahead of real time.
 func (s *Simulation) Advance(d time.Duration) (time.Time, error) { return s.clock.Advance(d) }
 
+// SkipDelays makes pods ready as soon as they run, without the initial delays of their probes. It is called before the
+// server starts.
+func (s *Simulation) SkipDelays() { s.clock.SkipDelays() }
+
 // Fork returns a simulation with the same time, which is advanced independently.
 func (s *Simulation) Fork() *Simulation { return &Simulation{s.clock.Fork()} }

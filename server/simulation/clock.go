@@ -14,6 +14,7 @@ type Clock struct {
 	mu    sync.Mutex
 	ahead time.Duration // never negative
 	moved chan struct{} // closed by the next Advance; nil if nobody waits
+	skips bool          // see SkipDelays
 }
 
 // Now returns the time.
@@ -43,11 +44,25 @@ func (c *Clock) Advance(d time.Duration) (time.Time, error) {
 	return time.Now().Add(c.ahead), nil
 }
 
+// SkipDelays makes pods ready as soon as they run, without the initial delays of their probes.
+func (c *Clock) SkipDelays() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.skips = true
+}
+
+// skipsDelays reports whether SkipDelays was called.
+func (c *Clock) skipsDelays() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.skips
+}
+
 // Fork returns a clock with the same time, which is advanced independently.
 func (c *Clock) Fork() *Clock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &Clock{ahead: c.ahead}
+	return &Clock{ahead: c.ahead, skips: c.skips}
 }
 
 // advanced returns a channel that the next Advance closes.
