@@ -22,7 +22,7 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 // return with their definition.
 func (ref *reference) definitionPlans(kind Kind) []Plan {
 	var all []Plan
-	for n, created := range ref.created {
+	for n, created := range ref.applied {
 		own := map[string]bool{} // whether the step has created all objects of the type
 		for _, key := range created {
 			resource, _, _ := strings.Cut(key, " ")

@@ -99,7 +99,7 @@ func (r *run) delayStep(ctx context.Context, n int) error {
 		}
 	})
 	if err := r.perform(ctx, n); err != nil {
-		return err
+		return r.unperformed(ctx, n, err)
 	}
 	if !changesObjects(r.steps, n+1) {
 		return r.settle(ctx, n)

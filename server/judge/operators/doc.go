@@ -47,9 +47,10 @@
 //
 // # Webhooks
 //
-// A command with {port} serves admission webhooks there, with the certificate in {certs}. Each run has a port, at which
-// the configurations of Options.Webhooks are called. While the operator is down, failurePolicy decides, as in a
-// cluster: a step whose write is refused for this is repeated until the operator serves again.
+// A command with {port} serves webhooks there, with the certificate in {certs}. Each run has a port, at which the
+// configurations of Options.Webhooks are called, and the webhooks that convert objects of the definitions. While the
+// operator is down, failurePolicy decides, as in a cluster: a step whose write is refused for this is repeated until
+// the operator serves again.
 //
 // # Quiet
 //
@@ -61,9 +62,9 @@
 // # What is compared
 //
 // The objects that the workload or the operator have written since the start, of all types that either has written to.
-// Random parts of names are replaced by *, UIDs and times by a word. Random are the ends of generated names, and parts
-// between hyphens that differ in all runs without a fault, with the same length. Resource versions, generations,
-// managed fields and creation times are not compared.
+// Random parts of names are replaced by *, UIDs and times by a word. Random are the ends of generated names, UIDs, and
+// up to two parts between hyphens that differ in all runs without a fault. Resource versions, generations, managed
+// fields and creation times are not compared.
 //
 // # Limits
 //
@@ -101,6 +102,7 @@
 //	mask.go             what may differ
 //	names.go            names of which a part is random
 //	reference.go        the runs without a fault
+//	confirm.go          more of them, after a finding
 //	verdict.go          the verdicts, and the oracles that give them
 //	expectation.go      findings that are accepted
 //	print.go            the report as a table, as JSON, as JUnit

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,39 +11,95 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
 )
 
-// ForeignAnnotation is what somebody else writes to an object in the plan foreign-edit.
+// ForeignAnnotation is what somebody else writes to an object in the plans foreign-edit and foreign-annotation.
 const ForeignAnnotation = "judge.keepwatch.io/foreign"
 
+// editBefore adds ForeignAnnotation to the object of a write, and ForeignFinalizer unless it is being deleted. After
+// the write the finalizer is removed.
 func editBefore(d *disturbance, x exchange) {
-	edited, err := annotate(x)
-	if err != nil {
-		d.fail(fmt.Errorf("annotate %s: %w", x.record.object(), err))
-	} else {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.q.Context()), pollBound)
+	defer cancel()
+	var edited *unstructured.Unstructured
+	objects, err := x.objects()
+	if err == nil {
+		edited, err = change(ctx, objects, infoOf(x.q).Name, func(o *unstructured.Unstructured) {
+			notes := o.GetAnnotations()
+			if notes == nil {
+				notes = map[string]string{}
+			}
+			notes[ForeignAnnotation] = "edited"
+			o.SetAnnotations(notes)
+			if o.GetDeletionTimestamp() == nil {
+				o.SetFinalizers(append(o.GetFinalizers(), ForeignFinalizer))
+			}
+		})
+	}
+	if err == nil {
 		d.mu.Lock()
-		d.edited = edited
+		d.edited = edited.GetUID()
 		d.mu.Unlock()
-		d.happens("somebody annotates the object before the write arrives")
+		d.happens("somebody annotates the object, and adds a finalizer, before the write arrives")
+	} else if !apierrors.IsNotFound(err) {
+		d.fail(fmt.Errorf("annotate %s: %w", x.record.object(), err))
 	}
 	x.serve()
+	if err != nil || edited.GetDeletionTimestamp() != nil {
+		return
+	}
+	lost, err := takeBack(ctx, objects, edited)
+	if err != nil {
+		d.fail(fmt.Errorf("remove the finalizer of %s: %w", x.record.object(), err))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lost = lost
 }
 
-// annotate adds ForeignAnnotation to the object of a write, and returns its UID.
-func annotate(x exchange) (types.UID, error) {
+// objects returns the endpoint of the object of a write.
+func (x exchange) objects() (dynamic.ResourceInterface, error) {
 	client, err := dynamic.NewForConfig(x.t.admin)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	info := infoOf(x.q)
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
-	edit := fmt.Sprintf(`{"metadata":{"annotations":{%q:"edited"}}}`, ForeignAnnotation)
-	edited, err := client.Resource(gvr).Namespace(info.Namespace).
-		Patch(x.q.Context(), info.Name, types.MergePatchType, []byte(edit), metav1.PatchOptions{})
-	if err != nil {
-		return "", err
+	return client.Resource(gvr).Namespace(x.record.Namespace), nil
+}
+
+// change reads and writes an object, until nobody else writes it in between.
+func change(ctx context.Context, objects dynamic.ResourceInterface, name string,
+	edit func(*unstructured.Unstructured)) (changed *unstructured.Unstructured, err error) {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		o, err := objects.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		edit(o)
+		changed, err = objects.Update(ctx, o, metav1.UpdateOptions{})
+		return err
+	})
+	return changed, err
+}
+
+// takeBack removes ForeignFinalizer from an object, and reports whether somebody else has done that.
+func takeBack(ctx context.Context, objects dynamic.ResourceInterface, edited *unstructured.Unstructured) (bool, error) {
+	lost := true
+	_, err := change(ctx, objects, edited.GetName(), func(o *unstructured.Unstructured) {
+		lost = !isBlocked(o, edited.GetUID())
+		o.SetFinalizers(withoutForeign(o))
+	})
+	if apierrors.IsNotFound(err) {
+		return true, nil // with the finalizer it would be there
 	}
-	return edited.GetUID(), nil
+	return lost, err
+}
+
+// withoutForeign returns the finalizers of an object without that of somebody else.
+func withoutForeign(o *unstructured.Unstructured) []string {
+	return slices.DeleteFunc(o.GetFinalizers(), func(name string) bool { return name == ForeignFinalizer })
 }
 
 // deleteNamespace ends the comparison with the reference: from here on, the namespace has to go.
@@ -55,13 +110,14 @@ func deleteNamespace(d *disturbance, x exchange) {
 		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 		err = client.Resource(namespaces).Delete(x.q.Context(), x.record.Namespace, metav1.DeleteOptions{})
 	}
-	if err != nil {
-		d.fail(fmt.Errorf("delete the namespace %s: %w", x.record.Namespace, err))
-	} else {
+	switch {
+	case err == nil:
 		d.mu.Lock()
 		d.gone = x.record.Namespace
 		d.mu.Unlock()
 		d.happens("the namespace is deleted before the write arrives")
+	case !apierrors.IsNotFound(err):
+		d.fail(fmt.Errorf("delete the namespace %s: %w", x.record.Namespace, err))
 	}
 	x.serve()
 }
@@ -75,6 +131,9 @@ func (d *disturbance) deletedNamespace() string {
 	defer d.mu.Unlock()
 	return d.gone
 }
+
+// withdrawnKind is the kind of plans in which what a step has created is deleted again.
+const withdrawnKind = "owner-gone"
 
 // withdraw deletes what the step of the plan has created. From here on, that has to go, and all that the operator has
 // made of it.
@@ -118,10 +177,10 @@ func (d *disturbance) isWithdrawn() bool {
 // isWithdrawable reports whether all objects of a write's step are new, so that the state before the step is that
 // without them.
 func (ref *reference) isWithdrawable(p Place) bool {
-	if p.Step == 0 || len(ref.created[p.Step]) == 0 {
+	if p.Step == 0 || len(ref.applied[p.Step]) == 0 {
 		return false
 	}
-	for _, key := range ref.created[p.Step] {
+	for _, key := range ref.applied[p.Step] {
 		_, before := ref.states[p.Step-1][key]
 		if _, after := ref.states[p.Step][key]; before || !after {
 			return false
@@ -149,7 +208,7 @@ func (ref *reference) withoutStep(n int, have state) []difference {
 func (ref *reference) isRetained(n int, key string) bool {
 	for _, later := range ref.states[n+1:] {
 		_, kept := later[key]
-		for _, owner := range ref.created[n] {
+		for _, owner := range ref.applied[n] {
 			_, exists := later[owner]
 			kept = kept && !exists
 		}
@@ -190,7 +249,7 @@ func (r *run) deleteObject(ctx context.Context, n int) error {
 
 // actualName returns the name of the object of a write: of several with random names, the first one.
 func (r *run) actualName(ctx context.Context, place Place) (string, error) {
-	if !strings.Contains(place.Name, "*") {
+	if !isPattern(place.Name) {
 		return place.Name, nil
 	}
 	list, err := r.objects().List(ctx, metav1.ListOptions{})
@@ -200,7 +259,7 @@ func (r *run) actualName(ctx context.Context, place Place) (string, error) {
 	patterns := r.world.traffic.patterns()
 	var names []string
 	for _, o := range list.Items {
-		if anyName(patterns, o.GetName()) == place.Name {
+		if nameOf(patterns, &o) == place.Name {
 			names = append(names, o.GetName())
 		}
 	}
@@ -252,8 +311,11 @@ func (r *run) insist(ctx context.Context, n int) error {
 // ForeignFinalizer is what somebody else adds to an object in the plan foreign-finalizer.
 const ForeignFinalizer = "judge.keepwatch.io/foreign"
 
-// goesLater reports whether the object of a write is gone after a later step.
+// goesLater reports whether a write creates an object that is gone after a later step.
 func (ref *reference) goesLater(p Place) bool {
+	if !ref.creates(p) {
+		return false
+	}
 	for _, later := range ref.states[p.Step+1:] {
 		if _, exists := later[p.key()]; !exists {
 			return true
@@ -268,28 +330,15 @@ func (r *run) hold(ctx context.Context, n int) error {
 	if _, exists := r.outcome.states[n][place.key()]; !exists {
 		return nil
 	}
-	err := r.setFinalizers(ctx, func(o *unstructured.Unstructured) []string {
-		return append(o.GetFinalizers(), ForeignFinalizer)
+	held, err := change(ctx, r.objects(), place.Name, func(o *unstructured.Unstructured) {
+		o.SetFinalizers(append(o.GetFinalizers(), ForeignFinalizer))
 	})
 	if err != nil {
 		return err
 	}
+	r.fault.setHeld(held.GetUID())
 	r.fault.happens("somebody adds a finalizer to %s", place.key())
 	return r.settleAgain(ctx, n)
-}
-
-// setFinalizers changes the finalizers of the object of the plan's write, and remembers its UID.
-func (r *run) setFinalizers(ctx context.Context, change func(*unstructured.Unstructured) []string) error {
-	return poll(ctx, func() error {
-		o, err := r.objects().Get(ctx, r.fault.place.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		o.SetFinalizers(change(o))
-		r.fault.setHeld(o.GetUID())
-		_, err = r.objects().Update(ctx, o, metav1.UpdateOptions{})
-		return err
-	})
 }
 
 // release removes the finalizer of somebody else if the object is being deleted.
@@ -305,10 +354,10 @@ func (r *run) release(ctx context.Context) (bool, error) {
 	case err != nil || o.GetDeletionTimestamp() == nil:
 		return false, err
 	}
-	err = r.setFinalizers(ctx, func(o *unstructured.Unstructured) []string {
-		return slices.DeleteFunc(o.GetFinalizers(), func(name string) bool { return name == ForeignFinalizer })
+	_, err = change(ctx, r.objects(), place.Name, func(o *unstructured.Unstructured) {
+		o.SetFinalizers(withoutForeign(o))
 	})
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return false, err
 	}
 	r.fault.setHeld("")
@@ -331,18 +380,29 @@ func (d *disturbance) blockedUID() types.UID {
 	return d.holds
 }
 
+// hasLost reports whether the finalizer of foreign-edit was removed.
+func (d *disturbance) hasLost() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lost
+}
+
 func (d *disturbance) setHeld(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.holds = uid
 }
 
-// checkAnnotation looks for the annotation of somebody else at the end of the plan's step.
+// checkAnnotation looks for what somebody else has written to the object at the end of the plan's step.
 func (r *run) checkAnnotation(ctx context.Context) error {
 	if r.fault.Name != "foreign-edit" {
 		return nil
 	}
 	place := r.fault.place
+	if r.fault.hasLost() {
+		r.outcome.overwritten = append(r.outcome.overwritten,
+			fmt.Sprintf("%s has lost the finalizer %s, which somebody had added", place.key(), ForeignFinalizer))
+	}
 	patterns := r.world.traffic.patterns()
 	for gvr := range r.world.traffic.touchedTypes() {
 		if gvr.GroupResource().String() != place.Resource {
@@ -353,7 +413,7 @@ func (r *run) checkAnnotation(ctx context.Context) error {
 			return err
 		}
 		for _, o := range list.Items {
-			if anyName(patterns, o.GetName()) == place.Name && lacksAnnotation(o, r.fault.edited) {
+			if nameOf(patterns, &o) == place.Name && lacksAnnotation(o, r.fault.edited) {
 				r.outcome.overwritten = append(r.outcome.overwritten,
 					fmt.Sprintf("%s is without the annotation %s, which somebody had added", place.key(), ForeignAnnotation))
 			}

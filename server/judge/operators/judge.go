@@ -72,7 +72,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		err = report.judge(ctx, base, o, steps)
 	}
 	report.Took = time.Since(began)
-	if err = errors.Join(err, base.close()); err != nil {
+	if err = errors.Join(err, base.close(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	return report, nil
@@ -137,6 +137,9 @@ func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step
 		return err
 	}
 	r.Results = results
+	if err := r.confirm(ctx, base, o, steps, ref, found); err != nil {
+		return err
+	}
 	for _, findings := range found {
 		r.add(findings, o)
 	}
@@ -219,6 +222,8 @@ func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
 		all = selected
 	}
 	if o.Limit > 0 && len(all) > o.Limit {
+		// The order of the operator's writes is not that of its next run.
+		slices.SortFunc(all, func(a, b Plan) int { return strings.Compare(a.String(), b.String()) })
 		random := rand.New(rand.NewPCG(o.Seed, 0))
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:o.Limit]

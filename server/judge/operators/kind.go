@@ -86,8 +86,8 @@ var Kinds = []Kind{
 		Sentence: "a write is answered with 403",
 	},
 	{
-		Name: "foreign-edit", fits: changesObject, meet: editBefore,
-		Sentence: "somebody annotates an object just before the operator changes it",
+		Name: "foreign-edit", fits: changesObject, within: (*reference).changesExisting, meet: editBefore,
+		Sentence: "somebody annotates an object and adds a finalizer just before the operator changes it",
 	},
 	{
 		Name: "stale-restart", fits: every, meet: restartStale,
@@ -98,19 +98,19 @@ var Kinds = []Kind{
 		Sentence: "the operator is killed after a write, and its cached reads are those before the step until it is quiet",
 	},
 	{
-		Name: "foreign-delete", fits: creates, during: deleted,
+		Name: "foreign-delete", fits: maybeCreates, within: (*reference).creates, during: deleted,
 		Sentence: "somebody deletes an object that the operator has created",
 	},
 	{
-		Name: "foreign-annotation", fits: createsNamed, during: insisted,
+		Name: "foreign-annotation", fits: maybeCreatesNamed, within: (*reference).creates, during: insisted,
 		Sentence: "somebody annotates an object that the operator has created, up to three times if it loses the annotation",
 	},
 	{
-		Name: "foreign-finalizer", fits: createsNamed, within: (*reference).goesLater, during: blocked,
+		Name: "foreign-finalizer", fits: maybeCreatesNamed, within: (*reference).goesLater, during: blocked,
 		Sentence: "an object of the operator has a finalizer of somebody else, and stays for a while after its deletion",
 	},
 	{
-		Name: "namespace-gone", fits: inNamespace, meet: deleteNamespace,
+		Name: "namespace-gone", fits: inNamespace, within: (*reference).isGivenNamespace, meet: deleteNamespace,
 		Sentence: "the namespace of a write is deleted just before it arrives",
 	},
 	{
@@ -118,7 +118,7 @@ var Kinds = []Kind{
 		Sentence: "somebody deletes the definition of a type, with its objects, and creates both again",
 	},
 	{
-		Name: "owner-gone", fits: every, within: (*reference).isWithdrawable, meet: withdraw,
+		Name: withdrawnKind, fits: every, within: (*reference).isWithdrawable, meet: withdraw,
 		Sentence: "what a step has created is deleted again, just before a write of the operator arrives",
 	},
 	{
@@ -154,12 +154,29 @@ func changes(p Place) bool { return p.Verb == "update" || p.Verb == "patch" }
 
 func changesObject(p Place) bool { return changes(p) && p.Subresource == "" }
 
-// creates selects the first write of several that create objects with random names: these are alike.
-func creates(p Place) bool {
-	return p.Verb == "create" && p.Subresource == "" && p.Name != "" && (p.Nth == 1 || !strings.Contains(p.Name, "*"))
+// maybeCreates selects the writes that can create an object; of several with random names the first one: these are
+// alike. Whether one does is seen by its answer: a patch may be a server-side apply.
+func maybeCreates(p Place) bool {
+	return (p.Verb == "create" || p.Verb == "patch") && p.Subresource == "" && p.Name != "" &&
+		(p.Nth == 1 || !isPattern(p.Name))
 }
 
-func createsNamed(p Place) bool { return creates(p) && !strings.Contains(p.Name, "*") }
+func maybeCreatesNamed(p Place) bool { return maybeCreates(p) && !isPattern(p.Name) }
+
+// creates reports whether a write creates its object, in some run.
+func (ref *reference) creates(p Place) bool { return ref.created[p] }
+
+func (ref *reference) changesExisting(p Place) bool { return !ref.created[p] }
+
+// isGivenNamespace reports whether the operator does not make the namespace of a write itself: it may make that again.
+func (ref *reference) isGivenNamespace(p Place) bool {
+	for made := range ref.created {
+		if made.Resource == "namespaces" && made.Name == p.Namespace {
+			return false
+		}
+	}
+	return true
+}
 
 // inNamespace selects the writes whose namespace can be deleted.
 func inNamespace(p Place) bool {
@@ -187,6 +204,7 @@ type disturbance struct {
 	mu     sync.Mutex
 	found  bool
 	edited types.UID // of the object that foreign-edit has annotated
+	lost   bool      // the finalizer of foreign-edit
 	holds  types.UID // of the object that has ForeignFinalizer; "" if none has
 	gone   string    // the namespace that namespace-gone has deleted
 	// withdrawn is true after owner-gone has deleted what its step had created.
@@ -214,6 +232,13 @@ func (d *disturbance) happens(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.found = true
+}
+
+// forget takes back that the plan has begun: nothing can be judged.
+func (d *disturbance) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found = false
 }
 
 func (d *disturbance) fail(err error) {

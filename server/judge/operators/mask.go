@@ -1,9 +1,6 @@
 package operators
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // mask is the fields in which the runs of the reference differ, by the keys of their objects. A path is true if its
 // values are equal to each other's in the same way in each run, as a password that is stored twice.
@@ -41,8 +38,8 @@ func newMask(states []state) mask {
 	return m
 }
 
-// on returns a state in which values that may differ are replaced: equal ones by equal words, in the order of keys and
-// paths.
+// on returns a state in which values that may differ are replaced: equal ones by equal words, which name where the
+// first one is.
 func (m mask) on(s state) state {
 	if len(m) == 0 {
 		return s
@@ -59,7 +56,7 @@ func (m mask) on(s state) state {
 		for _, path := range sortedKeys(s[key]) {
 			value := s[key][path]
 			if related, ok := paths[path]; ok {
-				value = wordFor(value, related, words)
+				value = wordFor(value, related, words, key+" "+path)
 			}
 			result[key][path] = value
 		}
@@ -72,12 +69,12 @@ func (m mask) on(s state) state {
 	return result
 }
 
-func wordFor(value string, related bool, words map[string]string) string {
+func wordFor(value string, related bool, words map[string]string, at string) string {
 	if !related || len(value) < minToken {
 		return masked
 	}
 	if words[value] == "" {
-		words[value] = fmt.Sprintf("value %d", len(words)+1)
+		words[value] = "the value of " + at
 	}
 	return words[value]
 }

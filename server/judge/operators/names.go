@@ -1,78 +1,92 @@
 package operators
 
 import (
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// namePattern stands for names of which one part is random: "web-*" of metadata.generateName, or what an operator makes
-// at random itself.
+// namePattern stands for names of which some parts are random: "web-*" of metadata.generateName, or what somebody makes
+// at random himself.
 type namePattern struct {
-	prefix, suffix string
-	length         int // of the random part
+	text  string // with * for each random part
+	name  *regexp.Regexp
+	exact bool // random parts have one length
 }
 
 // minRandom is the length from which a part of a name may be random.
 const minRandom = 4
 
-func (p namePattern) String() string { return p.prefix + "*" + p.suffix }
-
-func (p namePattern) matches(name string) bool {
-	return len(name) == len(p.prefix)+p.length+len(p.suffix) && strings.HasPrefix(name, p.prefix) &&
-		strings.HasSuffix(name, p.suffix) && isRandom(name[len(p.prefix):len(p.prefix)+p.length])
+// generated is the pattern of the names that the server generates.
+func generated(prefix string) namePattern {
+	const suffix = 5 // is the length of what it appends
+	name := fmt.Sprintf("^%s[a-z0-9]{%d}$", regexp.QuoteMeta(prefix), suffix)
+	return namePattern{text: prefix + "*", name: regexp.MustCompile(name), exact: true}
 }
+
+func (p namePattern) String() string { return p.text }
+
+// isSame reports whether two patterns match the same names.
+func (p namePattern) isSame(as namePattern) bool { return p.name.String() == as.name.String() }
 
 func isRandom(part string) bool {
 	return len(part) >= minRandom && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// patternOf returns the first pattern that a name matches.
-func patternOf(patterns []namePattern, name string) (namePattern, bool) {
-	for _, p := range patterns {
-		if p.matches(name) {
-			return p, true
-		}
-	}
-	return namePattern{}, false
-}
+// isPattern reports whether a name stands for several.
+func isPattern(name string) bool { return strings.Contains(name, "*") }
 
-// anyName replaces the random part of a name by *.
+// anyName replaces the random parts of a name by *, and UIDs.
 func anyName(patterns []namePattern, name string) string {
-	if p, known := patternOf(patterns, name); known {
-		return p.String()
+	name = uid.ReplaceAllString(name, "*")
+	for _, p := range patterns {
+		if p.name.MatchString(name) {
+			return p.text
+		}
 	}
 	return name
 }
 
-// learnNames returns the patterns of names that the operator makes at random: each run without a fault has as many
-// names of such a pattern as the others, and none of them is in all runs.
+// nameOf returns the name of an object as the reference has it.
+func nameOf(patterns []namePattern, o metav1.Object) string {
+	name := o.GetName()
+	if prefix := o.GetGenerateName(); prefix != "" && strings.HasPrefix(name, prefix) {
+		name = prefix + "*"
+	}
+	return anyName(patterns, name)
+}
+
+// learnNames returns the patterns of names that are made at random: each run without a fault has as many names of such
+// a pattern as the others, and none of them is in all runs.
 func learnNames(outcomes []*outcome) []namePattern {
 	loose := make([]map[Place]bool, len(outcomes))
 	count := map[Place]int{}
 	for i, o := range outcomes {
-		loose[i] = map[Place]bool{}
-		for _, r := range o.requests {
-			if r.Verb == "create" && r.Subresource == "" && r.Name != "" && !strings.Contains(r.Name, "*") && !r.refused {
-				loose[i][Place{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name}] = true
-			}
-		}
+		loose[i] = o.names()
 		for place := range loose[i] {
 			count[place]++
 		}
 	}
+	fixed := map[Place]bool{}
 	for _, names := range loose {
-		maps.DeleteFunc(names, func(place Place, _ bool) bool { return count[place] == len(outcomes) })
+		maps.DeleteFunc(names, func(place Place, _ bool) bool {
+			fixed[place] = count[place] == len(outcomes)
+			return fixed[place]
+		})
 	}
 	var patterns []namePattern
 	for _, place := range slices.SortedFunc(maps.Keys(loose[0]), func(a, b Place) int {
 		return strings.Compare(a.key(), b.key())
 	}) {
-		if _, known := patternOf(patterns, place.Name); known {
+		if anyName(patterns, place.Name) != place.Name {
 			continue
 		}
 		for _, p := range candidates(place.Name) {
-			if isEverywhere(p, place, loose) {
+			if isEverywhere(p, place, loose) && (p.exact || p.among(place, fixed) == 0) {
 				patterns = append(patterns, p)
 				break
 			}
@@ -81,42 +95,82 @@ func learnNames(outcomes []*outcome) []namePattern {
 	return patterns
 }
 
-// candidates are the patterns that a name may have, those with a random end first.
-func candidates(name string) []namePattern {
-	var all []namePattern
-	parts := strings.Split(name, "-")
-	for i := len(parts) - 1; i >= 0; i-- {
-		if !isRandom(parts[i]) {
-			continue
+// names returns those of the objects that the operator has created in a run, or that were there after a step.
+func (o *outcome) names() map[Place]bool {
+	all := map[Place]bool{}
+	for _, r := range o.requests {
+		if r.Verb == "create" && r.Subresource == "" && r.Name != "" && !r.refused {
+			all[Place{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name}] = true
 		}
-		before, after := strings.Join(parts[:i], "-"), strings.Join(parts[i+1:], "-")
-		if i > 0 {
-			before += "-"
+	}
+	for _, s := range o.states {
+		for key := range s {
+			resource, object, _ := strings.Cut(classOf(key), " ")
+			namespace, name, namespaced := strings.Cut(object, "/")
+			if !namespaced {
+				namespace, name = "", object
+			}
+			all[Place{Resource: resource, Namespace: namespace, Name: name}] = true
 		}
-		if i < len(parts)-1 {
-			after = "-" + after
-		}
-		all = append(all, namePattern{prefix: before, suffix: after, length: len(parts[i])})
 	}
 	return all
 }
 
-// isEverywhere reports whether as many names of each run match, among the objects of a type in a namespace.
-func isEverywhere(p namePattern, of Place, runs []map[Place]bool) bool {
-	want := 0
-	for i, names := range runs {
-		n := 0
-		for place := range names {
-			if place.Resource == of.Resource && place.Namespace == of.Namespace && p.matches(place.Name) {
-				n++
+// maxRandom is the number of parts of a name that may be random, as in those of a Deployment's pods.
+const maxRandom = 2
+
+// candidates are the patterns that a name may have: those with few random parts first, then those with a random end,
+// then those whose parts are as long as the name's.
+func candidates(name string) []namePattern {
+	parts := strings.Split(name, "-")
+	var all []namePattern
+	var choose func(from, left int, random []int)
+	choose = func(from, left int, random []int) {
+		if left == 0 {
+			all = append(all, patternOf(parts, random, true), patternOf(parts, random, false))
+			return
+		}
+		for i := from; i >= 0; i-- {
+			if isRandom(parts[i]) {
+				choose(i-1, left-1, append(slices.Clone(random), i))
 			}
 		}
-		if i == 0 {
-			want = n
-		}
-		if n != want || n == 0 {
-			return false
+	}
+	for n := 1; n <= max(1, min(maxRandom, len(parts)-1)); n++ {
+		choose(len(parts)-1, n, nil)
+	}
+	return all
+}
+
+// patternOf returns the pattern of a name some parts of which are random, with their lengths or with any.
+func patternOf(parts []string, random []int, exact bool) namePattern {
+	words, expressions := slices.Clone(parts), make([]string, len(parts))
+	for i, part := range parts {
+		expressions[i] = regexp.QuoteMeta(part)
+	}
+	for _, i := range random {
+		words[i], expressions[i] = "*", fmt.Sprintf("[a-z0-9]{%d,}", minRandom)
+		if exact {
+			expressions[i] = fmt.Sprintf("[a-z0-9]{%d}", len(parts[i]))
 		}
 	}
-	return true
+	name := regexp.MustCompile("^" + strings.Join(expressions, "-") + "$")
+	return namePattern{text: strings.Join(words, "-"), name: name, exact: exact}
+}
+
+// isEverywhere reports whether as many names of each run match, among the objects of a type in a namespace.
+func isEverywhere(p namePattern, of Place, runs []map[Place]bool) bool {
+	want := p.among(of, runs[0])
+	other := func(names map[Place]bool) bool { return p.among(of, names) != want }
+	return want > 0 && !slices.ContainsFunc(runs[1:], other)
+}
+
+// among returns how many names of a type in a namespace match.
+func (p namePattern) among(of Place, names map[Place]bool) (n int) {
+	for place, in := range names {
+		if in && place.Resource == of.Resource && place.Namespace == of.Namespace && p.name.MatchString(place.Name) {
+			n++
+		}
+	}
+	return n
 }

@@ -25,11 +25,15 @@ type Place struct {
 const watchVerb = "watch"
 
 func placeOf(info *request.RequestInfo, name string) Place {
-	resource := info.Resource
-	if info.APIGroup != "" {
-		resource += "." + info.APIGroup
+	p := Place{Verb: info.Verb, Resource: info.Resource, Subresource: info.Subresource, Namespace: info.Namespace,
+		Name: name}
+	switch {
+	case info.APIGroup != "":
+		p.Resource += "." + info.APIGroup
+	case p.Resource == "namespaces":
+		p.Namespace = "" // of the request it is its own name
 	}
-	return Place{Verb: info.Verb, Resource: resource, Subresource: info.Subresource, Namespace: info.Namespace, Name: name}
+	return p
 }
 
 // String is the place in one word, as --plan reads it: 2:update:widgets.example.com/status:default/web:1.

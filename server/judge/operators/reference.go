@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -14,13 +16,16 @@ const referenceRuns = 3
 
 // reference is what the runs without a fault have in common.
 type reference struct {
+	outcomes []*outcome
 	states   []state // masked, after each step
 	masks    []mask
 	types    []typeSet         // of which the state has the objects
 	watches  []int             // the least number that is open at the end of each step
-	watched  []map[string]bool // the resources with watches at the end of each step
-	created  [][]string        // the keys of the objects that each step applies
+	watched  []map[string]bool // the resources with watches at the end of each step, in some run
+	applied  [][]string        // the keys of the objects that each step applies
+	created  map[Place]bool    // the writes that create an object
 	defined  map[string]bool   // the resources with a definition
+	quiet    time.Duration     // of the attempt in which the runs were alike
 	next     *reference        // of Options.Next, if there is one
 	names    []namePattern     // of random names
 	places   []Place           // the writes of every run, in the order of the first
@@ -42,7 +47,7 @@ func newReference(ctx context.Context, from *world, o Options, steps []step) (*r
 			return nil, nil, err
 		}
 		ref, unstable := learn(outcomes)
-		ref.defined, ref.names = from.defined, o.names
+		ref.defined, ref.names, ref.quiet = from.defined, o.names, o.Quiet
 		findings := judgeReference(outcomes, ref, o)
 		if len(unstable) > 0 && o.without != Unstable {
 			findings = append(findings, Finding{Verdict: Unstable, Facts: first(unstable), Shown: 1, Of: 1})
@@ -78,9 +83,8 @@ func runWithout(ctx context.Context, from *world, o Options, steps []step) ([]*o
 
 // learn compares the runs, step by step. It returns the facts in which they differ in substance.
 func learn(outcomes []*outcome) (*reference, []string) {
-	ref := &reference{deletes: map[deletion]bool{}, restores: map[deletion]bool{}, places: places(outcomes),
-		created: outcomes[0].created,
-		watched: outcomes[0].watched}
+	ref := &reference{outcomes: outcomes, places: places(outcomes), applied: outcomes[0].applied,
+		created: map[Place]bool{}, deletes: map[deletion]bool{}, restores: map[deletion]bool{}}
 	var unstable []string
 	steps := len(outcomes[0].states)
 	for _, o := range outcomes[1:] {
@@ -88,8 +92,9 @@ func learn(outcomes []*outcome) (*reference, []string) {
 	}
 	for n := range steps {
 		var states []state
-		watches, types := outcomes[0].watches[n], typeSet{}
+		watches, types, watched := outcomes[0].watches[n], typeSet{}, map[string]bool{}
 		for _, o := range outcomes {
+			maps.Copy(watched, o.watched[n])
 			states = append(states, o.states[n])
 			watches = min(watches, o.watches[n])
 			maps.Copy(types, o.touched[n])
@@ -97,6 +102,7 @@ func learn(outcomes []*outcome) (*reference, []string) {
 		m := newMask(states)
 		ref.states, ref.masks = append(ref.states, m.on(states[0])), append(ref.masks, m)
 		ref.types, ref.watches = append(ref.types, types), append(ref.watches, watches)
+		ref.watched = append(ref.watched, watched)
 		for i, s := range states[1:] {
 			for _, d := range differences(m.on(states[0]), m.on(s)) {
 				unstable = append(unstable, fmt.Sprintf("step %d, runs 1 and %d: %s differs", n, i+2, d.key))
@@ -107,6 +113,9 @@ func learn(outcomes []*outcome) (*reference, []string) {
 		for _, r := range o.requests {
 			if r.Verb == "delete" {
 				ref.deletes[deletion{r.Step, r.key()}] = true
+			}
+			if r.Status == http.StatusCreated && r.Subresource == "" {
+				ref.created[r.Place] = true
 			}
 			if r.restores {
 				ref.restores[deletion{r.Step, r.key()}] = true

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -73,6 +74,13 @@ func (t *traffic) write(w http.ResponseWriter, q *http.Request, next http.Handle
 		panic(http.ErrAbortHandler)
 	}
 	q.Body = io.NopCloser(bytes.NewReader(body))
+	if isTrial(q, info.Verb, body) {
+		t.read()
+		t.enter()
+		defer t.leave(false)
+		next.ServeHTTP(w, q)
+		return
+	}
 	name, prefix := info.Name, ""
 	if info.Verb == "create" && info.Subresource == "" {
 		name, prefix = nameIn(body, q.Header.Get("Content-Type"))
@@ -96,8 +104,8 @@ func (t *traffic) arrive(info *request.RequestInfo, name, prefix string) (*Reque
 	t.actions++
 	t.touched[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}] = true
 	if name == "" && prefix != "" {
-		p := namePattern{prefix: prefix, length: suffix}
-		if name = p.String(); !slices.Contains(t.names, p) {
+		p := generated(prefix)
+		if name = p.text; !slices.ContainsFunc(t.names, p.isSame) {
 			t.names = append(t.names, p)
 		}
 	}
@@ -112,9 +120,6 @@ func (t *traffic) arrive(info *request.RequestInfo, name, prefix string) (*Reque
 	}
 	return r, nil
 }
-
-// suffix is the length of what the server appends to metadata.generateName.
-const suffix = 5
 
 // patterns returns those of random names.
 func (t *traffic) patterns() []namePattern {
@@ -188,6 +193,28 @@ func (t *traffic) touchedTypes() map[schema.GroupVersionResource]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.touched)
+}
+
+// isTrial reports whether a write is a dry run: nothing changes. A deletion may say so in its body.
+func isTrial(q *http.Request, verb string, body []byte) bool {
+	if q.URL.Query().Get("dryRun") != "" {
+		return true
+	}
+	if verb != "delete" && verb != "deletecollection" {
+		return false
+	}
+	var options metav1.DeleteOptions
+	if strings.Contains(q.Header.Get("Content-Type"), "protobuf") {
+		var message runtime.Unknown
+		head := []byte("k8s\x00")
+		if !bytes.HasPrefix(body, head) || message.Unmarshal(body[len(head):]) != nil ||
+			options.Unmarshal(message.Raw) != nil {
+			return false
+		}
+	} else if json.Unmarshal(body, &options) != nil {
+		return false
+	}
+	return len(options.DryRun) > 0
 }
 
 // nameIn returns the name and the generateName of an object in the body of a request.

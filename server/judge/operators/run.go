@@ -56,6 +56,9 @@ func newRun(ctx context.Context, from *world, o Options, steps []step, ref *refe
 	if err := w.listen(ctx, o); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
+	if ref != nil {
+		o.Quiet = ref.quiet
+	}
 	r := &run{options: o, steps: steps, ref: ref, world: w, outcome: &outcome{plan: plan}}
 	w.traffic.names = r.patterns()
 	if plan != nil {
@@ -184,7 +187,7 @@ func (r *run) step(ctx context.Context, n int) error {
 	case mode == unobserved && r.fault.place.Step == n-1:
 		defer r.world.traffic.resume()
 		if err := r.perform(ctx, n); err != nil {
-			return err
+			return r.tooEarly(ctx, err)
 		}
 		if err := r.world.DropHistory(ctx); err != nil {
 			return err
@@ -193,11 +196,10 @@ func (r *run) step(ctx context.Context, n int) error {
 		return r.settle(ctx, n)
 	}
 	if err := r.perform(ctx, n); err != nil {
-		if r.fault == nil {
-			return unperformable{err}
+		if mode == delayed && r.fault.place.Step == n-1 {
+			return r.tooEarly(ctx, err)
 		}
-		r.outcome.unfulfilled = fmt.Sprintf("step %d: %v", n, err)
-		return errEnded
+		return r.unperformed(ctx, n, err)
 	}
 	if err := r.settle(ctx, n); err != nil || !here {
 		return err
@@ -219,20 +221,15 @@ func (r *run) step(ctx context.Context, n int) error {
 // restartAfter performs a step while the operator is down, and starts it. What its webhooks would have to admit comes
 // after that.
 func (r *run) restartAfter(ctx context.Context, n int) error {
-	performed := r.world.perform(ctx, r.steps[n])
-	switch {
-	case performed == nil:
-		r.world.traffic.performed()
-	case !isUncalled(performed):
-		return performed
+	performed, err := r.world.perform(ctx, r.steps[n])
+	if err != nil && !isUncalled(err) {
+		return r.tooEarly(ctx, err)
 	}
 	if err := r.startOperator(); err != nil {
 		return err
 	}
-	if performed != nil {
-		if err := r.perform(ctx, n); err != nil {
-			return err
-		}
+	if err := r.performFrom(ctx, n, performed); err != nil {
+		return r.unperformed(ctx, n, err)
 	}
 	return r.settle(ctx, n)
 }
@@ -241,7 +238,7 @@ func (r *run) restartAfter(ctx context.Context, n int) error {
 // step could not create its objects before the operator has seen this one.
 func (r *run) performUnobserved(ctx context.Context, n int) error {
 	if err := r.perform(ctx, n); err != nil {
-		return err
+		return r.tooEarly(ctx, err)
 	}
 	if early, err := r.isEarly(ctx, n+1); err != nil {
 		return err
@@ -252,12 +249,9 @@ func (r *run) performUnobserved(ctx context.Context, n int) error {
 	return nil
 }
 
-// isEarly reports whether an object of a step is still being deleted: it waits for a finalizer, and applying it now
-// would not create it again.
+// isEarly reports whether a step needs what the operator has to do first. An object may still be deleted: it waits for
+// a finalizer, and applying it now would not create it again. Or one that is to be changed or deleted is not there yet.
 func (r *run) isEarly(ctx context.Context, n int) (bool, error) {
-	if r.steps[n].action != apply {
-		return false, nil
-	}
 	for _, o := range r.steps[n].objects {
 		o = o.DeepCopy()
 		resource, err := r.world.resource(o)
@@ -265,14 +259,36 @@ func (r *run) isEarly(ctx context.Context, n int) (bool, error) {
 			return false, err
 		}
 		have, err := resource.Get(ctx, o.GetName(), metav1.GetOptions{})
-		if err == nil && have.GetDeletionTimestamp() != nil {
+		switch {
+		case err == nil && have.GetDeletionTimestamp() != nil, apierrors.IsNotFound(err) && r.steps[n].action != apply:
 			return true, nil
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
+		case err != nil && !apierrors.IsNotFound(err):
 			return false, err
 		}
 	}
 	return false, nil
+}
+
+// unperformed ends a run in which a step was refused.
+func (r *run) unperformed(ctx context.Context, n int, err error) error {
+	if ctx.Err() != nil || errors.Is(err, errEnded) {
+		return err
+	}
+	if r.fault == nil {
+		return unperformable{err}
+	}
+	r.outcome.unfulfilled = fmt.Sprintf("step %d: %v", n, err)
+	return errEnded
+}
+
+// tooEarly ends a run in which a step cannot be performed before the operator has seen the one before: its place was
+// not reached.
+func (r *run) tooEarly(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, errEnded) {
+		return err
+	}
+	r.fault.forget()
+	return errEnded
 }
 
 const (

@@ -44,7 +44,7 @@ func deriveWorkload(ctx context.Context, base *world, o Options) (steps []step, 
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 	create := step{name: "create the samples", action: apply, objects: samples}
-	if err := w.perform(ctx, create); err != nil {
+	if _, err := w.perform(ctx, create); err != nil {
 		return nil, err
 	}
 	var custom []*unstructured.Unstructured

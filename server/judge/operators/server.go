@@ -51,6 +51,7 @@ func newTestServer(t *traffic, simulate, roles bool) (server, error) {
 	}
 	if simulate {
 		s.simulation = controlplane.NewSimulation()
+		s.simulation.SkipDelays()
 	}
 	return s.started(t)
 }

@@ -101,7 +101,7 @@ func (t trial) text(steps []step) string {
 
 // untilEnd leaves out the steps to which the runs of a finding did not come: these runs were performed without them.
 func (s *shrinker) untilEnd(ctx context.Context, t trial) (trial, error) {
-	if kind, _ := kindOf(t.plan.Kind); kind.within != nil || kind.during == delayed {
+	if kind, _ := kindOf(t.plan.Kind); kind.Name == withdrawnKind || kind.during == delayed {
 		return t, nil // later steps make a difference
 	}
 	end := 0

@@ -30,7 +30,7 @@ type state map[string]fields
 func (w *world) state(ctx context.Context, of typeSet) (state, error) {
 	var objects []unstructured.Unstructured
 	resources := map[string]string{} // by kind
-	for gvr := range of {
+	for _, gvr := range w.oneVersion(of) {
 		list, err := w.objects.Resource(gvr).List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 			continue
@@ -49,6 +49,19 @@ func (w *world) state(ctx context.Context, of typeSet) (state, error) {
 	return newState(objects, resources, w.traffic.patterns()), nil
 }
 
+// oneVersion returns the resources of a set, each in one version: who writes in another one writes the same objects.
+func (w *world) oneVersion(of typeSet) []schema.GroupVersionResource {
+	versions := map[schema.GroupResource]schema.GroupVersionResource{}
+	for gvr := range of {
+		preferred, err := w.mapper.ResourceFor(gvr.GroupResource().WithVersion(""))
+		if err != nil || preferred.GroupResource() != gvr.GroupResource() {
+			preferred = gvr // its definition is gone
+		}
+		versions[gvr.GroupResource()] = preferred
+	}
+	return slices.Collect(maps.Values(versions))
+}
+
 // isDefault reports whether every namespace has the object.
 func isDefault(o unstructured.Unstructured) bool {
 	return o.GetKind() == "ConfigMap" && o.GetName() == "kube-root-ca.crt" || o.GetKind() == "ServiceAccount" &&
@@ -61,12 +74,8 @@ func newState(objects []unstructured.Unstructured, resources map[string]string, 
 	replaced := map[string]string{} // what the server has generated, and what stands for it
 	keys := make([]string, len(objects))
 	for i, o := range objects {
-		name := o.GetName()
-		if prefix := o.GetGenerateName(); prefix != "" && strings.HasPrefix(name, prefix) {
-			name = prefix + "*"
-			replaced[o.GetName()] = name
-		} else if pattern := anyName(random, name); pattern != name {
-			name = pattern
+		name := nameOf(random, &o)
+		if name != o.GetName() {
 			replaced[o.GetName()] = name
 		}
 		keys[i] = resources[o.GetKind()+"."+o.GroupVersionKind().Group] + " " + strings.TrimPrefix(o.GetNamespace()+"/"+name,
@@ -90,11 +99,7 @@ func newState(objects []unstructured.Unstructured, resources map[string]string, 
 	for key, all := range alike {
 		slices.SortFunc(all, func(a, b fields) int { return strings.Compare(a.String(), b.String()) })
 		for i, flat := range all {
-			if i > 0 {
-				s[fmt.Sprintf("%s[%d]", key, i+1)] = flat
-			} else {
-				s[key] = flat
-			}
+			s[numbered(key, i+1)] = flat
 		}
 	}
 	return s
@@ -110,7 +115,7 @@ func visible(o unstructured.Unstructured) map[string]any {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(o.Object, "metadata", "annotations", ForeignAnnotation)
-	o.SetFinalizers(slices.DeleteFunc(o.GetFinalizers(), func(name string) bool { return name == ForeignFinalizer }))
+	o.SetFinalizers(withoutForeign(&o))
 	if notes := o.GetAnnotations(); len(notes) == 0 {
 		unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
 	}
@@ -162,6 +167,14 @@ func (f fields) String() string {
 	return b.String()
 }
 
+// numbered returns the key of an object among its like, from 1.
+func numbered(class string, n int) string {
+	if n == 1 {
+		return class
+	}
+	return fmt.Sprintf("%s[%d]", class, n)
+}
+
 // classOf returns a key without the number of an object among its like.
 func classOf(key string) string {
 	if at := strings.LastIndex(key, "["); at > 0 {
@@ -202,6 +215,7 @@ const there = "there"
 
 // differences compares two states, in the order of keys and paths.
 func differences(want, have state) []difference {
+	have = aligned(want, have)
 	var all []difference
 	for _, key := range union(want, have) {
 		w, wanted := want[key]
@@ -220,6 +234,47 @@ func differences(want, have state) []difference {
 		}
 	}
 	return all
+}
+
+// aligned numbers the objects of a state that have random names as those of another one are numbered that say the same.
+func aligned(want, have state) state {
+	result := state{}
+	alike := map[string][]string{} // the keys of have
+	for _, key := range sortedKeys(have) {
+		if isPattern(key) {
+			alike[classOf(key)] = append(alike[classOf(key)], key)
+		} else {
+			result[key] = have[key]
+		}
+	}
+	for class, keys := range alike {
+		var left []fields
+		for _, key := range keys {
+			if same := sameIn(want, class, have[key], result); same != "" {
+				result[same] = have[key]
+			} else {
+				left = append(left, have[key])
+			}
+		}
+		for n := 1; len(left) > 0; n++ {
+			if _, taken := result[numbered(class, n)]; !taken {
+				result[numbered(class, n)], left = left[0], left[1:]
+			}
+		}
+	}
+	return result
+}
+
+// sameIn returns the key of an object of a state that says the same, unless it is taken, or nothing.
+func sameIn(s state, class string, as fields, taken state) string {
+	for n := 1; ; n++ {
+		key := numbered(class, n)
+		if f, exists := s[key]; !exists {
+			return ""
+		} else if _, is := taken[key]; !is && maps.Equal(f, as) {
+			return key
+		}
+	}
 }
 
 // remains are the objects of a namespace that is gone, and the namespace itself.

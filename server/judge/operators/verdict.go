@@ -95,7 +95,7 @@ type outcome struct {
 	watches  []int             // open at the end of each step
 	touched  []typeSet         // by then
 	watched  []map[string]bool // the resources with watches at the end of each step; of the reference
-	created  [][]string        // the keys of the objects that each step applies; of the reference
+	applied  [][]string        // the keys of the objects that each step applies; of the reference
 	requests []Request
 	took     time.Duration
 
@@ -121,7 +121,7 @@ func (o *outcome) stay() {
 	last := len(o.states) - 1
 	o.arrive(o.states[last], o.watches[last], o.touched[last])
 	if o.plan == nil {
-		o.watched, o.created = append(o.watched, o.watched[last]), append(o.created, nil)
+		o.watched, o.applied = append(o.watched, o.watched[last]), append(o.applied, nil)
 	}
 }
 
@@ -208,7 +208,7 @@ func deletedFacts(o *outcome, ref *reference) []string {
 			continue
 		}
 		if _, stays := ref.states[r.Step][r.key()]; stays && !ref.deletes[deletion{r.Step, r.key()}] &&
-			!strings.HasSuffix(r.Name, "*") {
+			!(o.joins(r.Step) && ref.deletes[deletion{r.Step - 1, r.key()}]) && !isPattern(r.Name) {
 			facts = append(facts, fmt.Sprintf("step %d: the operator deletes %s", r.Step, r.key()))
 		}
 	}
@@ -218,6 +218,16 @@ func deletedFacts(o *outcome, ref *reference) []string {
 		}
 	}
 	return facts
+}
+
+// joins reports whether the operator sees a step together with the one before it: what it does for that comes in this
+// one.
+func (o *outcome) joins(step int) bool {
+	if o.plan == nil || o.plan.Place.Step != step-1 {
+		return false
+	}
+	kind, _ := kindOf(o.plan.Kind)
+	return kind.during == delayed || kind.during == unobserved
 }
 
 // collects reports whether a deletion of a collection in the last step may have deleted an object.

@@ -81,31 +81,57 @@ func (w *world) listen(ctx context.Context, o Options) error {
 		if !known {
 			continue // kubebuilder's folder has the Service, too
 		}
-		direct(object, w.port, certificate.Authority)
+		hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+		for _, hook := range hooks {
+			if fields, ok := hook.(map[string]any); ok {
+				w.direct(fields, certificate.Authority)
+			}
+		}
+		object.Object["webhooks"] = hooks
 		gvr := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
 		if _, err := w.objects.Resource(gvr).Create(ctx, object, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("webhooks: create %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
+	if err := w.listenForConversions(ctx, certificate.Authority); err != nil {
+		return err
+	}
 	w.begin = w.Revision()
+	return nil
+}
+
+// listenForConversions makes the webhooks that convert objects of definitions be called at the operator's port.
+func (w *world) listenForConversions(ctx context.Context, authority []byte) error {
+	all, err := w.objects.Resource(definitions).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, definition := range all.Items {
+		hook, found, _ := unstructured.NestedMap(definition.Object, "spec", "conversion", "webhook")
+		if !found {
+			continue
+		}
+		w.direct(hook, authority)
+		if err := unstructured.SetNestedMap(definition.Object, hook, "spec", "conversion", "webhook"); err != nil {
+			return err
+		}
+		if _, err := w.objects.Resource(definitions).Update(ctx, &definition, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("conversion webhook of %s: %w", definition.GetName(), err)
+		}
+	}
 	return nil
 }
 
 // certs is the folder with the serving certificate of the operator's webhooks.
 func (w *world) certs() string { return filepath.Join(w.folder, "certs") }
 
-// direct makes the webhooks of a configuration be called at a port of this machine, at the paths that they have.
-func direct(configuration *unstructured.Unstructured, port int, authority []byte) {
-	hooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
-	for _, hook := range hooks {
-		fields, _ := hook.(map[string]any)
-		path, _, _ := unstructured.NestedString(fields, "clientConfig", "service", "path")
-		fields["clientConfig"] = map[string]any{
-			"url":      fmt.Sprintf("https://127.0.0.1:%d/%s", port, strings.TrimPrefix(path, "/")),
-			"caBundle": base64.StdEncoding.EncodeToString(authority),
-		}
+// direct makes a webhook be called at the operator's port, at the path that it has.
+func (w *world) direct(hook map[string]any, authority []byte) {
+	path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
+	hook["clientConfig"] = map[string]any{
+		"url":      fmt.Sprintf("https://127.0.0.1:%d/%s", w.port, strings.TrimPrefix(path, "/")),
+		"caBundle": base64.StdEncoding.EncodeToString(authority),
 	}
-	configuration.Object["webhooks"] = hooks
 }
 
 // fill replaces the words of a command that are different in each run.
@@ -118,20 +144,29 @@ func (w *world) fill(args []string, kubeconfig string) []string {
 	return filled
 }
 
-// isUncalled reports whether the server could not call a webhook whose failurePolicy is Fail.
+// isUncalled reports whether the server could not call a webhook whose failurePolicy is Fail, or one that converts.
 func isUncalled(err error) bool {
-	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	return apierrors.IsInternalError(err) && strings.Contains(text, "failed calling webhook") ||
+		strings.Contains(text, "conversion webhook for") && strings.Contains(text, "failed")
 }
 
 // perform does what step n says, except that it does not wait. What is refused because the operator's webhooks cannot
 // be called is repeated, as somebody does who uses a cluster: the operator may be about to start.
-func (r *run) perform(ctx context.Context, n int) error {
+func (r *run) perform(ctx context.Context, n int) error { return r.performFrom(ctx, n, 0) }
+
+// performFrom leaves out what was done already of the things that a step does.
+func (r *run) performFrom(ctx context.Context, n, done int) error {
 	defer r.world.traffic.performed()
 	s := r.steps[n]
-	if s.action == advance {
-		return r.world.perform(ctx, s)
+	if s.action == advance && done == 0 {
+		_, err := r.world.perform(ctx, s)
+		return err
 	}
-	for _, o := range s.objects {
+	for _, o := range s.objects[min(done, len(s.objects)):] {
 		var refused error
 		_, err := r.until(ctx, n, func() (bool, error) {
 			refused = r.world.performOn(ctx, s.action, o.DeepCopy())

@@ -245,20 +245,20 @@ func (w *world) apply(ctx context.Context, o *unstructured.Unstructured) error {
 	return nil
 }
 
-// perform does what a step says, except that it does not wait, see run.perform.
-func (w *world) perform(ctx context.Context, s step) error {
+// perform does what a step says, except that it does not wait, see run.perform. It returns how many things it has done.
+func (w *world) perform(ctx context.Context, s step) (done int, err error) {
 	if s.action == advance {
 		if err := w.advance(s.by); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return 0, fmt.Errorf("%s: %w", s.name, err)
 		}
-		return nil
+		return 1, nil
 	}
-	for _, o := range s.objects {
+	for done, o := range s.objects {
 		if err := w.performOn(ctx, s.action, o.DeepCopy()); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return done, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	return nil
+	return len(s.objects), nil
 }
 
 func (w *world) performOn(ctx context.Context, a action, o *unstructured.Unstructured) error {

@@ -1,0 +1,213 @@
+package operators
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Names of which parts are random have a pattern, also if somebody else makes them of a name that is random already, or
+// their parts are not equally long in all runs.
+func TestLearnNames(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		runs [][]string
+		want string
+	}{
+		{"a random end", [][]string{{"web-a1b2c3"}, {"web-d4e5f6"}, {"web-g7h8i9"}}, "web-*"},
+		{"a random middle", [][]string{{"web-a1b2c-config"}, {"web-d4e5f-config"}, {"web-g7h8i-config"}}, "web-*-config"},
+		{"a hash of any length", [][]string{{"web-7f9c6b8d5f"}, {"web-6d4b75c9d"}, {"web-58f8c7b9d4"}}, "web-*"},
+		{"a hash before what the server generates",
+			[][]string{{"web-7f9c6b8d5f-*"}, {"web-6d4b75c9d-*"}, {"web-58f8c7b9d4-*"}}, "web-*-*"},
+		{"a hash and a random end", [][]string{{"web-7f9c6b8d5-abcde"}, {"web-6d4b75c9d-fghij"}, {"web-58f8c7b9d-klmno"}},
+			"web-*-*"},
+		{"not what swallows a fixed name", [][]string{{"web-config", "web-a"}, {"web-config", "web-aa1a"},
+			{"web-config", "web-a1a1a1a"}}, ""},
+		{"no name of its own", [][]string{{"web"}, {"web"}, {"web"}}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var outcomes []*outcome
+			for _, names := range c.runs {
+				s := state{}
+				for _, name := range names {
+					s["pods shop/"+name], s["pods shop/"+name+"[2]"] = fields{}, fields{}
+				}
+				outcomes = append(outcomes, &outcome{states: []state{s}})
+			}
+			var got []string
+			for _, p := range learnNames(outcomes) {
+				got = append(got, p.text)
+				for _, names := range c.runs {
+					if name := anyName([]namePattern{p}, names[len(names)-1]); name != c.want {
+						t.Errorf("%s is %s", names[len(names)-1], name)
+					}
+				}
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+	if name := anyName(nil, "job-5d0a8f0e-6f0b-4c57-9a2f-0123456789ab-x"); name != "job-*-x" {
+		t.Errorf("a name with a UID is %s", name)
+	}
+}
+
+// An object more or less among those with random names is one difference, wherever its content has its place.
+func TestAlikeObjects(t *testing.T) {
+	say := func(words ...string) state {
+		s := state{}
+		for i, word := range words {
+			s[numbered("pods shop/web-*", i+1)] = fields{"spec": word}
+		}
+		return s
+	}
+	for _, c := range []struct {
+		want, have state
+		texts      string
+	}{
+		{say("b", "c"), say("a", "b", "c"), "pods shop/web-*[3] is there"},
+		{say("b", "c"), say("c"), "pods shop/web-* is missing"},
+		{say("b", "c"), say("b", "c"), ""},
+		{say("b", "c"), say("a", "b"), `pods shop/web-*[2]: spec is "a", without the fault "c"`},
+	} {
+		var texts []string
+		for _, d := range differences(c.want, c.have) {
+			texts = append(texts, d.String())
+		}
+		if got := strings.Join(texts, ", "); got != c.texts {
+			t.Errorf("%v beside %v: %s", c.have, c.want, got)
+		}
+	}
+}
+
+// A word for a value that may be any does not depend on other such values.
+func TestWordsOfValues(t *testing.T) {
+	run := func(n int, more ...string) state {
+		word := fmt.Sprint("password ", n)
+		s := state{"secrets shop/web": {"data": word}, "widgets shop/web": {"status": word}}
+		for _, name := range more {
+			s["configmaps shop/"+name] = fields{"data": fmt.Sprint("another one ", n)}
+		}
+		return s
+	}
+	m := newMask([]state{run(1, "a"), run(2, "a"), run(3, "a")})
+	for _, d := range differences(m.on(run(1, "a")), m.on(run(4))) {
+		if !d.isMissing() {
+			t.Error(d)
+		}
+	}
+	other := run(4, "a")
+	other["widgets shop/web"]["status"] = "the password before"
+	if found := differences(m.on(run(1, "a")), m.on(other)); len(found) != 1 {
+		t.Errorf("a second password: %v", found)
+	}
+}
+
+// Objects with random names may be exchanged, and a deletion that belongs to a step may come with the next one, if the
+// plan shows both as one.
+func TestDeletedFacts(t *testing.T) {
+	ref := &reference{deletes: map[deletion]bool{{1, "configmaps shop/old"}: true}}
+	for range 3 {
+		ref.states = append(ref.states, state{
+			"configmaps shop/web-*-config": {}, "configmaps shop/web": {}, "configmaps shop/old": {},
+		})
+	}
+	for _, c := range []struct {
+		kind, name string
+		found      bool
+	}{
+		{"crash-after-write", "web", true}, {"crash-after-write", "web-*-config", false}, {"crash-after-write", "old", true},
+		{"delayed", "old", false}, {"unobserved", "old", false}, {"delayed", "web", true},
+	} {
+		o := &outcome{plan: &Plan{Kind: c.kind, Place: Place{Step: 1}}, requests: []Request{{Status: 200,
+			Place: Place{Step: 2, Verb: "delete", Resource: "configmaps", Namespace: "shop", Name: c.name}}}}
+		if facts := deletedFacts(o, ref); len(facts) > 0 != c.found {
+			t.Errorf("%s %s: %q", c.kind, c.name, facts)
+		}
+	}
+}
+
+const twoVersions = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: gadgets, singular: gadget, kind: Gadget}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+  - {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}
+`
+
+// An object that was written in two versions is one, and a run beside a reference waits as long as this had to.
+func TestVersionsOfOneObject(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	writeFile(t, folder+"/crd.yaml", twoVersions)
+	o, err := Options{CRDs: []string{folder}, Operator: Operator{Command: []string{"none"}}, Workload: folder}.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := newWorld(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.close()
+	r, err := newRun(t.Context(), base, o, nil, &reference{quiet: time.Hour}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.world.close()
+	if r.options.Quiet != time.Hour {
+		t.Errorf("quiet after %v", r.options.Quiet)
+	}
+	objects, err := parseObjects([]byte("{apiVersion: example.com/v1, kind: Gadget, metadata: {name: a}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.world.apply(t.Context(), objects[0]); err != nil {
+		t.Fatal(err)
+	}
+	of := typeSet{}
+	for _, version := range []string{"v1", "v1beta1"} {
+		of[schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "gadgets"}] = true
+	}
+	s, err := r.world.state(t.Context(), of)
+	if keys := slices.Sorted(maps.Keys(s)); err != nil || !slices.Equal(keys, []string{"gadgets.example.com default/a"}) {
+		t.Errorf("%q, %v", keys, err)
+	}
+}
+
+// The seed chooses the same plans in whatever order the operator writes.
+func TestSeedChoosesPlans(t *testing.T) {
+	ref := &reference{applied: make([][]string, 2), states: make([]state, 2)}
+	for i := range 20 {
+		ref.places = append(ref.places, Place{Step: 1, Verb: "create", Resource: "pods", Namespace: "shop", Name: fmt.Sprint(i),
+			Nth: 1})
+	}
+	o := Options{Limit: 5, Seed: 1}
+	some, err := derive(ref, nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(ref.places)
+	again, err := derive(ref, nil, o)
+	if err != nil || len(again) != o.Limit || !slices.Equal(some, again) {
+		t.Errorf("%v, then %v, %v", some, again, err)
+	}
+}
+
+func writeFile(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
