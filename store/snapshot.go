@@ -95,6 +95,22 @@ func (s *Snapshot) Diff(later *Snapshot) []keepwatch.Change {
 	return changes
 }
 
+// With returns a state at another revision of s's epoch: s without the objects of removed keys, and with those of put.
+// It shares with s what is equal, and has no indexes. No object of it is newer than the revision. An object counts as
+// stored at its own revision, since a store that begins with the state has no history before it.
+func (s *Snapshot) With(revision keepwatch.Revision, removed []keepwatch.Key, put []keepwatch.Object) *Snapshot {
+	t := newTxn(&view{snapshot: s}, revision)
+	for _, key := range removed {
+		if p := t.seek(key); p.entry != nil {
+			t.removeObject(p)
+		}
+	}
+	for _, o := range put {
+		t.putObject(t.seek(o.Key()), nil, o, min(o.Revision(), revision))
+	}
+	return t.snapshot()
+}
+
 // between returns the changes from one entry to another of the same key, either of which
 // may be nil.
 func between(before, after *entry, deleted keepwatch.Revision) []keepwatch.Change {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -91,4 +92,52 @@ func TestSnapshotNeverChanges(t *testing.T) {
 	if o, ok := s.Snapshot().Get(b.key); ok || o != nil || s.Snapshot().Len() != 0 || s.Snapshot().Digest() != 0 {
 		t.Fatal("the new one is not empty")
 	}
+}
+
+// A snapshot of another one has the objects of a list at its revision, whichever of the two is older, and a store that
+// begins with it delivers what follows.
+func TestSnapshotWith(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		twin, s := state{}, &Snapshot{}
+		for range rapid.IntRange(1, 5).Draw(t, "moments") {
+			revision := rapid.Uint64Range(100, 200).Draw(t, "revision")
+			before, digestBefore := slices.Collect(s.All()), s.Digest()
+			var removed []keepwatch.Key
+			var put []keepwatch.Object
+			for _, k := range rapid.SliceOfN(keysOf(), 0, 200).Draw(t, "removed") {
+				removed = append(removed, k)
+				delete(twin, k)
+			}
+			for k, o := range twin { // what is newer
+				if o.Revision() > keepwatch.Revision(revision) {
+					removed = append(removed, k)
+					delete(twin, k)
+				}
+			}
+			for _, k := range rapid.SliceOfN(keysOf(), 0, 200).Draw(t, "put") {
+				o := &thing{key: k, uid: keepwatch.UID(fmt.Sprint(len(put) % 3)), revision: keepwatch.Revision(revision) -
+					keepwatch.Revision(len(put)%90)}
+				put = append(put, o)
+				twin[k] = o
+			}
+			next := s.With(keepwatch.Revision(revision), removed, put)
+			inspect(t, next.tree, twin)
+			if next.Revision() != keepwatch.Revision(revision) || digest(next.Digest()) != recomputed(next) {
+				t.Fatalf("the state at %d has revision %d and another digest than its objects", revision, next.Revision())
+			}
+			if !slices.Equal(slices.Collect(s.All()), before) || s.Digest() != digestBefore {
+				t.Fatal("the state before has changed")
+			}
+			began := NewAt(next, Options{WindowBytes: 1}) // so that the difference is looked for in the tree
+			first, second := thingAt("first", keepwatch.Revision(revision)+1), thingAt("second", keepwatch.Revision(revision)+2)
+			apply(t, began, first.revision, add(first))
+			apply(t, began, second.revision, add(second))
+			d, _, err := began.Watch(next.Cursor(), Filter{}).TryNext()
+			gap, ok := d.(keepwatch.Gap)
+			if err != nil || !ok || len(gap.Changes) != 2 || gap.Changes[0].Object != first || gap.Changes[1].Object != second {
+				t.Fatalf("a watcher from %d receives %v, %v", revision, d, err)
+			}
+			s = next
+		}
+	})
 }

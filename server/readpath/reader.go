@@ -59,6 +59,15 @@ func (s *Reader) At(now func() time.Time) *Reader {
 	return &at
 }
 
+// Of returns a reader of a cache that [watchcache.Cache.At] or Still of the reader's cache has returned. It shares the
+// encodings of s, also of the objects that both caches have.
+func (s *Reader) Of(cache *watchcache.Cache) *Reader {
+	of, resource := *s, *s.resource
+	resource.Cache = cache
+	of.resource = &resource
+	return &of
+}
+
 // Answers reports whether the reader answers requests of this form, as far as the state allows.
 func (s *Reader) Answers(q *http.Request, info *request.RequestInfo) bool {
 	_, why := s.resource.parse(q, info)

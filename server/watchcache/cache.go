@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"reflect"
 	"strings"
 	"sync"
@@ -26,34 +25,21 @@ import (
 // Cache answers the reads of one resource as the Kubernetes API defines them, while Run runs. It is safe
 // for concurrent use.
 type Cache struct {
-	config     Config
-	source     Source
-	store      *store.Store
-	reflector  *reflector.Reflector
-	meter      meter
-	goType     reflect.Type // of what NewFunc returns
-	messages   reflect.Type // the Go type of messages
-	hasMessage bool         // objects can be cached as messages
-	// verbatimProtobuf is true if the source's bytes are served as they are and are protobuf.
-	verbatimProtobuf bool
-	indexes          []index
-	termIndexes      *termIndexes
-	unreadable       *unreadable
-	decoding         [64]sync.Mutex // of objects, by their keys: objects that are written together have one revision
-	seed             maphash.Seed
-	interner         *interner
-	uidHashes        *store.Memo[*uidHashes]
-	sizes            *store.Memo[int64]
-	ready            chan struct{} // closed when the cache has caught up for the first time
-	warmAfter        time.Duration
-	warmed           chan struct{}   // closed when the objects of the start are decoded and indexed
-	life             context.Context // ends with Run
-	endLife          context.CancelFunc
-	floor            atomic.Uint64 // the revision since which there is history; see DropHistory
+	*family
+	source      Source
+	store       *store.Store
+	reflector   *reflector.Reflector // nil of a Still
+	meter       meter
+	termIndexes *termIndexes
+	ready       chan struct{} // closed when the cache has caught up for the first time
+	warmAfter   time.Duration
+	warmed      chan struct{}   // closed when the objects of the start are decoded and indexed
+	life        context.Context // ends with Run
+	endLife     context.CancelFunc
+	floor       atomic.Uint64 // the revision since which there is history; see DropHistory
 
-	mu      sync.Mutex
-	running context.Context // of Run; nil before
-	cause   error           // of Run's end; nil before
+	mu    sync.Mutex
+	cause error // of Run's end; nil before
 }
 
 // versioner reads and writes resourceVersion.
@@ -70,45 +56,46 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics(metrics.NewKubeRegistry())
 	}
-	example := config.NewFunc()
-	if config.Served != nil {
-		example = config.Served.New()
+	c := newFamily(config).newCache()
+	c.store = store.New(c.storeOptions())
+	if err := c.follow(newSource); err != nil {
+		return nil, err
 	}
+	return c, nil
+}
+
+// newCache returns a cache without a store and a source.
+func (f *family) newCache() *Cache {
 	c := &Cache{
-		config:      config,
-		meter:       meter{config.GroupResource, config.Metrics},
-		goType:      reflect.TypeOf(config.NewFunc()),
-		seed:        maphash.MakeSeed(),
-		messages:    reflect.TypeOf(example).Elem(),
-		hasMessage:  hasMessage(example),
-		indexes:     indexesOf(config.Indexers),
-		interner:    newInterner(),
+		family:      f,
+		meter:       meter{f.config.GroupResource, f.config.Metrics},
 		termIndexes: newTermIndexes(),
-		unreadable:  newUnreadable(),
-		uidHashes:   newUIDHashes(),
-		sizes:       newSizes(),
 		ready:       make(chan struct{}),
 		warmAfter:   warmAfter,
 		warmed:      make(chan struct{}),
 	}
 	c.meter.indexed(0, 0) // the metrics show it
 	c.life, c.endLife = context.WithCancel(context.Background())
-	if v, ok := config.NewFunc().(Verbatim); ok {
-		c.verbatimProtobuf = v.Protobuf()
-	}
-	config.Store.Size, config.Store.Slim, config.Store.Attributes = size, c.slim, c.attributesOf
-	config.Store.Term = c.termOf
-	config.Store.Deleted = c.deleted
-	c.store = store.New(config.Store)
-	var err error
+	return c
+}
+
+// storeOptions returns the options of the cache's store.
+func (c *Cache) storeOptions() store.Options {
+	o := c.config.Store
+	o.Size, o.Slim, o.Attributes, o.Term, o.Deleted = size, c.slim, c.attributesOf, c.termOf, c.deleted
+	return o
+}
+
+// follow makes the cache follow the source that newSource returns.
+func (c *Cache) follow(newSource func(*Cache) (Source, error)) (err error) {
 	if c.source, err = newSource(c); err != nil {
-		return nil, err
+		return err
 	}
 	c.reflector = reflector.New(c.source, c.target(), reflector.Options{
 		// the difference needs the list's revision first
-		StartupDeadline: -1, Observe: c.observe, Paged: config.Store.Records != nil,
+		StartupDeadline: -1, Observe: c.observe, Paged: c.config.Store.Records != nil,
 	})
-	return c, nil
+	return nil
 }
 
 func (c *Cache) target() meteredTarget { return meteredTarget{c.store, c.meter} }
@@ -118,12 +105,11 @@ func (c *Cache) target() meteredTarget { return meteredTarget{c.store, c.meter} 
 func (c *Cache) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c.mu.Lock()
-	c.running = ctx
-	c.mu.Unlock()
+	c.running.Store(&ctx)
 	defer c.endLife()
 	begun := time.Now()
-	if err := c.source.Seed(ctx, c.target()); err != nil {
+	if c.store.Revision() > 0 { // it begins with a snapshot
+	} else if err := c.source.Seed(ctx, c.target()); err != nil {
 		klog.V(2).InfoS("Watch cache begins without history", "resource", c.config.GroupResource, "reason", err)
 	}
 	var started sync.WaitGroup
@@ -171,13 +157,6 @@ func (c *Cache) observe(n reflector.Notice) {
 	}
 	klog.V(2).InfoS("Watch cache follows "+c.config.SourceName, "resource", c.config.GroupResource,
 		"state", n.State, "failure", n.Failure.Kind, "err", n.Failure, "decision", n.Decision, "revision", n.Revision)
-}
-
-// runContext returns the context of Run.
-func (c *Cache) runContext() context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.running
 }
 
 // ReadinessCheck fails before the cache has caught up with its source, and after Run.

@@ -25,7 +25,7 @@ func (o *Object) decode(whole bool) (runtime.Object, error) {
 	case c.failed != nil:
 		return o.tryDecode(c, whole)
 	}
-	lock := &o.cache.decoding[maphash.Comparable(o.cache.seed, o.Key())%uint64(len(o.cache.decoding))]
+	lock := &o.family.decoding[maphash.Comparable(o.family.seed, o.Key())%uint64(len(o.family.decoding))]
 	lock.Lock()
 	defer lock.Unlock()
 	if c = o.content.Load(); c.decoded(whole) || c.failed != nil {
@@ -43,10 +43,10 @@ func (c *content) decoded(whole bool) bool {
 
 // tryDecode decodes c. A decoded object stays decoded if another goroutine fails.
 func (o *Object) tryDecode(c *content, whole bool) (runtime.Object, error) {
-	made, decoded, err := o.cache.decodeContent(o.Object, c.bytes, whole)
+	made, decoded, err := o.family.decodeContent(o.Object, c.bytes, whole)
 	if err != nil {
 		o.content.CompareAndSwap(c, &content{encoding: encoded, failed: err, bytes: c.bytes})
-		o.cache.unreadable.add(o, func() bool { return o.content.Load().failed != nil })
+		o.family.unreadable.add(o, func() bool { return o.content.Load().failed != nil })
 		return nil, err
 	}
 	for {
@@ -56,7 +56,7 @@ func (o *Object) tryDecode(c *content, whole bool) (runtime.Object, error) {
 		}
 		if o.content.CompareAndSwap(now, made) {
 			if now.failed != nil {
-				o.cache.unreadable.remove(weak.Make(o))
+				o.family.unreadable.remove(weak.Make(o))
 			}
 			return decoded, nil
 		}
@@ -65,13 +65,13 @@ func (o *Object) tryDecode(c *content, whole bool) (runtime.Object, error) {
 
 // makeMessage makes the message of a pending object. It returns the object's Go value.
 func (o *Object) makeMessage(c *content) (runtime.Object, error) {
-	decoded, err := o.cache.unmarshal(pending, c.bytes, o.Revision())
+	decoded, err := o.family.unmarshal(pending, c.bytes, o.Revision())
 	if err != nil {
 		return nil, err
 	}
 	made := *c
 	made.encoding = message
-	if err := o.cache.encode(&made, decoded); err != nil {
+	if err := o.family.encode(&made, decoded); err != nil {
 		return nil, err
 	}
 	o.content.CompareAndSwap(c, &made)
@@ -82,52 +82,52 @@ func (o *Object) makeMessage(c *content) (runtime.Object, error) {
 // are applied here, and a second time by makeMessage if the object need not be whole. It fails if the
 // object's name and namespace must be those of its key and are not: nothing in a database like etcd's
 // would notice that a bit of them was flipped.
-func (c *Cache) decodeContent(o keepwatch.Object, value []byte,
+func (f *family) decodeContent(o keepwatch.Object, value []byte,
 	whole bool) (made *content, decoded runtime.Object, err error) {
 	plain := value
-	if c.config.Decrypt != nil {
-		if plain, err = c.config.Decrypt(c.runContext(), o.Key(), value); err != nil {
+	if f.config.Decrypt != nil {
+		if plain, err = f.config.Decrypt(f.runContext(), o.Key(), value); err != nil {
 			return nil, nil, err
 		}
 	}
-	decoded, stored, err := c.decodeSource(plain, o.Revision())
+	decoded, stored, err := f.decodeSource(plain, o.Revision())
 	if err != nil {
 		return nil, nil, err
 	}
 	m, err := meta.Accessor(decoded)
 	if err != nil {
-		return nil, nil, fmt.Errorf("unable to name %q: %w", c.sourceKey(o), err)
+		return nil, nil, fmt.Errorf("unable to name %q: %w", f.sourceKey(o), err)
 	}
-	if c.config.CheckNames && (m.GetNamespace() != o.Key().Namespace || m.GetName() != o.Key().Name) {
-		return nil, nil, &misplaced{c.sourceKey(o)}
+	if f.config.CheckNames && (m.GetNamespace() != o.Key().Namespace || m.GetName() != o.Key().Name) {
+		return nil, nil, &misplaced{f.sourceKey(o)}
 	}
-	if made, err = c.describe(o.Key(), decoded); err != nil {
-		return nil, nil, fmt.Errorf("unable to select by %q: %w", c.sourceKey(o), err)
+	if made, err = f.describe(o.Key(), decoded); err != nil {
+		return nil, nil, fmt.Errorf("unable to select by %q: %w", f.sourceKey(o), err)
 	}
 	made.uid = m.GetUID()
 	made.uidHash = shardHash(string(made.uid))
-	made.encoding, made.bytes = c.encodingOf(decoded, plain, stored), plain
+	made.encoding, made.bytes = f.encodingOf(decoded, plain, stored), plain
 	if made.encoding == message && !whole {
 		made.encoding = pending
 		return made, decoded, nil
 	}
-	if err := c.encode(made, decoded); err != nil {
-		return nil, nil, fmt.Errorf("unable to cache %q: %w", c.sourceKey(o), err)
+	if err := f.encode(made, decoded); err != nil {
+		return nil, nil, fmt.Errorf("unable to cache %q: %w", f.sourceKey(o), err)
 	}
 	return made, decoded, nil
 }
 
 // encode encodes a decoded object as made.encoding says. An object that cannot be served in
 // Config.Served stays in the source's encoding.
-func (c *Cache) encode(made *content, decoded runtime.Object) error {
+func (f *family) encode(made *content, decoded runtime.Object) error {
 	if made.encoding == fromSource || made.encoding == verbatim {
 		return nil
 	}
-	b, err := c.marshal(made.encoding, decoded)
+	b, err := f.marshal(made.encoding, decoded)
 	switch {
 	case err == nil:
 		made.bytes = b
-	case c.config.Served != nil:
+	case f.config.Served != nil:
 		made.encoding = fromSource
 	default:
 		return err
@@ -136,7 +136,9 @@ func (c *Cache) encode(made *content, decoded runtime.Object) error {
 }
 
 // sourceKey returns the source's key of an object, for messages.
-func (c *Cache) sourceKey(o keepwatch.Object) string { return c.config.SourcePrefix + o.Key().String() }
+func (f *family) sourceKey(o keepwatch.Object) string {
+	return f.config.SourcePrefix + o.Key().String()
+}
 
 // misplaced is the error of an object whose name or namespace is not that of its key.
 type misplaced struct{ key string }
@@ -155,14 +157,14 @@ func notCached(err error) error {
 }
 
 // describe returns a content without its bytes and its UID.
-func (c *Cache) describe(key keepwatch.Key, decoded runtime.Object) (*content, error) {
-	labelSet, fieldSet, err := c.config.GetAttrs(decoded)
+func (f *family) describe(key keepwatch.Key, decoded runtime.Object) (*content, error) {
+	labelSet, fieldSet, err := f.config.GetAttrs(decoded)
 	if err != nil {
 		return nil, err
 	}
 	return &content{
-		labels: c.interner.attributes(key, labelSet), fields: c.interner.attributes(key, fieldSet),
-		indexed: c.indexed(key, decoded),
+		labels: f.interner.attributes(key, labelSet), fields: f.interner.attributes(key, fieldSet),
+		indexed: f.indexed(key, decoded),
 	}, nil
 }
 

@@ -78,6 +78,7 @@
 // # Files
 //
 //	cache.go         Cache, Run, readiness              source.go       what it reads from
+//	family.go        what caches share that begin with each other's objects: At, Still
 //	config.go        the description of a resource     start.go        catching up, decoding after the start
 //	list.go          a list, in three steps:            wait.go         waiting for a revision, rejecting others
 //	listrequest.go     which keys, state, selectors     get.go          one object

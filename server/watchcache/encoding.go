@@ -59,8 +59,8 @@ var envelope = []byte("k8s\x00")
 
 // encodingOf returns the encoding in which an object is cached, given the source's bytes and the kind
 // that they name.
-func (c *Cache) encodingOf(o runtime.Object, plain []byte, stored *schema.GroupVersionKind) encoding {
-	if reflect.TypeOf(o) != c.goType {
+func (f *family) encodingOf(o runtime.Object, plain []byte, stored *schema.GroupVersionKind) encoding {
+	if reflect.TypeOf(o) != f.goType {
 		return fromSource
 	}
 	switch o.(type) {
@@ -70,11 +70,11 @@ func (c *Cache) encodingOf(o runtime.Object, plain []byte, stored *schema.GroupV
 		return document
 	}
 	// An internal type may have fields of another version that the served one does not have.
-	if c.config.Served != nil && (stored == nil || stored.GroupVersion() != c.config.Served.GroupVersion) {
+	if f.config.Served != nil && (stored == nil || stored.GroupVersion() != f.config.Served.GroupVersion) {
 		return fromSource
 	}
 	// A message says neither which kind it is, nor that a list is empty and not absent.
-	if c.hasMessage && bytes.HasPrefix(plain, envelope) && o.GetObjectKind().GroupVersionKind().Empty() {
+	if f.hasMessage && bytes.HasPrefix(plain, envelope) && o.GetObjectKind().GroupVersionKind().Empty() {
 		return message
 	}
 	return fromSource
@@ -87,11 +87,11 @@ func hasMessage(example runtime.Object) bool {
 }
 
 // newMessage returns an empty object of the type that messages are of.
-func (c *Cache) newMessage() protobuf {
-	if c.config.Served != nil {
-		return c.config.Served.New().(protobuf)
+func (f *family) newMessage() protobuf {
+	if f.config.Served != nil {
+		return f.config.Served.New().(protobuf)
 	}
-	return c.config.NewFunc().(protobuf)
+	return f.config.NewFunc().(protobuf)
 }
 
 // nests reports whether objects of a Go type contain others that name their kind, as a
@@ -120,12 +120,12 @@ func nests(whole reflect.Type) bool {
 }
 
 // marshal encodes an object.
-func (c *Cache) marshal(e encoding, o runtime.Object) ([]byte, error) {
+func (f *family) marshal(e encoding, o runtime.Object) ([]byte, error) {
 	switch e {
 	case message:
-		if c.config.Served != nil {
+		if f.config.Served != nil {
 			var err error
-			if o, err = c.config.Served.To(o); err != nil {
+			if o, err = f.config.Served.To(o); err != nil {
 				return nil, err
 			}
 		}
@@ -133,29 +133,29 @@ func (c *Cache) marshal(e encoding, o runtime.Object) ([]byte, error) {
 	case document:
 		return json.Marshal(o.(*unstructured.Unstructured).Object)
 	}
-	return runtime.Encode(c.config.Codec, o)
+	return runtime.Encode(f.config.Codec, o)
 }
 
 // unmarshal decodes what marshal encoded, or the source's bytes.
-func (c *Cache) unmarshal(e encoding, b []byte, revision keepwatch.Revision) (runtime.Object, error) {
+func (f *family) unmarshal(e encoding, b []byte, revision keepwatch.Revision) (runtime.Object, error) {
 	switch e {
 	case message:
-		o := c.newMessage()
-		if err := o.Unmarshal(b); err != nil || c.config.Served == nil {
+		o := f.newMessage()
+		if err := o.Unmarshal(b); err != nil || f.config.Served == nil {
 			return o, err
 		}
-		return c.config.Served.From(o)
+		return f.config.Served.From(o)
 	case document:
 		o := &unstructured.Unstructured{}
 		return o, utiljson.Unmarshal(b, &o.Object)
 	}
-	o, _, err := c.decodeSource(b, revision)
+	o, _, err := f.decodeSource(b, revision)
 	return o, err
 }
 
 // decodeSource decodes the source's bytes. It returns the kind that they name.
-func (c *Cache) decodeSource(b []byte, revision keepwatch.Revision) (runtime.Object, *schema.GroupVersionKind, error) {
-	o, stored, err := c.config.Codec.Decode(b, nil, c.config.NewFunc())
+func (f *family) decodeSource(b []byte, revision keepwatch.Revision) (runtime.Object, *schema.GroupVersionKind, error) {
+	o, stored, err := f.config.Codec.Decode(b, nil, f.config.NewFunc())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -35,17 +35,17 @@ func indexesOf(indexers *cache.Indexers) (ordered []index) {
 const unread = "\x00unread"
 
 // indexed returns the values under which each index finds an object.
-func (c *Cache) indexed(key keepwatch.Key, decoded runtime.Object) [][]string {
-	if len(c.indexes) == 0 {
+func (f *family) indexed(key keepwatch.Key, decoded runtime.Object) [][]string {
+	if len(f.indexes) == 0 {
 		return nil
 	}
-	all := make([][]string, len(c.indexes))
-	for i, x := range c.indexes {
+	all := make([][]string, len(f.indexes))
+	for i, x := range f.indexes {
 		values, err := x.index(decoded)
 		if err != nil {
 			values = []string{unread}
 		}
-		all[i] = c.interner.texts(key, values)
+		all[i] = f.interner.texts(key, values)
 	}
 	return all
 }

@@ -24,7 +24,7 @@ var (
 // callers that have it from [Cache.Read].
 type Object struct {
 	keepwatch.Object // the source's
-	cache            *Cache
+	family           *family
 	size             int32 // of the source's bytes
 	// unindexed is true once an index has needed the values of the object when it could not be read.
 	unindexed atomic.Bool
@@ -77,18 +77,18 @@ func (o *Object) Decoded() (runtime.Object, error) {
 		return decoded, err
 	}
 	c := o.content.Load()
-	decoded, err := o.cache.unmarshal(c.encoding, c.bytes, o.Revision())
+	decoded, err := o.family.unmarshal(c.encoding, c.bytes, o.Revision())
 	if err != nil {
-		return nil, fmt.Errorf("decode %s %s: %w", o.cache.config.GroupResource, o.Key(), err)
+		return nil, fmt.Errorf("decode %s %s: %w", o.family.config.GroupResource, o.Key(), err)
 	}
 	return decoded, nil
 }
 
 // DecodedOf returns a part of the object's message as a Go value, as Decoded returns the object of the whole message.
 func (o *Object) DecodedOf(part []byte) (runtime.Object, error) {
-	decoded, err := o.cache.unmarshal(message, part, o.Revision())
+	decoded, err := o.family.unmarshal(message, part, o.Revision())
 	if err != nil {
-		return nil, fmt.Errorf("decode a part of %s %s: %w", o.cache.config.GroupResource, o.Key(), err)
+		return nil, fmt.Errorf("decode a part of %s %s: %w", o.family.config.GroupResource, o.Key(), err)
 	}
 	return decoded, nil
 }
@@ -114,7 +114,7 @@ func (o *Object) Protobuf() bool {
 	case message:
 		return true
 	case verbatim:
-		return o.cache.verbatimProtobuf
+		return o.family.verbatimProtobuf
 	}
 	return false
 }
@@ -132,7 +132,7 @@ func (o *Object) Size() int { return int(o.size) }
 // cache starts, the object stays encoded: decoding everything takes several times as long as
 // reading it, and clients that resume from a revision need almost nothing of it.
 func (c *Cache) NewObject(o keepwatch.Object, value []byte) *Object {
-	cached := &Object{Object: o, cache: c, size: int32(len(value))}
+	cached := &Object{Object: o, family: c.family, size: int32(len(value))}
 	raw := &content{encoding: encoded, bytes: value}
 	cached.content.Store(raw)
 	if c.caughtUp() {

@@ -29,7 +29,7 @@ func (c *Cache) slim(o keepwatch.Object) keepwatch.Object {
 	if made.bytes, err = c.marshal(made.encoding, metadata); err != nil {
 		return o
 	}
-	slim := &Object{Object: full.Object, cache: c, size: int32(len(made.bytes))}
+	slim := &Object{Object: full.Object, family: c.family, size: int32(len(made.bytes))}
 	slim.content.Store(&made)
 	slim.unindexed.Store(full.unindexed.Load())
 	return slim

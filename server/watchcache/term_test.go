@@ -14,7 +14,7 @@ import (
 
 // Every object that a predicate selects has the value of its term; the twin is the selector itself.
 func TestTermsAreImplied(t *testing.T) {
-	c := &Cache{interner: newInterner()}
+	c := &Cache{family: &family{interner: newInterner()}}
 	values := rapid.SampledFrom([]string{"", "a", "b", "node-1"})
 	rapid.Check(t, func(t *rapid.T) {
 		labelText, fieldText := "", ""
@@ -46,7 +46,7 @@ func TestTermsAreImplied(t *testing.T) {
 			}
 			return c.interner.attributes(keepwatch.Key{Name: "x"}, m)
 		}
-		o := &Object{Object: keyOnly{Name: "x"}, cache: c}
+		o := &Object{Object: keyOnly{Name: "x"}, family: c.family}
 		o.content.Store(&content{encoding: message, labels: set("l"), fields: set("f")})
 		term := p.term()
 		if !o.matches(&p) || term == nil {

@@ -42,9 +42,9 @@ func (u *unreadable) remove(p weak.Pointer[Object]) {
 // Unencodable logs that a reader could not encode the object, so that a list ended within its body, and records
 // it for [Cache.Unreadable].
 func (o *Object) Unencodable(err error) {
-	klog.ErrorS(err, "List ended at an object that can't be encoded", "resource", o.cache.config.GroupResource, "key",
+	klog.ErrorS(err, "List ended at an object that can't be encoded", "resource", o.family.config.GroupResource, "key",
 		o.Key())
-	o.cache.unreadable.add(o, func() bool { return true })
+	o.family.unreadable.add(o, func() bool { return true })
 }
 
 // Unreadable returns the listed objects of which it is known that they could not be decoded when that was tried
