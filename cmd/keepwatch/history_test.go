@@ -136,6 +136,35 @@ REVISION +TIME +EVENT +GENERATION +MANAGERS +FIELDS *
 		compared.Objects[0].Type != history.Added {
 		t.Errorf("backward: %s, %v", out, err)
 	}
+	for until, want := range map[string]string{"": "MODIFIED MODIFIED DELETED", "revision/" + second: "MODIFIED"} {
+		out, _ = look(t, "log", "-A", "--since", "revision/"+first, "--until", until, "--from", to, "-o", "json")
+		var log struct{ Events []lookback.LoggedEvent }
+		if err := json.Unmarshal([]byte(out), &log); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		var kinds []string
+		last := keepwatch.Revision(0)
+		for _, e := range log.Events {
+			if e.Revision < last {
+				t.Errorf("revision %d follows %d", e.Revision, last)
+			}
+			if last = e.Revision; e.Resource == "configmaps" && e.Name == "story" {
+				kinds = append(kinds, string(e.Type))
+			}
+		}
+		if got := strings.Join(kinds, " "); got != want {
+			t.Errorf("all types until %q: %s, want %s", until, got, want)
+		}
+	}
+	if out, _ = look(t, "log", "-n", "default", "--since", "revision/"+first, "--from", to); !regexp.MustCompile(
+		`(?m)^` + second + ` +\S+ +MODIFIED +configmaps/default/story +bob +data.color *$`).MatchString(out) {
+		t.Errorf("all types: %s", out)
+	}
+	for _, output := range []string{"json", "yaml", "text"} {
+		if out, _ = look(t, "log", "cm", "--since", "now", "--from", to, "-o", output); strings.Contains(out, "MODIFIED") {
+			t.Errorf("since now: %s", out)
+		}
+	}
 	out, _ = look(t, "log", "cm", "--from", to, "-o", "yaml")
 	if !strings.Contains(out, "- manager: bob") && !strings.Contains(out, "manager: bob") ||
 		!strings.Contains(out, `path: data.color`) {
@@ -308,7 +337,7 @@ func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
 		"text":           {1, "log cm --from sqlite:" + text, "file is not a database"},
 		"no server":      {1, "log cm --from postgres://127.0.0.1:1/x", "connect"},
 		"no type":        {2, "log --from " + to, "give the type"},
-		"all types":      {2, "log * --from " + to, "'keepwatch history diff -A --at -15m' compares all types"},
+		"all types":      {2, "log * --from " + to, "for all types the moment to begin with: --since -15m"},
 		"unknown type":   {1, "log pods --from " + to, `the history has no resource type "pods", only configmaps`},
 		"unknown object": {1, "log cm/nothing --from " + to,
 			"the history has no configmaps named nothing in namespace default, from revision"},

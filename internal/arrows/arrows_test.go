@@ -500,7 +500,7 @@ var rules = map[string]rule{
 	},
 	"server/past": {
 		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns",
-			"server/customcolumns", "server/past/...", "server/readpath", "server/servemetrics", "server/watchcache"},
+			"server/customcolumns", "server/past/...", "server/readpath", "server/servemetrics", "server/watchcache", "store"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/api/authentication/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/pkg/apis/audit/v1$", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/",

@@ -75,15 +75,23 @@ func selected(all []sink.State, q sink.StateQuery, yield func(sink.State) error)
 		within := func(p *sink.Point) bool { return p != nil && q.After.Before(*p) && !q.UpTo.Before(*p) }
 		switch {
 		case q.Namespace != "" && q.Namespace != s.Key.Namespace, q.Name != "" && q.Name != s.Key.Name:
-		case q.At != nil && (q.At.Before(s.From) || s.To != nil && !q.At.Before(*s.To)):
+		case q.At != nil && !isValid(s, *q.At), q.NotAt != nil && isValid(s, *q.NotAt):
 		case q.After != nil && !within(&s.From) && !within(s.To):
 		default:
+			if q.WithoutObjects {
+				s.Object = nil
+			}
 			if err := yield(s); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// isValid reports whether a state is valid at a point.
+func isValid(s sink.State, at sink.Point) bool {
+	return !at.Before(s.From) && (s.To == nil || at.Before(*s.To))
 }
 
 func (lagging) Example(context.Context, string) (*sink.State, error) { return &laggingStates[0], nil }

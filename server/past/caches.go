@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch"
@@ -24,8 +20,9 @@ import (
 )
 
 const (
-	// maxCaches bounds the caches of moments.
+	// maxCaches bounds the caches of moments, and maxBytes what they have in memory together.
 	maxCaches = 64
+	maxBytes  = 1 << 30
 	// maxReplays is the default of Config.MaxReplays.
 	maxReplays = 64
 	// loadTimeout bounds the wait for the state of a moment.
@@ -34,42 +31,47 @@ const (
 
 // caches has the watch caches of resources at moments. It is safe for concurrent use.
 type caches struct {
-	history *history.History
-	budget  *readpath.Budget
-	metrics *watchcache.Metrics
-	meters  *meters
-	bound   int // of replays
+	history  *history.History
+	budget   *readpath.Budget
+	metrics  *watchcache.Metrics
+	meters   *meters
+	bound    int   // of replays
+	maxBytes int64 // of moments
 
-	mu      sync.Mutex
-	running context.Context // of run; nil before and after
-	active  sync.WaitGroup
-	all     map[cacheKey]*entry
-	uses    int // counts
-	replays int // open
+	mu       sync.Mutex
+	running  context.Context // of run; nil before and after
+	active   sync.WaitGroup
+	all      map[cacheKey]*entry
+	families map[familyKey]*family
+	uses     int // counts
+	replays  int // open
+	// bytes are those of the objects of all moments in memory: what several moments share counts once. loading are those
+	// that are being read.
+	bytes, loading int64
 }
 
 // cacheKey is what a cache depends on.
 type cacheKey struct {
-	resource  schema.GroupVersionResource
-	namespace string // of the stream
-	point     sink.Point
-	table     tableSource
+	familyKey
+	point sink.Point
 }
 
-// entry is a resource at a moment.
+// entry is a resource at a moment. Its state does not change.
 type entry struct {
+	key    cacheKey
+	family *family
+	loaded chan struct{} // closed when the rest is set, or failed is
+	failed error
 	cache  *watchcache.Cache
-	reader *readpath.Reader // nil before the first request
-	end    context.CancelFunc
+	mark   history.Mark
 	inUse  int
-	replay bool // for one watch
-	last   int  // when it was used last, in uses
+	last   int // when it was used last, in uses
 }
 
 func newCaches(h *history.History, budget *readpath.Budget, metrics *watchcache.Metrics, meters *meters,
 	replays int) *caches {
-	return &caches{history: h, budget: budget, metrics: metrics, meters: meters, bound: replays,
-		all: map[cacheKey]*entry{}}
+	return &caches{history: h, budget: budget, metrics: metrics, meters: meters, bound: replays, maxBytes: maxBytes,
+		all: map[cacheKey]*entry{}, families: map[familyKey]*family{}}
 }
 
 func (c *caches) run(ctx context.Context) {
@@ -86,82 +88,93 @@ func (c *caches) run(ctx context.Context) {
 // reader returns the reader that answers a request, once its cache has its state. release must be called when the
 // request has ended.
 func (c *caches) reader(ctx context.Context, of *resolved) (*readpath.Reader, func(), error) {
-	var e *entry
-	var err error
-	release := func() { c.release(e) }
-	if of.watch {
-		if e, err = c.replay(ctx, of); err == nil {
-			release = e.end
+	if of.watch { // before anything is read for it
+		if err := c.mayReplay(); err != nil {
+			return nil, nil, err
 		}
-	} else {
-		e, err = c.still(of)
 	}
+	e, err := c.still(of)
 	if err != nil {
 		return nil, nil, err
 	}
+	release := func() { c.release(e) }
+	if err := c.await(ctx, of, e.loaded, nil); err != nil {
+		release()
+		return nil, nil, err
+	}
+	if e.failed != nil {
+		release()
+		return nil, nil, e.failed
+	}
+	if !of.watch {
+		return e.family.readerAt(e.cache, of), release, nil
+	}
+	defer release()
+	r, err := c.replay(ctx, e, of)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.await(ctx, of, r.cache.Ready(), r.cache.Ended()); err != nil {
+		r.end()
+		return nil, nil, err
+	}
+	return e.family.readerAt(r.cache, of), r.end, nil
+}
+
+// await waits until the state of a request is there.
+func (c *caches) await(ctx context.Context, of *resolved, ready, ended <-chan struct{}) error {
 	timeout := time.NewTimer(loadTimeout)
 	defer timeout.Stop()
+	var err error
 	select {
-	case <-e.cache.Ready():
-		reader, err := c.readerOf(e, of)
-		if err != nil {
-			release()
-			return nil, nil, err
-		}
-		return reader, release, nil
-	case <-e.cache.Ended():
-		err = errors.New("the server ends")
+	case <-ready:
+		return nil
+	case <-ended:
+		err = errEnds
 	case <-timeout.C:
 		err = fmt.Errorf("the state of %s was not read within %v", of.resource.Resource, loadTimeout)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	release()
-	return nil, nil, apierrors.NewServiceUnavailable(err.Error())
+	return apierrors.NewServiceUnavailable(err.Error())
 }
+
+var errEnds = errors.New("the server ends")
 
 // still returns the entry of a resource at a moment, which it begins to read if nobody has.
 func (c *caches) still(of *resolved) (*entry, error) {
-	key := cacheKey{of.resource, of.stream.ID.Namespace, of.point, of.table}
+	key := cacheKey{familyKeyOf(of), of.point}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.all[key]
 	if e == nil {
+		if c.running == nil {
+			return nil, apierrors.NewServiceUnavailable("the server is not running")
+		}
 		if len(c.all) >= maxCaches && !c.evict() {
 			return nil, c.meters.tooMany(boundMoments,
 				fmt.Sprintf("%d moments of resources are read at this time: try again later", len(c.all)))
 		}
-		var err error
-		if e, err = c.begin(context.Background(), of, history.SourceOptions{}); err != nil {
+		f, err := c.familyOf(key.familyKey, of)
+		if err != nil {
 			return nil, err
 		}
+		e = &entry{key: key, family: f, loaded: make(chan struct{}), inUse: 1} // by its load
 		c.all[key] = e
-		c.meters.moments.Set(float64(len(c.all)))
+		f.entries++
+		c.count()
+		running := c.running
+		c.active.Go(func() { c.load(running, e) })
 	}
 	c.uses++
 	e.inUse, e.last = e.inUse+1, c.uses
 	return e, nil
 }
 
-// replay returns an entry for one watch, which ends with the request.
-func (c *caches) replay(ctx context.Context, of *resolved) (*entry, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.replays >= c.bound {
-		return nil, c.meters.tooMany(boundReplays,
-			fmt.Sprintf("%d watches of the past are open, which is the most: try again later", c.replays))
-	}
-	e, err := c.begin(ctx, of, history.SourceOptions{Onward: true, Speed: of.speed, Start: of.started})
-	if err == nil {
-		e.replay = true
-		c.count(1)
-	}
-	return e, err
-}
-
-// count adds to the number of replays. c.mu is locked.
-func (c *caches) count(n int) {
-	c.replays += n
+// count sets the metrics. c.mu is locked.
+func (c *caches) count() {
+	c.meters.moments.Set(float64(len(c.all)))
+	c.meters.bytes.Set(float64(c.bytes + c.loading))
 	c.meters.replays.Set(float64(c.replays))
 }
 
@@ -171,109 +184,153 @@ func (c *caches) release(e *entry) {
 	e.inUse--
 }
 
-// forget removes an entry whose cache has ended: the next request begins another one.
-func (c *caches) forget(ended *entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.all, func(_ cacheKey, e *entry) bool { return e == ended })
-	c.meters.moments.Set(float64(len(c.all)))
-	if ended.replay {
-		c.count(-1)
-	}
-}
-
-// evict ends the cache that was not used for the longest time, and reports whether there is one that is not in use.
+// evict drops the moment that was not used for the longest time, and reports whether there is one that is not in use.
 // c.mu is locked.
 func (c *caches) evict() bool {
-	var oldest cacheKey
+	var oldest *entry
 	last := math.MaxInt
-	for key, e := range c.all {
+	for _, e := range c.all {
 		if e.inUse == 0 && e.last < last {
-			oldest, last = key, e.last
+			oldest, last = e, e.last
 		}
 	}
-	if last == math.MaxInt {
+	if oldest == nil {
 		return false
 	}
-	c.all[oldest].end()
-	delete(c.all, oldest)
+	c.drop(oldest)
 	return true
 }
 
-// begin runs the cache of a resource at a point until ctx or run ends. c.mu is locked.
-func (c *caches) begin(ctx context.Context, of *resolved, options history.SourceOptions) (*entry, error) {
+// drop removes an entry. c.mu is locked.
+func (c *caches) drop(e *entry) {
+	delete(c.all, e.key)
+	if e.family.entries--; e.family.entries == 0 {
+		delete(c.families, e.key.familyKey)
+	}
+	if e.cache != nil {
+		c.bytes -= unshare(e.cache.Snapshot())
+	}
+	c.count()
+}
+
+// load reads the state of an entry.
+func (c *caches) load(ctx context.Context, e *entry) {
+	l := &loading{caches: c, entry: e}
+	snapshot, err := l.read(ctx)
+	var bytes int64
+	if err == nil {
+		bytes = share(snapshot)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer close(e.loaded)
+	c.loading -= l.bytes
+	e.inUse--
+	if err == nil {
+		e.cache, e.mark = e.family.root.Still(snapshot), l.mark
+		c.bytes += bytes
+		c.shrink() // what it shared with a moment that was dropped meanwhile is its own
+		c.count()
+		return
+	}
+	c.drop(e)
+	if !errors.As(err, new(apierrors.APIStatus)) {
+		if ctx.Err() != nil {
+			err = errEnds
+		} else {
+			klog.ErrorS(err, "The past of a resource cannot be read", "resource", e.key.resource, "revision",
+				e.key.point.Revision)
+		}
+		err = apierrors.NewServiceUnavailable(err.Error())
+	}
+	e.failed = err
+}
+
+// reserve counts bytes that a load adds. It drops other moments for them, or returns an error if those are all in use.
+// The only moment in memory may have more than all together.
+func (c *caches) reserve(bytes int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loading += bytes; c.shrink() || len(c.all)+c.replays == 1 {
+		return nil
+	}
+	return c.meters.tooMany(boundBytes, fmt.Sprintf(
+		"the %d moments of resources that are read at this time have %d MiB: try again later", len(c.all),
+		(c.bytes+c.loading)>>20))
+}
+
+// shrink drops moments that are not in use until the others have no more bytes than they may have, and reports whether
+// they do. c.mu is locked.
+func (c *caches) shrink() bool {
+	for c.bytes+c.loading > c.maxBytes {
+		if !c.evict() {
+			return false
+		}
+	}
+	return true
+}
+
+// replay is the cache of one watch. It begins with the state of an entry, and shares it.
+type replay struct {
+	cache *watchcache.Cache
+	end   context.CancelFunc
+}
+
+// mayReplay returns an error if no more watches may be open.
+func (c *caches) mayReplay() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replaysLeft()
+}
+
+// replaysLeft is mayReplay. c.mu is locked.
+func (c *caches) replaysLeft() error {
+	if c.replays < c.bound {
+		return nil
+	}
+	return c.meters.tooMany(boundReplays,
+		fmt.Sprintf("%d watches of the past are open, which is the most: try again later", c.replays))
+}
+
+// replay returns a cache for one watch, which ends with the request.
+func (c *caches) replay(ctx context.Context, e *entry, of *resolved) (*replay, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.running == nil {
 		return nil, apierrors.NewServiceUnavailable("the server is not running")
 	}
-	cache, err := c.newCache(of, options)
+	if err := c.replaysLeft(); err != nil {
+		return nil, err
+	}
+	begin := e.cache.Snapshot()
+	cache, err := e.family.root.At(begin, func(cache *watchcache.Cache) (watchcache.Source, error) {
+		return source{c.history.Source(history.SourceOptions{
+			Resource: of.typ.Resource, Namespace: of.stream.ID.Namespace, At: of.point, Onward: true, Speed: of.speed,
+			Start:  of.started,
+			Decode: func(o *history.Object) keepwatch.Object { return newObject(cache, of.format, o) },
+		})}, nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	ctx, end := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.running, end)
-	e := &entry{cache: cache, end: end}
+	c.bytes += share(begin)
+	c.replays++
+	c.count()
 	c.active.Go(func() {
 		defer stop()
 		defer end()
 		if err := cache.Run(ctx); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "The past of a resource cannot be read", "resource", of.resource, "revision", of.point.Revision)
 		}
-		c.forget(e)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.bytes -= unshare(begin)
+		c.replays--
+		c.count()
 	})
-	return e, nil
-}
-
-// readerOf returns the reader of a cache whose Tables have the ages at the time of a moment. Moments that have one
-// state share its cache, and the encodings in it.
-func (c *caches) readerOf(e *entry, of *resolved) (*readpath.Reader, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e.reader == nil {
-		var err error
-		if e.reader, err = c.newReader(e.cache, of); err != nil {
-			return nil, err
-		}
-	}
-	then := of.tableTime()
-	if then.IsZero() {
-		return e.reader, nil
-	}
-	return e.reader.At(func() time.Time { return then }), nil
-}
-
-// newReader returns a reader of a cache whose Tables have the ages of now.
-func (c *caches) newReader(cache *watchcache.Cache, of *resolved) (*readpath.Reader, error) {
-	table, err := of.tables.table(of)
-	if err != nil {
-		return nil, err
-	}
-	f := of.format
-	return readpath.NewReader(readpath.Resource{
-		Cache: cache, Resource: of.resource, Kind: f.kind, Namespaced: f.namespaced, Dynamic: f.dynamic,
-		Serializer: of.tables.serializer, Table: table, FieldLabel: f.fieldLabel,
-		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
-			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.attributes}
-		},
-	}, c.budget)
-}
-
-func (c *caches) newCache(of *resolved, options history.SourceOptions) (*watchcache.Cache, error) {
-	f := of.format
-	options.Resource, options.Namespace, options.At = of.typ.Resource, of.stream.ID.Namespace, of.point
-	return watchcache.New(watchcache.Config{
-		GroupResource: of.resource.GroupResource(), ResourcePrefix: "/" + of.resource.Resource, Namespaced: f.namespaced,
-		SourceName: "the history", SourcePrefix: of.resource.Resource + "/",
-		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Sharded: true, Metrics: c.metrics,
-	}, func(cache *watchcache.Cache) (watchcache.Source, error) {
-		options.Decode = func(o *history.Object) keepwatch.Object {
-			text, err := f.item(o.JSON())
-			if err != nil {
-				text = o.JSON() // its readers get the error
-			}
-			return cache.NewObject(o, text)
-		}
-		return source{c.history.Source(options)}, nil
-	})
+	return &replay{cache, end}, nil
 }
 
 // source is a resource of a history, as a watch cache reads it.
@@ -282,4 +339,17 @@ type source struct{ *history.Source }
 // Seed fails: a moment has no history before it.
 func (source) Seed(context.Context, keepwatch.Target) error {
 	return errors.New("a moment has no history before it")
+}
+
+// familyKey is what the objects of a cache depend on, and what is derived from them.
+type familyKey struct {
+	resource   schema.GroupVersionResource
+	kind       string
+	namespaced bool
+	namespace  string // of the stream
+	table      tableSource
+}
+
+func familyKeyOf(of *resolved) familyKey {
+	return familyKey{of.resource, of.format.kind.Kind, of.format.namespaced, of.stream.ID.Namespace, of.table}
 }

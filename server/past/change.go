@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,25 +40,40 @@ func (r *pageRead) change(t *history.Timeline) (*shownChange, error) {
 	if err != nil {
 		return nil, badRequest(err)
 	}
-	lane := slices.IndexFunc(t.Lanes, func(l history.Lane) bool { return l.Key.String() == r.query.Object })
-	if lane < 0 {
+	key, selected := r.objectKey()
+	of := history.Objects{Resource: r.objects.Resource, Namespace: key.Namespace, Name: key.Name}
+	var first, last history.Event
+	changes, count := 0, 0 // of the timeline, and of the query
+	for e, err := range r.view.Events(r.q.Context(), of, t.After, t.UpTo) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Type == history.Missing {
+			continue
+		}
+		if changes++; e.Point.Before(since) || upTo.Before(e.Point) {
+			continue
+		}
+		if count++; count == 1 {
+			first = e
+		}
+		last = e
+	}
+	if !selected || changes == 0 {
 		return nil, notFound("no object of the timeline is " + r.query.Object)
 	}
-	events := slices.DeleteFunc(slices.Clone(t.Lanes[lane].Events), func(e history.Event) bool {
-		return e.Point.Before(since) || upTo.Before(e.Point)
-	})
-	if len(events) == 0 || events[0].Point != since || events[len(events)-1].Point != upTo {
+	if count == 0 || first.Point != since || last.Point != upTo {
 		return nil, notFound(fmt.Sprintf("the timeline has no change of %s from revision %s to %s", r.query.Object,
 			r.query.Since, r.query.UpTo))
 	}
-	key := t.Lanes[lane].Key
 	from := sink.Point{Epoch: since.Epoch, Revision: since.Revision - 1}
-	of := history.Objects{Resource: r.objects.Resource, Namespace: key.Namespace, Name: key.Name}
-	found, err := difference.Between(r.q.Context(), r.view, of, from, upTo)
-	if err != nil {
+	var found []difference.Difference
+	if err := difference.Each(r.q.Context(), r.view, of, from, upTo, func(d difference.Difference) error {
+		found = append(found, d)
+		return nil
+	}); err != nil {
 		return nil, err
 	}
-	last := events[len(events)-1]
 	c := &shownChange{
 		Title: key.String() + ": " + changeTitle(last), Status: r.query.Status != "",
 		Nothing: "The object was created and deleted in this time.",
@@ -67,8 +81,8 @@ func (r *pageRead) change(t *history.Timeline) (*shownChange, error) {
 	if c.Diff, err = r.diff(t, key, from, upTo); err != nil {
 		return nil, err
 	}
-	if len(events) > 1 {
-		c.Title = fmt.Sprintf("%s: %d changes until revision %d, %s", key, len(events), upTo.Revision, showTime(last.Time))
+	if count > 1 {
+		c.Title = fmt.Sprintf("%s: %d changes until revision %d, %s", key, count, upTo.Revision, showTime(last.Time))
 	}
 	if g := last.Gap; g != nil {
 		c.Gap = fmt.Sprintf(
@@ -84,6 +98,16 @@ func (r *pageRead) change(t *history.Timeline) (*shownChange, error) {
 		return c, nil
 	}
 	return c, c.fill(r, t, key, found[0])
+}
+
+// objectKey returns the key of the object of the query, false if the timeline is not about it.
+func (r *pageRead) objectKey() (key keepwatch.Key, ok bool) {
+	key.Name = r.query.Object
+	if namespace, name, namespaced := strings.Cut(r.query.Object, "/"); namespaced {
+		key = keepwatch.Key{Namespace: namespace, Name: name}
+	}
+	return key, (r.objects.Namespace == "" || key.Namespace == r.objects.Namespace) &&
+		(r.objects.Name == "" || key.Name == r.objects.Name)
 }
 
 // fill adds what a difference shows.

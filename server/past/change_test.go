@@ -79,7 +79,7 @@ func TestCommandsOfAChange(t *testing.T) {
 				query:   pageQuery{Object: "shop/" + row.object, Since: fmt.Sprint(row.at), UpTo: fmt.Sprint(row.at)},
 			}
 			timeline, err := v.Timeline(t.Context(), r.objects, history.Moment{Time: clock("09:00")},
-				history.Moment{Revision: 40}, 100)
+				history.Moment{Revision: 40}, 100, 1000)
 			if err != nil {
 				return err
 			}

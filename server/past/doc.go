@@ -7,7 +7,9 @@
 //	request ─▶ Server: which moment? ─▶ caches: one for a resource at a point ─▶ readpath ◀─ watchcache ◀─ source/history
 //
 // Nothing behind the server knows that it is the past: a watch cache reads a history as it reads any source. The
-// caches of the moments that were read last stay; they show one state, and follow nothing.
+// caches of the moments that were read last stay; they show one state, and follow nothing. Those of one resource are a
+// family: a moment is read as what differs from the nearest one in memory, and shares with it the tree, the objects and
+// their encodings. The number of moments is bounded, and the bytes of their objects, of which each counts once.
 //
 // # Moments
 //
@@ -20,8 +22,9 @@
 //
 // A watch continues after its resourceVersion, or after the moment if it has none: with the events of the past at the
 // pace at which they were recorded, and at the end with what a sync stores now. /speed/60 behind the moment, or
-// ?speed=60, makes it 60 times as fast, and 0 as fast as the client reads. Each watch has a replay of its own, of which
-// [Config].MaxReplays bounds the number. A gap becomes the difference between its ends.
+// ?speed=60, makes it 60 times as fast, and 0 as fast as the client reads. Each watch has a replay of its own, which
+// begins with the state of its moment, and of which [Config].MaxReplays bounds the number. A gap becomes the difference
+// between its ends.
 //
 // # Who may read
 //
@@ -46,6 +49,7 @@
 //	server.go    the way of a request              document.go  an object as the history has it
 //	moment.go    the moment of a request           fields.go    fields that selectors can name
 //	caches.go    watch caches of resources         table.go     columns
+//	family.go    what those of one resource share, and how one is read
 //	authority.go  who may read what: the live cluster decides
 //	audit.go     the log of reads
 //	metrics.go   metrics, and the refusals at a bound

@@ -76,11 +76,11 @@ func (s scale) x(t time.Time) int {
 
 // draw returns the picture of a timeline, whose links change a query.
 func draw(t *history.Timeline, q pageQuery) *drawing {
-	shown, axis := min(len(t.Lanes), maxLanes), axisOf(t)
+	axis := axisOf(t)
 	d := &drawing{
 		From: showTime(axis.from), To: showTime(t.To), Width: drawingWidth, Left: drawingLeft - 12,
-		LeftOut: len(t.Lanes) - shown,
-		Bottom:  shown*laneHeight + 8,
+		LeftOut: t.Objects - len(t.Lanes),
+		Bottom:  len(t.Lanes)*laneHeight + 8,
 	}
 	d.Labels, d.Height = d.Bottom+14, d.Bottom+20
 	for _, u := range t.Unknown {
@@ -91,7 +91,7 @@ func draw(t *history.Timeline, q pageQuery) *drawing {
 		d.Gaps = append(d.Gaps, drawnSpan{axis.x(u.From), max(2, axis.x(u.To)-axis.x(u.From)), title})
 	}
 	d.Ticks = axis.ticks(q)
-	for i, l := range t.Lanes[:shown] {
+	for i, l := range t.Lanes {
 		d.Lanes = append(d.Lanes, drawLane(l, i*laneHeight+laneHeight/2+4, axis, q))
 	}
 	return d
@@ -105,7 +105,7 @@ func axisOf(t *history.Timeline) scale {
 	}
 	axis.from = t.To.Add(-window)
 	for _, l := range t.Lanes {
-		if first := l.Events[0].Time; first.Before(axis.from) {
+		if first := l.Runs[0].First.Time; first.Before(axis.from) {
 			axis.from = first
 		}
 	}
@@ -155,14 +155,8 @@ func drawLane(l history.Lane, y int, axis scale, q pageQuery) drawnLane {
 	one := q.withoutChange()
 	one.Namespace, one.Name = l.Key.Namespace, l.Key.Name
 	d := drawnLane{Name: l.Key.String(), Short: short(l.Key.String()), URL: one.URL(), Text: y + 4, Bars: bars(l, y, axis)}
-	for begin := 0; begin < len(l.Events); {
-		x := axis.x(l.Events[begin].Time)
-		end := begin + 1
-		for end < len(l.Events) && axis.x(l.Events[end].Time)-x < markWidth {
-			end++
-		}
-		d.Marks = append(d.Marks, markOf(l, l.Events[begin:end], x, y, q))
-		begin = end
+	for _, run := range l.Runs {
+		d.Marks = append(d.Marks, markOf(l, run, axis.x(run.First.Time), y, q))
 	}
 	return d
 }
@@ -175,17 +169,19 @@ func bars(l history.Lane, y int, axis scale) (all []bar) {
 			all = append(all, bar{axis.x(begin), y - 2, max(1, axis.x(end)-axis.x(begin))})
 		}
 	}
-	for i, e := range l.Events {
-		switch e.Type {
-		case history.Added, history.Existed:
-			add(e.Time) // of another object with the name
-			begin, exists = e.Time, true
-		case history.Deleted:
-			exists = exists || i == 0
-			add(e.Time)
+	for i, run := range l.Runs {
+		switch first := run.First; {
+		case first.Type == history.Added || first.Type == history.Existed:
+			add(first.Time) // of another object with the name
+			begin, exists = first.Time, true
+		case i == 0:
+			exists = true
+		case !exists && run.Count > 1: // it was created in the run
+			begin, exists = first.Time, true
+		}
+		if run.Last.Type == history.Deleted {
+			add(run.Last.Time)
 			exists = false
-		default:
-			exists = exists || i == 0
 		}
 	}
 	add(axis.to)
@@ -202,14 +198,14 @@ func short(name string) string {
 }
 
 // markOf returns the mark of changes that are shown as one.
-func markOf(l history.Lane, events []history.Event, x, y int, q pageQuery) mark {
-	first, last := events[0], events[len(events)-1]
+func markOf(l history.Lane, run history.Run, x, y int, q pageQuery) mark {
+	first, last := run.First, run.Last
 	q.Object, q.Since, q.UpTo, q.At, q.Status = l.Key.String(), pointText(first.Point), pointText(last.Point), "", ""
 	m := mark{URL: q.URL() + "#difference", Title: changeTitle(last)}
 	switch {
-	case len(events) > 1:
+	case run.Count > 1:
 		m.Class, m.Path = "several", fmt.Sprintf("M%d %dh8v10h-8z", x-4, y-5)
-		m.Title = fmt.Sprintf("%d changes from revision %d to %d, the last one %s, %s", len(events), first.Point.Revision,
+		m.Title = fmt.Sprintf("%d changes from revision %d to %d, the last one %s, %s", run.Count, first.Point.Revision,
 			last.Point.Revision,
 			last.Type, showTime(last.Time))
 		if last.Type == history.Deleted {

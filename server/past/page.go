@@ -228,12 +228,8 @@ func (r *pageRead) since(then time.Time, from, upTo sink.Point) (time.Time, erro
 	return existedSince(then, oldest), err
 }
 
-const (
-	// maxStates bounds the states that a timeline is made of.
-	maxStates = 100_000
-	// window is how long a timeline is by default.
-	window = time.Hour
-)
+// window is how long a timeline is by default.
+const window = time.Hour
 
 // timeline reads the timeline of the query, if the user may read the objects of all of it.
 func (r *pageRead) timeline() (*history.Timeline, error) {
@@ -241,12 +237,7 @@ func (r *pageRead) timeline() (*history.Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := r.view.Timeline(r.q.Context(), r.objects, from, to, maxStates)
-	if errors.Is(err, history.ErrTooMany) {
-		return nil, badRequest(
-			fmt.Errorf("more than %d states began or ended in this time: choose a shorter time, a namespace or a name",
-				maxStates))
-	}
+	t, err := r.view.Timeline(r.q.Context(), r.objects, from, to, maxLanes, (drawingRight-drawingLeft)/markWidth)
 	if err != nil {
 		return nil, err
 	}

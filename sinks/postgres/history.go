@@ -155,12 +155,19 @@ func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error)
 	return all, err
 }
 
-const stateColumns = `SELECT id, namespace, coalesce(full_name, name), uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object
-	FROM resources WHERE resource = $1`
+const (
+	stateColumns = `SELECT id, namespace, coalesce(full_name, name), uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, `
+	ofResource   = ` FROM resources WHERE resource = $1`
+)
 
 func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
 	query := strings.Builder{}
 	query.WriteString(stateColumns)
+	if q.WithoutObjects {
+		query.WriteString(`NULL::jsonb` + ofResource)
+	} else {
+		query.WriteString(`object` + ofResource)
+	}
 	args := []any{q.Resource}
 	// where adds a condition in which %[1]d is the number of the first value.
 	where := func(condition string, values ...any) {
@@ -171,7 +178,7 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 		fmt.Fprintf(&query, ` AND `+condition, numbers...)
 		args = append(args, values...)
 	}
-	if q.Namespace != "" {
+	if q.Namespace != "" || q.Name != "" {
 		where(`namespace = $%d`, text(q.Namespace))
 	}
 	if q.Name != "" {
@@ -181,6 +188,11 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 	if at := q.At; at != nil {
 		where(`(epoch, valid_from) <= ($%[1]d, $%[2]d) AND (valid_to IS NULL OR (to_epoch, valid_to) > ($%[1]d, $%[2]d))`,
 			at.Epoch, int64(at.Revision))
+		if not := q.NotAt; not != nil && not.Before(*at) { // those that have begun since
+			where(`(epoch, valid_from) > ($%d, $%d)`, not.Epoch, int64(not.Revision))
+		} else if not != nil { // those that have ended until then
+			where(`(to_epoch, valid_to) <= ($%d, $%d)`, not.Epoch, int64(not.Revision))
+		}
 	}
 	if q.After != nil && q.UpTo != nil {
 		where(`((epoch, valid_from) > ($%[1]d, $%[2]d) AND (epoch, valid_from) <= ($%[3]d, $%[4]d)
@@ -189,6 +201,9 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 	}
 	if !q.Since.IsZero() {
 		where(`(seen_from >= $%[1]d OR seen_to >= $%[1]d)`, q.Since.UTC())
+	}
+	if q.Name != "" && q.At == nil {
+		query.WriteString(` ORDER BY namespace, name, id`)
 	}
 	var failed error // of yield
 	err := s.query(ctx, func(row pgx.Rows) error {
@@ -229,7 +244,7 @@ func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.St
 		state, err := scanState(row, resource)
 		found = &state
 		return err
-	}, stateColumns+` ORDER BY seen_from DESC, id DESC LIMIT 1`, resource)
+	}, stateColumns+`object`+ofResource+` ORDER BY seen_from DESC, id DESC LIMIT 1`, resource)
 	return found, err
 }
 

@@ -276,31 +276,32 @@ func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error)
 	return all, err
 }
 
-// The columns of a state, and the last ones in tables before format 6, which compress none.
-const (
-	stateColumns = `SELECT id, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object,
-	coalesce(base, 0) FROM states WHERE resource = ?`
-	oldStateColumns = `SELECT id, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object,
-	0 FROM resources WHERE resource = ?`
-)
-
-// columns returns the columns of a state.
-func (s *snapshot) columns() string {
-	if s.format < 6 {
-		return oldStateColumns
+// selectStates returns the beginning of a query for states.
+func (s *snapshot) selectStates(withoutObjects bool) string {
+	table, base, object := `states`, `coalesce(base, 0)`, `object`
+	if s.format < 6 { // it compresses none
+		table, base = `resources`, `0`
 	}
-	return stateColumns
+	if withoutObjects {
+		base, object = `0`, `''`
+	}
+	return fmt.Sprintf(`SELECT id, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted,
+		%s, %s FROM %s WHERE resource = ?`, object, base, table)
 }
 
 func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
 	text := strings.Builder{}
-	text.WriteString(s.columns())
+	text.WriteString(s.selectStates(q.WithoutObjects))
 	args := []any{q.Resource}
 	where := func(condition string, values ...any) {
 		text.WriteString(` AND ` + condition)
 		args = append(args, values...)
 	}
-	if q.Namespace != "" {
+	switch {
+	case q.Namespace == "" && q.Name == "":
+	case q.NotAt != nil && q.Name == "":
+		where(`+namespace = ?`, q.Namespace) // not by the index of all states of a namespace
+	default:
 		where(`namespace = ?`, q.Namespace)
 	}
 	if q.Name != "" {
@@ -317,6 +318,20 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 		where(`(seen_from >= ? OR seen_to >= ?)`, since, since)
 	}
 	if q.At == nil {
+		if q.Name != "" {
+			text.WriteString(` ORDER BY namespace, name, id`)
+		}
+		return s.states(ctx, q.Resource, yield, text.String(), args...)
+	}
+	if at, not := q.At, q.NotAt; not != nil {
+		from, to := []any{at.Epoch, int64(at.Revision)}, []any{not.Epoch, int64(not.Revision)}
+		if not.Before(*at) { // those that have begun since
+			where(`(epoch, valid_from) > (?, ?) AND (epoch, valid_from) <= (?, ?)
+				AND (+valid_to IS NULL OR (+to_epoch, +valid_to) > (?, ?))`, slices.Concat(to, from, from)...)
+		} else { // those that have ended until then
+			where(`valid_to IS NOT NULL AND (to_epoch, valid_to) > (?, ?) AND (to_epoch, valid_to) <= (?, ?)
+				AND (+epoch, +valid_from) <= (?, ?)`, slices.Concat(from, to, from)...)
+		}
 		return s.states(ctx, q.Resource, yield, text.String(), args...)
 	}
 	// The states that have ended since, which an index has with their beginnings, and the current ones: the pluses
@@ -400,7 +415,7 @@ func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.St
 		state, err := s.scanState(ctx, row, resource)
 		found = &state
 		return err
-	}, s.columns()+` ORDER BY id DESC LIMIT 1`, resource)
+	}, s.selectStates(false)+` ORDER BY id DESC LIMIT 1`, resource)
 	return found, err
 }
 

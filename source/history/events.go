@@ -3,6 +3,9 @@ package history
 import (
 	"cmp"
 	"context"
+	"errors"
+	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -23,7 +26,8 @@ const (
 
 // Event is what has happened to an object at a point.
 type Event struct {
-	Type EventType
+	Type     EventType
+	Resource string
 	// Point is that of the change. A deletion within a gap has the gap's end, a Missing its beginning.
 	Point sink.Point
 	// Time is when the change was stored.
@@ -37,69 +41,260 @@ type Event struct {
 	Gap *sink.StoredGap
 }
 
-// Events returns what has happened to objects, in the order of revisions, as far as it was stored: changes, and the
-// gaps between them. Gaps of [sink.GapThinned] without a change of the objects are not among them: each deleted state
-// had a later one in its gap.
-func (v *View) Events(ctx context.Context, of Objects) ([]Event, error) {
-	stream, err := v.StreamOf(of.Resource, of.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	states, err := v.States(ctx, of)
-	if err != nil || len(states) == 0 {
-		return nil, err
-	}
-	all := v.happened(stream, states)
-	began := slices.MinFunc(all, func(a, b Event) int { return compare(a.Point, b.Point) }).Point
-	thinned := map[sink.StoredGap]bool{}
-	for _, e := range all {
-		if e.Gap != nil {
-			thinned[*e.Gap] = true
+// batchEvents bounds the points whose changes are in memory at a time.
+const batchEvents = 500
+
+// Events returns what has happened to objects after a point and not after another one, in the order of revisions, as
+// far as it was stored: changes, and the gaps between them. The zero points are the beginning and the end of what is
+// stored; from the beginning, gaps before the first change are not among them. Gaps of [sink.GapThinned] without a
+// change of the objects are not among them: each deleted state had a later one in its gap. The changes of a few
+// revisions are in memory at a time. An error is the last element.
+func (v *View) Events(ctx context.Context, of Objects, after, upTo sink.Point) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		stream, err := v.StreamOf(of.Resource, of.Namespace)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		t := &teller{view: v, of: of, stream: stream, story: v.newStory(stream), after: after, upTo: upTo, yield: yield}
+		if t.upTo == (sink.Point{}) {
+			t.upTo = sink.Point{Epoch: math.MaxInt32, Revision: math.MaxInt64} // as a database has them
+		}
+		t.gaps = v.merged(stream)
+		if err := t.tell(ctx); err != nil && err != errStopped {
+			yield(Event{}, err)
 		}
 	}
-	for _, g := range v.merged(stream) {
-		if g.Reason == sink.GapThinned && !thinned[g] {
-			continue
-		}
-		if begin, end := pointsOf(g, v.Gaps(stream)); began.Before(end) {
-			all = append(all, Event{Type: Missing, Point: begin, Time: g.Seen, Gap: &g})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b Event) int {
-		return cmp.Or(compare(a.Point, b.Point), cmp.Compare(order(a), order(b)))
-	})
-	return all, nil
 }
 
-// happened returns the changes that states of a stream begin and end with, those of one object in the order of
-// revisions.
-func (v *View) happened(of sink.Status, states []sink.State) (all []Event) {
-	gapOf := v.gapsOf(of)
-	last := map[keepwatch.Key]*sink.State{}
-	for i := range states {
-		s := &states[i]
-		e := Event{Type: Added, Point: s.From, Time: s.SeenFrom, State: s, Gap: gapOf(s.From)}
-		if p := last[s.Key]; p != nil && p.UID == s.UID && !p.Deleted {
-			e.Type, e.Prior = Modified, p
-		} else if !of.First.Before(s.From) {
-			e.Type = Existed
+// errStopped is the error of a consumer of events that wants no more.
+var errStopped = errors.New("stopped")
+
+// teller delivers the events of a stream's objects.
+type teller struct {
+	view        *View
+	of          Objects
+	stream      sink.Status
+	story       *story
+	after, upTo sink.Point
+	gaps        []sink.StoredGap            // that were not delivered
+	thinned     map[sink.StoredGap]struct{} // of one object: those in which it has changed
+	begun       bool                        // a change was delivered
+	yield       func(Event, error) bool
+}
+
+func (t *teller) tell(ctx context.Context) error {
+	tell := t.tellAll
+	if t.of.Name != "" {
+		tell = t.tellOne
+	}
+	if err := tell(ctx); err != nil || !t.begun && t.after == (sink.Point{}) {
+		return err
+	}
+	return t.tellGaps(ctx, t.upTo)
+}
+
+// tellOne delivers the events of one object, whose states are read one by one.
+func (t *teller) tellOne(ctx context.Context) error {
+	query := sink.StateQuery{Resource: t.of.Resource, Namespace: t.of.Namespace, Name: t.of.Name}
+	if t.after != (sink.Point{}) {
+		query.After, query.UpTo = &t.after, &t.upTo
+	}
+	t.thinned = map[sink.StoredGap]struct{}{}
+	if slices.ContainsFunc(t.gaps, func(g sink.StoredGap) bool { return g.Reason == sink.GapThinned }) {
+		query.WithoutObjects = true
+		if err := t.view.tables.States(ctx, query, func(s sink.State) error {
+			if g := t.story.gapOf(s.From); g != nil {
+				t.thinned[*g] = struct{}{}
+			}
+			return nil
+		}); err != nil {
+			return err
 		}
-		last[s.Key] = s
-		all = append(all, e)
-		if s.Deleted {
-			all = append(all, Event{Type: Deleted, Point: *s.To, Time: s.SeenTo, State: s, Prior: s,
-				Gap: notThinned(gapOf(*s.To))})
+		query.WithoutObjects = false
+	}
+	return t.view.tables.States(ctx, query, func(s sink.State) error { return t.deliver(ctx, t.story.tell(&s)) })
+}
+
+// tellAll delivers the events of all objects, those of a few points at a time.
+func (t *teller) tellAll(ctx context.Context) error {
+	return t.view.eachPart(ctx, t.of, t.after, t.upTo, batchEvents, false,
+		func(states []sink.State, after, upTo sink.Point) error {
+			return t.deliver(ctx, t.story.again().between(states, after, upTo))
+		})
+}
+
+// eachPart calls tell with the states that begin or end after a point and not after another one, those of so many
+// points at a time, in the order in which they were stored.
+func (v *View) eachPart(ctx context.Context, of Objects, after, upTo sink.Point, points int, withoutObjects bool,
+	tell func(states []sink.State, after, upTo sink.Point) error) error {
+	for after.Before(upTo) {
+		next, err := v.tables.PointsAfter(ctx, of.Resource, of.Namespace, after, points)
+		if err != nil || len(next) == 0 || upTo.Before(next[0]) {
+			return err
+		}
+		to := next[len(next)-1]
+		if upTo.Before(to) {
+			to = upTo
+		}
+		states, err := v.between(ctx, of, after, to, withoutObjects)
+		if err != nil {
+			return err
+		}
+		if err := tell(states, after, to); err != nil {
+			return err
+		}
+		after = to
+	}
+	return nil
+}
+
+// deliver delivers those of some events that are asked for, with the gaps before each.
+func (t *teller) deliver(ctx context.Context, events []Event) error {
+	for _, e := range events {
+		if !t.after.Before(e.Point) || t.upTo.Before(e.Point) {
+			continue
+		}
+		if !t.begun && t.after == (sink.Point{}) {
+			t.gaps = slices.DeleteFunc(slices.Clone(t.gaps), func(g sink.StoredGap) bool {
+				_, end := pointsOf(g, t.view.Gaps(t.stream))
+				return !e.Point.Before(end)
+			})
+		}
+		t.begun = true
+		if err := t.tellGaps(ctx, e.Point); err != nil {
+			return err
+		}
+		if !t.yield(e, nil) {
+			return errStopped
 		}
 	}
+	return nil
+}
+
+// tellGaps delivers the next gaps that begin before a point.
+func (t *teller) tellGaps(ctx context.Context, before sink.Point) error {
+	for len(t.gaps) > 0 {
+		g := t.gaps[0]
+		begin, end := pointsOf(g, t.view.Gaps(t.stream))
+		if !begin.Before(before) {
+			return nil
+		}
+		t.gaps = t.gaps[1:]
+		if changed, err := t.changedIn(ctx, g, begin, end); err != nil {
+			return err
+		} else if !changed || !t.after.Before(end) {
+			continue
+		}
+		if !t.yield(Event{Type: Missing, Resource: t.of.Resource, Point: begin, Time: g.Seen, Gap: &g}, nil) {
+			return errStopped
+		}
+	}
+	return nil
+}
+
+// changedIn reports whether the objects have changed in a gap of [sink.GapThinned], true for another gap.
+func (t *teller) changedIn(ctx context.Context, g sink.StoredGap, begin, end sink.Point) (bool, error) {
+	if g.Reason != sink.GapThinned {
+		return true, nil
+	}
+	if t.thinned != nil {
+		_, changed := t.thinned[g]
+		return changed, nil
+	}
+	changed := false
+	err := t.view.tables.States(ctx, sink.StateQuery{
+		Resource: t.of.Resource, Namespace: t.of.Namespace, After: &begin, UpTo: &end, WithoutObjects: true,
+	}, func(s sink.State) error {
+		if in := t.story.gapOf(s.From); in != nil && *in == g {
+			changed = true
+			return errStopped
+		}
+		return nil
+	})
+	if err == errStopped {
+		err = nil
+	}
+	return changed, err
+}
+
+// story makes events of the states of a stream, those of each object in the order in which they were stored.
+type story struct {
+	of    sink.Status
+	gapOf func(at sink.Point) *sink.StoredGap
+	last  map[keepwatch.Key]*sink.State
+}
+
+func (v *View) newStory(of sink.Status) *story {
+	return (&story{of: of, gapOf: v.gapsOf(of)}).again()
+}
+
+// again returns a story of other states.
+func (s *story) again() *story { return &story{s.of, s.gapOf, map[keepwatch.Key]*sink.State{}} }
+
+// tell returns the changes that a state begins and ends with.
+func (s *story) tell(state *sink.State) []Event {
+	e := Event{Type: Added, Resource: state.Resource, Point: state.From, Time: state.SeenFrom, State: state,
+		Gap: s.gapOf(state.From)}
+	if p := s.last[state.Key]; p != nil && p.UID == state.UID && !p.Deleted {
+		e.Type, e.Prior = Modified, p
+	} else if !s.of.First.Before(state.From) {
+		e.Type = Existed
+	}
+	s.last[state.Key] = state
+	if !state.Deleted {
+		return []Event{e}
+	}
+	return []Event{e, {Type: Deleted, Resource: state.Resource, Point: *state.To, Time: state.SeenTo, State: state,
+		Prior: state, Gap: notThinned(s.gapOf(*state.To))}}
+}
+
+// between returns the changes of states after a point and not after another one, in the order of revisions.
+func (s *story) between(states []sink.State, after, upTo sink.Point) (all []Event) {
+	for i := range states {
+		for _, e := range s.tell(&states[i]) {
+			if after.Before(e.Point) && !upTo.Before(e.Point) {
+				all = append(all, e)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Event) int { return compare(a.Point, b.Point) })
 	return all
 }
 
-// order orders what has happened at one point: what the gap's beginning has, then the gap.
-func order(e Event) int {
-	if e.Type == Missing {
-		return 1
+// Merge returns the events of several sequences, each in its order, as less says which is the next one.
+func Merge(less func(a, b Event) bool, all ...iter.Seq2[Event, error]) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		type head struct {
+			event Event
+			err   error
+			next  func() (Event, error, bool)
+		}
+		var heads []*head
+		for _, events := range all {
+			next, stop := iter.Pull2(events)
+			defer stop()
+			if e, err, ok := next(); ok {
+				heads = append(heads, &head{e, err, next})
+			}
+		}
+		for len(heads) > 0 {
+			first := 0
+			for i, h := range heads {
+				if h.err != nil || heads[first].err == nil && less(h.event, heads[first].event) {
+					first = i
+				}
+			}
+			h := heads[first]
+			if !yield(h.event, h.err) || h.err != nil {
+				return
+			}
+			var ok bool
+			if h.event, h.err, ok = h.next(); !ok {
+				heads = slices.Delete(heads, first, first+1)
+			}
+		}
 	}
-	return 0
 }
 
 func compare(a, b sink.Point) int {

@@ -173,14 +173,28 @@ func collect(all *[]sink.State) func(sink.State) error {
 
 // Between returns the states of objects that begin or end after a point and not after another one.
 func (v *View) Between(ctx context.Context, of Objects, after, upTo sink.Point) (all []sink.State, err error) {
+	return v.between(ctx, of, after, upTo, false)
+}
+
+func (v *View) between(ctx context.Context, of Objects, after, upTo sink.Point, withoutObjects bool) (all []sink.State,
+	err error) {
 	if !after.Before(upTo) {
 		return nil, nil
 	}
 	err = v.tables.States(ctx, sink.StateQuery{
 		Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, After: &after, UpTo: &upTo,
+		WithoutObjects: withoutObjects,
 	}, collect(&all))
 	slices.SortFunc(all, func(a, b sink.State) int { return cmp.Compare(a.ID, b.ID) })
 	return all, err
+}
+
+// Valid calls yield with the states of objects that are valid at one point and not at another one, in no particular
+// order, until it returns an error, which Valid returns.
+func (v *View) Valid(ctx context.Context, of Objects, at, notAt sink.Point, yield func(sink.State) error) error {
+	return v.tables.States(ctx, sink.StateQuery{
+		Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, At: &at, NotAt: &notAt,
+	}, yield)
 }
 
 // OldestCreation returns the earliest metadata.creationTimestamp of the objects that are there at a point, or behind it

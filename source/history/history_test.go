@@ -44,15 +44,23 @@ func (t *tables) States(_ context.Context, q sink.StateQuery, yield func(sink.St
 		switch {
 		case s.Resource != q.Resource, q.Namespace != "" && q.Namespace != s.Key.Namespace, q.Name != "" &&
 			q.Name != s.Key.Name:
-		case q.At != nil && (q.At.Before(s.From) || s.To != nil && !q.At.Before(*s.To)):
+		case q.At != nil && !isValid(s, *q.At), q.NotAt != nil && isValid(s, *q.NotAt):
 		case q.After != nil && !within(&s.From) && !within(s.To):
 		default:
+			if q.WithoutObjects {
+				s.Object = nil
+			}
 			if err := yield(s); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// isValid reports whether a state is valid at a point.
+func isValid(s sink.State, at sink.Point) bool {
+	return !at.Before(s.From) && (s.To == nil || at.Before(*s.To))
 }
 
 func (t *tables) Example(_ context.Context, resource string) (*sink.State, error) {
@@ -411,6 +419,18 @@ func TestRewound(t *testing.T) {
 	}
 }
 
+// eventsOf returns the events of the pods with a name, or of all, between two points.
+func eventsOf(t *testing.T, v *history.View, name string, after, upTo sink.Point) (all []history.Event) {
+	t.Helper()
+	for e, err := range v.Events(t.Context(), history.Objects{Resource: "pods", Name: name}, after, upTo) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
 // TestEvents orders what has happened, with the gaps.
 func TestEvents(t *testing.T) {
 	view(t, past(), func(v *history.View) {
@@ -421,10 +441,7 @@ func TestEvents(t *testing.T) {
 			"d": "40 ADDED d",
 			"x": "",
 		} {
-			events, err := v.Events(t.Context(), history.Objects{Resource: "pods", Name: name})
-			if err != nil {
-				t.Fatal(err)
-			}
+			events := eventsOf(t, v, name, sink.Point{}, sink.Point{})
 			var short []string
 			for _, e := range events {
 				text := fmt.Sprintf("%d %s", e.Point.Revision, e.Type)

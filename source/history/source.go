@@ -101,14 +101,20 @@ func (s *Source) point() sink.Point {
 
 // object returns the object to deliver of a state.
 func (s *Source) object(state *sink.State, revision keepwatch.Revision) keepwatch.Object {
-	o := &Object{state.Key, state.UID, revision, state.Object}
-	if revision != state.From.Revision {
-		o.text = WithRevision(o.text, revision.String())
-	}
+	o := objectOf(state, revision)
 	if s.options.Decode == nil {
 		return o
 	}
 	return s.options.Decode(o)
+}
+
+// objectOf returns the object of a state with a revision.
+func objectOf(state *sink.State, revision keepwatch.Revision) *Object {
+	o := &Object{state.Key, state.UID, revision, state.Object}
+	if revision != state.From.Revision {
+		o.text = WithRevision(o.text, revision.String())
+	}
+	return o
 }
 
 // failure returns an error of the database as one that another attempt may not meet.

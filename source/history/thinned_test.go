@@ -49,12 +49,8 @@ func TestThinnedEvents(t *testing.T) {
 			"c": "GAP 11 thinned, ADDED 13 thinned, DELETED 14, GAP 20 expired",
 			"d": "EXISTED 8, GAP 20 expired, MODIFIED 40",
 		} {
-			events, err := v.Events(t.Context(), history.Objects{Resource: "pods", Name: name})
-			if err != nil {
-				t.Fatal(err)
-			}
 			var all []string
-			for _, e := range events {
+			for _, e := range eventsOf(t, v, name, sink.Point{}, sink.Point{}) {
 				text := fmt.Sprintf("%s %d", e.Type, e.Point.Revision)
 				if e.Gap != nil {
 					text += " " + string(e.Gap.Reason)

@@ -3,7 +3,8 @@ package history
 import (
 	"cmp"
 	"context"
-	"errors"
+	"hash/maphash"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,16 +18,23 @@ type Timeline struct {
 	After, UpTo sink.Point
 	// From and To are the times of the points. From is zero if nothing was stored until then.
 	From, To time.Time
-	// Lanes are the objects with changes, the one that was changed last first.
-	Lanes []Lane
+	// Lanes are objects with changes, the one that was changed last first, and Objects is how many there are.
+	Lanes   []Lane
+	Objects int
 	// Unknown are the times between From and To of which the history is missing, in their order.
 	Unknown []Span
 }
 
-// Lane is what has happened to one object name, in the order of revisions. Its events have states without objects.
+// Lane is what has happened to one object name.
 type Lane struct {
-	Key    keepwatch.Key
-	Events []Event
+	Key  keepwatch.Key
+	Runs []Run
+}
+
+// Run are changes of an object that are close to each other, in the order of revisions. Their states have no objects.
+type Run struct {
+	First, Last Event
+	Count       int
 }
 
 // Span is a time in which nothing is known.
@@ -35,12 +43,17 @@ type Span struct {
 	Reason   string
 }
 
-// ErrTooMany is the error of a timeline with more states than it may have.
-var ErrTooMany = errors.New("there are too many changes between the moments")
+// maxHeld bounds the states of a timeline that are in memory at a time.
+const maxHeld = 100_000
 
-// Timeline returns what has happened to objects between two moments, which need not be known. It returns [ErrTooMany]
-// if more than most states begin or end between them, or, with a name, if there are more states.
-func (v *View) Timeline(ctx context.Context, of Objects, from, to Moment, most int) (*Timeline, error) {
+// Timeline returns what has happened to objects between two moments, which need not be known: of the objects that were
+// changed last, at most lanes of them, and of each as runs that are shorter than one of so many equal parts of the time
+// between the moments. However many changes there are, some of them are in memory at a time.
+func (v *View) Timeline(ctx context.Context, of Objects, from, to Moment, lanes, parts int) (*Timeline, error) {
+	return v.timeline(ctx, of, from, to, lanes, parts, maxHeld)
+}
+
+func (v *View) timeline(ctx context.Context, of Objects, from, to Moment, lanes, parts, held int) (*Timeline, error) {
 	stream, err := v.StreamOf(of.Resource, of.Namespace)
 	if err != nil {
 		return nil, err
@@ -54,45 +67,110 @@ func (v *View) Timeline(ctx context.Context, of Objects, from, to Moment, most i
 		return nil, err
 	}
 	t := &Timeline{Stream: stream, After: first.Of(stream), UpTo: last.Of(stream), From: first.Time, To: last.Time}
-	var states []sink.State
 	if t.After.Before(t.UpTo) {
-		query := sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name}
-		if of.Name == "" { // the states of one object are found by its name, and are fewer than those of the time
-			query.After, query.UpTo = &t.After, &t.UpTo
+		if err := v.fill(ctx, t, of, lanes, parts, held); err != nil {
+			return nil, err
 		}
-		err = v.tables.States(ctx, query, func(s sink.State) error {
-			if len(states) == most {
-				return ErrTooMany
-			}
-			s.Object = nil
-			states = append(states, s)
-			return nil
-		})
 	}
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(states, func(a, b sink.State) int { return cmp.Compare(a.ID, b.ID) })
-	lanes := map[keepwatch.Key]*Lane{}
-	for _, e := range v.happened(stream, states) {
-		if !t.After.Before(e.Point) || t.UpTo.Before(e.Point) {
-			continue
-		}
-		l := lanes[e.State.Key]
-		if l == nil {
-			l = &Lane{Key: e.State.Key}
-			lanes[l.Key] = l
-		}
-		l.Events = append(l.Events, e)
-	}
-	for _, l := range lanes {
-		t.Lanes = append(t.Lanes, *l)
-	}
-	slices.SortFunc(t.Lanes, func(a, b Lane) int {
-		return cmp.Or(compare(b.Events[len(b.Events)-1].Point, a.Events[len(a.Events)-1].Point), a.Key.Compare(b.Key))
-	})
 	t.Unknown, err = v.unknown(ctx, t)
 	return t, err
+}
+
+// fill adds the lanes of a timeline: those of the objects that the last changes belong to, for which all states are
+// read once, or, if there are too many for the memory, in parts once more.
+func (v *View) fill(ctx context.Context, t *Timeline, of Objects, lanes, parts, held int) error {
+	top := newTop(lanes)
+	var states []sink.State // nil if there are too many
+	count := 0
+	err := v.tables.States(ctx, sink.StateQuery{
+		Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, After: &t.After, UpTo: &t.UpTo, WithoutObjects: true,
+	}, func(s sink.State) error {
+		if count++; count <= held {
+			states = append(states, s)
+		} else {
+			states = nil
+		}
+		if s.Deleted && !t.UpTo.Before(*s.To) {
+			top.add(s.Key, *s.To)
+		} else if t.After.Before(s.From) && !t.UpTo.Before(s.From) {
+			top.add(s.Key, s.From)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t.Objects = len(top.seen)
+	byKey := map[keepwatch.Key]*Lane{}
+	for _, key := range top.keys() {
+		t.Lanes = append(t.Lanes, Lane{Key: key})
+	}
+	for i := range t.Lanes {
+		byKey[t.Lanes[i].Key] = &t.Lanes[i]
+	}
+	begin := t.From
+	if begin.IsZero() {
+		begin = t.Stream.FirstSeen
+	}
+	longest := t.To.Sub(begin) / time.Duration(parts)
+	tell := func(states []sink.State, after, upTo sink.Point) error {
+		for _, e := range v.newStory(t.Stream).between(states, after, upTo) {
+			if l := byKey[e.State.Key]; l != nil {
+				l.add(e, longest)
+			}
+		}
+		return nil
+	}
+	if states == nil {
+		return v.eachPart(ctx, of, t.After, t.UpTo, held/4, true, tell)
+	}
+	slices.SortFunc(states, func(a, b sink.State) int { return cmp.Compare(a.ID, b.ID) })
+	return tell(states, t.After, t.UpTo)
+}
+
+// add adds the next event of a lane to its last run, or to a new one.
+func (l *Lane) add(e Event, longest time.Duration) {
+	if n := len(l.Runs); n > 0 && e.Time.Sub(l.Runs[n-1].First.Time) < longest {
+		l.Runs[n-1].Last = e
+		l.Runs[n-1].Count++
+		return
+	}
+	l.Runs = append(l.Runs, Run{First: e, Last: e, Count: 1})
+}
+
+// top are the keys that were added last in the order of points, and how many there are.
+type top struct {
+	most int
+	last map[keepwatch.Key]sink.Point
+	seen map[uint64]struct{} // hashes of all
+	seed maphash.Seed
+}
+
+func newTop(most int) *top {
+	return &top{most, map[keepwatch.Key]sink.Point{}, map[uint64]struct{}{}, maphash.MakeSeed()}
+}
+
+func (t *top) add(key keepwatch.Key, at sink.Point) {
+	t.seen[maphash.Comparable(t.seed, key)] = struct{}{}
+	if t.last[key].Before(at) {
+		t.last[key] = at
+	}
+	if len(t.last) > 4*t.most+100 { // one that is dropped comes back with its last point, if that is late enough
+		for _, key := range t.sorted()[t.most:] {
+			delete(t.last, key)
+		}
+	}
+}
+
+func (t *top) sorted() []keepwatch.Key {
+	return slices.SortedFunc(maps.Keys(t.last), func(a, b keepwatch.Key) int {
+		return cmp.Or(compare(t.last[b], t.last[a]), a.Compare(b))
+	})
+}
+
+func (t *top) keys() []keepwatch.Key {
+	all := t.sorted()
+	return all[:min(t.most, len(all))]
 }
 
 // unknown returns the times of a timeline of which the history is missing.

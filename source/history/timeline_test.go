@@ -1,10 +1,11 @@
 package history_test
 
 import (
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/source/history"
@@ -50,13 +51,17 @@ func TestTimeline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			err := history.New(lived(), history.Options{}).View(t.Context(), func(v *history.View) error {
-				found, err := v.Timeline(t.Context(), history.Objects{Resource: "pods"}, row.from, row.to, 100)
+				found, err := v.Timeline(t.Context(), history.Objects{Resource: "pods"}, row.from, row.to, 100, 1000)
 				if err != nil {
 					return err
 				}
 				for _, l := range found.Lanes {
 					text := l.Key.String() + ":"
-					for i, e := range l.Events {
+					for i, run := range l.Runs {
+						e := run.First
+						if run.Count != 1 || run.Last.Point != e.Point {
+							t.Errorf("%s: %d changes are one", l.Key, run.Count)
+						}
 						text += fmt.Sprintf("%s %s %d", []string{"", ","}[min(i, 1)], e.Type, e.Point.Revision)
 						if e.Gap != nil {
 							text += " in a gap"
@@ -79,9 +84,9 @@ func TestTimeline(t *testing.T) {
 	}
 	err := history.New(lived(), history.Options{}).View(t.Context(), func(v *history.View) error {
 		one, err := v.Timeline(t.Context(), history.Objects{Resource: "pods", Name: "a"}, history.Moment{Revision: 15},
-			history.Moment{Revision: 30}, 100)
-		if err != nil || len(one.Lanes) != 1 || len(one.Lanes[0].Events) != 1 ||
-			one.Lanes[0].Events[0].Type != history.Modified {
+			history.Moment{Revision: 30}, 100, 1000)
+		if err != nil || len(one.Lanes) != 1 || len(one.Lanes[0].Runs) != 1 ||
+			one.Lanes[0].Runs[0].First.Type != history.Modified {
 			t.Errorf("one object: %+v, %v", one, err)
 		}
 		return err
@@ -89,14 +94,69 @@ func TestTimeline(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	err = history.New(lived(), history.Options{}).View(t.Context(), func(v *history.View) error {
-		_, err := v.Timeline(t.Context(), history.Objects{Resource: "pods"}, history.Moment{Time: minute(-30)},
-			history.Moment{}, 5)
-		return err
+}
+
+// A timeline of many changes has the lanes that changed last, and runs of changes, the same whether its states fit into
+// the memory or not.
+func TestTimelineOfManyChanges(t *testing.T) {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(uint64(seed), 0))
+	database := grown(r)
+	view(t, database, func(v *history.View) {
+		for range 10 {
+			from := history.Moment{Revision: keepwatch.Revision(r.IntN(1000) + 1)}
+			to := history.Moment{Revision: from.Revision + keepwatch.Revision(r.IntN(2000)+1)}
+			get := func(lanes, parts, held int) *history.Timeline {
+				found, err := history.TimelineOf(v, t.Context(), history.Objects{Resource: "pods"}, from, to, lanes, parts, held)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return found
+			}
+			all := get(1000, 1_000_000, 1_000_000)
+			changes := map[string]int{}
+			for _, e := range eventsOf(t, v, "", all.After, all.UpTo) {
+				if e.Type != history.Missing {
+					changes[e.State.Key.Name]++
+				}
+			}
+			if all.Objects != len(changes) || len(all.Lanes) != len(changes) {
+				t.Fatalf("%v to %v: %d objects, %d lanes, want %d", from, to, all.Objects, len(all.Lanes), len(changes))
+			}
+			few := get(3, 7, 40)
+			if few.Objects != all.Objects || len(few.Lanes) != min(3, len(all.Lanes)) {
+				t.Fatalf("%d lanes of %d objects", len(few.Lanes), few.Objects)
+			}
+			if again := get(3, 7, 1_000_000); fmt.Sprintf("%+v", shape(again)) != fmt.Sprintf("%+v", shape(few)) {
+				t.Fatalf("%+v\nwith all states in memory\n%+v", shape(few), shape(again))
+			}
+			for i, l := range few.Lanes {
+				runs := all.Lanes[i].Runs
+				count := 0
+				for _, run := range l.Runs {
+					count += run.Count
+				}
+				if l.Key != all.Lanes[i].Key || len(l.Runs) > 8 || count != changes[l.Key.Name] ||
+					l.Runs[0].First.Point != runs[0].First.Point ||
+					l.Runs[len(l.Runs)-1].Last.Point != runs[len(runs)-1].Last.Point {
+					t.Fatalf("lane %d: %s with %d changes in %d runs, want %d", i, l.Key, count, len(l.Runs),
+						changes[l.Key.Name])
+				}
+			}
+		}
 	})
-	if !errors.Is(err, history.ErrTooMany) {
-		t.Error(err)
+}
+
+// shape is what two equal timelines have in common.
+func shape(t *history.Timeline) (all []string) {
+	for _, l := range t.Lanes {
+		for _, run := range l.Runs {
+			all = append(all, fmt.Sprintf("%s %d %s %v-%s %v", l.Key, run.Count, run.First.Type, run.First.Point, run.Last.Type,
+				run.Last.Point))
+		}
 	}
+	return all
 }
 
 // AtMost has the first objects of a list, and counts all.

@@ -77,13 +77,17 @@ type StoredGap struct {
 type StateQuery struct {
 	Resource  string // required
 	Namespace string
-	Name      string
+	Name      string // Namespace is that of the object then, also an empty one
 	// At selects the states that are valid at a point.
 	At *Point
+	// NotAt selects, of the states that are valid at At, those that are not valid at another point.
+	NotAt *Point
 	// After and UpTo, both or neither, select the states that begin or end after After and not after UpTo.
 	After, UpTo *Point
 	// Since selects the states that were stored, or ended, at a time or later.
 	Since time.Time
+	// WithoutObjects leaves State.Object empty, and does not read it.
+	WithoutObjects bool
 }
 
 // Snapshot reads one state of a database's tables.
@@ -96,8 +100,9 @@ type Snapshot interface {
 	// Types returns the types in the order in which they were stored. It has none of a resource that was last
 	// followed before databases stored them.
 	Types(ctx context.Context) ([]StoredType, error)
-	// States calls yield with each selected state, in no particular order, until it returns an error, which States
-	// returns.
+	// States calls yield with each selected state until it returns an error, which States returns: those of a namespace
+	// and a name in the order in which they were stored, others in no particular order. yield reads nothing of the
+	// snapshot.
 	States(ctx context.Context, q StateQuery, yield func(State) error) error
 	// Example returns the state of a resource that was stored last, nil if there is none.
 	Example(ctx context.Context, resource string) (*State, error)

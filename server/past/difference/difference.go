@@ -2,6 +2,8 @@ package difference
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/keepwatch/keepwatch"
@@ -31,43 +33,65 @@ func (d Difference) Managers() (names []string) {
 	return names
 }
 
-// Between returns the objects that differ between two points, in the order of a LIST. from may be the later one.
-func Between(ctx context.Context, v *history.View, of history.Objects, from,
-	to sink.Point) (all []Difference, err error) {
-	backward := to.Before(from)
-	if backward {
-		from, to = to, from
+// maxBytes bounds the objects of a comparison that are in memory at a time. The others are read again, one by one.
+const maxBytes = 64 << 20
+
+// Each calls yield with the objects that differ between two points, in the order of a LIST, until it returns an error,
+// which Each returns. from may be the later one.
+func Each(ctx context.Context, v *history.View, of history.Objects, from, to sink.Point,
+	yield func(Difference) error) error {
+	return each(ctx, v, of, from, to, maxBytes, yield)
+}
+
+func each(ctx context.Context, v *history.View, of history.Objects, from, to sink.Point, most int,
+	yield func(Difference) error) error {
+	all, bytes := map[keepwatch.Key]Difference{}, 0
+	add := func(set func(*Difference, *sink.State)) func(sink.State) error {
+		return func(s sink.State) error {
+			if bytes += len(s.Object); bytes > most {
+				s.Object = nil
+			}
+			d := all[s.Key]
+			d.Resource, d.Key = s.Resource, s.Key
+			set(&d, &s)
+			all[s.Key] = d
+			return nil
+		}
 	}
-	byKey := map[keepwatch.Key]*Difference{}
-	states, err := v.Between(ctx, of, from, to)
+	err := v.Valid(ctx, of, from, to, add(func(d *Difference, s *sink.State) { d.Before = s }))
+	if err == nil {
+		err = v.Valid(ctx, of, to, from, add(func(d *Difference, s *sink.State) { d.After = s }))
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	valid := func(s *sink.State, at sink.Point) bool {
-		return !at.Before(s.From) && (s.To == nil || at.Before(*s.To))
-	}
-	for i := range states {
-		s := &states[i]
-		d := byKey[s.Key]
-		if d == nil {
-			d = &Difference{Key: s.Key, Resource: s.Resource}
-			byKey[s.Key] = d
+	for _, key := range slices.SortedFunc(maps.Keys(all), keepwatch.Key.Compare) {
+		d := all[key]
+		delete(all, key)
+		if err = whole(ctx, v, d.Before, from); err == nil {
+			err = whole(ctx, v, d.After, to)
 		}
-		if valid(s, from) {
-			d.Before = s
+		if err == nil {
+			err = yield(d)
 		}
-		if valid(s, to) {
-			d.After = s
+		if err != nil {
+			return err
 		}
 	}
-	for _, d := range byKey {
-		if backward {
-			d.Before, d.After = d.After, d.Before
-		}
-		if d.Before != nil || d.After != nil { // otherwise it was created and deleted in between
-			all = append(all, *d)
-		}
+	return nil
+}
+
+// whole reads the object of a state that is valid at a point, if it is not in memory.
+func whole(ctx context.Context, v *history.View, s *sink.State, at sink.Point) error {
+	if s == nil || s.Object != nil {
+		return nil
 	}
-	slices.SortFunc(all, func(a, b Difference) int { return a.Key.Compare(b.Key) })
-	return all, nil
+	states, err := v.At(ctx, history.Objects{Resource: s.Resource, Namespace: s.Key.Namespace, Name: s.Key.Name}, at)
+	if err == nil && len(states) != 1 {
+		err = fmt.Errorf("%s has %d states at revision %d", Name(s), len(states), at.Revision)
+	}
+	if err == nil {
+		s.Object = states[0].Object
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"time"
 
@@ -79,11 +80,10 @@ func (o *flags) blame(ctx context.Context, v *history.View, args []string, m his
 	if err != nil {
 		return err
 	}
-	events, err := v.Events(ctx, of)
+	life, end, err := lastLife(v.Events(ctx, of, sink.Point{}, points.Of(stream)))
 	if err != nil {
 		return err
 	}
-	life, end := lastLife(events, points.Of(stream))
 	if len(life) == 0 {
 		return o.nothing(v, of)
 	}
@@ -101,14 +101,15 @@ func (o *flags) blame(ctx context.Context, v *history.View, args []string, m his
 	return printBlame(out, blamed)
 }
 
-// lastLife returns the changes up to a point of the object that had the name last, and its deletion, if it was
-// deleted.
-func lastLife(events []history.Event, at sink.Point) (life []history.Event, end *history.Event) {
-	for i, e := range events {
+// lastLife returns the changes of the object that had the name last, and its deletion, if it was deleted.
+func lastLife(events iter.Seq2[history.Event, error]) (life []history.Event, end *history.Event, err error) {
+	for e, err := range events {
 		switch {
-		case at.Before(e.Point) || e.Type == history.Missing:
+		case err != nil:
+			return nil, nil, err
+		case e.Type == history.Missing:
 		case e.Type == history.Deleted:
-			end = &events[i]
+			end = &e
 		default:
 			if e.Type != history.Modified {
 				life, end = nil, nil
@@ -116,7 +117,7 @@ func lastLife(events []history.Event, at sink.Point) (life []history.Event, end 
 			life = append(life, e)
 		}
 	}
-	return life, end
+	return life, end, nil
 }
 
 func (o *flags) blamed(life []history.Event) ([]blamedField, error) {

@@ -1,12 +1,12 @@
 package history
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +49,7 @@ The text is a unified diff of YAML without status and managedFields, which --sta
 				return err
 			}
 			return o.view(cmd.Context(), func(v *history.View) error {
-				d := differ{flags: o, view: v, out: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
+				d := differ{flags: o, view: v, out: bufio.NewWriter(cmd.OutOrStdout()), stderr: cmd.ErrOrStderr()}
 				return d.run(cmd.Context(), args, first, second)
 			})
 		},
@@ -63,8 +63,10 @@ The text is a unified diff of YAML without status and managedFields, which --sta
 // differ compares two moments.
 type differ struct {
 	*flags
-	view        *history.View
-	out, stderr io.Writer
+	view   *history.View
+	out    *bufio.Writer
+	stderr io.Writer
+	folded int // objects without a difference that is shown
 }
 
 // ComparedObject is a difference as JSON and YAML show it.
@@ -96,19 +98,37 @@ func (d *differ) run(ctx context.Context, args []string, first, second history.M
 			from.Lines())
 	}
 	d.reportLater(to, streams)
-	var all []difference.Difference
+	list := dataList{out: d.out, output: d.output, name: "objects"}
+	show := d.printFields
+	switch d.output {
+	case "text":
+		show = d.printUnified
+	case "json", "yaml":
+		show = func(c difference.Difference) error { return d.listed(&list, c) }
+	}
 	for _, stream := range streams {
 		of.Resource = stream.ID.Resource
-		found, err := difference.Between(ctx, d.view, of, from.Of(stream), to.Of(stream))
-		if err != nil {
+		if err := difference.Each(ctx, d.view, of, from.Of(stream), to.Of(stream), show); err != nil {
+			return errors.Join(err, d.flush())
+		}
+	}
+	if d.output == "json" || d.output == "yaml" {
+		if err := list.end(); err != nil {
 			return err
 		}
-		all = append(all, found...)
 	}
-	if d.output == "text" {
-		return d.printUnified(all)
+	if d.folded > 0 {
+		fmt.Fprintf(d.stderr,
+			"keepwatch: %d objects differ in status and managedFields only: see --status and --managed-fields\n", d.folded)
 	}
-	return d.printFields(all)
+	return d.flush()
+}
+
+func (d *differ) flush() error {
+	if err := d.out.Flush(); err != nil {
+		return exit.WriteError(err)
+	}
+	return nil
 }
 
 // reportLater names the types whose newest state is not compared: without a word, a comparison that lacks their last
@@ -130,32 +150,11 @@ func (d *differ) reportLater(at *history.Points, streams []sink.Status) {
 // were followed at both moments. All objects of another type would seem to be created or deleted.
 func (d *differ) selected(ctx context.Context, args []string, moments ...history.Moment) (of history.Objects,
 	streams []sink.Status, err error) {
-	if len(args) > 0 {
-		if of, _, err = d.objects(ctx, d.view, args); err != nil {
-			return of, nil, err
-		}
-		stream, err := d.view.StreamOf(of.Resource, of.Namespace)
-		return of, []sink.Status{stream}, err
+	of, streams, err = d.flags.selected(ctx, d.view, args)
+	if err != nil || len(args) > 0 {
+		return of, streams, err
 	}
-	if of.Namespace, err = d.namespace(); err != nil {
-		return of, nil, err
-	}
-	types, err := d.view.Types(ctx)
-	if err != nil {
-		return of, nil, err
-	}
-	for _, t := range types {
-		if !t.Namespaced && of.Namespace != "" {
-			continue
-		}
-		if stream, err := d.view.StreamOf(t.Resource, of.Namespace); err == nil {
-			streams = append(streams, stream)
-		}
-	}
-	if len(streams) == 0 {
-		return of, nil, fmt.Errorf("the history has no types of namespace %q", of.Namespace)
-	}
-	streams, err = d.followed(ctx, history.ByLine(streams), moments)
+	streams, err = d.followed(ctx, streams, moments)
 	return of, streams, err
 }
 
@@ -180,60 +179,47 @@ func (d *differ) followed(ctx context.Context, all []sink.Status, moments []hist
 	return streams, nil
 }
 
-// printUnified prints a unified diff of each object.
-func (d *differ) printUnified(all []difference.Difference) error {
-	folded := 0
-	for _, c := range all {
-		text, err := c.Unified(difference.Shown{Status: d.status, ManagedFields: d.managedFields}, time.Local)
-		if err != nil {
-			return err
-		}
-		if text == "" {
-			folded++
-			continue
-		}
-		if _, err := io.WriteString(d.out, text); err != nil {
-			return exit.WriteError(err)
-		}
+// printUnified prints a unified diff of an object.
+func (d *differ) printUnified(c difference.Difference) error {
+	text, err := c.Unified(difference.Shown{Status: d.status, ManagedFields: d.managedFields}, time.Local)
+	if err != nil {
+		return err
 	}
-	if folded > 0 {
-		fmt.Fprintf(d.stderr,
-			"keepwatch: %d objects differ in status and managedFields only: see --status and --managed-fields\n", folded)
+	if text == "" {
+		d.folded++
+		return nil
+	}
+	if _, err := d.out.WriteString(text); err != nil {
+		return exit.WriteError(err)
 	}
 	return nil
 }
 
-// printFields prints the fields of each object that differ.
-func (d *differ) printFields(all []difference.Difference) error {
-	compared := []ComparedObject{}
-	for _, c := range all {
-		one, err := d.compared(c)
-		if err != nil {
-			return err
+// listed adds an object to a list, if fields differ that are shown.
+func (d *differ) listed(list *dataList, c difference.Difference) error {
+	one, err := d.compared(c)
+	if err != nil || one.Type == history.Modified && len(one.Fields) == 0 {
+		return err
+	}
+	return list.add(one)
+}
+
+// printFields prints the fields of an object that differ.
+func (d *differ) printFields(of difference.Difference) error {
+	c, err := d.compared(of)
+	if err != nil || c.Type == history.Modified && len(c.Fields) == 0 {
+		return err
+	}
+	fmt.Fprintf(d.out, "%s %s/%s", c.Type, c.Resource, keepwatch.Key{Namespace: c.Namespace, Name: c.Name})
+	fmt.Fprintf(d.out, " revision %s > %s\n", revisionOrNone(c.Before), revisionOrNone(c.After))
+	for _, f := range c.Fields {
+		if f.Path == "status" && f.Old == nil && f.New == nil {
+			fmt.Fprintln(d.out, "  status (see --status)")
+			continue
 		}
-		if one.Type != history.Modified || len(one.Fields) > 0 {
-			compared = append(compared, one)
-		}
+		fmt.Fprintf(d.out, "  %s: %s > %s\n", f.Path, cmp.Or(string(f.Old), "<none>"), cmp.Or(string(f.New), "<none>"))
 	}
-	if d.output != "fields" {
-		return writeData(d.out, d.output, map[string]any{"objects": compared})
-	}
-	var text strings.Builder
-	for _, c := range compared {
-		fmt.Fprintf(&text, "%s %s/%s", c.Type, c.Resource, keepwatch.Key{Namespace: c.Namespace, Name: c.Name})
-		fmt.Fprintf(&text, " revision %s > %s\n", revisionOrNone(c.Before), revisionOrNone(c.After))
-		for _, f := range c.Fields {
-			if f.Path == "status" && f.Old == nil && f.New == nil {
-				fmt.Fprintln(&text, "  status (see --status)")
-				continue
-			}
-			fmt.Fprintf(&text, "  %s: %s > %s\n", f.Path, cmp.Or(string(f.Old), "<none>"), cmp.Or(string(f.New), "<none>"))
-		}
-	}
-	if _, err := io.WriteString(d.out, text.String()); err != nil {
-		return exit.WriteError(err)
-	}
-	return nil
+	return nil // flush has the error of a write
 }
 
 func revisionOrNone(r keepwatch.Revision) string {

@@ -173,6 +173,38 @@ func (o *flags) objects(ctx context.Context, v *history.View,
 	return of, t, nil
 }
 
+// selected returns the objects of the arguments and their stream, or without arguments the streams of all types of the
+// namespace.
+func (o *flags) selected(ctx context.Context, v *history.View, args []string) (of history.Objects,
+	streams []sink.Status, err error) {
+	if len(args) > 0 {
+		if of, _, err = o.objects(ctx, v, args); err != nil {
+			return of, nil, err
+		}
+		stream, err := v.StreamOf(of.Resource, of.Namespace)
+		return of, []sink.Status{stream}, err
+	}
+	if of.Namespace, err = o.namespace(); err != nil {
+		return of, nil, err
+	}
+	types, err := v.Types(ctx)
+	if err != nil {
+		return of, nil, err
+	}
+	for _, t := range types {
+		if !t.Namespaced && of.Namespace != "" {
+			continue
+		}
+		if stream, err := v.StreamOf(t.Resource, of.Namespace); err == nil {
+			streams = append(streams, stream)
+		}
+	}
+	if len(streams) == 0 {
+		return of, nil, fmt.Errorf("the history has no types of namespace %q", of.Namespace)
+	}
+	return of, history.ByLine(streams), nil
+}
+
 // Moment parses a moment of a flag.
 func Moment(flag, text string) (history.Moment, error) {
 	m, err := history.ParseMoment(text, time.Now())
@@ -195,6 +227,55 @@ func writeData(out io.Writer, output string, value any) error {
 		}
 	}
 	if _, err := out.Write(text); err != nil {
+		return exit.WriteError(err)
+	}
+	return nil
+}
+
+// dataList writes a list as JSON or YAML, element by element, as writeData writes an object that has nothing else.
+type dataList struct {
+	out          io.Writer
+	output, name string
+	count        int
+}
+
+func (l *dataList) isEmpty() bool { return l.count == 0 }
+
+func (l *dataList) add(element any) error {
+	text, err := json.MarshalIndent(element, "    ", "  ")
+	if err != nil {
+		return err
+	}
+	before := ",\n    "
+	if l.count == 0 {
+		before = fmt.Sprintf("{\n  %q: [\n    ", l.name)
+	}
+	if l.output == "yaml" {
+		if text, err = yaml.JSONToYAML(slices.Concat([]byte("["), text, []byte("]"))); err != nil {
+			return err
+		}
+		if before = ""; l.count == 0 {
+			before = l.name + ":\n"
+		}
+	}
+	l.count++
+	return l.write(before + string(text))
+}
+
+func (l *dataList) end() error {
+	switch {
+	case l.output == "yaml" && l.count == 0:
+		return l.write(l.name + ": []\n")
+	case l.output == "yaml":
+		return nil
+	case l.count == 0:
+		return l.write(fmt.Sprintf("{\n  %q: []\n}\n", l.name))
+	}
+	return l.write("\n  ]\n}\n")
+}
+
+func (l *dataList) write(text string) error {
+	if _, err := io.WriteString(l.out, text); err != nil {
 		return exit.WriteError(err)
 	}
 	return nil

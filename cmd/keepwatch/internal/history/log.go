@@ -1,11 +1,14 @@
 package history
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,35 +20,66 @@ import (
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/source/history/field"
+	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 // newLogCommand returns `keepwatch history log`.
 func newLogCommand() *cobra.Command {
 	o := newFlags()
+	since, until := "", ""
 	cmd := &cobra.Command{
-		Use:                   "log (TYPE | TYPE/NAME) --from DATABASE",
+		Use:                   "log [TYPE | TYPE/NAME] [--since MOMENT] [--until MOMENT] --from DATABASE",
 		DisableFlagsInUseLine: true,
-		Short:                 "Show what has happened to an object, or to all of a type",
-		Long: `Show what has happened to an object, or to all of a type in a namespace, in the order of revisions.
+		Short:                 "Show what has happened to an object, to all of a type, or since a moment",
+		Long: `Show what has happened to an object, to all of a type in a namespace, or with --since alone to
+everything in a namespace, in the order of revisions. With -A that is everything, cluster-scoped
+objects included.
 
 EVENT is ADDED, MODIFIED or DELETED; EXISTED for an object of the first list: when it was created or
 last changed is not known; and GAP where a part of the history is missing. A deletion within a gap
 has the revision of the gap's end. TIME is when the change was stored. MANAGERS are the tools that
 have written the state, and FIELDS what they have changed.`,
-		Example: "  keepwatch history log deployment/web -n shop --from sqlite:state.db",
+		Example: `  keepwatch history log deployment/web -n shop --from sqlite:state.db
+  keepwatch history log -A --since -15m --from sqlite:state.db`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check("text", "json", "yaml"); err != nil {
 				return err
 			}
-			if len(args) == 0 || args[0] == "*" {
-				return exit.Usage(errors.New("give the type of the resource, for example pods; " +
-					"'keepwatch history diff -A --at -15m' compares all types"))
+			if len(args) == 0 && since == "" || len(args) > 0 && args[0] == "*" {
+				return exit.Usage(errors.New("give the type of the resource, for example pods, " +
+					"or for all types the moment to begin with: --since -15m"))
 			}
-			return o.view(cmd.Context(), func(v *history.View) error { return o.log(cmd.Context(), v, args, cmd.OutOrStdout()) })
+			l := logger{flags: o, out: bufio.NewWriter(cmd.OutOrStdout())}
+			for _, flag := range []struct {
+				name, text string
+				to         **history.Moment
+			}{{"since", since, &l.since}, {"until", until, &l.until}} {
+				if flag.text == "" {
+					continue
+				}
+				m, err := Moment(flag.name, flag.text)
+				if err != nil {
+					return err
+				}
+				*flag.to = &m
+			}
+			return o.view(cmd.Context(), func(v *history.View) error { return l.log(cmd.Context(), v, args) })
 		},
 	}
 	o.addTo(cmd.Flags(), "text, json or yaml")
+	cmd.Flags().StringVar(&since, "since", since,
+		"the moment to begin after: 2026-11-28T10:42:00Z, 10:42, -15m or revision/4711; otherwise the beginning of the history")
+	cmd.Flags().StringVar(&until, "until", until, "the last moment; otherwise everything that is stored")
 	return cmd
+}
+
+// logger writes what has happened.
+type logger struct {
+	*flags
+	out          *bufio.Writer
+	since, until *history.Moment // nil if they are not given
+	several      bool            // objects
+	types        bool            // several
 }
 
 // LoggedEvent is an event as JSON and YAML show it.
@@ -79,31 +113,94 @@ type loggedGap struct {
 	Reason keepwatch.GapReason `json:"reason"`
 }
 
-func (o *flags) log(ctx context.Context, v *history.View, args []string, out io.Writer) error {
-	of, _, err := o.objects(ctx, v, args)
+func (l *logger) log(ctx context.Context, v *history.View, args []string) error {
+	of, streams, err := l.selected(ctx, v, args)
 	if err != nil {
 		return err
 	}
-	events, err := v.Events(ctx, of)
+	l.several, l.types = of.Name == "", len(args) == 0
+	after, err := l.points(ctx, v, l.since, streams)
 	if err != nil {
 		return err
 	}
-	if len(events) == 0 {
-		return o.nothing(v, of)
+	upTo, err := l.points(ctx, v, l.until, streams)
+	if err != nil {
+		return err
 	}
-	logged := []LoggedEvent{}
-	for _, e := range events {
-		l, err := o.logged(e)
+	list := l.newList()
+	for e, err := range l.merged(ctx, v, of, streams, after, upTo) {
 		if err != nil {
-			return err
+			return errors.Join(err, l.out.Flush())
 		}
-		logged = append(logged, l)
+		logged, err := l.logged(e)
+		if err == nil {
+			err = list.add(logged)
+		}
+		if err != nil {
+			return errors.Join(err, l.out.Flush())
+		}
 	}
-	if o.output != "text" {
-		return writeData(out, o.output, map[string]any{"events": logged})
+	if list.isEmpty() && !l.types && l.since == nil && l.until == nil {
+		return l.nothing(v, of)
 	}
-	return printLog(out, logged, of.Name == "")
+	if err := list.end(); err != nil {
+		return err
+	}
+	if err := l.out.Flush(); err != nil {
+		return exit.WriteError(err)
+	}
+	return nil
 }
+
+// points returns the point of each stream at a moment, which need not be known, zero without a moment.
+func (l *logger) points(ctx context.Context, v *history.View, m *history.Moment,
+	streams []sink.Status) (func(sink.Status) sink.Point, error) {
+	if m == nil {
+		return func(sink.Status) sink.Point { return sink.Point{} }, nil
+	}
+	points, err := v.Points(ctx, *m, true, streams...)
+	if err != nil {
+		return nil, err
+	}
+	return points.Of, nil
+}
+
+// merged returns the events of streams: in the order of revisions, of several etcds in that of their times.
+func (l *logger) merged(ctx context.Context, v *history.View, of history.Objects, streams []sink.Status,
+	after, upTo func(sink.Status) sink.Point) iter.Seq2[history.Event, error] {
+	lines := map[int][]iter.Seq2[history.Event, error]{}
+	for _, s := range streams {
+		if l.until != nil && upTo(s) == (sink.Point{}) {
+			continue // it is before everything
+		}
+		of.Resource = s.ID.Resource
+		lines[s.Line] = append(lines[s.Line], v.Events(ctx, of, after(s), upTo(s)))
+	}
+	var all []iter.Seq2[history.Event, error]
+	for _, line := range slices.Sorted(maps.Keys(lines)) {
+		all = append(all, history.Merge(func(a, b history.Event) bool { return a.Point.Before(b.Point) }, lines[line]...))
+	}
+	return history.Merge(func(a, b history.Event) bool { return a.Time.Before(b.Time) }, all...)
+}
+
+// list is what a log is written to.
+type list interface {
+	add(e LoggedEvent) error
+	isEmpty() bool
+	end() error
+}
+
+func (l *logger) newList() list {
+	if l.output == "text" {
+		return &logTable{logger: l, rows: printers.GetNewTabWriter(l.out)}
+	}
+	return &eventList{dataList{out: l.out, output: l.output, name: "events"}}
+}
+
+// eventList is a log as JSON or YAML.
+type eventList struct{ dataList }
+
+func (l *eventList) add(e LoggedEvent) error { return l.dataList.add(e) }
 
 // nothing returns the error about objects of which the history has no state.
 func (o *flags) nothing(v *history.View, of history.Objects) error {
@@ -123,7 +220,7 @@ func (o *flags) nothing(v *history.View, of history.Objects) error {
 
 // logged returns an event with its fields and managers.
 func (o *flags) logged(e history.Event) (LoggedEvent, error) {
-	l := LoggedEvent{Type: e.Type, Revision: e.Point.Revision, Epoch: e.Point.Epoch, Time: e.Time}
+	l := LoggedEvent{Type: e.Type, Revision: e.Point.Revision, Epoch: e.Point.Epoch, Time: e.Time, Resource: e.Resource}
 	if e.Gap != nil {
 		l.Gap = &loggedGap{e.Gap.From, e.Gap.To, e.Gap.Reason}
 	}
@@ -131,7 +228,7 @@ func (o *flags) logged(e history.Event) (LoggedEvent, error) {
 		return l, nil
 	}
 	s := e.State
-	l.Resource, l.Namespace, l.Name, l.UID = s.Resource, s.Key.Namespace, s.Key.Name, s.UID
+	l.Namespace, l.Name, l.UID = s.Key.Namespace, s.Key.Name, s.UID
 	var object struct{ Metadata struct{ Generation int64 } }
 	if err := json.Unmarshal(s.Object, &object); err != nil {
 		return l, fmt.Errorf("%s at revision %d: %w", objectName(s), s.From.Revision, err)
@@ -175,23 +272,36 @@ func (o *flags) fields(changes []field.Change, older, newer []byte) (all []logge
 	return all
 }
 
-// printLog prints a line for each event.
-func printLog(out io.Writer, events []LoggedEvent, several bool) error {
-	rows := printers.GetNewTabWriter(out)
-	object := ""
-	if several {
-		object = "OBJECT\t"
+// logTable is a log as text, with a line for each event.
+type logTable struct {
+	*logger
+	rows interface {
+		io.Writer
+		Flush() error
 	}
-	fmt.Fprintln(rows, "REVISION\tTIME\tEVENT\t"+object+"GENERATION\tMANAGERS\tFIELDS")
-	for _, e := range events {
-		if several {
-			object = keepwatch.Key{Namespace: e.Namespace, Name: e.Name}.String() + "\t"
+	count int
+}
+
+// alignedRows bounds the rows that are in memory for their common width; later ones are at least as wide.
+const alignedRows = 100
+
+func (t *logTable) isEmpty() bool { return t.count == 0 }
+
+func (t *logTable) add(e LoggedEvent) error {
+	object := ""
+	if t.count == 0 {
+		if t.several {
+			object = "OBJECT\t"
 		}
-		if e.Type == history.Missing {
-			fmt.Fprintf(rows, "%d\t%s\t%s\t%s\t\tmissing until revision %d (%s)\n", e.Revision, clock(e.Time), e.Type,
-				strings.Repeat("\t", strings.Count(object, "\t")), e.Gap.To, e.Gap.Reason)
-			continue
-		}
+		fmt.Fprintln(t.rows, "REVISION\tTIME\tEVENT\t"+object+"GENERATION\tMANAGERS\tFIELDS")
+	}
+	if t.several {
+		object = t.object(e) + "\t"
+	}
+	if e.Type == history.Missing {
+		fmt.Fprintf(t.rows, "%d\t%s\t%s\t%s\t\tmissing until revision %d (%s)\n", e.Revision, clock(e.Time), e.Type, object,
+			e.Gap.To, e.Gap.Reason)
+	} else {
 		generation, managers := "", names(e.Managers)
 		if e.Generation > 0 {
 			generation = fmt.Sprint(e.Generation)
@@ -199,10 +309,29 @@ func printLog(out io.Writer, events []LoggedEvent, several bool) error {
 		if e.Type == history.Deleted {
 			managers = "<not recorded>"
 		}
-		fmt.Fprintf(rows, "%d\t%s\t%s\t%s%s\t%s\t%s\n", e.Revision, clock(e.Time), e.Type, object, generation, managers,
+		fmt.Fprintf(t.rows, "%d\t%s\t%s\t%s%s\t%s\t%s\n", e.Revision, clock(e.Time), e.Type, object, generation, managers,
 			e.summary())
 	}
-	if err := rows.Flush(); err != nil {
+	if t.count++; t.count%alignedRows == 0 {
+		return t.end()
+	}
+	return nil
+}
+
+// object returns the name of an event's object, with its type if there are several. A gap has only a type.
+func (t *logTable) object(e LoggedEvent) string {
+	name := keepwatch.Key{Namespace: e.Namespace, Name: e.Name}.String()
+	switch {
+	case !t.types:
+		return name
+	case e.Type == history.Missing:
+		return e.Resource
+	}
+	return e.Resource + "/" + name
+}
+
+func (t *logTable) end() error {
+	if err := t.rows.Flush(); err != nil {
 		return exit.WriteError(err)
 	}
 	return nil

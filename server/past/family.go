@@ -1,0 +1,193 @@
+package past
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/readpath"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// family is what the caches of one resource at several moments share: the objects that are there at several of them,
+// and their encodings.
+type family struct {
+	root    *watchcache.Cache // makes the objects; it is not run
+	reader  *readpath.Reader  // of root; its Tables have the ages of now
+	format  *format
+	entries int
+}
+
+// familyOf returns the family of a request. c.mu is locked.
+func (c *caches) familyOf(key familyKey, of *resolved) (*family, error) {
+	if f := c.families[key]; f != nil {
+		return f, nil
+	}
+	table, err := of.tables.table(of)
+	if err != nil {
+		return nil, err
+	}
+	f := of.format
+	root, err := watchcache.New(watchcache.Config{
+		GroupResource: of.resource.GroupResource(), ResourcePrefix: "/" + of.resource.Resource, Namespaced: f.namespaced,
+		SourceName: "the history", SourcePrefix: of.resource.Resource + "/",
+		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Sharded: true, Metrics: c.metrics,
+	}, func(*watchcache.Cache) (watchcache.Source, error) { return source{}, nil })
+	if err != nil {
+		return nil, err
+	}
+	reader, err := readpath.NewReader(readpath.Resource{
+		Cache: root, Resource: of.resource, Kind: f.kind, Namespaced: f.namespaced, Dynamic: f.dynamic,
+		Serializer: of.tables.serializer, Table: table, FieldLabel: f.fieldLabel,
+		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
+			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.attributes}
+		},
+	}, c.budget)
+	if err != nil {
+		return nil, err
+	}
+	made := &family{root: root, reader: reader, format: f}
+	c.families[key] = made
+	return made, nil
+}
+
+// readerAt returns the reader of a cache whose Tables have the ages at the time of a request's moment.
+func (f *family) readerAt(cache *watchcache.Cache, of *resolved) *readpath.Reader {
+	reader := f.reader.Of(cache)
+	then := of.tableTime()
+	if then.IsZero() {
+		return reader
+	}
+	return reader.At(func() time.Time { return then })
+}
+
+// object is a state of an object in the caches of moments.
+type object struct {
+	key      keepwatch.Key
+	uid      keepwatch.UID
+	revision keepwatch.Revision
+	moments  atomic.Int32 // that have it
+}
+
+func (o *object) Key() keepwatch.Key           { return o.key }
+func (o *object) UID() keepwatch.UID           { return o.uid }
+func (o *object) Revision() keepwatch.Revision { return o.revision }
+
+// newObject returns the object of a cache. The history's is not retained: it has the text once more.
+func newObject(cache *watchcache.Cache, f *format, o *history.Object) *watchcache.Object {
+	text, err := f.item(o.JSON())
+	if err != nil {
+		text = o.JSON() // its readers get the error
+	}
+	return cache.NewObject(&object{key: o.Key(), uid: o.UID(), revision: o.Revision()}, text)
+}
+
+// objectBytes is about what an object takes beside its text: its values and those of the watch cache, its names, labels
+// and its place in the tree.
+const objectBytes = 600
+
+func bytesOf(o *watchcache.Object) int64 { return int64(o.Size()) + objectBytes }
+
+// share counts a moment with a state, and returns the bytes of the objects that no other one has.
+func share(of *store.Snapshot) int64 { return countMoment(of, 1, 1) }
+
+// unshare counts a moment less, and returns the bytes of the objects that no other one has.
+func unshare(of *store.Snapshot) int64 { return countMoment(of, -1, 0) }
+
+// countMoment adds to the moments of each object, and returns the bytes of those that have so many then.
+func countMoment(of *store.Snapshot, n, alone int32) (bytes int64) {
+	for o := range of.All() {
+		cached, ok := o.(*watchcache.Object)
+		if !ok {
+			continue
+		}
+		if counted, ok := cached.Object.(*object); ok && counted.moments.Add(n) == alone {
+			bytes += bytesOf(cached)
+		}
+	}
+	return bytes
+}
+
+// loading is the read of an entry's state.
+type loading struct {
+	*caches
+	entry *entry
+	mark  history.Mark
+	bytes int64 // reserved
+}
+
+// read returns the state of the entry: what differs from the nearest moment in memory, if that is near enough.
+func (l *loading) read(ctx context.Context) (*store.Snapshot, error) {
+	var removed []keepwatch.Key
+	var put []keepwatch.Object
+	base := &store.Snapshot{}
+	remove := func(key keepwatch.Key) { removed = append(removed, key) }
+	add := func(o *history.Object) error {
+		made := newObject(l.entry.family.root, l.entry.family.format, o)
+		put = append(put, made)
+		l.meters.states.Inc()
+		l.bytes += bytesOf(made)
+		return l.reserve(bytesOf(made))
+	}
+	err := l.history.View(ctx, func(v *history.View) error {
+		of, err := v.StreamOf(l.entry.key.resource.GroupResource().String(), l.entry.key.namespace)
+		if err != nil {
+			return err
+		}
+		at := l.entry.key.point
+		l.mark = v.Mark(of, at)
+		if known, err := v.IsKnown(ctx, of, l.mark); err != nil {
+			return err
+		} else if known {
+			for _, near := range l.nearest() {
+				if known, err := v.IsKnown(ctx, of, near.mark); err != nil {
+					return err
+				} else if !known {
+					continue
+				}
+				from := near.cache.Snapshot()
+				found, err := v.LoadDifference(ctx, of, near.mark.Point, at, from.Len(), remove, add)
+				if err != nil {
+					return err
+				}
+				if found {
+					base = from
+					return nil
+				}
+				break // the others are farther
+			}
+		}
+		return v.Load(ctx, of, at, add)
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(put, func(a, b keepwatch.Object) int { return a.Key().Compare(b.Key()) })
+	return base.With(l.entry.key.point.Revision, removed, put), nil
+}
+
+// nearest returns the moments of the entry's family and epoch that are in memory, the nearest one first.
+func (l *loading) nearest() (all []*entry) {
+	at := l.entry.key.point
+	distance := func(e *entry) keepwatch.Revision {
+		return max(e.key.point.Revision, at.Revision) - min(e.key.point.Revision, at.Revision)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, e := range l.all {
+		if e.cache != nil && key.familyKey == l.entry.key.familyKey && key.point.Epoch == at.Epoch {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(distance(a), distance(b)) })
+	return all
+}

@@ -1,0 +1,351 @@
+package past
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// churn is a history of secrets that change at random. It may change while it is served.
+type churn struct {
+	lagging
+	*sync.Mutex
+	states *[]sink.State
+	gaps   *[]sink.StoredGap
+	first  *sink.Point
+	cursor *keepwatch.Revision
+}
+
+func newChurn() churn {
+	return churn{Mutex: &sync.Mutex{}, states: new([]sink.State), gaps: new([]sink.StoredGap),
+		first: &sink.Point{Revision: 10}, cursor: new(keepwatch.Revision)}
+}
+
+func (c churn) Snapshot(_ context.Context, read func(sink.Snapshot) error) error {
+	c.Lock()
+	defer c.Unlock()
+	return read(c)
+}
+
+func (c churn) Status(ctx context.Context) ([]sink.Status, error) {
+	all, err := c.lagging.Status(ctx)
+	all[0].First, all[0].Progress.Cursor = *c.first, *c.cursor
+	return all, err
+}
+
+func (c churn) Gaps(context.Context) ([]sink.StoredGap, error) { return slices.Clone(*c.gaps), nil }
+
+func (c churn) States(_ context.Context, q sink.StateQuery, yield func(sink.State) error) error {
+	return selected(*c.states, q, yield)
+}
+
+func (c churn) PointsAfter(_ context.Context, _, _ string, after sink.Point, limit int) (all []sink.Point, err error) {
+	for _, s := range *c.states {
+		for _, p := range []*sink.Point{&s.From, s.To} {
+			if p != nil && after.Before(*p) {
+				all = append(all, *p)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b sink.Point) int { return int(a.Revision) - int(b.Revision) })
+	all = slices.Compact(all)
+	return all[:min(limit, len(all))], nil
+}
+
+// write adds a random change at the next revision.
+func (c churn) write(r *rand.Rand, names int) {
+	c.Lock()
+	defer c.Unlock()
+	*c.cursor++
+	key := keepwatch.Key{Namespace: fmt.Sprint("ns", r.IntN(3)), Name: fmt.Sprint("s", r.IntN(names))}
+	now := sink.Point{Revision: *c.cursor}
+	uid := keepwatch.UID(key.String())
+	deleted := false
+	for i := range *c.states {
+		if s := &(*c.states)[i]; s.Key == key && s.To == nil {
+			uid, deleted = s.UID, r.IntN(4) == 0
+			s.To, s.SeenTo, s.Deleted = &now, clock("10:00"), deleted
+		}
+	}
+	if !deleted {
+		*c.states = append(*c.states, c.state(key, uid, now, r.IntN(100_000)))
+	}
+}
+
+func (c churn) state(key keepwatch.Key, uid keepwatch.UID, from sink.Point, content int) sink.State {
+	object := fmt.Sprintf(`{"kind":"Secret","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,`+
+		`"resourceVersion":"%d","labels":{"l":"%d"}},"data":{"content":"%s"}}`, key.Name, key.Namespace, uid, from.Revision,
+		content%3, strings.Repeat("x", content%500))
+	return sink.State{ID: int64(len(*c.states) + 1), Resource: "secrets", Key: key, UID: uid, From: from,
+		SeenFrom: clock("10:00"), Object: []byte(object)}
+}
+
+// relist declares a gap of one revision. At its end an object has another content at an unchanged revision.
+func (c churn) relist(r *rand.Rand) {
+	c.Lock()
+	defer c.Unlock()
+	from := *c.cursor
+	*c.cursor++
+	*c.gaps = append(*c.gaps, sink.StoredGap{Resource: "secrets", From: from, To: *c.cursor, Reason: keepwatch.GapExpired,
+		Seen: clock("10:10"), Began: clock("10:10"), Ended: clock("10:10")})
+	for _, i := range r.Perm(len(*c.states)) {
+		s := &(*c.states)[i]
+		if s.To != nil {
+			continue
+		}
+		end := s.From
+		s.To, s.SeenTo = &end, clock("10:10")
+		*c.states = append(*c.states, c.state(s.Key, s.UID, end, 99_999))
+		return
+	}
+}
+
+// expire deletes the states that ended before a revision, as a retention does.
+func (c churn) expire(before keepwatch.Revision) {
+	c.Lock()
+	defer c.Unlock()
+	c.first.Revision = max(c.first.Revision, before)
+	*c.states = slices.DeleteFunc(*c.states, func(s sink.State) bool { return s.To != nil && s.To.Revision <= before })
+}
+
+// list returns the text of a LIST.
+func (c churn) list(at keepwatch.Revision, label string) string {
+	c.Lock()
+	defer c.Unlock()
+	var valid []sink.State
+	for _, s := range *c.states {
+		if isValid(s, sink.Point{Revision: at}) && (label == "" || strings.Contains(string(s.Object), `"l":"`+label+`"`)) {
+			valid = append(valid, s)
+		}
+	}
+	slices.SortFunc(valid, func(a, b sink.State) int { return a.Key.Compare(b.Key) })
+	var items []string
+	for _, s := range valid {
+		items = append(items, strings.Replace(string(s.Object), `"kind":"Secret","apiVersion":"v1",`, "", 1))
+	}
+	return fmt.Sprintf(`{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, at,
+		strings.Join(items, ","))
+}
+
+// at answers a request for the secrets at a revision.
+func (s *Server) at(t *testing.T, revision keepwatch.Revision, query string) *httptest.ResponseRecorder {
+	t.Helper()
+	q := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+		fmt.Sprintf("/at/revision/%d/api/v1/secrets?%s", revision, query), nil)
+	q.Header.Set("Authorization", "Bearer x")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, q)
+	return w
+}
+
+// union returns the bytes of the objects that moments have, each once.
+func (c *caches) union() (bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := map[keepwatch.Object]bool{}
+	for _, e := range c.all {
+		if e.cache == nil {
+			continue
+		}
+		for o := range e.cache.Snapshot().All() {
+			if !seen[o] {
+				seen[o] = true
+				bytes += bytesOf(o.(*watchcache.Object))
+			}
+		}
+	}
+	return bytes
+}
+
+func (c *caches) counted() (bytes, loading int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes, c.loading
+}
+
+// A moment that was made of another one is that of a server that has read it as a whole, in whatever order moments are
+// asked for, while the history grows, is listed again and expires, and moments leave the memory.
+func TestMomentsOfEachOther(t *testing.T) {
+	t.Parallel()
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(uint64(seed), 0))
+	c := newChurn()
+	for *c.cursor < 300 {
+		c.write(r, 60)
+	}
+	s, err := New(Config{History: history.New(c, history.Options{}), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.caches.maxBytes = 500_000 // a few moments that share nothing
+	defer run(t, s)()
+	lists := map[keepwatch.Revision]int{} // when a moment in memory was read
+	steps := 400
+	if testing.Short() {
+		steps = 60
+	}
+	for step := range steps {
+		switch r.IntN(20) {
+		case 0:
+			c.relist(r)
+		case 1:
+			c.expire(c.first.Revision + (*c.cursor-c.first.Revision)/keepwatch.Revision(1+r.IntN(10)))
+		case 2, 3, 4:
+			for range r.IntN(20) {
+				c.write(r, 60)
+			}
+		}
+		at := c.first.Revision + keepwatch.Revision(r.IntN(int(*c.cursor-c.first.Revision)+1))
+		if r.IntN(3) == 0 { // near the beginning, before which nothing is known any more
+			at = min(c.first.Revision+keepwatch.Revision(r.IntN(4)), *c.cursor)
+		}
+		label, query := "", ""
+		if r.IntN(3) == 0 {
+			label = fmt.Sprint(r.IntN(3))
+			query = "labelSelector=l%3D" + label
+		}
+		if !s.caches.has(at) {
+			lists[at] = len(*c.gaps)
+		}
+		w := s.at(t, at, query)
+		// A moment in memory is as it was read, also after another list.
+		if got, want := strings.TrimSpace(w.Body.String()), c.list(at, label); got != want && lists[at] == len(*c.gaps) {
+			t.Fatalf("step %d: %d at revision %d, label %q: %s\nwant %s", step, w.Code, at, label, got, want)
+		}
+		if bytes, loading := s.caches.counted(); loading != 0 || bytes != s.caches.union() {
+			t.Fatalf("step %d: %d bytes are counted, and %d of what is read; moments have %d", step, bytes, loading,
+				s.caches.union())
+		} else if bytes > s.caches.maxBytes {
+			t.Fatalf("step %d: moments have %d bytes", step, bytes)
+		}
+	}
+}
+
+// has reports whether a moment is in memory.
+func (c *caches) has(at keepwatch.Revision) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.all {
+		if key.point.Revision == at {
+			return true
+		}
+	}
+	return false
+}
+
+// A second moment reads what differs from the first one, in both directions, and a watch of a moment in memory reads
+// nothing for its beginning.
+func TestSecondMomentCostsWhatDiffers(t *testing.T) {
+	t.Parallel()
+	c, r := newChurn(), rand.New(rand.NewPCG(1, 2))
+	for *c.cursor < 2000 {
+		c.write(r, 60)
+	}
+	s, err := New(Config{History: history.New(c, history.Options{}), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run(t, s)()
+	read := func(at keepwatch.Revision, query string) int {
+		before := statesRead(t, s)
+		if w := s.at(t, at, query); w.Code != http.StatusOK {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		return statesRead(t, s) - before
+	}
+	if n := read(1000, ""); n < 100 {
+		t.Errorf("the first moment reads %d states", n)
+	}
+	for _, at := range []keepwatch.Revision{1010, 995, 1003, 985} {
+		if n := read(at, ""); n > 10 {
+			t.Errorf("the moment %d reads %d states", at, n)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	q := httptest.NewRequestWithContext(ctx, http.MethodGet, "/at/revision/1000/api/v1/secrets?watch=1", nil)
+	q.Header.Set("Authorization", "Bearer x")
+	before, ended := statesRead(t, s), make(chan struct{})
+	go func() { defer close(ended); s.ServeHTTP(httptest.NewRecorder(), q) }()
+	await.True(t, "a watch is open", func() bool {
+		s.caches.mu.Lock()
+		defer s.caches.mu.Unlock()
+		return s.caches.replays == 1
+	})
+	if n := statesRead(t, s) - before; n != 0 {
+		t.Errorf("the watch reads %d states", n)
+	}
+	if bytes, _ := s.caches.counted(); bytes != s.caches.union() {
+		t.Errorf("%d bytes are counted, moments have %d", bytes, s.caches.union())
+	}
+	cancel()
+	<-ended
+}
+
+// statesRead returns how many states moments have read.
+func statesRead(t *testing.T, s *Server) (n int) {
+	t.Helper()
+	q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+	q.Header.Set("Authorization", "Bearer x")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, q)
+	_, rest, ok := strings.Cut(w.Body.String(), "\nkeepwatch_past_states_read_total ")
+	if _, err := fmt.Sscan(rest, &n); !ok || err != nil {
+		t.Fatalf("the metric is missing: %v", err)
+	}
+	return n
+}
+
+// Moments that are in use, and have all the memory, let another one wait. One alone may have more.
+func TestMomentsAreBoundedByBytes(t *testing.T) {
+	t.Parallel()
+	c, r := newChurn(), rand.New(rand.NewPCG(3, 4))
+	for *c.cursor < 300 {
+		c.write(r, 60)
+	}
+	s, err := New(Config{History: history.New(c, history.Options{}), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.caches.maxBytes = 1000
+	defer run(t, s)()
+	if w := s.at(t, 100, ""); w.Code != http.StatusOK {
+		t.Fatalf("the only moment: %d %s", w.Code, w.Body)
+	}
+	s.caches.mu.Lock()
+	for _, e := range s.caches.all {
+		e.inUse++
+	}
+	s.caches.mu.Unlock()
+	if w := s.at(t, 300, ""); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+		t.Errorf("a second moment: %d %s", w.Code, w.Body)
+	}
+	if w := s.at(t, 100, ""); w.Code != http.StatusOK {
+		t.Errorf("the moment in memory: %d %s", w.Code, w.Body)
+	}
+	s.caches.mu.Lock()
+	for _, e := range s.caches.all {
+		e.inUse--
+	}
+	s.caches.mu.Unlock()
+	if w := s.at(t, 300, ""); w.Code != http.StatusOK || s.caches.has(100) {
+		t.Errorf("a second moment once the first one is not in use: %d %s", w.Code, w.Body)
+	}
+	if bytes, loading := s.caches.counted(); loading != 0 || bytes != s.caches.union() {
+		t.Errorf("%d bytes are counted, and %d of what is read; moments have %d", bytes, loading, s.caches.union())
+	}
+}
