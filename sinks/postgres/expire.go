@@ -7,11 +7,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/keepwatch/keepwatch/sinks/internal/history"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 const (
 	expireAged = `SELECT resource, namespace, name, id FROM resources WHERE seen_to < $1 LIMIT $2`
+	// Of one resource, in the order of an index.
+	expireAgedOf = `SELECT resource, namespace, name, id FROM (SELECT resource, namespace, name, id, seen_to FROM resources
+			WHERE resource = $1 AND valid_to IS NOT NULL ORDER BY to_epoch, valid_to LIMIT $3) oldest
+		WHERE seen_to < $2`
 	// As many of the rows that ended first as have so many bytes.
 	expireOldest = `SELECT resource, namespace, name, id FROM (
 			SELECT resource, namespace, name, id, sum(bytes) OVER (ORDER BY seen_to, id) - bytes AS before
@@ -68,15 +73,37 @@ func (s *Sink) expire(ctx context.Context, tx pgx.Tx, now time.Time, messages in
 // expireAged deletes rows that ended before the retention.
 func (s *Sink) expireAged(ctx context.Context, tx pgx.Tx, now time.Time) (sink.Expiry, error) {
 	e := sink.Expiry{Reason: sink.ExpiredByAge}
-	if s.options.Retention == 0 || now.Sub(s.swept) < sweepEvery {
+	if now.Sub(s.swept) < sweepEvery {
 		return e, nil
 	}
-	err := s.expireRows(ctx, tx, &e, expireAged, now.Add(-s.options.Retention), s.sweep)
-	if err != nil || e.States == s.sweep {
+	err := s.expireAgedRows(ctx, tx, &e, now)
+	if err != nil || e.States >= s.sweep {
 		return e, err // the next batch continues
 	}
 	s.swept = now
 	return e, nil
+}
+
+func (s *Sink) expireAgedRows(ctx context.Context, tx pgx.Tx, e *sink.Expiry, now time.Time) error {
+	if len(s.options.RetentionOf) == 0 {
+		if s.options.Retention == 0 {
+			return nil
+		}
+		return s.expireRows(ctx, tx, e, expireAged, now.Add(-s.options.Retention), s.sweep)
+	}
+	streams, err := statusIn(ctx, tx, len(migrations))
+	if err != nil {
+		return err
+	}
+	for resource, span := range history.Retained(streams, s.options.Retention, s.options.RetentionOf) {
+		if e.States >= s.sweep {
+			break
+		}
+		if err := s.expireRows(ctx, tx, e, expireAgedOf, resource, now.Add(-span), s.sweep-e.States); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shrink deletes as many of the rows that ended first as have more than what is too much, at most so many: the next
@@ -99,8 +126,10 @@ func (s *Sink) shrink(ctx context.Context, tx pgx.Tx, most int) (sink.Expiry, er
 func (s *Sink) expireRows(ctx context.Context, tx pgx.Tx, e *sink.Expiry, query string, args ...any) error {
 	var until *time.Time
 	var bytes int64
-	err := tx.QueryRow(ctx, fmt.Sprintf(expireRows, query), args...).Scan(&e.States, &until, &bytes)
-	if until != nil {
+	states := 0
+	err := tx.QueryRow(ctx, fmt.Sprintf(expireRows, query), args...).Scan(&states, &until, &bytes)
+	e.States += states
+	if until != nil && until.After(e.Until) {
 		e.Until = until.UTC()
 	}
 	s.bytes -= bytes

@@ -34,12 +34,16 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	sinktest.TestHistory(t, postgres.New(url, postgres.Options{}), snapshotOf(t, url))
 	later := server.URL("history_later")
 	sinktest.TestHistoryBeginsLater(t, postgres.New(later, postgres.Options{Retention: time.Hour}), snapshotOf(t, later))
+	ofTypes := server.URL("history_types")
+	sinktest.TestRetentionOfTypes(t, postgres.New(ofTypes, postgres.Options{
+		Retention: 3 * time.Hour, RetentionOf: sinktest.RetentionOfTypes,
+	}), snapshotOf(t, ofTypes))
 	gaps := server.URL("history_gaps")
 	t.Run("gaps", func(t *testing.T) {
 		sinktest.TestGapTimes(t, postgres.New(gaps, postgres.Options{}), snapshotOf(t, gaps))
 	})
 	// The tables get a newer format while the list of the last gap is not complete: its end stays open.
-	server.SQL(`ALTER TABLE history_gaps.gaps DROP COLUMN began, DROP COLUMN ended; ALTER TABLE history_gaps.keepwatch DROP COLUMN thinned;
+	server.SQL(`ALTER TABLE history_gaps.gaps DROP COLUMN began, DROP COLUMN ended; ALTER TABLE history_gaps.keepwatch DROP COLUMN thinned; DROP TABLE history_gaps.thinning;
 		ALTER TABLE history_gaps.resources DROP COLUMN bytes; UPDATE history_gaps.keepwatch SET format = 4;
 		UPDATE history_gaps.cursors SET gap = 'expired', cursor = 30 WHERE resource = 'pods'`)
 	open(t, postgres.New(gaps, postgres.Options{}))

@@ -93,6 +93,8 @@ ALTER TABLE keepwatch ADD COLUMN thinned timestamptz;
 CREATE INDEX gaps_thinned ON gaps (resource, namespace, ended) WHERE reason = 'thinned';
 `, `
 ALTER TABLE resources ADD COLUMN bytes int;
+`, `
+CREATE TABLE thinning (seconds bigint PRIMARY KEY, border timestamptz NOT NULL);
 `}
 
 const createView = `CREATE OR REPLACE VIEW %s AS

@@ -21,9 +21,8 @@ const (
 		AND uid = $8 AND to_epoch = $9 AND valid_to = $10 AND NOT deleted`
 	deleteRow = `DELETE FROM resources WHERE resource = $1 AND namespace = $2 AND name = $3 AND id = $4 RETURNING ` +
 		bytesOfRow
-	extendGap = `UPDATE gaps SET from_revision = least(from_revision, $4), to_revision = greatest(to_revision, $5), began = least(began, $6),
-			seen = greatest(seen, $7), ended = greatest(ended, $7)
-		WHERE reason = 'thinned' AND resource = $1 AND namespace = $2 AND ended > $8 AND ended <= $9 AND epoch = $3`
+	takeGaps = `DELETE FROM gaps WHERE reason = 'thinned' AND resource = $1 AND namespace = $2 AND epoch = $3 AND ended > $4 AND ended <= $5
+		RETURNING from_revision, to_revision, began, ended`
 	insertThinned = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, began, seen, ended, reason)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 'thinned')`
 	forgetGaps = `DELETE FROM gaps WHERE reason = 'thinned' AND resource = $1 AND namespace = $2 AND ended <= $3
@@ -44,8 +43,9 @@ func (t tables) Status(ctx context.Context) ([]sink.Status, error) {
 }
 
 // Thinned returns the border up to which the history was thinned.
-func (t tables) Thinned(ctx context.Context) (time.Time, error) {
-	return t.time(ctx, `SELECT thinned FROM keepwatch`)
+func (t tables) Thinned(ctx context.Context, interval time.Duration, finest bool) (time.Time, error) {
+	return t.time(ctx, `SELECT coalesce((SELECT border FROM thinning WHERE seconds = $1),
+		(SELECT thinned FROM keepwatch WHERE $2))`, int64(interval/time.Second), finest)
 }
 
 // NextEnd returns the first time after another one at which a row has ended.
@@ -63,8 +63,9 @@ func (t tables) time(ctx context.Context, query string, args ...any) (time.Time,
 }
 
 // SetThinned stores the border up to which the history was thinned.
-func (t tables) SetThinned(ctx context.Context, border time.Time) error {
-	_, err := t.tx.Exec(ctx, `UPDATE keepwatch SET thinned = $1`, border)
+func (t tables) SetThinned(ctx context.Context, interval time.Duration, border time.Time) error {
+	_, err := t.tx.Exec(ctx, `INSERT INTO thinning (seconds, border) VALUES ($1, $2)
+		ON CONFLICT (seconds) DO UPDATE SET border = excluded.border`, int64(interval/time.Second), border)
 	return err
 }
 
@@ -119,14 +120,23 @@ func (t tables) Replace(ctx context.Context, rows []history.Stay, chains []histo
 	return t.tx.SendBatch(ctx, b).Close()
 }
 
-// Cover declares a gap, or extends the one of its window.
-func (t tables) Cover(ctx context.Context, g sink.StoredGap, from, to time.Time) error {
-	args := []any{g.Resource, g.Namespace, g.Epoch, int64(g.From), int64(g.To), g.Began, g.Ended}
-	tag, err := t.tx.Exec(ctx, extendGap, append(args, from, to)...)
-	if err != nil || tag.RowsAffected() > 0 {
-		return err
+// TakeGaps deletes the gaps of thinning of a range, and returns them.
+func (t tables) TakeGaps(ctx context.Context, of sink.StoredGap, from, to time.Time) ([]sink.StoredGap, error) {
+	rows, err := t.tx.Query(ctx, takeGaps, of.Resource, of.Namespace, of.Epoch, from, to)
+	if err != nil {
+		return nil, err
 	}
-	_, err = t.tx.Exec(ctx, insertThinned, args...)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (sink.StoredGap, error) {
+		g := of
+		err := row.Scan(&g.From, &g.To, &g.Began, &g.Ended)
+		g.Began, g.Ended = g.Began.UTC(), g.Ended.UTC()
+		return g, err
+	})
+}
+
+// Declare stores a gap.
+func (t tables) Declare(ctx context.Context, g sink.StoredGap) error {
+	_, err := t.tx.Exec(ctx, insertThinned, g.Resource, g.Namespace, g.Epoch, int64(g.From), int64(g.To), g.Began, g.Ended)
 	return err
 }
 

@@ -19,9 +19,10 @@ func testThinning(t *testing.T, server *pgtest.Server) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-sinks.seed %d", seed)
-	for name, rows := range map[string]int{"few": 7, "many": 1000} {
+	for name, row := range map[string]struct{ rows, tiers int }{"few": {7, 1}, "many": {1000, 2}} {
 		t.Run(name, func(t *testing.T) {
-			test := sinktest.Thinning{Seed: seed, Steps: 150, Rows: rows}
+			rows, tiers := row.rows, row.tiers
+			test := sinktest.Thinning{Seed: seed, Steps: 150, Rows: rows, Tiers: tiers}
 			deleted := 0
 			create := func(schema string, options postgres.Options) (*postgres.Sink, *postgres.History) {
 				url := server.URL(schema)
@@ -37,7 +38,7 @@ func testThinning(t *testing.T, server *pgtest.Server) {
 				return s, past
 			}
 			schema := "thinned_" + name
-			thinned, past := create(schema, postgres.Options{Thin: sinktest.Thinned, Expired: func(e sink.Expiry) {
+			thinned, past := create(schema, postgres.Options{Thin: sinktest.Thinned[:tiers], Expired: func(e sink.Expiry) {
 				if e.Reason != sink.ExpiredByThinning || e.States == 0 || e.Until.IsZero() {
 					t.Errorf("%+v", e)
 				}

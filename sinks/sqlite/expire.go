@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/sinks/internal/history"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -13,6 +14,10 @@ const (
 	// The rows that ended first are deleted first: those that are retained are all that ended after the last deleted
 	// one.
 	expireAged = `DELETE FROM states WHERE id IN (SELECT id FROM states WHERE seen_to < ? ORDER BY seen_to, id LIMIT ?)
+		RETURNING resource, namespace, to_epoch, valid_to, seen_to, coalesce(base, 0)`
+	// Of one resource, in the order of an index.
+	expireAgedOf = `DELETE FROM states WHERE id IN (SELECT id FROM (SELECT id, seen_to FROM states
+			WHERE resource = ?1 AND valid_to IS NOT NULL ORDER BY to_epoch, valid_to LIMIT ?3) WHERE seen_to < ?2)
 		RETURNING resource, namespace, to_epoch, valid_to, seen_to, coalesce(base, 0)`
 	expireOldest = `DELETE FROM states WHERE id IN (SELECT id FROM states WHERE seen_to IS NOT NULL ORDER BY seen_to, id LIMIT ?)
 		RETURNING resource, namespace, to_epoch, valid_to, seen_to, coalesce(base, 0)`
@@ -34,10 +39,9 @@ const (
 // is the number of those in the batch, whose objects have so many bytes.
 func (s *Sink) expire(ctx context.Context, now time.Time, messages, bytes int) (all []sink.Expiry, err error) {
 	now = s.clock.Bound(now)
-	if s.options.Retention > 0 && now.Sub(s.writer.swept) >= sweepEvery {
+	if now.Sub(s.writer.swept) >= sweepEvery {
 		e := sink.Expiry{Reason: sink.ExpiredByAge}
-		if err := s.expireRows(ctx, &e, s.writer.aged, now.Add(-s.options.Retention).Format(timeFormat),
-			s.sweep); err != nil {
+		if err := s.expireAged(ctx, &e, now); err != nil {
 			return nil, err
 		}
 		if e.States < s.sweep { // otherwise the next batch continues
@@ -72,6 +76,30 @@ func (s *Sink) expire(ctx context.Context, now time.Time, messages, bytes int) (
 		}
 	}
 	return all, nil
+}
+
+// expireAged deletes rows that ended before the retention, up to s.sweep.
+func (s *Sink) expireAged(ctx context.Context, e *sink.Expiry, now time.Time) error {
+	border := func(span time.Duration) string { return now.Add(-span).Format(timeFormat) }
+	if len(s.options.RetentionOf) == 0 {
+		if s.options.Retention == 0 {
+			return nil
+		}
+		return s.expireRows(ctx, e, s.writer.aged, border(s.options.Retention), s.sweep)
+	}
+	streams, err := (tables{conn: s.conn}).Status(ctx)
+	if err != nil {
+		return err
+	}
+	for resource, span := range history.Retained(streams, s.options.Retention, s.options.RetentionOf) {
+		if e.States >= s.sweep {
+			break // the next batch continues
+		}
+		if err := s.expireRows(ctx, e, s.writer.agedOf, resource, border(span), s.sweep-e.States); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shrink deletes the rows that ended first, as long as there are some, the file has more than MaxSize, and fewer than

@@ -44,6 +44,13 @@ func TestHistoryBeginsLater(t *testing.T) {
 		func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
 }
 
+// TestRetentionOfTypes deletes the states of each type after a time of its own.
+func TestRetentionOfTypes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := sqlite.New(path, sqlite.Options{Retention: 3 * time.Hour, RetentionOf: sinktest.RetentionOfTypes})
+	sinktest.TestRetentionOfTypes(t, s, func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
+}
+
 // TestGapTimes has the times between which the state is not known.
 func TestGapTimes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")

@@ -105,6 +105,8 @@ CREATE VIEW resources AS
     CASE WHEN base IS NULL THEN object ELSE (SELECT group_concat(CASE part.type WHEN 'text' THEN part.value
         ELSE substr(bases.object, json_extract(part.value, '$[0]'), json_extract(part.value, '$[1]')) END, '')
       FROM bases, json_each(states.object) AS part WHERE bases.id = states.base) END AS object, sum FROM states;
+`, `
+CREATE TABLE thinning (seconds INTEGER PRIMARY KEY, border TEXT NOT NULL) STRICT;
 `}
 
 const createView = `DROP VIEW IF EXISTS "%[1]s"; CREATE VIEW "%[1]s" AS

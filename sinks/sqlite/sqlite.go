@@ -33,8 +33,11 @@ type Options struct {
 	// Retention is how long a state is retained after it was replaced or deleted. Zero
 	// retains all.
 	Retention time.Duration
-	// Thin thins out what is older than its age, and not deleted yet.
-	Thin sink.Thinning
+	// RetentionOf is the retention of some resources, by "deployments.apps", in place of Retention.
+	RetentionOf map[string]time.Duration
+	// Thin thins out what is older than its age, and not deleted yet. If there are several, each has a greater age than
+	// the one before, and an interval that is a multiple of that one's.
+	Thin []sink.Thinning
 	// MaxSize is how many bytes the file may have. The states that ended first are deleted beyond it, and current ones
 	// never. Zero is no limit. A file that is larger already does not shrink; it does not grow either. The write-ahead
 	// log is beside it.

@@ -152,7 +152,7 @@ func TestRedefined(t *testing.T) {
 }
 
 // undoSixth removes what format 6 has added.
-const undoSixth = `DROP VIEW resources; PRAGMA legacy_alter_table = ON; ALTER TABLE states RENAME TO resources; PRAGMA legacy_alter_table = OFF;
+const undoSixth = `DROP TABLE thinning; DROP VIEW resources; PRAGMA legacy_alter_table = ON; ALTER TABLE states RENAME TO resources; PRAGMA legacy_alter_table = OFF;
 	DROP INDEX states_base; ALTER TABLE resources DROP COLUMN base; DROP TABLE bases; ALTER TABLE keepwatch DROP COLUMN compressed; ALTER TABLE keepwatch DROP COLUMN compressed_id;`
 
 // undoThird removes what formats 3 to 5 have added.
@@ -217,7 +217,7 @@ func TestRefused(t *testing.T) {
 		want    string
 	}{
 		"a newer format": {newer, sinktest.Streams(),
-			"the tables have format 99, and this keepwatch knows formats up to 6: use a newer keepwatch"},
+			"the tables have format 99, and this keepwatch knows formats up to 7: use a newer keepwatch"},
 		"other tables":     {foreign, sinktest.Streams(), "table resources already exists"},
 		"other namespaces": {sound, narrower, "pods: it has these objects already, of another choice of namespaces"},
 		"another cluster": {sound, other,

@@ -18,9 +18,8 @@ const (
 	extendRow = `UPDATE states SET to_epoch = ?1, valid_to = ?2, seen_to = ?3 WHERE id = (SELECT id FROM states
 			WHERE resource = ?4 AND namespace = ?5 AND name = ?6 AND id < ?7 ORDER BY id DESC LIMIT 1)
 		AND uid = ?8 AND to_epoch = ?9 AND valid_to = ?10 AND NOT deleted`
-	extendGap = `UPDATE gaps SET from_revision = min(from_revision, ?4), to_revision = max(to_revision, ?5), began = min(began, ?6),
-			seen = max(seen, ?7), ended = max(ended, ?7)
-		WHERE reason = 'thinned' AND resource = ?1 AND namespace = ?2 AND ended > ?8 AND ended <= ?9 AND epoch = ?3`
+	takeGaps = `DELETE FROM gaps WHERE reason = 'thinned' AND resource = ? AND namespace = ? AND epoch = ? AND ended > ? AND ended <= ?
+		RETURNING from_revision, to_revision, began, ended`
 	insertThinned = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, began, seen, ended, reason)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, 'thinned')`
 	forgetGaps = `DELETE FROM gaps WHERE reason = 'thinned' AND resource = ?1 AND namespace = ?2 AND ended <= ?3
@@ -46,8 +45,9 @@ func (t tables) Status(ctx context.Context) ([]sink.Status, error) {
 }
 
 // Thinned returns the border up to which the history was thinned.
-func (t tables) Thinned(ctx context.Context) (time.Time, error) {
-	return t.time(ctx, `SELECT coalesce(thinned, '') FROM keepwatch`)
+func (t tables) Thinned(ctx context.Context, interval time.Duration, finest bool) (time.Time, error) {
+	return t.time(ctx, `SELECT coalesce((SELECT border FROM thinning WHERE seconds = ?),
+		(SELECT thinned FROM keepwatch WHERE ?), '')`, int64(interval/time.Second), finest)
 }
 
 // NextEnd returns the first time after another one at which a row has ended.
@@ -73,8 +73,9 @@ func textOf(t time.Time) string {
 }
 
 // SetThinned stores the border up to which the history was thinned.
-func (t tables) SetThinned(ctx context.Context, border time.Time) error {
-	_, err := t.conn.ExecContext(ctx, `UPDATE keepwatch SET thinned = ?`, textOf(border))
+func (t tables) SetThinned(ctx context.Context, interval time.Duration, border time.Time) error {
+	_, err := t.conn.ExecContext(ctx, `INSERT INTO thinning (seconds, border) VALUES (?, ?)
+		ON CONFLICT (seconds) DO UPDATE SET border = excluded.border`, int64(interval/time.Second), textOf(border))
 	return err
 }
 
@@ -155,17 +156,36 @@ func (t tables) Replace(ctx context.Context, rows []history.Stay, chains []histo
 	return t.compressor.release(ctx, t.conn, bases)
 }
 
-// Cover declares a gap, or extends the one of its window.
-func (t tables) Cover(ctx context.Context, g sink.StoredGap, from, to time.Time) error {
-	args := []any{g.Resource, g.Namespace, g.Epoch, int64(g.From), int64(g.To), textOf(g.Began), textOf(g.Ended)}
-	result, err := t.conn.ExecContext(ctx, extendGap, append(args, textOf(from), textOf(to))...)
+// TakeGaps deletes the gaps of thinning of a range, and returns them.
+func (t tables) TakeGaps(ctx context.Context, of sink.StoredGap, from, to time.Time) (all []sink.StoredGap, err error) {
+	rows, err := t.conn.QueryContext(ctx, takeGaps, of.Resource, of.Namespace, of.Epoch, textOf(from), textOf(to))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if n, err := result.RowsAffected(); err != nil || n > 0 {
-		return err
+	defer rows.Close()
+	for rows.Next() {
+		g := of
+		var first, last int64
+		var began, ended string
+		if err := rows.Scan(&first, &last, &began, &ended); err != nil {
+			return nil, err
+		}
+		g.From, g.To = keepwatch.Revision(first), keepwatch.Revision(last)
+		if g.Began, err = parseTime(began); err != nil {
+			return nil, err
+		}
+		if g.Ended, err = parseTime(ended); err != nil {
+			return nil, err
+		}
+		all = append(all, g)
 	}
-	_, err = t.conn.ExecContext(ctx, insertThinned, args...)
+	return all, rows.Err()
+}
+
+// Declare stores a gap.
+func (t tables) Declare(ctx context.Context, g sink.StoredGap) error {
+	_, err := t.conn.ExecContext(ctx, insertThinned, g.Resource, g.Namespace, g.Epoch, int64(g.From), int64(g.To),
+		textOf(g.Began), textOf(g.Ended))
 	return err
 }
 

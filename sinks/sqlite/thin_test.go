@@ -23,10 +23,13 @@ func TestThinning(t *testing.T) {
 	if testing.Short() {
 		steps = 100
 	}
-	for name, rows := range map[string]int{"few rows": 7, "whole windows": 1000} {
+	for name, row := range map[string]struct{ rows, tiers int }{
+		"few rows": {7, 1}, "whole windows": {1000, 1}, "few rows, two tiers": {7, 2}, "whole windows, two tiers": {1000, 2},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test := sinktest.Thinning{Seed: seed, Steps: steps, Rows: rows}
+			rows, tiers := row.rows, row.tiers
+			test := sinktest.Thinning{Seed: seed, Steps: steps, Rows: rows, Tiers: tiers}
 			deleted := 0
 			create := func(file string, options sqlite.Options) (*sqlite.Sink, *sqlite.History, string) {
 				path := filepath.Join(t.TempDir(), file)
@@ -44,7 +47,7 @@ func TestThinning(t *testing.T) {
 				s.Close()
 				return s, past, path
 			}
-			thinned, past, path := create("thinned.db", sqlite.Options{Thin: sinktest.Thinned, Expired: func(e sink.Expiry) {
+			thinned, past, path := create("thinned.db", sqlite.Options{Thin: sinktest.Thinned[:tiers], Expired: func(e sink.Expiry) {
 				if e.Reason != sink.ExpiredByThinning || e.States == 0 || e.Until.IsZero() {
 					t.Errorf("%+v", e)
 				}

@@ -14,8 +14,8 @@ import (
 
 // writer has the statements of a batch.
 type writer struct {
-	insert, end, before, gap, endGaps, cursor, aged, oldest *sql.Stmt
-	swept                                                   time.Time // when retention was last applied
+	insert, end, before, gap, endGaps, cursor, aged, agedOf, oldest *sql.Stmt
+	swept                                                           time.Time // when retention was last applied
 }
 
 const (
@@ -41,7 +41,7 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 	w := &writer{}
 	for text, statement := range map[string]**sql.Stmt{
 		insertRow: &w.insert, endRows: &w.end, endRowsBefore: &w.before, insertGap: &w.gap, endGaps: &w.endGaps,
-		updateCursor: &w.cursor, expireAged: &w.aged, expireOldest: &w.oldest,
+		updateCursor: &w.cursor, expireAged: &w.aged, expireAgedOf: &w.agedOf, expireOldest: &w.oldest,
 	} {
 		var err error
 		if *statement, err = conn.PrepareContext(ctx, text); err != nil {
@@ -54,7 +54,7 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 // close finalizes the statements: without that SQLite would leave the write-ahead log behind.
 func (w *writer) close() error {
 	return errors.Join(w.insert.Close(), w.end.Close(), w.before.Close(), w.gap.Close(), w.endGaps.Close(),
-		w.cursor.Close(), w.aged.Close(), w.oldest.Close())
+		w.cursor.Close(), w.aged.Close(), w.agedOf.Close(), w.oldest.Close())
 }
 
 // Write commits a batch. See [sink.Sink].

@@ -8,6 +8,7 @@
 // begins, and the old row is valid at no revision.
 //
 //	thin.go    the rows that thinning deletes
+//	retain.go  how long the states of each resource are retained
 //	gaps.go    the gaps as they were read last
 //	rows.go    the rows that a piece inserts and ends
 //	delta.go   a state as what differs from another one

@@ -44,9 +44,10 @@ type Chain struct {
 // ThinTables are the tables of a database, in a transaction.
 type ThinTables interface {
 	Status(ctx context.Context) ([]sink.Status, error)
-	// Thinned returns the border up to which the history was thinned, zero before the first one.
-	Thinned(ctx context.Context) (time.Time, error)
-	SetThinned(ctx context.Context, border time.Time) error
+	// Thinned returns the border up to which the history was thinned with an interval, zero before the first one. finest
+	// is true for the shortest interval: tables from before several ones were possible have the border of that one.
+	Thinned(ctx context.Context, interval time.Duration, finest bool) (time.Time, error)
+	SetThinned(ctx context.Context, interval time.Duration, border time.Time) error
 	// NextEnd returns the first time after another one at which a row has ended, zero if there is none.
 	NextEnd(ctx context.Context, after time.Time) (time.Time, error)
 	// Gaps returns the gaps of other reasons than [sink.GapThinned] that began until to and did not end before from.
@@ -56,30 +57,60 @@ type ThinTables interface {
 	// Replace deletes rows, and moves the ends of the rows before them: that of the last row of the object before
 	// c.First, if c.First has replaced it, becomes the end of the chain.
 	Replace(ctx context.Context, rows []Stay, chains []Chain) error
-	// Cover declares a gap, or extends the one that ended after from and not after g.Ended's border to.
-	Cover(ctx context.Context, g sink.StoredGap, from, to time.Time) error
+	// TakeGaps deletes the gaps of [sink.GapThinned] of a stream and an epoch that ended after from and not after to, and
+	// returns them.
+	TakeGaps(ctx context.Context, of sink.StoredGap, from, to time.Time) ([]sink.StoredGap, error)
+	// Declare stores a gap.
+	Declare(ctx context.Context, g sink.StoredGap) error
 	// Forget deletes the gaps of [sink.GapThinned] of a stream that ended before its history begins.
 	Forget(ctx context.Context, of sink.Status) error
 }
 
-// Thinner thins out a history, as its options say, from one border to the next. The range between two is a window.
+// Thinner thins out a history, in one tier or in several with longer and longer intervals, the finest first.
+type Thinner struct{ tiers []*tier }
+
+// NewThinner returns a Thinner of tables that were opened. Each of the options has a greater age than the one before,
+// and an interval that is a multiple of that one's. After a transaction that has failed another Thinner is needed.
+func NewThinner(options []sink.Thinning) *Thinner {
+	t := &Thinner{}
+	for i, o := range options {
+		t.tiers = append(t.tiers, &tier{options: o, finest: i == 0})
+	}
+	return t
+}
+
+// Step reads up to about limit rows, and deletes those of them that the options say.
+func (t *Thinner) Step(ctx context.Context, tables ThinTables, now time.Time, limit int) (sink.Expiry, error) {
+	e := sink.Expiry{Reason: sink.ExpiredByThinning}
+	for _, tier := range t.tiers {
+		read, err := tier.step(ctx, tables, now, limit, &e)
+		if err != nil {
+			return e, err
+		}
+		if limit -= read; limit <= 0 {
+			break
+		}
+	}
+	return e, nil
+}
+
+// tier thins out a history, as its options say, from one border to the next. The range between two is a window. That of
+// a longer interval has whole windows of a shorter one, so that their borders stay, and their gaps become one.
 //
 // A row is deleted if its object has a later one, and no border has it: neither the time of one, nor the revision that
 // the resources of the same etcd had reached at that time. So the state at a border stays complete, of each
 // resource at its time and of all at one revision. In the transaction that deletes rows their range becomes a gap.
 // Windows of a stream with another gap are left alone. What was done is stored with each border; after a crash the
 // window begins anew.
-type Thinner struct {
+type tier struct {
 	options sink.Thinning
+	finest  bool
 	next    time.Time // when to look for a window again
 	window  *window
 	done    *window // the one before it
 }
 
-// NewThinner returns a Thinner of tables that were opened. After a transaction that has failed another one is needed.
-func NewThinner(options sink.Thinning) *Thinner { return &Thinner{options: options} }
-
-// thinEvery is how often a Thinner looks for a window.
+// thinEvery is how often a tier looks for a window.
 const thinEvery = time.Minute
 
 // window is a range of time between two borders that is thinned.
@@ -104,33 +135,33 @@ const (
 	finished
 )
 
-// Step reads up to about limit rows, and deletes those of them that the options say.
-func (t *Thinner) Step(ctx context.Context, tables ThinTables, now time.Time, limit int) (sink.Expiry, error) {
-	e := sink.Expiry{Reason: sink.ExpiredByThinning}
-	if t.options.Interval == 0 || t.window == nil && now.Before(t.next) {
-		return e, nil
+// step reads up to about limit rows, and adds what it has deleted to e. It returns how many it has read.
+func (t *tier) step(ctx context.Context, tables ThinTables, now time.Time, limit int, e *sink.Expiry) (read int,
+	err error) {
+	if t.window == nil && now.Before(t.next) {
+		return 0, nil
 	}
 	streams, err := tables.Status(ctx)
 	if err != nil {
-		return e, err
+		return 0, err
 	}
-	for limit > 0 {
+	for read < limit {
 		if t.window == nil {
 			if err := t.begin(ctx, tables, now); err != nil {
-				return e, err
+				return read, err
 			}
 		}
 		if t.window == nil {
 			t.next = now.Add(thinEvery)
-			return e, forget(ctx, tables, streams)
+			return read, forget(ctx, tables, streams)
 		}
-		n, err := t.pass(ctx, tables, streams, limit, &e)
+		n, err := t.pass(ctx, tables, streams, limit-read, e)
 		if err != nil {
-			return e, err
+			return read, err
 		}
-		limit -= max(n, 1)
+		read += max(n, 1)
 	}
-	return e, nil
+	return read, nil
 }
 
 // forget deletes the gaps that are no part of the history any more.
@@ -144,8 +175,8 @@ func forget(ctx context.Context, tables ThinTables, streams []sink.Status) error
 }
 
 // begin begins the next window, if there is one with rows that are old enough.
-func (t *Thinner) begin(ctx context.Context, tables ThinTables, now time.Time) error {
-	thinned, err := tables.Thinned(ctx)
+func (t *tier) begin(ctx context.Context, tables ThinTables, now time.Time) error {
+	thinned, err := tables.Thinned(ctx, t.options.Interval, t.finest)
 	if err != nil {
 		return err
 	}
@@ -173,7 +204,7 @@ func (t *Thinner) begin(ctx context.Context, tables ThinTables, now time.Time) e
 func after(border time.Time) Mark { return Mark{border, math.MaxInt64} }
 
 // pass reads rows for the step of the window, and goes on to the next one if there are no more.
-func (t *Thinner) pass(
+func (t *tier) pass(
 	ctx context.Context, tables ThinTables, streams []sink.Status, limit int, e *sink.Expiry,
 ) (int, error) {
 	w := t.window
@@ -210,7 +241,7 @@ func (t *Thinner) pass(
 		w.behind = after(w.from.Add(-t.options.Interval))
 	case finished:
 		t.window, t.done = nil, w
-		err = tables.SetThinned(ctx, w.to)
+		err = tables.SetThinned(ctx, t.options.Interval, w.to)
 	}
 	return len(rows), err
 }
@@ -277,12 +308,30 @@ func (w *window) delete(
 		}
 	}
 	for _, g := range ranges {
-		g.Seen = g.Ended
-		if err := tables.Cover(ctx, *g, w.from, w.to); err != nil {
+		if err := w.declare(ctx, tables, *g); err != nil {
 			return err
 		}
 	}
 	return tables.Replace(ctx, doomed, chains(doomed))
+}
+
+// declare declares a gap of the window, which is one with the gaps of the window that were declared before.
+func (w *window) declare(ctx context.Context, tables ThinTables, g sink.StoredGap) error {
+	before, err := tables.TakeGaps(ctx, g, w.from, w.to)
+	if err != nil {
+		return err
+	}
+	for _, b := range before {
+		g.From, g.To = min(g.From, b.From), max(g.To, b.To)
+		if b.Began.Before(g.Began) {
+			g.Began = b.Began
+		}
+		if b.Ended.After(g.Ended) {
+			g.Ended = b.Ended
+		}
+	}
+	g.Seen = g.Ended
+	return tables.Declare(ctx, g)
 }
 
 // dooms reports whether a row that has ended in the window is deleted.

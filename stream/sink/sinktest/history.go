@@ -150,6 +150,17 @@ func TestHistory(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapsho
 				t.Errorf("points: %v, %v, want %s", points, err, want)
 			}
 		}
+		for _, without := range []bool{false, true} {
+			q := sink.StateQuery{Resource: "pods", WithoutObjects: without}
+			if err := tables.States(t.Context(), q, func(s sink.State) error {
+				if (len(s.Object) == 0) != without {
+					t.Errorf("without objects %t: %s has %q", without, s.Key, s.Object)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}
 		failed := errors.New("enough")
 		if err := tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(sink.State) error {
 			return failed
@@ -175,6 +186,12 @@ func testStates(t *testing.T, tables sink.Snapshot, gap time.Time) {
 		{"before the deletion", "b 5-8 deleted, a 7-", sink.StateQuery{At: point(7)}},
 		{"after it", "a 7-", sink.StateQuery{At: point(8)}},
 		{"the newest", "a 7-, c 15-", sink.StateQuery{At: point(20)}},
+		{"what is new two revisions later", "a 7-", sink.StateQuery{At: point(8), NotAt: point(6)}},
+		{"what was there two revisions before", "a 3-7, b 5-8 deleted", sink.StateQuery{At: point(6), NotAt: point(8)}},
+		{"what is new of a namespace", "c 15-", sink.StateQuery{At: point(20), NotAt: point(7), Namespace: "ns"}},
+		{"what was there of a namespace", "b 5-8 deleted", sink.StateQuery{At: point(7), NotAt: point(20), Namespace: "ns"}},
+		{"what is new of one", "", sink.StateQuery{At: point(20), NotAt: point(7), Namespace: "ns", Name: "a"}},
+		{"what differs at one point", "", sink.StateQuery{At: point(7), NotAt: point(7)}},
 		{"changes", "b 5-8 deleted, c 15-", sink.StateQuery{After: point(7), UpTo: point(20)}},
 		{"changes since a time", "c 15-", sink.StateQuery{After: point(7), UpTo: point(20), Since: gap}},
 	} {
@@ -269,3 +286,63 @@ func TestHistoryBeginsLater(t *testing.T, s sink.Sink, snapshot func(read func(s
 		return nil
 	})
 }
+
+// TestRetentionOfTypes checks that each type has its own retention: that of pods is an hour, that of config maps is
+// for ever, and all else is three hours.
+func TestRetentionOfTypes(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
+	t.Helper()
+	Open(t, s)
+	t.Cleanup(func() { s.Close() })
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	progress := make([]sink.Progress, len(Streams()))
+	write := func(at time.Time, cursor keepwatch.Revision, message func(stream int) stream.Message) {
+		batch := sink.Batch{Time: at}
+		for i := range progress {
+			p := stream.Piece{Messages: []stream.Message{message(i)}, Cursor: cursor, Count: 1, Position: []byte(`{}`)}
+			piece := sink.Piece{Stream: i, Piece: p, Before: progress[i], After: progress[i].After(p)}
+			progress[i] = piece.After
+			batch.Pieces = append(batch.Pieces, piece)
+		}
+		Write(t, s, batch)
+	}
+	write(now.Add(-5*time.Hour), 0, func(int) stream.Message { return pastEvent(keepwatch.Added, "a", 1) })
+	write(now.Add(-5*time.Hour), 2, func(int) stream.Message { return stream.Synced{Revision: 2, Count: 1} })
+	for i, hours := range []int{4, 2, 0} {
+		at := keepwatch.Revision(10 * (i + 1))
+		write(now.Add(-time.Duration(hours)*time.Hour), at, func(int) stream.Message {
+			return pastEvent(keepwatch.Modified, "a", at)
+		})
+	}
+	snapshot(func(tables sink.Snapshot) error {
+		status, err := tables.Status(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, of := range status {
+			var ends []keepwatch.Revision
+			if err := tables.States(t.Context(), sink.StateQuery{Resource: of.ID.Resource}, func(s sink.State) error {
+				if s.To != nil {
+					ends = append(ends, s.To.Revision)
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+			slices.Sort(ends)
+			want, first := []keepwatch.Revision{20, 30}, keepwatch.Revision(10)
+			switch of.ID.Resource {
+			case "pods":
+				want, first = []keepwatch.Revision{30}, 20
+			case "configmaps":
+				want, first = []keepwatch.Revision{10, 20, 30}, 2
+			}
+			if !slices.Equal(ends, want) || of.First.Revision != first {
+				t.Errorf("%s: ends %v and a history from %d on, want %v, %d", of.ID.Resource, ends, of.First.Revision, want, first)
+			}
+		}
+		return nil
+	})
+}
+
+// RetentionOfTypes are the options of [TestRetentionOfTypes].
+var RetentionOfTypes = map[string]time.Duration{"pods": time.Hour, "configmaps": 0}

@@ -14,16 +14,19 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// Thinned is the thinning of [TestThinning].
-var Thinned = sink.Thinning{Age: 30 * time.Minute, Interval: 10 * time.Minute}
+// Thinned are the tiers of [TestThinning].
+var Thinned = []sink.Thinning{
+	{Age: 30 * time.Minute, Interval: 10 * time.Minute}, {Age: 90 * time.Minute, Interval: 30 * time.Minute},
+}
 
 // Thinning is a test of a sink that thins out its history.
 type Thinning struct {
 	Seed  uint64
 	Steps int // of about 45 s
 	Rows  int // that Sink reads in a transaction, at least
-	// Sink has the options Thinned, Complete none; both are new.
+	// Sink has the first Tiers of Thinned as options, Complete none; both are new.
 	Sink, Complete sink.Sink
+	Tiers          int
 	// Refuse makes the database of Sink refuse a change of a table until allow is called.
 	Refuse func(change, table string) (allow func())
 	// Past and CompletePast read the databases of the sinks.
@@ -103,7 +106,7 @@ func TestThinning(t *testing.T, test Thinning) {
 	}
 	r.drain()
 	r.now = r.now.Add(time.Minute) // a border is looked for as often
-	for range r.changes*6/r.Rows + 6*int(r.now.Sub(began)/Thinned.Interval) + 100 {
+	for range r.changes*6*r.Tiers/r.Rows + 6*r.Tiers*int(r.now.Sub(began)/Thinned[0].Interval) + 100 {
 		r.write(nil) // until nothing is left to do
 	}
 	r.check(true)
@@ -265,8 +268,8 @@ func (r *thinning) write(pieces []sink.Piece) {
 	batch := sink.Batch{Time: r.now, Pieces: pieces}
 	Write(r.t, r.Complete, batch)
 	if r.random.IntN(4) == 0 {
-		refused := [][2]string{{"DELETE", "resources"}, {"UPDATE", "resources"}, {"INSERT", "gaps"}, {"UPDATE", "gaps"},
-			{"UPDATE", "keepwatch"}}
+		refused := [][2]string{{"DELETE", "resources"}, {"UPDATE", "resources"}, {"INSERT", "gaps"}, {"DELETE", "gaps"},
+			{"INSERT", "thinning"}, {"UPDATE", "thinning"}}
 		change := refused[r.random.IntN(len(refused))]
 		allow := r.Refuse(change[0], change[1])
 		err := r.Sink.Write(r.t.Context(), batch)

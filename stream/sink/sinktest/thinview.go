@@ -74,19 +74,37 @@ func (r *thinning) check(end bool) {
 	})
 }
 
-// borders returns the borders of what is old enough, of which a window begins at each but the last.
-func (r *thinning) borders(v thinView) (all []time.Time) {
-	for b := v.streams[0].FirstSeen.Truncate(Thinned.Interval); !b.After(r.now.Add(-Thinned.Age)); b = b.Add(
-		Thinned.Interval) {
+// borders returns the borders of a tier of what is old enough, of which a window begins at each but the last.
+func (r *thinning) borders(v thinView, of sink.Thinning) (all []time.Time) {
+	for b := v.streams[0].FirstSeen.Truncate(of.Interval); !b.After(r.now.Add(-of.Age)); b = b.Add(of.Interval) {
 		all = append(all, b)
 	}
 	return all
 }
 
-// doomed returns the states that the whole history has more than the borders, by stream and window.
+// known returns the borders that every tier has left: of a finer one those behind the last border of a coarser one.
+func (r *thinning) known(v thinView) (all []time.Time) {
+	for _, of := range slices.Backward(Thinned[:r.Tiers]) {
+		for _, b := range r.borders(v, of) {
+			if len(all) == 0 || b.After(all[len(all)-1]) {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
+}
+
+// doomed returns the states that the whole history has more than the borders of each tier, by stream and window.
 func (r *thinning) doomed(v thinView) map[string][][]sink.State {
 	all := map[string][][]sink.State{}
-	borders := r.borders(v)
+	for _, of := range Thinned[:r.Tiers] {
+		r.addDoomed(v, r.borders(v, of), all)
+	}
+	return all
+}
+
+// addDoomed adds the states that the whole history has more than some borders.
+func (r *thinning) addDoomed(v thinView, borders []time.Time, all map[string][][]sink.State) {
 	pointAt := func(s sink.Status, b time.Time) (at sink.Point) {
 		for _, other := range v.streams {
 			if other.Line != s.Line {
@@ -125,7 +143,6 @@ func (r *thinning) doomed(v thinView) map[string][][]sink.State {
 			}
 		}
 	}
-	return all
 }
 
 // checkStates checks which states were deleted, and that those before them end where these ended.
@@ -252,7 +269,7 @@ func (r *thinning) checkTimes(complete, thinned thinView) {
 			first = s.FirstSeen
 		}
 	}
-	times := r.borders(complete)
+	times := r.known(complete)
 	borders := len(times)
 	for range 60 {
 		times = append(times, first.Add(time.Duration(r.random.Int64N(int64(r.now.Sub(first)))).Truncate(time.Millisecond)))

@@ -133,9 +133,9 @@ func NewSyncCommand() *cobra.Command {
 	o.Flags.AddTo(flags)
 	o.addSinkFlags(cmd)
 	flags.Var(&o.settings.Retention, "retention",
-		"delete states this long after they were replaced or deleted, for example 90d; 0 retains them for ever")
+		"delete states this long after they were replaced or deleted: 90d, or with other times for some types 90d,events=7d; 0 retains them for ever")
 	flags.Var(&o.settings.Thin, "thin",
-		"thin out old states of a database: 7d:1h retains, after 7 days, one an hour, and the last one before a deletion")
+		"thin out old states of a database: 7d:1h retains, after 7 days, one an hour, and the last one before a deletion; 7d:1h,30d:1d after 30 days one a day")
 	flags.StringVar(&o.settings.MaxSize, "max-size", "",
 		"delete the states that ended first when a SQLite file, or the JSON in Postgres, has more than this size: 10Gi; never current ones")
 	flags.StringVar(&o.settings.Shape, "shape", "",

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -50,55 +51,115 @@ func (t *timeSpan) String() string {
 func (t *timeSpan) Type() string { return "duration" }
 
 func (t *timeSpan) UnmarshalJSON(text []byte) error {
-	var value string
-	err := json.Unmarshal(text, &value)
-	if err == nil {
-		err = t.Set(value)
-	}
-	if err != nil {
-		return fmt.Errorf("retention and rotateAge must be times such as 90d or 12h, not %s", text)
+	if unmarshalFlag("rotateAge", t, text) != nil {
+		return fmt.Errorf("rotateAge must be a time such as 90d or 12h, not %s", text)
 	}
 	return nil
 }
 
-// thinning is a flag and a field of a file: AGE:INTERVAL, such as 7d:1h.
-type thinning struct{ sink.Thinning }
+// retention is a flag and a field of a file: 90d, with other times for some types behind it: 90d,events=7d.
+type retention struct {
+	all time.Duration
+	of  map[string]time.Duration
+}
+
+func (r *retention) Set(text string) error {
+	for _, part := range strings.Split(text, ",") {
+		resource, span, ofOne := strings.Cut(part, "=")
+		if !ofOne {
+			span = part
+		}
+		parsed, err := history.ParseSpan(span)
+		switch _, twice := r.of[resource]; {
+		case err != nil:
+			return fmt.Errorf("%w: give a time such as 90d, or with others for some types 90d,events=7d", err)
+		case !ofOne:
+			r.all = parsed
+			continue
+		case twice:
+			return fmt.Errorf("%s has two times", resource)
+		case len(validation.IsDNS1123Subdomain(resource)) > 0:
+			return fmt.Errorf("%q is no type: give for example deployments.apps=365d", resource)
+		}
+		if r.of == nil {
+			r.of = map[string]time.Duration{}
+		}
+		r.of[resource] = parsed
+	}
+	return nil
+}
+
+func (r *retention) String() string {
+	var all []string
+	if r.all != 0 {
+		all = append(all, r.all.String())
+	}
+	for _, resource := range slices.Sorted(maps.Keys(r.of)) {
+		all = append(all, resource+"="+r.of[resource].String())
+	}
+	return strings.Join(all, ",")
+}
+
+func (r *retention) Type() string { return "AGE" }
+
+func (r *retention) UnmarshalJSON(text []byte) error { return unmarshalFlag("retention", r, text) }
+
+// thinning is a flag and a field of a file: AGE:INTERVAL, such as 7d:1h, or several, such as 7d:1h,30d:1d.
+type thinning []sink.Thinning
 
 func (t *thinning) Set(text string) error {
-	age, interval, ok := strings.Cut(text, ":")
-	var err, err2 error
-	if ok {
-		t.Age, err = history.ParseSpan(age)
-		t.Interval, err2 = history.ParseSpan(interval)
-	}
-	switch {
-	case !ok || err != nil || err2 != nil:
-		return errors.New("give AGE:INTERVAL: 7d:1h retains one state an hour after 7 days")
-	case t.Interval < time.Minute:
-		return fmt.Errorf("the interval %v is less than a minute", t.Interval)
-	case t.Age < t.Interval:
-		return fmt.Errorf("the age %v is less than the interval %v", t.Age, t.Interval)
+	for _, part := range strings.Split(text, ",") {
+		var next sink.Thinning
+		age, interval, ok := strings.Cut(part, ":")
+		var err, err2 error
+		if ok {
+			next.Age, err = history.ParseSpan(age)
+			next.Interval, err2 = history.ParseSpan(interval)
+		}
+		switch {
+		case !ok || err != nil || err2 != nil:
+			return errors.New("give AGE:INTERVAL: 7d:1h retains one state an hour after 7 days, and 7d:1h,30d:1d one a day after 30")
+		case next.Interval < time.Minute:
+			return fmt.Errorf("the interval %v is less than a minute", next.Interval)
+		case next.Interval%time.Second != 0:
+			return fmt.Errorf("the interval %v has parts of a second", next.Interval)
+		case next.Age < next.Interval:
+			return fmt.Errorf("the age %v is less than the interval %v", next.Age, next.Interval)
+		}
+		if n := len(*t); n > 0 {
+			switch last := (*t)[n-1]; {
+			case next.Age <= last.Age:
+				return fmt.Errorf("the age %v must be greater than %v, the one before it", next.Age, last.Age)
+			case next.Interval <= last.Interval || next.Interval%last.Interval != 0:
+				return fmt.Errorf("the interval %v must be a multiple of %v, the one before it", next.Interval, last.Interval)
+			}
+		}
+		*t = append(*t, next)
 	}
 	return nil
 }
 
 func (t *thinning) String() string {
-	if t.Interval == 0 {
-		return ""
+	var all []string
+	for _, one := range *t {
+		all = append(all, fmt.Sprintf("%v:%v", one.Age, one.Interval))
 	}
-	return fmt.Sprintf("%v:%v", t.Age, t.Interval)
+	return strings.Join(all, ",")
 }
 
 func (t *thinning) Type() string { return "AGE:INTERVAL" }
 
-func (t *thinning) UnmarshalJSON(text []byte) error {
+func (t *thinning) UnmarshalJSON(text []byte) error { return unmarshalFlag("thin", t, text) }
+
+// unmarshalFlag sets a field of a file as its flag.
+func unmarshalFlag(name string, flag interface{ Set(string) error }, text []byte) error {
 	var value string
 	err := json.Unmarshal(text, &value)
 	if err == nil {
-		err = t.Set(value)
+		err = flag.Set(value)
 	}
 	if err != nil {
-		return fmt.Errorf("thin: %s: %w", text, err)
+		return fmt.Errorf("%s: %s: %w", name, text, err)
 	}
 	return nil
 }

@@ -26,18 +26,18 @@ import (
 
 // sinkSettings are where changes are stored, and how.
 type sinkSettings struct {
-	Name       string   `json:"name"` // in messages and metrics; default: the scheme of To
-	To         string   `json:"to"`
-	State      string   `json:"state"`
-	Retention  timeSpan `json:"retention"`
-	Thin       thinning `json:"thin"`
-	MaxSize    string   `json:"maxSize"`
-	Shape      string   `json:"shape"`
-	RotateSize string   `json:"rotateSize"`
-	RotateAge  timeSpan `json:"rotateAge"`
-	Compress   string   `json:"compress"`
-	Mode       string   `json:"mode"`
-	SigningKey string   `json:"signingKey"`
+	Name       string    `json:"name"` // in messages and metrics; default: the scheme of To
+	To         string    `json:"to"`
+	State      string    `json:"state"`
+	Retention  retention `json:"retention"`
+	Thin       thinning  `json:"thin"`
+	MaxSize    string    `json:"maxSize"`
+	Shape      string    `json:"shape"`
+	RotateSize string    `json:"rotateSize"`
+	RotateAge  timeSpan  `json:"rotateAge"`
+	Compress   string    `json:"compress"`
+	Mode       string    `json:"mode"`
+	SigningKey string    `json:"signingKey"`
 }
 
 // database is a sink that shows its status.
@@ -93,15 +93,18 @@ func (s *sinkSettings) openPostgres(elected bool, callbacks sinkCallbacks) (data
 		return nil, err
 	}
 	options := postgres.Options{
-		Retention: s.Retention.Duration, Thin: s.Thin.Thinning, MaxSize: size, TakeOver: elected, Expired: callbacks.expired,
+		Retention: s.Retention.all, RetentionOf: s.Retention.of, Thin: s.Thin, MaxSize: size, TakeOver: elected,
+		Expired: callbacks.expired,
 	}
 	return postgres.New(s.To, options), s.allow("retention", "thin", "max-size")
 }
 
 // checkThin checks that states are old enough to be thinned out before they are deleted.
 func (s *sinkSettings) checkThin() error {
-	if retention := s.Retention.Duration; retention > 0 && s.Thin.Interval > 0 && retention <= s.Thin.Age {
-		return fmt.Errorf("--retention %v deletes states before --thin thins them out, after %v", retention, s.Thin.Age)
+	for _, t := range s.Thin {
+		if retention := s.Retention.all; retention > 0 && retention <= t.Age {
+			return fmt.Errorf("--retention %v deletes states before --thin thins them out, after %v", retention, t.Age)
+		}
 	}
 	return nil
 }
@@ -111,7 +114,8 @@ func (s *sinkSettings) openSQLite(path string, callbacks sinkCallbacks) (_ datab
 	if err := s.checkThin(); err != nil {
 		return nil, err
 	}
-	options := sqlite.Options{Retention: s.Retention.Duration, Thin: s.Thin.Thinning, Expired: callbacks.expired}
+	options := sqlite.Options{Retention: s.Retention.all, RetentionOf: s.Retention.of, Thin: s.Thin,
+		Expired: callbacks.expired}
 	if options.MaxSize, err = parseSize("the size of a database", s.MaxSize); err != nil {
 		return nil, err
 	}
@@ -230,7 +234,7 @@ func (s *sinkSettings) given(except ...string) string {
 		name  string
 		given bool
 	}{
-		{"retention", s.Retention.Duration != 0}, {"thin", s.Thin.Interval != 0}, {"max-size", s.MaxSize != ""},
+		{"retention", s.Retention.String() != ""}, {"thin", len(s.Thin) > 0}, {"max-size", s.MaxSize != ""},
 		{"shape", s.Shape != ""}, {"rotate-size", s.RotateSize != ""},
 		{"rotate-age", s.RotateAge.Duration != 0}, {"compress", s.Compress != ""}, {"mode", s.Mode != ""},
 		{"signing-key", s.SigningKey != ""}, {"state", s.State != ""},
