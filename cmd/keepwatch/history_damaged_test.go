@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/sinks/postgres"
 	"github.com/keepwatch/keepwatch/sinks/sqlite"
+	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
@@ -26,10 +28,9 @@ func (o storedMap) JSON() []byte {
 		"creationTimestamp":"2026-11-28T10:00:00Z","resourceVersion":"%d"},"data":{"text":%q}}`, o, strings.Repeat("x", 900))
 }
 
-// storeMaps stores a history with many states of a ConfigMap.
-func storeMaps(t *testing.T, path string) {
+// storeMaps stores a history with many states of a ConfigMap, and calls open before the sink is closed.
+func storeMaps(t *testing.T, s sink.Sink, open func()) {
 	t.Helper()
-	s := sqlite.New(path, sqlite.Options{})
 	if _, err := s.Open(t.Context(), []sink.Stream{{
 		ID: stream.Identity{Resource: "configmaps", Cluster: stream.Cluster{UID: "test"}},
 		Type: &sink.Type{Version: "v1", Kind: "ConfigMap", Singular: "configmap", ShortNames: []string{"cm"},
@@ -57,8 +58,32 @@ func storeMaps(t *testing.T, path string) {
 			{Stream: 1, Piece: events, After: sink.Progress{}.After(events)}}}); err != nil {
 		t.Fatal(err)
 	}
+	open()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// damagedCommands are all commands that read a history, without its address.
+func damagedCommands(dir string) map[string]string {
+	kubeconfig := " --listen 127.0.0.1:0 --kubeconfig-out " + filepath.Join(dir, "kubeconfig")
+	return map[string]string{
+		"log": "history log cm/one -n default --from", "diff": "history diff cm -A --at revision/100 --from",
+		"log of all types": "history log -A --since revision/1 --from",
+		"blame":            "history blame cm/one -n default --from", "events": "history events cm/one -n default --from",
+		"restore": "history restore cm/one -n default --at now --dry-run --from",
+		"serve":   "serve" + kubeconfig + " --history",
+		"fork":    "serve --writable" + kubeconfig + " --history",
+	}
+}
+
+// endsWithASentence runs a command on a damaged history.
+func endsWithASentence(t *testing.T, what, command, database, shown, want string) {
+	t.Helper()
+	code, stdout, stderr := execute(t, append(strings.Fields(command), database)...)
+	if code != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, shown) ||
+		!strings.Contains(stderr, want) {
+		t.Errorf("%s: exit %d, %s%s, want %s", what, code, stdout, stderr, want)
 	}
 }
 
@@ -66,17 +91,25 @@ func storeMaps(t *testing.T, path string) {
 func TestHistoryDamaged(t *testing.T) {
 	dir := t.TempDir()
 	sound := filepath.Join(dir, "sound.db")
-	storeMaps(t, sound)
+	var withoutLog []byte
+	storeMaps(t, sqlite.New(sound, sqlite.Options{}), func() {
+		var err error
+		if withoutLog, err = os.ReadFile(sound); err != nil {
+			t.Fatal(err)
+		}
+	})
 	text, err := os.ReadFile(sound)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := map[string]string{
-		"log": "history log cm/one -n default", "diff": "history diff cm -A --at revision/100",
-		"blame": "history blame cm/one -n default", "events": "history events cm/one -n default",
-		"restore": "history restore cm/one -n default --at now --dry-run",
-		"serve":   "serve --listen 127.0.0.1:0 --kubeconfig-out " + filepath.Join(dir, "kubeconfig"),
-		"fork":    "serve --writable --listen 127.0.0.1:0 --kubeconfig-out " + filepath.Join(dir, "kubeconfig"),
+	commands := damagedCommands(dir)
+	// A copy of the file of a sync that runs, without the write-ahead log, which has all of it.
+	copied := filepath.Join(dir, "copied.db")
+	if err := os.WriteFile(copied, withoutLog, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for command, args := range commands {
+		endsWithASentence(t, "without its log, "+command, args, "sqlite:"+copied, copied, "it has no tables of keepwatch sync")
 	}
 	for name, row := range map[string]struct {
 		change string // of the tables
@@ -114,15 +147,33 @@ func TestHistoryDamaged(t *testing.T) {
 			db.Close()
 		}
 		for command, args := range commands {
-			from := " --from sqlite:"
-			if command == "serve" || command == "fork" {
-				from = " --history sqlite:"
-			}
-			code, stdout, stderr := execute(t, strings.Fields(args+from+path)...)
-			if code != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, path) ||
-				!strings.Contains(stderr, row.want) {
-				t.Errorf("%s, %s: exit %d, %s%s, want %s", name, command, code, stdout, stderr, row.want)
-			}
+			endsWithASentence(t, name+", "+command, args, "sqlite:"+path, path, row.want)
+		}
+	}
+}
+
+// TestHistoryDamagedPostgres is TestHistoryDamaged with the tables of a schema.
+func TestHistoryDamagedPostgres(t *testing.T) {
+	server := pgtest.Start(t)
+	commands := damagedCommands(t.TempDir())
+	for name, row := range map[string]struct{ change, want string }{
+		"newer":       {`UPDATE %[1]s.keepwatch SET format = 99`, "use a newer keepwatch"},
+		"no_format":   {`DELETE FROM %[1]s.keepwatch`, "another program has changed the tables"},
+		"negative":    {`UPDATE %[1]s.keepwatch SET format = -1`, "another program has changed them"},
+		"foreign":     {`DROP TABLE %[1]s.keepwatch`, "the schema has no tables of keepwatch sync"},
+		"no_cursors":  {`DROP TABLE %[1]s.cursors CASCADE`, `relation "cursors" does not exist`},
+		"no_gaps":     {`DROP TABLE %[1]s.gaps`, `relation "gaps" does not exist`},
+		"no_types":    {`DROP TABLE %[1]s.types`, `relation "types" does not exist`},
+		"no_states":   {`DROP TABLE %[1]s.resources CASCADE`, `relation "resources" does not exist`},
+		"no_object":   {`ALTER TABLE %[1]s.resources DROP COLUMN object CASCADE`, `column "object" does not exist`},
+		"an_identity": {`UPDATE %[1]s.cursors SET identity = '"x"'`, "the table cursors: "},
+		"a_type":      {`UPDATE %[1]s.types SET type = '"x"'`, "the table types: "},
+	} {
+		to := server.URL(name)
+		storeMaps(t, postgres.New(to, postgres.Options{}), func() {})
+		server.SQL(fmt.Sprintf(row.change, name))
+		for command, args := range commands {
+			endsWithASentence(t, name+", "+command, args, to, "postgres", row.want)
 		}
 	}
 }
