@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page published published-page bench bench-store figures bench-real bench-growth bench-nodes bench-kubernetes bench-sync bench-proxy bench-size bench-testserver bench-judge compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page published published-page bench bench-store figures bench-real bench-growth bench-nodes bench-kubernetes bench-sync bench-proxy bench-size bench-testserver bench-judge bench-history compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -392,6 +392,10 @@ bench-size:
 # 200 plans of keepwatch judge with a small operator, alone on the machine: 5 minutes.
 bench-judge:
 	go test ./server/judge/operators -run '^$$' -bench Plans -benchtime 1x -timeout 1h -args $(ARGS)
+
+# keepwatch history and serve --history with a million states of 50,000 pods, alone on the machine: 10 minutes.
+bench-history:
+	go test ./cmd/keepwatch -run '^$$' -bench History -benchtime 1x -timeout 2h -args -history.states 1000000 -history.pods 50000 $(ARGS)
 
 # keepwatch sync beside OpenTelemetry's receiver k8sobjects, both killed again and again: the changes that each loses.
 compared: peers

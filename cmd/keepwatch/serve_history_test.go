@@ -37,20 +37,22 @@ import (
 type pastServer struct {
 	host, kubeconfig string
 	client           *http.Client
+	process          *process
 }
 
 // servePast serves the history of a database.
-func servePast(t *testing.T, to string, flags ...string) *pastServer {
+func servePast(t testing.TB, to string, flags ...string) *pastServer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "past.kubeconfig")
 	args := append([]string{"serve", "--history", to, "--listen", "127.0.0.1:0", "--kubeconfig-out", file}, flags...)
-	startProcess(t, args...).waitStderr(t, "at/MOMENT")
+	p := startProcess(t, args...)
+	p.waitStderr(t, "at/MOMENT")
 	config := configOf(t, file)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &pastServer{strings.TrimSuffix(config.Host, "/at/now"), file, client}
+	return &pastServer{strings.TrimSuffix(config.Host, "/at/now"), file, client, p}
 }
 
 // withoutToken returns a client that sends no token.

@@ -197,7 +197,7 @@ func clientOf(t *testing.T, kubeconfig string) *kubernetes.Clientset {
 }
 
 // configOf returns what a kubeconfig says, without client-go's limit of requests.
-func configOf(t *testing.T, kubeconfig string) *rest.Config {
+func configOf(t testing.TB, kubeconfig string) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

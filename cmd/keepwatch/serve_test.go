@@ -117,19 +117,19 @@ func (o *output) String() string {
 	return o.buffer.String()
 }
 
-func startProcess(t *testing.T, args ...string) *process {
+func startProcess(t testing.TB, args ...string) *process {
 	t.Helper()
 	return startWith(t, nil, args...)
 }
 
 // startWith starts the process by another command, whose last arguments are the command line.
-func startWith(t *testing.T, starter []string, args ...string) *process {
+func startWith(t testing.TB, starter []string, args ...string) *process {
 	t.Helper()
 	return startLine(t, slices.Concat(starter, []string{self(t)}, args))
 }
 
 // startLine starts the process of a command line, in which this test binary is keepwatch.
-func startLine(t *testing.T, line []string) *process {
+func startLine(t testing.TB, line []string) *process {
 	t.Helper()
 	p := newProcess(line)
 	p.start(t)
@@ -137,7 +137,7 @@ func startLine(t *testing.T, line []string) *process {
 }
 
 // self is this test binary, which is keepwatch in processes of newProcess.
-func self(t *testing.T) string {
+func self(t testing.TB) string {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
@@ -155,7 +155,7 @@ func newProcess(line []string) *process {
 }
 
 // start starts the process, which ends with the test at the latest.
-func (p *process) start(t *testing.T) {
+func (p *process) start(t testing.TB) {
 	t.Helper()
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func (p *process) end() {
 }
 
 // exit waits for the end of the process.
-func (p *process) exit(t *testing.T) int {
+func (p *process) exit(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-p.ended:

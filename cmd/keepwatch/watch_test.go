@@ -578,7 +578,7 @@ func TestWatchWithoutAServer(t *testing.T) {
 }
 
 // waitStderr waits until stderr of a process contains a text.
-func (p *process) waitStderr(t *testing.T, want string) {
+func (p *process) waitStderr(t testing.TB, want string) {
 	t.Helper()
 	for end := time.Now().Add(await.Deadline); time.Now().Before(end); {
 		if strings.Contains(p.stderr.String(), want) {
