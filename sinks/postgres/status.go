@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,7 +35,10 @@ func scanCursor(row pgx.Row) (found sink.Status, position []byte, err error) {
 	if firstSeen != nil {
 		found.FirstSeen = firstSeen.UTC()
 	}
-	return found, position, json.Unmarshal(identity, &found.ID)
+	if err := json.Unmarshal(identity, &found.ID); err != nil {
+		return found, nil, fmt.Errorf("the table cursors: %w", err)
+	}
+	return found, position, nil
 }
 
 // Status connects and reads the cursors. See [sink.Reader].

@@ -267,30 +267,38 @@ func Merge(less func(a, b Event) bool, all ...iter.Seq2[Event, error]) iter.Seq2
 	return func(yield func(Event, error) bool) {
 		type head struct {
 			event Event
-			err   error
 			next  func() (Event, error, bool)
 		}
 		var heads []*head
 		for _, events := range all {
 			next, stop := iter.Pull2(events)
 			defer stop()
-			if e, err, ok := next(); ok {
-				heads = append(heads, &head{e, err, next})
+			e, err, ok := next()
+			if err != nil { // another sequence may read the same transaction, and would fail because of this one
+				yield(e, err)
+				return
+			}
+			if ok {
+				heads = append(heads, &head{e, next})
 			}
 		}
 		for len(heads) > 0 {
 			first := 0
 			for i, h := range heads {
-				if h.err != nil || heads[first].err == nil && less(h.event, heads[first].event) {
+				if less(h.event, heads[first].event) {
 					first = i
 				}
 			}
 			h := heads[first]
-			if !yield(h.event, h.err) || h.err != nil {
+			if !yield(h.event, nil) {
 				return
 			}
-			var ok bool
-			if h.event, h.err, ok = h.next(); !ok {
+			e, err, ok := h.next()
+			if err != nil {
+				yield(e, err)
+				return
+			}
+			if h.event = e; !ok {
 				heads = slices.Delete(heads, first, first+1)
 			}
 		}

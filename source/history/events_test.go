@@ -36,7 +36,8 @@ func grown(r *rand.Rand) *tables {
 			reason := []keepwatch.GapReason{keepwatch.GapExpired, sink.GapThinned}[r.IntN(2)]
 			from, to := revision, revision+r.IntN(30)
 			t.gaps = append(t.gaps, sink.StoredGap{Resource: "pods", From: keepwatch.Revision(from),
-				To: keepwatch.Revision(to), Reason: reason, Seen: minute(to / 60), Began: minute(from / 60), Ended: minute(to / 60)})
+				To: keepwatch.Revision(to), Reason: reason, Seen: minute(to / 60), Began: minute(from / 60),
+				Ended: minute(to / 60)})
 			if reason != sink.GapThinned || r.IntN(2) == 0 {
 				revision = to + 1
 			}
@@ -183,7 +184,8 @@ func TestMerge(t *testing.T) {
 	}{{nil, "[1 2 3 3 5 8 9]"}, {failed, "[1 2] failed"}} {
 		var got []int
 		var end string
-		for e, err := range history.Merge(less, numbers(nil, 1, 3, 9), numbers(nil), numbers(row.err, 2), numbers(nil, 3, 5, 8)) {
+		for e, err := range history.Merge(less, numbers(nil, 1, 3, 9), numbers(nil), numbers(row.err, 2),
+			numbers(nil, 3, 5, 8)) {
 			if err != nil {
 				end = " " + err.Error()
 				continue
