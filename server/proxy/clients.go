@@ -34,6 +34,8 @@ type ClientStatus struct {
 	Why   map[string]uint64 `json:"why,omitempty"`
 	Open  int64             `json:"open"`  // requests that are being answered, watches mostly
 	Bytes int64             `json:"bytes"` // of response bodies and upgraded connections, before the encryption
+	// Recent are the requests of the last quarter of an hour, oldest first: those that were forwarded, and the others.
+	Recent []RecentReads `json:"recent,omitempty"`
 }
 
 // clientUse counts for one user agent.
@@ -163,14 +165,20 @@ func (c countingConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// heaviest returns the clients that have received most.
-func (c *clients) heaviest() []ClientStatus {
+// status returns all clients, in no order.
+func (c *clients) status() []ClientStatus {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	all := make([]ClientStatus, 0, len(c.all))
 	for name, by := range c.all {
 		all = append(all, by.status(name))
 	}
-	c.mu.Unlock()
+	return all
+}
+
+// heaviest returns the clients that have received most.
+func (c *clients) heaviest() []ClientStatus {
+	all := c.status()
 	slices.SortFunc(all, func(a, b ClientStatus) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Requests, a.Requests), strings.Compare(a.UserAgent,
 			b.UserAgent))

@@ -17,9 +17,16 @@ func TestGraph(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var memory, server atomic.Uint64
 		r := &recent{}
-		go r.run(t.Context(), func() readTotals { return readTotals{memory: memory.Load(), server: server.Load()} })
+		late := ClientStatus{UserAgent: "late"}.readsOf()
+		go r.run(t.Context(), func() map[readsOf]readTotals {
+			totals := map[readsOf]readTotals{{}: {memory: memory.Load(), server: server.Load()}}
+			if memory.Load() > 90*30 {
+				totals[late] = readTotals{memory: 7, server: memory.Load() - 90*30}
+			}
+			return totals
+		})
 		synctest.Wait()
-		if s := (Status{Recent: r.status()}); s.Graph() != nil {
+		if s := (Status{Recent: r.status(readsOf{})}); s.Graph() != nil {
 			t.Error("there is a graph of nothing")
 		}
 		for i := range 100 {
@@ -31,7 +38,10 @@ func TestGraph(t *testing.T) {
 			time.Sleep(graphEvery)
 			synctest.Wait()
 		}
-		s := Status{Recent: r.status()}
+		if got := r.status(late); len(got) != 10 || got[0] != (RecentReads{7, 30}) || got[9] != (RecentReads{0, 30}) {
+			t.Errorf("of a client that has begun late: %v", got)
+		}
+		s := Status{Recent: r.status(readsOf{}), Reads: []ReadsStatus{{Resource: "pods", Recent: r.status(late)}}}
 		if len(s.Recent) != graphPoints-1 || s.Recent[0] != (RecentReads{30, 10}) ||
 			s.Recent[graphPoints-2] != (RecentReads{30, 30}) {
 			t.Errorf("the points %v", s.Recent)
@@ -47,7 +57,10 @@ func TestGraph(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, picture, _ := strings.Cut(page.String(), "<svg")
-		picture, _, ok := strings.Cut("<svg"+picture, "</svg>")
+		picture, rest, ok := strings.Cut("<svg"+picture, "</svg>")
+		if !strings.Contains(rest, `<svg class="spark"`) || strings.Count(rest, "<polyline") != 2 {
+			t.Errorf("the row of a resource: %s", rest)
+		}
 		if !ok || !strings.Contains(picture, g.All) || !strings.Contains(page.String(), g.Text) {
 			t.Errorf("the page %s", page.String())
 		}
@@ -59,4 +72,25 @@ func TestGraph(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A line of text has a character for each minute, which is higher the more was read in it.
+func TestBars(t *testing.T) {
+	minute := func(n uint64) []RecentReads { return []RecentReads{{n, 0}, {0, n}, {}, {}} }
+	var recent []RecentReads
+	for _, n := range []uint64{0, 1, 50, 100} {
+		recent = append(recent, minute(n)...)
+	}
+	if got := Bars(recent); got != "            .=#" {
+		t.Errorf("%q", got)
+	}
+	if got := Bars(recent[6:]); got != "             =#" {
+		t.Errorf("of a part of a minute %q", got)
+	}
+	if got := Bars(nil); got != strings.Repeat(" ", 15) {
+		t.Errorf("of nothing %q", got)
+	}
+	if got := sum(recent[:2], []RecentReads{{1, 2}}); got[1] != (RecentReads{1, 2}) || got[0] != (RecentReads{}) {
+		t.Errorf("the sum %v", got)
+	}
 }

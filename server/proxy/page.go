@@ -28,7 +28,7 @@ const pageUnread = time.Minute
 var pageFiles embed.FS
 
 var pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{
-	"size": Size, "ago": Ago, "counts": Counts, "lower": func(v any) string { return strings.ToLower(fmt.Sprint(v)) },
+	"size": Size, "ago": Ago, "counts": Counts, "spark": Spark, "lower": func(v any) string { return strings.ToLower(fmt.Sprint(v)) },
 }).ParseFS(pageFiles, "page/*.html"))
 
 // Size returns a number of bytes for people: 1.5Mi.

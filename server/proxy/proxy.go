@@ -191,7 +191,7 @@ func (p *Proxy) Run(ctx context.Context) {
 	running.Go(func() { p.forwarder.Run(ctx, p.caches.continues) })
 	running.Go(func() { p.tables.Run(ctx) })
 	running.Go(func() { p.gate.Run(ctx) })
-	running.Go(func() { p.recent.run(ctx, func() readTotals { return totalsOf(p.savings.status()) }) })
+	running.Go(func() { p.recent.run(ctx, p.totals) })
 	running.Wait()
 }
 

@@ -29,6 +29,8 @@ type ReadsStatus struct {
 	Forwarded AnswersStatus `json:"forwarded"`
 	// Why has the number of forwarded reads by the reason to forward them.
 	Why map[string]uint64 `json:"why,omitempty"`
+	// Recent are those of the last quarter of an hour, oldest first.
+	Recent []RecentReads `json:"recent,omitempty"`
 }
 
 // AnswersStatus are answers to reads. A watch counts when it begins.
@@ -248,6 +250,7 @@ func heaviestReads(all []ReadsStatus) []ReadsStatus {
 		for why, n := range r.Why {
 			others.Why[why] += n
 		}
+		others.Recent = sum(others.Recent, r.Recent)
 	}
 	return append(slices.Clip(all[:shownResources-1]), others)
 }

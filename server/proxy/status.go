@@ -78,16 +78,21 @@ const FirstList = "start"
 // Status returns the proxy's status. It is safe for concurrent use.
 func (p *Proxy) Status() Status {
 	reads := p.savings.status()
+	for i := range reads {
+		reads[i].Recent = p.recent.status(reads[i].readsOf())
+	}
 	s := Status{
 		Time: time.Now(), Server: ServerStatus{Address: p.forwarder.Address().String()}, Memory: int64(liveBytes()),
-		Saved: saved(reads), Reads: heaviestReads(reads), Recent: p.recent.status(),
+		Saved: saved(reads), Reads: heaviestReads(reads), Recent: p.recent.status(readsOf{}),
 		Reasons:   map[string]string{},
 		Resources: p.caches.status(), Unfollowed: p.caches.unfollowedStatus(), Clients: p.clients.heaviest(),
 	}
 	for _, r := range s.Reads {
 		s.explain(r.Why)
 	}
-	for _, c := range s.Clients {
+	for i := range s.Clients {
+		c := &s.Clients[i]
+		c.Recent = p.recent.status(c.readsOf())
 		s.explain(c.Why)
 	}
 	if since := p.failingSince(); !since.IsZero() {

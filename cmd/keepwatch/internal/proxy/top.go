@@ -170,15 +170,15 @@ func printTop(out io.Writer, s proxy.Status) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", r.Name(), r.Version, r.Encoding, r.State, confirmed, r.Objects,
 			proxy.Size(r.Bytes), r.Watchers, r.Relisted())
 	}
-	fmt.Fprintln(t, "\nFROM MEMORY\tVERSION\tLIST\tWATCH\tGET\tSENT\tFORWARDED")
+	fmt.Fprintln(t, "\nFROM MEMORY\tVERSION\tLIST\tWATCH\tGET\tSENT\t15 MIN\tFORWARDED")
 	for _, r := range s.Reads {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name(), r.Version, r.Of("list"), r.Of("watch"), r.Of("get"),
-			r.Sent(), proxy.Counts(r.Why))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name(), r.Version, r.Of("list"), r.Of("watch"), r.Of("get"),
+			r.Sent(), proxy.Bars(r.Recent), proxy.Counts(r.Why))
 	}
-	fmt.Fprintln(t, "\nCLIENT\tRECEIVED\tREQUESTS\tOPEN\tFORWARDED")
+	fmt.Fprintln(t, "\nCLIENT\tRECEIVED\tREQUESTS\tOPEN\t15 MIN\tFORWARDED")
 	for _, c := range s.Clients {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", printable(c.UserAgent), proxy.Size(c.Bytes), c.Requests, c.Open,
-			proxy.Counts(c.Why))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", printable(c.UserAgent), proxy.Size(c.Bytes), c.Requests, c.Open,
+			proxy.Bars(c.Recent), proxy.Counts(c.Why))
 	}
 	return t.Flush()
 }
