@@ -143,8 +143,8 @@ func (n *Namespaces) segments(snapshot *store.Snapshot, start string) iter.Seq[s
 // View is the part of a resource that one user may see: the objects of some namespaces, which change as permissions do.
 // Its methods are safe for concurrent use.
 type View interface {
-	// Namespaces returns the present set, and a channel that is closed when another one takes its place. It fails if
-	// the set is not known.
+	// Namespaces returns the present set, and a channel that is closed when another one takes its place, or may have at
+	// another server. It fails if the set is not known.
 	Namespaces() (present *Namespaces, replaced <-chan struct{}, err error)
 	// Resumable reports whether all that was shown to the user at a revision, here or by another server, was of the
 	// present set.
@@ -183,7 +183,7 @@ var errOtherSet = apierrors.NewResourceExpired(
 type viewed struct {
 	view     View
 	resumed  bool            // the watch began at a revision that its client has named
-	replaced <-chan struct{} // when the scope's set is no longer the present one
+	replaced <-chan struct{} // when the scope's set is no longer the present one, or may not be another server's
 	granted  []granted       // that are not delivered yet
 	marks    bool            // a bookmark follows what is granted
 	began    time.Time
@@ -252,7 +252,8 @@ func (w *Watch) nextOfView() (events []Event, err error) {
 
 // replaceSet continues the watch with the present set. Its revision remains. It returns the deletions of what is
 // revoked. The watch ends with Expired if its client may have been shown a part of what is revoked, and if another
-// server may have shown another set before.
+// server may have shown another set before: also if the set here is the same, and has known the change from the
+// beginning.
 func (w *Watch) replaceSet() ([]Event, error) {
 	v, before := w.viewed, w.scope.within
 	present, replaced, err := v.view.Namespaces()
@@ -260,11 +261,11 @@ func (w *Watch) replaceSet() ([]Event, error) {
 		return nil, err
 	}
 	v.replaced = replaced
-	if present.Equal(before) {
-		return nil, nil
-	}
 	if v.resumed && time.Since(v.began) < v.view.Agreement() {
 		return nil, errOtherSet
+	}
+	if present.Equal(before) {
+		return nil, nil
 	}
 	asked := w.scope // what the client asks for of all namespaces
 	asked.within = nil

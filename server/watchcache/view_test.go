@@ -133,6 +133,10 @@ func TestListOfView(t *testing.T) {
 			if got := r.listIn(within, o); !slices.Equal(got, want) {
 				t.Fatalf("of %v in pages of %d: %v, want %v", within.Names(), o.Predicate.Limit, got, want)
 			}
+			all := r.unionOf(within, everything)
+			if n := r.Cost("", within, o.Predicate); n != int64(len(all)) {
+				t.Fatalf("of %v: a list looks at %d objects of %d", within.Names(), n, len(all))
+			}
 		}
 	}
 }
@@ -301,6 +305,22 @@ func TestViewsExpire(t *testing.T) {
 	}
 
 	view = newView(both)
+	view.agreement = time.Hour
+	begun := map[string]*watchcache.Watch{}
+	for _, from := range []string{last.String(), "0"} {
+		if begun[from], err = begin(view, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	view.set(both)
+	if _, _, err := begun[last.String()].TryNext(); !apierrors.IsResourceExpired(err) {
+		t.Errorf("when another server may have had another set as a watch resumed: %v", err)
+	}
+	if _, _, err := begun["0"].TryNext(); err != nil {
+		t.Errorf("a watch that has resumed nothing: %v", err)
+	}
+
+	view = newView(both)
 	if w, err = begin(view, "0"); err != nil {
 		t.Fatal(err)
 	}
@@ -310,6 +330,22 @@ func TestViewsExpire(t *testing.T) {
 	view.set(one)
 	if events, _, err := w.TryNext(); !apierrors.IsResourceExpired(err) || len(events) > 0 {
 		t.Errorf("when a part of the initial state is revoked: %v, %v", events, err)
+	}
+
+	view = newView(one)
+	if w, err = begin(view, "0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&shownTo{map[string]string{}, func(string) bool { return true }, t}).drain(w, nil); err != nil {
+		t.Fatal(err)
+	}
+	view.set(both)
+	if events, _, err := w.TryNext(); err != nil || len(events) == 0 || len(events) == 300 {
+		t.Fatalf("%d events, %v", len(events), err)
+	}
+	view.set(one)
+	if events, _, err := w.TryNext(); !apierrors.IsResourceExpired(err) || len(events) > 0 {
+		t.Errorf("when a part of what is granted is revoked: %v, %v", events, err)
 	}
 }
 

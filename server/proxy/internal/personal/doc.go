@@ -28,7 +28,7 @@
 // # Bounds
 //
 // A view asks about eight namespaces at a time, and all views about 64. The views without watches that were used
-// longest ago are forgotten beyond 10,000, and beyond 200 of one user.
+// longest ago are forgotten beyond 10,000, and beyond 1,000 of one user.
 //
 // # Files
 //

@@ -97,6 +97,7 @@ func (w *View) touch(now time.Time) {
 	w.epoch, w.touched = changed(now), true
 	w.changes++
 	w.again = now.Add(again)
+	w.announce() // the set may have known the change, and another replica not yet
 	w.mu.Unlock()
 	w.wake()
 }
@@ -183,6 +184,11 @@ func (w *View) replace(set *watchcache.Namespaces, of int, applied uint64, began
 		w.views.counts.replaced.Inc()
 	}
 	w.present, w.err = set, nil
+	w.announce()
+}
+
+// announce lets watches look at the set again. w.mu is locked.
+func (w *View) announce() {
 	close(w.replaced)
 	w.replaced = make(chan struct{})
 }
@@ -199,8 +205,7 @@ func (w *View) fail(cause error) {
 		klog.V(2).InfoS("A personal view is not decided", "user", w.subject.User.GetName(), "resource", w.subject.Resource,
 			"err", cause)
 		w.err = errUndecided
-		close(w.replaced)
-		w.replaced = make(chan struct{})
+		w.announce()
 	}
 }
 

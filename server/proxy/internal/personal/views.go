@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// maxViews bounds the views that are known, and maxOfUser those of one user.
-	maxViews, maxOfUser = 10_000, 200
+	// maxViews bounds the views that are known, and maxOfUser those of one user, who may follow each resource of a
+	// cluster, as Argo CD does.
+	maxViews, maxOfUser = 10_000, 1_000
 	// rememberedFor is how long the time of a change of a subject's bindings is remembered.
 	rememberedFor = time.Minute
 )

@@ -127,21 +127,38 @@ func (b binding) Grant() *Grant                { return b.grant }
 // bind binds a user in a namespace, or undoes that, and lets the server allow that or not. The views learn of it.
 func (w *world) bind(name, namespace string, bound bool) {
 	w.Helper()
-	w.bindings++
-	key := keepwatch.Key{Namespace: namespace, Name: name}
-	b := binding{key, w.bindings, &Grant{Subjects: []string{userPrefix + name}, Role: namespace + "/reader"}}
-	c := keepwatch.Change{Type: keepwatch.Added, Revision: w.bindings, Object: b}
+	w.set(func() { w.allowed[name+"/"+namespace] = bound })
+	w.bindAs(name, userPrefix+name, namespace, bound)
+}
+
+// bindAs binds a subject in a namespace, or undoes that. The views learn of it.
+func (w *world) bindAs(name, subject, namespace string, bound bool) {
+	w.Helper()
+	g := &Grant{Subjects: []string{subject}, Role: namespace + "/reader"}
 	if !bound {
-		c.Type = keepwatch.Deleted
-	} else if _, exists := w.roles.Bindings.Snapshot().Get(key); exists {
+		g = nil
+	}
+	w.views.Touch(w.roles.Touched([]keepwatch.Change{w.apply(keepwatch.Key{Namespace: namespace, Name: name}, g)}))
+}
+
+// apply writes a binding, or deletes it if the grant is nil.
+func (w *world) apply(key keepwatch.Key, g *Grant) keepwatch.Change {
+	w.Helper()
+	w.bindings++
+	before, exists := w.roles.Bindings.Snapshot().Get(key)
+	c := keepwatch.Change{Type: keepwatch.Added, Revision: w.bindings, Object: binding{key, w.bindings, g}}
+	switch {
+	case g == nil:
+		c.Type, c.Object = keepwatch.Deleted, binding{key, w.bindings, before.(Granting).Grant()}
+	case exists:
 		c.Type = keepwatch.Modified
 	}
 	batch := keepwatch.Batch{From: w.bindings - 1, To: w.bindings, Changes: []keepwatch.Change{c}}
 	if _, err := w.roles.Bindings.Apply(w.Context(), batch); err != nil {
 		w.Fatal(err)
 	}
-	w.set(func() { w.allowed[name+"/"+namespace] = bound; w.revision++ })
-	w.views.Touch(w.roles.Touched([]keepwatch.Change{c}))
+	w.set(func() { w.revision++ })
+	return c
 }
 
 func subject(name string) Subject {
@@ -222,6 +239,17 @@ func (w *world) open(v *View) (closed func()) {
 	return closed
 }
 
+// becomes waits until a view has some namespaces.
+func becomes(v *View, want ...string) {
+	for {
+		present, replaced, _ := v.Namespaces()
+		if slices.Equal(present.Names(), want) {
+			return
+		}
+		<-replaced
+	}
+}
+
 // A view with a watch is decided again as soon as a binding of its user changes, and the views of other users are not.
 func TestOpenViewsAreDecidedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -233,10 +261,9 @@ func TestOpenViewsAreDecidedAgain(t *testing.T) {
 		defer w.open(bob)()
 		time.Sleep(time.Minute)
 		w.set(func() { clear(w.asked) })
-		_, replaced, _ := ada.Namespaces()
 		began := time.Now()
 		w.bind("ada", "a", false)
-		<-replaced
+		becomes(ada)
 		if took := time.Since(began); took > time.Second || len(names(ada)) > 0 {
 			t.Errorf("after %v: %v", took, names(ada))
 		}
@@ -248,10 +275,9 @@ func TestOpenViewsAreDecidedAgain(t *testing.T) {
 		w.bind("ada", "a", true)
 		w.set(func() { w.allowed["ada/a"] = false })
 		time.Sleep(2 * time.Second)
-		_, replaced, _ = ada.Namespaces()
 		w.set(func() { w.allowed["ada/a"] = true })
 		began = time.Now()
-		<-replaced
+		becomes(ada, "a")
 		if took := time.Since(began); took > 1500*time.Millisecond {
 			t.Errorf("after %v", took)
 		}
@@ -312,6 +338,32 @@ func TestEpochs(t *testing.T) {
 		late.Settle(t.Context(), w.newest)
 		if at := w.revision; !late.Resumable(at) || late.Resumable(at-1) {
 			t.Errorf("a view that is used long after a change at %d has the floor %d", at, late.Floor())
+		}
+	})
+}
+
+// The API server may decide by a binding that the proxy does not follow yet. A watch of a view that has begun with such a
+// decision is told when the binding arrives: until then another replica may have shown the set before.
+func TestDecidedBeforeTheBindingArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b")
+		w.beyond = true // the server is asked about all namespaces
+		w.set(func() { w.allowed["ada/a"] = true })
+		view := w.of(subject("ada"))
+		view.Settle(t.Context(), w.newest)
+		if !view.Resumable(w.revision) {
+			t.Fatal("not resumable")
+		}
+		defer w.open(view)()
+		_, replaced, _ := view.Namespaces()
+		w.bind("ada", "a", true)
+		select {
+		case <-replaced:
+		default:
+			t.Error("watches are not told")
+		}
+		if view.Resumable(w.revision) {
+			t.Error("resumable from when another replica may have shown the set before")
 		}
 	})
 }
@@ -474,4 +526,99 @@ func TestParseGrant(t *testing.T) {
 	if ParseGrant(key, []byte("{")) != nil {
 		t.Error("a grant of no JSON")
 	}
+}
+
+// Subjects that differ in anything that a decision may depend on have views of their own.
+func TestViewsAreNotShared(t *testing.T) {
+	seen := map[key]Subject{}
+	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	for _, s := range []Subject{
+		{&user.DefaultInfo{Name: "ada"}, pods, "list"},
+		{&user.DefaultInfo{Name: "bob"}, pods, "list"},
+		{&user.DefaultInfo{Name: "ada", UID: "1"}, pods, "list"},
+		{&user.DefaultInfo{Name: "ada", Groups: []string{"devs"}}, pods, "list"},
+		{&user.DefaultInfo{Name: "ada", Groups: []string{"devs", "ops"}}, pods, "list"},
+		{&user.DefaultInfo{Name: "ada", Groups: []string{"devs ops"}}, pods, "list"},
+		{&user.DefaultInfo{Name: "ada", Extra: map[string][]string{"scope": {"a"}}}, pods, "list"},
+		{&user.DefaultInfo{Name: "ada", Extra: map[string][]string{"scope": {"a", "b"}}}, pods, "list"},
+		{&user.DefaultInfo{Name: "ada", Extra: map[string][]string{"scope": {"a"}, "b": nil}}, pods, "list"},
+		{&user.DefaultInfo{Name: "ada"}, pods, "watch"},
+		{&user.DefaultInfo{Name: "ada"}, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "list"},
+		{&user.DefaultInfo{Name: "ada"}, schema.GroupVersionResource{Version: "v2", Resource: "pods"}, "list"},
+		{&user.DefaultInfo{Name: "ada"}, schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "pods"},
+			"list"},
+	} {
+		k := keyOf(s)
+		if other, found := seen[k]; found {
+			t.Errorf("%v and %v have one view", s, other)
+		}
+		seen[k] = s
+	}
+}
+
+// The server is asked whether the user may get a namespace, by its name, where the objects are namespaces; otherwise
+// about the verb in the namespace.
+func TestWhatTheServerIsAsked(t *testing.T) {
+	ada := &user.DefaultInfo{Name: "ada"}
+	for resource, want := range map[string]string{"namespaces": "get a a", "pods": "watch a ", "secrets": "watch a "} {
+		a := Subject{ada, schema.GroupVersionResource{Version: "v1", Resource: resource}, "watch"}.attributes("a")
+		got := fmt.Sprint(a.GetVerb(), " ", a.GetNamespace(), " ", a.GetName())
+		if got != want || a.GetUser() != ada || a.GetResource() != resource || !a.IsResourceRequest() {
+			t.Errorf("%s: %q, want %q", resource, got, want)
+		}
+	}
+}
+
+// A binding of a group concerns the views of its members.
+func TestGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		ada := subject("ada")
+		ada.User = &user.DefaultInfo{Name: "ada", Groups: []string{"devs"}}
+		bob := w.of(subject("bob"))
+		defer w.open(bob)()
+		w.bindAs("devs", groupPrefix+"devs", "a", true)
+		w.set(func() { w.allowed["ada/a"] = true })
+		view := w.of(ada)
+		if got := names(view); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("a member has %v", got)
+		}
+		defer w.open(view)()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.set(func() { clear(w.asked); w.allowed["ada/a"] = false })
+		began := time.Now()
+		w.bindAs("devs", groupPrefix+"devs", "a", false)
+		becomes(view)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the end of the binding takes %v", took)
+		}
+		if w.asked["bob/"] > 0 {
+			t.Error("the view of somebody else is decided again")
+		}
+	})
+}
+
+// A change of a role concerns the subjects of all its bindings, and one of a cluster's role those of the bindings of
+// namespaces too. What cannot be read may concern anybody.
+func TestRolesConcernTheirSubjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.bind("ada", "a", true)
+		w.bind("bob", "b", true) // to another role of the same name
+		w.apply(keepwatch.Key{Namespace: "a", Name: "eve"}, &Grant{Subjects: []string{userPrefix + "eve"}, Role: "/reader"})
+		change := func(key keepwatch.Key, g *Grant) []keepwatch.Change {
+			return []keepwatch.Change{{Type: keepwatch.Modified, Object: binding{key, 9, g}, Prior: binding{key, 8, g}}}
+		}
+		for role, want := range map[string]string{"a/reader": "ada", "b/reader": "bob", "/reader": "eve"} {
+			namespace, name, _ := strings.Cut(role, "/")
+			got, ok := w.roles.Touched(change(keepwatch.Key{Namespace: namespace, Name: name}, &Grant{Role: role}))
+			if !ok || len(got) != 1 || !got[userPrefix+want] {
+				t.Errorf("%s concerns %v, want %s", role, got, want)
+			}
+		}
+		if _, ok := w.roles.Touched(change(keepwatch.Key{Name: "odd"}, nil)); ok {
+			t.Error("what cannot be read concerns nobody")
+		}
+	})
 }
