@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	applyflowcontrolv1 "k8s.io/client-go/applyconfigurations/flowcontrol/v1"
@@ -55,7 +56,9 @@ func defaultSchemas() runtime.Object {
 	list := &flowcontrolv1.FlowSchemaList{ListMeta: metav1.ListMeta{ResourceVersion: defaultRevision}}
 	for _, all := range [][]*flowcontrolv1.FlowSchema{bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas} {
 		for _, s := range all {
-			list.Items = append(list.Items, *s)
+			item := *s
+			item.UID = types.UID(s.Name) // the headers of responses have it
+			list.Items = append(list.Items, item)
 		}
 	}
 	return list
@@ -67,7 +70,9 @@ func defaultLevels() runtime.Object {
 		bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations,
 	} {
 		for _, l := range all {
-			list.Items = append(list.Items, *l)
+			item := *l
+			item.UID = types.UID(l.Name)
+			list.Items = append(list.Items, item)
 		}
 	}
 	return list

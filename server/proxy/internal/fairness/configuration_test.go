@@ -68,6 +68,12 @@ func TestDefaultConfiguration(t *testing.T) {
 		is := names()
 		return slices.Contains(is, "workload-low") && slices.Contains(is, "service-accounts"), strings.Join(is, " ")
 	})
+	some, _ := schemas.List(labels.Everything())
+	for _, s := range some {
+		if s.UID == "" {
+			t.Errorf("%s has no UID for the headers of responses", s.Name)
+		}
+	}
 	allowed.Store(true)
 	await.State(t, "the server's configuration is used", func() (bool, string) {
 		is := names()

@@ -11,7 +11,6 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
-	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
 // Forwarder sends requests to the server: with their callers' own credentials, with the proxy's if they have the
@@ -50,30 +49,28 @@ func New(server *rest.Config, c *access.Control, o access.Options,
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	of := flowOf{f.control.Flow(q), isStream(q.Context()) || httpstream.IsUpgradeRequest(q)}
 	if !f.inFlight.begin(of) {
-		f.inFlight.refuse(w, q)
+		refuseMore(w, q)
 		return
 	}
-	defer f.inFlight.end(of)
+	defer func() { f.inFlight.end(of) }()
 	if !httpstream.IsUpgradeRequest(q) { // whose connection ends here
-		w = f.unread.writer(w, q, func() string { return f.flow(q) })
+		w = f.unread.writer(w, q, func() string { return of.flow })
 	}
 	switch {
 	case access.CertifiedUser(q.Context()) != nil:
-		f.impersonator.forward(w, q)
+		f.impersonator.forward(w, q, func(as string) bool {
+			own := flowOf{access.FlowAs(of.flow, as), of.stream}
+			if !f.inFlight.move(of, own) {
+				return false
+			}
+			of = own
+			return true
+		})
 	case f.control.IsOwn(q):
 		f.own.forward(w, q)
 	default:
 		f.callers.ServeHTTP(w, q)
 	}
-}
-
-// flow returns the flow of a request's user, or nothing if the proxy does not know the user.
-func (f *Forwarder) flow(q *http.Request) string {
-	caller, err := f.control.Caller(q)
-	if err != nil {
-		return ""
-	}
-	return readpath.Flow(caller)
 }
 
 // Address returns the address of the server.

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -67,10 +68,14 @@ func newImpersonator(server *rest.Config, c *access.Control) (*impersonator, err
 	return i, nil
 }
 
+type admitKey struct{}
+
 // forward forwards the request of a user that its certificate has proven. If the request impersonates another user, the
-// server decides whether that is allowed to the former.
-func (i *impersonator) forward(w http.ResponseWriter, q *http.Request) {
-	i.checked.ServeHTTP(w, q.Clone(request.WithUser(q.Context(), access.CertifiedUser(q.Context()))))
+// server decides whether that is allowed to the former. Then admit is called with the name of the latter. It reports
+// whether the request is forwarded.
+func (i *impersonator) forward(w http.ResponseWriter, q *http.Request, admit func(as string) bool) {
+	ctx := context.WithValue(q.Context(), admitKey{}, admit)
+	i.checked.ServeHTTP(w, q.Clone(request.WithUser(ctx, access.CertifiedUser(q.Context()))))
 }
 
 // send forwards a request in the name of the user of its context. It changes the request.
@@ -78,6 +83,11 @@ func (i *impersonator) send(w http.ResponseWriter, q *http.Request) {
 	as, _ := request.UserFrom(q.Context())
 	if err := access.CheckForwardable(as); err != nil {
 		Refuse(w, q, err)
+		return
+	}
+	admit := q.Context().Value(admitKey{}).(func(string) bool)
+	if name := as.GetName(); name != access.CertifiedUser(q.Context()).GetName() && !admit(name) {
+		refuseMore(w, q)
 		return
 	}
 	i.control.RemoveIdentity(q.Header)

@@ -61,33 +61,57 @@ func (o flowOf) kind() string {
 
 // begin counts a request. It reports false if there are too many, for its flow. The caller calls end otherwise.
 func (f *inFlight) begin(o flowOf) bool {
-	most := f.mostRequests
-	if o.stream {
-		most = f.mostStreams
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if own, free := f.flows[o], most-f.all[o.stream]; free == 0 || own > 0 && own+1 > free-1 {
+	if !f.admits(o) {
 		f.refused.WithLabelValues(o.kind()).Inc()
 		return false
 	}
-	f.flows[o]++
-	f.all[o.stream]++
-	f.open.WithLabelValues(o.kind()).Inc()
+	f.count(o, 1)
 	return true
 }
 
 func (f *inFlight) end(o flowOf) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open.WithLabelValues(o.kind()).Dec()
-	f.all[o.stream]--
-	if f.flows[o]--; f.flows[o] == 0 {
+	f.count(o, -1)
+}
+
+// move counts a request that has begun in another flow. It reports false, and leaves the request where it is, if that
+// flow has too many.
+func (f *inFlight) move(from, to flowOf) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count(from, -1)
+	if !f.admits(to) {
+		f.count(from, 1)
+		f.refused.WithLabelValues(to.kind()).Inc()
+		return false
+	}
+	f.count(to, 1)
+	return true
+}
+
+// admits reports whether a flow may have one more request. f.mu is locked.
+func (f *inFlight) admits(o flowOf) bool {
+	most := f.mostRequests
+	if o.stream {
+		most = f.mostStreams
+	}
+	own, free := f.flows[o], most-f.all[o.stream]
+	return free > 0 && (own == 0 || own+1 < free)
+}
+
+// count adds to the requests of a flow. f.mu is locked.
+func (f *inFlight) count(o flowOf, n int) {
+	f.open.WithLabelValues(o.kind()).Add(float64(n))
+	f.all[o.stream] += n
+	if f.flows[o] += n; f.flows[o] == 0 {
 		delete(f.flows, o)
 	}
 }
 
-// refuse answers 429, which client-go repeats.
-func (f *inFlight) refuse(w http.ResponseWriter, q *http.Request) {
+// refuseMore answers 429, which client-go repeats.
+func refuseMore(w http.ResponseWriter, q *http.Request) {
 	Refuse(w, q, apierrors.NewTooManyRequests("too many requests of this user are being forwarded", 1))
 }

@@ -2,12 +2,15 @@ package forward
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -72,6 +75,79 @@ func TestForwardedInFlight(t *testing.T) {
 		await.True(t, "all are forwarded", func() bool { return held.Load() == want })
 		if w := send(c.verb, c.token, c.address); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
 			t.Errorf("%v: one more is answered %d", c, w.Code)
+		}
+	}
+	close(released)
+	sending.Wait()
+	if n := len(f.inFlight.flows); n != 0 {
+		t.Errorf("%d flows are left", n)
+	}
+}
+
+// A gateway with a certificate has bounds of its own for each user whom it impersonates, and may.
+func TestForwardedInFlightOfAGateway(t *testing.T) {
+	t.Parallel()
+	var held atomic.Int64
+	released := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method == http.MethodPost { // a review
+			text, _ := io.ReadAll(q.Body)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = fmt.Fprintf(w, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":%v}}`,
+				!strings.Contains(string(text), `"name":"admin"`))
+			return
+		}
+		held.Add(1)
+		<-released
+	}))
+	defer server.Close()
+	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := access.Options{Certificates: true}
+	control, err := access.New(config, client, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := New(config, control, options, metrics.NewKubeRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.inFlight.mostRequests = 20
+	send := func(as string) int {
+		ctx := access.WithCertified(t.Context(), &user.DefaultInfo{Name: "gateway"})
+		q := httptest.NewRequestWithContext(request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true,
+			Verb: "list"}), http.MethodGet, "/", nil)
+		if as != "" {
+			q.Header.Set("Impersonate-User", as)
+		}
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, q)
+		return w.Code
+	}
+	if code := send("admin"); code != http.StatusForbidden {
+		t.Errorf("whom it may not impersonate: %d", code)
+	}
+	var sending sync.WaitGroup
+	want := int64(0)
+	for _, c := range []struct {
+		as   string
+		most int
+	}{{"ada", 10}, {"bob", 5}, {"", 2}} {
+		for range c.most {
+			sending.Go(func() {
+				if code := send(c.as); code != http.StatusOK {
+					t.Errorf("as %q: %d", c.as, code)
+				}
+			})
+			want++
+			await.True(t, "it is forwarded", func() bool { return held.Load() == want })
+		}
+		if code := send(c.as); code != http.StatusTooManyRequests {
+			t.Errorf("as %q: one more is answered %d", c.as, code)
 		}
 	}
 	close(released)

@@ -55,7 +55,9 @@ func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
 		forward             http.HandlerFunc
 		user, authorization string // that the server receives
 	}{
-		"a certificate":         {inTheirNames.forward, "ada", "Bearer the proxy's"},
+		"a certificate": {func(w http.ResponseWriter, q *http.Request) {
+			inTheirNames.forward(w, q, func(string) bool { return true })
+		}, "ada", "Bearer the proxy's"},
 		"the proxy's own token": {own.forward, "viewer", "Bearer the proxy's"},
 		"another token":         {plain.ServeHTTP, "", "Bearer client's"},
 	} {

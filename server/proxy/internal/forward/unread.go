@@ -18,8 +18,7 @@ const (
 	// unreadTimeout is how long a client may read nothing of a response that is not a stream, as long as kube-apiserver's
 	// --request-timeout.
 	unreadTimeout = time.Minute
-	// maxUnread bounds the unread responses of one flow, of users that readpath.Flow has in one, and maxAllUnread those of
-	// all.
+	// maxUnread bounds the unread responses of one flow, and maxAllUnread those of all.
 	maxUnread, maxAllUnread = 100, 1000
 )
 
@@ -33,6 +32,7 @@ type unreadResponses struct {
 	mu    sync.Mutex
 	flows map[string][]*forwardedResponse // longest first
 	all   int
+	last  int // the number of the one that was counted last
 }
 
 func newUnreadResponses(registry metrics.KubeRegistry) *unreadResponses {
@@ -48,8 +48,7 @@ func newUnreadResponses(registry metrics.KubeRegistry) *unreadResponses {
 	return u
 }
 
-// writer returns the writer of a forwarded response. flow returns the flow of its user, and may take as long as a
-// review.
+// writer returns the writer of a forwarded response. flow returns its flow when it has begun.
 func (u *unreadResponses) writer(w http.ResponseWriter, q *http.Request, flow func() string) http.ResponseWriter {
 	return &forwardedResponse{ResponseWriter: w, control: http.NewResponseController(w), flow: flow, unread: u,
 		stream: isStream(q.Context())}
@@ -65,7 +64,8 @@ func isStream(ctx context.Context) bool {
 // add counts a response as unread.
 func (u *unreadResponses) add(flow string, r *forwardedResponse) {
 	u.flows[flow] = append(u.flows[flow], r)
-	r.countedIn = &flow
+	u.last++
+	r.countedIn, r.number = &flow, u.last
 	if u.all++; len(u.flows[flow]) > u.most {
 		u.cut(u.flows[flow][0], "share")
 	} else if u.all > u.mostAll {
@@ -73,10 +73,11 @@ func (u *unreadResponses) add(flow string, r *forwardedResponse) {
 	}
 }
 
-// longest returns the flow with most unread responses.
+// longest returns the flow with most unread responses; of several such flows that with the oldest.
 func (u *unreadResponses) longest() (found string) {
 	for flow, responses := range u.flows {
-		if len(responses) > len(u.flows[found]) {
+		most := u.flows[found]
+		if n := len(responses) - len(most); n > 0 || n == 0 && responses[0].number < most[0].number {
 			found = flow
 		}
 	}
@@ -114,6 +115,7 @@ type forwardedResponse struct {
 	writing   int         // the number of the write that goes on, or 0
 	writes    int         // so far
 	countedIn *string     // the flow in which the response counts as unread
+	number    int         // among all that were ever counted
 	timeout   *time.Timer // while it does
 }
 

@@ -12,14 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
-	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
 // unreadRig is a server whose responses do not end, a forwarder in front of it, and clients that do not read.
@@ -47,9 +45,7 @@ func newUnreadRig(t *testing.T) *unreadRig {
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		info := &request.RequestInfo{IsResourceRequest: true, Verb: strings.TrimPrefix(q.URL.Path, "/")}
 		q = q.WithContext(request.WithRequestInfo(q.Context(), info))
-		forward.ServeHTTP(r.writer(w, q, func() string {
-			return readpath.Flow(&user.DefaultInfo{Name: q.Header.Get("User")})
-		}), q)
+		forward.ServeHTTP(r.writer(w, q, func() string { return q.Header.Get("User") }), q)
 	}))
 	front.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		_ = c.(*net.TCPConn).SetWriteBuffer(4 << 10) // or else the system holds megabytes
@@ -120,16 +116,16 @@ func TestUnreadResponseEnds(t *testing.T) {
 	}
 }
 
-// Of too many unread responses of one user, or of the service accounts of one namespace, the oldest are cut off. Those
-// of others, and streams that do not exceed the share, remain.
+// Of too many unread responses of one flow the oldest are cut off. Those of others, and streams that do not exceed the
+// share, remain.
 func TestUnreadResponsesOfOneUser(t *testing.T) {
 	r := newUnreadRig(t)
 	r.after, r.timeout, r.most = 10*time.Millisecond, 20*time.Millisecond, 2
 	r.request(t, "watch", "ada", "other")
 	await.True(t, "a response counts as unread", func() bool { return r.counted("ada") == 1 })
-	const flow = "system:serviceaccounts:ns"
+	const flow = "bob"
 	for i := range 5 {
-		r.request(t, "watch", fmt.Sprint("system:serviceaccount:ns:", i), fmt.Sprint(i))
+		r.request(t, "watch", flow, fmt.Sprint(i))
 		await.True(t, "a response counts as unread", func() bool {
 			return r.counted(flow) == min(i+1, 2) &&
 				len(r.ended()) == max(i-1, 0)
@@ -150,5 +146,29 @@ keepwatch_proxy_unread_responses_total{reason="timeout"} 1
 	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want),
 		"keepwatch_proxy_unread_responses_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+// Of too many unread responses of all, those of the flow with most are cut off first, and among equal flows the oldest.
+func TestUnreadResponsesOfAll(t *testing.T) {
+	u := newUnreadResponses(metrics.NewKubeRegistry())
+	u.mostAll = 3
+	var all []*forwardedResponse
+	add := func(flow string) {
+		w := u.writer(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), nil).(*forwardedResponse)
+		all = append(all, w)
+		u.add(flow, w)
+	}
+	for _, flow := range []string{"ada", "bob", "eve", "zoe", "zoe"} {
+		add(flow)
+	}
+	var cut []int
+	for i, w := range all {
+		if w.countedIn == nil {
+			cut = append(cut, i)
+		}
+	}
+	if !slices.Equal(cut, []int{0, 3}) {
+		t.Errorf("%v are cut off, want ada's and the first one of zoe", cut)
 	}
 }
