@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apistorage "k8s.io/apiserver/pkg/storage"
-	seats "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 )
@@ -43,31 +41,6 @@ func (f *follower) bytes() int64 {
 		return f.source.ListedBytes()
 	}
 	return f.reader.Cache().Bytes()
-}
-
-// stats returns how many objects a resource has, and their size, by the name of the resource. Each list asks for it.
-func (c *caches) stats(resource string) (apistorage.Stats, error) {
-	f := c.followerOf(schema.ParseGroupResource(resource))
-	if f == nil {
-		return apistorage.Stats{}, seats.ObjectCountNotFoundErr
-	}
-	n := int64(f.reader.Cache().Snapshot().Len())
-	return apistorage.Stats{ObjectCount: n, EstimatedAverageObjectSizeBytes: f.bytes() / max(n, 1)}, nil
-}
-
-// followerOf returns a follower of a resource in any version and representation, nil if there is none.
-func (c *caches) followerOf(resource schema.GroupResource) *follower {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for of, e := range c.all {
-		if of.GroupResource() != resource {
-			continue
-		}
-		for _, f := range e.followers {
-			return f
-		}
-	}
-	return nil
 }
 
 // followed returns the resources that are followed, once for each representation.

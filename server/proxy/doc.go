@@ -167,6 +167,7 @@
 //	page.go             the page, and its events
 //	status.go           what they show
 //	resourcemetrics.go  metrics of resources
+//	cost.go             how many objects memory looks at for a read
 //	activity.go         the use of a resource
 //	clients.go          the use by a client
 //	savings.go          who answers reads of a resource

@@ -278,3 +278,39 @@ func TestUpgradeThatIsForwarded(t *testing.T) {
 		t.Error("the first event is empty")
 	}
 }
+
+// The objects that memory looks at for a list are those of its namespace, of the view of its user, and of its page.
+func TestCostOfLists(t *testing.T) {
+	f := newFairRig(t)
+	eve := f.user("eve")
+	f.grant("eve", "a")
+	f.sees(eve, 1)
+	looks := make(chan int64, 1)
+	next := f.proxy.reads
+	f.proxy.reads = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		of, err := cost(q)
+		f.must(err)
+		looks <- of.ObjectCount
+		next.ServeHTTP(w, q)
+	})
+	of := func(token, path string) int64 {
+		t.Helper()
+		w := f.send(token, path)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		return <-looks
+	}
+	all, one := of(f.bob, configMaps+"?resourceVersion=0"), of(f.bob, "/api/v1/namespaces/a/configmaps?resourceVersion=0")
+	if all < 12 || one < 3 || one > 4 {
+		t.Errorf("lists of everything and of a namespace look at %d and %d objects", all, one)
+	}
+	for path, want := range map[string]int64{
+		"?resourceVersion=0": one, "": one, "?limit=2": 2, "?limit=2&labelSelector=l%3D0": one,
+		"?watch=1&timeoutSeconds=1&resourceVersion=0": one,
+	} {
+		if got := of(eve, configMaps+path); got != want {
+			t.Errorf("%q of a personal view looks at %d objects, want %d", path, got, want)
+		}
+	}
+}

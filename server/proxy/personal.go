@@ -192,7 +192,7 @@ func (p *Proxy) servePersonalFrom(from answer, v *personalView, w http.ResponseW
 	w.Header().Add("Vary", "Authorization")
 	w.Header().Set(PersonalHeader, fmt.Sprintf("%d/%d", has, of))
 	from.note = fmt.Sprintf("personal view: %d of %d namespaces", has, of)
-	from.reader = from.reader.Within(v, v.annotate)
+	from.reader, from.shown = from.reader.Within(v, v.annotate), v
 	p.answer(ctx, w, q, info, from)
 }
 

@@ -163,7 +163,7 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	registerResources(config.Registry, p.caches)
-	p.gate = fairness.New(client, config.MaxRequestsInFlight, p.requestTimeout, p.caches.stats)
+	p.gate = fairness.New(client, config.MaxRequestsInFlight, p.requestTimeout, cost)
 	if p.tables, err = tables.New(server, p.caches.describer, p.infos, budget, p.caches.tables,
 		config.Registry); err != nil {
 		return nil, err
@@ -299,7 +299,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		ctx, end = context.WithTimeout(ctx, p.requestTimeout)
 	}
 	defer end()
-	p.answer(ctx, w, q, info, answer{f, reader, table, "", left})
+	p.answer(ctx, w, q, info, answer{follower: f, reader: reader, table: table, left: left})
 }
 
 // readerOf returns what answers a read from a follower's cache, and the proof that it needs if the answer is a Table.
@@ -334,6 +334,7 @@ type answer struct {
 	follower *follower
 	reader   *readpath.Reader
 	table    *tables.Proven // nil if the answer is no Table
+	shown    *personalView  // nil unless the answer is a part of the resource
 	note     string         // a warning for the client; it may be empty
 	left     func()         // the cache is no longer used
 }

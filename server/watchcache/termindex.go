@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch"
@@ -95,22 +96,28 @@ func (c *Cache) byTerm(r *ListRequest, snapshot *store.Snapshot) (iter.Seq[keepw
 	if !r.recursive || r.index != nil || !c.termIndexes.any() {
 		return nil, false
 	}
-	fewest, by, in := -1, store.Term{}, store.Index{}
-	for term := range r.predicate.terms() {
-		index, ok := snapshot.Index(termIndexName(term.Name))
-		if !ok {
-			continue
-		}
-		n := r.countIndexed(index, term.Value, r.start) + r.countIndexed(index, unread, r.start)
-		if fewest < 0 || n < fewest {
-			fewest, by, in = n, term, index
-		}
-	}
-	if fewest < 0 || int64(fewest)*termIndexShare > r.count(snapshot, r.start) {
+	by, in, _, ok := fewest(r.scope, &r.predicate, snapshot, r.start)
+	if !ok {
 		return nil, false
 	}
 	c.termIndexes.use(by.Name, time.Now())
 	return c.byIndex(in, by.Value, r.scope, r.start), true
+}
+
+// fewest returns the index that finds the fewest objects of a scope from a path on which may match, and how many. It
+// returns false if none finds few enough.
+func fewest(s scope, p *predicate, snapshot *store.Snapshot, start string) (by store.Term, in store.Index, n int, ok bool) {
+	n = -1
+	for term := range p.terms() {
+		index, has := snapshot.Index(termIndexName(term.Name))
+		if !has {
+			continue
+		}
+		if found := s.countIndexed(index, term.Value, start) + s.countIndexed(index, unread, start); n < 0 || found < n {
+			n, by, in = found, term, index
+		}
+	}
+	return by, in, n, n >= 0 && int64(n)*termIndexShare <= s.count(snapshot, start)
 }
 
 // any reports whether there are indexes.
@@ -311,4 +318,24 @@ func (c *Cache) countTermIndexes(count, bytes int) {
 	x := c.termIndexes
 	c.meter.indexed(count-x.count, bytes-x.bytes)
 	x.count, x.bytes = count, bytes
+}
+
+// Cost returns at how many objects of the newest state a list looks: at those of a namespace, or of all for the empty
+// one; at those of some namespaces alone if within is not nil; and at fewer if an index helps with what the list
+// selects. It visits none of them.
+func (c *Cache) Cost(namespace string, within *Namespaces, by apistorage.SelectionPredicate) int64 {
+	s := scope{recursive: true, namespaced: c.config.Namespaced, within: within}
+	if namespace != "" && s.namespaced {
+		s.path = namespace + "/"
+	}
+	snapshot := c.store.Snapshot()
+	all := s.count(snapshot, "")
+	p, err := c.predicateOf(by)
+	if err != nil || !c.termIndexes.any() {
+		return all
+	}
+	if _, _, n, ok := fewest(s, &p, snapshot, ""); ok {
+		return int64(n)
+	}
+	return all
 }

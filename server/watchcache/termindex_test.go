@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -303,4 +304,77 @@ func (w *indexedWorld) metric(name string, labels ...string) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// What a list looks at are the objects of its namespace, or those that an index finds there.
+func TestCost(t *testing.T) {
+	w := newIndexedWorld(t)
+	w.LeastRead(math.MaxInt)
+	var newest keepwatch.Revision
+	for i := range 60 {
+		color := "blue"
+		if i%10 == 0 {
+			color = "red"
+		}
+		newest = w.paint(keepwatch.Key{Namespace: []string{"a", "b"}[i%2], Name: fmt.Sprint("w-", i)}, color, "-")
+	}
+	if err := w.WaitForRevision(t.Context(), newest); err != nil {
+		t.Fatal(err)
+	}
+	costs := func() (costs [4]int64) {
+		for i, labels := range []string{"", "color=red", "color=blue", "wall=x"} {
+			costs[i] = w.Cost("", nil, selecting(labels, "").Predicate)
+		}
+		return costs
+	}
+	if got := costs(); got != [4]int64{60, 60, 60, 60} {
+		t.Errorf("without an index lists look at %v", got)
+	}
+	w.AddTermIndex("label:color", time.Now())
+	if got := costs(); got != [4]int64{60, 6, 60, 60} { // blue is not rare enough
+		t.Errorf("with an index lists look at %v", got)
+	}
+	all, red := w.Cost("a", nil, selecting("", "").Predicate), w.Cost("b", nil, selecting("color=red", "").Predicate)
+	if all != 30 || red != 0 {
+		t.Errorf("lists of one namespace look at %d and %d", all, red)
+	}
+}
+
+// An index has the objects of all namespaces, and the list of a view by it those of its own.
+func TestIndexesAreNotSharedByViews(t *testing.T) {
+	w := newIndexedWorld(t)
+	w.LeastRead(math.MaxInt)
+	var newest keepwatch.Revision
+	for i := range 60 {
+		newest = w.paint(keepwatch.Key{Namespace: []string{"a", "a-b", "b"}[i%3], Name: fmt.Sprint("w-", i)},
+			[]string{"red", "blue", "green", "pink"}[i%4], "-")
+	}
+	if err := w.WaitForRevision(t.Context(), newest); err != nil {
+		t.Fatal(err)
+	}
+	w.AddTermIndex("label:color", time.Now())
+	for _, namespaces := range [][]string{{"b"}, {"a", "b"}, {"a-b"}, {}} {
+		uids := map[string]keepwatch.UID{}
+		for _, namespace := range namespaces {
+			uids[namespace] = "1"
+		}
+		before := w.metric("keepwatch_selective_lists_total", "by", "index")
+		o := selecting("color=red", "")
+		o.Recursive = true
+		list, err := w.ListIn(t.Context(), "/widgets/", o, watchcache.NewNamespaces(uids, false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for o := range list.All() {
+			if !slices.Contains(namespaces, o.Key().Namespace) {
+				t.Errorf("a view of %v has %s", namespaces, o.Key())
+			}
+		}
+		if got := list.Len(); got != 5*len(namespaces) {
+			t.Errorf("a view of %v has %d objects", namespaces, got)
+		}
+		if w.metric("keepwatch_selective_lists_total", "by", "index") == before {
+			t.Errorf("a view of %v is listed by no index", namespaces)
+		}
+	}
 }

@@ -25,15 +25,15 @@ type Gate struct {
 	client  kubernetes.Interface
 	seats   int
 	timeout time.Duration
-	objects func(resource string) (storage.Stats, error)
+	objects func(*http.Request) (storage.Stats, error)
 	filter  atomic.Pointer[http.Handler] // while Run runs
 }
 
 // New returns a gate with a number of seats. A request may wait for them for a quarter of timeout, as in
-// kube-apiserver. objects returns how many objects a resource has, by its name as schema.GroupResource writes it, or
+// kube-apiserver. objects returns at how many objects memory looks to answer a list or to begin a watch, or
 // seats.ObjectCountNotFoundErr. A gate without seats admits everybody.
 func New(client kubernetes.Interface, seats int, timeout time.Duration,
-	objects func(resource string) (storage.Stats, error)) *Gate {
+	objects func(*http.Request) (storage.Stats, error)) *Gate {
 	return &Gate{client: client, seats: seats, timeout: timeout, objects: objects}
 }
 
@@ -44,9 +44,8 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 	configured := newConfiguration(g.client)
 	controller := flowcontrol.New(configured, readOnly{g.client.FlowcontrolV1()}, g.seats)
-	estimate := seats.NewWorkEstimator(g.objects, func(*request.RequestInfo) int { return 0 },
-		seats.DefaultWorkEstimatorConfig(), controller.GetMaxSeats)
-	filter := filters.WithPriorityAndFairness(http.HandlerFunc(occupy), nil, controller, estimate, g.timeout/4)
+	filter := filters.WithPriorityAndFairness(http.HandlerFunc(occupy), nil, controller, g.estimate(controller.GetMaxSeats),
+		g.timeout/4)
 	configured.StartWithContext(ctx)
 	defer configured.Shutdown()
 	// before, there is one level for all, in which nobody waits
@@ -56,6 +55,17 @@ func (g *Gate) Run(ctx context.Context) {
 	if err := controller.Run(ctx.Done()); err != nil && ctx.Err() == nil {
 		klog.ErrorS(err, "The default flow schemas are used")
 		<-ctx.Done()
+	}
+}
+
+// estimate returns how many seats a request occupies, as kube-apiserver, but by the objects of the request itself in
+// place of all of its resource.
+func (g *Gate) estimate(most func(level string) uint64) seats.WorkEstimatorFunc {
+	config := seats.DefaultWorkEstimatorConfig()
+	return func(q *http.Request, schema, level string) seats.WorkEstimate {
+		objects := func(string) (storage.Stats, error) { return g.objects(q) }
+		watchers := func(*request.RequestInfo) int { return 0 } // of writes
+		return seats.NewWorkEstimator(objects, watchers, config, most)(q, schema, level)
 	}
 }
 

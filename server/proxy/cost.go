@@ -1,0 +1,49 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	seats "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"github.com/keepwatch/keepwatch/server/watchcache"
+)
+
+// cost returns at how many objects memory looks to answer a list, or to begin a watch, and their size. The seats that
+// the request occupies depend on it.
+func cost(q *http.Request) (apistorage.Stats, error) {
+	a, ok := q.Context().Value(answerKey{}).(answer)
+	info, hasInfo := request.RequestInfoFrom(q.Context())
+	if !ok || !hasInfo {
+		return apistorage.Stats{}, seats.ObjectCountNotFoundErr
+	}
+	var within *watchcache.Namespaces
+	if a.shown != nil {
+		within, _, _ = a.shown.Namespaces()
+	}
+	cache := a.follower.reader.Cache()
+	by := selectorOf(q)
+	n := cache.Cost(info.Namespace, within, by)
+	if limit, err := strconv.ParseInt(q.URL.Query().Get("limit"), 10, 64); err == nil && limit > 0 && by.Empty() {
+		n = min(n, limit)
+	}
+	all := int64(cache.Snapshot().Len())
+	return apistorage.Stats{ObjectCount: n, EstimatedAverageObjectSizeBytes: a.follower.bytes() / max(all, 1)}, nil
+}
+
+// selectorOf returns what a request selects, as far as it can be understood: everything otherwise.
+func selectorOf(q *http.Request) apistorage.SelectionPredicate {
+	values := q.URL.Query()
+	by := apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything()}
+	if label, err := labels.Parse(values.Get("labelSelector")); err == nil {
+		by.Label = label
+	}
+	if field, err := fields.ParseSelector(values.Get("fieldSelector")); err == nil {
+		by.Field = field
+	}
+	return by
+}
