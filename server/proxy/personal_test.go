@@ -52,6 +52,7 @@ func newPersonalRig(t *testing.T, replicas int, edit func(*Config)) *personalRig
 	var err error
 	r.admin, err = kubernetes.NewForConfig(r.server.Config())
 	r.must(err)
+	r.namespace("moving")
 	for _, name := range inhabited {
 		r.namespace(name)
 		for i := range 3 {
@@ -190,6 +191,7 @@ type seen struct {
 	list   struct {
 		Metadata struct {
 			ResourceVersion, Continue string
+			RemainingItemCount        *int64
 			Annotations               map[string]string
 		}
 		Items           []metav1.PartialObjectMetadata
@@ -471,6 +473,17 @@ func TestPersonalWatch(t *testing.T) {
 	r.expect(events, "MODIFIED", "a/m2")
 }
 
+// settled waits until a watch can continue a list, and returns its revision.
+func (r *personalRig) settled(from int, token string) (revision string) {
+	r.Helper()
+	r.until("a watch continues a list", func() bool {
+		r.write("moving", "m0", fmt.Sprint(time.Now().UnixNano())) // revisions move on
+		revision = r.get(from, token, configMaps).list.Metadata.ResourceVersion
+		return r.resumes(from, token, revision)
+	})
+	return revision
+}
+
 // A watch continues a list. When the set has changed since, or may have been another one at another replica, it
 // receives 410.
 func TestPersonalResumption(t *testing.T) {
@@ -480,20 +493,12 @@ func TestPersonalResumption(t *testing.T) {
 	r.grant("ada", "a")
 	r.sees(ada, 1)
 	old := r.get(0, ada, configMaps).list.Metadata.ResourceVersion
-	settled := func(from int) (revision string) {
-		r.until("a watch continues a list", func() bool {
-			r.write("b", "m0", fmt.Sprint(time.Now().UnixNano())) // revisions move on
-			revision = r.get(from, ada, configMaps).list.Metadata.ResourceVersion
-			return r.resumes(from, ada, revision)
-		})
-		return revision
-	}
-	now := settled(0)
+	now := r.settled(0, ada)
 	if r.resumes(0, ada, old) && old < now {
 		t.Errorf("a watch from %s resumes, although the binding is as new", old)
 	}
-	settled(1)
-	later := settled(0)
+	r.settled(1, ada)
+	later := r.settled(0, ada)
 	if !r.resumes(1, ada, later) {
 		t.Error("another replica does not continue")
 	}
@@ -502,10 +507,30 @@ func TestPersonalResumption(t *testing.T) {
 	if r.resumes(1, ada, later) {
 		t.Error("a watch resumes from before a grant: it would lack the namespace")
 	}
-	settled(1)
+	r.settled(1, ada)
 	if r.resumes(1, ada, later) {
 		t.Error("a watch resumes from before a grant")
 	}
+}
+
+// Who may list in a namespace and not watch it has its objects in lists, and not in watches. A watch that continues such
+// a list is the server's to refuse.
+func TestPersonalListWithoutWatch(t *testing.T) {
+	r := newPersonalRig(t, 1, func(*Config) {})
+	ada := r.user("ada")
+	r.grant("ada", "a")
+	r.grant("ada", "b", "get", "list")
+	r.sees(ada, 2)
+	list := r.get(0, ada, configMaps)
+	r.want(list, "", "a", "b")
+	if code, _ := r.watch(0, ada, "resourceVersion="+list.list.Metadata.ResourceVersion); code != http.StatusForbidden {
+		t.Errorf("a watch that continues the list: %d", code)
+	}
+	_, events := r.watch(0, ada, "")
+	r.expect(events, "ADDED", mapsOf("a")...)
+	r.write("b", "m0", "1")
+	r.write("a", "m0", "1")
+	r.expect(events, "MODIFIED", "a/m0")
 }
 
 // resumes reports whether a watch from a revision begins.

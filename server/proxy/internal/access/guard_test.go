@@ -150,6 +150,34 @@ func TestGuardsFollowTheGroups(t *testing.T) {
 	})
 }
 
+// A watch of a personal view ends when its caller is another user: one with other groups.
+func TestViewsEndWithTheGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := newPermissions((&pipedJudge{}).client(t).AuthorizationV1(), (&pipedJudge{}).probed(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		var group atomic.Value
+		group.Store("devs")
+		by := &Caller{again: func(context.Context) (user.Info, error) {
+			return &user.DefaultInfo{Name: "ada", Groups: []string{group.Load().(string)}}, nil
+		}}
+		by.Info, _ = by.again(t.Context())
+		ctx, end := p.guardIdentity(t.Context(), by)
+		defer end()
+		time.Sleep(time.Minute)
+		if ctx.Err() != nil {
+			t.Fatal("it has ended")
+		}
+		group.Store("others")
+		time.Sleep(2 * unobservedFor)
+		if ctx.Err() == nil {
+			t.Error("it is open")
+		}
+	})
+}
+
 func TestExpiry(t *testing.T) {
 	of := func(claims string) string {
 		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"

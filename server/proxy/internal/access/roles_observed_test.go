@@ -50,14 +50,20 @@ func (s *quietRoles) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 // Changes are seen from the moment on in which all roles are watched, also after an outage, although nothing changes
-// and so nothing is delivered.
+// and so nothing is delivered. Then all personal views are decided again: a change may have been undone unseen.
 func TestQuietRolesAreObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &quietRoles{ended: make(chan struct{})}
 		p := &permissions{scopes: newScopes()}
-		r, err := newRoles(&rest.Config{Host: "http://server", Transport: server, QPS: -1}, p, false)
+		r, err := newRoles(&rest.Config{Host: "http://server", Transport: server, QPS: -1}, p, true)
 		if err != nil {
 			t.Fatal(err)
+		}
+		var anybody atomic.Int64
+		r.touched = func(_ map[string]bool, ok bool) {
+			if !ok {
+				anybody.Add(1)
+			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
@@ -75,9 +81,13 @@ func TestQuietRolesAreObserved(t *testing.T) {
 		close(server.ended)
 		time.Sleep(time.Minute)
 		is(false, "in the outage")
+		before := anybody.Load()
 		server.ended = make(chan struct{})
 		server.down.Store(false)
 		time.Sleep(time.Minute)
 		is(true, "a minute after it")
+		if anybody.Load() == before {
+			t.Error("personal views are not decided again after the outage")
+		}
 	})
 }
