@@ -156,7 +156,7 @@ STORIES = ./real/conformance ./matrix ./real/proxy ./compat ./examples/... ./rea
 # Tests of these packages that only make verify runs.
 LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers ExpiredTokens FieldsOfNewerServers \
   FirstWatchOfAShard FourShards InstallFromAProxy KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \
-  PersonalPrograms ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
+  PersonalHeadlamp PersonalKubectl PersonalPrograms ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
 test-real: peers
 	$(MAKE) --jobs 2 --output-sync=target stories real-parts
 	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8

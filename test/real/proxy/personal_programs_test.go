@@ -49,7 +49,7 @@ func TestPersonalPrograms(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-proxy.personal-seed %d", seed)
-	o := newOnlookers(t, rand.New(rand.NewPCG(seed, 45)))
+	o := newOnlookers(t, rand.New(rand.NewPCG(seed, 45)), 3)
 	o.programs()
 	for i := range *personalSteps {
 		o.step()
@@ -69,9 +69,9 @@ func TestPersonalPrograms(t *testing.T) {
 }
 
 // judgedInViews are the programs that TestPersonalPrograms runs. kopf is not among them: it has no cache, and shows no
-// deletion that a list hides, as after a restart of the proxy. Those in Java and Rust are not judged yet.
+// deletion that a list hides, as after a restart of the proxy.
 var judgedInViews = []string{"client-go informer", "client-go RetryWatcher", "python Watch", "python SharedInformer",
-	"@kubernetes/client-node"}
+	"@kubernetes/client-node", "fabric8 4.13.3", "fabric8 7.9.0", "Java informer", "kube-rs watcher"}
 
 // programs starts the selected programs that this machine can run, each for a user of its own, who may always read one
 // namespace: some of the programs end when the server refuses them.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	stdmaps "maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,10 +17,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/proxy"
@@ -27,16 +32,18 @@ import (
 var (
 	personalSteps = flag.Int("proxy.personal-steps", 120,
 		"how many random changes of bindings, namespaces and objects TestPersonalViews makes")
-	personalSeed = flag.Uint64("proxy.personal-seed", 1, "make the changes of a run that printed this seed; 0 draws anew")
+	personalUsers = flag.Int("proxy.personal-users", 3, "how many users with informers TestPersonalViews has")
+	personalSeed  = flag.Uint64("proxy.personal-seed", 1, "make the changes of a run that printed this seed; 0 draws anew")
 )
 
 // lateness bounds how long after a revocation an object may arrive: the proxy takes a second at most, and the machine
 // of a test may be busy.
 const lateness = 5 * time.Second
 
-// Whatever bindings, namespaces and objects do, informers that follow personal views of several users through two
-// replicas, which restart, have in the end what the server lists to each user namespace by namespace; and nothing
-// arrives that the user was not allowed.
+// Whatever bindings of users and of a group, roles, namespaces and objects do, informers that follow personal views of
+// several users through two replicas, which restart as the server does, have in the end what the server lists to each
+// user namespace by namespace; and nothing arrives that the user was not allowed. At each bookmark a watch has had what
+// the namespaces have at its revision.
 func TestPersonalViews(t *testing.T) {
 	t.Parallel()
 	seed := *personalSeed
@@ -44,20 +51,29 @@ func TestPersonalViews(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-proxy.personal-seed %d", seed)
-	o := newOnlookers(t, rand.New(rand.NewPCG(seed, 44)))
+	o := newOnlookers(t, rand.New(rand.NewPCG(seed, 44)), *personalUsers)
+	b := o.bookmarked()
+	settles := max(20, *personalSteps/200)
 	for i := range *personalSteps {
 		o.step()
-		if i%20 == 19 {
+		if i%settles == settles-1 {
 			o.settle(i)
 		}
 		if i%50 == 30 {
-			o.must(o.fronts[i%2].Restart(t.Context()))
+			o.must(o.fronts[i/50%2].Restart(t.Context()))
+		}
+		if i%500 == 99 {
+			o.server.Kill()
+			o.must(o.server.Restart(t.Context()))
 		}
 	}
 	o.settle(*personalSteps)
+	o.grant(b, o.namespaces[len(o.namespaces)-1]) // a bookmark follows what is granted
+	await.True(t, "a bookmark is compared", func() bool { return b.compared.Load() > 0 })
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t.Logf("%d objects arrived, the latest %v after its revocation", o.arrived, o.latest.Round(time.Millisecond))
+	t.Logf("%d objects arrived, the latest %v after its revocation; %d bookmarks were compared", o.arrived,
+		o.latest.Round(time.Millisecond), b.compared.Load())
 	if o.arrived < *personalSteps/4 {
 		t.Error("too little arrives")
 	}
@@ -72,8 +88,16 @@ type onlookers struct {
 	all        []*onlooker
 
 	mu      sync.Mutex
+	granted map[string]*grants // by namespace
 	arrived int
 	latest  time.Duration
+}
+
+// grants are what roles and bindings say about a namespace.
+type grants struct {
+	role  bool            // the role allows anything
+	group bool            // the group of all onlookers is bound
+	users map[string]bool // that are bound
 }
 
 type onlooker struct {
@@ -82,21 +106,25 @@ type onlooker struct {
 	home    string           // the namespace that the user may always read; it may be empty
 	name    string
 	direct  kubernetes.Interface // at the server
-	revoked map[string]time.Time // by namespace; zero while it is allowed. onlookers.mu is held
+	// revoked is when the user was last allowed to read a namespace, zero while it is; since is when that has changed
+	// last. onlookers.mu is held for both.
+	revoked, since map[string]time.Time
+	watched        *watchedMaps // in place of the informer; it may be nil
+	compared       atomic.Int64 // bookmarks
 }
 
-func newOnlookers(t *testing.T, random *rand.Rand) *onlookers {
-	o := &onlookers{random: random}
+func newOnlookers(t *testing.T, random *rand.Rand, users int) *onlookers {
+	o := &onlookers{random: random, granted: map[string]*grants{}}
 	o.rig = newRig(t, func(_ *rig, c *proxy.Config) { c.Personal = &proxy.Personal{} })
 	o.fronts = []*front{o.rig.front, newFront(t, o.rig.front.config)}
 	for _, name := range []string{"a", "a-b", "ab", "b"} {
 		o.namespace(name)
 	}
-	for i := range 3 {
+	for i := range users {
 		o.all = append(o.all, o.onlooker(fmt.Sprint("u", i)))
 	}
 	for i, u := range o.all {
-		o.grant(u, o.namespaces[i])
+		o.grant(u, o.namespaces[i%len(o.namespaces)])
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -133,7 +161,12 @@ func (o *onlookers) namespace(name string) {
 	_, err := o.admin.CoreV1().Namespaces().Create(o.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	o.must(err)
-	o.namespaces = append(o.namespaces, name)
+	o.mu.Lock()
+	o.granted[name] = &grants{role: true, users: map[string]bool{}}
+	o.mu.Unlock()
+	if !slices.Contains(o.namespaces, name) {
+		o.namespaces = append(o.namespaces, name)
+	}
 	o.must2(o.admin.RbacV1().Roles(name).Create(o.Context(), &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: "onlooker"},
 		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""},
@@ -150,7 +183,7 @@ func (o *onlookers) onlooker(name string) *onlooker {
 	o.Helper()
 	o.must2(o.admin.CoreV1().ServiceAccounts("default").Create(o.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
-	return &onlooker{name: name, revoked: map[string]time.Time{}}
+	return &onlooker{name: name, revoked: map[string]time.Time{}, since: map[string]time.Time{}}
 }
 
 func (o *onlookers) tokenOf(name string) string {
@@ -161,14 +194,57 @@ func (o *onlookers) tokenOf(name string) string {
 	return token.Status.Token
 }
 
+// allow changes what is granted in a namespace, and then writes that.
+func (o *onlookers) allow(namespace string, change func(*grants), write func()) {
+	o.Helper()
+	o.record(namespace, change)
+	write()
+}
+
+// deny writes a change, and then changes what is granted in a namespace.
+func (o *onlookers) deny(namespace string, change func(*grants), write func()) {
+	o.Helper()
+	write()
+	o.record(namespace, change)
+}
+
+func (o *onlookers) record(namespace string, change func(*grants)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	g := o.granted[namespace]
+	change(g)
+	for _, u := range o.all {
+		o.recordFor(u, namespace, g)
+	}
+}
+
+// recordFor records whether a user may read a namespace. o.mu is held.
+func (o *onlookers) recordFor(u *onlooker, namespace string, g *grants) {
+	allowed := g.role && (g.group || g.users[u.name])
+	at, ever := u.revoked[namespace]
+	switch {
+	case allowed && (!ever || !at.IsZero()):
+		u.revoked[namespace], u.since[namespace] = time.Time{}, time.Now()
+	case !allowed && ever && at.IsZero():
+		u.revoked[namespace], u.since[namespace] = time.Now(), time.Now()
+	}
+}
+
 func (o *onlookers) grant(u *onlooker, namespace string) {
 	o.Helper()
-	o.mu.Lock()
-	u.revoked[namespace] = time.Time{}
-	o.mu.Unlock()
+	o.allow(namespace, func(g *grants) {
+		g.users[u.name] = true
+		o.recordFor(u, namespace, g) // it may not be one of all yet
+	}, func() {
+		o.bindTo(namespace, u.name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: u.name})
+	})
+}
+
+// bindTo binds somebody to the role of a namespace.
+func (o *onlookers) bindTo(namespace, name string, subject rbacv1.Subject) {
+	o.Helper()
 	_, err := o.admin.RbacV1().RoleBindings(namespace).Create(o.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: u.name}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind,
-			Namespace: "default", Name: u.name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "onlooker"},
 	}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
@@ -176,16 +252,84 @@ func (o *onlookers) grant(u *onlooker, namespace string) {
 	}
 }
 
+func (o *onlookers) unbind(namespace, name string) {
+	o.Helper()
+	if err := o.admin.RbacV1().RoleBindings(namespace).Delete(o.Context(), name,
+		metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		o.must(err)
+	}
+}
+
 func (o *onlookers) revoke(u *onlooker, namespace string) {
 	o.Helper()
-	err := o.admin.RbacV1().RoleBindings(namespace).Delete(o.Context(), u.name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
+	o.deny(namespace, func(g *grants) { delete(g.users, u.name) }, func() { o.unbind(namespace, u.name) })
+}
+
+// everybody is the name of the bindings of the group of all onlookers.
+const everybody = "everybody"
+
+// toggleGroup binds the group of all onlookers in a namespace, or undoes that.
+func (o *onlookers) toggleGroup(namespace string) {
+	o.Helper()
+	if o.granted[namespace].group {
+		o.deny(namespace, func(g *grants) { g.group = false }, func() { o.unbind(namespace, everybody) })
 		return
 	}
-	o.must(err)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	u.revoked[namespace] = time.Now()
+	o.allow(namespace, func(g *grants) { g.group = true }, func() {
+		o.bindTo(namespace, everybody, rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName,
+			Name: "system:serviceaccounts:default"})
+	})
+}
+
+// toggleRole lets the role of a namespace allow nothing, or what it allowed.
+func (o *onlookers) toggleRole(namespace string) {
+	o.Helper()
+	resource := map[bool]string{true: "pods", false: "configmaps"}[o.granted[namespace].role]
+	write := func() {
+		_, err := o.admin.RbacV1().Roles(namespace).Patch(o.Context(), "onlooker", types.JSONPatchType,
+			[]byte(`[{"op":"replace","path":"/rules/0/resources/0","value":"`+resource+`"}]`), metav1.PatchOptions{})
+		o.must(err)
+	}
+	if o.granted[namespace].role {
+		o.deny(namespace, func(g *grants) { g.role = false }, write)
+		return
+	}
+	o.allow(namespace, func(g *grants) { g.role = true }, write)
+}
+
+// remake deletes a namespace, as the controller of kube-controller-manager does, and creates another one of its name.
+func (o *onlookers) remake(namespace string) {
+	o.Helper()
+	deleted := metav1.DeleteOptions{}
+	o.must(o.admin.CoreV1().Namespaces().Delete(o.Context(), namespace, deleted))
+	o.deny(namespace, func(g *grants) { g.role, g.group = false, false; clear(g.users) }, func() {
+		rbac := o.admin.RbacV1()
+		o.must(rbac.RoleBindings(namespace).DeleteCollection(o.Context(), deleted, metav1.ListOptions{}))
+		o.must(rbac.Roles(namespace).DeleteCollection(o.Context(), deleted, metav1.ListOptions{}))
+		o.must(o.admin.CoreV1().ConfigMaps(namespace).DeleteCollection(o.Context(), deleted, metav1.ListOptions{}))
+		n, err := o.admin.CoreV1().Namespaces().Get(o.Context(), namespace, metav1.GetOptions{})
+		o.must(err)
+		n.Spec.Finalizers = nil
+		o.must2(o.admin.CoreV1().Namespaces().Finalize(o.Context(), n, metav1.UpdateOptions{}))
+	})
+	await.True(o, "the namespace is gone", func() bool {
+		_, err := o.admin.CoreV1().Namespaces().Get(o.Context(), namespace, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	o.namespace(namespace)
+	await.NoError(o, "the namespace takes objects", func() error {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-m9"}}
+		_, err := o.admin.CoreV1().ConfigMaps(namespace).Create(o.Context(), m, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
+		return err
+	})
+}
+
+// isHome reports whether a user may always read a namespace.
+func (o *onlookers) isHome(namespace string) bool {
+	return slices.ContainsFunc(o.all, func(u *onlooker) bool { return u.home == namespace })
 }
 
 // arrives records an object that a user receives.
@@ -212,27 +356,37 @@ func (o *onlookers) step() {
 	o.Helper()
 	u, namespace := pick(o.random, o.all...), pick(o.random, o.namespaces...)
 	name := fmt.Sprintf("%s-m%d", namespace, o.random.IntN(5)) // programs show no namespaces
-	maps := o.admin.CoreV1().ConfigMaps(namespace)
-	switch o.random.IntN(12) {
-	case 0, 1:
+	objects := o.admin.CoreV1().ConfigMaps(namespace)
+	switch o.random.IntN(24) {
+	case 12:
+		o.toggleGroup(namespace)
+	case 13:
+		if !o.isHome(namespace) {
+			o.toggleRole(namespace)
+		}
+	case 14:
+		if !o.isHome(namespace) && o.random.IntN(2) == 0 {
+			o.remake(namespace)
+		}
+	case 0, 1, 2, 15:
 		o.grant(u, namespace)
-	case 2, 3:
+	case 3, 4, 16:
 		if namespace != u.home {
 			o.revoke(u, namespace)
 		}
-	case 4:
-		if err := maps.Delete(o.Context(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+	case 5, 6:
+		if err := objects.Delete(o.Context(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 			o.must(err)
 		}
-	case 5:
+	case 7, 8:
 		if len(o.namespaces) < 8 {
 			o.namespace(fmt.Sprint("a", len(o.namespaces)))
 		}
 	default:
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Data: map[string]string{"n": fmt.Sprint(o.random.IntN(1000))}}
-		if _, err := maps.Update(o.Context(), m, metav1.UpdateOptions{}); err != nil {
-			o.must2(maps.Create(o.Context(), m, metav1.CreateOptions{}))
+		if _, err := objects.Update(o.Context(), m, metav1.UpdateOptions{}); err != nil {
+			o.must2(objects.Create(o.Context(), m, metav1.CreateOptions{}))
 		}
 	}
 }
@@ -267,9 +421,138 @@ func (u *onlooker) has() (all []string) {
 	if u.program != nil {
 		return u.program.has()
 	}
+	if u.watched != nil {
+		return u.watched.has()
+	}
 	for _, x := range u.GetStore().List() {
 		m := x.(*corev1.ConfigMap)
 		all = append(all, m.Name+"@"+m.ResourceVersion)
 	}
 	return all
+}
+
+// bookmarked starts a user whose watch asks for bookmarks. At each of them it has had what the namespaces have at the
+// bookmark's revision, as far as they are granted, or are not, for long enough.
+func (o *onlookers) bookmarked() *onlooker {
+	o.Helper()
+	u := o.onlooker("bookmarked")
+	o.all = append(o.all, u)
+	o.grant(u, o.namespaces[0])
+	token := o.tokenOf(u.name)
+	u.direct = o.directly(token)
+	config := o.fronts[0].Config()
+	config.BearerToken = token
+	client, err := kubernetes.NewForConfig(config)
+	o.must(err)
+	u.watched = &watchedMaps{}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			o.followBookmarks(ctx, u, client)
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	o.Cleanup(func() { cancel(); <-ended })
+	return u
+}
+
+// watchedMaps are the config maps that a watch has sent: their revisions, by namespace and name.
+type watchedMaps struct {
+	mu  sync.Mutex
+	all map[string]map[string]string
+}
+
+func (w *watchedMaps) has() (all []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, in := range w.all {
+		for name, revision := range in {
+			all = append(all, name+"@"+revision)
+		}
+	}
+	return all
+}
+
+// followBookmarks follows a watch until it ends, from its first state on.
+func (o *onlookers) followBookmarks(ctx context.Context, u *onlooker, client kubernetes.Interface) {
+	w, err := client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{AllowWatchBookmarks: true,
+		SendInitialEvents: ptr.To(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+	if err != nil {
+		return // forbidden, or the proxy or the server is not there
+	}
+	defer w.Stop()
+	u.watched.mu.Lock()
+	u.watched.all = map[string]map[string]string{}
+	u.watched.mu.Unlock()
+	for e := range w.ResultChan() {
+		m, ok := e.Object.(*corev1.ConfigMap)
+		if !ok {
+			return
+		}
+		if e.Type == watch.Bookmark {
+			o.compare(ctx, u, m.ResourceVersion)
+			continue
+		}
+		if e.Type != watch.Deleted {
+			o.arrives(u, m)
+		}
+		u.watched.mu.Lock()
+		in := u.watched.all[m.Namespace]
+		if in == nil {
+			in = map[string]string{}
+			u.watched.all[m.Namespace] = in
+		}
+		if in[m.Name] = m.ResourceVersion; e.Type == watch.Deleted {
+			delete(in, m.Name)
+		}
+		u.watched.mu.Unlock()
+	}
+}
+
+// compare compares what a watch has at a bookmark with the lists of the namespaces at its revision.
+func (o *onlookers) compare(ctx context.Context, u *onlooker, revision string) {
+	for _, namespace := range o.settled(u) {
+		want := map[string]string{}
+		if o.allowedSince(u, namespace) {
+			list, err := o.admin.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{ResourceVersion: revision,
+				ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+			if err != nil {
+				return // the server restarts
+			}
+			for _, m := range list.Items {
+				want[m.Name] = m.ResourceVersion
+			}
+		}
+		u.watched.mu.Lock()
+		got := stdmaps.Clone(u.watched.all[namespace])
+		u.watched.mu.Unlock()
+		if slices.Contains(o.settled(u), namespace) && !stdmaps.Equal(got, want) && len(got)+len(want) > 0 {
+			o.Errorf("at the bookmark %s the watch has %v of %s, and the server %v", revision, got, namespace, want)
+		}
+	}
+	u.compared.Add(1)
+}
+
+// settled returns the namespaces that a user may read, or may not, for long enough.
+func (o *onlookers) settled(u *onlooker) (all []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for namespace := range o.granted {
+		if time.Since(u.since[namespace]) > lateness {
+			all = append(all, namespace)
+		}
+	}
+	return all
+}
+
+func (o *onlookers) allowedSince(u *onlooker, namespace string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at, ever := u.revoked[namespace]
+	return ever && at.IsZero()
 }
