@@ -513,8 +513,8 @@ func TestPersonalResumption(t *testing.T) {
 	}
 }
 
-// Who may list in a namespace and not watch it has its objects in lists, and not in watches. A watch that continues such
-// a list is the server's to refuse.
+// Who may list in a namespace and not watch it has its objects in lists, and not in watches. A watch that continues
+// such a list is the server's to refuse.
 func TestPersonalListWithoutWatch(t *testing.T) {
 	r := newPersonalRig(t, 1, func(*Config) {})
 	ada := r.user("ada")

@@ -106,7 +106,8 @@ func (c *Cache) byTerm(r *ListRequest, snapshot *store.Snapshot) (iter.Seq[keepw
 
 // fewest returns the index that finds the fewest objects of a scope from a path on which may match, and how many. It
 // returns false if none finds few enough.
-func fewest(s scope, p *predicate, snapshot *store.Snapshot, start string) (by store.Term, in store.Index, n int, ok bool) {
+func fewest(s scope, p *predicate, snapshot *store.Snapshot,
+	start string) (by store.Term, in store.Index, n int, ok bool) {
 	n = -1
 	for term := range p.terms() {
 		index, has := snapshot.Index(termIndexName(term.Name))

@@ -352,7 +352,8 @@ func TestPersonalArgoCD(t *testing.T) {
 	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	refused, err := dynamic.NewForConfig(d.direct)
 	d.must(err)
-	if _, err := refused.Resource(deployments).List(t.Context(), metav1.ListOptions{Limit: 500}); !apierrors.IsForbidden(err) {
+	_, err = refused.Resource(deployments).List(t.Context(), metav1.ListOptions{Limit: 500})
+	if !apierrors.IsForbidden(err) {
 		t.Errorf("at the server: %v", err)
 	}
 	client, err := dynamic.NewForConfig(d.through)

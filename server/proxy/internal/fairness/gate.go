@@ -44,8 +44,8 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 	configured := newConfiguration(g.client)
 	controller := flowcontrol.New(configured, readOnly{g.client.FlowcontrolV1()}, g.seats)
-	filter := filters.WithPriorityAndFairness(http.HandlerFunc(occupy), nil, controller, g.estimate(controller.GetMaxSeats),
-		g.timeout/4)
+	estimate := g.estimate(controller.GetMaxSeats)
+	filter := filters.WithPriorityAndFairness(http.HandlerFunc(occupy), nil, controller, estimate, g.timeout/4)
 	configured.StartWithContext(ctx)
 	defer configured.Shutdown()
 	// before, there is one level for all, in which nobody waits

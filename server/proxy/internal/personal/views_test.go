@@ -342,8 +342,8 @@ func TestEpochs(t *testing.T) {
 	})
 }
 
-// The API server may decide by a binding that the proxy does not follow yet. A watch of a view that has begun with such a
-// decision is told when the binding arrives: until then another replica may have shown the set before.
+// The API server may decide by a binding that the proxy does not follow yet. A watch of a view that has begun with such
+// a decision is told when the binding arrives: until then another replica may have shown the set before.
 func TestDecidedBeforeTheBindingArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")
