@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page published published-page bench bench-store figures bench-real bench-growth bench-nodes bench-kubernetes bench-sync bench-proxy bench-size bench-testserver bench-judge bench-history compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page published published-page bench bench-store figures bench-real bench-growth bench-nodes bench-neighbours bench-kubernetes bench-sync bench-proxy bench-size bench-testserver bench-judge bench-history compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -421,6 +421,11 @@ bench-nodes:
 # 12 GB of memory. ARGS are flags, such as ARGS='-pods 2000 -configmaps 500 -writing 2s -rounds 1'.
 bench-proxy:
 	cd test && go test ./bench/served -run '^$$' -bench Proxy -benchtime 1x -timeout 2h -v -args -peer.latest $(ARGS)
+
+# A well-behaved user of keepwatch proxy beside one and a thousand who are not, and the memory meanwhile: minutes, alone on the machine.
+# ARGS are flags, such as ARGS='-figures.record neighbours'.
+bench-neighbours:
+	go test ./server/proxy -run '^TestNeighbours$$' -count 1 -timeout 2h -v -args -proxy.neighbours 1000 -proxy.asked 1000 $(ARGS)
 
 # Starts, stops, forks and round trips of test servers, beside envtest with kube-apiserver and etcd, and SERVERS in one process:
 # 3 minutes, alone on the machine.

@@ -36,6 +36,7 @@ var parts = []part{
 	{"proxy", "personal", "cd test && $GOTEST -timeout 4h ./real/proxy -run '^TestPersonal(Views|Programs)$' -args -proxy.personal-steps 10000 -proxy.personal-users 20 -proxy.personal-seed $SEED"},
 	{"proxy", "lost-history", "make lost-history SEED=$SEED"},
 	{"proxy", "speed", "make bench-proxy"},
+	{"proxy", "neighbours", "make bench-neighbours"},
 
 	{"serve", "embedded", "cd test && $GOTEST -timeout 2h ./embedded/... ./envtest ./rawwatch ./follow"},
 	{"serve", "real",

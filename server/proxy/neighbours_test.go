@@ -1,0 +1,198 @@
+package proxy
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
+)
+
+var (
+	neighboursFlag = flag.Int("proxy.neighbours", 30, "how many users misbehave in TestNeighbours")
+	askedFlag      = flag.Int("proxy.asked", 100, "how many requests a well-behaved user sends in TestNeighbours meanwhile")
+)
+
+// neighbours are a user who behaves well, and others who do not, in front of one proxy.
+type neighbours struct {
+	*personalRig
+	proxy  *Proxy
+	client *http.Client
+	good   string   // tokens
+	others []string // of one namespace
+	begun  atomic.Int64
+}
+
+// reads are what the well-behaved user asks for: an object, and a list of a namespace.
+var reads = []string{one, "/api/v1/namespaces/a/configmaps?resourceVersion=0"}
+
+func newNeighbours(t *testing.T, n int) *neighbours {
+	r := &neighbours{client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
+	t.Cleanup(r.client.CloseIdleConnections)
+	r.personalRig = newPersonalRig(t, 1, func(c *Config) { c.SmallCollection = 1 })
+	r.proxy = r.replicas[0].proxy
+	r.namespace("crowd")
+	_, err := r.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""},
+			Resources: []string{"configmaps"}}},
+	}, metav1.CreateOptions{})
+	r.must(err)
+	_, err = r.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "readers"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:serviceaccounts"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reader"},
+	}, metav1.CreateOptions{})
+	r.must(err)
+	text := strings.Repeat("x", 4<<10)
+	for i := range 500 {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"x": text}}
+		_, err := r.admin.CoreV1().ConfigMaps("crowd").Create(t.Context(), m, metav1.CreateOptions{})
+		r.must(err)
+	}
+	r.good = r.user("good")
+	for i := range n {
+		name := fmt.Sprint("other-", i)
+		_, err := r.admin.CoreV1().ServiceAccounts("crowd").Create(t.Context(),
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		r.must(err)
+		token, err := r.admin.CoreV1().ServiceAccounts("crowd").CreateToken(t.Context(), name,
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		r.must(err)
+		r.others = append(r.others, token.Status.Token)
+	}
+	r.until("memory answers", func() bool {
+		return r.ask(t.Context(), r.good, reads[0]) == http.StatusOK && r.proxy.Status().Saved["get"] > 0
+	})
+	return r
+}
+
+// ask sends a request and reads the response. It returns its status, zero if there is none.
+func (r *neighbours) ask(ctx context.Context, token, path string) int {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, r.replicas[0].serve.URL+path, nil)
+	if err != nil {
+		return 0
+	}
+	q.Header.Set("Authorization", "Bearer "+token)
+	response, err := r.client.Do(q)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}
+
+// again lets some clients each send a request again and again until the context ends.
+func (r *neighbours) again(ctx context.Context, tokens []string, path func(i int) string) {
+	var asking sync.WaitGroup
+	for _, token := range tokens {
+		asking.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if r.ask(ctx, token, path(i)) == http.StatusTooManyRequests {
+					time.Sleep(10 * time.Millisecond) // less than a client of Kubernetes would wait
+				}
+				r.begun.Add(1)
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// silent lets clients each send a request and read nothing of the response until the context ends.
+func (r *neighbours) silent(ctx context.Context, tokens []string, path string) {
+	for _, token := range tokens {
+		c, err := net.Dial("tcp", r.replicas[0].serve.Listener.Addr().String())
+		if err != nil {
+			r.Error(err)
+			return
+		}
+		defer c.Close()
+		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+		_, err = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", path, token)
+		r.must(err)
+		r.begun.Add(1)
+	}
+	<-ctx.Done()
+}
+
+// measure returns the 99th percentile of the time of the well-behaved user's requests, and the most memory in use
+// meanwhile.
+func (r *neighbours) measure() (p99 time.Duration, most uint64) {
+	var took []time.Duration
+	for i := range *askedFlag {
+		began := time.Now()
+		if code := r.ask(r.Context(), r.good, reads[i%len(reads)]); code != http.StatusOK {
+			r.Errorf("the well-behaved user is answered %d", code)
+		}
+		took = append(took, time.Since(began))
+		most = max(most, liveBytes())
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100], most
+}
+
+// Whatever one user or very many do, the well-behaved user is answered, and the memory in use stays within a bound.
+// With -figures.record its figures are stored: how long the well-behaved user waits, beside its quiet value.
+func TestNeighbours(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short the memory of a proxy whose users misbehave is NOT tested")
+	}
+	r := newNeighbours(t, *neighboursFlag)
+	everything := func(int) string { return configMaps + "?resourceVersion=0" }
+	alone := slices.Repeat(r.others[:1], max(10, *neighboursFlag/10))
+	run := figures.NewRun("bench-neighbours", "quiet")
+	quiet, least := r.measure()
+	t.Logf("quiet: %v, %d MiB", quiet, least>>20)
+	for _, c := range []struct {
+		what      string
+		misbehave func(context.Context)
+	}{
+		{fmt.Sprintf("one user lists everything, %d times at once", len(alone)),
+			func(ctx context.Context) { r.again(ctx, alone, everything) }},
+		{fmt.Sprintf("%d users list everything", len(r.others)),
+			func(ctx context.Context) { r.again(ctx, r.others, everything) }},
+		{fmt.Sprintf("one user's lists, %d, of which nothing is read", len(alone)),
+			func(ctx context.Context) { r.silent(ctx, alone, everything(0)) }},
+		{fmt.Sprintf("lists of %d users of which nothing is read", len(r.others)),
+			func(ctx context.Context) { r.silent(ctx, r.others, everything(0)) }},
+		{fmt.Sprintf("watches of %d users of which nothing is read", len(r.others)),
+			func(ctx context.Context) { r.silent(ctx, r.others, configMaps+"?watch=1&resourceVersion=0") }},
+		{fmt.Sprintf("%d users ask for what they may not read", len(r.others)), func(ctx context.Context) {
+			r.again(ctx, r.others, func(i int) string { return fmt.Sprintf("/api/v1/namespaces/a/pods/p%d", i) })
+		}},
+	} {
+		r.begun.Store(0)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); c.misbehave(ctx) }()
+		r.until("they misbehave", func() bool { return r.begun.Load() >= int64(len(alone)) })
+		p99, most := r.measure()
+		cancel()
+		<-ended
+		t.Logf("%s: %v, %.1f times, %d MiB", c.what, p99, float64(p99)/float64(quiet), most>>20)
+		of := run.Of(c.what, "p99 of a well-behaved user, at most 10 times", figures.Seconds)
+		of.Set(figures.Ours, 0, p99.Seconds())
+		of.Set("quiet", 0, quiet.Seconds())
+		of.Goal, of.Missed = "10 times the quiet value", p99 > 10*quiet
+		run.Of(c.what, "most memory in use", figures.Bytes).Set(figures.Ours, 0, float64(most))
+		if bound := least + 128<<20 + uint64(len(r.others))*(128<<10); most > bound {
+			t.Errorf("%s: %d MiB are in use, with a bound of %d", c.what, most>>20, bound>>20)
+		}
+	}
+	r.must(run.Record())
+}
