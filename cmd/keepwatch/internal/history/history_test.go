@@ -1,6 +1,9 @@
 package history
 
-import "testing"
+import (
+	"bytes"
+	"testing"
+)
 
 // TestName shows no part of an address that may be a password.
 func TestName(t *testing.T) {
@@ -14,6 +17,33 @@ func TestName(t *testing.T) {
 	} {
 		if got := Name(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}
+
+// A list that is written element by element is the one that is written at once.
+func TestDataList(t *testing.T) {
+	for _, output := range []string{"json", "yaml"} {
+		for _, elements := range [][]LoggedEvent{
+			{}, {{Type: "ADDED", Revision: 5, Name: "a"}},
+			{{Type: "ADDED", Revision: 5, Name: "<a>\n"}, {Type: "GAP", Revision: 7, Gap: &loggedGap{From: 7, To: 9}}},
+		} {
+			var got, want bytes.Buffer
+			l := dataList{out: &got, output: output, name: "events"}
+			for _, e := range elements {
+				if err := l.add(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := l.end(); err != nil {
+				t.Fatal(err)
+			}
+			if err := writeData(&want, output, map[string]any{"events": elements}); err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != want.String() {
+				t.Errorf("%s:\n%s\nwant\n%s", output, got.String(), want.String())
+			}
 		}
 	}
 }
