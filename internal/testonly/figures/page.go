@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -10,36 +11,75 @@ import (
 type place struct {
 	page, name string // name is in its markers
 	part       string
+	// byHand is set if the table was typed before its benchmark could record it: it stays until there is a run.
+	byHand bool
 	table
 }
 
 const (
-	notes      = "docs/notes-performance.md"
-	growthPage = "docs/growth.md"
+	performance = "docs/performance.md"
+	notes       = "docs/notes-performance.md"
+	growthPage  = "docs/growth.md"
 )
 
 // places are the tables that are written from runs.
 var places = []place{
-	{notes, "first-lists", "kubernetes-first", byRow("list", named("^first "),
+	{performance, "serve-lists", "real", true, byRow("list", named("LIST|WatchList"),
+		column{"time", "time", "kube-apiserver"}, column{"server CPU", "server CPU", "kube-apiserver"},
+		column{"peak RSS growth", "peak RSS growth", "kube-apiserver"},
+		column{"server CPU of plain Go", "server CPU", "plain Go"})},
+	{performance, "serve-fanout", "real", true, fanOut("kube-apiserver", column{"server CPU of an event of plain Go",
+		"server CPU per event", "plain Go"})},
+	{performance, "serve-start", "real", true, only(atRest, sideBySide("", "measure"))},
+	{performance, "kubernetes-lists", "kubernetes", true, byRow("list", named("^LIST|^WatchList"),
+		column{"server CPU", "server CPU", "upstream"})},
+	{performance, "kubernetes-start", "kubernetes", true, only(atRest, sideBySide("", "measure"))},
+	{notes, "kubernetes-fanout", "kubernetes", true, fanOut("upstream")},
+	{notes, "kubernetes-writes", "kubernetes", true, byRow("kind", named(" writers?$"),
+		column{"writes per second", "writes per second", "upstream"},
+		column{"server CPU of a write", "server CPU per write", "upstream"},
+		column{"p99 of a write", "p99 of a write", "upstream"})},
+	{performance, "proxy-lists", "proxy", true, byRow("list", named("^LIST"), column{"time", "time", "kube-apiserver"},
+		column{"server CPU", "server CPU", "kube-apiserver"})},
+	{performance, "proxy-fanout", "proxy", true, fanOut("kube-apiserver", column{"kube-apiserver's CPU",
+		"kube-apiserver's CPU", "kube-apiserver"})},
+	{performance, "proxy-rest", "proxy", true, only(func(row string) bool { return !named("^LIST|watchers × ")(row) },
+		sideBySide("", "measure"))},
+	{performance, "sync", "sync", true, byRow("sink", named(""),
+		column{"first list, of `keepwatch serve`", "first list of serve", ""},
+		column{"… of its CPU", "first list of serve, of the command's CPU", ""},
+		column{"first list", "first list", ""}, column{"… of its CPU", "first list, of the command's CPU", ""},
+		column{"changes", "changes", ""}, column{"… of its CPU", "changes, of the command's CPU", ""},
+		column{"peak memory", "peak RSS", ""}, column{"own", "peak RSS without pages of files", ""})},
+	{notes, "first-lists", "kubernetes-first", false, byRow("list", named("^first "),
 		column{"server CPU", "server CPU", "upstream"}, column{"time", "time", "upstream"},
 		column{"peak RSS growth", "peak RSS growth", "upstream"})},
-	{notes, "idle-watchers", "kubernetes-first", byRow("", named("^idle"),
-		column{"memory of one", "memory per watcher", "upstream"},
-		column{"time to open one", "time to open one", "upstream"})},
-	{notes, "idle-watchers-routine", "kubernetes-idle-routine", byRow("", named("^idle"),
-		column{"memory of one", "memory per watcher", "upstream"},
-		column{"time to open one", "time to open one", "upstream"})},
-	{notes, "store", "store", sideBySide("objects", "operation")},
-	{"docs/judge.md", "judge", "judge", sideBySide("", "measure")},
-	{growthPage, "growth", "growth", byRow("server CPU", named(""), column{"10,000", "10,000", "kube-apiserver"},
+	{notes, "idle-watchers", "kubernetes-first", false, idleWatchers},
+	{notes, "idle-watchers-routine", "kubernetes-idle-routine", false, idleWatchers},
+	{notes, "store", "store", false, sideBySide("objects", "operation")},
+	{"docs/judge.md", "judge", "judge", false, sideBySide("", "measure")},
+	{growthPage, "growth", "growth", false, byRow("server CPU", named(""), column{"10,000", "10,000", "kube-apiserver"},
 		column{"40,000", "40,000", "kube-apiserver"}, column{"160,000", "160,000", "kube-apiserver"},
 		column{"exponent", "exponent", "kube-apiserver"})},
-	{growthPage, "nodes", "nodes", byRow("", named(""), column{"server CPU of an update", "server CPU per update",
+	{growthPage, "nodes", "nodes", false, byRow("", named(""), column{"server CPU of an update", "server CPU per update",
 		"kube-apiserver"}, column{"p50", "p50 latency", "kube-apiserver"},
 		column{"p99", "p99 latency", "kube-apiserver"},
 		column{"delivered, %", "updates delivered, %", "kube-apiserver"})},
-	{growthPage, "overload", "fanout", overload},
-	{growthPage, "overload-history", "fanout-history", overload},
+	{growthPage, "overload", "fanout", false, overload},
+	{growthPage, "overload-history", "fanout-history", false, overload},
+}
+
+var idleWatchers = byRow("", named("^idle"), column{"memory of one", "memory per watcher", "upstream"},
+	column{"time to open one", "time to open one", "upstream"})
+
+// atRest names the rows of starts, restarts and memory.
+var atRest = named("^start|^at rest|^restart|^idle")
+
+// fanOut has a line for each number of watchers.
+func fanOut(peer string, more ...column) table {
+	return byRow("watchers × events", named("^[1-9][0-9]* watchers × "), slices.Concat([]column{
+		{"server CPU of an event", "server CPU per event", peer}, {"p50", "p50 latency", peer}, {"p99", "p99 latency", peer},
+		{"watchers cut off", "watchers cut off", peer}}, more)...)
 }
 
 // overload has more updates than the machine can deliver.

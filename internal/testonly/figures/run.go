@@ -19,7 +19,7 @@ import (
 type Run struct {
 	Part    string    `json:"part"`
 	Date    time.Time `json:"date"`
-	Commit  string    `json:"commit"` // as git describe prints it, with -dirty
+	Commit  string    `json:"commit"` // with -dirty if the sources were changed
 	Command string    `json:"command"`
 	Seed    string    `json:"seed,omitempty"` // of random data, if it is not the command's
 	Machine string    `json:"machine"`
@@ -94,14 +94,22 @@ func (r *Run) Record() error {
 	return r.save(filepath.Join(root, results))
 }
 
-// commitOf returns the commit of the sources in root, with -dirty if they were changed since.
+// commitOf returns the commit of a repository's sources, with -dirty if they are changed. The results of another part,
+// which a run has written before this one, are no sources.
 func commitOf(root string) (string, error) {
-	commit, err := exec.Command("git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12",
-		"--exclude=*").Output()
+	id, err := exec.Command("git", "-C", root, "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
-		return "", fmt.Errorf("git describe: %w", err)
+		return "", fmt.Errorf("git rev-parse: %w", err)
 	}
-	return strings.TrimSpace(string(commit)), nil
+	changed, err := exec.Command("git", "-C", root, "status", "--porcelain", "--untracked-files=no", "--", ".",
+		":(exclude)"+results).Output()
+	if err != nil {
+		return "", fmt.Errorf("git status: %w", err)
+	}
+	if len(changed) > 0 {
+		return strings.TrimSpace(string(id)) + "-dirty", nil
+	}
+	return strings.TrimSpace(string(id)), nil
 }
 
 // results is the folder of the runs, below the repository's root.

@@ -3,22 +3,26 @@ package figures
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
 // table renders a run, or a part of it, in Markdown.
 type table func(*Run) string
 
-// sideBySide has a line for each figure: its row and measure, our value, and each peer's with our ratio to it. The
-// ratio to the first peer is bold if the figure misses its goal. first and second are the heads of the columns of rows
-// and measures.
+// Table renders the whole run.
+func (r *Run) Table() string { return sideBySide("what", "measure")(r) }
+
+// sideBySide has a line for each figure: its row and measure, our value, each peer's with our ratio to it, and the goal,
+// if a figure has one. The ratio to the first peer is bold if the figure misses its goal. first and second are the heads
+// of the columns of rows and measures.
 func sideBySide(first, second string) table {
 	return func(r *Run) string {
 		head := []string{first, second, Ours}
 		for _, peer := range r.Peers {
 			head = append(head, peer, Ours+" / "+peer)
 		}
-		lines := [][]string{head}
+		lines, goals := [][]string{head}, []string{"target"}
 		for _, f := range r.Figures {
 			cells := []string{f.Row, f.Measure, f.Unit.Format(f.Value(Ours))}
 			for i, peer := range r.Peers {
@@ -28,13 +32,33 @@ func sideBySide(first, second string) table {
 				}
 				cells = append(cells, f.Unit.Format(f.Value(peer)), ratio)
 			}
-			lines = append(lines, cells)
+			lines, goals = append(lines, cells), append(goals, f.Goal)
 		}
-		return markdown(lines)
+		return markdown(withGoals(lines, goals))
 	}
 }
 
-// column is one measure beside a peer.
+// withGoals adds a column of goals, the first of which is its head, if there are any.
+func withGoals(lines [][]string, goals []string) [][]string {
+	if strings.Join(goals[1:], "") == "" {
+		return lines
+	}
+	for i := range lines {
+		lines[i] = append(lines[i], goals[i])
+	}
+	return lines
+}
+
+// only is a table of the rows that are named.
+func only(named func(row string) bool, t table) table {
+	return func(r *Run) string {
+		part := *r
+		part.Figures = slices.DeleteFunc(slices.Clone(r.Figures), func(f *Figure) bool { return !named(f.Row) })
+		return t(&part)
+	}
+}
+
+// column is one measure beside a peer, or ours alone if the peer has no name.
 type column struct{ head, measure, peer string }
 
 // byRow has a line for each row that is named, and a column for each measure: the peer's figure, ours and the ratio,
@@ -45,33 +69,35 @@ func byRow(first string, named func(row string) bool, columns ...column) table {
 		for _, c := range columns {
 			head = append(head, c.head)
 		}
-		lines, some := [][]string{append(head, "target")}, false
+		lines, targets := [][]string{head}, []string{"target"}
 		for _, row := range r.rows() {
 			if !named(row) {
 				continue
 			}
 			cells, goals := []string{row}, []string{}
+			known := map[string]bool{} // of several columns of a measure one has its goal
 			for _, c := range columns {
 				f := r.Find(row, c.measure)
 				cells = append(cells, f.beside(c.peer))
-				if f.Goal != "" {
+				if f.Goal != "" && !known[c.measure] {
 					goals = append(goals, c.head+" "+f.Goal)
 				}
+				known[c.measure] = true
 			}
-			some = some || len(goals) > 0
-			lines = append(lines, append(cells, strings.Join(goals, "; ")))
+			lines, targets = append(lines, cells), append(targets, strings.Join(goals, "; "))
 		}
-		for i := range lines {
-			if !some {
-				lines[i] = lines[i][:len(columns)+1]
-			}
-		}
-		return markdown(lines)
+		return markdown(withGoals(lines, targets))
 	}
 }
 
-// beside returns "peer → ours, ratio", without the ratio of exponents.
+// beside returns "peer → ours, ratio", without the ratio of exponents; without a peer ours alone.
 func (f *Figure) beside(peer string) string {
+	if peer == "" {
+		if math.IsNaN(f.Value(Ours)) {
+			return ""
+		}
+		return f.Unit.Format(f.Value(Ours))
+	}
 	if math.IsNaN(f.Value(Ours)) && math.IsNaN(f.Value(peer)) {
 		return ""
 	}

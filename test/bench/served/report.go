@@ -80,45 +80,7 @@ func (r *Report) value(by Contender, row, measure string) float64 {
 // Failed returns the steps that failed, in any round.
 func (r *Report) Failed() []string { return r.run.Failed }
 
-// Table returns the report in Markdown, with the targets.
-func (r *Report) Table(targets []Target) string {
-	for _, t := range targets {
-		r.run.Of(t.Row, t.Measure, "") // also for rows that were not measured
-	}
-	var b strings.Builder
-	row := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
-	head, rule := []string{"what", "measure"}, "|---|---|---|---|"
-	for i, peer := range r.peers {
-		head = append(head, peer)
-		if i == 0 {
-			head, rule = append(head, Keepwatch), rule+"---|"
-		}
-		head, rule = append(head, fmt.Sprintf("%s / %s", Keepwatch, peer)), rule+"---|---|"
-	}
-	row(append(head, "target", "")...)
-	b.WriteString(rule + "\n")
-	for _, f := range r.run.Figures {
-		cells := []string{f.Row, f.Measure}
-		for i, peer := range r.peers {
-			cells = append(cells, f.Unit.Format(f.Value(peer)))
-			if i == 0 {
-				cells = append(cells, f.Unit.Format(f.Value(Keepwatch)))
-			}
-			cells = append(cells, figures.FormatRatio(f.Ratio(peer)))
-		}
-		var goals, verdicts []string
-		for _, t := range targets {
-			if t.Row == f.Row && t.Measure == f.Measure {
-				goals = append(goals, t.Goal)
-				verdicts = append(verdicts, t.verdict(r))
-			}
-		}
-		row(append(cells, strings.Join(goals, ", "), strings.Join(verdicts, ", "))...)
-	}
-	return b.String()
-}
-
-// Figures returns the report for the documentation, with the targets. target is the Makefile's.
+// Figures returns what was measured, with the targets. target is the Makefile's.
 func (r *Report) Figures(target string, targets []Target) *figures.Run {
 	run := figures.NewRun(target, r.peers...)
 	run.Figures, run.Failed = r.run.Figures, r.run.Failed
@@ -126,8 +88,9 @@ func (r *Report) Figures(target string, targets []Target) *figures.Run {
 		var goals []string
 		for _, t := range targets {
 			if t.Row == f.Row && t.Measure == f.Measure {
-				goals = append(goals, t.Goal)
-				f.Missed = f.Missed || t.verdict(r) == missed
+				v := t.verdict(r)
+				f.Missed = f.Missed || v == missed
+				goals = append(goals, t.Goal+string(v))
 			}
 		}
 		f.Goal = strings.Join(goals, ", ")

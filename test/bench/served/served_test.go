@@ -237,8 +237,9 @@ func twoOnOneEtcd(b *testing.B) (*clientv3.Client, []*Server) {
 
 // printFigures prints a report without targets, and records it.
 func printFigures(b *testing.B, report *Report, target string) {
-	fmt.Println(report.Table(nil))
-	if err := report.Figures(target, nil).Record(); err != nil {
+	run := report.Figures(target, nil)
+	fmt.Println(run.Table())
+	if err := run.Record(); err != nil {
 		b.Error(err)
 	}
 }
@@ -299,12 +300,13 @@ func fill(b *testing.B, report *Report, server *peer.Server, scale Scale) *Write
 }
 
 func printTable(b *testing.B, report *Report, scale Scale, target string, targets []Target) {
+	run := report.Figures(target, targets)
 	fmt.Printf("\n%d pods, %d config maps, %v of writing for each fan-out\n\n%s\n",
-		scale.Pods, *configMaps, scale.Writing, report.Table(targets))
+		scale.Pods, *configMaps, scale.Writing, run.Table())
 	for _, failure := range report.Failed() {
 		fmt.Println(failure)
 	}
-	if err := report.Figures(target, targets).Record(); err != nil {
+	if err := run.Record(); err != nil {
 		b.Error(err)
 	}
 }

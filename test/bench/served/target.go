@@ -16,19 +16,25 @@ type Target struct {
 	met func(r *Report, f *figures.Figure) (met, judged bool)
 }
 
-// missed is the verdict on a target that is not met.
-const missed = "**missed**"
+// verdict is what a figure says about its target, as it stands behind the goal.
+type verdict string
 
-func (t Target) verdict(r *Report) string {
+const (
+	met       verdict = ""
+	missed    verdict = " (missed)"
+	notJudged verdict = " (not judged)"
+)
+
+func (t Target) verdict(r *Report) verdict {
 	f := r.run.Find(t.Row, t.Measure)
 	if math.IsNaN(f.Value(Keepwatch)) {
 		return missed // a row without a figure failed
 	}
-	switch met, judged := t.met(r, f); {
+	switch ok, judged := t.met(r, f); {
 	case !judged:
-		return "not judged"
-	case met:
-		return "met"
+		return notJudged
+	case ok:
+		return met
 	}
 	return missed
 }

@@ -2,12 +2,11 @@ package synced
 
 import (
 	"flag"
-	"fmt"
+	"math"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
 	"github.com/keepwatch/keepwatch/internal/testonly/fleet"
 	"github.com/keepwatch/keepwatch/sinks/testonly/natstest"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -53,9 +53,7 @@ func BenchmarkSync(b *testing.B) {
 	}
 	wanted := regexp.MustCompile(*sinksFlag)
 	for b.Loop() {
-		table := &strings.Builder{}
-		fmt.Fprintf(table, "%-10s %-38s %9s %10s %14s %8s %8s\n", "sink", "what", "seconds", "per second", "per CPU second",
-			"peak MB", "own MB")
+		report := figures.NewRun("bench-sync")
 		for _, s := range sinks {
 			if !wanted.MatchString(s.name) {
 				continue
@@ -63,16 +61,24 @@ func BenchmarkSync(b *testing.B) {
 			b.Run(s.name, func(b *testing.B) {
 				empty := s.start(b)
 				if *serveFlag {
-					run(b, served, empty()).row(table, s.name, "first list, of keepwatch serve", *podsFlag)
+					run(b, served, empty()).record(report, s.name, "first list of serve", *podsFlag)
 				}
 				arguments := empty()
 				prepared.changes.Store(0)
-				run(b, kubeconfig, arguments).row(table, s.name, "first list, of the prepared server", *podsFlag)
+				list := run(b, kubeconfig, arguments)
+				list.record(report, s.name, "first list", *podsFlag)
 				prepared.changes.Store(int64(*changesFlag))
-				run(b, kubeconfig, arguments).row(table, s.name, "changes, of the prepared server", *changesFlag)
+				changes := run(b, kubeconfig, arguments)
+				changes.record(report, s.name, "changes", *changesFlag)
+				report.Of(s.name, "peak RSS", figures.Bytes).Set(figures.Ours, 0, float64(max(list.peak, changes.peak)))
+				report.Of(s.name, "peak RSS without pages of files", figures.Bytes).Set(figures.Ours, 0,
+					float64(max(list.own, changes.own)))
 			})
 		}
-		b.Logf("%d pods, %d changes\n%s", *podsFlag, *changesFlag, table)
+		b.Logf("%d pods, %d changes; objects per second\n%s", *podsFlag, *changesFlag, report.Table())
+		if err := report.Record(); err != nil {
+			b.Error(err)
+		}
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -84,9 +90,13 @@ type measured struct {
 	own       int64 // the peak without pages of files
 }
 
-func (m measured) row(table *strings.Builder, sink, what string, n int) {
-	fmt.Fprintf(table, "%-10s %-38s %9.2f %10.0f %14.0f %8d %8d\n", sink, what, m.wall.Seconds(),
-		float64(n)/m.wall.Seconds(), float64(n)/m.cpu.Seconds(), m.peak>>20, m.own>>20)
+// record records how many of n objects a run stored in a second, and in a second of its CPU.
+func (m measured) record(report *figures.Run, sink, what string, n int) {
+	rate := func(measure string, took time.Duration) {
+		report.Of(sink, measure, figures.Count).Set(figures.Ours, 0, math.Round(float64(n)/took.Seconds()))
+	}
+	rate(what, m.wall)
+	rate(what+", of the command's CPU", m.cpu)
 }
 
 // run runs keepwatch sync until it is synced.
