@@ -137,7 +137,7 @@ func TestEncodingsOfGarbageAreDropped(t *testing.T) {
 		r.waitFor(r.update("default", "o1", withNote(fmt.Sprint(i, strings.Repeat("x", 2000)))))
 		r.get(r.path("default")+"/o1", accept("application/json"))
 		must(r.reader.eventEncoding(r.eventOf("default", "o1"), objectJSON))(t)
-		must(r.reader.segmentBlock(r.segment(), listBody{encoding: objectJSON}))(t)
+		must(r.reader.segmentBlock(r.segment(), listBody{encoding: objectJSON}, blockInput))(t)
 	}
 	await.True(t, "only encodings of the store's objects are counted", func() bool {
 		runtime.GC()
@@ -198,7 +198,7 @@ func (c *counting) Encode(o apiruntime.Object, to io.Writer) error {
 	return c.Serializer.Encode(o, to)
 }
 
-// Of a list that is a little larger than the budget, each read encodes only a part again.
+// Of a repeated list that is a little larger than the budget, each read encodes only a part again.
 func TestListsLongerThanTheBudget(t *testing.T) {
 	const size, all = 2000, 200
 	budget := NewBudget(all * size)
@@ -208,10 +208,11 @@ func TestListsLongerThanTheBudget(t *testing.T) {
 	for i := range all {
 		r.waitFor(r.create("default", fmt.Sprintf("o%03d", i), withSize(size)))
 	}
+	r.get(r.path(""), accept("application/json"))
 	for round := range 5 {
 		count.encoded.Store(0)
 		r.get(r.path(""), accept("application/json"))
-		if n := count.encoded.Load(); (n == all) != (round == 0) || round > 0 && n > all/2 {
+		if n := count.encoded.Load(); round > 0 && n > all/2 {
 			t.Errorf("round %d: %d of %d objects are encoded", round, n, all)
 		}
 	}
@@ -301,7 +302,7 @@ func TestConcurrentUseOfABudget(t *testing.T) {
 				case 2:
 					h.drop()
 				default:
-					if known := h.bytes(key, use(random.IntN(3))); known == nil {
+					if known := h.bytes(key, use(random.IntN(int(listRead)+1))); known == nil {
 						h.cache(key, make([]byte, size), size, useOf(f%2 == 0))
 					} else if len(known) != size {
 						t.Errorf("%d bytes, want %d", len(known), size)

@@ -6,7 +6,7 @@
 //	request ─▶ Handler
 //	            └── delegated ─────────▶ the API server's handlers
 //
-// An object is usually encoded once in each encoding, and the encodings are cached with it. A LIST is a head, the
+// An object is usually encoded once in each encoding that is read again, and the encodings are cached with it. A LIST is a head, the
 // objects' encodings and a tail. A compressed LIST consists of segments that were compressed once, as
 // blocks of one gzip member. An event is usually encoded once for all watches that send it, and compressed
 // once for those of them that are compressed: streaming lists. A lagging watch
@@ -41,7 +41,8 @@
 // they belong to. The encodings of an object that is garbage are dropped. When the budget is used up,
 // the CLOCK algorithm drops encodings that were not used since its hand last passed them, as far as a new
 // encoding needs the room. Encodings that were not used for five to fifteen minutes are dropped, too. If all of these
-// were used, the new one is not cached. An eighth of the budget is for encodings of events, of which the oldest are
+// were used, the new one is not cached. The first large list in an encoding, and the initial state of a watch, cache
+// nothing but protobuf and compressed blocks: only what is listed again within fifteen minutes is worth the memory. An eighth of the budget is for encodings of events, of which the oldest are
 // dropped. Indented JSON, for browsers and curl, is made of the compact encodings while it is sent, and not cached.
 //
 // Large responses are admitted by the bytes of their buffers. A user, or the service accounts of a namespace, may hold
@@ -75,5 +76,5 @@
 //	warm.go        encodes before the first request     encodinglist.go   cached encodings of an object
 //	segmentblock.go  compressed segments                budget.go         their bound
 //	block.go       blocks of a gzip member              clock.go          which of them are dropped
-//	crc.go         their checksums, combined
+//	crc.go         their checksums, combined            listings.go       which encodings clients list again
 package readpath

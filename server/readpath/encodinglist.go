@@ -70,9 +70,11 @@ type cachedEncoding struct {
 type use uint8
 
 const (
+	// onlyRead is a read of a list that is the first one in its encoding: what is not cached is not cached by it.
+	onlyRead use = iota
 	// blockInput is a read of an item encoding to make a block. Later reads find the block, so this
 	// one does not mark the item encoding used.
-	blockInput use = iota
+	blockInput
 	// singleRead is a read of one object by one client, or of an event. The next state of the object
 	// may follow at once.
 	singleRead
@@ -104,7 +106,7 @@ func (l *encodingList) lookup(key encodingKey) *cachedEncoding {
 
 // bytes returns the bytes of a key, nil if there are none.
 func (l *encodingList) bytes(key encodingKey, u use) []byte {
-	if u == blockInput {
+	if u == onlyRead || u == blockInput {
 		if found := l.lookup(key); found != nil {
 			return found.value.([]byte)
 		}

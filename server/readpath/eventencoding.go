@@ -66,16 +66,6 @@ func (s *Reader) sharedEncoding(e watchcache.Event, key encodingKey, encode func
 	return b, err
 }
 
-// appendUnsharedEvent appends the encoding of an event that only one watch sends.
-func (s *Reader) appendUnsharedEvent(b []byte, e watchcache.Event, as encoding) ([]byte, error) {
-	return s.appendEncodedEvent(b, e, as, listRead)
-}
-
-// unsharedRow returns the row of an event that only one watch sends.
-func (s *Reader) unsharedRow(e watchcache.Event, as encoding) ([]byte, error) {
-	return s.eventItem(e, as, listRead)
-}
-
 func (s *Reader) appendEncodedEvent(b []byte, e watchcache.Event, as encoding, u use) ([]byte, error) {
 	item, err := s.eventItem(e, as, u)
 	if err != nil {

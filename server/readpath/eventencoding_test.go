@@ -47,7 +47,7 @@ func TestEventEncodingsAreShared(t *testing.T) {
 				t.Fatalf("encoding %d: not the same", f)
 			}
 		}
-		expectBytes(t, "the shared encoding", got[0], must(r.reader.appendUnsharedEvent(nil, e, f))(t))
+		expectBytes(t, "the shared encoding", got[0], must(r.reader.appendEncodedEvent(nil, e, f, singleRead))(t))
 	}
 }
 
@@ -60,7 +60,7 @@ func TestEventEncodingsHaveTheirType(t *testing.T) {
 	for _, f := range allEncodings {
 		for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Added} {
 			e.Type = kind
-			want := must(r.reader.appendUnsharedEvent(nil, e, f))(t)
+			want := must(r.reader.appendEncodedEvent(nil, e, f, singleRead))(t)
 			expectBytes(t, string(kind), must(r.reader.eventEncoding(e, f))(t), want)
 			expectBytes(t, string(kind)+", compressed", gunzip(t, must(r.reader.eventMember(e, f))(t)), want)
 		}

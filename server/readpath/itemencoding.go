@@ -24,7 +24,7 @@ import (
 
 // itemEncoding returns the item encoding of an object of the cache. It encodes the object if the
 // encoding is not cached, and decodes it before that if no reader has: then once for both. JSON of an
-// object whose protobuf the watch cache has is made of the protobuf.
+// object whose protobuf the watch cache has is made of the protobuf. Only for onlyRead it leaves no encoding cached.
 func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]byte, error) {
 	if cached := s.cachedItem(object, as, u); cached != nil {
 		return cached, nil
@@ -40,6 +40,9 @@ func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]by
 	if cached := s.cachedItem(o, as, u); cached != nil {
 		return cached, nil // the watch cache has it now
 	}
+	if u == onlyRead {
+		return s.encode(o, decoded, as)
+	}
 	lock := s.itemLocks.of(o)
 	lock.Lock()
 	defer lock.Unlock()
@@ -47,19 +50,26 @@ func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]by
 	if cached := encodings.bytes(s.key(as), u); cached != nil {
 		return cached, nil
 	}
-	item, ok, err := s.encodeMessage(o, as)
-	if !ok && err == nil {
-		if decoded == nil {
-			if decoded, err = o.Decoded(); err != nil {
-				return nil, err
-			}
-		}
-		item, err = s.encodeItem(decoded, as)
-	}
+	item, err := s.encode(o, decoded, as)
 	if err == nil {
 		encodings.cache(s.key(as), item, cap(item), u)
 	}
 	return item, err
+}
+
+// encode encodes an object of the cache: its message, or its Go value, which it may change. decoded is nil if the caller
+// has not decoded the object.
+func (s *Reader) encode(o *watchcache.Object, decoded runtime.Object, as encoding) ([]byte, error) {
+	item, ok, err := s.encodeMessage(o, as)
+	if ok || err != nil {
+		return item, err
+	}
+	if decoded == nil {
+		if decoded, err = o.Decoded(); err != nil {
+			return nil, err
+		}
+	}
+	return s.encodeItem(decoded, as)
 }
 
 // listItem is itemEncoding for a list. Its error is an *itemError.

@@ -35,11 +35,12 @@ func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason)
 		return l.writeIdentity, ""
 	}
 	return s.admit(q, listBufferSize, func() (http.HandlerFunc, reason) {
+		continued := r.options.Predicate.Continue != ""
+		if l.use = s.listUse(r.encoding, result.Revision, continued, l.use); l.use != onlyRead && !r.pretty {
+			s.listings.report(r.encoding, gzip, s.resource.ListEncodingUsed)
+		}
 		if !l.encodable() {
 			return nil, reasonState
-		}
-		if !r.pretty && r.encoding <= tableJSON { // other Tables are rare
-			s.listEncodings.record(r.encoding, gzip, s.resource.ListEncodingUsed)
 		}
 		if err := l.measureLarge(gzip); err != nil {
 			return nil, reasonState

@@ -171,7 +171,7 @@ func (l *listResponse) encodedBlocks() iter.Seq2[*block, error] {
 				return sourceBytes(slices.Collect(segment.All())) / compressionRatio
 			},
 			cached: func(segment store.Segment) (*block, bool) { return l.cachedBlock(segment, l.body) },
-			encode: func(segment store.Segment) (*block, error) { return l.segmentBlock(segment, l.body) },
+			encode: func(segment store.Segment) (*block, error) { return l.segmentBlock(segment, l.body, l.use) },
 		}.run(slices.Values(l.result.Segments))
 	}
 	return pipeline[[]*watchcache.Object, *block]{
@@ -180,6 +180,6 @@ func (l *listResponse) encodedBlocks() iter.Seq2[*block, error] {
 			return sourceBytes(slices.Collect(objectsOf(part))) / compressionRatio
 		},
 		cached: func([]*watchcache.Object) (*block, bool) { return nil, false },
-		encode: func(part []*watchcache.Object) (*block, error) { return l.deflate(objectsOf(part), l.body) },
+		encode: func(part []*watchcache.Object) (*block, error) { return l.deflate(objectsOf(part), l.body, l.use) },
 	}.run(slices.Chunk(l.result.Selected, objectsPerBlock))
 }

@@ -15,14 +15,14 @@ import (
 
 // Reader answers the reads of one resource. It is safe for concurrent use.
 type Reader struct {
-	resource      *Resource
-	json          runtime.Serializer
-	budget        *Budget
-	id            uint64 // unique among the budget's readers
-	ownBytes      bool   // the watch cache stores objects as this reader serves them
-	blocks        *store.Memo[*segmentBlocks]
-	listEncodings *usedListEncodings
-	view          *view // nil reads everything
+	resource *Resource
+	json     runtime.Serializer
+	budget   *Budget
+	id       uint64 // unique among the budget's readers
+	ownBytes bool   // the watch cache stores objects as this reader serves them
+	blocks   *store.Memo[*segmentBlocks]
+	listings *listings
+	view     *view // nil reads everything
 	// A reader of an object that is being encoded waits for the encoding.
 	itemLocks, eventLocks *keyLocks
 }
@@ -40,8 +40,8 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	}
 	s := &Reader{
 		resource: &resource, json: jsonSerializerOf(info.Serializer), budget: budget, id: budget.readers.Add(1),
-		ownBytes:      resource.Convert == nil || resource.Cache.Served() == resource.Kind.GroupVersion(),
-		listEncodings: &usedListEncodings{}, itemLocks: newKeyLocks(), eventLocks: newKeyLocks(),
+		ownBytes: resource.Convert == nil || resource.Cache.Served() == resource.Kind.GroupVersion(),
+		listings: &listings{}, itemLocks: newKeyLocks(), eventLocks: newKeyLocks(),
 	}
 	s.blocks = s.newBlocks()
 	return s, nil

@@ -34,8 +34,7 @@ type Resource struct {
 	Table *Table
 	// Predicate returns the API server's predicate for selectors.
 	Predicate func(labels.Selector, fields.Selector) apistorage.SelectionPredicate
-	// ListEncodingUsed is called once for each encoding in which a client requests a large list. It may
-	// be nil.
+	// ListEncodingUsed is called once for each encoding in which clients repeat a large list. It may be nil.
 	ListEncodingUsed func(ListEncoding)
 	// Warning is sent with each response, unless it is empty: that the resource is deprecated.
 	Warning string

@@ -20,10 +20,10 @@ func (s *Reader) newBlocks() *store.Memo[*segmentBlocks] {
 }
 
 // segmentBlock returns the block of a segment. It makes and caches the block if it is not cached;
-// other readers wait for that.
-func (s *Reader) segmentBlock(segment store.Segment, body listBody) (*block, error) {
+// other readers wait for that. u is how it uses item encodings: a block is a tenth of them, and always cached.
+func (s *Reader) segmentBlock(segment store.Segment, body listBody, u use) (*block, error) {
 	if !segment.Whole() || !body.cacheable() {
-		return s.deflate(segment.All(), body)
+		return s.deflate(segment.All(), body, u)
 	}
 	if b, ok := s.cachedBlock(segment, body); ok {
 		return b, nil
@@ -34,7 +34,7 @@ func (s *Reader) segmentBlock(segment store.Segment, body listBody) (*block, err
 	if b, ok := blocks.find(key).(*block); ok {
 		return b, nil
 	}
-	b, err := s.deflate(segment.All(), body)
+	b, err := s.deflate(segment.All(), body, u)
 	if err == nil {
 		blocks.cache(key, b, cap(b.deflated), listRead)
 	}
@@ -55,8 +55,8 @@ func (s *Reader) cachedBlock(segment store.Segment, body listBody) (*block, bool
 }
 
 // deflate returns a block of the item encodings of objects.
-func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], body listBody) (*block, error) {
-	joined, err := s.joinItems(objects, body)
+func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], body listBody, u use) (*block, error) {
+	joined, err := s.joinItems(objects, body, u)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +65,10 @@ func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], body listBody) (*bl
 }
 
 // joinItems returns the item encodings of objects as they stand in a list, in a buffer for putBuffer.
-func (s *Reader) joinItems(objects iter.Seq[keepwatch.Object], body listBody) ([]byte, error) {
+func (s *Reader) joinItems(objects iter.Seq[keepwatch.Object], body listBody, u use) ([]byte, error) {
 	b, first := getBuffer(), true
 	for o := range objects {
-		item, err := s.listItem(o, body.encoding, blockInput)
+		item, err := s.listItem(o, body.encoding, u)
 		if err != nil {
 			return nil, err
 		}

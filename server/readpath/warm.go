@@ -3,7 +3,6 @@ package readpath
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/keepwatch/keepwatch/internal/pause"
@@ -23,20 +22,6 @@ var listEncodingsOf = [...][2]ListEncoding{
 	tableJSON:        {"table", "table+gzip"},
 }
 
-// usedListEncodings records the encodings of the large lists that clients requested.
-type usedListEncodings [len(listEncodingsOf)][2]atomic.Bool
-
-// record records a list, and calls notify if its encoding is a new one. notify may be nil.
-func (u *usedListEncodings) record(as encoding, gzip bool, notify func(ListEncoding)) {
-	i := 0
-	if gzip {
-		i = 1
-	}
-	if used := &u[as][i]; notify != nil && !used.Load() && used.CompareAndSwap(false, true) {
-		notify(listEncodingsOf[as][i])
-	}
-}
-
 // warmIdleRatio is how much longer Warm pauses than it works: it uses a quarter of a processor.
 const warmIdleRatio = 3
 
@@ -51,7 +36,7 @@ func (s *Reader) Warm(ctx context.Context, e ListEncoding) {
 	for segment := range s.resource.Cache.Snapshot().Segments() {
 		began := time.Now()
 		if gzip && as != tableJSON {
-			_, _ = s.segmentBlock(segment, listBody{encoding: as})
+			_, _ = s.segmentBlock(segment, listBody{encoding: as}, onlyRead)
 		} else {
 			for o := range segment.All() {
 				_, _ = s.itemEncoding(o, as, listRead)

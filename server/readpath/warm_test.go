@@ -8,12 +8,13 @@ import (
 	"testing"
 )
 
-// ListEncodingUsed reports each encoding of large lists once. After Warm, a list in that encoding encodes
-// no object.
+// ListEncodingUsed reports each encoding of repeated large lists once. After Warm, a list in that encoding
+// encodes no object.
 func TestWarm(t *testing.T) {
 	before := newRig(t, pods, options{})
+	const size = 3000
 	for i := range 70 {
-		before.waitFor(before.create("default", fmt.Sprintf("o%02d", i), withNote(strings.Repeat("x", 3000))))
+		before.waitFor(before.create("default", fmt.Sprintf("o%02d", i), withNote(strings.Repeat("x", size))))
 	}
 	var reported []ListEncoding
 	before.reader.resource.ListEncodingUsed = func(e ListEncoding) { reported = append(reported, e) }
@@ -22,6 +23,7 @@ func TestWarm(t *testing.T) {
 		return unzipped(t, answer, body)
 	}
 	for _, f := range []encoding{objectJSON, metadataJSON, objectJSON} {
+		list(before, f, "identity") // the first one is not reported
 		for _, encoding := range []string{"identity", "gzip"} {
 			list(before, f, encoding)
 			before.get(before.path("")+"?limit=1", accept(accepted(f, asList), "Accept-Encoding", encoding)) // not a large list
@@ -43,12 +45,12 @@ func TestWarm(t *testing.T) {
 			continue
 		}
 		count.encoded.Store(0)
-		encoding := "identity"
-		if zipped {
-			encoding = "gzip"
+		encoding, most := "identity", 0
+		if zipped { // of whose objects the blocks are cached; the first ones show that the list is large
+			encoding, most = "gzip", gzipFrom/size
 		}
 		got := list(r, f, encoding)
-		if made := count.encoded.Load(); made > 0 {
+		if made := count.encoded.Load(); made > int64(most) {
 			t.Errorf("%s: %d objects are encoded for the first list", e, made)
 		}
 		expectBytes(t, string(e), got, list(before, f, "identity"))

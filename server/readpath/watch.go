@@ -59,6 +59,8 @@ type watchResponse struct {
 	gzip       bool
 	timeout    time.Duration
 	countEvent func(bytes int)
+	initialUse use // of the item encodings of initial events, once listed is set
+	listed     bool
 
 	ctx         context.Context // of the response
 	out         *eventWriter
@@ -212,7 +214,7 @@ func (s *watchResponse) add(out *eventWriter, e watchcache.Event, initial bool) 
 	case isTable(s.encoding):
 		return s.addTable(out, e, initial)
 	case e.Type == watch.Bookmark:
-		encoded, err := s.appendUnsharedEvent(nil, e, s.encoding)
+		encoded, err := s.appendEncodedEvent(nil, e, s.encoding, onlyRead)
 		if err == nil {
 			s.countEvent(len(encoded))
 			out.addUnshared(encoded)
@@ -226,9 +228,17 @@ func (s *watchResponse) add(out *eventWriter, e watchcache.Event, initial bool) 
 	return s.addShared(out, e)
 }
 
+// useInitially returns how initial events use item encodings: as a list does.
+func (s *watchResponse) useInitially() use {
+	if !s.listed {
+		s.listed, s.initialUse = true, s.listUse(s.encoding, 0, false, listRead)
+	}
+	return s.initialUse
+}
+
 // addInitial encodes an event into the buffer, if it fits.
 func (s *watchResponse) addInitial(out *eventWriter, e watchcache.Event) (added bool, err error) {
-	item, err := s.eventItem(e, s.encoding, listRead)
+	item, err := s.eventItem(e, s.encoding, s.useInitially())
 	if err != nil || !out.makeRoom(len(item)+maxEventOverhead) {
 		return false, err
 	}
@@ -262,11 +272,16 @@ func (s *watchResponse) addShared(out *eventWriter, e watchcache.Event) error {
 // addTable adds an event as a Table of one row; the first one has the columns. Watches share the rows,
 // without the ages.
 func (s *watchResponse) addTable(out *eventWriter, e watchcache.Event, initial bool) error {
-	rowOf := s.eventRow
-	if initial || e.Type == watch.Bookmark {
-		rowOf = s.unsharedRow
+	var row []byte
+	var err error
+	switch {
+	case e.Type == watch.Bookmark:
+		row, err = s.eventItem(e, s.encoding, onlyRead)
+	case initial:
+		row, err = s.eventItem(e, s.encoding, s.useInitially())
+	default:
+		row, err = s.eventRow(e, s.encoding)
 	}
-	row, err := rowOf(e, s.encoding)
 	if err != nil {
 		return err
 	}
