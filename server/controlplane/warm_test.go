@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
-// A large list that was requested before a restart is encoded after it without a request.
+// A large list that was requested twice before a restart is encoded after it without a request.
 func TestRecentEncodingsAreWarmedAfterRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -31,6 +31,7 @@ func TestRecentEncodingsAreWarmedAfterRestart(t *testing.T) {
 		return must(c.typed.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/default/configmaps").
 			SetHeader("Accept", "application/json").DoRaw(t.Context()))(t)
 	}
+	list(c)
 	before := list(c)
 	await.State(t, "the encoding is recorded", func() (bool, string) {
 		recorded, err := os.ReadFile(filepath.Join(dir, "recent-encodings.json"))

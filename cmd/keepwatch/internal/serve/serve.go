@@ -216,13 +216,13 @@ func RunServer(ctx context.Context, options controlplane.Options, log io.Writer,
 	go func() { ended <- server.Run(ctx) }()
 	select {
 	case <-server.Ready():
+		runtime.KeepAlive(floor) // not longer: the garbage of the first lists would be as large
 		ready(server)
 	case err := <-ended:
 		return err
 	}
 	select {
 	case <-server.Warmed():
-		runtime.KeepAlive(floor)
 		debug.FreeOSMemory() // the garbage of reading etcd
 		return <-ended
 	case err := <-ended:
