@@ -57,8 +57,8 @@ func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]by
 	return item, err
 }
 
-// encode encodes an object of the cache: its message, or its Go value, which it may change. decoded is nil if the caller
-// has not decoded the object.
+// encode encodes an object of the cache: its message, or its Go value, which it may change. decoded is nil if the
+// caller has not decoded the object.
 func (s *Reader) encode(o *watchcache.Object, decoded runtime.Object, as encoding) ([]byte, error) {
 	item, ok, err := s.encodeMessage(o, as)
 	if ok || err != nil {

@@ -22,8 +22,8 @@ type listing struct {
 	reported [2]bool // in which compression
 }
 
-// relistWithin is how long after a list another one repeats it, in intervals of the sweep for cold encodings: as long as
-// what is not used stays at most.
+// relistWithin is how long after a list another one repeats it, in intervals of the sweep for cold encodings: as long
+// as what is not used stays at most.
 const relistWithin = 3
 
 // add records a list, or a page of one, at a revision. A page continues another one. It reports whether the list
