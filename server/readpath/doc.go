@@ -6,12 +6,11 @@
 //	request ─▶ Handler
 //	            └── delegated ─────────▶ the API server's handlers
 //
-// An object is usually encoded once in each encoding that is read again, and the encodings are cached with it. A LIST is a head, the
-// objects' encodings and a tail. A compressed LIST consists of segments that were compressed once, as
-// blocks of one gzip member. An event is usually encoded once for all watches that send it, and compressed
-// once for those of them that are compressed: streaming lists. A lagging watch
-// sends many events with one write; none is ended for being slow. A row of a Table is cached
-// without its ages, which are computed when it is sent: [Since].
+// An object is usually encoded once in each encoding that is read again, and the encodings are cached with it. A LIST
+// is a head, the objects' encodings and a tail. A compressed LIST consists of segments that were compressed once, as
+// blocks of one gzip member. An event is usually encoded once for all watches that send it, and compressed once for
+// those of them that are compressed: streaming lists. A lagging watch sends many events with one write; none is ended
+// for being slow. A row of a Table is cached without its ages, which are computed when it is sent: [Since].
 //
 // # Delegated requests
 //
@@ -37,19 +36,20 @@
 //
 // # Memory
 //
-// All cached encodings count against a budget that all resources share, whichever state of an object
-// they belong to. The encodings of an object that is garbage are dropped. When the budget is used up,
-// the CLOCK algorithm drops encodings that were not used since its hand last passed them, as far as a new
-// encoding needs the room. Encodings that were not used for five to fifteen minutes are dropped, too. If all of these
-// were used, the new one is not cached. The first large list in an encoding, and the initial state of a watch, cache
-// nothing but protobuf and compressed blocks: only what is listed again within fifteen minutes is worth the memory. An eighth of the budget is for encodings of events, of which the oldest are
-// dropped. Indented JSON, for browsers and curl, is made of the compact encodings while it is sent, and not cached.
+// All cached encodings count against a budget that all resources share, whichever state of an object they belong to.
+// The encodings of an object that is garbage are dropped. When the budget is used up, the CLOCK algorithm drops
+// encodings that were not used since its hand last passed them, as far as a new encoding needs the room. Encodings
+// that were not used for five to fifteen minutes are dropped, too. If all of these were used, the new one is not
+// cached. The first large list in an encoding, and the initial state of a watch, cache nothing but protobuf and
+// compressed blocks: only what is listed again within fifteen minutes is worth the memory. An eighth of the budget is
+// for encodings of events, of which the oldest are dropped. Indented JSON, for browsers and curl, is made of the
+// compact encodings while it is sent, and not cached.
 //
-// Large responses are admitted by the bytes of their buffers. A user, or the service accounts of a namespace, may hold
-// at most as many buffers as remain free for others. While a request waits, responses end whose clients have read
-// nothing for 5 s. A request that waits too long is answered 429, or delegated: see [Budget.DelegateBusy]. Watches with
-// many events to send share other buffers by the same rule; without one, a watch sends its events one by one. A
-// response that its client does not read ends at the deadline of its request, if the server is wrapped by
+// Large responses are admitted by the bytes of their buffers. A user, or the service accounts of a namespace, may
+// hold at most as many buffers as remain free for others. While a request waits, responses end whose clients have
+// read nothing for 5 s. A request that waits too long is answered 429, or delegated: see [Budget.DelegateBusy].
+// Watches with many events to send share other buffers by the same rule; without one, a watch sends its events one by
+// one. A response that its client does not read ends at the deadline of its request, if the server is wrapped by
 // [WithWriteDeadline]; a watch a minute after its timeout, its context or its cache has ended.
 //
 // # Files

@@ -13,9 +13,9 @@ type table func(*Run) string
 // Table renders the whole run.
 func (r *Run) Table() string { return sideBySide("what", "measure")(r) }
 
-// sideBySide has a line for each figure: its row and measure, our value, each peer's with our ratio to it, and the goal,
-// if a figure has one. The ratio to the first peer is bold if the figure misses its goal. first and second are the heads
-// of the columns of rows and measures.
+// sideBySide has a line for each figure: its row and measure, our value, each peer's with our ratio to it, and the
+// goal, if a figure has one. The ratio to the first peer is bold if the figure misses its goal. first and second are
+// the heads of the columns of rows and measures.
 func sideBySide(first, second string) table {
 	return func(r *Run) string {
 		head := []string{first, second, Ours}
