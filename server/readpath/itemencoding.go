@@ -57,6 +57,46 @@ func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]by
 	return item, err
 }
 
+// appendItem appends an item encoding that is read once, as itemEncoding returns it for onlyRead.
+func (s *Reader) appendItem(b []byte, object keepwatch.Object, as encoding) ([]byte, error) {
+	if as != objectJSON {
+		item, err := s.itemEncoding(object, as, onlyRead)
+		return append(b, item...), err
+	}
+	if cached := s.cachedItem(object, as, onlyRead); cached != nil {
+		return append(b, cached...), nil
+	}
+	o, decoded, err := s.resource.Cache.Decode(object)
+	if err != nil {
+		return b, err
+	}
+	if s.hasMessage(o) {
+		if longer, ok := objectjson.AppendMessage(b, s.resource.Cache.MessageType(), o.Bytes()); ok {
+			return longer, nil
+		}
+	}
+	if decoded == nil {
+		if decoded, err = o.Decoded(); err != nil {
+			return b, err
+		}
+	}
+	if s.resource.Convert != nil {
+		if decoded, err = s.resource.Convert(decoded); err != nil {
+			return b, err
+		}
+	}
+	return s.appendJSON(b, decoded)
+}
+
+// appendListItem is appendItem for a list. Its error is an *itemError.
+func (s *Reader) appendListItem(b []byte, o keepwatch.Object, as encoding) ([]byte, error) {
+	b, err := s.appendItem(b, o, as)
+	if err != nil {
+		return b, &itemError{o, err}
+	}
+	return b, nil
+}
+
 // encode encodes an object of the cache: its message, or its Go value, which it may change. decoded is nil if the
 // caller has not decoded the object.
 func (s *Reader) encode(o *watchcache.Object, decoded runtime.Object, as encoding) ([]byte, error) {
@@ -212,12 +252,14 @@ func (s *Reader) encodeMetadata(o runtime.Object, as encoding) ([]byte, error) {
 }
 
 // encodeJSON encodes a Go value. One of a built-in kind has no apiVersion and kind.
-func (s *Reader) encodeJSON(o runtime.Object) ([]byte, error) {
-	var b byteWriter
-	if err := s.json.Encode(o, &b); err != nil {
-		return nil, err
+func (s *Reader) encodeJSON(o runtime.Object) ([]byte, error) { return s.appendJSON(nil, o) }
+
+func (s *Reader) appendJSON(b []byte, o runtime.Object) ([]byte, error) {
+	w := byteWriter(b)
+	if err := s.json.Encode(o, &w); err != nil {
+		return b, err
 	}
-	return bytes.TrimSuffix(b, newline), nil
+	return bytes.TrimSuffix(w, newline), nil
 }
 
 // byteWriter collects what a serializer writes. A serializer writes an object with one Write, so

@@ -32,11 +32,11 @@ func (l *listResponse) measureLarge(gzip bool) error {
 // measureAll sets bodySize, encoding on all cores.
 func (l *listResponse) measureAll() error {
 	l.bodySize = 0
-	for items, err := range l.encodedItems() {
+	for part, err := range l.encodedItems() {
 		if err != nil {
 			return err
 		}
-		for _, item := range items {
+		for _, item := range part.items {
 			l.bodySize += l.body.size(item, l.bodySize == 0)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -32,11 +33,11 @@ func (l *listResponse) writeIdentity(w http.ResponseWriter, _ *http.Request) {
 	b := append(getBuffer(), l.head...)
 	defer func() { putBuffer(b) }()
 	first := true
-	for items, err := range l.encodedItems() {
+	for part, err := range l.encodedItems() {
 		if err != nil {
 			l.abort(err)
 		}
-		for _, item := range items {
+		for _, item := range part.items {
 			if len(b) >= chunkSize || len(b)+len(item) > maxBuffered { // a list's buffer grows with a larger object only
 				if _, err := w.Write(b); err != nil {
 					return // the client is gone
@@ -45,6 +46,7 @@ func (l *listResponse) writeIdentity(w http.ResponseWriter, _ *http.Request) {
 			}
 			b, first = l.body.append(b, item, first), false
 		}
+		part.release()
 	}
 	_, _ = w.Write(append(b, l.tail...))
 }
@@ -106,29 +108,66 @@ func (l *listResponse) writeBlocks(w io.Writer) error {
 
 // encodedItems iterates over the item encodings, by the part. It encodes those that are not cached on
 // all cores.
-func (l *listResponse) encodedItems() iter.Seq2[[][]byte, error] {
-	return pipeline[[]keepwatch.Object, [][]byte]{
+func (l *listResponse) encodedItems() iter.Seq2[encodedPart, error] {
+	return pipeline[[]keepwatch.Object, encodedPart]{
 		slots: l.budget.encoderSlots,
 		size:  sourceBytes,
-		cached: func(part []keepwatch.Object) ([][]byte, bool) {
+		cached: func(part []keepwatch.Object) (encodedPart, bool) {
 			items := make([][]byte, len(part))
 			for i, o := range part {
 				if items[i] = l.cachedItem(o, l.body.encoding, l.use); items[i] == nil {
-					return nil, false
+					return encodedPart{}, false
 				}
 			}
-			return items, true
+			return encodedPart{items: items}, true
 		},
-		encode: func(part []keepwatch.Object) (_ [][]byte, err error) {
+		encode: func(part []keepwatch.Object) (_ encodedPart, err error) {
+			if l.use == onlyRead {
+				return l.encodeOnce(part)
+			}
 			items := make([][]byte, len(part))
 			for i, o := range part {
 				if items[i], err = l.listItem(o, l.body.encoding, l.use); err != nil {
-					return nil, err
+					return encodedPart{}, err
 				}
 			}
-			return items, nil
+			return encodedPart{items: items}, nil
 		},
 	}.run(l.parts())
+}
+
+// encodedPart is the item encodings of a part. Those that are read once are in one buffer.
+type encodedPart struct {
+	items  [][]byte
+	buffer *[]byte // nil if they are cached
+}
+
+// partBuffers are the buffers of parts that are read once. Those of one list have about the size of maxPendingBytes.
+var partBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 2*bytesPerPart)) }}
+
+// encodeOnce encodes a part that is read once.
+func (l *listResponse) encodeOnce(part []keepwatch.Object) (_ encodedPart, err error) {
+	buffer, ends := partBuffers.Get().(*[]byte), make([]int, len(part))
+	b := (*buffer)[:0]
+	for i, o := range part {
+		if b, err = l.appendListItem(b, o, l.body.encoding); err != nil {
+			return encodedPart{}, err
+		}
+		ends[i] = len(b)
+	}
+	items, begin := make([][]byte, len(part)), 0
+	for i, end := range ends {
+		items[i], begin = b[begin:end], end
+	}
+	*buffer = b
+	return encodedPart{items, buffer}, nil
+}
+
+// release returns the buffer of a part that is sent, unless a large object has made it larger.
+func (p encodedPart) release() {
+	if p.buffer != nil && int64(cap(*p.buffer)) <= 4*bytesPerPart {
+		partBuffers.Put(p.buffer)
+	}
 }
 
 // parts iterates over the objects, in parts of about bytesPerPart of the source's bytes.

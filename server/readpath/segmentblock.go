@@ -67,8 +67,17 @@ func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], body listBody, u us
 // joinItems returns the item encodings of objects as they stand in a list, in a buffer for putBuffer.
 func (s *Reader) joinItems(objects iter.Seq[keepwatch.Object], body listBody, u use) ([]byte, error) {
 	b, first := getBuffer(), true
+	once := getBuffer() // the item, if it is read once
+	defer func() { putBuffer(once) }()
 	for o := range objects {
-		item, err := s.listItem(o, body.encoding, u)
+		var item []byte
+		var err error
+		if u == onlyRead {
+			once, err = s.appendListItem(once[:0], o, body.encoding)
+			item = once
+		} else {
+			item, err = s.listItem(o, body.encoding, u)
+		}
 		if err != nil {
 			return nil, err
 		}
