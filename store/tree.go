@@ -126,24 +126,8 @@ func (t tree) descend(key keepwatch.Key, find func(*keys, keepwatch.Key) (int, b
 	return p
 }
 
-// get returns the entry of a key, nil if there is none. It is seek without the position.
-func (t tree) get(key keepwatch.Key) *entry {
-	n := t.root
-	if n == nil {
-		return nil
-	}
-	for !n.leaf() {
-		i, found := n.keys.guess(key)
-		if !found {
-			i = max(0, i-1)
-		}
-		n = n.children[i]
-	}
-	if i, found := n.keys.guess(key); found {
-		return n.entries[i]
-	}
-	return t.seek(key).entry
-}
+// get returns the entry of a key, nil if there is none.
+func (t tree) get(key keepwatch.Key) *entry { return t.seek(key).entry }
 
 // leaf returns the segment that has a key or would have it, nil in an empty tree.
 func (t tree) leaf(key keepwatch.Key) *node {
