@@ -70,6 +70,15 @@ func (t *traffic) cut(pastOnly bool) {
 	}
 }
 
+// forgetWatches breaks the watches of the last instance, which is dead. The server may notice that later, and until then
+// the operator that starts would seem to be quiet.
+func (t *traffic) forgetWatches() {
+	t.cut(false)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.watches)
+}
+
 // hold makes the operator's requests wait until resume, and breaks its watches.
 func (t *traffic) hold() {
 	t.mu.Lock()

@@ -7,6 +7,15 @@ import (
 	"testing"
 )
 
+// The watches of an instance that is dead are none of the next one, which is not quiet before it has its own.
+func TestForgetWatches(t *testing.T) {
+	traffic, cut := newTraffic(user), false
+	traffic.watches[&openWatch{cancel: func() { cut = true }}] = struct{}{}
+	if traffic.forgetWatches(); !cut || traffic.activity().watches != 0 {
+		t.Errorf("cut %v, %d watches", cut, traffic.activity().watches)
+	}
+}
+
 // A client that has listed the newest state, and watches a server that is behind, waits: the server sends no 410.
 func TestWatchAhead(t *testing.T) {
 	traffic := newTraffic(user)

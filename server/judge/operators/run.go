@@ -151,6 +151,7 @@ func (r *run) startOperator() error {
 			r.ref = r.ref.next // from here on, its states are those to arrive at
 		}
 	}
+	r.world.traffic.forgetWatches()
 	i, err := o.start(r.world)
 	if err != nil {
 		return err
