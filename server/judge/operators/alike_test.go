@@ -27,6 +27,10 @@ func TestLearnNames(t *testing.T) {
 			[][]string{{"web-7f9c6b8d5f-*"}, {"web-6d4b75c9d-*"}, {"web-58f8c7b9d4-*"}}, "web-*-*"},
 		{"a hash and a random end", [][]string{{"web-7f9c6b8d5-abcde"}, {"web-6d4b75c9d-fghij"}, {"web-58f8c7b9d-klmno"}},
 			"web-*-*"},
+		{"hashes of two lengths in each run", [][]string{
+			{"web-aaaa1-7f9c6b8d5f-*", "web-aaaa2-6d4b75c9d-*"}, {"web-bbbb1-58f8c7b9d-*", "web-bbbb2-7dc758d97f-*"},
+			{"web-cccc1-7d4f58549f-*", "web-cccc2-5f2ca3115-*"},
+		}, "web-*-*-*"},
 		{"not what swallows a fixed name", [][]string{{"web-config", "web-a"}, {"web-config", "web-aa1a"},
 			{"web-config", "web-a1a1a1a"}}, ""},
 		{"no name of its own", [][]string{{"web"}, {"web"}, {"web"}}, ""},

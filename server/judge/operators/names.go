@@ -120,14 +120,14 @@ func (o *outcome) names() map[Place]bool {
 const maxRandom = 2
 
 // candidates are the patterns that a name may have: those with few random parts first, then those with a random end,
-// then those whose parts are as long as the name's.
+// then those whose parts have any length: a hash may be shorter in another run.
 func candidates(name string) []namePattern {
 	parts := strings.Split(name, "-")
 	var all []namePattern
 	var choose func(from, left int, random []int)
 	choose = func(from, left int, random []int) {
 		if left == 0 {
-			all = append(all, patternOf(parts, random, true), patternOf(parts, random, false))
+			all = append(all, patternOf(parts, random, false), patternOf(parts, random, true))
 			return
 		}
 		for i := from; i >= 0; i-- {

@@ -70,8 +70,8 @@ func (t *traffic) cut(pastOnly bool) {
 	}
 }
 
-// forgetWatches breaks the watches of the last instance, which is dead. The server may notice that later, and until then
-// the operator that starts would seem to be quiet.
+// forgetWatches breaks the watches of the last instance, which is dead. The server may notice that later, and until
+// then the operator that starts would seem to be quiet.
 func (t *traffic) forgetWatches() {
 	t.cut(false)
 	t.mu.Lock()
