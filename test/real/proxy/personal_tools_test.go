@@ -210,8 +210,8 @@ func (d *developer) kubectlWatches(k kubectl) {
 	_ = command.Wait()
 }
 
-// Headlamp lists in JSON, and watches from there over a WebSocket with the token in a header (its backend's). It asks
-// for no bookmarks. Its list of namespaces has those of the user.
+// Headlamp's requests, as its source sends them: it lists in JSON, and watches from there over a WebSocket with the
+// token in a header (its backend's). It asks for no bookmarks. Its list of namespaces has those of the user.
 func TestPersonalHeadlamp(t *testing.T) {
 	t.Parallel()
 	d := newDeveloper(t)
@@ -345,7 +345,8 @@ func (r resumingAll) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 	return r.Watch(ctx, o)
 }
 
-// Argo CD's requests have in the end what the user may see, while namespaces are granted and revoked.
+// Argo CD's requests, as its source sends them, have in the end what the user may see, while namespaces are granted and
+// revoked.
 func TestPersonalArgoCD(t *testing.T) {
 	t.Parallel()
 	d := newDeveloper(t)
