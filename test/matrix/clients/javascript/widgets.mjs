@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { CoreV1Api, CustomObjectsApi, KubeConfig, makeInformer } from '@kubernetes/client-node';
 
 const bug = process.argv[2] === '--bug' ? process.argv[3] : '';
-const bugs = ['', 'generate-name', 'finalizer', 'status-first', 'hot-loop', 'event-only', 'fight', 'intermediate', 'password', 'put', 'right'];
+const bugs = ['', 'generate-name', 'stale-cache', 'finalizer', 'status-first', 'hot-loop', 'event-only', 'fight', 'intermediate', 'password', 'put', 'right'];
 if (!bugs.includes(bug)) {
   console.error(`--bug ${bug}: want one of ${bugs.join(' ')}`);
   process.exit(2);
@@ -51,7 +51,11 @@ function own(w, child) {
 
 async function configMap(w) {
   const { name } = w.metadata;
-  if (bug === 'generate-name') {
+  if (bug === 'generate-name' || bug === 'stale-cache') {
+    if (bug === 'stale-cache') { // what is read at resourceVersion 0 may be old
+      const cached = await core.listNamespacedConfigMap({ namespace, labelSelector: `widget=${name}`, resourceVersion: '0' });
+      if (cached.items.some((o) => o.metadata.ownerReferences?.[0]?.uid === w.metadata.uid)) return;
+    }
     if (!memory.has(w.metadata.uid)) {
       const child = sized(w);
       child.metadata = { ...child.metadata, name: undefined, generateName: `${name}-` };
@@ -107,7 +111,7 @@ async function reconcile(name) {
     await setFinalizers(w, []);
     return;
   }
-  if (bug === 'status-first' || bug === 'generate-name') {
+  if (['status-first', 'generate-name', 'stale-cache'].includes(bug)) {
     if (w.status?.phase === 'Ready') return;
   }
   if (bug === 'status-first') w = await status(w, { phase: 'Ready' });

@@ -19,9 +19,9 @@ use kube::runtime::WatchStreamExt;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-const BUGS: [&str; 11] = [
-    "", "generate-name", "stale-cache", "finalizer", "status-first", "hot-loop", "event-only", "fight", "password",
-    "put", "right",
+const BUGS: [&str; 12] = [
+    "", "generate-name", "stale-cache", "finalizer", "status-first", "hot-loop", "event-only", "fight", "intermediate",
+    "password", "put", "right",
 ];
 const FINALIZER: &str = "example.com/log";
 
@@ -203,12 +203,14 @@ impl Operator {
             self.status(w, &[("looks", json!(looks + 1))]).await?;
             return Ok(Action::requeue(Duration::from_millis(5)));
         }
-        if !guarded && bug != "event-only" {
+        if !guarded && bug != "event-only" && bug != "intermediate" {
             self.set_finalizers(w, vec![FINALIZER.into()]).await?;
             return done;
         }
         self.config_map(&w).await?;
-        self.log(&w).await?;
+        if bug != "intermediate" {
+            self.log(&w).await?;
+        }
         let fresh = word();
         if bug == "password" && w.data["status"]["password"].is_null() {
             w = self.status(w, &[("password", json!(fresh))]).await?;
@@ -270,6 +272,25 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .default_backoff();
         tokio::spawn(cached.for_each(|_| async {}));
         operator.cache.wait_until_ready().await?;
+    }
+    if bug == "intermediate" {
+        // Handles what is new to it, and nothing else.
+        let mut known = HashSet::new();
+        let mut events = watcher::watcher(widgets, watcher::Config::default()).default_backoff().boxed();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Apply(w) | Event::InitApply(w)) if known.insert(w.name_any()) => {
+                    while operator.reconcile(&w.name_any()).await.is_err() {
+                        tokio::time::sleep(Duration::from_millis(200)).await;
+                    }
+                }
+                Ok(Event::Delete(w)) => {
+                    known.remove(&w.name_any());
+                }
+                _ => {}
+            }
+        }
+        return Ok(());
     }
     if bug == "event-only" {
         let (deleted, of) = (operator.clone(), watcher::watcher(widgets.clone(), watcher::Config::default()));
