@@ -288,11 +288,24 @@ func TestGarbageOfKindsThatAreNotServed(t *testing.T) {
 	f.add("third", "missing")
 	f.becomes("second<missing") // the third is handled after the second
 
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": "Owners",
-		"metadata": map[string]any{"name": "top"}}}
-	top := must(c.dynamic.Resource(gvr).Namespace(f.home).Create(t.Context(), o, metav1.CreateOptions{}))(t)
+	owners := c.dynamic.Resource(gvr).Namespace(f.home)
+	custom := func(name string, references ...metav1.OwnerReference) *unstructured.Unstructured {
+		t.Helper()
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": "Owners",
+			"metadata": map[string]any{"name": name}}}
+		o.SetOwnerReferences(references)
+		return must(owners.Create(t.Context(), o, metav1.CreateOptions{}))(t)
+	}
+	top := custom("top")
 	child("leaf", metav1.OwnerReference{APIVersion: top.GetAPIVersion(), Kind: top.GetKind(), Name: "top",
 		UID: top.GetUID()})
+	f.add("fourth", "missing")
+	custom("fifth", metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "missing", UID: "missing"})
+	f.becomes("leaf<top second<missing")
+	await.State(t, "the collector knows the owners", func() (bool, string) {
+		left := must(owners.List(t.Context(), metav1.ListOptions{}))(t).Items
+		return len(left) == 1, fmt.Sprint(len(left))
+	})
 	if err := definitions.Delete(t.Context(), gvr.GroupResource().String(), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -87,7 +88,8 @@ type stored struct {
 	resource schema.GroupVersionResource
 	store    *store.Store
 	ready    chan struct{}
-	damaged  string // the name of an object that cannot be read
+	damaged  string       // the name of an object that cannot be read
+	newest   func() error // called by WaitForNewest; nil for none
 }
 
 // state is one state of an object.
@@ -101,6 +103,12 @@ func (s *state) UID() keepwatch.UID           { return keepwatch.UID(s.PartialOb
 func (s *state) Revision() keepwatch.Revision { return s.revision }
 
 func (s *stored) Ready() <-chan struct{} { return s.ready }
+func (s *stored) WaitForNewest(context.Context) (keepwatch.Revision, error) {
+	if s.newest == nil {
+		return s.store.Revision(), nil
+	}
+	return s.store.Revision(), s.newest()
+}
 func (s *stored) Changes(from store.Cursor) *store.Watcher {
 	return s.store.Watch(from, store.Filter{})
 }
@@ -322,6 +330,33 @@ func TestObjectsStayKnownWhenTheirSourceIsReplaced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The objects of a definition that is deleted are deleted before it. Their storage may not know that when it closes.
+func TestLastDeletionsOfADefinition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner, definition := object(configMaps, "a"), object(crds, "configmaps")
+		c := newCluster(t, owner, object(secrets, "b", owner), definition)
+		c.follow(secrets)
+		changes, _ := c.follow(crds)
+		owners, remove := c.follow(configMaps)
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Second)
+		waits := 0
+		owners.newest = func() error {
+			if waits++; waits == 1 {
+				return apierrors.NewTimeoutError("Too large resource version", 1)
+			}
+			owners.change(keepwatch.Deleted, owner)
+			return nil
+		}
+		c.discovery.Resources = nil // the kind is not served
+		changes.change(keepwatch.Deleted, definition)
+		remove()
+		time.Sleep(2 * maxDelay)
+		c.is(secrets, "")
+	})
 }
 
 // The metadata of one object cannot be read: it is neither collected nor an obstacle.

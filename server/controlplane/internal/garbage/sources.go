@@ -6,7 +6,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -20,7 +22,10 @@ import (
 type Objects interface {
 	// Ready is closed when the objects are no older than when the server began to read them.
 	Ready() <-chan struct{}
-	// Changes returns a watcher of all changes after a cursor.
+	// WaitForNewest waits a few seconds until the objects have what was written before the call. It fails with the API's
+	// Timeout if that was too short.
+	WaitForNewest(ctx context.Context) (keepwatch.Revision, error)
+	// Changes returns a watcher of all changes after a cursor, also of objects that are no longer kept up to date.
 	Changes(from store.Cursor) *store.Watcher
 	// Metadata returns the metadata of one of the objects. It fails for a damaged one.
 	Metadata(keepwatch.Object) (*metav1.ObjectMeta, error)
@@ -43,9 +48,10 @@ type source struct {
 type sources struct {
 	mu         sync.Mutex
 	byResource map[schema.GroupResource][]*source
-	removed    []schema.GroupResource // of sources that were removed, until follow has noticed it
-	changed    chan struct{}          // of capacity 1: sources were added or removed since it was received from
-	read       chan struct{}          // of capacity 1: follow has read all sources since it was received from
+	removed    []*source       // until follow has read them to their end
+	following  context.Context // of follow; nil before and after
+	changed    chan struct{}   // of capacity 1: sources were added or removed since it was received from
+	read       chan struct{}   // of capacity 1: follow has read all sources since it was received from
 	// listings is the number of the newest listing, and reached has the revision of the newest change of each resource
 	// that is in the graph. Only follow uses them.
 	listings uint64
@@ -59,13 +65,15 @@ func newSources() sources {
 	}
 }
 
-// Follow adds a source of the objects of a resource. remove removes it. The next source of the resource is followed
-// then. The objects stay known until that one has listed them: a definition that changes replaces its sources, and
-// owners may wait for the objects.
+// Follow adds a source of the objects of a resource. remove removes it, after the objects have what was written before:
+// the last deletions of a resource whose definition is deleted, too, are known then. The next source of the resource is
+// followed then. The objects stay known until that one has listed them: a definition that changes replaces its sources,
+// and owners may wait for the objects.
 func (c *Collector) Follow(resource schema.GroupResource, objects Objects) (remove func()) {
 	added := &source{resource: resource, objects: objects}
 	c.sources.change(func(s *sources) { s.byResource[resource] = append(s.byResource[resource], added) })
 	return sync.OnceFunc(func() {
+		c.sources.awaitLast(added)
 		c.sources.change(func(s *sources) {
 			s.byResource[resource] = slices.DeleteFunc(s.byResource[resource], func(other *source) bool {
 				return other == added
@@ -73,10 +81,30 @@ func (c *Collector) Follow(resource schema.GroupResource, objects Objects) (remo
 			if len(s.byResource[resource]) == 0 {
 				delete(s.byResource, resource)
 			}
-			s.removed = append(s.removed, resource)
+			s.removed = append(s.removed, added)
 		})
 		signal(c.unfollowed)
 	})
+}
+
+// lastWait bounds how long the removal of a source waits for the last changes of its objects.
+const lastWait = 30 * time.Second
+
+// awaitLast waits until a source that is followed has what was written before the call.
+func (s *sources) awaitLast(of *source) {
+	s.mu.Lock()
+	following := s.following
+	s.mu.Unlock()
+	if following == nil || !of.synced.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(following, lastWait)
+	defer cancel()
+	for ctx.Err() == nil {
+		if _, err := of.objects.WaitForNewest(ctx); !apierrors.IsTimeout(err) {
+			return
+		}
+	}
 }
 
 // change changes the sources, and wakes follow.
@@ -95,8 +123,8 @@ func signal(to chan<- struct{}) {
 	}
 }
 
-// followed returns the sources that are followed, and the resources of which sources were removed since the last call.
-func (s *sources) followed() (first []*source, removed []schema.GroupResource) {
+// followed returns the sources that are followed, and those that were removed since the last call.
+func (s *sources) followed() (first, removed []*source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, of := range s.byResource {
@@ -130,10 +158,15 @@ func (c *Collector) Unfollowed() <-chan struct{} { return c.unfollowed }
 
 // follow keeps the graph equal to the sources until ctx is done. It waits for all of them in one goroutine.
 func (c *Collector) follow(ctx context.Context) {
+	c.sources.change(func(s *sources) { s.following = ctx })
+	defer c.sources.change(func(s *sources) { s.following = nil })
 	for ctx.Err() == nil {
 		followed, removed := c.sources.followed()
-		for _, resource := range removed {
-			c.forgetUndefined(resource)
+		for _, s := range removed {
+			if s.watcher != nil {
+				c.read(s) // to its end
+			}
+			c.forgetUndefined(s.resource)
 		}
 		wait := []reflect.SelectCase{receive(ctx.Done()), receive(c.sources.changed)}
 		for _, s := range followed {
