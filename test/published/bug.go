@@ -30,6 +30,12 @@ func Bugs() []Bug {
 			plan: "none", verdict: operators.Unstable,
 		},
 		{
+			Name: "kopf-1106", Operator: "kopf", Issue: "https://github.com/nolar/kopf/issues/1106",
+			Sentence: "the finalizer of somebody else is lost when the operator adds its own",
+			Affected: "1.43.0", Repaired: "1.44.0", source: kopf("--all-namespaces"), workload: "widget",
+			plan: "foreign-edit", verdict: operators.Overwritten,
+		},
+		{
 			Name: "controller-runtime-3320", Operator: "controller-runtime",
 			Issue:    "https://github.com/kubernetes-sigs/controller-runtime/issues/3320",
 			Sentence: "an operator reads a cache without its own last write, and creates a second child",

@@ -64,6 +64,24 @@ func (p pypi) command(folder string) ([]string, string, error) {
 		crds[0], nil
 }
 
+// kopf is the operator of testdata/kopf with a version of that library. Its value says where it looks for objects.
+type kopf string
+
+func (k kopf) id(version string) string { return "kopf-" + version }
+
+func (k kopf) build(ctx context.Context, folder, version string) error {
+	install := []string{filepath.Join(folder, "bin", "python"), "-m", "pip", "install", "--quiet", "kopf==" + version}
+	return execute(ctx, "", []string{"python3", "-m", "venv", folder}, install)
+}
+
+func (k kopf) command(folder string) ([]string, string, error) {
+	return []string{filepath.Join(folder, "bin", "python"), "-m", "kopf", "run", "testdata/kopf/widgets.py", string(k)},
+		widgets, nil
+}
+
+// widgets is the definition of the operators that are made with a library.
+const widgets = "../../examples/widgets.yaml"
+
 // controllerRuntime is the operator of testdata/controller-runtime with a version of that library.
 type controllerRuntime struct{ arguments []string }
 
@@ -86,7 +104,7 @@ func (c controllerRuntime) build(ctx context.Context, folder, version string) er
 }
 
 func (c controllerRuntime) command(folder string) ([]string, string, error) {
-	return append([]string{filepath.Join(folder, "operator")}, c.arguments...), "../../examples/widgets.yaml", nil
+	return append([]string{filepath.Join(folder, "operator")}, c.arguments...), widgets, nil
 }
 
 // execute runs commands in a folder. The output of the one that fails is part of the error.
