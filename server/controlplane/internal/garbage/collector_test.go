@@ -340,10 +340,16 @@ func TestLastDeletionsOfADefinition(t *testing.T) {
 		c.follow(secrets)
 		changes, _ := c.follow(crds)
 		owners, remove := c.follow(configMaps)
+		version, removeVersion := c.follow(configMaps) // another one's storage may be the last that is closed
 		close(c.complete)
 		c.run()
 		time.Sleep(time.Second)
-		waits := 0
+		waits, ofVersion := 0, 0
+		version.newest = func() error {
+			ofVersion++
+			version.change(keepwatch.Deleted, owner)
+			return nil
+		}
 		owners.newest = func() error {
 			if waits++; waits == 1 {
 				return apierrors.NewTimeoutError("Too large resource version", 1)
@@ -351,11 +357,16 @@ func TestLastDeletionsOfADefinition(t *testing.T) {
 			owners.change(keepwatch.Deleted, owner)
 			return nil
 		}
+		synctest.Wait()
 		c.discovery.Resources = nil // the kind is not served
 		changes.change(keepwatch.Deleted, definition)
 		remove()
+		removeVersion()
 		time.Sleep(2 * maxDelay)
 		c.is(secrets, "")
+		if waits != 2 || ofVersion != 1 {
+			t.Errorf("waited %d and %d times", waits, ofVersion)
+		}
 	})
 }
 

@@ -90,12 +90,18 @@ func (c *Collector) Follow(resource schema.GroupResource, objects Objects) (remo
 // lastWait bounds how long the removal of a source waits for the last changes of its objects.
 const lastWait = 30 * time.Second
 
-// awaitLast waits until a source that is followed has what was written before the call.
+// awaitLast waits until a source has what was written before the call, also one behind the first of its resource: it is
+// followed, as soon as that one is removed.
 func (s *sources) awaitLast(of *source) {
 	s.mu.Lock()
 	following := s.following
 	s.mu.Unlock()
-	if following == nil || !of.synced.Load() {
+	if following == nil {
+		return
+	}
+	select {
+	case <-of.objects.Ready():
+	default: // nothing of it was read
 		return
 	}
 	ctx, cancel := context.WithTimeout(following, lastWait)
