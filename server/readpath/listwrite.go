@@ -142,8 +142,14 @@ type encodedPart struct {
 	buffer *[]byte // nil if they are cached
 }
 
-// partBuffers are the buffers of parts that are read once. Those of one list have about the size of maxPendingBytes.
-var partBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 2*bytesPerPart)) }}
+// partBuffers are the buffers of parts that are read once. An object may be larger than a part of many cores.
+var (
+	partBuffers    = sync.Pool{New: func() any { return new(make([]byte, 0, partBufferSize)) }}
+	partBufferSize = max(2*bytesPerPart, bufferedObject)
+)
+
+// bufferedObject is the size of an object up to which its buffer is used again.
+const bufferedObject = 64 << 10
 
 // encodeOnce encodes a part that is read once.
 func (l *listResponse) encodeOnce(part []keepwatch.Object) (_ encodedPart, err error) {
@@ -165,7 +171,7 @@ func (l *listResponse) encodeOnce(part []keepwatch.Object) (_ encodedPart, err e
 
 // release returns the buffer of a part that is sent, unless a large object has made it larger.
 func (p encodedPart) release() {
-	if p.buffer != nil && int64(cap(*p.buffer)) <= 4*bytesPerPart {
+	if p.buffer != nil && int64(cap(*p.buffer)) <= 2*partBufferSize {
 		partBuffers.Put(p.buffer)
 	}
 }

@@ -61,6 +61,8 @@ type watchResponse struct {
 	countEvent func(bytes int)
 	initialUse use // of the item encodings of initial events, once listed is set
 	listed     bool
+	// initialBytes are those of the item encodings of initial events.
+	initialBytes int
 
 	ctx         context.Context // of the response
 	out         *eventWriter
@@ -228,9 +230,12 @@ func (s *watchResponse) add(out *eventWriter, e watchcache.Event, initial bool) 
 	return s.addShared(out, e)
 }
 
-// useInitially returns how initial events use item encodings: as a list does.
+// useInitially returns how initial events use item encodings: as a list does. A small list is none that is recorded.
 func (s *watchResponse) useInitially() use {
-	if !s.listed {
+	switch {
+	case s.initialBytes < gzipFrom:
+		return listRead
+	case !s.listed:
 		s.listed, s.initialUse = true, s.listUse(s.encoding, 0, false, listRead)
 	}
 	return s.initialUse
@@ -242,6 +247,7 @@ func (s *watchResponse) addInitial(out *eventWriter, e watchcache.Event) (added 
 	if err != nil || !out.makeRoom(len(item)+maxEventOverhead) {
 		return false, err
 	}
+	s.initialBytes += len(item)
 	before := len(out.b)
 	out.b = s.resource.appendEvent(out.b, e.Type, item, s.encoding)
 	s.countEvent(len(out.b) - before)
