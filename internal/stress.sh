@@ -8,7 +8,7 @@
 set -euo pipefail
 n=$1
 shift
-commit=$(git describe --always --dirty --abbrev=12 '--exclude=*')
+commit=$(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD -- . ':(exclude)test/results' || echo -dirty)
 work=$(mktemp -d)
 loops=()
 trap 'kill "${loops[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
