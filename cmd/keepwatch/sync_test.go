@@ -361,6 +361,7 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"pods", to, "--thin=7d:1h,7d:1d"}, `the age 168h0m0s must be greater than 168h0m0s, the one before it`},
 		{[]string{"pods", to, "--thin=7d:2h,30d:3h"}, `the interval 3h0m0s must be a multiple of 2h0m0s, the one before it`},
 		{[]string{"pods", to, "--retention=90d,events=7d,events=8d"}, `for "--retention" flag: events has two times`},
+		{[]string{"pods", to, "--retention=90d,30d"}, `for "--retention" flag: all types have two times: give one`},
 		{[]string{"pods", to, "--retention=90d,*=7d"}, `"*" is no type: give for example deployments.apps=365d`},
 		{[]string{"pods", to, "--thin=7d:1h", "--retention=7d"},
 			"--retention 168h0m0s deletes states before --thin thins them out, after 168h0m0s"},

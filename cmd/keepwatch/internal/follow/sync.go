@@ -247,16 +247,21 @@ func (o *syncOptions) destination(settings *syncSettings, s *sinkSettings, endpo
 	if len(settings.Sinks) > 0 {
 		name = s.Name
 	}
+	report := newSyncReport(stderr, io.Discard, name)
 	var running *transfer.Transfer // the sink calls back only while it runs
 	return destination{
 		open: func() (sink.Sink, error) {
-			return s.open(o.lease != "", sinkCallbacks{
+			into, err := s.open(o.lease != "", sinkCallbacks{
 				retrying: func(err error, wait time.Duration) { running.Retrying(err, wait) },
 				refused:  func(err error) { running.Refused(err) },
 				expired:  func(e sink.Expiry) { running.Expired(e) },
 			})
+			if err == nil && len(s.Retention.of) > 0 {
+				into = &retaining{database: into, retention: &s.Retention, resources: settings.Resources, report: report}
+			}
+			return into, err
 		},
-		report:     newSyncReport(stderr, io.Discard, name),
+		report:     report,
 		batchBytes: transactionBytes,
 		started: func(t *transfer.Transfer) {
 			running = t

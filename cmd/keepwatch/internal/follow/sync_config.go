@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -56,53 +55,6 @@ func (t *timeSpan) UnmarshalJSON(text []byte) error {
 	}
 	return nil
 }
-
-// retention is a flag and a field of a file: 90d, with other times for some types behind it: 90d,events=7d.
-type retention struct {
-	all time.Duration
-	of  map[string]time.Duration
-}
-
-func (r *retention) Set(text string) error {
-	for _, part := range strings.Split(text, ",") {
-		resource, span, ofOne := strings.Cut(part, "=")
-		if !ofOne {
-			span = part
-		}
-		parsed, err := history.ParseSpan(span)
-		switch _, twice := r.of[resource]; {
-		case err != nil:
-			return fmt.Errorf("%w: give a time such as 90d, or with others for some types 90d,events=7d", err)
-		case !ofOne:
-			r.all = parsed
-			continue
-		case twice:
-			return fmt.Errorf("%s has two times", resource)
-		case len(validation.IsDNS1123Subdomain(resource)) > 0:
-			return fmt.Errorf("%q is no type: give for example deployments.apps=365d", resource)
-		}
-		if r.of == nil {
-			r.of = map[string]time.Duration{}
-		}
-		r.of[resource] = parsed
-	}
-	return nil
-}
-
-func (r *retention) String() string {
-	var all []string
-	if r.all != 0 {
-		all = append(all, r.all.String())
-	}
-	for _, resource := range slices.Sorted(maps.Keys(r.of)) {
-		all = append(all, resource+"="+r.of[resource].String())
-	}
-	return strings.Join(all, ",")
-}
-
-func (r *retention) Type() string { return "AGE" }
-
-func (r *retention) UnmarshalJSON(text []byte) error { return unmarshalFlag("retention", r, text) }
 
 // thinning is a flag and a field of a file: AGE:INTERVAL, such as 7d:1h, or several, such as 7d:1h,30d:1d.
 type thinning []sink.Thinning
