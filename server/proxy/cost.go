@@ -13,14 +13,18 @@ import (
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
-// cost returns at how many objects memory looks to answer a list, or to begin a watch, and their size. The seats that
-// the request occupies depend on it.
+// cost returns the cost of the request that memory answers; the seats that it occupies depend on it. It is
+// computed before: the gate holds a lock of all requests while it asks.
 func cost(q *http.Request) (apistorage.Stats, error) {
 	a, ok := q.Context().Value(answerKey{}).(answer)
-	info, hasInfo := request.RequestInfoFrom(q.Context())
-	if !ok || !hasInfo {
+	if !ok {
 		return apistorage.Stats{}, seats.ObjectCountNotFoundErr
 	}
+	return a.cost, nil
+}
+
+// costOf returns at how many objects memory looks to answer a list, or to begin a watch, and their size.
+func (a answer) costOf(q *http.Request, info *request.RequestInfo) apistorage.Stats {
 	var within *watchcache.Namespaces
 	if a.shown != nil {
 		within, _, _ = a.shown.Namespaces()
@@ -32,7 +36,7 @@ func cost(q *http.Request) (apistorage.Stats, error) {
 		n = min(n, limit)
 	}
 	all := int64(cache.Snapshot().Len())
-	return apistorage.Stats{ObjectCount: n, EstimatedAverageObjectSizeBytes: a.follower.bytes() / max(all, 1)}, nil
+	return apistorage.Stats{ObjectCount: n, EstimatedAverageObjectSizeBytes: a.follower.bytes() / max(all, 1)}
 }
 
 // selectorOf returns what a request selects, as far as it can be understood: everything otherwise.

@@ -15,6 +15,7 @@ import (
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -337,6 +338,7 @@ type answer struct {
 	shown    *personalView  // nil unless the answer is a part of the resource
 	note     string         // a warning for the client; it may be empty
 	left     func()         // the cache is no longer used
+	cost     apistorage.Stats
 }
 
 type answerKey struct{}
@@ -348,6 +350,9 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, q *http.Reque
 	defer cancel()
 	if a.table != nil && info.Verb == "watch" {
 		a.table.Watched(ctx, cancel)
+	}
+	if info.Verb != "get" {
+		a.cost = a.costOf(q, info)
 	}
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
 	p.gate.Serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

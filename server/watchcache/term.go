@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"iter"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/selection"
@@ -25,11 +26,20 @@ func (p *predicate) term() *store.Term {
 	return nil
 }
 
-// terms iterates over the equalities that a predicate requires, those of fields first.
+// terms iterates over the equalities that a predicate requires, those of fields first: one of each name, and
+// maxTermIndexes at most, since a client may repeat them 10,000 times.
 func (p *predicate) terms() iter.Seq[store.Term] {
 	return func(yield func(store.Term) bool) {
+		seen := make([]string, 0, maxTermIndexes)
+		next := func(name, value string) bool {
+			if slices.Contains(seen, name) {
+				return true
+			}
+			seen = append(seen, name)
+			return yield(store.Term{Name: name, Value: value}) && len(seen) < maxTermIndexes
+		}
 		for _, r := range p.Field.Requirements() {
-			if isEquals(r) && !yield(store.Term{Name: fieldTerm + r.Field, Value: r.Value}) {
+			if isEquals(r) && !next(fieldTerm+r.Field, r.Value) {
 				return
 			}
 		}
@@ -38,7 +48,7 @@ func (p *predicate) terms() iter.Seq[store.Term] {
 			switch r.Operator() {
 			case selection.Equals, selection.DoubleEquals, selection.In:
 				values := r.ValuesUnsorted()
-				if len(values) == 1 && !yield(store.Term{Name: labelTerm + r.Key(), Value: values[0]}) {
+				if len(values) == 1 && !next(labelTerm+r.Key(), values[0]) {
 					return
 				}
 			}

@@ -2,6 +2,8 @@ package watchcache
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -10,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
 )
 
 // Every object that a predicate selects has the value of its term; the twin is the selector itself.
@@ -57,6 +60,25 @@ func TestTermsAreImplied(t *testing.T) {
 				term.Value)
 		}
 	})
+}
+
+// A client that repeats what it selects has each name looked up once, and few names.
+func TestTermsAreBounded(t *testing.T) {
+	const many = 10 * maxTermIndexes
+	label, err := labels.Parse("l=a" + strings.Repeat(",l=a", many))
+	if err != nil {
+		t.Fatal(err)
+	}
+	repeated, names := "a=x"+strings.Repeat(",a=x,a=y", many), ""
+	for i := range many {
+		names += fmt.Sprintf(",f%d=a", i)
+	}
+	for text, want := range map[string]int{repeated: 2, repeated + names: maxTermIndexes} {
+		p := predicate{apistorage.SelectionPredicate{Label: label, Field: fields.ParseSelectorOrDie(text)}, nil}
+		if all := slices.Collect(p.terms()); len(all) != want || all[0] != (store.Term{Name: fieldTerm + "a", Value: "x"}) {
+			t.Errorf("%d terms, want %d: %v", len(all), want, all)
+		}
+	}
 }
 
 func trimComma(text string) string {
