@@ -13,10 +13,9 @@ import (
 
 const (
 	expireAged = `SELECT resource, namespace, name, id FROM resources WHERE seen_to < $1 LIMIT $2`
-	// Of one resource, in the order of an index.
-	expireAgedOf = `SELECT resource, namespace, name, id FROM (SELECT resource, namespace, name, id, seen_to FROM resources
-			WHERE resource = $1 AND valid_to IS NOT NULL ORDER BY to_epoch, valid_to LIMIT $3) oldest
-		WHERE seen_to < $2`
+	// Of one resource. Revisions are not in the order of times: a list ends a state of equal revision at that one.
+	expireAgedOf = `SELECT resource, namespace, name, id FROM resources WHERE resource = $1 AND seen_to < $2
+		ORDER BY seen_to LIMIT $3`
 	// As many of the rows that ended first as have so many bytes.
 	expireOldest = `SELECT resource, namespace, name, id FROM (
 			SELECT resource, namespace, name, id, sum(bytes) OVER (ORDER BY seen_to, id) - bytes AS before

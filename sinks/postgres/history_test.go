@@ -38,12 +38,16 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	sinktest.TestRetentionOfTypes(t, postgres.New(ofTypes, postgres.Options{
 		Retention: 3 * time.Hour, RetentionOf: sinktest.RetentionOfTypes,
 	}), snapshotOf(t, ofTypes))
+	rewritten := server.URL("history_rewritten")
+	s := postgres.New(rewritten, postgres.Options{RetentionOf: sinktest.RetentionOfTypes})
+	s.SetSweep(2)
+	sinktest.TestRetentionOfRewritten(t, s, snapshotOf(t, rewritten))
 	gaps := server.URL("history_gaps")
 	t.Run("gaps", func(t *testing.T) {
 		sinktest.TestGapTimes(t, postgres.New(gaps, postgres.Options{}), snapshotOf(t, gaps))
 	})
 	// The tables get a newer format while the list of the last gap is not complete: its end stays open.
-	server.SQL(`ALTER TABLE history_gaps.gaps DROP COLUMN began, DROP COLUMN ended; ALTER TABLE history_gaps.keepwatch DROP COLUMN thinned; DROP TABLE history_gaps.thinning;
+	server.SQL(`ALTER TABLE history_gaps.gaps DROP COLUMN began, DROP COLUMN ended; ALTER TABLE history_gaps.keepwatch DROP COLUMN thinned; DROP TABLE history_gaps.thinning; DROP INDEX history_gaps.resources_aged;
 		ALTER TABLE history_gaps.resources DROP COLUMN bytes; UPDATE history_gaps.keepwatch SET format = 4;
 		UPDATE history_gaps.cursors SET gap = 'expired', cursor = 30 WHERE resource = 'pods'`)
 	open(t, postgres.New(gaps, postgres.Options{}))

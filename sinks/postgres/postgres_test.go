@@ -290,7 +290,7 @@ func testNames(t *testing.T, server *pgtest.Server) {
 	s.Close()
 	server.SQL(`UPDATE names.resources SET name = full_name; ALTER TABLE names.gaps DROP COLUMN began, DROP COLUMN ended;
 		ALTER TABLE names.keepwatch DROP COLUMN thinned;
-		ALTER TABLE names.resources DROP COLUMN full_name, DROP COLUMN sum, DROP COLUMN bytes; DROP TABLE names.types, names.thinning; DROP INDEX names.resources_from, names.resources_to;
+		ALTER TABLE names.resources DROP COLUMN full_name, DROP COLUMN sum, DROP COLUMN bytes; DROP TABLE names.types, names.thinning; DROP INDEX names.resources_from, names.resources_to, names.resources_aged;
 		ALTER TABLE names.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen; UPDATE names.keepwatch SET format = 1`)
 	open(t, s)
 	write(5, keepwatch.Modified, old)

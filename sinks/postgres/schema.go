@@ -95,6 +95,7 @@ CREATE INDEX gaps_thinned ON gaps (resource, namespace, ended) WHERE reason = 't
 ALTER TABLE resources ADD COLUMN bytes int;
 `, `
 CREATE TABLE thinning (seconds bigint PRIMARY KEY, border timestamptz NOT NULL);
+CREATE INDEX resources_aged ON resources (resource, seen_to) WHERE seen_to IS NOT NULL;
 `}
 
 const createView = `CREATE OR REPLACE VIEW %s AS

@@ -15,9 +15,9 @@ const (
 	// one.
 	expireAged = `DELETE FROM states WHERE id IN (SELECT id FROM states WHERE seen_to < ? ORDER BY seen_to, id LIMIT ?)
 		RETURNING resource, namespace, to_epoch, valid_to, seen_to, coalesce(base, 0)`
-	// Of one resource, in the order of an index.
-	expireAgedOf = `DELETE FROM states WHERE id IN (SELECT id FROM (SELECT id, seen_to FROM states
-			WHERE resource = ?1 AND valid_to IS NOT NULL ORDER BY to_epoch, valid_to LIMIT ?3) WHERE seen_to < ?2)
+	// Of one resource. Revisions are not in the order of times: a list ends a state of equal revision at that one.
+	expireAgedOf = `DELETE FROM states WHERE id IN (SELECT id FROM states WHERE resource = ? AND seen_to < ?
+			ORDER BY seen_to, id LIMIT ?)
 		RETURNING resource, namespace, to_epoch, valid_to, seen_to, coalesce(base, 0)`
 	expireOldest = `DELETE FROM states WHERE id IN (SELECT id FROM states WHERE seen_to IS NOT NULL ORDER BY seen_to, id LIMIT ?)
 		RETURNING resource, namespace, to_epoch, valid_to, seen_to, coalesce(base, 0)`

@@ -51,6 +51,14 @@ func TestRetentionOfTypes(t *testing.T) {
 	sinktest.TestRetentionOfTypes(t, s, func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
 }
 
+// TestRetentionOfRewritten deletes what is old although rows of earlier revisions have ended later.
+func TestRetentionOfRewritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := sqlite.New(path, sqlite.Options{RetentionOf: sinktest.RetentionOfTypes})
+	s.SetSweep(2)
+	sinktest.TestRetentionOfRewritten(t, s, func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
+}
+
 // TestGapTimes has the times between which the state is not known.
 func TestGapTimes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")

@@ -107,6 +107,7 @@ CREATE VIEW resources AS
       FROM bases, json_each(states.object) AS part WHERE bases.id = states.base) END AS object, sum FROM states;
 `, `
 CREATE TABLE thinning (seconds INTEGER PRIMARY KEY, border TEXT NOT NULL) STRICT;
+CREATE INDEX states_aged ON states (resource, seen_to) WHERE seen_to IS NOT NULL;
 `}
 
 const createView = `DROP VIEW IF EXISTS "%[1]s"; CREATE VIEW "%[1]s" AS

@@ -152,7 +152,7 @@ func TestRedefined(t *testing.T) {
 }
 
 // undoSixth removes what format 6 has added.
-const undoSixth = `DROP TABLE thinning; DROP VIEW resources; PRAGMA legacy_alter_table = ON; ALTER TABLE states RENAME TO resources; PRAGMA legacy_alter_table = OFF;
+const undoSixth = `DROP TABLE thinning; DROP INDEX states_aged; DROP VIEW resources; PRAGMA legacy_alter_table = ON; ALTER TABLE states RENAME TO resources; PRAGMA legacy_alter_table = OFF;
 	DROP INDEX states_base; ALTER TABLE resources DROP COLUMN base; DROP TABLE bases; ALTER TABLE keepwatch DROP COLUMN compressed; ALTER TABLE keepwatch DROP COLUMN compressed_id;`
 
 // undoThird removes what formats 3 to 5 have added.

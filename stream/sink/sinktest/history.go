@@ -344,5 +344,31 @@ func TestRetentionOfTypes(t *testing.T, s sink.Sink, snapshot func(read func(sin
 	})
 }
 
-// RetentionOfTypes are the options of [TestRetentionOfTypes].
+// TestRetentionOfRewritten checks that the retention of a type deletes a state that ended more than an hour ago,
+// although more states than one sweep reads ended later at earlier revisions: a list had other content of objects at
+// their revisions.
+func TestRetentionOfRewritten(t *testing.T, s sink.Sink, snapshot func(read func(sink.Snapshot) error)) {
+	t.Helper()
+	w := openPast(t, s)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	var added, listed []stream.Message
+	for i, name := range []string{"a", "b", "c"} {
+		at := keepwatch.Revision(i + 1)
+		added = append(added, pastEvent(keepwatch.Added, name, at))
+		listed = append(listed, stream.Event{Type: keepwatch.Modified, Revision: at, Object: &thing{name, at, `{"other":1}`}})
+	}
+	added = append(added, pastEvent(keepwatch.Added, "d", 4), stream.Synced{Revision: 4, Count: 4})
+	w.write(t, 4, 4, now.Add(-3*time.Hour), added...)
+	w.write(t, 4, 5, now.Add(-65*time.Minute), pastEvent(keepwatch.Modified, "d", 5))
+	w.write(t, 4, 6, now.Add(-50*time.Minute), listed...)
+	w.write(t, 4, 7, now)
+	snapshot(func(tables sink.Snapshot) error {
+		if got := statesOf(t, tables, sink.StateQuery{}); got != "a 1-1, b 2-2, c 3-3, d 5-, a 1-, b 2-, c 3-" {
+			t.Errorf("states %s", got)
+		}
+		return nil
+	})
+}
+
+// RetentionOfTypes are the options of [TestRetentionOfTypes] and [TestRetentionOfRewritten].
 var RetentionOfTypes = map[string]time.Duration{"pods": time.Hour, "configmaps": 0}
