@@ -30,13 +30,30 @@ func (a answer) costOf(q *http.Request, info *request.RequestInfo) apistorage.St
 		within, _, _ = a.shown.Namespaces()
 	}
 	cache := a.follower.reader.Cache()
-	by := selectorOf(q)
+	by := apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything()}
+	if info.Verb == "list" { // the initial events of a watch are found by a scan
+		by = selectorOf(q)
+	}
 	n := cache.Cost(info.Namespace, within, by)
-	if limit, err := strconv.ParseInt(q.URL.Query().Get("limit"), 10, 64); err == nil && limit > 0 && by.Empty() {
+	if limit := pageOf(q, info); limit > 0 && by.Empty() {
 		n = min(n, limit)
 	}
 	all := int64(cache.Snapshot().Len())
 	return apistorage.Stats{ObjectCount: n, EstimatedAverageObjectSizeBytes: a.follower.bytes() / max(all, 1)}
+}
+
+// pageOf returns how many objects the answer to a list has at most, zero if that is not bounded: a list from revision 0
+// has no pages, as in watchcache.ListRequest, and one of a shard passes the objects of the others.
+func pageOf(q *http.Request, info *request.RequestInfo) int64 {
+	values := q.URL.Query()
+	if info.Verb != "list" || values.Get("resourceVersion") == "0" || isSharded(q, info) {
+		return 0
+	}
+	limit, err := strconv.ParseInt(values.Get("limit"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return limit
 }
 
 // selectorOf returns what a request selects, as far as it can be understood: everything otherwise.

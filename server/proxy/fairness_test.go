@@ -305,9 +305,12 @@ func TestCostOfLists(t *testing.T) {
 	if all < 12 || one < 3 || one > 4 {
 		t.Errorf("lists of everything and of a namespace look at %d and %d objects", all, one)
 	}
+	aHalf := url.QueryEscape("shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')")
 	for path, want := range map[string]int64{
 		"?resourceVersion=0": one, "": one, "?limit=2": 2, "?limit=2&labelSelector=l%3D0": one,
-		"?watch=1&timeoutSeconds=1&resourceVersion=0": one,
+		"?watch=1&timeoutSeconds=1&resourceVersion=0":         one,
+		"?watch=1&timeoutSeconds=1&resourceVersion=0&limit=1": one, "?resourceVersion=0&limit=1": one,
+		"?resourceVersion=0&resourceVersionMatch=NotOlderThan&limit=1": one, "?limit=1&shardSelector=" + aHalf: one,
 	} {
 		if got := of(eve, configMaps+path); got != want {
 			t.Errorf("%q of a personal view looks at %d objects, want %d", path, got, want)

@@ -59,14 +59,29 @@ func (g *Gate) Run(ctx context.Context) {
 }
 
 // estimate returns how many seats a request occupies, as kube-apiserver, but by the objects of the request itself in
-// place of all of its resource.
+// place of all of its resource. They are those of its page if it has one: kube-apiserver's own rule would apply a limit
+// also to watches and to lists from revision 0, which ignore it.
 func (g *Gate) estimate(most func(level string) uint64) seats.WorkEstimatorFunc {
 	config := seats.DefaultWorkEstimatorConfig()
 	return func(q *http.Request, schema, level string) seats.WorkEstimate {
 		objects := func(string) (storage.Stats, error) { return g.objects(q) }
 		watchers := func(*request.RequestInfo) int { return 0 } // of writes
-		return seats.NewWorkEstimator(objects, watchers, config, most)(q, schema, level)
+		return seats.NewWorkEstimator(objects, watchers, config, most)(withoutLimit(q), schema, level)
 	}
+}
+
+// withoutLimit returns a request without its limit.
+func withoutLimit(q *http.Request) *http.Request {
+	values := q.URL.Query()
+	if !values.Has("limit") {
+		return q
+	}
+	values.Del("limit")
+	unlimited := *q.URL
+	unlimited.RawQuery = values.Encode()
+	other := q.WithContext(q.Context())
+	other.URL = &unlimited
+	return other
 }
 
 // Serve calls next when the request is admitted. Otherwise it answers 429 with Retry-After, as kube-apiserver. The
