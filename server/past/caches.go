@@ -16,7 +16,6 @@ import (
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/source/history"
-	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 const (
@@ -50,10 +49,11 @@ type caches struct {
 	bytes, loading int64
 }
 
-// cacheKey is what a cache depends on.
+// cacheKey is what a cache depends on. The mark is that of the request: once a list has begun, or ended, the moment is
+// read again. While a list is under way, what was read first answers all requests.
 type cacheKey struct {
 	familyKey
-	point sink.Point
+	mark history.Mark
 }
 
 // entry is a resource at a moment. Its state does not change.
@@ -63,7 +63,7 @@ type entry struct {
 	loaded chan struct{} // closed when the rest is set, or failed is
 	failed error
 	cache  *watchcache.Cache
-	mark   history.Mark
+	mark   history.Mark // when it was read
 	inUse  int
 	last   int // when it was used last, in uses
 }
@@ -143,7 +143,7 @@ var errEnds = errors.New("the server ends")
 
 // still returns the entry of a resource at a moment, which it begins to read if nobody has.
 func (c *caches) still(of *resolved) (*entry, error) {
-	key := cacheKey{familyKeyOf(of), of.point}
+	key := cacheKey{familyKeyOf(of), of.mark}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.all[key]
@@ -239,7 +239,7 @@ func (c *caches) load(ctx context.Context, e *entry) {
 			err = errEnds
 		} else {
 			klog.ErrorS(err, "The past of a resource cannot be read", "resource", e.key.resource, "revision",
-				e.key.point.Revision)
+				e.key.mark.Point.Revision)
 		}
 		err = apierrors.NewServiceUnavailable(err.Error())
 	}

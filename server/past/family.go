@@ -143,7 +143,7 @@ func (l *loading) read(ctx context.Context) (*store.Snapshot, error) {
 		if err != nil {
 			return err
 		}
-		at := l.entry.key.point
+		at := l.entry.key.mark.Point
 		l.mark = v.Mark(of, at)
 		if known, err := v.IsKnown(ctx, of, l.mark); err != nil {
 			return err
@@ -172,19 +172,19 @@ func (l *loading) read(ctx context.Context) (*store.Snapshot, error) {
 		return nil, err
 	}
 	slices.SortFunc(put, func(a, b keepwatch.Object) int { return a.Key().Compare(b.Key()) })
-	return base.With(l.entry.key.point.Revision, removed, put), nil
+	return base.With(l.entry.key.mark.Point.Revision, removed, put), nil
 }
 
 // nearest returns the moments of the entry's family and epoch that are in memory, the nearest one first.
 func (l *loading) nearest() (all []*entry) {
-	at := l.entry.key.point
+	at := l.entry.key.mark.Point
 	distance := func(e *entry) keepwatch.Revision {
-		return max(e.key.point.Revision, at.Revision) - min(e.key.point.Revision, at.Revision)
+		return max(e.key.mark.Point.Revision, at.Revision) - min(e.key.mark.Point.Revision, at.Revision)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, e := range l.all {
-		if e.cache != nil && key.familyKey == l.entry.key.familyKey && key.point.Epoch == at.Epoch {
+		if e.cache != nil && key.familyKey == l.entry.key.familyKey && key.mark.Point.Epoch == at.Epoch {
 			all = append(all, e)
 		}
 	}

@@ -73,6 +73,7 @@ type resolved struct {
 	format   *format
 	stream   sink.Status
 	point    sink.Point
+	mark     history.Mark // of the point
 	time     time.Time
 	// the earliest creation of the objects of a namespace, zero if there are none or nobody is asked about the right
 	oldest  time.Time
@@ -186,6 +187,7 @@ func (r *resolved) locate(ctx context.Context, v *history.View, m history.Moment
 	}
 	r.newest = m.IsNow()
 	r.point, r.time = points.Of(r.stream), points.Time
+	r.mark = v.Mark(r.stream, r.point)
 	if s := r.stream.ID; s.LabelSelector != "" || s.FieldSelector != "" {
 		r.warning = strings.TrimSpace(fmt.Sprintf("%s the history has only the %s", r.warning, s))
 	}

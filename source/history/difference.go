@@ -9,13 +9,17 @@ import (
 )
 
 // Mark is the point of a stream whose state was read, and what the history said of the stream then.
+// Marks of one point are equal if no list has begun or ended between them.
 type Mark struct {
-	Point sink.Point
-	gaps  int // that were declared
+	Point  sink.Point
+	gaps   int  // that were declared
+	listed bool // the last one was open: pages of its list may follow
 }
 
 // Mark returns the mark of a state of a stream at a point.
-func (v *View) Mark(of sink.Status, at sink.Point) Mark { return Mark{at, v.declared(of)} }
+func (v *View) Mark(of sink.Status, at sink.Point) Mark {
+	return Mark{at, v.declared(of), of.Progress.Gap != ""}
+}
 
 // declared returns how many gaps a stream has declared: each list after the first one declares one.
 func (v *View) declared(of sink.Status) (n int) {
@@ -28,10 +32,10 @@ func (v *View) declared(of sink.Status) (n int) {
 }
 
 // IsKnown reports whether the state of a stream that was read at a mark is still the one that the history has there. It
-// returns false after another list, which may show another content of an object at a revision from before, and for a
-// point that is not known any more.
+// returns false after a page of another list, which may show another content of an object at a revision from before,
+// for a state that was read while a list was under way, and for a point that is not known any more.
 func (v *View) IsKnown(ctx context.Context, of sink.Status, m Mark) (bool, error) {
-	if m.gaps != v.declared(of) {
+	if m.listed || m.gaps != v.declared(of) {
 		return false, nil
 	}
 	err := v.Check(ctx, of, m.Point)
