@@ -64,8 +64,10 @@ type entry struct {
 	failed error
 	cache  *watchcache.Cache
 	mark   history.Mark // when it was read
-	inUse  int
-	last   int // when it was used last, in uses
+	// unknown is set if the moment was in a gap then, as after a thinning: objects may be missing.
+	unknown *history.Unknown
+	inUse   int
+	last    int // when it was used last, in uses
 }
 
 func newCaches(h *history.History, budget *readpath.Budget, metrics *watchcache.Metrics, meters *meters,
@@ -102,9 +104,13 @@ func (c *caches) reader(ctx context.Context, of *resolved) (*readpath.Reader, fu
 		release()
 		return nil, nil, err
 	}
-	if e.failed != nil {
+	err = e.failed
+	if err == nil && e.unknown != nil && !of.inGap {
+		err = gone(e.unknown)
+	}
+	if err != nil {
 		release()
-		return nil, nil, e.failed
+		return nil, nil, err
 	}
 	if !of.watch {
 		return e.family.readerAt(e.cache, of), release, nil
@@ -227,7 +233,7 @@ func (c *caches) load(ctx context.Context, e *entry) {
 	c.loading -= l.bytes
 	e.inUse--
 	if err == nil {
-		e.cache, e.mark = e.family.root.Still(snapshot), l.mark
+		e.cache, e.mark, e.unknown = e.family.root.Still(snapshot), l.mark, l.unknown
 		c.bytes += bytes
 		c.shrink() // what it shared with a moment that was dropped meanwhile is its own
 		c.count()

@@ -3,6 +3,7 @@ package past
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -120,9 +121,10 @@ func countMoment(of *store.Snapshot, n, alone int32) (bytes int64) {
 // loading is the read of an entry's state.
 type loading struct {
 	*caches
-	entry *entry
-	mark  history.Mark
-	bytes int64 // reserved
+	entry   *entry
+	mark    history.Mark
+	unknown *history.Unknown // why the state is not known, though it is read
+	bytes   int64            // reserved
 }
 
 // read returns the state of the entry: what differs from the nearest moment in memory, if that is near enough.
@@ -145,26 +147,30 @@ func (l *loading) read(ctx context.Context) (*store.Snapshot, error) {
 		}
 		at := l.entry.key.mark.Point
 		l.mark = v.Mark(of, at)
-		if known, err := v.IsKnown(ctx, of, l.mark); err != nil {
-			return err
-		} else if known {
-			for _, near := range l.nearest() {
-				if known, err := v.IsKnown(ctx, of, near.mark); err != nil {
-					return err
-				} else if !known {
-					continue
-				}
-				from := near.cache.Snapshot()
-				found, err := v.LoadDifference(ctx, of, near.mark.Point, at, from.Len(), remove, add)
-				if err != nil {
-					return err
-				}
-				if found {
-					base = from
-					return nil
-				}
-				break // the others are farther
+		err = v.Check(ctx, of, at) // the history may have changed since the request was resolved
+		if unknown, ok := errors.AsType[*history.Unknown](err); ok && unknown.Gap != nil {
+			l.unknown = unknown
+			return v.Load(ctx, of, at, add)
+		}
+		if err != nil {
+			return momentError(err)
+		}
+		for _, near := range l.nearest() {
+			if known, err := v.IsKnown(ctx, of, near.mark); err != nil {
+				return err
+			} else if !known {
+				continue
 			}
+			from := near.cache.Snapshot()
+			found, err := v.LoadDifference(ctx, of, near.mark.Point, at, from.Len(), remove, add)
+			if err != nil {
+				return err
+			}
+			if found {
+				base = from
+				return nil
+			}
+			break // the others are farther
 		}
 		return v.Load(ctx, of, at, add)
 	})

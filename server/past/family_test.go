@@ -281,6 +281,61 @@ func TestMomentsThatAListChanges(t *testing.T) {
 	check("after it", 299, 300, 290)
 }
 
+// changing is a history that changes after it was read for the first time: between the resolution of a moment and its
+// load.
+type changing struct {
+	churn
+	change func()
+}
+
+func (c changing) Snapshot(ctx context.Context, read func(sink.Snapshot) error) error {
+	defer c.change()
+	return c.churn.Snapshot(ctx, read)
+}
+
+// A moment that is not known any more once its state is read is refused as if it had not been known before.
+func TestMomentsThatExpireWhileTheyAreRead(t *testing.T) {
+	t.Parallel()
+	thin := func(c churn) {
+		c.Lock()
+		defer c.Unlock()
+		*c.gaps = append(*c.gaps, sink.StoredGap{Resource: "secrets", From: 90, To: 110, Reason: sink.GapThinned,
+			Seen: clock("10:00"), Began: clock("10:00"), Ended: clock("10:00")})
+		*c.states = slices.DeleteFunc(*c.states, func(s sink.State) bool {
+			return s.To != nil && s.From.Revision > 90 && s.To.Revision <= 110
+		})
+	}
+	expire := func(c churn) { c.expire(200) }
+	for name, row := range map[string]struct {
+		change        func(churn)
+		allowGaps     bool
+		first, second int
+	}{
+		"expired":                       {expire, false, http.StatusGone, http.StatusGone},
+		"expired, with gaps allowed":    {expire, true, http.StatusGone, http.StatusGone},
+		"thinned out":                   {thin, false, http.StatusGone, http.StatusGone},
+		"thinned out, and gaps allowed": {thin, true, http.StatusGone, http.StatusOK}, // with a warning
+	} {
+		c, r := newChurn(), rand.New(rand.NewPCG(7, 8))
+		for *c.cursor < 300 {
+			c.write(r, 60)
+		}
+		database := changing{c, sync.OnceFunc(func() { row.change(c) })}
+		s, err := New(Config{History: history.New(database, history.Options{}), Token: "x", AllowGaps: row.allowGaps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := run(t, s)
+		for i, want := range []int{row.first, row.second} {
+			w := s.at(t, 100, "")
+			if warned := w.Header().Get("Warning") != ""; w.Code != want || warned != (want == http.StatusOK) {
+				t.Errorf("%s: request %d: %d, want %d; warning %v: %.300s", name, i, w.Code, want, warned, w.Body)
+			}
+		}
+		stop()
+	}
+}
+
 // has reports whether a moment is in memory.
 func (c *caches) has(at keepwatch.Revision) bool {
 	c.mu.Lock()
