@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// maxCaches bounds the caches of moments, and maxBytes what they have in memory together.
+	// maxCaches bounds the caches of moments, and maxBytes what they have in memory together. A maxCaches-th of maxBytes
+	// is left to each, whatever the others have.
 	maxCaches = 64
 	maxBytes  = 1 << 30
 	// maxReplays is the default of Config.MaxReplays.
@@ -35,7 +36,7 @@ type caches struct {
 	metrics  *watchcache.Metrics
 	meters   *meters
 	bound    int   // of replays
-	maxBytes int64 // of moments
+	maxBytes int64 // of moments, and of the beginnings of replays
 
 	mu       sync.Mutex
 	running  context.Context // of run; nil before and after
@@ -45,8 +46,8 @@ type caches struct {
 	uses     int // counts
 	replays  int // open
 	// bytes are those of the objects of all moments in memory: what several moments share counts once. loading are those
-	// that are being read.
-	bytes, loading int64
+	// that are being read, and begun those of the states that replays began with.
+	bytes, loading, begun int64
 }
 
 // cacheKey is what a cache depends on. The mark is that of the request: once a list has begun, or ended, the moment is
@@ -66,6 +67,7 @@ type entry struct {
 	mark   history.Mark // when it was read
 	// unknown is set if the moment was in a gap then, as after a thinning: objects may be missing.
 	unknown *history.Unknown
+	size    int64 // of its objects
 	inUse   int
 	last    int // when it was used last, in uses
 }
@@ -182,6 +184,7 @@ func (c *caches) count() {
 	c.meters.moments.Set(float64(len(c.all)))
 	c.meters.bytes.Set(float64(c.bytes + c.loading))
 	c.meters.replays.Set(float64(c.replays))
+	c.meters.begun.Set(float64(c.begun))
 }
 
 func (c *caches) release(e *entry) {
@@ -214,7 +217,7 @@ func (c *caches) drop(e *entry) {
 		delete(c.families, e.key.familyKey)
 	}
 	if e.cache != nil {
-		c.bytes -= unshare(e.cache.Snapshot())
+		c.bytes -= unshare(e.cache.Snapshot(), byMoments)
 	}
 	c.count()
 }
@@ -223,9 +226,9 @@ func (c *caches) drop(e *entry) {
 func (c *caches) load(ctx context.Context, e *entry) {
 	l := &loading{caches: c, entry: e}
 	snapshot, err := l.read(ctx)
-	var bytes int64
+	var all, alone int64
 	if err == nil {
-		bytes = share(snapshot)
+		all, alone = share(snapshot, byMoments)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +237,8 @@ func (c *caches) load(ctx context.Context, e *entry) {
 	e.inUse--
 	if err == nil {
 		e.cache, e.mark, e.unknown = e.family.root.Still(snapshot), l.mark, l.unknown
-		c.bytes += bytes
+		e.size = all
+		c.bytes += alone
 		c.shrink() // what it shared with a moment that was dropped meanwhile is its own
 		c.count()
 		return
@@ -252,12 +256,13 @@ func (c *caches) load(ctx context.Context, e *entry) {
 	e.failed = err
 }
 
-// reserve counts bytes that a load adds. It drops other moments for them, or returns an error if those are all in use.
-// The only moment in memory may have more than all together.
-func (c *caches) reserve(bytes int64) error {
+// reserve counts bytes that a load adds, which then has so many. It drops other moments for them, or returns an error
+// if those are all in use. A load of few bytes is always possible, and the only moment in memory may have more than all
+// together.
+func (c *caches) reserve(bytes, loaded int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.loading += bytes; c.shrink() || len(c.all)+c.replays == 1 {
+	if c.loading += bytes; c.shrink() || len(c.all) == 1 || loaded <= c.few() {
 		return nil
 	}
 	return c.meters.tooMany(boundBytes, fmt.Sprintf(
@@ -265,15 +270,39 @@ func (c *caches) reserve(bytes int64) error {
 		(c.bytes+c.loading)>>20))
 }
 
+// few are the bytes that a moment, or a replay, may add although the others have as many as they may have.
+func (c *caches) few() int64 { return c.maxBytes / maxCaches }
+
 // shrink drops moments that are not in use until the others have no more bytes than they may have, and reports whether
-// they do. c.mu is locked.
+// they do. It drops none if those in use have more by themselves, unless only one is: that one may be the only moment
+// in memory. c.mu is locked.
 func (c *caches) shrink() bool {
+	if c.bytes+c.loading <= c.maxBytes {
+		return true
+	}
+	if n, bytes := c.inUse(); n > 1 && bytes+c.loading > c.maxBytes {
+		return false
+	}
 	for c.bytes+c.loading > c.maxBytes {
 		if !c.evict() {
 			return false
 		}
 	}
 	return true
+}
+
+// inUse returns how many moments are in use, and bytes that they have at least: those of one family may share all that
+// the greatest of them has. c.mu is locked.
+func (c *caches) inUse() (n int, bytes int64) {
+	greatest := map[*family]int64{}
+	for _, e := range c.all {
+		if e.inUse > 0 {
+			n++
+			bytes += max(0, e.size-greatest[e.family])
+			greatest[e.family] = max(greatest[e.family], e.size)
+		}
+	}
+	return n, bytes
 }
 
 // replay is the cache of one watch. It begins with the state of an entry, and shares it.
@@ -309,6 +338,12 @@ func (c *caches) replay(ctx context.Context, e *entry, of *resolved) (*replay, e
 		return nil, err
 	}
 	begin := e.cache.Snapshot()
+	_, added := share(begin, byReplays)
+	if c.replays > 0 && added > c.few() && c.begun+added > c.maxBytes {
+		unshare(begin, byReplays)
+		return nil, c.meters.tooMany(boundBytes, fmt.Sprintf(
+			"open watches of the past (%d) began with %d MiB: try again when some of them have ended", c.replays, c.begun>>20))
+	}
 	cache, err := e.family.root.At(begin, func(cache *watchcache.Cache) (watchcache.Source, error) {
 		return source{c.history.Source(history.SourceOptions{
 			Resource: of.typ.Resource, Namespace: of.stream.ID.Namespace, At: of.point, Onward: true, Speed: of.speed,
@@ -317,11 +352,12 @@ func (c *caches) replay(ctx context.Context, e *entry, of *resolved) (*replay, e
 		})}, nil
 	})
 	if err != nil {
+		unshare(begin, byReplays)
 		return nil, err
 	}
 	ctx, end := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.running, end)
-	c.bytes += share(begin)
+	c.begun += added
 	c.replays++
 	c.count()
 	c.active.Go(func() {
@@ -332,7 +368,7 @@ func (c *caches) replay(ctx context.Context, e *entry, of *resolved) (*replay, e
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.bytes -= unshare(begin)
+		c.begun -= unshare(begin, byReplays)
 		c.replays--
 		c.count()
 	})

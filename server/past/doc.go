@@ -9,7 +9,8 @@
 // Nothing behind the server knows that it is the past: a watch cache reads a history as it reads any source. The
 // caches of the moments that were read last stay; they show one state, and follow nothing. Those of one resource are a
 // family: a moment is read as what differs from the nearest one in memory, and shares with it the tree, the objects and
-// their encodings. The number of moments is bounded, and the bytes of their objects, of which each counts once.
+// their encodings. The number of moments is bounded, and the bytes of their objects, of which each counts once; so
+// are those of the states that open watches began with. A moment of few bytes is always possible.
 //
 // # Moments
 //

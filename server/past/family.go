@@ -71,12 +71,20 @@ func (f *family) readerAt(cache *watchcache.Cache, of *resolved) *readpath.Reade
 	return reader.At(func() time.Time { return then })
 }
 
+// holder is what the bytes of objects are counted for.
+type holder int
+
+const (
+	byMoments holder = iota // in memory
+	byReplays               // the states that they began with
+)
+
 // object is a state of an object in the caches of moments.
 type object struct {
 	key      keepwatch.Key
 	uid      keepwatch.UID
 	revision keepwatch.Revision
-	moments  atomic.Int32 // that have it
+	held     [2]atomic.Int32 // how many of each kind of holder have it
 }
 
 func (o *object) Key() keepwatch.Key           { return o.key }
@@ -98,24 +106,30 @@ const objectBytes = 600
 
 func bytesOf(o *watchcache.Object) int64 { return int64(o.Size()) + objectBytes }
 
-// share counts a moment with a state, and returns the bytes of the objects that no other one has.
-func share(of *store.Snapshot) int64 { return countMoment(of, 1, 1) }
+// share counts a holder of a state, and returns the bytes of all objects, and of those that no other such holder has.
+func share(of *store.Snapshot, by holder) (all, alone int64) { return countHolder(of, by, 1, 1) }
 
-// unshare counts a moment less, and returns the bytes of the objects that no other one has.
-func unshare(of *store.Snapshot) int64 { return countMoment(of, -1, 0) }
+// unshare counts a holder less, and returns the bytes of the objects that no other such holder has.
+func unshare(of *store.Snapshot, by holder) int64 {
+	_, alone := countHolder(of, by, -1, 0)
+	return alone
+}
 
-// countMoment adds to the moments of each object, and returns the bytes of those that have so many then.
-func countMoment(of *store.Snapshot, n, alone int32) (bytes int64) {
+// countHolder adds to the holders of each object, and returns the bytes of all, and of those that have so many then.
+func countHolder(of *store.Snapshot, by holder, n, so int32) (all, alone int64) {
 	for o := range of.All() {
 		cached, ok := o.(*watchcache.Object)
 		if !ok {
 			continue
 		}
-		if counted, ok := cached.Object.(*object); ok && counted.moments.Add(n) == alone {
-			bytes += bytesOf(cached)
+		if counted, ok := cached.Object.(*object); ok {
+			all += bytesOf(cached)
+			if counted.held[by].Add(n) == so {
+				alone += bytesOf(cached)
+			}
 		}
 	}
-	return bytes
+	return all, alone
 }
 
 // loading is the read of an entry's state.
@@ -138,7 +152,7 @@ func (l *loading) read(ctx context.Context) (*store.Snapshot, error) {
 		put = append(put, made)
 		l.meters.states.Inc()
 		l.bytes += bytesOf(made)
-		return l.reserve(bytesOf(made))
+		return l.reserve(bytesOf(made), l.bytes)
 	}
 	err := l.history.View(ctx, func(v *history.View) error {
 		of, err := v.StreamOf(l.entry.key.resource.GroupResource().String(), l.entry.key.namespace)

@@ -376,25 +376,74 @@ func TestSecondMomentCostsWhatDiffers(t *testing.T) {
 			t.Errorf("the moment %d reads %d states", at, n)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	q := httptest.NewRequestWithContext(ctx, http.MethodGet, "/at/revision/1000/api/v1/secrets?watch=1", nil)
-	q.Header.Set("Authorization", "Bearer x")
-	before, ended := statesRead(t, s), make(chan struct{})
-	go func() { defer close(ended); s.ServeHTTP(httptest.NewRecorder(), q) }()
-	await.True(t, "a watch is open", func() bool {
-		s.caches.mu.Lock()
-		defer s.caches.mu.Unlock()
-		return s.caches.replays == 1
-	})
+	before := statesRead(t, s)
+	defer s.watch(t, 1000)()
 	if n := statesRead(t, s) - before; n != 0 {
 		t.Errorf("the watch reads %d states", n)
 	}
 	if bytes, _ := s.caches.counted(); bytes != s.caches.union() {
 		t.Errorf("%d bytes are counted, moments have %d", bytes, s.caches.union())
 	}
-	cancel()
-	<-ended
+}
+
+// watch opens a watch of the secrets at a revision, until the returned function is called.
+func (s *Server) watch(t *testing.T, at keepwatch.Revision) (stop func()) {
+	t.Helper()
+	open := func() int {
+		s.caches.mu.Lock()
+		defer s.caches.mu.Unlock()
+		return s.caches.replays
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	q := httptest.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("/at/revision/%d/api/v1/secrets?watch=1", at), nil)
+	q.Header.Set("Authorization", "Bearer x")
+	others, ended := open(), make(chan struct{})
+	go func() { defer close(ended); s.ServeHTTP(httptest.NewRecorder(), q) }()
+	await.True(t, "the watch is open", func() bool { return open() == others+1 })
+	return func() {
+		cancel()
+		<-ended
+		await.True(t, "the watch has ended", func() bool { return open() == others })
+	}
+}
+
+// What open watches began with takes no memory from moments, and is bounded by itself: only one watch alone may have
+// more.
+func TestWatchesAreBoundedByBytes(t *testing.T) {
+	t.Parallel()
+	c, r := newChurn(), rand.New(rand.NewPCG(9, 10))
+	for *c.cursor < 2000 {
+		c.write(r, 60)
+	}
+	s, err := New(Config{History: history.New(c, history.Options{}), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.caches.maxBytes = 1000
+	defer run(t, s)()
+	stop := s.watch(t, 1000)
+	s.watch(t, 1000)() // adds nothing
+	for _, at := range []keepwatch.Revision{1010, 1500, 1000} {
+		if w := s.at(t, at, ""); w.Code != http.StatusOK {
+			t.Errorf("the moment %d beside a watch: %d %s", at, w.Code, w.Body)
+		}
+		if bytes, loading := s.caches.counted(); loading != 0 || bytes != s.caches.union() {
+			t.Errorf("%d bytes are counted, and %d of what is read; moments have %d", bytes, loading, s.caches.union())
+		}
+	}
+	if w := s.at(t, 1500, "watch=1&timeoutSeconds=5"); w.Code != http.StatusTooManyRequests ||
+		!strings.Contains(w.Body.String(), "open watches of the past (1) began with 0 MiB") {
+		t.Errorf("a watch of another moment: %d %.300s", w.Code, w.Body)
+	}
+	stop()
+	s.caches.mu.Lock()
+	begun := s.caches.begun
+	s.caches.mu.Unlock()
+	if begun != 0 {
+		t.Errorf("%d bytes are counted without a watch", begun)
+	}
+	s.watch(t, 1500)()
 }
 
 // statesRead returns how many states moments have read.
@@ -411,40 +460,54 @@ func statesRead(t *testing.T, s *Server) (n int) {
 	return n
 }
 
-// Moments that are in use, and have all the memory, let another one wait. One alone may have more.
+// Moments that are in use, and have all the memory, let another one wait, unless it adds few bytes, and cost none that
+// is not in use its place. One alone may have more.
 func TestMomentsAreBoundedByBytes(t *testing.T) {
 	t.Parallel()
 	c, r := newChurn(), rand.New(rand.NewPCG(3, 4))
-	for *c.cursor < 300 {
-		c.write(r, 60)
+	for *c.cursor < 2000 {
+		c.write(r, 200)
 	}
 	s, err := New(Config{History: history.New(c, history.Options{}), Token: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.caches.maxBytes = 1000
+	bound := func(bytes int64, users int) { // of the moment 1000
+		s.caches.mu.Lock()
+		defer s.caches.mu.Unlock()
+		s.caches.maxBytes = bytes
+		for key, e := range s.caches.all {
+			if key.mark.Point.Revision == 1000 {
+				e.inUse += users
+			}
+		}
+	}
 	defer run(t, s)()
-	if w := s.at(t, 100, ""); w.Code != http.StatusOK {
+	bound(1000, 0)
+	if w := s.at(t, 1000, ""); w.Code != http.StatusOK {
 		t.Fatalf("the only moment: %d %s", w.Code, w.Body)
 	}
-	s.caches.mu.Lock()
-	for _, e := range s.caches.all {
-		e.inUse++
+	size, _ := s.caches.counted()
+	bound(maxBytes, 1)
+	if w := s.at(t, 1500, ""); w.Code != http.StatusOK {
+		t.Fatalf("a second moment: %d %s", w.Code, w.Body)
 	}
-	s.caches.mu.Unlock()
-	if w := s.at(t, 300, ""); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
-		t.Errorf("a second moment: %d %s", w.Code, w.Body)
+	bound(1000, 0)
+	if w := s.at(t, 2000, ""); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+		t.Errorf("another moment: %d %s", w.Code, w.Body)
 	}
-	if w := s.at(t, 100, ""); w.Code != http.StatusOK {
-		t.Errorf("the moment in memory: %d %s", w.Code, w.Body)
+	for _, at := range []keepwatch.Revision{1000, 1500} {
+		if w := s.at(t, at, ""); w.Code != http.StatusOK || !s.caches.has(at) {
+			t.Errorf("the moment %d, which was in memory: %d %s", at, w.Code, w.Body)
+		}
 	}
-	s.caches.mu.Lock()
-	for _, e := range s.caches.all {
-		e.inUse--
+	bound(size-1, 0) // a part of that is few
+	if w := s.at(t, 1001, ""); w.Code != http.StatusOK || !s.caches.has(1500) {
+		t.Errorf("a moment that adds few bytes: %d %s", w.Code, w.Body)
 	}
-	s.caches.mu.Unlock()
-	if w := s.at(t, 300, ""); w.Code != http.StatusOK || s.caches.has(100) {
-		t.Errorf("a second moment once the first one is not in use: %d %s", w.Code, w.Body)
+	bound(1000, -1)
+	if w := s.at(t, 2000, ""); w.Code != http.StatusOK || s.caches.has(1000) || s.caches.has(1500) {
+		t.Errorf("another moment once none is in use: %d %s", w.Code, w.Body)
 	}
 	if bytes, loading := s.caches.counted(); loading != 0 || bytes != s.caches.union() {
 		t.Errorf("%d bytes are counted, and %d of what is read; moments have %d", bytes, loading, s.caches.union())

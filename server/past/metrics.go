@@ -15,6 +15,7 @@ type meters struct {
 	replays *metrics.Gauge
 	moments *metrics.Gauge
 	bytes   *metrics.Gauge
+	begun   *metrics.Gauge
 	states  *metrics.Counter
 	refused *metrics.CounterVec
 }
@@ -26,13 +27,15 @@ func newMeters(registry metrics.KubeRegistry) *meters {
 		moments: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_moments",
 			Help: "States of a resource at a moment in memory, without those of replays."}),
 		bytes: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_moment_bytes",
-			Help: "About what the objects of moments and of the beginnings of replays take in memory. What several share counts once."}),
+			Help: "About what the objects of moments take in memory. What several share counts once."}),
+		begun: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_replay_bytes",
+			Help: "About what the objects that open watches began with take in memory. What several share counts once."}),
 		states: metrics.NewCounter(&metrics.CounterOpts{Name: "keepwatch_past_states_read_total",
 			Help: "States that were read for moments: all of them, or those in which a moment differs from one in memory."}),
 		refused: metrics.NewCounterVec(&metrics.CounterOpts{Name: "keepwatch_past_refused_total",
 			Help: "Requests answered with 429, since a bound was reached."}, []string{"bound"}),
 	}
-	registry.MustRegister(m.replays, m.moments, m.bytes, m.states, m.refused)
+	registry.MustRegister(m.replays, m.moments, m.bytes, m.begun, m.states, m.refused)
 	for _, bound := range []string{boundReplays, boundMoments, boundBytes} {
 		m.refused.WithLabelValues(bound)
 	}
