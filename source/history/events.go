@@ -181,9 +181,12 @@ func (t *teller) tellGaps(ctx context.Context, before sink.Point) error {
 			return nil
 		}
 		t.gaps = t.gaps[1:]
+		if !t.after.Before(end) {
+			continue
+		}
 		if changed, err := t.changedIn(ctx, g, begin, end); err != nil {
 			return err
-		} else if !changed || !t.after.Before(end) {
+		} else if !changed {
 			continue
 		}
 		if !t.yield(Event{Type: Missing, Resource: t.of.Resource, Point: begin, Time: g.Seen, Gap: &g}, nil) {

@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -62,6 +63,34 @@ func TestThinnedEvents(t *testing.T) {
 			}
 		}
 	})
+}
+
+// asked counts the queries for states.
+type asked struct {
+	*tables
+	queries int
+}
+
+func (a *asked) Snapshot(_ context.Context, read func(sink.Snapshot) error) error { return read(a) }
+
+func (a *asked) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
+	a.queries++
+	return a.tables.States(ctx, q, yield)
+}
+
+// TestEventsAfterThinnedRanges reads nothing of the ranges that end before the events.
+func TestEventsAfterThinnedRanges(t *testing.T) {
+	database := &asked{tables: thinned()}
+	view(t, database, func(v *history.View) {
+		for e, err := range v.Events(t.Context(), history.Objects{Resource: "pods"}, at(35), sink.Point{}) {
+			if err != nil || e.Point != at(40) {
+				t.Errorf("%v at %v, %v", e.Type, e.Point, err)
+			}
+		}
+	})
+	if database.queries != 1 {
+		t.Errorf("%d queries for the states of one part", database.queries)
+	}
 }
 
 // TestThinnedMoments refuses moments in a range that was thinned out, and names the known ones.
