@@ -461,7 +461,7 @@ func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 			`keepwatch_sync_expired_states_total{reason="age",sink="sqlite"} 0`,
 			`keepwatch_sync_expired_states_total{reason="size",sink="sqlite"} `,
 			`keepwatch_sync_expired_states_total{reason="thinning",sink="sqlite"} 0`,
-			`keepwatch_sync_excess_bytes{sink="sqlite"} `,
+			`keepwatch_sync_excess_bytes{sink="sqlite"} `, `keepwatch_sync_clock_behind_seconds{sink="sqlite"} 0`,
 		} {
 			if !strings.Contains(text, want) {
 				return false

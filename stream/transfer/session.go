@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -67,11 +66,6 @@ func (s *session) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.first {
-		if err := checkClock(stored, time.Now()); err != nil {
-			return err
-		}
-	}
 	s.opened = true
 	s.enterEpochs(stored)
 	s.begin(stored)
@@ -85,21 +79,6 @@ func (s *session) run(ctx context.Context) error {
 		group.Go(func() error { return s.follow(ctx, i, &stored[i]) })
 	}
 	return group.Wait()
-}
-
-// maxBehind is how far a clock may be behind the last batch at a start: another machine may have written that one.
-const maxBehind = 24 * time.Hour
-
-// checkClock returns an error if the last batch is in the future: every batch would have its time until then, because
-// times never go back.
-func checkClock(stored []sink.Stored, now time.Time) error {
-	for _, s := range stored {
-		if s.Time.After(now.Add(maxBehind)) {
-			return fmt.Errorf("the clock shows %s, but the newest transaction is of %s: set the clock, or, if that time is wrong, "+
-				"begin anew in another place", now.UTC().Format(time.RFC3339), s.Time.UTC().Format(time.RFC3339))
-		}
-	}
-	return nil
 }
 
 // awaitChange ends the session when its resources have changed.

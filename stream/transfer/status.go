@@ -80,6 +80,17 @@ func (s Status) Complete() bool {
 	return true
 }
 
+// Newest returns the time of the newest batch, also of an earlier process, zero if there is none. The next batches have
+// it until the clock has reached it, because their times never go back.
+func (s Status) Newest() (newest time.Time) {
+	for _, r := range s.Resources {
+		if r.Written.After(newest) {
+			newest = r.Written
+		}
+	}
+	return newest
+}
+
 // Status returns the current status. It is safe for concurrent use.
 func (t *Transfer) Status() Status {
 	t.mu.Lock()

@@ -127,7 +127,9 @@ var (
 	syncExpired = syncMetric("expired_states_total",
 		"States that the sink has deleted: by age, of --retention, by size, of --max-size, or by thinning, of --thin.",
 		"reason")
-	syncExcess   = syncMetric("excess_bytes", "Bytes by which the current states alone are more than --max-size.")
+	syncExcess      = syncMetric("excess_bytes", "Bytes by which the current states alone are more than --max-size.")
+	syncBehindClock = syncMetric("clock_behind_seconds",
+		"Time by which the clock is behind the newest transaction, which all transactions have until it has reached it.")
 	syncComplete = syncMetric("complete", "1 if all resources of one etcd are complete at one revision, else 0.", "line")
 	syncCut      = syncMetric("complete_revision", "Revision at which all resources of one etcd are complete.", "line")
 )
@@ -186,6 +188,7 @@ func collectStatus(s transfer.Status, ch chan<- prometheus.Metric) {
 	for _, reason := range []sink.ExpiryReason{sink.ExpiredByAge, sink.ExpiredBySize, sink.ExpiredByThinning} {
 		ch <- prometheus.MustNewConstMetric(syncExpired, prometheus.CounterValue, float64(s.Expired[reason]), string(reason))
 	}
+	ch <- prometheus.MustNewConstMetric(syncBehindClock, prometheus.GaugeValue, max(0, time.Until(s.Newest()).Seconds()))
 	ch <- prometheus.MustNewConstMetric(syncExcess, prometheus.GaugeValue, float64(s.Excess))
 }
 

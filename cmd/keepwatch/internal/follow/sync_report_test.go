@@ -2,11 +2,13 @@ package follow
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/transfer"
 )
 
 // TestExpiredReport checks that deletions by the size and by thinning are printed once an hour, with all of them, and
@@ -44,6 +46,43 @@ func TestExpiredReport(t *testing.T) {
 			if out.String() != step.want {
 				t.Errorf("%+v: %q", step, out.String())
 			}
+		}
+	})
+}
+
+// TestClockBehindReport checks that a clock behind the newest transaction is printed once an hour, and by sync status,
+// unless it is the difference of two machines.
+func TestClockBehindReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // from 2000-01-01 on
+		const want = "the clock shows 2000-01-01T00:00:00Z, and the newest transaction is of 2000-01-03T00:00:00Z"
+		var out bytes.Buffer
+		r := newSyncReport(&out, &out, "")
+		future := time.Now().Add(48 * time.Hour)
+		r.committed(sink.Batch{Time: time.Now().Add(time.Minute)})
+		if out.Len() > 0 {
+			t.Errorf("a minute: %q", out.String())
+		}
+		r.committed(sink.Batch{Time: future})
+		time.Sleep(time.Minute)
+		r.committed(sink.Batch{Time: future})
+		if out.String() != "keepwatch: "+want+": until then, all transactions have that time\n" {
+			t.Errorf("two days: %q", out.String())
+		}
+		time.Sleep(time.Hour)
+		r.committed(sink.Batch{Time: future})
+		if n := strings.Count(out.String(), "\n"); n != 2 {
+			t.Errorf("an hour later: %q", out.String())
+		}
+		out.Reset()
+		r.onCut = func(transfer.Status, int, sink.Cut, bool) {} // the output of watch has no times
+		time.Sleep(time.Hour)
+		r.committed(sink.Batch{Time: future})
+		if out.Len() > 0 {
+			t.Errorf("watch: %q", out.String())
+		}
+		if err := printSyncStatus(&out, []sink.Status{{Time: future}}, future.Add(-48*time.Hour)); err != nil ||
+			!strings.Contains(out.String(), "\n"+want+"\n") {
+			t.Errorf("status: %q, %v", out.String(), err)
 		}
 	})
 }

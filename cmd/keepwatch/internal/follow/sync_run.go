@@ -59,7 +59,7 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 		},
 		WatchTimeout: report.watchTimeout, Added: report.add, Logf: report.printf,
 		Hooks: transfer.Options{
-			Opened: report.opened, Observe: report.observe, Retrying: report.retrying, Refused: report.refused,
+			Observe: report.observe, Retrying: report.retrying, Refused: report.refused,
 			Expired:   report.expired,
 			Committed: report.committed,
 		},
@@ -68,6 +68,10 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 	options.Started = func(t *transfer.Transfer) {
 		status = t.Status
 		to.started(t)
+	}
+	options.Hooks.Opened = func(resources []transfer.Resource) {
+		report.opened(resources)
+		report.newest(status().Newest())
 	}
 	options.Hooks.Cut = func(line int, cut sink.Cut) { report.cut(status(), line, cut) }
 	if options.Resources, err = o.resolveAll(ctx, resources, namespace, report); err != nil {

@@ -86,6 +86,7 @@ func printSyncStatus(out io.Writer, all []sink.Status, now time.Time) error {
 	rows := printers.GetNewTabWriter(out)
 	fmt.Fprintln(rows, "RESOURCE\tNAMESPACE\tREVISION\tSINCE\tOBJECTS\tREWINDS\tGAP\tWRITTEN")
 	lines := map[int][]sink.Progress{}
+	var newest time.Time
 	for _, s := range all {
 		namespace, gap, written := "<all>", "<none>", "<never>"
 		if s.ID.Namespace != "" {
@@ -98,7 +99,10 @@ func printSyncStatus(out io.Writer, all []sink.Status, now time.Time) error {
 			gap = string(s.Progress.Gap)
 		}
 		if !s.Time.IsZero() {
-			written = duration.HumanDuration(now.Sub(s.Time))
+			written = duration.HumanDuration(max(0, now.Sub(s.Time)))
+		}
+		if s.Time.After(newest) {
+			newest = s.Time
 		}
 		fmt.Fprintf(rows, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", s.ID.Resource, namespace, s.Progress.Cursor, s.Progress.Since,
 			s.Count, s.Progress.Epoch, gap, written)
@@ -108,6 +112,12 @@ func printSyncStatus(out io.Writer, all []sink.Status, now time.Time) error {
 	}
 	if err := rows.Flush(); err != nil {
 		return exit.WriteError(err)
+	}
+	if newest.Sub(now) > maxBehind {
+		if _, err := fmt.Fprintf(out, "the clock shows %s, and the newest transaction is of %s\n",
+			now.UTC().Format(time.RFC3339), newest.UTC().Format(time.RFC3339)); err != nil {
+			return exit.WriteError(err)
+		}
 	}
 	var numbers []int
 	for line := range lines {
