@@ -48,6 +48,7 @@ type View struct {
 	err      error                  // why the set is not known
 	replaced chan struct{}
 	decided  time.Time // when the set was last decided, by decisions that began then
+	since    time.Time // when the set was first decided, or replaced
 	changes  uint64    // that may change the set
 	applied  uint64    // of them, in the set
 	failing  time.Time // since when the server does not decide; zero while it does
@@ -97,7 +98,11 @@ func (w *View) touch(now time.Time) {
 	w.epoch, w.touched = changed(now), true
 	w.changes++
 	w.again = now.Add(again)
-	w.announce() // the set may have known the change, and another replica not yet
+	// A set as young as this may have known the change, and another replica not yet. One that is older may not: if the
+	// change concerns it, it is replaced.
+	if now.Sub(w.since) < Settled {
+		w.announce()
+	}
 	w.mu.Unlock()
 	w.wake()
 }
@@ -183,7 +188,7 @@ func (w *View) replace(set *watchcache.Namespaces, of int, applied uint64, began
 		}
 		w.views.counts.replaced.Inc()
 	}
-	w.present, w.err = set, nil
+	w.present, w.since, w.err = set, time.Now(), nil
 	w.announce()
 }
 

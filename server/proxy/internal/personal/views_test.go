@@ -368,6 +368,43 @@ func TestDecidedBeforeTheBindingArrives(t *testing.T) {
 	})
 }
 
+// A binding that changes again and again and does not concern the set, such as one of a group for other resources, does
+// not end the watches that have resumed. A set that was replaced a moment ago may have known it.
+func TestBindingsThatDoNotConcernTheSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b")
+		ada := subject("ada")
+		ada.User = &user.DefaultInfo{Name: "ada", Groups: []string{"devs"}}
+		w.bind("ada", "a", true)
+		view := w.of(ada)
+		defer w.open(view)()
+		told := func(change func()) bool {
+			_, replaced, _ := view.Namespaces()
+			change()
+			select {
+			case <-replaced:
+				return true
+			default:
+				return false
+			}
+		}
+		for i := range 10 {
+			time.Sleep(Settled + time.Second + time.Duration(i%4)*time.Second)
+			if told(func() { w.bindAs("other", groupPrefix+"devs", "a", i%2 == 0); time.Sleep(Settled / 2) }) {
+				t.Errorf("watches are told of change %d", i)
+			}
+			if view.Resumable(w.revision + 100) {
+				t.Error("resumable before the change has settled")
+			}
+		}
+		w.bind("ada", "b", true)
+		becomes(view, "a", "b")
+		if !told(func() { w.bindAs("other", groupPrefix+"devs", "b", true) }) {
+			t.Error("watches are not told, and the new set may be that of the change")
+		}
+	})
+}
+
 // A namespace that was deleted and created again is another one: the set changes, and no earlier revision is resumable.
 func TestNamespaceMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
