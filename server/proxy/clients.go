@@ -34,14 +34,15 @@ type ClientStatus struct {
 	Why   map[string]uint64 `json:"why,omitempty"`
 	Open  int64             `json:"open"`  // requests that are being answered, watches mostly
 	Bytes int64             `json:"bytes"` // of response bodies and upgraded connections, before the encryption
-	// Recent are the requests of the last quarter of an hour, oldest first: those that were forwarded, and the others.
+	// Recent are those of the last quarter of an hour that memory has answered or that were forwarded, oldest first.
 	Recent []RecentReads `json:"recent,omitempty"`
+	memory uint64        // requests that memory has answered
 }
 
 // clientUse counts for one user agent.
 type clientUse struct {
-	requests    atomic.Uint64
-	open, bytes atomic.Int64
+	requests, memory atomic.Uint64
+	open, bytes      atomic.Int64
 
 	mu        sync.Mutex
 	forwarded map[reason]uint64
@@ -55,7 +56,7 @@ func (c *clientUse) forward(why reason) {
 
 func (c *clientUse) status(name string) ClientStatus {
 	s := ClientStatus{UserAgent: name, Why: map[string]uint64{}, Requests: c.requests.Load(), Open: c.open.Load(),
-		Bytes: c.bytes.Load()}
+		Bytes: c.bytes.Load(), memory: c.memory.Load()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for why, n := range c.forwarded {

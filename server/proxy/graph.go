@@ -33,7 +33,7 @@ type readsOf struct {
 	each     bool // of one resource, or of one client
 }
 
-// readTotals are how many reads were answered so far.
+// readTotals are how many reads were answered so far. Neither number ever falls.
 type readTotals struct{ memory, server uint64 }
 
 func (t *readTotals) add(r ReadsStatus) {
@@ -51,7 +51,7 @@ func (p *Proxy) totals() map[readsOf]readTotals {
 		totals[r.readsOf()] = own
 	}
 	for _, c := range p.clients.status() {
-		totals[c.readsOf()] = readTotals{c.Requests - c.Forwarded, c.Forwarded}
+		totals[c.readsOf()] = readTotals{c.memory, c.Forwarded}
 	}
 	totals[readsOf{}] = all
 	return totals

@@ -5,6 +5,9 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,6 +75,26 @@ func TestGraph(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A request that has begun counts for neither memory nor the server: it may be forwarded later.
+func TestGraphOfRequestsThatWait(t *testing.T) {
+	p := &Proxy{savings: &savings{}, clients: clients{all: map[string]*clientUse{}}}
+	client := ClientStatus{UserAgent: "ada"}.readsOf()
+	send := func(answer http.HandlerFunc) {
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
+		q.Header.Set("User-Agent", "ada")
+		p.clients.of(q, true).serve(func(w http.ResponseWriter, q *http.Request) {
+			p.recent.add(p.totals())
+			answer(w, q)
+		}, httptest.NewRecorder(), q, nil)
+		p.recent.add(p.totals())
+	}
+	send(countsAnswers(http.NotFoundHandler()).ServeHTTP)
+	send(func(_ http.ResponseWriter, q *http.Request) { countedOf(q).client.forward(reasonRefused) })
+	if got := p.recent.status(client); !slices.Equal(got, []RecentReads{{1, 0}, {}, {0, 1}}) {
+		t.Errorf("%v", got)
+	}
 }
 
 // A line of text has a character for each minute, which is higher the more was read in it.

@@ -188,6 +188,7 @@ func (c *readCount) sent(n int) {
 func countsAnswers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if counted := countedOf(q); counted != nil {
+			counted.client.memory.Add(1)
 			counted.read.fromMemory()
 		}
 		next.ServeHTTP(w, q)
