@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // Names of which parts are random have a pattern, also if somebody else makes them of a name that is random already, or
@@ -33,6 +35,8 @@ func TestLearnNames(t *testing.T) {
 		}, "web-*-*-*"},
 		{"not what swallows a fixed name", [][]string{{"web-config", "web-a"}, {"web-config", "web-aa1a"},
 			{"web-config", "web-a1a1a1a"}}, ""},
+		{"not what swallows a fixed name of its length", [][]string{{"web-config", "web-a1b2c3"},
+			{"web-config", "web-d4e5f6"}, {"web-config", "web-g7h8i9"}}, ""},
 		{"no name of its own", [][]string{{"web"}, {"web"}, {"web"}}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -46,10 +50,11 @@ func TestLearnNames(t *testing.T) {
 			}
 			var got []string
 			for _, p := range learnNames(outcomes) {
-				got = append(got, p.text)
+				got = append(got, p.of.Name)
 				for _, names := range c.runs {
-					if name := anyName([]namePattern{p}, names[len(names)-1]); name != c.want {
-						t.Errorf("%s is %s", names[len(names)-1], name)
+					place := Place{Resource: "pods", Namespace: "shop", Name: names[len(names)-1]}
+					if name := anyName([]namePattern{p}, place); name != c.want {
+						t.Errorf("%s is %s", place.Name, name)
 					}
 				}
 			}
@@ -58,8 +63,61 @@ func TestLearnNames(t *testing.T) {
 			}
 		})
 	}
-	if name := anyName(nil, "job-5d0a8f0e-6f0b-4c57-9a2f-0123456789ab-x"); name != "job-*-x" {
+	if name := anyName(nil, Place{Name: "job-5d0a8f0e-6f0b-4c57-9a2f-0123456789ab-x"}); name != "job-*-x" {
 		t.Errorf("a name with a UID is %s", name)
+	}
+}
+
+// The random names of one type in one namespace say nothing about names of other types, or in other namespaces. A text
+// that has the name of an object has its pattern, whatever object the text belongs to.
+func TestPatternsOfOneType(t *testing.T) {
+	var outcomes []*outcome
+	for _, name := range []string{"backup-1733000000", "backup-1733000007", "backup-1733000023"} {
+		outcomes = append(outcomes, &outcome{states: []state{{
+			"jobs.batch shop/" + name: {}, "secrets shop/" + strings.TrimPrefix(name, "backup-"): {},
+			"jobs.batch other/backup-weekly": {}, "configmaps shop/backup-config": {}, "configmaps shop/backup-scripts": {},
+			"secrets other/fixed": {},
+		}}})
+	}
+	traffic := newTraffic(user)
+	traffic.names = learnNames(outcomes)
+	const want = "[jobs.batch shop/backup-* secrets shop/*]"
+	if got := fmt.Sprint(traffic.names); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	arrive := func(group, resource, namespace, name, prefix string) string {
+		r, _ := traffic.arrive(&request.RequestInfo{Verb: "create", APIGroup: group, Resource: resource,
+			Namespace: namespace}, name, prefix)
+		return r.Name
+	}
+	for _, c := range []struct{ group, resource, namespace, name, prefix, want string }{
+		{"batch", "jobs", "shop", "backup-1733000099", "", "backup-*"},
+		{"batch", "jobs", "other", "backup-weekly", "", "backup-weekly"},
+		{"", "configmaps", "shop", "backup-config", "", "backup-config"},
+		{"", "pods", "shop", "", "backup-", "backup-*"},
+		{"", "pods", "shop", "backup-abcde", "", "backup-*"},
+		{"", "pods", "other", "backup-abcde", "", "backup-abcde"},
+		{"", "services", "shop", "backup-login", "", "backup-login"},
+	} {
+		if got := arrive(c.group, c.resource, c.namespace, c.name, c.prefix); got != c.want {
+			t.Errorf("%s %s/%s%s is %s, want %s", c.resource, c.namespace, c.name, c.prefix, got, c.want)
+		}
+	}
+	objects, err := parseObjects([]byte(`
+{apiVersion: batch/v1, kind: Job, metadata: {name: backup-1733000099, namespace: shop}, spec: {volume: backup-config}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: backup-config, namespace: shop}, data: {job: backup-1733000099}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newState([]unstructured.Unstructured{*objects[0], *objects[1]},
+		map[string]string{"Job.batch": "jobs.batch", "ConfigMap.": "configmaps"}, traffic.patterns())
+	if text := s["jobs.batch shop/backup-*"]["spec.volume"]; text != "backup-config" {
+		t.Errorf("a fixed name in a text is %q: %v", text, s)
+	}
+	if text := s["configmaps shop/backup-config"]["data.job"]; text != "backup-*" {
+		t.Errorf("a random name in a text is %q: %v", text, s)
 	}
 }
 

@@ -63,8 +63,8 @@
 //
 // The objects that the workload or the operator have written since the start, of all types that either has written to.
 // Random parts of names are replaced by *, UIDs and times by a word. Random are the ends of generated names, UIDs, and
-// up to two parts between hyphens that differ in all runs without a fault. Resource versions, generations, managed
-// fields and creation times are not compared.
+// up to two parts between hyphens that differ in all runs without a fault, among the objects of a type in a namespace.
+// Resource versions, generations, managed fields and creation times are not compared.
 //
 // # Limits
 //

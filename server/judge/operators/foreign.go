@@ -259,7 +259,7 @@ func (r *run) actualName(ctx context.Context, place Place) (string, error) {
 	patterns := r.world.traffic.patterns()
 	var names []string
 	for _, o := range list.Items {
-		if nameOf(patterns, &o) == place.Name {
+		if nameOf(patterns, place.Resource, &o) == place.Name {
 			names = append(names, o.GetName())
 		}
 	}
@@ -413,7 +413,7 @@ func (r *run) checkAnnotation(ctx context.Context) error {
 			return err
 		}
 		for _, o := range list.Items {
-			if nameOf(patterns, &o) == place.Name && lacksAnnotation(o, r.fault.edited) {
+			if nameOf(patterns, place.Resource, &o) == place.Name && lacksAnnotation(o, r.fault.edited) {
 				r.outcome.overwritten = append(r.outcome.overwritten,
 					fmt.Sprintf("%s is without the annotation %s, which somebody had added", place.key(), ForeignAnnotation))
 			}

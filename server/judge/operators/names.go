@@ -11,27 +11,38 @@ import (
 )
 
 // namePattern stands for names of which some parts are random: "web-*" of metadata.generateName, or what somebody makes
-// at random himself.
+// at random himself. It says nothing about names of another type, or in another namespace: these may be fixed.
 type namePattern struct {
-	text  string // with * for each random part
-	name  *regexp.Regexp
-	exact bool // random parts have one length
+	of   Place // a resource and a namespace, and the name with * for each random part
+	name *regexp.Regexp
 }
 
 // minRandom is the length from which a part of a name may be random.
 const minRandom = 4
 
-// generated is the pattern of the names that the server generates.
-func generated(prefix string) namePattern {
+// generated is the pattern of the names that the server generates for a write.
+func generated(at Place, prefix string) namePattern {
 	const suffix = 5 // is the length of what it appends
 	name := fmt.Sprintf("^%s[a-z0-9]{%d}$", regexp.QuoteMeta(prefix), suffix)
-	return namePattern{text: prefix + "*", name: regexp.MustCompile(name), exact: true}
+	return newNamePattern(at, prefix+"*", name)
 }
 
-func (p namePattern) String() string { return p.text }
+func newNamePattern(at Place, text, expression string) namePattern {
+	of := Place{Resource: at.Resource, Namespace: at.Namespace, Name: text}
+	return namePattern{of: of, name: regexp.MustCompile(expression)}
+}
+
+func (p namePattern) String() string { return p.of.key() }
 
 // isSame reports whether two patterns match the same names.
-func (p namePattern) isSame(as namePattern) bool { return p.name.String() == as.name.String() }
+func (p namePattern) isSame(as namePattern) bool {
+	return p.of == as.of && p.name.String() == as.name.String()
+}
+
+// matches reports whether the pattern stands for the object of a place.
+func (p namePattern) matches(place Place) bool {
+	return place.Resource == p.of.Resource && place.Namespace == p.of.Namespace && p.name.MatchString(place.Name)
+}
 
 func isRandom(part string) bool {
 	return len(part) >= minRandom && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
@@ -40,28 +51,28 @@ func isRandom(part string) bool {
 // isPattern reports whether a name stands for several.
 func isPattern(name string) bool { return strings.Contains(name, "*") }
 
-// anyName replaces the random parts of a name by *, and UIDs.
-func anyName(patterns []namePattern, name string) string {
-	name = uid.ReplaceAllString(name, "*")
+// anyName returns the name of a place with * for its random parts, and for UIDs.
+func anyName(patterns []namePattern, place Place) string {
+	place.Name = uid.ReplaceAllString(place.Name, "*")
 	for _, p := range patterns {
-		if p.name.MatchString(name) {
-			return p.text
+		if p.matches(place) {
+			return p.of.Name
 		}
 	}
-	return name
+	return place.Name
 }
 
-// nameOf returns the name of an object as the reference has it.
-func nameOf(patterns []namePattern, o metav1.Object) string {
+// nameOf returns the name of an object of a resource as the reference has it.
+func nameOf(patterns []namePattern, resource string, o metav1.Object) string {
 	name := o.GetName()
 	if prefix := o.GetGenerateName(); prefix != "" && strings.HasPrefix(name, prefix) {
 		name = prefix + "*"
 	}
-	return anyName(patterns, name)
+	return anyName(patterns, Place{Resource: resource, Namespace: o.GetNamespace(), Name: name})
 }
 
 // learnNames returns the patterns of names that are made at random: each run without a fault has as many names of such
-// a pattern as the others, and none of them is in all runs.
+// a pattern as the others, and none of them is in all runs. No pattern stands for a name that all runs have.
 func learnNames(outcomes []*outcome) []namePattern {
 	loose := make([]map[Place]bool, len(outcomes))
 	count := map[Place]int{}
@@ -82,11 +93,11 @@ func learnNames(outcomes []*outcome) []namePattern {
 	for _, place := range slices.SortedFunc(maps.Keys(loose[0]), func(a, b Place) int {
 		return strings.Compare(a.key(), b.key())
 	}) {
-		if anyName(patterns, place.Name) != place.Name {
+		if anyName(patterns, place) != place.Name {
 			continue
 		}
-		for _, p := range candidates(place.Name) {
-			if isEverywhere(p, place, loose) && (p.exact || p.among(place, fixed) == 0) {
+		for _, p := range candidates(place) {
+			if isEverywhere(p, loose) && p.among(fixed) == 0 {
 				patterns = append(patterns, p)
 				break
 			}
@@ -119,15 +130,15 @@ func (o *outcome) names() map[Place]bool {
 // maxRandom is the number of parts of a name that may be random, as in those of a Deployment's pods.
 const maxRandom = 2
 
-// candidates are the patterns that a name may have: those with few random parts first, then those with a random end,
-// then those whose parts have any length: a hash may be shorter in another run.
-func candidates(name string) []namePattern {
-	parts := strings.Split(name, "-")
+// candidates are the patterns that the name of a place may have: those with few random parts first, then those with a
+// random end, then those whose parts have any length: a hash may be shorter in another run.
+func candidates(place Place) []namePattern {
+	parts := strings.Split(place.Name, "-")
 	var all []namePattern
 	var choose func(from, left int, random []int)
 	choose = func(from, left int, random []int) {
 		if left == 0 {
-			all = append(all, patternOf(parts, random, false), patternOf(parts, random, true))
+			all = append(all, patternOf(place, random, false), patternOf(place, random, true))
 			return
 		}
 		for i := from; i >= 0; i-- {
@@ -143,7 +154,8 @@ func candidates(name string) []namePattern {
 }
 
 // patternOf returns the pattern of a name some parts of which are random, with their lengths or with any.
-func patternOf(parts []string, random []int, exact bool) namePattern {
+func patternOf(place Place, random []int, exact bool) namePattern {
+	parts := strings.Split(place.Name, "-")
 	words, expressions := slices.Clone(parts), make([]string, len(parts))
 	for i, part := range parts {
 		expressions[i] = regexp.QuoteMeta(part)
@@ -154,21 +166,20 @@ func patternOf(parts []string, random []int, exact bool) namePattern {
 			expressions[i] = fmt.Sprintf("[a-z0-9]{%d}", len(parts[i]))
 		}
 	}
-	name := regexp.MustCompile("^" + strings.Join(expressions, "-") + "$")
-	return namePattern{text: strings.Join(words, "-"), name: name, exact: exact}
+	return newNamePattern(place, strings.Join(words, "-"), "^"+strings.Join(expressions, "-")+"$")
 }
 
-// isEverywhere reports whether as many names of each run match, among the objects of a type in a namespace.
-func isEverywhere(p namePattern, of Place, runs []map[Place]bool) bool {
-	want := p.among(of, runs[0])
-	other := func(names map[Place]bool) bool { return p.among(of, names) != want }
+// isEverywhere reports whether as many names of each run match.
+func isEverywhere(p namePattern, runs []map[Place]bool) bool {
+	want := p.among(runs[0])
+	other := func(names map[Place]bool) bool { return p.among(names) != want }
 	return want > 0 && !slices.ContainsFunc(runs[1:], other)
 }
 
-// among returns how many names of a type in a namespace match.
-func (p namePattern) among(of Place, names map[Place]bool) (n int) {
+// among returns how many names match.
+func (p namePattern) among(names map[Place]bool) (n int) {
 	for place, in := range names {
-		if in && place.Resource == of.Resource && place.Namespace == of.Namespace && p.name.MatchString(place.Name) {
+		if in && p.matches(place) {
 			n++
 		}
 	}

@@ -103,13 +103,14 @@ func (t *traffic) arrive(info *request.RequestInfo, name, prefix string) (*Reque
 	t.inFlight++
 	t.actions++
 	t.touched[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}] = true
+	place := placeOf(info, name)
 	if name == "" && prefix != "" {
-		p := generated(prefix)
-		if name = p.text; !slices.ContainsFunc(t.names, p.isSame) {
+		p := generated(place, prefix)
+		if place.Name = p.of.Name; !slices.ContainsFunc(t.names, p.isSame) {
 			t.names = append(t.names, p)
 		}
 	}
-	place := placeOf(info, anyName(t.names, name))
+	place.Name = anyName(t.names, place)
 	place.Step = t.step
 	t.counts[place]++
 	place.Nth = t.counts[place]

@@ -74,12 +74,12 @@ func newState(objects []unstructured.Unstructured, resources map[string]string, 
 	replaced := map[string]string{} // what the server has generated, and what stands for it
 	keys := make([]string, len(objects))
 	for i, o := range objects {
-		name := nameOf(random, &o)
+		resource := resources[o.GetKind()+"."+o.GroupVersionKind().Group]
+		name := nameOf(random, resource, &o)
 		if name != o.GetName() {
 			replaced[o.GetName()] = name
 		}
-		keys[i] = resources[o.GetKind()+"."+o.GroupVersionKind().Group] + " " + strings.TrimPrefix(o.GetNamespace()+"/"+name,
-			"/")
+		keys[i] = Place{Resource: resource, Namespace: o.GetNamespace(), Name: name}.key()
 		replaced[string(o.GetUID())] = "UID of " + keys[i]
 	}
 	var pairs []string
