@@ -137,7 +137,13 @@ func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step
 		return err
 	}
 	r.Results = results
-	if err := r.confirm(ctx, base, o, steps, ref, found); err != nil {
+	runs := furtherRuns{
+		without: func(each context.Context, o Options) ([]*outcome, error) { return runWithout(each, base, o, steps) },
+		ofPlan: func(each context.Context, wider *reference, plan Plan) (Result, []Finding, error) {
+			return runPlan(each, base, o, steps, wider, plan)
+		},
+	}
+	if err := r.confirm(ctx, runs, o, ref, found); err != nil {
 		return err
 	}
 	for _, findings := range found {
@@ -331,9 +337,7 @@ func runPlan(ctx context.Context, base *world, o Options, steps []step, ref *ref
 		}
 	}
 	findings := judgeOutcomes(outcomes, ref, o)
-	for _, f := range findings {
-		result.Verdicts = append(result.Verdicts, f.Verdict)
-	}
+	result.Verdicts = verdictsOf(findings)
 	return result, findings, nil
 }
 

@@ -20,11 +20,8 @@ func (ref *reference) withNext(ctx context.Context, from *world, o Options, step
 		return fmt.Errorf("the next version: %w", err)
 	}
 	if len(findings) > 0 || len(next.states) < len(steps) {
-		var verdicts []Verdict
-		for _, f := range findings {
-			verdicts = append(verdicts, f.Verdict)
-		}
-		return unperformable{fmt.Errorf("judge the next version alone first: without a fault it is %s", joined(verdicts))}
+		return unperformable{fmt.Errorf("judge the next version alone first: without a fault it is %s",
+			joined(verdictsOf(findings)))}
 	}
 	ref.next = next
 	return nil

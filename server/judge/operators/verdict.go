@@ -12,7 +12,8 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	// Unstable means that the runs without a fault differ. Nothing else is judged then.
+	// Unstable means that the runs without a fault differ. Nothing else is judged then. If only the runs that
+	// confirm findings differ, what does not rest on the values of fields remains.
 	Unstable Verdict = iota + 1
 	// Diverged means that the operator ends in another state than without the fault.
 	Diverged
@@ -85,6 +86,13 @@ type Finding struct {
 	Smallest *Finding `json:"smallest,omitempty"`
 
 	runs []*outcome // of the plan
+}
+
+func verdictsOf(findings []Finding) (all []Verdict) {
+	for _, f := range findings {
+		all = append(all, f.Verdict)
+	}
+	return all
 }
 
 // outcome is what a run was like.
