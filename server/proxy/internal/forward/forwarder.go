@@ -47,14 +47,15 @@ func New(server *rest.Config, c *access.Control, o access.Options,
 
 // ServeHTTP forwards a request, whose context has its RequestInfo.
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	of := flowOf{f.control.Flow(q), isStream(q.Context()) || httpstream.IsUpgradeRequest(q)}
+	flow, owner := f.control.Flow(q)
+	of := flowOf{flow, isStream(q.Context()) || httpstream.IsUpgradeRequest(q)}
 	if !f.inFlight.begin(of) {
 		refuseMore(w, q)
 		return
 	}
 	defer func() { f.inFlight.end(of) }()
 	if !httpstream.IsUpgradeRequest(q) { // whose connection ends here
-		w = f.unread.writer(w, q, func() string { return of.flow })
+		w = f.unread.writer(w, q, func() share { return share{owner, of.flow} })
 	}
 	switch {
 	case access.CertifiedUser(q.Context()) != nil:

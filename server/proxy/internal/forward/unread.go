@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -18,27 +19,33 @@ const (
 	// unreadTimeout is how long a client may read nothing of a response that is not a stream, as long as kube-apiserver's
 	// --request-timeout.
 	unreadTimeout = time.Minute
-	// maxUnread bounds the unread responses of one flow, and maxAllUnread those of all.
-	maxUnread, maxAllUnread = 100, 1000
+	// maxUnread bounds the unread responses of one flow, maxOwnedUnread those of all flows of one owner, and maxAllUnread
+	// those of all. The agents of many nodes have one owner, and each of them a response or two.
+	maxUnread, maxOwnedUnread, maxAllUnread = 100, 500, 1000
 )
 
+// share is who a response counts for, as access.Control.Flow has it.
+type share struct{ owner, flow string }
+
 // unreadResponses bounds the forwarded responses whose clients do not read: each occupies buffers. Of too many those
-// are cut off that have been unread longest, in the flow that has most. It is safe for concurrent use.
+// are cut off that have been unread longest, in the flow that has most, of the owner that has most. It is safe for
+// concurrent use.
 type unreadResponses struct {
-	after, timeout time.Duration
-	most, mostAll  int
-	cutOff         *metrics.CounterVec
+	after, timeout           time.Duration
+	most, mostOwned, mostAll int
+	cutOff                   *metrics.CounterVec
 
 	mu    sync.Mutex
-	flows map[string][]*forwardedResponse // longest first
+	flows map[share][]*forwardedResponse // longest first
+	owned map[string]int                 // by owner
 	all   int
 	last  int // the number of the one that was counted last
 }
 
 func newUnreadResponses(registry metrics.KubeRegistry) *unreadResponses {
 	u := &unreadResponses{
-		after: unreadAfter, timeout: unreadTimeout, most: maxUnread, mostAll: maxAllUnread,
-		flows: map[string][]*forwardedResponse{},
+		after: unreadAfter, timeout: unreadTimeout, most: maxUnread, mostOwned: maxOwnedUnread, mostAll: maxAllUnread,
+		flows: map[share][]*forwardedResponse{}, owned: map[string]int{},
 		cutOff: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "keepwatch_proxy_unread_responses_total", StabilityLevel: metrics.ALPHA,
 			Help: "Forwarded responses that were cut off because their clients did not read them, by reason: timeout, or share if their user had too many.",
@@ -48,9 +55,9 @@ func newUnreadResponses(registry metrics.KubeRegistry) *unreadResponses {
 	return u
 }
 
-// writer returns the writer of a forwarded response. flow returns its flow when it has begun.
-func (u *unreadResponses) writer(w http.ResponseWriter, q *http.Request, flow func() string) http.ResponseWriter {
-	return &forwardedResponse{ResponseWriter: w, control: http.NewResponseController(w), flow: flow, unread: u,
+// writer returns the writer of a forwarded response. of returns who it counts for when it has begun.
+func (u *unreadResponses) writer(w http.ResponseWriter, q *http.Request, of func() share) http.ResponseWriter {
+	return &forwardedResponse{ResponseWriter: w, control: http.NewResponseController(w), of: of, unread: u,
 		stream: isStream(q.Context())}
 }
 
@@ -62,23 +69,33 @@ func isStream(ctx context.Context) bool {
 }
 
 // add counts a response as unread.
-func (u *unreadResponses) add(flow string, r *forwardedResponse) {
-	u.flows[flow] = append(u.flows[flow], r)
+func (u *unreadResponses) add(of share, r *forwardedResponse) {
+	u.flows[of] = append(u.flows[of], r)
+	u.owned[of.owner]++
+	u.all++
 	u.last++
-	r.countedIn, r.number = &flow, u.last
-	if u.all++; len(u.flows[flow]) > u.most {
-		u.cut(u.flows[flow][0], "share")
-	} else if u.all > u.mostAll {
-		u.cut(u.flows[u.longest()][0], "share")
+	r.countedIn, r.number = &of, u.last
+	switch {
+	case len(u.flows[of]) > u.most:
+		u.cut(u.flows[of][0], "share")
+	case u.owned[of.owner] > u.mostOwned:
+		u.cut(u.longest(func(other share) bool { return other.owner == of.owner }), "share")
+	case u.all > u.mostAll:
+		u.cut(u.longest(func(share) bool { return true }), "share")
 	}
 }
 
-// longest returns the flow with most unread responses; of several such flows that with the oldest.
-func (u *unreadResponses) longest() (found string) {
-	for flow, responses := range u.flows {
-		most := u.flows[found]
-		if n := len(responses) - len(most); n > 0 || n == 0 && responses[0].number < most[0].number {
-			found = flow
+// longest returns the oldest response of the flow with most, of the owner with most, among some flows; the oldest of
+// several such ones.
+func (u *unreadResponses) longest(among func(share) bool) (found *forwardedResponse) {
+	for of, responses := range u.flows {
+		if !among(of) {
+			continue
+		}
+		first := responses[0]
+		if found == nil || cmp.Or(u.owned[of.owner]-u.owned[found.countedIn.owner],
+			len(responses)-len(u.flows[*found.countedIn]), found.number-first.number) > 0 {
+			found = first
 		}
 	}
 	return found
@@ -93,13 +110,16 @@ func (u *unreadResponses) cut(r *forwardedResponse, why string) {
 
 // remove counts a response no longer.
 func (u *unreadResponses) remove(r *forwardedResponse) {
-	flow := *r.countedIn
+	of := *r.countedIn
 	r.countedIn = nil
 	u.all--
-	if u.flows[flow] = slices.DeleteFunc(u.flows[flow], func(other *forwardedResponse) bool {
+	if u.owned[of.owner]--; u.owned[of.owner] == 0 {
+		delete(u.owned, of.owner)
+	}
+	if u.flows[of] = slices.DeleteFunc(u.flows[of], func(other *forwardedResponse) bool {
 		return other == r
-	}); len(u.flows[flow]) == 0 {
-		delete(u.flows, flow)
+	}); len(u.flows[of]) == 0 {
+		delete(u.flows, of)
 	}
 }
 
@@ -107,14 +127,14 @@ func (u *unreadResponses) remove(r *forwardedResponse) {
 type forwardedResponse struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	flow    func() string
+	of      func() share
 	unread  *unreadResponses
 	stream  bool // it may last for long
 
 	// Guarded by unread.mu.
 	writing   int         // the number of the write that goes on, or 0
 	writes    int         // so far
-	countedIn *string     // the flow in which the response counts as unread
+	countedIn *share      // in which the response counts as unread
 	number    int         // among all that were ever counted
 	timeout   *time.Timer // while it does
 }
@@ -155,13 +175,13 @@ func (r *forwardedResponse) begin() int {
 // blocked counts the response as unread, if the write still goes on. The response cannot end meanwhile: end waits for
 // the lock.
 func (r *forwardedResponse) blocked(number int) {
-	flow := r.flow()
+	of := r.of()
 	r.unread.mu.Lock()
 	defer r.unread.mu.Unlock()
 	if r.writing != number {
 		return
 	}
-	r.unread.add(flow, r)
+	r.unread.add(of, r)
 	if !r.stream && r.countedIn != nil {
 		r.timeout = time.AfterFunc(r.unread.timeout-r.unread.after, func() { r.late(number) })
 	}

@@ -45,7 +45,7 @@ func newUnreadRig(t *testing.T) *unreadRig {
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		info := &request.RequestInfo{IsResourceRequest: true, Verb: strings.TrimPrefix(q.URL.Path, "/")}
 		q = q.WithContext(request.WithRequestInfo(q.Context(), info))
-		forward.ServeHTTP(r.writer(w, q, func() string { return q.Header.Get("User") }), q)
+		forward.ServeHTTP(r.writer(w, q, func() share { return shareOf(q.Header.Get("User")) }), q)
 	}))
 	front.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		_ = c.(*net.TCPConn).SetWriteBuffer(4 << 10) // or else the system holds megabytes
@@ -86,11 +86,14 @@ func (r *unreadRig) request(t *testing.T, verb, user, name string) {
 	}
 }
 
+// shareOf returns the share of a user with one flow.
+func shareOf(user string) share { return share{user, user} }
+
 // counted returns how many responses of a flow count as unread.
 func (r *unreadRig) counted(flow string) int {
 	r.unreadResponses.mu.Lock()
 	defer r.unreadResponses.mu.Unlock()
-	return len(r.flows[flow])
+	return len(r.flows[shareOf(flow)])
 }
 
 func (r *unreadRig) ended() []string {
@@ -149,26 +152,43 @@ keepwatch_proxy_unread_responses_total{reason="timeout"} 1
 	}
 }
 
-// Of too many unread responses of all, those of the flow with most are cut off first, and among equal flows the oldest.
+// Of too many unread responses of all, those of the flow with most are cut off first, of the owner with most, and among
+// equals the oldest. An owner of many flows has no more than its own share.
 func TestUnreadResponsesOfAll(t *testing.T) {
-	u := newUnreadResponses(metrics.NewKubeRegistry())
-	u.mostAll = 3
-	var all []*forwardedResponse
-	add := func(flow string) {
-		w := u.writer(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), nil).(*forwardedResponse)
-		all = append(all, w)
-		u.add(flow, w)
-	}
-	for _, flow := range []string{"ada", "bob", "eve", "zoe", "zoe"} {
-		add(flow)
-	}
-	var cut []int
-	for i, w := range all {
-		if w.countedIn == nil {
-			cut = append(cut, i)
+	for _, c := range []struct {
+		what             string
+		mostOwned, most  int
+		flows            []string // each after its owner
+		cut              []int
+		remaining, owned int
+	}{
+		{"of users", 3, 3, []string{"ada/", "bob/", "eve/", "zoe/", "zoe/"}, []int{0, 3}, 3, 3},
+		{"of an owner", 3, 9, []string{"ada/", "eve/1", "eve/2", "eve/2", "eve/3", "eve/4"}, []int{1, 2}, 4, 2},
+		{"of an owner of many flows", 9, 4, []string{"ada/", "ada/", "eve/1", "eve/2", "eve/3", "eve/4"}, []int{2, 3}, 4, 2},
+	} {
+		u := newUnreadResponses(metrics.NewKubeRegistry())
+		u.mostOwned, u.mostAll = c.mostOwned, c.most
+		var all []*forwardedResponse
+		for _, of := range c.flows {
+			w := u.writer(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), nil).(*forwardedResponse)
+			all = append(all, w)
+			owner, flow, _ := strings.Cut(of, "/")
+			u.add(share{owner, flow}, w)
 		}
-	}
-	if !slices.Equal(cut, []int{0, 3}) {
-		t.Errorf("%v are cut off, want ada's and the first one of zoe", cut)
+		var cut []int
+		for i, w := range all {
+			if w.countedIn == nil {
+				cut = append(cut, i)
+			}
+		}
+		if !slices.Equal(cut, c.cut) || u.all != c.remaining || len(u.owned) != c.owned {
+			t.Errorf("%s: %v are cut off, want %v; %d of %d owners remain", c.what, cut, c.cut, u.all, len(u.owned))
+		}
+		for _, w := range all {
+			w.end()
+		}
+		if u.all != 0 || len(u.owned) != 0 || len(u.flows) != 0 {
+			t.Errorf("%s: at the end %d, %v, %v", c.what, u.all, u.owned, u.flows)
+		}
 	}
 }
