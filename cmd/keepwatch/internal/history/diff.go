@@ -107,8 +107,7 @@ func (d *differ) run(ctx context.Context, args []string, first, second history.M
 		show = func(c difference.Difference) error { return d.listed(&list, c) }
 	}
 	for _, stream := range streams {
-		of.Resource = stream.ID.Resource
-		if err := difference.Each(ctx, d.view, of, from.Of(stream), to.Of(stream), show); err != nil {
+		if err := difference.Each(ctx, d.view, objectsOf(of, stream), from.Of(stream), to.Of(stream), show); err != nil {
 			return errors.Join(err, d.flush())
 		}
 	}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -174,7 +175,7 @@ func (o *flags) objects(ctx context.Context, v *history.View,
 }
 
 // selected returns the objects of the arguments and their stream, or without arguments the streams of all types of the
-// namespace.
+// namespace, each with its [objectsOf].
 func (o *flags) selected(ctx context.Context, v *history.View, args []string) (of history.Objects,
 	streams []sink.Status, err error) {
 	if len(args) > 0 {
@@ -191,18 +192,22 @@ func (o *flags) selected(ctx context.Context, v *history.View, args []string) (o
 	if err != nil {
 		return of, nil, err
 	}
-	for _, t := range types {
-		if !t.Namespaced && of.Namespace != "" {
-			continue
-		}
-		if stream, err := v.StreamOf(t.Resource, of.Namespace); err == nil {
-			streams = append(streams, stream)
+	for _, s := range v.Streams() {
+		i := slices.IndexFunc(types, func(t history.Type) bool { return t.Resource == s.ID.Resource })
+		if i >= 0 && (of.Namespace == "" || types[i].Namespaced && (s.ID.Namespace == "" || s.ID.Namespace == of.Namespace)) {
+			streams = append(streams, s)
 		}
 	}
 	if len(streams) == 0 {
 		return of, nil, fmt.Errorf("the history has no types of namespace %q", of.Namespace)
 	}
 	return of, history.ByLine(streams), nil
+}
+
+// objectsOf returns those of the selected objects that a stream has. All namespaces are that of a stream of one.
+func objectsOf(of history.Objects, s sink.Status) history.Objects {
+	of.Resource, of.Namespace = s.ID.Resource, cmp.Or(of.Namespace, s.ID.Namespace)
+	return of
 }
 
 // Moment parses a moment of a flag.

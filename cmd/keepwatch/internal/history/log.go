@@ -173,8 +173,7 @@ func (l *logger) merged(ctx context.Context, v *history.View, of history.Objects
 		if l.until != nil && upTo(s) == (sink.Point{}) {
 			continue // it is before everything
 		}
-		of.Resource = s.ID.Resource
-		lines[s.Line] = append(lines[s.Line], v.Events(ctx, of, after(s), upTo(s)))
+		lines[s.Line] = append(lines[s.Line], v.Events(ctx, objectsOf(of, s), after(s), upTo(s)))
 	}
 	var all []iter.Seq2[history.Event, error]
 	for _, line := range slices.Sorted(maps.Keys(lines)) {
