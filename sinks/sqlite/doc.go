@@ -14,4 +14,5 @@
 //	thin.go     what is deleted by thinning
 //	status.go   the status, while another process may write
 //	history.go  the past, while another process may write
+//	snapshot.go what the past has in one transaction
 package sqlite
