@@ -71,11 +71,11 @@ func (f *family) readerAt(cache *watchcache.Cache, of *resolved) *readpath.Reade
 	return reader.At(func() time.Time { return then })
 }
 
-// holder is what the bytes of objects are counted for.
-type holder int
+// sharer is what the bytes of objects are counted for.
+type sharer int
 
 const (
-	byMoments holder = iota // in memory
+	byMoments sharer = iota // in memory
 	byReplays               // the states that they began with
 )
 
@@ -84,7 +84,7 @@ type object struct {
 	key      keepwatch.Key
 	uid      keepwatch.UID
 	revision keepwatch.Revision
-	held     [2]atomic.Int32 // how many of each kind of holder have it
+	sharers  [2]atomic.Int32 // how many of each kind have it
 }
 
 func (o *object) Key() keepwatch.Key           { return o.key }
@@ -106,17 +106,17 @@ const objectBytes = 600
 
 func bytesOf(o *watchcache.Object) int64 { return int64(o.Size()) + objectBytes }
 
-// share counts a holder of a state, and returns the bytes of all objects, and of those that no other such holder has.
-func share(of *store.Snapshot, by holder) (all, alone int64) { return countHolder(of, by, 1, 1) }
+// share counts a sharer of a state, and returns the bytes of all objects, and of those that no other such sharer has.
+func share(of *store.Snapshot, by sharer) (all, alone int64) { return countSharer(of, by, 1, 1) }
 
-// unshare counts a holder less, and returns the bytes of the objects that no other such holder has.
-func unshare(of *store.Snapshot, by holder) int64 {
-	_, alone := countHolder(of, by, -1, 0)
+// unshare counts a sharer less, and returns the bytes of the objects that no other such sharer has.
+func unshare(of *store.Snapshot, by sharer) int64 {
+	_, alone := countSharer(of, by, -1, 0)
 	return alone
 }
 
-// countHolder adds to the holders of each object, and returns the bytes of all, and of those that have so many then.
-func countHolder(of *store.Snapshot, by holder, n, so int32) (all, alone int64) {
+// countSharer adds to the sharers of each object, and returns the bytes of all, and of those that have so many then.
+func countSharer(of *store.Snapshot, by sharer, n, so int32) (all, alone int64) {
 	for o := range of.All() {
 		cached, ok := o.(*watchcache.Object)
 		if !ok {
@@ -124,7 +124,7 @@ func countHolder(of *store.Snapshot, by holder, n, so int32) (all, alone int64) 
 		}
 		if counted, ok := cached.Object.(*object); ok {
 			all += bytesOf(cached)
-			if counted.held[by].Add(n) == so {
+			if counted.sharers[by].Add(n) == so {
 				alone += bytesOf(cached)
 			}
 		}

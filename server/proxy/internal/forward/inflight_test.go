@@ -23,10 +23,10 @@ import (
 // Of one token, or of one address without any, half of what is free is forwarded at a time, of requests and of streams.
 func TestForwardedInFlight(t *testing.T) {
 	t.Parallel()
-	var held atomic.Int64
+	var pending atomic.Int64
 	released := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		held.Add(1)
+		pending.Add(1)
 		<-released
 	}))
 	defer server.Close()
@@ -72,7 +72,7 @@ func TestForwardedInFlight(t *testing.T) {
 			})
 		}
 		want += int64(c.most)
-		await.True(t, "all are forwarded", func() bool { return held.Load() == want })
+		await.True(t, "all are forwarded", func() bool { return pending.Load() == want })
 		if w := send(c.verb, c.token, c.address); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
 			t.Errorf("%v: one more is answered %d", c, w.Code)
 		}
@@ -87,7 +87,7 @@ func TestForwardedInFlight(t *testing.T) {
 // A gateway with a certificate has bounds of its own for each user whom it impersonates, and may.
 func TestForwardedInFlightOfAGateway(t *testing.T) {
 	t.Parallel()
-	var held atomic.Int64
+	var pending atomic.Int64
 	released := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.Method == http.MethodPost { // a review
@@ -98,7 +98,7 @@ func TestForwardedInFlightOfAGateway(t *testing.T) {
 				!strings.Contains(string(text), `"name":"admin"`))
 			return
 		}
-		held.Add(1)
+		pending.Add(1)
 		<-released
 	}))
 	defer server.Close()
@@ -144,7 +144,7 @@ func TestForwardedInFlightOfAGateway(t *testing.T) {
 				}
 			})
 			want++
-			await.True(t, "it is forwarded", func() bool { return held.Load() == want })
+			await.True(t, "it is forwarded", func() bool { return pending.Load() == want })
 		}
 		if code := send(c.as); code != http.StatusTooManyRequests {
 			t.Errorf("as %q: one more is answered %d", c.as, code)

@@ -343,7 +343,7 @@ func TestEpochs(t *testing.T) {
 }
 
 // The API server may decide by a binding that the proxy does not follow yet. A watch of a view that has begun with such
-// a decision is told when the binding arrives: until then another replica may have shown the set before.
+// a decision looks at the set again when the binding arrives: until then another replica may have shown the set before.
 func TestDecidedBeforeTheBindingArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")
@@ -360,7 +360,7 @@ func TestDecidedBeforeTheBindingArrives(t *testing.T) {
 		select {
 		case <-replaced:
 		default:
-			t.Error("watches are not told")
+			t.Error("watches are not notified")
 		}
 		if view.Resumable(w.revision) {
 			t.Error("resumable from when another replica may have shown the set before")
@@ -378,7 +378,7 @@ func TestBindingsThatDoNotConcernTheSet(t *testing.T) {
 		w.bind("ada", "a", true)
 		view := w.of(ada)
 		defer w.open(view)()
-		told := func(change func()) bool {
+		notified := func(change func()) bool {
 			_, replaced, _ := view.Namespaces()
 			change()
 			select {
@@ -390,8 +390,8 @@ func TestBindingsThatDoNotConcernTheSet(t *testing.T) {
 		}
 		for i := range 10 {
 			time.Sleep(Settled + time.Second + time.Duration(i%4)*time.Second)
-			if told(func() { w.bindAs("other", groupPrefix+"devs", "a", i%2 == 0); time.Sleep(Settled / 2) }) {
-				t.Errorf("watches are told of change %d", i)
+			if notified(func() { w.bindAs("other", groupPrefix+"devs", "a", i%2 == 0); time.Sleep(Settled / 2) }) {
+				t.Errorf("watches are notified of change %d", i)
 			}
 			if view.Resumable(w.revision + 100) {
 				t.Error("resumable before the change has settled")
@@ -399,8 +399,8 @@ func TestBindingsThatDoNotConcernTheSet(t *testing.T) {
 		}
 		w.bind("ada", "b", true)
 		becomes(view, "a", "b")
-		if !told(func() { w.bindAs("other", groupPrefix+"devs", "b", true) }) {
-			t.Error("watches are not told, and the new set may be that of the change")
+		if !notified(func() { w.bindAs("other", groupPrefix+"devs", "b", true) }) {
+			t.Error("watches are not notified, and the new set may be that of the change")
 		}
 	})
 }
