@@ -11,7 +11,9 @@ shift
 commit=$(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD -- . ':(exclude)test/results' || echo -dirty)
 work=$(mktemp -d)
 loops=()
-trap 'kill "${loops[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
+# The results are stored at the end, also of an interrupted run: a test compares them with their table.
+trap 'kill "${loops[@]}" 2>/dev/null || true; cat "$work/results" >>test/results/packages.tsv; rm -rf "$work"' EXIT
+: >"$work/results"
 
 go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' "$@" >"$work/packages"
 packages=()
@@ -37,7 +39,7 @@ for package in "${packages[@]}"; do
   done
   echo "$package: $passed of $n passed"
   [ -z "${RECORD:-}" ] || printf 'stress\t%s\t%s\t%s\t%d\t%d\t\n' "$package" "$(date -u +%F)" "$commit" "$passed" "$n" \
-    >>test/results/packages.tsv
+    >>"$work/results"
   [ "$passed" = "$n" ] || failed=1
 done
 exit $failed
