@@ -2,15 +2,17 @@ package operator
 
 import (
 	"log/slog"
+	"os"
 	"testing"
 
 	"github.com/go-logr/logr"
-	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
+	os.Exit(await.Tests(m))
 }

@@ -14,17 +14,17 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"golang.org/x/tools/txtar"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/store"
 )
 
 var update = flag.Bool("update", false, "write the transcripts again")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(await.Tests(m)) }
 
 // TestScripts runs each testdata/*.txt: the source's answers, call by call, and the transcript
 // of the reflector's requests, decisions and deliveries.

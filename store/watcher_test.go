@@ -3,16 +3,16 @@ package store
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"unsafe"
 
-	"go.uber.org/goleak"
-
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(await.Tests(m)) }
 
 func red(o keepwatch.Object) bool { return o.(*thing).color == "red" }
 

@@ -11,11 +11,12 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // asProgram makes the test binary a program with an idle operator.
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		Main(idle())
 	}
-	goleak.VerifyTestMain(m)
+	os.Exit(await.Tests(m))
 }
 
 // leases is an API server's part that serves Leases, with its answers to writes of an old state.

@@ -63,16 +63,7 @@ func testMain(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "the shared server ended with:", err)
 		return 1
 	}
-	err = goleak.Find(ignore...)
-	// apiextensions-apiserver closes the storage of a definition a second after it was changed or deleted.
-	for end := time.Now().Add(await.Deadline); err != nil && time.Now().Before(end); {
-		err = goleak.Find(ignore...)
-	}
-	if err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	return await.Goroutines(code, ignore...)
 }
 
 // running is the server of one test.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -36,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
-	goleak.VerifyTestMain(m)
+	os.Exit(await.Tests(m))
 }
 
 func must[T any](v T, err error) func(testing.TB) T {

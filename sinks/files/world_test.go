@@ -5,14 +5,14 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/files"
 	"github.com/keepwatch/keepwatch/sinks/statedir"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -26,7 +26,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	goleak.VerifyTestMain(m)
+	os.Exit(await.Tests(m))
 }
 
 // TestWorld folds the files and compares them with sources that change, expire and are restored, while batches are

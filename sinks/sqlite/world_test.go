@@ -11,8 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/sqlite"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, compressUntilKilled(path))
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m)
+	os.Exit(await.Tests(m))
 }
 
 // TestWorld compares the tables with sources that change, expire and are restored, while

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -16,8 +17,8 @@ import (
 	"time"
 
 	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-	"go.uber.org/goleak"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/statedir"
 	"github.com/keepwatch/keepwatch/sinks/webhook"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -31,7 +32,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	goleak.VerifyTestMain(m)
+	os.Exit(await.Tests(m))
 }
 
 // network is a listener whose connections are in memory, so that time can be synthetic.

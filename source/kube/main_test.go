@@ -5,17 +5,11 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString("goroutines left behind: " + err.Error() + "\n")
-			code = 1
-		}
-	}
-	os.Exit(code)
+	os.Exit(await.Goroutines(code))
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // own ends a service with the test, and shows the end of its log if the test
@@ -108,12 +108,9 @@ func Main(m *testing.M) {
 	inMain = true
 	code := m.Run()
 	err := errors.Join(sharedKubernetes.end(code != 0), sharedServe.end(code != 0))
-	if code == 0 {
-		err = errors.Join(err, goleak.Find())
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		code = 1
+		os.Exit(1)
 	}
-	os.Exit(code)
+	os.Exit(await.Goroutines(code))
 }

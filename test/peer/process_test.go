@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
@@ -34,7 +32,7 @@ func TestMain(m *testing.M) {
 		<-p.Done()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	os.Exit(await.Tests(m))
 }
 
 func startShell(t *testing.T, script string) (p *Process, log string) {

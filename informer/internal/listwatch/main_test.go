@@ -1,9 +1,10 @@
 package listwatch
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(await.Tests(m)) }

@@ -6,17 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(await.Tests(m)) }
 
 func TestForwardsUnchanged(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {

@@ -13,7 +13,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -51,13 +50,7 @@ func run(m *testing.M) int {
 	}
 	code := m.Run()
 	shared.stop()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString("goroutines left behind: " + err.Error() + "\n")
-			code = 1
-		}
-	}
-	return code
+	return await.Goroutines(code)
 }
 
 func must[T any](v T, err error) func(testing.TB) T {

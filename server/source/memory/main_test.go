@@ -1,12 +1,13 @@
 package memory_test
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(await.Tests(m)) }
 
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {

@@ -11,15 +11,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(await.Tests(m)) }
 
 // serve serves handler over HTTP/2 and TLS, and connects to it.
 func serve(t *testing.T, handler http.HandlerFunc) (*Conn, *httptest.Server) {

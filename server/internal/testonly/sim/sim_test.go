@@ -14,10 +14,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"golang.org/x/tools/txtar"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 var (
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil // the faults provoke the errors that are reported there
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
-	goleak.VerifyTestMain(m)
+	os.Exit(await.Tests(m))
 }
 
 // TestSchedules checks that no schedule of faults breaks a promise. If it is interrupted, it

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -29,14 +30,11 @@ func Run(m *testing.M, prepare func(context.Context, *rest.Config) error) int {
 		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
 	}
 	code, err := run(m, prepare)
-	if err == nil && code == 0 {
-		err = goleak.Find(ignore...)
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return code
+	return await.Goroutines(code, ignore...)
 }
 
 func run(m *testing.M, prepare func(context.Context, *rest.Config) error) (code int, err error) {
