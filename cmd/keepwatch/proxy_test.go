@@ -56,6 +56,7 @@ func TestProxyUsage(t *testing.T) {
 		{"--watch-history", "x"}, {"--kubeconfig", "missing"},
 		{"--cache", "pods/log"}, {"--no-cache", "*"}, {"--cache", "pods", "--no-cache", "pods"},
 		{"--cache", "Pods", "--print-rbac"}, {"--memory-limit", "0"}, {"--memory-limit", "much"},
+		{"--memory-limit", "512m"},
 		{"--drop", "status"}, {"--drop", "managedFields="}, {"--drop", "managedfields"},
 		{"--audit-log-path", "x"}, {"--audit-policy-file", "x"}, {"--audit-policy-file", "x", "--audit-log-path", "x",
 			"--audit-log-mode", "x"}} {

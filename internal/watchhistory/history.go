@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/keepwatch/keepwatch/internal/bytesize"
 )
 
 // Usage describes the flag in the help.
@@ -40,12 +42,12 @@ func (h *History) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		part = strings.TrimSpace(part)
 		age, noAge := time.ParseDuration(part)
-		size, noSize := resource.ParseQuantity(part)
+		size, noSize := bytesize.Parse(part)
 		switch {
 		case noAge == nil && age > 0 && out.Age == 0:
 			out.Age = age
-		case noAge != nil && noSize == nil && size.Value() > 0 && out.Bytes == 0:
-			out.Bytes = size.Value()
+		case noAge != nil && noSize == nil && out.Bytes == 0:
+			out.Bytes = size
 		default:
 			return fmt.Errorf("%q is not a size or an age above zero: give at most one of each, as in 64Mi,15m", part)
 		}

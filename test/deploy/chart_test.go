@@ -80,6 +80,7 @@ func TestWrongValues(t *testing.T) {
 		{"keepwatch-proxy", values{"redirect": values{"enabled": true}}, "redirect"},
 		{"keepwatch-proxy", values{"redirect": values{"enabled": true, "caBundle": authority}}, "namespaces"},
 		{"keepwatch-sync", values{"config": values{"to": "sqlite:elsewhere.db"}}, "to"},
+		{"keepwatch-sync", values{"storage": values{"size": "5Gi"}}, "config.maxSize"},
 		{"keepwatch-sync", values{"config": values{"to": "mysql://x"}}, "to"},
 		{"keepwatch-sync", values{"config": values{"to": "https://h/", "state": "state"}}, "state"},
 		{"keepwatch-sync", values{"config": values{"sinks": []any{values{"name": "x"}}}}, "to"},

@@ -37,7 +37,7 @@ func ParseAddress(text string, known ...string) (Address, error) {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		hosts = authority[at+1:]
 		u, err := url.Parse(scheme + "://" + authority[:at] + "@host")
-		if err != nil {
+		if err != nil || u.User == nil { // a # in it begins a fragment
 			return Address{}, errors.New("the user or the password of the address must be percent-encoded")
 		}
 		a.User = u.User
@@ -47,6 +47,9 @@ func ParseAddress(text string, known ...string) (Address, error) {
 			return Address{}, errors.New("the address has no valid host: give HOST:PORT, or several of them with commas")
 		}
 		a.Servers = append(a.Servers, host)
+	}
+	if strings.ContainsAny(tail, "@#") { // of a password with / or ?, or of a path
+		return Address{}, errors.New("/, ?, # and @ in a user, a password, a path or a parameter must be percent-encoded")
 	}
 	u, err := url.Parse("x://host" + tail)
 	if err != nil {

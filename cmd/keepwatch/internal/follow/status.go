@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
 	"github.com/keepwatch/keepwatch/internal/startup"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/stream"
@@ -156,11 +157,11 @@ func (w *statusPrinter) listing(n reflector.Notice) string {
 
 func (w *statusPrinter) printf(format string, args ...any) {
 	w.clear()
-	prefix := "keepwatch: "
+	text := fmt.Sprintf(format, args...)
 	if w.sink != "" {
-		prefix += w.sink + ": "
+		text = w.sink + ": " + text
 	}
-	fmt.Fprintf(w.out, prefix+format+"\n", args...)
+	fmt.Fprintln(w.out, "keepwatch:", messages.Line(text))
 }
 
 // clear removes the progress line.

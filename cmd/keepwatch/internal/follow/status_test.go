@@ -34,6 +34,8 @@ func TestPrintedNotices(t *testing.T) {
 			"keepwatch: watch pods: connection reset by peer; watching from 1234 anyway\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Forbidden), Decision: reflector.Stop}, ""},
 		{reflector.Notice{Listed: 500}, ""}, // not on a terminal
+		{reflector.Notice{Failure: keepwatch.Failed(keepwatch.Throttled, "\x1b[2Jno\nkeepwatch: synced: 9"),
+			Decision: reflector.ListAgain}, "keepwatch: ?[2Jno keepwatch: synced: 9; retrying\n"},
 	}
 	for _, tt := range tests {
 		var out bytes.Buffer

@@ -11,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
+	"github.com/keepwatch/keepwatch/internal/bytesize"
 	"github.com/keepwatch/keepwatch/sinks/files"
 	"github.com/keepwatch/keepwatch/sinks/kafka"
 	"github.com/keepwatch/keepwatch/sinks/nats"
@@ -127,11 +126,11 @@ func parseSize(what, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	size, err := resource.ParseQuantity(text)
-	if err != nil || size.Value() <= 0 {
-		return 0, fmt.Errorf("%s must be a quantity such as 256Mi, not %q", what, text)
+	size, err := bytesize.Parse(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	return size.Value(), nil
+	return size, nil
 }
 
 // openFiles returns the sink of a directory. Its state is in the directory, unless --state names another one.

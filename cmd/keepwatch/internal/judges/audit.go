@@ -15,6 +15,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
 	"github.com/keepwatch/keepwatch/server/judge/audit"
 	"github.com/keepwatch/keepwatch/sinks/statedir"
 )
@@ -155,7 +156,8 @@ func (o *auditOptions) run(cmd *cobra.Command, args []string) error {
 			return &exit.Error{Code: exit.CodeInterrupted}
 		}
 		if result.Err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "keepwatch: %s not compared: %v\n", result.Resource, result.Err)
+			text := fmt.Sprintf("%s not compared: %v", result.Resource, result.Err)
+			fmt.Fprintln(cmd.ErrOrStderr(), "keepwatch:", messages.Line(text))
 		}
 		results = append(results, result)
 	}

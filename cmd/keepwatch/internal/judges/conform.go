@@ -12,6 +12,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
 	"github.com/keepwatch/keepwatch/server/judge/conform"
 )
 
@@ -100,7 +101,7 @@ func (o *conformOptions) run(cmd *cobra.Command) error {
 	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: their errors are returned
 	options := conform.Options{
 		Namespace: *o.config.Namespace, Watchers: o.watchers, Writes: o.writes, Seed: o.seed,
-		Progress: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) },
+		Progress: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), messages.Line(line)) },
 	}
 	if o.disturb != "" {
 		options.Disturb = o.runDisturbance(cmd)

@@ -90,6 +90,9 @@ func Plain(message string) string {
 	}, message)
 }
 
+// Line is [Plain] in one line, so that what a server words looks like no other message.
+func Line(message string) string { return strings.ReplaceAll(Plain(message), "\n", " ") }
+
 // SharedWriter is written to by several goroutines.
 type SharedWriter struct {
 	mu  sync.Mutex

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
@@ -20,6 +19,7 @@ import (
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/serving"
+	"github.com/keepwatch/keepwatch/internal/bytesize"
 	"github.com/keepwatch/keepwatch/internal/watchhistory"
 	"github.com/keepwatch/keepwatch/server/proxy"
 	"github.com/keepwatch/keepwatch/server/servemetrics"
@@ -53,7 +53,7 @@ type settings struct {
 	personal          string
 	personalGroups    []string
 	history           watchhistory.History
-	memory            byteSize
+	memory            bytesize.Size
 	inFlight          int
 	state             string
 	metricsAddress    string
@@ -282,27 +282,4 @@ func metricsOnly(registry metrics.KubeRegistry) http.Handler {
 // inPod reports whether the proxy has the identity of a pod's service account.
 func inPod(server *rest.Config) bool {
 	return server.BearerTokenFile == "/var/run/secrets/kubernetes.io/serviceaccount/token" // as rest.InClusterConfig
-}
-
-// byteSize is a number of bytes as in 2Gi. It is a pflag.Value.
-type byteSize int64
-
-func (b *byteSize) String() string {
-	if *b == 0 {
-		return ""
-	}
-	return resource.NewQuantity(int64(*b), resource.BinarySI).String()
-}
-
-// Type returns the name of the value in the help.
-func (*byteSize) Type() string { return "size" }
-
-// Set parses the flag.
-func (b *byteSize) Set(text string) error {
-	size, err := resource.ParseQuantity(text)
-	if err != nil || size.Value() <= 0 {
-		return fmt.Errorf("%q is not a size above zero, such as 512Mi or 2Gi", text)
-	}
-	*b = byteSize(size.Value())
-	return nil
 }

@@ -20,6 +20,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- else if not $config.maxSize -}}
 {{- $config = omit $config "maxSize" -}}
 {{- if hasPrefix "sqlite:" $config.to -}}
+{{- if ne .Values.storage.size "10Gi" }}{{ fail "give config.maxSize with storage.size, less than it: a full disk stores nothing" }}{{ end -}}
 {{- $config = merge (dict "maxSize" "8Gi") $config -}}
 {{- end -}}
 {{- end -}}
