@@ -28,8 +28,8 @@ func (s *Size) Set(text string) error {
 	return err
 }
 
-// Parse returns the bytes of a quantity. They are a whole number above zero: 512m is a quantity as well, of thousandths,
-// and a quantity rounds it up to a byte.
+// Parse returns the bytes of a quantity, a whole number above zero: 512m is a quantity as well, of half a byte, which
+// rounds up to one.
 func Parse(text string) (int64, error) {
 	size, err := resource.ParseQuantity(text)
 	switch {
