@@ -115,10 +115,16 @@ func (b *batcher) commit(ctx context.Context, waiting []request) error {
 }
 
 // nextTime returns the time of the next batch, which is not before the last one's, although
-// the clock may have been set back.
+// the clock may have been set back. By a time that is ahead, a sink would delete what is not old, and a moment between
+// it and the next right one would have the states from before.
 func (b *batcher) nextTime() time.Time {
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	if now.Before(b.time) {
+	now := time.Now()
+	if clock := b.options.Clock; clock != nil {
+		if at := clock(); !at.IsZero() && now.Sub(at) > MaxApart {
+			now = at
+		}
+	}
+	if now = now.UTC().Truncate(time.Millisecond); now.Before(b.time) {
 		return b.time
 	}
 	return now

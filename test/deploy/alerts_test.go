@@ -130,6 +130,14 @@ var alertTests = map[string][]alertTest{
 			summary: "The current states in sqlite are 2MiB more than --max-size"},
 		{load: `keepwatch_sync_excess_bytes{instance="a",sink="sqlite"} 0x10 9x5 0x30`, at: 30 * time.Minute},
 	},
+	"KeepwatchSyncClockBehind": {
+		{load: `keepwatch_sync_clock_behind_seconds{instance="a",sink="sqlite"} 7200-60x30
+			keepwatch_sync_clock_behind_seconds{instance="b",sink="sqlite"} 0x30`, at: 10 * time.Minute, label: "instance",
+			firing:  []string{"a"},
+			summary: "The clock of a is 1h 50m 0s behind the newest transaction in sqlite"},
+		{load: `keepwatch_sync_clock_behind_seconds{instance="a",sink="sqlite"} 50x30`, at: 10 * time.Minute},
+		{load: `keepwatch_sync_clock_behind_seconds{instance="a",sink="sqlite"} 120-60x30`, at: 10 * time.Minute},
+	},
 	"KeepwatchSyncDeadLetters": {
 		{load: `keepwatch_sync_dead_letters_total{instance="a",sink="https"} 0x10 1x30
 			keepwatch_sync_dead_letters_total{instance="b",sink="https"} 2x40`, at: 30 * time.Minute, label: "instance",

@@ -4,6 +4,7 @@
 //	sync.go              keepwatch sync
 //	sync_config.go       the resources of both, and the sink of sync: flags and file
 //	sync_retention.go    --retention, and whether its types are known
+//	sync_clock.go        the API server's clock, which transactions do not run ahead of
 //	sync_sinks.go        the sinks of a configuration
 //	sync_sink.go         one of them: its settings, and how it is opened
 //	sync_elect.go        elects one of several processes by a Lease

@@ -38,7 +38,9 @@ type syncReport struct {
 	nextReached, nextOver time.Time // of the next messages about the size
 	thinned               uint64    // states that were thinned out since the last message about it
 	nextThinned           time.Time
-	nextBehind            time.Time // of the next message about the clock
+
+	clock                 serverClock
+	nextBehind, nextAhead time.Time // of the next messages about this machine's clock
 }
 
 // syncTarget is what is printed of a stream.
@@ -196,28 +198,33 @@ func (r *syncReport) expired(e sink.Expiry) {
 	}
 }
 
-// maxBehind is how far the clock may be behind the newest transaction until that is printed: another machine may have
-// written it.
-const maxBehind = time.Minute
-
-// newest prints, once in an hour, that the newest transaction is in the future. Revisions carry the order, and not
-// times: all changes are stored.
-func (r *syncReport) newest(at time.Time) {
+// clocks prints, once in an hour, that the newest transaction is in the future, and that this machine's clock is ahead
+// of the API server's. Revisions carry the order, and not times: all changes are stored.
+func (r *syncReport) clocks(newest time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	if r.onCut != nil || at.Sub(now) <= maxBehind || now.Before(r.nextBehind) {
+	if r.onCut != nil { // the output has no times
+		return
+	}
+	now, server := time.Now(), r.clock.now()
+	if !server.IsZero() && now.Sub(server) > transfer.MaxApart && !now.Before(r.nextAhead) {
+		r.clear()
+		r.start.printf("the clock shows %s, and that of the API server %s: transactions have the latter",
+			now.UTC().Format(time.RFC3339), server.UTC().Format(time.RFC3339))
+		r.nextAhead = now.Add(time.Hour)
+	}
+	if newest.Sub(now) <= transfer.MaxApart || now.Before(r.nextBehind) {
 		return
 	}
 	r.clear()
 	r.start.printf("the clock shows %s, and the newest transaction is of %s: until then, all transactions have that time",
-		now.UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339))
+		now.UTC().Format(time.RFC3339), newest.UTC().Format(time.RFC3339))
 	r.nextBehind = now.Add(time.Hour)
 }
 
 // committed reports the gaps of a batch.
 func (r *syncReport) committed(batch sink.Batch) {
-	r.newest(batch.Time)
+	r.clocks(batch.Time)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range batch.Pieces {

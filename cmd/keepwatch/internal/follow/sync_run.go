@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream"
@@ -38,6 +40,8 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 	if err != nil {
 		return err
 	}
+	config = rest.CopyConfig(config)
+	config.Wrap(report.clock.read)
 	namespace, err := o.namespace()
 	if err != nil {
 		return err
@@ -60,7 +64,7 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 		WatchTimeout: report.watchTimeout, Added: report.add, Logf: report.printf,
 		Hooks: transfer.Options{
 			Observe: report.observe, Retrying: report.retrying, Refused: report.refused,
-			Expired:   report.expired,
+			Expired: report.expired, Clock: report.clock.now,
 			Committed: report.committed,
 		},
 	}
@@ -71,7 +75,7 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 	}
 	options.Hooks.Opened = func(resources []transfer.Resource) {
 		report.opened(resources)
-		report.newest(status().Newest())
+		report.clocks(status().Newest())
 	}
 	options.Hooks.Cut = func(line int, cut sink.Cut) { report.cut(status(), line, cut) }
 	if options.Resources, err = o.resolveAll(ctx, resources, namespace, report); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/transfer"
 )
 
 // newSyncStatusCommand returns `keepwatch sync status`.
@@ -113,7 +114,7 @@ func printSyncStatus(out io.Writer, all []sink.Status, now time.Time) error {
 	if err := rows.Flush(); err != nil {
 		return exit.WriteError(err)
 	}
-	if newest.Sub(now) > maxBehind {
+	if newest.Sub(now) > transfer.MaxApart {
 		if _, err := fmt.Fprintf(out, "the clock shows %s, and the newest transaction is of %s\n",
 			now.UTC().Format(time.RFC3339), newest.UTC().Format(time.RFC3339)); err != nil {
 			return exit.WriteError(err)
