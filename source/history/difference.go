@@ -61,11 +61,13 @@ func (v *View) LoadDifference(ctx context.Context, of sink.Status, from, to sink
 	if to.Before(from) {
 		first, last = to, from
 	}
-	points, err := v.tables.PointsAfter(ctx, of.ID.Resource, of.ID.Namespace, first, most+1)
-	if err != nil || len(points) > most && !last.Before(points[most]) {
-		return false, err
+	if last.Revision-first.Revision > keepwatch.Revision(most) {
+		points, err := v.tables.PointsAfter(ctx, of.ID.Resource, of.ID.Namespace, first, most+1)
+		if err != nil || len(points) > most && !last.Before(points[most]) {
+			return false, err
+		}
 	}
-	err = v.tables.States(ctx, sink.StateQuery{
+	err := v.tables.States(ctx, sink.StateQuery{
 		Resource: of.ID.Resource, Namespace: of.ID.Namespace, At: &from, NotAt: &to, WithoutObjects: true,
 	}, func(s sink.State) error { remove(s.Key); return nil })
 	if err != nil {

@@ -28,6 +28,8 @@ const (
 type Event struct {
 	Type     EventType
 	Resource string
+	// Namespace is that of the stream of a Missing, empty if the stream is of all namespaces.
+	Namespace string
 	// Point is that of the change. A deletion within a gap has the gap's end, a Missing its beginning.
 	Point sink.Point
 	// Time is when the change was stored.
@@ -41,14 +43,18 @@ type Event struct {
 	Gap *sink.StoredGap
 }
 
-// batchEvents bounds the points whose changes are in memory at a time.
-const batchEvents = 500
+const (
+	// batchEvents bounds the points whose changes are in memory at a time, and partBytes their objects. Of a point with
+	// more, the objects of a few states are in memory at a time, and of the others what identifies them.
+	batchEvents = 500
+	partBytes   = 8 << 20
+)
 
 // Events returns what has happened to objects after a point and not after another one, in the order of revisions, as
 // far as it was stored: changes, and the gaps between them. The zero points are the beginning and the end of what is
 // stored; from the beginning, gaps before the first change are not among them. Gaps of [sink.GapThinned] without a
 // change of the objects are not among them: each deleted state had a later one in its gap. The changes of a few
-// revisions are in memory at a time. An error is the last element.
+// revisions are in memory at a time, and of their objects a bounded part. An error is the last element.
 func (v *View) Events(ctx context.Context, of Objects, after, upTo sink.Point) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		stream, err := v.StreamOf(of.Resource, of.Namespace)
@@ -124,12 +130,13 @@ func (t *teller) tellAll(ctx context.Context) error {
 		})
 }
 
-// eachPart calls tell with the states that begin or end after a point and not after another one, those of so many
-// points at a time, in the order in which they were stored.
+// eachPart calls tell with the states that begin or end after a point and not after another one, those of at most so
+// many points at a time, of fewer if their objects have more than partBytes, in the order in which they were stored. Of
+// a point whose objects have more than that, it calls tell several times, each time with all states of some objects.
 func (v *View) eachPart(ctx context.Context, of Objects, after, upTo sink.Point, points int, withoutObjects bool,
 	tell func(states []sink.State, after, upTo sink.Point) error) error {
-	for after.Before(upTo) {
-		next, err := v.tables.PointsAfter(ctx, of.Resource, of.Namespace, after, points)
+	for few := points; after.Before(upTo); {
+		next, err := v.tables.PointsAfter(ctx, of.Resource, of.Namespace, after, few)
 		if err != nil || len(next) == 0 || upTo.Before(next[0]) {
 			return err
 		}
@@ -137,16 +144,61 @@ func (v *View) eachPart(ctx context.Context, of Objects, after, upTo sink.Point,
 		if upTo.Before(to) {
 			to = upTo
 		}
-		states, err := v.between(ctx, of, after, to, withoutObjects)
-		if err != nil {
-			return err
+		states, err := v.between(ctx, of, after, to, withoutObjects, v.partBytes)
+		switch {
+		case err == errTooLarge && len(next) > 1:
+			few = len(next) / 2
+			continue
+		case err == errTooLarge:
+			err = v.eachObjectOf(ctx, of, after, to, tell)
+		case err == nil:
+			if bytesOf(states) < v.partBytes/4 {
+				few = min(2*few, points)
+			}
+			err = tell(states, after, to)
 		}
-		if err := tell(states, after, to); err != nil {
+		if err != nil {
 			return err
 		}
 		after = to
 	}
 	return nil
+}
+
+// eachObjectOf calls tell with the states that begin or end after a point and not after another one, those of a few
+// objects at a time.
+func (v *View) eachObjectOf(ctx context.Context, of Objects, after, upTo sink.Point,
+	tell func(states []sink.State, after, upTo sink.Point) error) error {
+	all, err := v.between(ctx, of, after, upTo, true, 0)
+	if err != nil {
+		return err
+	}
+	told := map[keepwatch.Key]struct{}{}
+	var states []sink.State
+	for _, s := range all {
+		if _, done := told[s.Key]; done {
+			continue
+		}
+		told[s.Key] = struct{}{}
+		one, err := v.between(ctx, Objects{of.Resource, s.Key.Namespace, s.Key.Name}, after, upTo, false, 0)
+		if err != nil {
+			return err
+		}
+		if states = append(states, one...); bytesOf(states) > v.partBytes/4 {
+			if err := tell(states, after, upTo); err != nil {
+				return err
+			}
+			states = nil
+		}
+	}
+	return tell(states, after, upTo)
+}
+
+func bytesOf(states []sink.State) (n int) {
+	for _, s := range states {
+		n += len(s.Object)
+	}
+	return n
 }
 
 // deliver delivers those of some events that are asked for, with the gaps before each.
@@ -189,7 +241,8 @@ func (t *teller) tellGaps(ctx context.Context, before sink.Point) error {
 		} else if !changed {
 			continue
 		}
-		if !t.yield(Event{Type: Missing, Resource: t.of.Resource, Point: begin, Time: g.Seen, Gap: &g}, nil) {
+		if !t.yield(Event{Type: Missing, Resource: t.of.Resource, Namespace: t.stream.ID.Namespace, Point: begin,
+			Time: g.Seen, Gap: &g}, nil) {
 			return errStopped
 		}
 	}
@@ -320,10 +373,7 @@ func notThinned(g *sink.StoredGap) *sink.StoredGap {
 	return g
 }
 
-// gapOf returns the gap that a change belongs to, nil if it was received when it happened.
-func (v *View) gapOf(of sink.Status, at sink.Point) *sink.StoredGap { return v.gapsOf(of)(at) }
-
-// gapsOf returns gapOf of one stream, for many changes.
+// gapsOf returns what says of a change of a stream to which gap it belongs, nil if it was received when it happened.
 func (v *View) gapsOf(of sink.Status) func(at sink.Point) *sink.StoredGap {
 	merged, all := v.merged(of), v.Gaps(of)
 	begins, ends := make([]sink.Point, len(merged)), make([]sink.Point, len(merged))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -158,6 +159,60 @@ func TestEventsOfALongHistory(t *testing.T) {
 		}
 		for range v.Events(t.Context(), history.Objects{Resource: "pods"}, sink.Point{}, sink.Point{}) {
 			break // a reader that wants no more gets no more
+		}
+	})
+}
+
+// However much is stored at a few points, or at one, a bounded part of the objects is read at a time.
+func TestEventsOfLargePoints(t *testing.T) {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(uint64(seed), 0))
+	const objects, size, held = 300, 1000, 20_000
+	database := &tables{status: []sink.Status{followed("pods", 10, 5000)}}
+	add := func(name string, from, to int) {
+		s := state(name, from, to, from/60, to/60)
+		s.ID = int64(len(database.states) + 1)
+		s.Object = fmt.Appendf(nil, `{"metadata":{"name":%q},"x":%q}`, name, strings.Repeat("x", size))
+		database.states = append(database.states, s)
+	}
+	for i := range objects {
+		name := fmt.Sprint("p", i)
+		switch from := 20 + 2*i + r.IntN(2); r.IntN(4) {
+		case 0: // it is changed at the revision at which most are deleted
+			add(name, from, 2000)
+			add(name, 2000, 0)
+		case 1: // another object has the name then
+			add(name, from, -2000)
+			add(name, 2000, 0)
+			database.states[len(database.states)-1].UID = "other"
+		default:
+			add(name, from, -2000)
+		}
+	}
+	view(t, database, func(v *history.View) {
+		sorted := func() []string {
+			all := texts(eventsOf(t, v, "", sink.Point{}, sink.Point{}))
+			slices.Sort(all) // objects are in no order at one revision
+			return all
+		}
+		want := sorted()
+		history.SetPartBytes(v, held)
+		database.most = 0
+		got := sorted()
+		if !slices.Equal(got, want) || len(want) < 2*objects {
+			t.Errorf("%d events, want %d", len(got), len(want))
+		}
+		if database.most > held+2*size {
+			t.Errorf("%d bytes of objects at a time", database.most)
+		}
+		last := sink.Point{}
+		for _, e := range eventsOf(t, v, "", sink.Point{}, sink.Point{}) {
+			if e.Point.Before(last) || e.State == nil || len(e.State.Object) < size || e.Type == history.Modified &&
+				e.Prior == nil {
+				t.Fatalf("after %v: %+v", last, e)
+			}
+			last = e.Point
 		}
 	})
 }

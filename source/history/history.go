@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -42,7 +43,7 @@ func New(database Database, options Options) *History {
 // View calls read with one state of the database. It is valid until read returns.
 func (h *History) View(ctx context.Context, read func(*View) error) error {
 	return h.database.Snapshot(ctx, func(tables sink.Snapshot) error {
-		v := &View{tables: tables, known: h.options.Known, sorted: h.gaps.sort}
+		v := &View{tables: tables, known: h.options.Known, sorted: h.gaps.sort, partBytes: partBytes}
 		if err := v.load(ctx); err != nil {
 			return err
 		}
@@ -58,6 +59,8 @@ type View struct {
 	streams []sink.Status
 	gaps    map[place][]sink.StoredGap
 	types   []sink.StoredType
+	// partBytes is [partBytes]. Tests shorten it.
+	partBytes int
 }
 
 // place is where the objects of a stream are.
@@ -148,18 +151,33 @@ func (v *View) StreamOf(resource, namespace string) (sink.Status, error) {
 // Objects selects objects of one resource. Empty fields select all.
 type Objects struct{ Resource, Namespace, Name string }
 
+// EachAt calls yield with the states that are valid at a point, in no particular order, until it returns an error,
+// which EachAt returns. The point must be known.
+func (v *View) EachAt(ctx context.Context, of Objects, at sink.Point, yield func(sink.State) error) error {
+	query := sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, At: &at}
+	return v.tables.States(ctx, query, yield)
+}
+
 // At returns the states that are valid at a point, in the order of a LIST. The point must be known.
 func (v *View) At(ctx context.Context, of Objects, at sink.Point) (all []sink.State, err error) {
-	err = v.tables.States(ctx, sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, At: &at},
-		collect(&all))
+	err = v.EachAt(ctx, of, at, collect(&all))
 	slices.SortFunc(all, func(a, b sink.State) int { return a.Key.Compare(b.Key) })
 	return all, err
 }
 
 // States returns all states of objects, in the order in which they were stored.
-func (v *View) States(ctx context.Context, of Objects) (all []sink.State, err error) {
-	err = v.tables.States(ctx, sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name},
-		collect(&all))
+func (v *View) States(ctx context.Context, of Objects) ([]sink.State, error) {
+	return v.states(ctx, of, false)
+}
+
+// Outline returns all states of objects without their contents, in the order in which they were stored.
+func (v *View) Outline(ctx context.Context, of Objects) ([]sink.State, error) {
+	return v.states(ctx, of, true)
+}
+
+func (v *View) states(ctx context.Context, of Objects, withoutObjects bool) (all []sink.State, err error) {
+	err = v.tables.States(ctx, sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name,
+		WithoutObjects: withoutObjects}, collect(&all))
 	slices.SortFunc(all, func(a, b sink.State) int { return cmp.Compare(a.ID, b.ID) })
 	return all, err
 }
@@ -173,18 +191,28 @@ func collect(all *[]sink.State) func(sink.State) error {
 
 // Between returns the states of objects that begin or end after a point and not after another one.
 func (v *View) Between(ctx context.Context, of Objects, after, upTo sink.Point) (all []sink.State, err error) {
-	return v.between(ctx, of, after, upTo, false)
+	return v.between(ctx, of, after, upTo, false, 0)
 }
 
-func (v *View) between(ctx context.Context, of Objects, after, upTo sink.Point, withoutObjects bool) (all []sink.State,
-	err error) {
+var errTooLarge = errors.New("the objects of the states are too large")
+
+// between returns errTooLarge if the objects have more than most bytes. 0 is no limit.
+func (v *View) between(ctx context.Context, of Objects, after, upTo sink.Point, withoutObjects bool,
+	most int) (all []sink.State, err error) {
 	if !after.Before(upTo) {
 		return nil, nil
 	}
+	bytes := 0
 	err = v.tables.States(ctx, sink.StateQuery{
 		Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, After: &after, UpTo: &upTo,
 		WithoutObjects: withoutObjects,
-	}, collect(&all))
+	}, func(s sink.State) error {
+		all = append(all, s)
+		if bytes += len(s.Object); most > 0 && bytes > most {
+			return errTooLarge
+		}
+		return nil
+	})
 	slices.SortFunc(all, func(a, b sink.State) int { return cmp.Compare(a.ID, b.ID) })
 	return all, err
 }

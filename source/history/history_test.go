@@ -28,6 +28,7 @@ type tables struct {
 	gaps   []sink.StoredGap
 	types  []sink.StoredType
 	states []sink.State
+	most   int // bytes of objects that a query has returned
 }
 
 func (t *tables) Close() error { return nil }
@@ -40,6 +41,7 @@ func (t *tables) Types(context.Context) ([]sink.StoredType, error) { return t.ty
 
 func (t *tables) States(_ context.Context, q sink.StateQuery, yield func(sink.State) error) error {
 	within := func(p *sink.Point) bool { return p != nil && q.After.Before(*p) && !q.UpTo.Before(*p) }
+	bytes := 0
 	for _, s := range t.states {
 		switch {
 		case s.Resource != q.Resource, q.Namespace != "" && q.Namespace != s.Key.Namespace, q.Name != "" &&
@@ -50,6 +52,8 @@ func (t *tables) States(_ context.Context, q sink.StateQuery, yield func(sink.St
 			if q.WithoutObjects {
 				s.Object = nil
 			}
+			bytes += len(s.Object)
+			t.most = max(t.most, bytes)
 			if err := yield(s); err != nil {
 				return err
 			}

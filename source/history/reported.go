@@ -27,7 +27,7 @@ type Reported struct {
 	// Count is how often it was observed, between First and Last, which are times of the reporter's clock.
 	Count       int
 	First, Last time.Time
-	// State is the last state of the last of its Events.
+	// State is the last state of the last of its Events, without its object.
 	State *sink.State
 	// End is how that Event has ended.
 	End Ending
@@ -77,69 +77,110 @@ type About struct {
 // eventResources have the same objects.
 var eventResources = []string{"events", "events.events.k8s.io"}
 
-// Reported returns what Events say about objects, in the order in which it was observed last.
+// maxReported bounds the Reported in memory.
+const maxReported = 250_000
+
+// Reported returns what Events say about objects, in the order in which it was observed last. In memory are the
+// Reported, and one Event at a time. An Event that was deleted and is back, as after a restore from a backup, counts
+// twice. It returns an error if there are too many Reported for the memory.
 func (v *View) Reported(ctx context.Context, about About) ([]Reported, error) {
+	return v.reported(ctx, about, maxReported)
+}
+
+func (v *View) reported(ctx context.Context, about About, most int) ([]Reported, error) {
 	stream, err := v.eventStream(about.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	found := map[keepwatch.UID]*reportedEvent{}
-	removed := map[sink.Point]int{} // how many Events ended at a point
+	stories := map[saying]*Reported{}
 	query := sink.StateQuery{Resource: stream.ID.Resource, Namespace: about.Namespace}
 	err = v.tables.States(ctx, query, func(s sink.State) error {
-		if s.Deleted {
-			removed[*s.To]++
-		}
-		if !bytes.Contains(s.Object, []byte(about.Name)) {
-			return nil
+		if s.To != nil && !s.Deleted || !bytes.Contains(s.Object, []byte(about.Name)) {
+			return nil // it was replaced by another state of the Event
 		}
 		e, err := parseEvent(&s)
 		if err != nil || !about.selects(e.subject) {
 			return err
 		}
-		if known := found[s.UID]; known == nil || known.state.ID < s.ID {
-			found[s.UID] = e
+		s.Object = nil
+		e.addTo(stories)
+		if len(stories) > most {
+			return fmt.Errorf(
+				"the Events about these objects say more than %d different things: give a namespace or a name", most)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	events := make([]*reportedEvent, 0, len(found))
-	for _, e := range found {
-		events = append(events, e)
-	}
-	slices.SortFunc(events, func(a, b *reportedEvent) int {
-		return cmp.Or(a.last.Compare(b.last), compare(a.state.From, b.state.From), cmp.Compare(a.state.ID, b.state.ID))
-	})
-	type saying struct {
-		subject                         Subject
-		kind, reason, message, reporter string
-	}
-	stories := map[saying]*Reported{}
-	for _, e := range events {
-		said := saying{e.subject, e.Type, e.Reason, cmp.Or(e.Message, e.Note), e.reporter()}
-		r := stories[said]
-		if r == nil {
-			r = &Reported{
-				Subject: e.subject, Type: e.Type, Reason: e.Reason, Message: said.message, Reporter: said.reporter, First: e.first,
-			}
-			stories[said] = r
-		}
-		r.Count += e.count
-		if e.first.Before(r.First) {
-			r.First = e.first
-		}
-		r.Last, r.State, r.End = e.last, e.state, v.ending(stream, e, about.TTL, removed)
+	if err := v.end(ctx, query, stream, about.TTL, stories); err != nil {
+		return nil, err
 	}
 	all := make([]Reported, 0, len(stories))
 	for _, r := range stories {
 		all = append(all, *r)
 	}
-	slices.SortFunc(all, func(a, b Reported) int {
-		return cmp.Or(a.Last.Compare(b.Last), compare(a.State.From, b.State.From), cmp.Compare(a.State.ID, b.State.ID))
-	})
+	slices.SortFunc(all, func(a, b Reported) int { return compareReported(&a, &b) })
 	return all, nil
+}
+
+// saying is what Events have in common that are one Reported.
+type saying struct {
+	subject                         Subject
+	kind, reason, message, reporter string
+}
+
+// addTo adds an Event to those that say the same.
+func (e *reportedEvent) addTo(stories map[saying]*Reported) {
+	said := saying{e.subject, e.Type, e.Reason, cmp.Or(e.Message, e.Note), e.reporter()}
+	one := &Reported{
+		Subject: e.subject, Type: e.Type, Reason: e.Reason, Message: said.message, Reporter: said.reporter, Count: e.count,
+		First: e.first, Last: e.last, State: e.state,
+	}
+	known := stories[said]
+	if known == nil {
+		stories[said] = one
+		return
+	}
+	known.Count += e.count
+	if e.first.Before(known.First) {
+		known.First = e.first
+	}
+	if compareReported(known, one) < 0 {
+		known.Last, known.State = one.Last, one.State
+	}
+}
+
+func compareReported(a, b *Reported) int {
+	return cmp.Or(a.Last.Compare(b.Last), compare(a.State.From, b.State.From), cmp.Compare(a.State.ID, b.State.ID))
+}
+
+// end adds how the last Event of each has ended, which depends on how many others have ended with it.
+func (v *View) end(ctx context.Context, all sink.StateQuery, stream sink.Status, ttl time.Duration,
+	stories map[saying]*Reported) error {
+	removed := map[sink.Point]int{}
+	for _, r := range stories {
+		if r.State.To != nil {
+			removed[*r.State.To] = 0
+		}
+	}
+	all.WithoutObjects = true
+	err := v.tables.States(ctx, all, func(s sink.State) error {
+		if s.Deleted {
+			if n, asked := removed[*s.To]; asked {
+				removed[*s.To] = n + 1
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	gapOf := v.gapsOf(stream)
+	for _, r := range stories {
+		r.End = ending(stream, gapOf, r, ttl, removed)
+	}
+	return nil
 }
 
 // eventStream returns the stream of the Events of a namespace.
@@ -236,9 +277,10 @@ const (
 	storedLate = 2 * time.Minute
 )
 
-// ending returns how an Event has ended.
-func (v *View) ending(stream sink.Status, e *reportedEvent, ttl time.Duration, removed map[sink.Point]int) Ending {
-	s := e.state
+// ending returns how the last Event of a Reported has ended.
+func ending(stream sink.Status, gapOf func(sink.Point) *sink.StoredGap, r *Reported, ttl time.Duration,
+	removed map[sink.Point]int) Ending {
+	s := r.State
 	if s.To == nil {
 		return Ending{Type: Current}
 	}
@@ -247,13 +289,13 @@ func (v *View) ending(stream sink.Status, e *reportedEvent, ttl time.Duration, r
 		end.Type, end.Because = t, fmt.Sprintf(format, args...)
 		return end
 	}
-	gap := notThinned(v.gapOf(stream, *s.To))
+	gap := notThinned(gapOf(*s.To))
 	if others := removed[*s.To]; gap == nil && others > 1 {
 		return because(Expired, "%d Events ended at this revision: only a lease of etcd ends several at once", others)
 	}
 	written := s.SeenFrom
-	if notThinned(v.gapOf(stream, s.From)) != nil || !stream.First.Before(s.From) {
-		written = e.last // the state was found by a list
+	if notThinned(gapOf(s.From)) != nil || !stream.First.Before(s.From) {
+		written = r.Last // the state was found by a list
 	}
 	age := s.SeenTo.Sub(written)
 	about := age.Round(time.Second)
@@ -280,8 +322,8 @@ type Beside struct {
 	Doubt string
 }
 
-// Beside returns the state of the object that r is about when it was written last, from states of that object. Without
-// revisions that both have in common it is that of the time.
+// Beside returns the state of the object that r is about when it was written last, with its object. states are those of
+// that object, without theirs. Without revisions that both have in common it is that of the time.
 func (v *View) Beside(ctx context.Context, r *Reported, resource string, states []sink.State) (b Beside, err error) {
 	stream, err := v.StreamOf(resource, r.Subject.Namespace)
 	if err != nil {
@@ -310,8 +352,11 @@ func (v *View) Beside(ctx context.Context, r *Reported, resource string, states 
 			b.State = s
 		}
 	}
-	if b.State != nil && b.State.To != nil && !at.Before(*b.State.To) {
-		b.Deleted = true
+	if b.State != nil {
+		b.Deleted = b.State.To != nil && !at.Before(*b.State.To)
+		if b.State, err = v.whole(ctx, b.State); err != nil {
+			return b, err
+		}
 	}
 	err = v.CheckAt(ctx, stream, points)
 	unknown, ok := errors.AsType[*Unknown](err)
@@ -329,6 +374,21 @@ func (v *View) Beside(ctx context.Context, r *Reported, resource string, states 
 	}
 	b.Doubt = unknown.Reason
 	return b, nil
+}
+
+// whole returns a state with its object.
+func (v *View) whole(ctx context.Context, s *sink.State) (*sink.State, error) {
+	before := sink.Point{Epoch: s.From.Epoch, Revision: s.From.Revision - 1}
+	of := Objects{Resource: s.Resource, Namespace: s.Key.Namespace, Name: s.Key.Name}
+	all, err := v.between(ctx, of, before, s.From, false, 0)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(other sink.State) bool { return other.ID == s.ID })
+	if i < 0 {
+		return nil, fmt.Errorf("%s %s has no state %d any more", s.Resource, s.Key, s.ID)
+	}
+	return &all[i], nil
 }
 
 // outlasts reports whether a state that has begun is valid at a point although other states of its stream were deleted

@@ -132,6 +132,45 @@ func TestReportedOnce(t *testing.T) {
 	})
 }
 
+// outline returns states without their objects.
+func outline(states []sink.State) []sink.State {
+	all := slices.Clone(states)
+	for i := range all {
+		all[i].Object = nil
+	}
+	return all
+}
+
+// What Events say is held without their objects, and is refused if it is too much.
+func TestReportedIsBounded(t *testing.T) {
+	database := &tables{status: []sink.Status{followed("events", 10, 500)}}
+	for i := range 30 { // each Event is written three times
+		uid, reason := fmt.Sprint("e", i), fmt.Sprint("R", i/3)
+		for n := range 3 {
+			s := eventState(int64(3*i+n+1), uid, reason, n+1, 20+3*i+n, 21+3*i+n, i, i)
+			if n == 2 {
+				s.To, s.SeenTo = nil, time.Time{}
+			}
+			database.states = append(database.states, s)
+		}
+	}
+	view(t, database, func(v *history.View) {
+		all, err := history.ReportedOf(v, t.Context(), aboutWeb, 10)
+		if err != nil || len(all) != 10 {
+			t.Fatalf("%v, %d", err, len(all))
+		}
+		for _, r := range all {
+			if r.Count != 9 || r.State.Object != nil {
+				t.Errorf("%+v", r)
+			}
+		}
+		if _, err := history.ReportedOf(v, t.Context(), aboutWeb, 9); err == nil || !strings.Contains(err.Error(),
+			"more than 9 different things") {
+			t.Error(err)
+		}
+	})
+}
+
 // The state beside an Event is that at its revision; where it is not known to be, the doubt says why.
 func TestBesideAnEvent(t *testing.T) {
 	pods := []sink.State{state("web", 5, 30, 1, 30), state("web", 30, -60, 30, 60), state("web", 90, 0, 95, 0)}
@@ -161,6 +200,9 @@ func TestBesideAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := eventState(1, "e", "R", 1, row.event, 0, row.event, 0)
 			states := slices.Clone(pods)
+			for i := range states {
+				states[i].ID = int64(i) + 2
+			}
 			if row.uid == "old" {
 				states[0].UID, states[1].UID = "old", "old"
 			}
@@ -175,13 +217,16 @@ func TestBesideAnEvent(t *testing.T) {
 				database.status[0].Line = row.line
 			}
 			reported(t, database, aboutWeb, func(v *history.View, all []history.Reported) {
-				b, err := v.Beside(context.Background(), &all[0], "pods", states)
+				b, err := v.Beside(context.Background(), &all[0], "pods", outline(states))
 				if err != nil {
 					t.Fatal(err)
 				}
 				got := keepwatch.Revision(0)
 				if b.State != nil {
 					got = b.State.From.Revision
+					if !strings.Contains(string(b.State.Object), `"resourceVersion":"`+got.String()+`"`) {
+						t.Errorf("the object is %s", b.State.Object)
+					}
 				}
 				if got != keepwatch.Revision(row.revision) || b.Deleted != row.deleted || !strings.Contains(b.Doubt, row.doubt) ||
 					(b.Doubt == "") != (row.doubt == "") {

@@ -137,6 +137,9 @@ func TestBesideAnEventInAThinnedRange(t *testing.T) {
 		"its last successor is known":  {[]sink.State{state("web", 5, 82, 1, 36), state("web", 82, 95, 36, 60)}, false},
 		"it begins where it is listed": {[]sink.State{state("web", 5, 84, 1, 37), state("web", 84, 95, 37, 60)}, false},
 	} {
+		for i := range row.states {
+			row.states[i].ID = int64(i) + 2
+		}
 		e := eventState(1, "e", "R", 1, 84, 0, 84, 0)
 		database := &tables{
 			status: []sink.Status{followed("events", 2, 500), followed("pods", 2, 100)}, states: append(row.states, e),

@@ -222,8 +222,7 @@ func (v *View) AtMost(ctx context.Context, of Objects, at sink.Point,
 			all = all[:most]
 		}
 	}
-	query := sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, At: &at}
-	err = v.tables.States(ctx, query, func(s sink.State) error {
+	err = v.EachAt(ctx, of, at, func(s sink.State) error {
 		count++
 		all = append(all, s)
 		cut(2 * most)

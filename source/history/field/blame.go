@@ -2,7 +2,6 @@ package field
 
 import (
 	"encoding/json"
-	"fmt"
 )
 
 // Since is a field of a state, and the change that gave it its value.
@@ -17,45 +16,51 @@ type Since struct {
 	Managers []Manager
 }
 
-// Blame returns the fields of the last one of an object's states, in the order of their names, each with the state
-// since which it has its value. The revision and managedFields are no fields.
-func Blame(states [][]byte) ([]Since, error) {
-	var current map[string]Since
-	var last []leaf
-	for i, state := range states {
-		leaves, err := leavesOf(state)
-		if err != nil {
-			return nil, fmt.Errorf("state %d: %w", i, err)
-		}
-		var older []byte
-		if i > 0 {
-			older = states[i-1]
-		}
-		var of owners
-		var writers []Manager
-		next := make(map[string]Since, len(leaves))
-		for _, l := range leaves {
-			if bookkeeping(l.path) {
-				continue
-			}
-			before, known := current[l.text]
-			if known && string(before.Value) == string(l.value) {
-				next[l.text] = before
-				continue
-			}
-			if of == nil {
-				of, writers = ownersOf(state), Writers(older, state)
-			}
-			next[l.text] = Since{Path: l.path, Value: l.value, From: before.Value, State: i, Managers: writersOf(l.path, of,
-				writers)}
-		}
-		current, last = next, leaves
+// Blame finds since when each field of an object has its value, in states that are added from the first to the last.
+// The zero value is ready for use. It retains no state, but the values.
+type Blame struct {
+	fields map[string]Since
+	last   []leaf
+	older  []byte // the last state
+	states int
+}
+
+// Add adds the next state.
+func (b *Blame) Add(state []byte) error {
+	leaves, err := leavesOf(state)
+	if err != nil {
+		return err
 	}
-	var all []Since
-	for _, l := range last {
-		if s, ok := current[l.text]; ok {
+	var of owners
+	var writers []Manager
+	next := make(map[string]Since, len(leaves))
+	for _, l := range leaves {
+		if bookkeeping(l.path) {
+			continue
+		}
+		before, known := b.fields[l.text]
+		if known && string(before.Value) == string(l.value) {
+			next[l.text] = before
+			continue
+		}
+		if of == nil {
+			of, writers = ownersOf(state), Writers(b.older, state)
+		}
+		next[l.text] = Since{Path: l.path, Value: l.value, From: before.Value, State: b.states,
+			Managers: writersOf(l.path, of, writers)}
+	}
+	b.fields, b.last, b.older = next, leaves, state
+	b.states++
+	return nil
+}
+
+// Fields returns the fields of the last state, in the order of their names, each with the number of the state since
+// which it has its value. The revision and managedFields are no fields.
+func (b *Blame) Fields() (all []Since) {
+	for _, l := range b.last {
+		if s, ok := b.fields[l.text]; ok {
 			all = append(all, s)
 		}
 	}
-	return all, nil
+	return all
 }

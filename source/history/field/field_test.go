@@ -49,9 +49,19 @@ spec.containers[name=web].image: "nginx:1.27" > "nginx:1.28" by [kubectl-set]`
 	}
 }
 
+func blame(states ...string) ([]field.Since, error) {
+	var b field.Blame
+	for _, state := range states {
+		if err := b.Add([]byte(state)); err != nil {
+			return nil, err
+		}
+	}
+	return b.Fields(), nil
+}
+
 // TestBlame names the state since which each field has its value.
 func TestBlame(t *testing.T) {
-	all, err := field.Blame([][]byte{[]byte(first), []byte(second), []byte(second)})
+	all, err := blame(first, second, second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +106,7 @@ func TestOddObjects(t *testing.T) {
 		if _, err := field.Changes([]byte(`{}`), []byte(text)); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
-		if _, err := field.Blame([][]byte{[]byte(text)}); err == nil {
+		if _, err := blame(text); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
 	}

@@ -80,61 +80,62 @@ func (o *flags) blame(ctx context.Context, v *history.View, args []string, m his
 	if err != nil {
 		return err
 	}
-	life, end, err := lastLife(v.Events(ctx, of, sink.Point{}, points.Of(stream)))
+	last, err := lastLife(v.Events(ctx, of, sink.Point{}, points.Of(stream)))
 	if err != nil {
 		return err
 	}
-	if len(life) == 0 {
+	if len(last.changes) == 0 {
 		return o.nothing(v, of)
 	}
-	if end != nil {
+	if end := last.end; end != nil {
 		fmt.Fprintf(stderr, "keepwatch: %s was deleted at revision %d, %s; who did it is not recorded\n",
 			objectName(end.State), end.Point.Revision, clock(end.Time))
 	}
-	blamed, err := o.blamed(life)
-	if err != nil {
-		return fmt.Errorf("%s: %w", objectName(life[0].State), err)
-	}
+	blamed := o.blamed(last)
 	if o.output != "text" {
 		return writeData(out, o.output, map[string]any{"fields": blamed})
 	}
 	return printBlame(out, blamed)
 }
 
-// lastLife returns the changes of the object that had the name last, and its deletion, if it was deleted.
-func lastLife(events iter.Seq2[history.Event, error]) (life []history.Event, end *history.Event, err error) {
+// life is what has happened to one object.
+type life struct {
+	blame   field.Blame
+	changes []history.Event // of the states of blame, without them
+	end     *history.Event  // nil if it was not deleted
+}
+
+// lastLife returns the life of the object that had the name last.
+func lastLife(events iter.Seq2[history.Event, error]) (*life, error) {
+	l := &life{}
 	for e, err := range events {
 		switch {
 		case err != nil:
-			return nil, nil, err
+			return nil, err
 		case e.Type == history.Missing:
 		case e.Type == history.Deleted:
-			end = &e
+			l.end = &e
 		default:
 			if e.Type != history.Modified {
-				life, end = nil, nil
+				l = &life{}
 			}
-			life = append(life, e)
+			if err := l.blame.Add(e.State.Object); err != nil {
+				return nil, fmt.Errorf("%s at revision %d: %w", objectName(e.State), e.Point.Revision, err)
+			}
+			e.State, e.Prior = nil, nil
+			l.changes = append(l.changes, e)
 		}
 	}
-	return life, end, nil
+	return l, nil
 }
 
-func (o *flags) blamed(life []history.Event) ([]blamedField, error) {
-	var states [][]byte
-	for _, e := range life {
-		states = append(states, e.State.Object)
-	}
-	fields, err := field.Blame(states)
-	if err != nil {
-		return nil, err
-	}
+func (o *flags) blamed(of *life) []blamedField {
 	all := []blamedField{}
-	for _, f := range fields {
+	for _, f := range of.blame.Fields() {
 		if !o.status && f.Path.In("status") || isIdentity(f.Path) {
 			continue
 		}
-		e := life[f.State]
+		e := of.changes[f.State]
 		b := blamedField{
 			Path: f.Path.String(), Value: f.Value, Was: f.From, Since: e.Point.Revision, Time: e.Time,
 			Existed:  e.Type == history.Existed,
@@ -145,7 +146,7 @@ func (o *flags) blamed(life []history.Event) ([]blamedField, error) {
 		}
 		all = append(all, b)
 	}
-	return all, nil
+	return all
 }
 
 // isIdentity reports whether a field is never written after the object was created, or only by the server.

@@ -145,12 +145,12 @@ func (d *differ) reportLater(at *history.Points, streams []sink.Status) {
 		"the history of %s is newer: name a type to compare all of it\n", at.Of(later[0]).Revision, types)
 }
 
-// selected returns what is compared: the objects of the arguments and their stream, or the streams of all types that
-// were followed at both moments. All objects of another type would seem to be created or deleted.
+// selected returns what is compared: the objects of the arguments and their stream, or those of several streams that
+// were followed at both moments. All objects of another one would seem to be created or deleted.
 func (d *differ) selected(ctx context.Context, args []string, moments ...history.Moment) (of history.Objects,
 	streams []sink.Status, err error) {
 	of, streams, err = d.flags.selected(ctx, d.view, args)
-	if err != nil || len(args) > 0 {
+	if err != nil || len(args) > 0 && len(streams) == 1 {
 		return of, streams, err
 	}
 	streams, err = d.followed(ctx, streams, moments)

@@ -113,8 +113,8 @@ func (o *flags) events(ctx context.Context, v *history.View, args []string, ttl 
 	if err != nil {
 		return err
 	}
-	shown := []ReportedEvents{}
-	states := map[keepwatch.Key][]sink.State{}
+	list := o.newReportedList(out, about.Name == "")
+	states := statesOf{of: map[keepwatch.Key][]sink.State{}}
 	for _, r := range found {
 		one := ReportedEvents{
 			Type: r.Type, Reason: r.Reason, Message: r.Message, Reporter: r.Reporter, Count: r.Count, First: r.First,
@@ -125,14 +125,11 @@ func (o *flags) events(ctx context.Context, v *history.View, args []string, ttl 
 			one.End = &endOfEvent{r.End.Type, r.End.Because, r.End.Point.Revision, r.End.Time}
 		}
 		if t != nil {
-			key := keepwatch.Key{Namespace: r.Subject.Namespace, Name: r.Subject.Name}
-			if _, known := states[key]; !known {
-				if states[key], err = v.States(ctx, history.Objects{Resource: t.Resource, Namespace: key.Namespace,
-					Name: key.Name}); err != nil {
-					return err
-				}
+			all, err := states.get(ctx, v, t.Resource, r.Subject)
+			if err != nil {
+				return err
 			}
-			b, err := v.Beside(ctx, &r, t.Resource, states[key])
+			b, err := v.Beside(ctx, &r, t.Resource, all)
 			if err != nil {
 				return err
 			}
@@ -140,12 +137,38 @@ func (o *flags) events(ctx context.Context, v *history.View, args []string, ttl 
 				return err
 			}
 		}
-		shown = append(shown, one)
+		if err := list.add(one); err != nil {
+			return err
+		}
 	}
-	if o.output != "text" {
-		return writeData(out, o.output, map[string]any{"events": shown})
+	return list.end()
+}
+
+// statesOf are the states of objects, which many Events in a row may be about.
+type statesOf struct {
+	of    map[keepwatch.Key][]sink.State
+	count int
+}
+
+// maxStates bounds the states in memory. Those of one object may be more.
+const maxStates = 100_000
+
+func (s *statesOf) get(ctx context.Context, v *history.View, resource string,
+	of history.Subject) ([]sink.State, error) {
+	key := keepwatch.Key{Namespace: of.Namespace, Name: of.Name}
+	if all, known := s.of[key]; known {
+		return all, nil
 	}
-	return printReported(out, shown, about.Name == "")
+	all, err := v.Outline(ctx, history.Objects{Resource: resource, Namespace: of.Namespace, Name: of.Name})
+	if err != nil {
+		return nil, err
+	}
+	if s.count += 1 + len(all); s.count > maxStates {
+		clear(s.of)
+		s.count = 1 + len(all)
+	}
+	s.of[key] = all
+	return all, nil
 }
 
 func inNamespace(name string) string {
@@ -249,31 +272,50 @@ func (s summary) of(text []byte, at time.Time) (string, error) {
 	return strings.Join(all, " "), nil
 }
 
-// printReported prints a line for what was said, with the object if there may be several.
-func printReported(out io.Writer, all []ReportedEvents, several bool) error {
-	rows := printers.GetNewTabWriter(out)
+// reportedList is what Events say, as it is written.
+type reportedList interface {
+	add(e ReportedEvents) error
+	end() error
+}
+
+// newReportedList returns the list of an output, whose lines have the object if there may be several.
+func (o *flags) newReportedList(out io.Writer, several bool) reportedList {
+	if o.output == "text" {
+		return &reportedTable{tableRows{rows: printers.GetNewTabWriter(out)}, several}
+	}
+	return reportedData{&dataList{out: out, output: o.output, name: "events"}}
+}
+
+// reportedData is the list as JSON or YAML.
+type reportedData struct{ *dataList }
+
+func (l reportedData) add(e ReportedEvents) error { return l.dataList.add(e) }
+
+// reportedTable is the list as text, with a line for what was said.
+type reportedTable struct {
+	tableRows
+	several bool
+}
+
+func (t *reportedTable) add(e ReportedEvents) error {
 	object := ""
-	if several {
-		object = "OBJECT\t"
-	}
-	fmt.Fprintln(rows, "LAST SEEN\tCOUNT\tFIRST SEEN\t"+object+"TYPE\tREASON\tEVENT\tREVISION\tSTATE\tMESSAGE")
-	for _, e := range all {
-		if several {
-			object = keepwatch.Key{Namespace: e.Subject.Namespace, Name: e.Subject.Name}.String() + "\t"
+	if t.count == 0 {
+		if t.several {
+			object = "OBJECT\t"
 		}
-		end := history.Current
-		if e.End != nil {
-			end = e.End.Type
-		}
-		revision, state := e.Object.text()
-		fmt.Fprintf(rows, "%s\t%d\t%s\t%s%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.Last), e.Count, clock(e.First), object, e.Type,
-			e.Reason, end,
-			revision, state, strings.Join(strings.Fields(e.Message), " "))
+		fmt.Fprintln(t.rows, "LAST SEEN\tCOUNT\tFIRST SEEN\t"+object+"TYPE\tREASON\tEVENT\tREVISION\tSTATE\tMESSAGE")
 	}
-	if err := rows.Flush(); err != nil {
-		return exit.WriteError(err)
+	if t.several {
+		object = keepwatch.Key{Namespace: e.Subject.Namespace, Name: e.Subject.Name}.String() + "\t"
 	}
-	return nil
+	end := history.Current
+	if e.End != nil {
+		end = e.End.Type
+	}
+	revision, state := e.Object.text()
+	fmt.Fprintf(t.rows, "%s\t%d\t%s\t%s%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.Last), e.Count, clock(e.First), object, e.Type,
+		e.Reason, end, revision, state, strings.Join(strings.Fields(e.Message), " "))
+	return t.added()
 }
 
 // text returns the revision and the state of an object in a table.

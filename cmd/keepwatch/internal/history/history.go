@@ -174,8 +174,8 @@ func (o *flags) objects(ctx context.Context, v *history.View,
 	return of, t, nil
 }
 
-// selected returns the objects of the arguments and their stream, or without arguments the streams of all types of the
-// namespace, each with its [objectsOf].
+// selected returns the objects of the arguments and their streams, or without arguments the streams of all types of the
+// namespace, each with its [objectsOf]. Those of one type in all namespaces are several if each is of one namespace.
 func (o *flags) selected(ctx context.Context, v *history.View, args []string) (of history.Objects,
 	streams []sink.Status, err error) {
 	if len(args) > 0 {
@@ -183,7 +183,17 @@ func (o *flags) selected(ctx context.Context, v *history.View, args []string) (o
 			return of, nil, err
 		}
 		stream, err := v.StreamOf(of.Resource, of.Namespace)
-		return of, []sink.Status{stream}, err
+		if err == nil {
+			return of, []sink.Status{stream}, nil
+		}
+		if o.allNamespaces {
+			others := func(s sink.Status) bool { return s.ID.Resource != of.Resource }
+			streams = slices.DeleteFunc(slices.Clone(v.Streams()), others)
+		}
+		if len(streams) == 0 {
+			return of, nil, err
+		}
+		return of, history.ByLine(streams), nil
 	}
 	if of.Namespace, err = o.namespace(); err != nil {
 		return of, nil, err

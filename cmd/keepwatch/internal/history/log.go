@@ -191,7 +191,7 @@ type list interface {
 
 func (l *logger) newList() list {
 	if l.output == "text" {
-		return &logTable{logger: l, rows: printers.GetNewTabWriter(l.out)}
+		return &logTable{tableRows{rows: printers.GetNewTabWriter(l.out)}, l}
 	}
 	return &eventList{dataList{out: l.out, output: l.output, name: "events"}}
 }
@@ -219,7 +219,8 @@ func (o *flags) nothing(v *history.View, of history.Objects) error {
 
 // logged returns an event with its fields and managers.
 func (o *flags) logged(e history.Event) (LoggedEvent, error) {
-	l := LoggedEvent{Type: e.Type, Revision: e.Point.Revision, Epoch: e.Point.Epoch, Time: e.Time, Resource: e.Resource}
+	l := LoggedEvent{Type: e.Type, Revision: e.Point.Revision, Epoch: e.Point.Epoch, Time: e.Time, Resource: e.Resource,
+		Namespace: e.Namespace}
 	if e.Gap != nil {
 		l.Gap = &loggedGap{e.Gap.From, e.Gap.To, e.Gap.Reason}
 	}
@@ -271,9 +272,8 @@ func (o *flags) fields(changes []field.Change, older, newer []byte) (all []logge
 	return all
 }
 
-// logTable is a log as text, with a line for each event.
-type logTable struct {
-	*logger
+// tableRows are the rows of a table, which are written a few at a time.
+type tableRows struct {
 	rows interface {
 		io.Writer
 		Flush() error
@@ -284,7 +284,28 @@ type logTable struct {
 // alignedRows bounds the rows that are in memory for their common width; later ones are at least as wide.
 const alignedRows = 100
 
-func (t *logTable) isEmpty() bool { return t.count == 0 }
+func (t *tableRows) isEmpty() bool { return t.count == 0 }
+
+// added counts a row that was written.
+func (t *tableRows) added() error {
+	if t.count++; t.count%alignedRows == 0 {
+		return t.end()
+	}
+	return nil
+}
+
+func (t *tableRows) end() error {
+	if err := t.rows.Flush(); err != nil {
+		return exit.WriteError(err)
+	}
+	return nil
+}
+
+// logTable is a log as text, with a line for each event.
+type logTable struct {
+	tableRows
+	*logger
+}
 
 func (t *logTable) add(e LoggedEvent) error {
 	object := ""
@@ -311,29 +332,22 @@ func (t *logTable) add(e LoggedEvent) error {
 		fmt.Fprintf(t.rows, "%d\t%s\t%s\t%s%s\t%s\t%s\n", e.Revision, clock(e.Time), e.Type, object, generation, managers,
 			e.summary())
 	}
-	if t.count++; t.count%alignedRows == 0 {
-		return t.end()
-	}
-	return nil
+	return t.added()
 }
 
-// object returns the name of an event's object, with its type if there are several. A gap has only a type.
+// object returns the name of an event's object, with its type if there are several. A gap has only a type, and the
+// namespace of its stream.
 func (t *logTable) object(e LoggedEvent) string {
-	name := keepwatch.Key{Namespace: e.Namespace, Name: e.Name}.String()
-	switch {
-	case !t.types:
-		return name
-	case e.Type == history.Missing:
-		return e.Resource
+	var names []string
+	if t.types {
+		names = append(names, e.Resource)
 	}
-	return e.Resource + "/" + name
-}
-
-func (t *logTable) end() error {
-	if err := t.rows.Flush(); err != nil {
-		return exit.WriteError(err)
+	for _, name := range []string{e.Namespace, e.Name} {
+		if name != "" {
+			names = append(names, name)
+		}
 	}
-	return nil
+	return strings.Join(names, "/")
 }
 
 // clock returns a time in the local zone.

@@ -153,11 +153,8 @@ func (o *restoreOptions) states(ctx context.Context, v *history.View, args []str
 		return nil, err
 	}
 	for i, of := range selected {
-		states, err := v.At(ctx, of, points.Of(streams[i]))
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range states {
+		first := len(all)
+		err := v.EachAt(ctx, of, points.Of(streams[i]), func(s sink.State) error {
 			var about struct {
 				Metadata struct {
 					Labels            labels.Set
@@ -165,17 +162,25 @@ func (o *restoreOptions) states(ctx context.Context, v *history.View, args []str
 				}
 			}
 			if err := json.Unmarshal(s.Object, &about); err != nil {
-				return nil, fmt.Errorf("%s: %w", objectName(&s), err)
+				return fmt.Errorf("%s: %w", objectName(&s), err)
 			}
-			if !selector.Matches(about.Metadata.Labels) {
-				continue
+			if selector.Matches(about.Metadata.Labels) {
+				// Every API server sets a creationTimestamp. Databases from before Partial do not have it.
+				all = append(all, restorable{s, about.Metadata.CreationTimestamp == nil})
 			}
-			t, err := v.TypeAt(ctx, of.Resource, s.SeenFrom)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(all[first:], func(a, b restorable) int { return a.Key.Compare(b.Key) })
+		for i := range all[first:] {
+			one := &all[first+i]
+			t, err := v.TypeAt(ctx, of.Resource, one.SeenFrom)
 			if err != nil {
 				return nil, err
 			}
-			// Every API server sets a creationTimestamp. Databases from before Partial do not have it.
-			all = append(all, restorable{s, t != nil && t.Partial || about.Metadata.CreationTimestamp == nil})
+			one.partial = one.partial || t != nil && t.Partial
 		}
 	}
 	if len(all) == 0 {
