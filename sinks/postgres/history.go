@@ -160,50 +160,110 @@ const (
 	ofResource   = ` FROM resources WHERE resource = $1`
 )
 
+// conditions are those of a query for states, and its values.
+type conditions struct {
+	all    []string
+	values []any
+}
+
+// add adds a condition. Each %s in it stands for one of the values.
+func (c *conditions) add(condition string, values ...any) {
+	numbers := make([]any, len(values))
+	for i, value := range values {
+		c.values = append(c.values, value)
+		numbers[i] = fmt.Sprint("$", len(c.values))
+	}
+	c.all = append(c.all, fmt.Sprintf(condition, numbers...))
+}
+
+// compare adds a comparison of the point of two columns with another one.
+func (c *conditions) compare(columns, operator string, p sink.Point) {
+	c.add("("+columns+") "+operator+" (%s, %s)", p.Epoch, int64(p.Revision))
+}
+
+// within adds that the point of two columns is after one and not after another one. If both are in one epoch, that is a
+// range of the index: what compares rows reads it to its end.
+func (c *conditions) within(columns string, after, upTo sink.Point) {
+	if after.Epoch != upTo.Epoch {
+		c.compare(columns, ">", after)
+		c.compare(columns, "<=", upTo)
+		return
+	}
+	epoch, revision, _ := strings.Cut(columns, ", ")
+	c.add(epoch+" = %s AND "+revision+" > %s AND "+revision+" <= %s", after.Epoch, int64(after.Revision),
+		int64(upTo.Revision))
+}
+
+// or returns the conditions that the functions add, of which one must be true.
+func (c *conditions) or(either ...func()) {
+	before := c.all
+	var alternatives []string
+	for _, add := range either {
+		c.all = nil
+		add()
+		alternatives = append(alternatives, strings.Join(c.all, " AND "))
+	}
+	c.all = append(before, "("+strings.Join(alternatives, " OR ")+")")
+}
+
+// The columns of the points at which a state begins and ends. Of the index of ends Postgres makes use where a condition
+// says that there is one.
+const (
+	beginPoint = "epoch, valid_from"
+	endPoint   = "to_epoch, valid_to"
+	hasEnded   = "valid_to IS NOT NULL"
+)
+
 func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
-	query := strings.Builder{}
-	query.WriteString(stateColumns)
+	columns := stateColumns + "object"
 	if q.WithoutObjects {
-		query.WriteString(`NULL::jsonb` + ofResource)
-	} else {
-		query.WriteString(`object` + ofResource)
+		columns = stateColumns + "NULL::jsonb"
 	}
-	args := []any{q.Resource}
-	// where adds a condition in which %[1]d is the number of the first value.
-	where := func(condition string, values ...any) {
-		numbers := make([]any, len(values))
-		for i := range values {
-			numbers[i] = len(args) + i + 1
-		}
-		fmt.Fprintf(&query, ` AND `+condition, numbers...)
-		args = append(args, values...)
-	}
+	c := &conditions{}
+	c.add("resource = %s", q.Resource)
 	if q.Namespace != "" || q.Name != "" {
-		where(`namespace = $%d`, text(q.Namespace))
+		c.add("namespace = %s", text(q.Namespace))
 	}
 	if q.Name != "" {
 		name, _ := indexed(q.Name)
-		where(`name = $%d`, name)
-	}
-	if at := q.At; at != nil {
-		where(`(epoch, valid_from) <= ($%[1]d, $%[2]d) AND (valid_to IS NULL OR (to_epoch, valid_to) > ($%[1]d, $%[2]d))`,
-			at.Epoch, int64(at.Revision))
-		if not := q.NotAt; not != nil && not.Before(*at) { // those that have begun since
-			where(`(epoch, valid_from) > ($%d, $%d)`, not.Epoch, int64(not.Revision))
-		} else if not != nil { // those that have ended until then
-			where(`(to_epoch, valid_to) <= ($%d, $%d)`, not.Epoch, int64(not.Revision))
-		}
+		c.add("name = %s", name)
 	}
 	if q.After != nil && q.UpTo != nil {
-		where(`((epoch, valid_from) > ($%[1]d, $%[2]d) AND (epoch, valid_from) <= ($%[3]d, $%[4]d)
-			OR (to_epoch, valid_to) > ($%[1]d, $%[2]d) AND (to_epoch, valid_to) <= ($%[3]d, $%[4]d))`,
-			q.After.Epoch, int64(q.After.Revision), q.UpTo.Epoch, int64(q.UpTo.Revision))
+		c.or(func() { c.within(beginPoint, *q.After, *q.UpTo) }, func() {
+			c.add(hasEnded)
+			c.within(endPoint, *q.After, *q.UpTo)
+		})
 	}
 	if !q.Since.IsZero() {
-		where(`(seen_from >= $%[1]d OR seen_to >= $%[1]d)`, q.Since.UTC())
+		since := q.Since.UTC()
+		c.add("(seen_from >= %s OR seen_to >= %s)", since, since)
+	}
+	var query string
+	from := func() string { return columns + " FROM resources WHERE " + strings.Join(c.all, " AND ") }
+	switch at, not := q.At, q.NotAt; {
+	case at == nil:
+		query = from()
+	case not != nil && !not.Before(*at): // those that have ended until then
+		c.compare(beginPoint, "<=", *at)
+		c.add(hasEnded)
+		c.within(endPoint, *at, *not)
+		query = from()
+	case not != nil: // those that have begun since
+		c.within(beginPoint, *not, *at)
+		c.or(func() { c.add("valid_to IS NULL") }, func() { c.compare(endPoint, ">", *at) })
+		query = from()
+	default: // those that have ended since, and the current ones, each by their index
+		c.compare(beginPoint, "<=", *at)
+		shared := c.all
+		c.add("valid_to IS NULL")
+		query = from() + " UNION ALL "
+		c.all = shared
+		c.add(hasEnded)
+		c.compare(endPoint, ">", *at)
+		query += from()
 	}
 	if q.Name != "" && q.At == nil {
-		query.WriteString(` ORDER BY namespace, name, id`)
+		query += " ORDER BY namespace, name, id"
 	}
 	var failed error // of yield
 	err := s.query(ctx, func(row pgx.Rows) error {
@@ -213,7 +273,7 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 			err = failed
 		}
 		return err
-	}, query.String(), args...)
+	}, query, c.values...)
 	if failed != nil {
 		return failed
 	}
