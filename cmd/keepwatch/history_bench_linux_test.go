@@ -102,8 +102,9 @@ func BenchmarkHistory(b *testing.B) {
 		if states < 4*pods {
 			b.Fatal("give at least four states a pod")
 		}
-		storeHeartbeats(b, path, pods, states, *historyBytes)
 		run := figures.NewRun("bench-history")
+		run.SetLoad()
+		storeHeartbeats(b, path, pods, states, *historyBytes)
 		set := func(row, measure string, unit figures.Unit, value float64, goal float64) {
 			f := run.Of(row, measure, unit)
 			f.Set(figures.Ours, 0, value)

@@ -57,6 +57,7 @@ var places = []place{
 	{notes, "idle-watchers", "kubernetes-first", false, idleWatchers},
 	{notes, "idle-watchers-routine", "kubernetes-idle-routine", false, idleWatchers},
 	{notes, "store", "store", false, sideBySide("objects", "operation")},
+	{"docs/history.md", "history", "history", true, sideBySide("", "measure")},
 	{"docs/judge.md", "judge", "judge", false, sideBySide("", "measure")},
 	{growthPage, "growth", "growth", false, byRow("server CPU", named(""), column{"10,000", "10,000", "kube-apiserver"},
 		column{"40,000", "40,000", "kube-apiserver"}, column{"160,000", "160,000", "kube-apiserver"},

@@ -67,6 +67,15 @@ func quoted(value string) string {
 	return value
 }
 
+// SetLoad adds a figure of how busy the machine is, before anything is measured.
+func (r *Run) SetLoad() {
+	text, _ := os.ReadFile("/proc/loadavg") // Linux only
+	var one, five float64
+	if _, err := fmt.Sscan(string(text), &one, &five); err == nil {
+		r.Of("load average of the machine before", "5 minutes", Count).Set(Ours, 0, five)
+	}
+}
+
 // Of returns the figure of a row and measure, which it adds if there is none.
 func (r *Run) Of(row, measure string, unit Unit) *Figure {
 	for _, f := range r.Figures {

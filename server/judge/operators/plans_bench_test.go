@@ -44,7 +44,7 @@ func BenchmarkPlans(b *testing.B) {
 	}
 	for b.Loop() {
 		run := figures.NewRun("bench-judge")
-		run.Of("load average of the machine before", "5 minutes", figures.Count).Set(figures.Ours, 0, load(b))
+		run.SetLoad()
 		starts, err := operators.Starts(b.Context(), o, 20)
 		if err != nil {
 			b.Fatal(err)
@@ -85,17 +85,4 @@ func processors(b *testing.B) time.Duration {
 		sum += time.Duration(used.Utime.Nano() + used.Stime.Nano())
 	}
 	return sum
-}
-
-func load(b *testing.B) float64 {
-	b.Helper()
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var one, five float64
-	if _, err := fmt.Sscan(string(text), &one, &five); err != nil {
-		b.Fatal(err)
-	}
-	return five
 }
