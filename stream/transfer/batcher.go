@@ -2,8 +2,10 @@ package transfer
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -103,15 +105,28 @@ func (b *batcher) commit(ctx context.Context, waiting []request) error {
 		batch.Pieces = append(batch.Pieces, r.piece)
 	}
 	if err := b.sink.Write(ctx, batch); err != nil {
+		for _, p := range batch.Pieces {
+			b.refused[p.Stream] = true
+		}
 		return err
 	}
 	b.time = batch.Time
 	b.commits++
 	for _, p := range batch.Pieces {
 		b.progress[p.Stream] = p.After
+		b.advanced[p.Stream] = b.advanced[p.Stream] || advances(p)
 	}
 	b.Transfer.committed(batch)
 	return nil
+}
+
+// advances reports whether a piece moves its stream, or confirms it. A gap that is declared again, and the pages of a
+// list that is started over, do not.
+func advances(p sink.Piece) bool {
+	return p.Before.Before(p.After) || slices.ContainsFunc(p.Messages, func(m stream.Message) bool {
+		_, synced := m.(stream.Synced)
+		return synced
+	})
 }
 
 // nextTime returns the time of the next batch, which is not before the last one's, although

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -35,6 +37,9 @@ type session struct {
 	// progress is that of each stream after its last piece that was handed to the batcher.
 	// Each element belongs to its stream's goroutine.
 	progress []sink.Progress
+	// refused and advanced are the streams with a piece that was not stored, and those that have come further. An element
+	// belongs to the batcher while a piece of the stream waits, and else to its goroutine.
+	refused, advanced []bool
 }
 
 // newSession returns a session of the current resources. The status has them from then on.
@@ -72,6 +77,7 @@ func (s *session) run(ctx context.Context) error {
 	s.Transfer.opened(s.resources)
 	s.batcher = newBatcher(s, stored)
 	s.failures = make([]error, len(s.resources))
+	s.refused, s.advanced = make([]bool, len(s.resources)), make([]bool, len(s.resources))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.batcher.run(ctx) })
 	group.Go(func() error { return s.awaitChange(ctx) })
@@ -91,8 +97,25 @@ func (s *session) awaitChange(ctx context.Context) error {
 	}
 }
 
-// committed reports whether a batch was committed in the session, which has ended.
-func (s *session) committed() bool { return s.batcher != nil && s.batcher.commits > 0 }
+// recovered reports whether the sink works again after the session, which has ended: a batch was committed, and no
+// stream is left in stuck. These are the streams of pieces that were not stored, until they come further: what is
+// committed of the others says nothing about a piece that no attempt can store. It keeps stuck current.
+func (s *session) recovered(stuck map[stream.Identity]bool) bool {
+	if !s.opened {
+		return false
+	}
+	maps.DeleteFunc(stuck, func(id stream.Identity, _ bool) bool {
+		i := slices.IndexFunc(s.resources, func(r Resource) bool { return r.ID == id })
+		return i < 0 || s.advanced[i]
+	})
+	recovered := s.batcher.commits > 0 && len(stuck) == 0
+	for i, r := range s.resources {
+		if s.refused[i] {
+			stuck[r.ID] = true
+		}
+	}
+	return recovered
+}
 
 // end returns the reason of the end of a session whose ctx is done: what could not be stored although the end was
 // requested, or the cause of ctx. A sink that is unavailable is none; a state on disk that cannot be written is one.
@@ -131,6 +154,7 @@ func (s *session) follow(ctx context.Context, i int, stored *sink.Stored) error 
 	err := s.deliver(ctx, i, stored)
 	s.failures[i] = err
 	if keepsState && sink.DiskFull(err) {
+		s.refused[i], s.advanced[i] = true, false // what the receiver has is delivered again
 		return &sink.Unavailable{Err: err}
 	}
 	return err

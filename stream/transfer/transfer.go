@@ -14,6 +14,7 @@ import (
 	"github.com/keepwatch/keepwatch/internal/backoff"
 	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -94,11 +95,12 @@ var reopenWaits = backoff.Exponential{First: 500 * time.Millisecond, Max: 30 * t
 // ctx, never nil. It must not be called concurrently.
 func (t *Transfer) Run(ctx context.Context) error {
 	var rewound rewinds
+	stuck := map[stream.Identity]bool{}
 	for attempt, first := 0, true; ; attempt++ {
 		s := t.newSession(first)
 		err := s.run(ctx)
 		first = first && !s.opened
-		if s.committed() {
+		if s.recovered(stuck) {
 			attempt = 0
 		}
 		switch {
