@@ -26,15 +26,16 @@ type Cluster struct {
 	Server string `json:"server"` // its address
 }
 
-func (c Cluster) same(o Cluster) bool {
+// Same reports whether two runs have reached the same cluster.
+func (c Cluster) Same(o Cluster) bool {
 	if c.UID != "" && o.UID != "" {
 		return c.UID == o.UID
 	}
 	return c.Server == o.Server
 }
 
-// updated returns o, with the UID of c if o has none.
-func (c Cluster) updated(o Cluster) Cluster {
+// Updated returns what a later run o knows of the cluster, with the UID of c if o could not read it.
+func (c Cluster) Updated(o Cluster) Cluster {
 	return Cluster{UID: cmp.Or(o.UID, c.UID), Server: o.Server}
 }
 
@@ -47,7 +48,7 @@ func (c Cluster) String() string {
 
 // Matches reports whether two runs of i and o may share a state.
 func (i Identity) Matches(o Identity) bool {
-	same := i.Cluster.same(o.Cluster)
+	same := i.Cluster.Same(o.Cluster)
 	i.Cluster, o.Cluster = Cluster{}, Cluster{}
 	return same && i == o
 }

@@ -131,7 +131,7 @@ func (d *disk) checkIdentity(id Identity) error {
 	}
 	d.committed = found.position
 	updated := found.identity
-	updated.Cluster = updated.Cluster.updated(id.Cluster)
+	updated.Cluster = updated.Cluster.Updated(id.Cluster)
 	if updated == found.identity && found.current {
 		return nil
 	}

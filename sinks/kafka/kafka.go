@@ -171,6 +171,11 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream,
 	s.streams = nil
 	active := map[broker.StreamKey]bool{}
 	var stored []sink.Stored
+	for _, c := range f.cursors {
+		if err := c.EnterCluster(streams); err != nil {
+			return nil, refusal{err}
+		}
+	}
 	for _, wanted := range streams {
 		key := broker.KeyOf(wanted.ID)
 		active[key] = true

@@ -35,13 +35,18 @@ func TestKafka(t *testing.T) {
 		"records": testRecords, "debezium": testDebezium, "partitions": testPartitions, "writers": testWriters,
 		"refused": testRefused,
 		"lost":    testLost, "interrupted": testInterrupted, "large": testLarge, "credentials": testCredentials,
-		"revoked": testRevoked, "mutants": testMutants,
+		"revoked": testRevoked, "mutants": testMutants, "clusters": testClusters,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, server)
 		})
 	}
+}
+
+// testClusters opens topics for several clusters.
+func testClusters(t *testing.T, server *kafkatest.Server) {
+	sinktest.TestClusters(t, newSink(t, "kafka://"+server.Addr()+"/clusters.{resource}"))
 }
 
 // testRecords checks keys, values and tombstones, hostile names included.

@@ -9,6 +9,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/sinks/internal/broker"
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 // fold is what messages add up to.
@@ -92,6 +93,16 @@ func (f *fold) change(x change) {
 		f.objects.Put(x.Resource, stream.Entry{Key: x.key(), UID: x.UID, Revision: x.Revision, Rendition: x.Rendition})
 		delete(f.deleted[key], x.key().String())
 	}
+}
+
+// enterCluster enters the cluster of streams in all cursors.
+func (f *fold) enterCluster(streams []sink.Stream) error {
+	for _, c := range f.cursors {
+		if err := c.EnterCluster(streams); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sequence returns the sequence of the stream up to which the bucket is complete.

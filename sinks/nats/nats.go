@@ -181,6 +181,9 @@ func (s *Sink) check(ctx context.Context, streams []sink.Stream) error {
 	if err := s.readCursors(ctx, f); err != nil {
 		return err
 	}
+	if err := f.enterCluster(streams); err != nil {
+		return err
+	}
 	for _, wanted := range streams {
 		if c := f.cursors[broker.KeyOf(wanted.ID)]; c != nil {
 			if err := c.Enter(wanted, s.token); err != nil {
@@ -208,6 +211,9 @@ func (s *Sink) claim(ctx context.Context) error {
 // enter begins the streams, and writes what the bucket does not have.
 func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream) ([]sink.Stored, error) {
 	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	if err := f.enterCluster(streams); err != nil {
 		return nil, err
 	}
 	s.streams, s.cursors = streams, nil

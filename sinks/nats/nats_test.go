@@ -161,6 +161,9 @@ func TestNATS(t *testing.T) {
 	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
 	t.Run("replaced", func(t *testing.T) { testReplaced(t, server) })
 	t.Run("foreign", func(t *testing.T) { testForeign(t, server) })
+	t.Run("clusters", func(t *testing.T) {
+		sinktest.TestClusters(t, newSink(t, "nats://"+server.Addr()+"/CLUSTERS"))
+	})
 	t.Run("returned", func(t *testing.T) { testReturned(t, server) })
 	t.Run("older", func(t *testing.T) { testOlder(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })

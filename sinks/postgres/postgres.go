@@ -249,6 +249,9 @@ func (s *Sink) load(ctx context.Context, tx pgx.Tx) ([]sink.Stored, error) {
 	if _, err := tx.Exec(ctx, `UPDATE cursors SET active = false WHERE active`); err != nil {
 		return nil, err
 	}
+	if err := s.enterCluster(ctx, tx); err != nil {
+		return nil, err
+	}
 	stored := make([]sink.Stored, len(s.streams))
 	s.empty = make([]bool, len(s.streams))
 	for i, wanted := range s.streams {
@@ -262,6 +265,33 @@ func (s *Sink) load(ctx context.Context, tx pgx.Tx) ([]sink.Stored, error) {
 		}
 	}
 	return stored, nil
+}
+
+// enterCluster stores what the streams know of the cluster, in all rows of cursors. It returns an error if a row is of
+// another cluster.
+func (s *Sink) enterCluster(ctx context.Context, tx pgx.Tx) error {
+	all, err := statusIn(ctx, tx, len(migrations))
+	if err != nil {
+		return err
+	}
+	for _, found := range all {
+		id, err := history.SameCluster(found.ID, s.streams)
+		if err != nil {
+			return err
+		}
+		if id == found.ID {
+			continue
+		}
+		text, err := json.Marshal(id)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE cursors SET identity = $1 WHERE resource = $2 AND namespace = $3`, text,
+			id.Resource, id.Namespace); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink.Stored, err error) {
@@ -285,7 +315,7 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 	}
 	if _, err := tx.Exec(ctx,
 		`INSERT INTO cursors (resource, namespace, line, active, identity) VALUES ($1, $2, $3, true, $4)
-		ON CONFLICT (resource, namespace) DO UPDATE SET line = excluded.line, active = true, identity = excluded.identity`,
+		ON CONFLICT (resource, namespace) DO UPDATE SET line = excluded.line, active = true`,
 		id.Resource, id.Namespace, wanted.Line, text); err != nil {
 		return stored, err
 	}

@@ -74,6 +74,9 @@ func TestPostgres(t *testing.T) {
 	t.Run("names", func(t *testing.T) { testNames(t, server) })
 	t.Run("changed by another program", func(t *testing.T) { testChanged(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
+	t.Run("clusters", func(t *testing.T) {
+		sinktest.TestClusters(t, postgres.New(server.URL("clusters"), postgres.Options{}))
+	})
 	t.Run("history", func(t *testing.T) { testHistory(t, server) })
 	t.Run("no history", func(t *testing.T) { testNoHistory(t, server) })
 	t.Run("newer tables", func(t *testing.T) { testNewerTables(t, server) })

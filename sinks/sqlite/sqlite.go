@@ -206,6 +206,9 @@ func (s *Sink) load(ctx context.Context) ([]sink.Stored, error) {
 	if _, err := s.conn.ExecContext(ctx, `UPDATE cursors SET active = 0`); err != nil {
 		return nil, err
 	}
+	if err := s.enterCluster(ctx); err != nil {
+		return nil, err
+	}
 	stored := make([]sink.Stored, len(s.streams))
 	s.empty = make([]bool, len(s.streams))
 	for i, wanted := range s.streams {
@@ -220,6 +223,38 @@ func (s *Sink) load(ctx context.Context) ([]sink.Stored, error) {
 		}
 	}
 	return stored, nil
+}
+
+// enterCluster stores what the streams know of the cluster, in all rows of cursors. It returns an error if a row is of
+// another cluster.
+func (s *Sink) enterCluster(ctx context.Context) error {
+	rows, err := s.conn.QueryContext(ctx, `SELECT `+cursorColumns+` FROM cursors`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	all, err := scanCursors(rows)
+	if err != nil {
+		return err
+	}
+	for _, found := range all {
+		id, err := history.SameCluster(found.ID, s.streams)
+		if err != nil {
+			return err
+		}
+		if id == found.ID {
+			continue
+		}
+		text, err := json.Marshal(id)
+		if err != nil {
+			return err
+		}
+		if _, err := s.conn.ExecContext(ctx, `UPDATE cursors SET identity = ? WHERE resource = ? AND namespace = ?`,
+			string(text), id.Resource, id.Namespace); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Sink) loadStream(ctx context.Context, wanted sink.Stream) (stored sink.Stored, err error) {
@@ -243,7 +278,7 @@ func (s *Sink) loadStream(ctx context.Context, wanted sink.Stream) (stored sink.
 	}
 	if _, err := s.conn.ExecContext(ctx,
 		`INSERT INTO cursors (resource, namespace, line, active, identity) VALUES (?, ?, ?, 1, ?)
-		ON CONFLICT DO UPDATE SET line = excluded.line, active = 1, identity = excluded.identity`,
+		ON CONFLICT DO UPDATE SET line = excluded.line, active = 1`,
 		id.Resource, id.Namespace, wanted.Line, string(text)); err != nil {
 		return stored, err
 	}

@@ -61,11 +61,14 @@ func (r *record) write(dir string) error {
 	return durable.WriteFile(filepath.Join(dir, recordName), append(text, '\n'))
 }
 
-// enter marks the streams as the active ones, and returns their indexes. It returns an error for streams whose
-// objects were delivered in part by others, of another choice of namespaces.
+// enter marks the streams as the active ones, and returns their indexes. It returns an error for streams of another
+// cluster, and for those whose objects were delivered in part by others, of another choice of namespaces.
 func (r *record) enter(streams []sink.Stream) (active []int, err error) {
 	for i := range r.Streams {
 		r.Streams[i].Active = false
+		if r.Streams[i].ID, err = sink.SameCluster(r.Streams[i].ID, streams); err != nil {
+			return nil, fmt.Errorf("%w; %s", err, useAnother)
+		}
 	}
 	for _, wanted := range streams {
 		if !slices.ContainsFunc(r.Streams, isOf(wanted)) {
@@ -86,8 +89,9 @@ func (r *record) enter(streams []sink.Stream) (active []int, err error) {
 	return active, nil
 }
 
-var errOverlap = errors.New(
-	"it has these objects already, of another choice of namespaces; use another directory, or delete this one to deliver everything anew")
+var errOverlap = errors.New("it has these objects already, of another choice of namespaces; " + useAnother)
+
+const useAnother = "use another directory, or delete this one to deliver everything anew"
 
 func isOf(wanted sink.Stream) func(sink.Status) bool {
 	return func(s sink.Status) bool {

@@ -95,9 +95,7 @@ func (s *Sink) enter(streams []sink.Stream) (*record, error) {
 		return nil, err
 	}
 	if r.Receiver != s.receiver.String() {
-		return nil, fmt.Errorf(
-			"state directory %s belongs to %s, not to %s; use another directory, or delete this one to deliver everything anew",
-			s.dir, r.Receiver, s.receiver)
+		return nil, fmt.Errorf("state directory %s belongs to %s, not to %s; %s", s.dir, r.Receiver, s.receiver, useAnother)
 	}
 	if s.active, err = r.enter(streams); err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", s.dir, err)

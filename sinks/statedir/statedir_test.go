@@ -14,6 +14,7 @@ import (
 	"github.com/keepwatch/keepwatch/sinks/statedir"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
 // receiver receives everything.
@@ -87,6 +88,11 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("has format 2, and this keepwatch reads format 1", "files:/a", "pods")
+}
+
+// TestClusters opens a directory for several clusters.
+func TestClusters(t *testing.T) {
+	sinktest.TestClusters(t, statedir.New(t.TempDir(), &receiver{name: "r"}))
 }
 
 // TestReceiverFails checks that an error of the receiver passes, and that the directory can be opened again.

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/keepwatch/keepwatch/stream"
@@ -37,6 +38,18 @@ type Stream struct {
 	Line int
 	// Type is what the server says of the resource, nil if that is not known.
 	Type *Type
+}
+
+// SameCluster returns the identity of a stream that is stored with what the streams of an Open know of its cluster. It
+// returns an error if they are of another cluster, whose revisions are another sequence: a sink has those of one.
+func SameCluster(stored stream.Identity, streams []Stream) (stream.Identity, error) {
+	for _, s := range streams {
+		if !stored.Cluster.Same(s.ID.Cluster) {
+			return stored, fmt.Errorf("it has the objects of %s, not of cluster %s", stored, s.ID.Cluster)
+		}
+		stored.Cluster = stored.Cluster.Updated(s.ID.Cluster)
+	}
+	return stored, nil
 }
 
 // Stored is what a sink has stored of one stream.

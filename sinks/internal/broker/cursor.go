@@ -37,6 +37,18 @@ type StreamKey struct{ Resource, Namespace string }
 // KeyOf returns the key of a stream.
 func KeyOf(id stream.Identity) StreamKey { return StreamKey{id.Resource, id.Namespace} }
 
+// EnterCluster stores what the streams of an Open know of the cluster. It returns an error if the cursor is of another
+// one. It is called for each cursor before one is entered.
+func (c *Cursor) EnterCluster(streams []sink.Stream) (err error) {
+	if c.Identity, err = sink.SameCluster(c.Identity, streams); err != nil {
+		return fmt.Errorf("%w; %s", err, useAnother)
+	}
+	return nil
+}
+
+// useAnother is what to do about objects of others.
+const useAnother = "use another one, or delete it to begin anew"
+
 // Enter makes the stream an active one of a writer. It returns an error if the cursor is that of another
 // stream, or of a newer format.
 func (c *Cursor) Enter(s sink.Stream, writer string) error {
@@ -45,10 +57,11 @@ func (c *Cursor) Enter(s sink.Stream, writer string) error {
 		return fmt.Errorf("its cursor has format %d, and this keepwatch knows formats up to %d: use a newer keepwatch",
 			c.Format, Format)
 	case c.Format > 0 && !c.Identity.Matches(s.ID):
-		return fmt.Errorf("it has the objects of %s, not of %s; use another one, or delete it to begin anew", c.Identity,
-			s.ID)
+		return fmt.Errorf("it has the objects of %s, not of %s; %s", c.Identity, s.ID, useAnother)
+	case c.Format == 0:
+		c.Identity = s.ID
 	}
-	c.Format, c.Identity, c.Line, c.Active, c.Writer = Format, s.ID, s.Line, true, writer
+	c.Format, c.Line, c.Active, c.Writer = Format, s.Line, true, writer
 	return nil
 }
 
@@ -66,8 +79,7 @@ func (c *Cursor) Stored(objects Index) (sink.Stored, error) {
 	if len(c.Position) > 0 {
 		s.Position = c.Position
 	} else if len(s.Entries) > 0 {
-		return s, errors.New(
-			"it has these objects already, of another choice of namespaces; use another one, or delete it to begin anew")
+		return s, errors.New("it has these objects already, of another choice of namespaces; " + useAnother)
 	}
 	return s, nil
 }

@@ -58,19 +58,27 @@ func CheckFormat(found, newest int) error {
 // CheckIdentity returns an error if the rows of a resource belong to another stream than id.
 func CheckIdentity(found, id stream.Identity) error {
 	if !found.Matches(id) {
-		return fmt.Errorf(
-			"it has the objects of %s, not of %s; use another database or schema, or delete these tables to begin anew", found,
-			id)
+		return fmt.Errorf("it has the objects of %s, not of %s; %s", found, id, useAnother)
 	}
 	return nil
 }
+
+// SameCluster is [sink.SameCluster] of rows.
+func SameCluster(found stream.Identity, streams []sink.Stream) (stream.Identity, error) {
+	found, err := sink.SameCluster(found, streams)
+	if err != nil {
+		err = fmt.Errorf("%w; %s", err, useAnother)
+	}
+	return found, err
+}
+
+const useAnother = "use another database or schema, or delete these tables to begin anew"
 
 // CheckNew returns an error if a stream that was not stored before has rows: those of other
 // namespaces' streams.
 func CheckNew(isNew bool, entries []stream.Entry) error {
 	if isNew && len(entries) > 0 {
-		return errors.New(
-			"it has these objects already, of another choice of namespaces; use another database or schema, or delete these tables to begin anew")
+		return errors.New("it has these objects already, of another choice of namespaces; " + useAnother)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@
 //	broker.go      what the tests of brokers share
 //	consumer.go    a program that reads a broker's messages
 //	mutant.go      sinks with planted faults
+//	clusters.go    a sink that is opened for several clusters
 //	cutter.go      a proxy whose connections break
 //	atomic.go      a database that refuses one change of a batch
 //	asof.go        objects that are added again, as of each revision

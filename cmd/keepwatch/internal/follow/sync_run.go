@@ -51,6 +51,9 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 		if identity, err = cluster.Identify(ctx, config, report.start.retryRequest); err != nil {
 			return err
 		}
+		if identity.UID == "" {
+			report.printf("the UID of the namespace kube-system cannot be read: another cluster at %s is not noticed", config.Host)
+		}
 	}
 	into, err := to.open()
 	if err != nil {
