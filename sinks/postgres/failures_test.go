@@ -134,6 +134,52 @@ func testRotated(t *testing.T, server *pgtest.Server) {
 	f.mustAdd()
 }
 
+// testLocked opens a sink while a transaction that has read its view is left open, which holds up nothing, and while a
+// table is locked, for which it waits a bounded time.
+func testLocked(t *testing.T, server *pgtest.Server) {
+	url := server.URL("locked")
+	s := postgres.New(url, postgres.Options{})
+	open(t, s)
+	s.Close()
+	tx, err := read(t, url).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM current_pods`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Open(t.Context(), sinktest.Streams()); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	hasty := postgres.New(url+"&lock_timeout=100ms", postgres.Options{})
+	if _, err := tx.ExecContext(t.Context(), `LOCK TABLE cursors`); err != nil {
+		t.Fatal(err)
+	}
+	_, err = hasty.Open(t.Context(), sinktest.Streams())
+	unavailable(t, err, "canceling statement due to lock timeout")
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, hasty)
+	hasty.Close()
+	// Rows of new streams tell which bound their session has.
+	server.SQL(`ALTER TABLE locked.cursors ADD COLUMN bound text DEFAULT current_setting('lock_timeout')`)
+	for name, s := range map[string]*postgres.Sink{"first": s, "second": hasty} {
+		joined := append(sinktest.Streams(), sink.Stream{ID: stream.Identity{Resource: name,
+			Cluster: stream.Cluster{UID: "test"}}})
+		if _, err := s.Open(t.Context(), joined); err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+	if got := server.SQL(`SELECT resource, bound FROM locked.cursors WHERE bound <> '0' ORDER BY resource`); got !=
+		"first|30s\nsecond|100ms" {
+		t.Errorf("the bounds are %q", got)
+	}
+}
+
 // testSlow makes the sink wait for a lock, and checks that it can be ended meanwhile.
 func testSlow(t *testing.T, server *pgtest.Server) {
 	f := startFailing(t, server, "slow", "")

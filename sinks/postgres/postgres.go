@@ -143,7 +143,7 @@ func (s *Sink) connect(ctx context.Context) error {
 	// The server notices within a minute that this machine is gone, and lets a standby write. By default it takes two
 	// hours. Poolers refuse these as parameters of a connection.
 	if _, err = s.conn.Exec(ctx,
-		`SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3`); err != nil ||
+		`SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; `+boundLocks); err != nil ||
 		searchPath == "" {
 		return err
 	}
@@ -151,6 +151,10 @@ func (s *Sink) connect(ctx context.Context) error {
 	_, err = s.conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, searchPath)
 	return err
 }
+
+// boundLocks bounds the wait for a lock, unless the address or the role does: a transaction that somebody has left open
+// must not hold up Open for ever, and everybody who waits behind it.
+const boundLocks = `SELECT set_config('lock_timeout', '30s', false) WHERE current_setting('lock_timeout') = '0'`
 
 // acquireLock shuts out other writers until the connection ends.
 func (s *Sink) acquireLock(ctx context.Context) error {
@@ -319,9 +323,7 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 		id.Resource, id.Namespace, wanted.Line, text); err != nil {
 		return stored, err
 	}
-	view := pgx.Identifier{history.ViewName(id.Resource)}.Sanitize()
-	literal := "'" + strings.ReplaceAll(id.Resource, "'", "''") + "'"
-	if _, err := tx.Exec(ctx, fmt.Sprintf(createView, view, literal)); err != nil {
+	if err := ensureView(ctx, tx, id.Resource); err != nil {
 		return stored, err
 	}
 	if err := storeType(ctx, tx, wanted); err != nil {
@@ -332,6 +334,19 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 		return stored, err
 	}
 	return stored, history.CheckNew(isNew, stored.Entries)
+}
+
+// ensureView makes the view of a resource, if there is none: to replace it, a transaction waits for all who read it. A
+// migration that changes createView must drop the views.
+func ensureView(ctx context.Context, tx pgx.Tx, resource string) error {
+	name, exists := history.ViewName(resource), false
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_views WHERE schemaname = current_schema() AND viewname = $1)`,
+		name).Scan(&exists); err != nil || exists {
+		return err
+	}
+	literal := "'" + strings.ReplaceAll(resource, "'", "''") + "'"
+	_, err := tx.Exec(ctx, fmt.Sprintf(createView, pgx.Identifier{name}.Sanitize(), literal))
+	return err
 }
 
 // storeType stores the type of a stream if it is another one than the last one.

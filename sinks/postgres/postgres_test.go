@@ -87,6 +87,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("revoked", func(t *testing.T) { testRevoked(t, server) })
 	t.Run("rotated password", func(t *testing.T) { testRotated(t, server) })
 	t.Run("slow", func(t *testing.T) { testSlow(t, server) })
+	t.Run("locked", func(t *testing.T) { testLocked(t, server) })
 	t.Run("slow connection", func(t *testing.T) { testSlowConnection(t, server) })
 	t.Run("wrong schema", func(t *testing.T) { testWrongSchema(t, server) })
 	t.Run("full disk", func(t *testing.T) { testFullDisk(t, server) })

@@ -98,5 +98,5 @@ CREATE TABLE thinning (seconds bigint PRIMARY KEY, border timestamptz NOT NULL);
 CREATE INDEX resources_aged ON resources (resource, seen_to) WHERE seen_to IS NOT NULL;
 `}
 
-const createView = `CREATE OR REPLACE VIEW %s AS
+const createView = `CREATE VIEW %s AS
   SELECT id, namespace, name, uid, valid_from AS revision, seen_from, object FROM resources WHERE valid_to IS NULL AND resource = %s`
