@@ -26,6 +26,9 @@ var retried = []string{
 // name of the database, permissions. They end a start, and are retried later.
 var configured = []string{"28", "3D", "42501"}
 
+// unusable is an error about the schema of the address. It ends a start, and is retried later, as those of configured.
+type unusable struct{ error }
+
 // errTakenOver is the error of a writer that another one has replaced.
 var errTakenOver = sink.Unavailablef("another keepwatch sync has taken over this schema")
 
@@ -48,7 +51,7 @@ func (s *Sink) failure(err error) error {
 		return named
 	}
 	connecting := errors.As(err, new(*pgconn.ConnectError))
-	if connecting || s.conn != nil && s.conn.IsClosed() {
+	if connecting || s.opened && errors.As(err, new(unusable)) || s.conn != nil && s.conn.IsClosed() {
 		return &sink.Unavailable{Err: named}
 	}
 	return named

@@ -41,6 +41,9 @@ func (h *History) connect(ctx context.Context) (err error) {
 	if _, err := h.sink.conn.Exec(ctx, `SET default_transaction_read_only = on`); err != nil {
 		return err
 	}
+	if err := h.sink.checkSchema(ctx); err != nil {
+		return err
+	}
 	_, err = readableFormat(ctx, h.sink.conn)
 	return err
 }

@@ -60,9 +60,31 @@ func testSearchPath(t *testing.T, server *pgtest.Server) {
 			t.Errorf("%s: schema %s has %s tables", parameter, want, n)
 		}
 	}
+	long := strings.Repeat("ä", 40)
+	open(t, postgres.New(server.URL(long), postgres.Options{})) // Postgres cuts the name
 	_, err := postgres.New(server.URL("%22$user%22"), postgres.Options{}).Open(t.Context(), sinktest.Streams())
 	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
 		err.Error() != "postgres: the search_path names no schema that exists and that the user may use" {
 		t.Error(err)
 	}
+
+	// A schema that the user may not use, at the start and later, is not replaced by the next one.
+	server.SQL(`CREATE SCHEMA theirs; CREATE ROLE passer LOGIN; GRANT ALL ON SCHEMA public TO passer`)
+	passing := postgres.New(strings.Replace(server.URL("theirs,public"), "keepwatch@", "passer@", 1), postgres.Options{})
+	const skipped = "the search_path leads to schema public: its first one, theirs, does not exist, or the user may not use it"
+	if _, err := passing.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), skipped) {
+		t.Error(err)
+	}
+	server.SQL(`GRANT ALL ON SCHEMA theirs TO passer`)
+	open(t, passing)
+	passing.Close()
+	server.SQL(`REVOKE ALL ON SCHEMA theirs FROM passer`)
+	_, err = passing.Open(t.Context(), sinktest.Streams())
+	unavailable(t, err, skipped)
+	if _, err := passing.Status(t.Context()); err == nil || !strings.Contains(err.Error(), skipped) {
+		t.Error(err)
+	}
+	server.SQL(`GRANT USAGE ON SCHEMA theirs TO passer`)
+	open(t, passing)
 }

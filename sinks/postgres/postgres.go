@@ -104,6 +104,9 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	if err := s.enterSchema(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.checkSchema(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.acquireLock(ctx); err != nil {
 		return nil, err
 	}
@@ -163,7 +166,7 @@ func (s *Sink) acquireLock(ctx context.Context) error {
 	case err != nil:
 		return err
 	case schema == nil:
-		return errors.New("the search_path names no schema that exists and that the user may use")
+		return unusable{errors.New("the search_path names no schema that exists and that the user may use")}
 	}
 	var acquired bool
 	var session string

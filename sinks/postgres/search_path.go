@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -53,4 +54,21 @@ func (s *Sink) enterSchema(ctx context.Context) error {
 	}
 	_, err := s.conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{s.schema}.Sanitize())
 	return err
+}
+
+// checkSchema returns an error if the tables are in another schema than the first one of the search path: Postgres
+// passes over a schema that does not exist, and one that the user may not use.
+func (s *Sink) checkSchema(ctx context.Context) error {
+	if s.schema == "" {
+		return nil
+	}
+	var used string
+	var first bool
+	err := s.conn.QueryRow(ctx, `SELECT coalesce(current_schema(), ''), coalesce(current_schema() = $1::name, true)`,
+		s.schema).Scan(&used, &first)
+	if err != nil || first {
+		return err
+	}
+	return unusable{fmt.Errorf("the search_path leads to schema %s: its first one, %s, does not exist, or the user may not "+
+		"use it: GRANT USAGE ON SCHEMA", used, s.schema)}
 }

@@ -56,6 +56,9 @@ func (s *Sink) readStatus(ctx context.Context) ([]sink.Status, error) {
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.checkSchema(ctx); err != nil {
+		return nil, err
+	}
 	format, err := formatOf(ctx, s.conn)
 	switch {
 	case err != nil:

@@ -220,7 +220,7 @@ func TestRefused(t *testing.T) {
 			"the tables have format 99, and this keepwatch knows formats up to 7: use a newer keepwatch"},
 		"other tables":     {foreign, sinktest.Streams(), "table resources already exists"},
 		"other namespaces": {sound, narrower, "pods: it has these objects already, of another choice of namespaces"},
-		"another cluster": {sound, other, "it has the objects of "},
+		"another cluster":  {sound, other, "it has the objects of "},
 	} {
 		_, err := sqlite.New(row.path, sqlite.Options{}).Open(t.Context(), row.streams)
 		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), row.want) {
