@@ -36,7 +36,7 @@ func (s *Sink) openJournal(ctx context.Context, config jetstream.StreamConfig,
 		return nil, fmt.Errorf("stream %s: %w", config.Name, err)
 	}
 	if err := check(opened.CachedInfo().Config); err != nil {
-		return nil, fmt.Errorf("stream %s %w", config.Name, err)
+		return nil, refusef("stream %s %w", config.Name, err)
 	}
 	if !opened.CachedInfo().Config.AllowAtomicPublish {
 		if opened, err = s.allowBatches(ctx, opened.CachedInfo().Config); err != nil {
@@ -58,7 +58,7 @@ func (s *Sink) allowBatches(ctx context.Context, c jetstream.StreamConfig) (jets
 	case err != nil:
 		return nil, fmt.Errorf("stream %s must allow atomic batches (allow_atomic), and cannot be changed: %w", c.Name, err)
 	case !changed.CachedInfo().Config.AllowAtomicPublish: // a server ignores what it does not know
-		return nil, fmt.Errorf("stream %s allows no atomic batches: they need nats-server 2.12 or newer", c.Name)
+		return nil, refusef("stream %s allows no atomic batches: they need nats-server 2.12 or newer", c.Name)
 	}
 	return changed, nil
 }

@@ -15,20 +15,27 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
+// refusal is an error of this package that no other attempt can change.
+type refusal struct{ error }
+
+func refusef(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
+
 var (
 	// errLost is the end of an error for a broker that has lost what it has acknowledged.
-	errLost = errors.New(
+	errLost = refusef(
 		"it was restored, made anew or lost with its machine (see sync_interval of nats-server); delete stream and bucket to begin anew")
 	// errTakenOver is returned after another process has opened the sink.
-	errTakenOver = errors.New("another keepwatch sync has taken over: run one for each stream or bucket")
+	errTakenOver = refusef("another keepwatch sync has taken over: run one for each stream or bucket")
 )
 
-// retried are errors that may be gone at another attempt.
+// retried are errors that may be gone at another attempt, also at a start. Later, all errors of the client are: most of
+// them have no value of their own.
 var retried = []error{
 	nats.ErrNoServers, nats.ErrTimeout, nats.ErrConnectionClosed, nats.ErrDisconnected, nats.ErrStaleConnection,
 	nats.ErrNoResponders,
 	io.EOF, io.ErrUnexpectedEOF, // of a connection that breaks while it begins
-	nats.ErrMaxConnectionsExceeded, nats.ErrBadHeaderMsg, nats.ErrSlowConsumer,
+	nats.ErrMaxConnectionsExceeded, nats.ErrMaxAccountConnectionsExceeded, nats.ErrBadHeaderMsg, nats.ErrSlowConsumer,
+	jetstream.ErrServerShutdown, jetstream.ErrConsumerLeadershipChanged, // the server of a consumer ends
 	jetstream.ErrNoStreamResponse, jetstream.ErrNoHeartbeat,
 	jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrInvalidJSAck, jetstream.ErrConnectionClosed,
 	jetstream.ErrJetStreamNotEnabled,
@@ -65,27 +72,26 @@ func (s *Sink) failure(err error) error {
 	named := fmt.Errorf("nats: %w", err)
 	var reported *jetstream.APIError
 	switch {
+	case errors.As(err, new(refusal)):
+		return named
 	case errors.As(err, &reported) && slices.Contains(wrongSequence, reported.ErrorCode):
 		return sink.Unavailablef("nats: another program has published to %s or its bucket, or a message was lost: %w",
 			s.target.name(), err)
 	case errors.As(err, &reported) && reported.ErrorCode == incompleteBatch:
 		return sink.Unavailablef(
 			"nats: %s or its bucket has not received all messages of a batch; if this repeats, an account has no room, max_batch_timeout is too short, or the user may not publish to all subjects: %w", s.target.name(), err)
-	case errors.As(err, &reported) && (s.opened || reported.Code >= 500 || reported.Code == 429):
+	case errors.As(err, &reported) && (reported.Code >= 500 || reported.Code == 429):
 		return &sink.Unavailable{Err: named} // JetStream does not run yet, or has no room
 	case slices.ContainsFunc(refused, is):
 		named = fmt.Errorf(
 			"nats: the server refuses the user, the password or the credentials, or a permission is missing: %w", err)
-		if s.opened {
-			return &sink.Unavailable{Err: named}
-		}
 	case unencrypted(err):
 		named = fmt.Errorf(
 			"nats: TLS is required by tls=true or ca of the address, or to send a password to another machine: %w", err)
-		if s.opened {
-			return &sink.Unavailable{Err: named}
-		}
 	case slices.ContainsFunc(retried, is), errors.As(err, new(net.Error)), errors.As(err, new(*sink.Unavailable)):
+		return &sink.Unavailable{Err: named}
+	}
+	if s.opened {
 		return &sink.Unavailable{Err: named}
 	}
 	return named

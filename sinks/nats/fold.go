@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"fmt"
 	"maps"
 
 	"github.com/nats-io/nats.go"
@@ -99,7 +98,7 @@ func (f *fold) change(x change) {
 func (f *fold) enterCluster(streams []sink.Stream) error {
 	for _, c := range f.cursors {
 		if err := c.EnterCluster(streams); err != nil {
-			return err
+			return refusal{err}
 		}
 	}
 	return nil
@@ -118,10 +117,10 @@ func (f *fold) finish() error {
 	for key, t := range f.tails {
 		c := f.cursors[key]
 		if c == nil {
-			return fmt.Errorf("%s: its objects have no cursor: it was changed by another program", key.Resource)
+			return refusef("%s: its objects have no cursor: it was changed by another program", key.Resource)
 		}
 		if err := c.addTail(t, f.objects); err != nil {
-			return fmt.Errorf("%s: %w", key.Resource, err)
+			return refusef("%s: %w", key.Resource, err)
 		}
 	}
 	for key, c := range f.cursors {

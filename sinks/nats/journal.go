@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -258,7 +257,7 @@ func (j *journal) read(ctx context.Context, from jetstream.ConsumerConfig, visit
 				continue
 			}
 			if err := visit(m.Headers(), at); err != nil {
-				return fmt.Errorf("message %d of %s: %w", at, j.name, err)
+				return refusef("message %d of %s: %w", at, j.name, err)
 			}
 		}
 		if received == before {

@@ -187,7 +187,7 @@ func (s *Sink) check(ctx context.Context, streams []sink.Stream) error {
 	for _, wanted := range streams {
 		if c := f.cursors[broker.KeyOf(wanted.ID)]; c != nil {
 			if err := c.Enter(wanted, s.token); err != nil {
-				return fmt.Errorf("%s: %w", wanted.ID.Resource, err)
+				return refusef("%s: %w", wanted.ID.Resource, err)
 			}
 		}
 	}
@@ -228,11 +228,11 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream) ([]sin
 			f.cursors[key] = c
 		}
 		if err := c.Enter(wanted, s.token); err != nil {
-			return nil, fmt.Errorf("%s: %w", wanted.ID.Resource, err)
+			return nil, refusef("%s: %w", wanted.ID.Resource, err)
 		}
 		found, err := c.Stored(f.objects)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", wanted.ID.Resource, err)
+			return nil, refusef("%s: %w", wanted.ID.Resource, err)
 		}
 		s.cursors, stored = append(s.cursors, c), append(stored, found)
 	}
@@ -280,7 +280,7 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		if s.log != nil {
 			messages, err := s.logMessages(shape.Origin{ID: id, Snapshot: !p.Before.Started(), Time: batch.Time}, items)
 			if err != nil {
-				return fmt.Errorf("%s: %w", id.Resource, err)
+				return refusef("%s: %w", id.Resource, err)
 			}
 			setHeader(messages[len(messages)-1].Header, cursorHeader, c)
 			log = append(log, messages...)
@@ -288,7 +288,7 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		}
 		messages, err := s.bucketMessages(items)
 		if err != nil {
-			return fmt.Errorf("%s: %w", id.Resource, err)
+			return refusef("%s: %w", id.Resource, err)
 		}
 		bucket = append(append(bucket, messages...), s.cursorMessage(c))
 	}

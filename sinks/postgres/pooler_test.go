@@ -60,7 +60,7 @@ func testSearchPath(t *testing.T, server *pgtest.Server) {
 			t.Errorf("%s: schema %s has %s tables", parameter, want, n)
 		}
 	}
-	long := strings.Repeat("ä", 40)
+	long := strings.Repeat("%C3%A4", 40)
 	open(t, postgres.New(server.URL(long), postgres.Options{})) // Postgres cuts the name
 	_, err := postgres.New(server.URL("%22$user%22"), postgres.Options{}).Open(t.Context(), sinktest.Streams())
 	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
