@@ -46,6 +46,8 @@ type Sink struct {
 	opened  bool        // Open has succeeded before
 	client  *kgo.Client // the producer; nil: closed
 	streams []followed
+	// committed has how far this process has brought each stream.
+	committed map[broker.StreamKey]sink.Progress
 }
 
 // followed is a stream that the sink stores.
@@ -61,7 +63,8 @@ func New(address string, options Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{target: t, token: rand.Text(), partitioner: kgo.StickyKeyPartitioner(nil).ForTopic("")}, nil
+	return &Sink{target: t, token: rand.Text(), partitioner: kgo.StickyKeyPartitioner(nil).ForTopic(""),
+		committed: map[broker.StreamKey]sink.Progress{}}, nil
 }
 
 // connect returns a client. It connects with its first request.
@@ -109,7 +112,22 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 	if err := s.load(ctx, r, f); err != nil {
 		return nil, err
 	}
+	if err := s.checkCommitted(f); err != nil {
+		return nil, err
+	}
 	return s.enter(ctx, f, streams, topics)
+}
+
+// checkCommitted returns an error if the state topic does not have what this process has committed: it was deleted, or
+// a broker that lacked its last records was elected (unclean.leader.election.enable).
+func (s *Sink) checkCommitted(f *fold) error {
+	for key, progress := range s.committed {
+		if c := f.cursors[key]; c == nil || c.Status().Progress.Before(progress) {
+			return refusef("the state topic %s has lost the cursor of %s at revision %d: it was deleted, or its last records were "+
+				"lost with a broker; the next start delivers again what it lacks", s.target.state, key.Resource, progress.Cursor)
+		}
+	}
+	return nil
 }
 
 // load reads the state topic, and returns an error if another process has opened the sink since this one did.
@@ -197,7 +215,13 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream,
 		c.Active = active[key]
 		records = append(records, s.cursorRecord(c))
 	}
-	return stored, s.commit(ctx, records)
+	if err := s.commit(ctx, records); err != nil {
+		return nil, err
+	}
+	for i, wanted := range streams {
+		s.committed[broker.KeyOf(wanted.ID)] = stored[i].Progress
+	}
+	return stored, nil
 }
 
 // enter makes the stream an active one of a writer, and returns what is stored of it.
@@ -236,6 +260,9 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 	}
 	if err := s.commit(ctx, records); err != nil {
 		return s.failure(err)
+	}
+	for _, p := range batch.Pieces {
+		s.committed[broker.KeyOf(s.streams[p.Stream].cursor.Identity)] = p.After
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func TestKafka(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *kafkatest.Server){
 		"records": testRecords, "debezium": testDebezium, "partitions": testPartitions, "writers": testWriters,
 		"refused": testRefused,
-		"lost":    testLost, "interrupted": testInterrupted, "large": testLarge, "credentials": testCredentials,
+		"lost":    testLost, "forgotten": testForgotten, "interrupted": testInterrupted, "large": testLarge, "credentials": testCredentials,
 		"revoked": testRevoked, "mutants": testMutants, "clusters": testClusters,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -307,21 +307,45 @@ func testLost(t *testing.T, server *kafkatest.Server) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
+	deleteTopic(t, server, "lost.pods")
+	_, err := newSink(t, "kafka://"+server.Addr()+"/lost.{resource}").Open(t.Context(), sinktest.Streams())
+	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "lost.pods was deleted and made anew") {
+		t.Errorf("after the loss of a topic: %v", err)
+	}
+}
+
+// testForgotten deletes the state topic below a sink: what it has committed does not begin anew without a word.
+func testForgotten(t *testing.T, server *kafkatest.Server) {
+	s := newSink(t, "kafka://"+server.Addr()+"/forgotten.{resource}?state=keepwatch-forgotten")
+	open(t, s)
+	write(t, s, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
+	s.Close()
+	if stored := open(t, s); stored[0].Progress.Cursor != 5 {
+		t.Errorf("stored: %+v", stored[0])
+	}
+	s.Close()
+	deleteTopic(t, server, "keepwatch-forgotten")
+	_, err := s.Open(t.Context(), sinktest.Streams())
+	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "the state topic keepwatch-forgotten has lost the cursor of ") {
+		t.Errorf("after the loss of the state topic: %v", err)
+	}
+}
+
+// deleteTopic deletes a topic, and waits until the broker has forgotten it.
+func deleteTopic(t *testing.T, server *kafkatest.Server, name string) {
+	t.Helper()
 	admin := kadm.NewClient(server.Client())
-	if _, err := admin.DeleteTopic(t.Context(), "lost.pods"); err != nil {
+	if _, err := admin.DeleteTopic(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		if listed, err := admin.ListTopics(t.Context()); err != nil || time.Now().After(end) {
 			t.Fatal("the topic is not deleted: ", err)
-		} else if !listed.Has("lost.pods") {
-			break
+		} else if !listed.Has(name) {
+			return
 		}
-	}
-	_, err := newSink(t, "kafka://"+server.Addr()+"/lost.{resource}").Open(t.Context(), sinktest.Streams())
-	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
-		!strings.Contains(err.Error(), "lost.pods was deleted and made anew") {
-		t.Errorf("after the loss of a topic: %v", err)
 	}
 }
 
