@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"regexp"
@@ -31,6 +32,10 @@ type target struct {
 
 // validName matches the names that Kafka accepts for topics, besides "." and "..".
 var validName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// maxName is the number of bytes of the longest name, and hashed of the hexadecimal digits at the end of one that was
+// too long.
+const maxName, hashed = 249, 32
 
 func parse(address string, options Options) (t target, err error) {
 	a, err := broker.ParseAddress(address,
@@ -131,9 +136,10 @@ func number(a broker.Address, name string, most int) (int, error) {
 	return n, nil
 }
 
-// topicOf returns the topic of a stream. The namespace is that of the stream, and _ if it has all.
+// topicOf returns the topic of a stream. The namespace is that of the stream, and _ if it has all. A name that is too
+// long ends with a hash of all of it: who may define types must not end a sync of all types.
 func (t target) topicOf(id stream.Identity) string {
-	return t.topic.Expand(func(placeholder string) string {
+	name := t.topic.Expand(func(placeholder string) string {
 		switch {
 		case placeholder == "resource":
 			return id.Resource
@@ -142,4 +148,8 @@ func (t target) topicOf(id stream.Identity) string {
 		}
 		return id.Namespace
 	})
+	if len(name) <= maxName {
+		return name
+	}
+	return fmt.Sprintf("%s-%x", name[:maxName-1-hashed], sha256.Sum256([]byte(name)))[:maxName]
 }

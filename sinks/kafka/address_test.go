@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 
+	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -19,6 +20,24 @@ func TestUserWithoutPassword(t *testing.T) {
 			!strings.Contains(err.Error(), "give kafka://USER:PASSWORD@HOST, or the parameter password-file") {
 			t.Errorf("%s: %v", address, err)
 		}
+	}
+}
+
+// TestLongNames gives every stream a topic of its own that Kafka accepts, also those with the longest names of types.
+func TestLongNames(t *testing.T) {
+	parsed, err := parse("kafka://h/k8s.{resource}.{namespace}", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("widgets.", 31) + "com" // 251 bytes
+	var streams []sink.Stream
+	for _, id := range []stream.Identity{{Resource: long}, {Resource: long, Namespace: "shop"}, {Resource: "x" + long[1:]},
+		{Resource: "pods", Namespace: "shop"}} {
+		streams = append(streams, sink.Stream{ID: id})
+	}
+	names, err := parsed.topicsOf(streams)
+	if err != nil || len(names) != len(streams) || names[len(names)-1] == "" || !slices.Contains(names, "k8s.pods.shop") {
+		t.Errorf("%q, %v", names, err)
 	}
 }
 

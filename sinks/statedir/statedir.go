@@ -3,6 +3,7 @@ package statedir
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -138,11 +139,18 @@ func (s *Sink) openState(id stream.Identity) (stored sink.Stored, err error) {
 	return stored, err
 }
 
+// maxName is the number of bytes of the longest name that file systems accept, and hashed of the hexadecimal digits at
+// the end of one that was too long.
+const maxName, hashed = 255, 32
+
 // streamDir returns the directory of a stream.
 func streamDir(dir string, id stream.Identity) string {
 	name := id.Resource
 	if id.Namespace != "" {
 		name += "_" + id.Namespace // neither a resource nor a namespace has an underscore
+	}
+	if len(name) > maxName {
+		name = fmt.Sprintf("%s__%x", name[:maxName-2-hashed], sha256.Sum256([]byte(name)))[:maxName]
 	}
 	return filepath.Join(dir, name)
 }

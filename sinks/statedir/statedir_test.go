@@ -95,6 +95,26 @@ func TestClusters(t *testing.T) {
 	sinktest.TestClusters(t, statedir.New(t.TempDir(), &receiver{name: "r"}))
 }
 
+// TestLongNames opens streams whose names together are longer than the name of a directory.
+func TestLongNames(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("widgets.", 31) + "com" // 251 bytes
+	s := statedir.New(dir, &receiver{name: "r"})
+	for range 2 {
+		if _, err := s.Open(t.Context(), streams(long+"/shop", long+"/bank", "x"+long, "pods/shop")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"x" + long, "pods_shop"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestReceiverFails checks that an error of the receiver passes, and that the directory can be opened again.
 func TestReceiverFails(t *testing.T) {
 	r := &receiver{name: "r", fail: sink.Unavailablef("down")}
