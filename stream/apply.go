@@ -22,7 +22,7 @@ func (d *delivery) applyBatch(batch keepwatch.Batch) (dropped int, err error) {
 // batch; otherwise apply returns a ProtocolViolation. So it does for the deletion of a state at that
 // state's own revision: it is none of an earlier state, and the source does not show when the object was deleted.
 func (d *delivery) apply(c keepwatch.Change, to keepwatch.Revision) (isNew bool, err error) {
-	o, err := objectOf(c.Object)
+	o, err := d.objectOf(c.Object)
 	if err != nil {
 		return false, err
 	}

@@ -13,6 +13,7 @@ import (
 type delivery struct {
 	state     State
 	kind      schema.GroupVersionKind // see Options
+	project   func([]byte) ([]byte, error)
 	messages  []Message
 	hasEvents bool // messages has an Event
 	hasSynced bool // messages has a Synced
@@ -32,8 +33,9 @@ type delivery struct {
 
 func (s *Stream) newDelivery() *delivery {
 	d := &delivery{
-		state: s.state, kind: s.options.Kind, records: map[string]*record{}, position: s.position, announced: s.announced,
-		syncedDue: s.syncedDue, start: s.position.Cursor, last: s.position.Cursor,
+		state: s.state, kind: s.options.Kind, project: s.options.Project, records: map[string]*record{},
+		position: s.position, announced: s.announced, syncedDue: s.syncedDue, start: s.position.Cursor,
+		last: s.position.Cursor,
 	}
 	if s.options.Source != nil {
 		if now := s.options.Source.Definition(); now != "" && now != d.position.Definition {
@@ -144,6 +146,19 @@ func (d *delivery) settle(done func(announcement) bool) {
 			d.announced = append(d.announced, a)
 		}
 	}
+}
+
+// projectLastKnown replaces the bodies that the state had: an earlier run may have stored them without the projection.
+func (d *delivery) projectLastKnown() (err error) {
+	for i, m := range d.messages {
+		if e, ok := m.(Event); ok {
+			if e.Object, err = projectionOf(e.Object, d.project); err != nil {
+				return err
+			}
+			d.messages[i] = e
+		}
+	}
+	return nil
 }
 
 // projectMetadata replaces the metadata that the state stores; see [Options].Metadata.

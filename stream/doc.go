@@ -62,7 +62,7 @@
 //	replacement.go  the events of a list
 //	delivery.go     messages to the consumer, with the changes of the state
 //	message.go      the messages, and the contract of a sink
-//	object.go       the contract of an object; its metadata
+//	object.go       the contract of an object; its metadata and its projection
 //	ndjson.go       a sink of lines of JSON
 //	table.go        a sink of a table's rows
 //	name.go         a sink of names

@@ -31,12 +31,32 @@ type Tabular interface {
 	Columns() []metav1.TableColumnDefinition
 }
 
-// objectOf returns o as an Object, or an error that ends the stream.
-func objectOf(o keepwatch.Object) (Object, error) {
+// objectOf returns the projection of an object that the source has, or an error that ends the stream.
+func (d *delivery) objectOf(o keepwatch.Object) (Object, error) {
 	if o, ok := o.(Object); ok {
-		return o, nil
+		return projectionOf(o, d.project)
 	}
 	return nil, fmt.Errorf("a %T (%s) cannot be streamed: it has no JSON", o, o.Key())
+}
+
+// projected is an object with another body.
+type projected struct {
+	Object
+	text []byte
+}
+
+func (p projected) JSON() []byte { return p.text }
+
+// projectionOf returns an object whose body is projected. One without a body has none.
+func projectionOf(o Object, project func([]byte) ([]byte, error)) (Object, error) {
+	if _, done := o.(projected); done || project == nil || len(o.JSON()) == 0 {
+		return o, nil
+	}
+	text, err := project(o.JSON())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Key(), err)
+	}
+	return projected{o, text}, nil
 }
 
 // partialPrefix is the beginning of the Metadata of a PartialObjectMetadata.

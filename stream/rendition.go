@@ -42,7 +42,8 @@ func (r Rendition) suffix() string {
 
 // sumOf returns a hash of an object's text, except for a type in front, which a list may not have: 0 if the server has
 // sent a part of the object only, metadata or a row. kube-apiserver writes one state always in the same text: the
-// members of Go types in their order, and those of maps sorted.
+// members of Go types in their order, and those of maps sorted. The object is projected already: from a hash of a
+// short value that the projection hides, everybody who may read the hash could guess the value.
 func sumOf(o Object) uint64 {
 	text := bytes.TrimPrefix(o.JSON(), []byte("{"))
 	for _, member := range [...]string{`"kind":"`, `"apiVersion":"`, `"kind":"`} {

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -123,6 +124,47 @@ func TestRedefined(t *testing.T) {
 			}
 			if got, want := x.ids(), `MODIFIED a.1/53 "note 53", DELETED b.1/55/deleted "note 55"`; got != want {
 				t.Errorf("delivered %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+// Neither the events nor their ids and sums show a value that the projection hides. A change of anything else is
+// delivered.
+func TestHiddenContent(t *testing.T) {
+	hide := func(object []byte) ([]byte, error) {
+		return regexp.MustCompile(`secret \w+`).ReplaceAll(object, []byte("REDACTED")), nil
+	}
+	for kind, state := range states(t) {
+		t.Run(kind, func(t *testing.T) {
+			x := newTestStream(t, state(), Options{Project: hide})
+			sum := func() uint64 {
+				r, _, err := x.state.get("default/a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r.rendition.Sum
+			}
+			x.listObjects(10, redefined("a.1@5", "secret one"))
+			first := sum()
+			if got, want := x.ids(), `ADDED a.1/5 "REDACTED"`; got != want || first == 0 {
+				t.Errorf("delivered %s, sum %d, want %s", got, first, want)
+			}
+			x.listObjects(20, redefined("a.1@5", "secret two"))
+			if got := x.ids(); got != "" || sum() != first {
+				t.Errorf("delivered %s, sum %d, want nothing and %d", got, sum(), first)
+			}
+			x.listObjects(30, redefined("a.1@5", "not secret three"))
+			if got, want := x.ids(), fmt.Sprintf(`MODIFIED a.1/5/1-%016x "not REDACTED"`, sum()); got != want {
+				t.Errorf("delivered %s, want %s", got, want)
+			}
+			c := keepwatch.Change{Type: keepwatch.Deleted, Revision: 35, Object: redefined("a.1@35", "secret four")}
+			if _, err := x.Apply(context.Background(), keepwatch.Batch{From: 30, To: 35,
+				Changes: []keepwatch.Change{c}}); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := x.ids(), `DELETED a.1/35/deleted "REDACTED"`; got != want {
+				t.Errorf("delivered %s, want %s", got, want)
 			}
 		})
 	}

@@ -94,7 +94,7 @@ func (d *delivery) appendGap(relist keepwatch.Relist) {
 func (r *replacement) Put(_ context.Context, objects []keepwatch.Object) error {
 	d := r.stream.newDelivery()
 	for _, o := range objects {
-		o, err := objectOf(o)
+		o, err := d.objectOf(o)
 		if err != nil {
 			return err
 		}

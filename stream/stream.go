@@ -19,6 +19,10 @@ type Options struct {
 	Kind schema.GroupVersionKind
 	// Synced, if set, is called after each Synced that is flushed and committed.
 	Synced func()
+	// Project, if set, returns what is delivered in place of an object's JSON, for example without confidential values.
+	// The Rendition is that of the projection: nothing that is stored tells what was removed. Project must not change its
+	// argument, and must be idempotent.
+	Project func(object []byte) ([]byte, error)
 	// Metadata, if set, returns what the state stores in place of the Metadata of an object, for
 	// example without confidential annotations. It must be idempotent.
 	Metadata func(metadata []byte) ([]byte, error)
@@ -173,6 +177,9 @@ func (s *Stream) refuseList(format string, args ...any) error {
 func (s *Stream) deliver(d *delivery) error {
 	if d.empty() {
 		return nil
+	}
+	if err := d.projectLastKnown(); err != nil {
+		return err
 	}
 	if err := d.projectMetadata(s.options.Metadata); err != nil {
 		return err

@@ -199,11 +199,21 @@ func (s *session) leave(ctx context.Context, r Resource, target *stream.Stream) 
 
 // stream returns the stream of one resource, which continues from what is stored.
 func (s *session) stream(ctx context.Context, i int, stored *sink.Stored) (*stream.Stream, error) {
-	source := stream.Defined(s.resources[i].Source)
-	if stored.State == nil {
-		return stream.NewTransactional(stored.Stored, func(p stream.Piece) error { return s.write(ctx, i, p) },
-			stream.Options{Source: source})
+	r := s.resources[i]
+	options := stream.Options{Source: stream.Defined(r.Source)}
+	if r.Project != nil {
+		options.Project = func(object []byte) ([]byte, error) {
+			text, err := r.Project(object)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", r.ID.Resource, err)
+			}
+			return text, err
+		}
 	}
+	if stored.State == nil {
+		return stream.NewTransactional(stored.Stored, func(p stream.Piece) error { return s.write(ctx, i, p) }, options)
+	}
+	options.Kind, options.Metadata = r.kind(), options.Project
 	write := func(p stream.Piece) (string, error) {
 		if err := s.write(ctx, i, p); err != nil {
 			return "", err
@@ -211,15 +221,11 @@ func (s *session) stream(ctx context.Context, i int, stored *sink.Stored) (*stre
 		note, err := json.Marshal(s.progress[i])
 		return string(note), err
 	}
-	return stream.NewAtLeastOnce(stored.State, write,
-		stream.Options{Kind: s.resources[i].kind(), Metadata: s.resources[i].Project, Source: source})
+	return stream.NewAtLeastOnce(stored.State, write, options)
 }
 
 // write waits until a piece is committed.
 func (s *session) write(ctx context.Context, i int, p stream.Piece) error {
-	if err := project(p.Messages, s.resources[i].Project); err != nil {
-		return fmt.Errorf("%s: %w", s.resources[i].ID.Resource, err)
-	}
 	piece := sink.Piece{Stream: i, Piece: p, Before: s.progress[i], After: s.progress[i].After(p)}
 	if err := s.batcher.write(ctx, piece); err != nil {
 		return err
@@ -227,32 +233,3 @@ func (s *session) write(ctx context.Context, i int, p stream.Piece) error {
 	s.progress[i] = piece.After
 	return nil
 }
-
-// project replaces the objects of events by their projections. An object that was deleted within a gap may have
-// no body.
-func project(messages []stream.Message, project func([]byte) ([]byte, error)) error {
-	if project == nil {
-		return nil
-	}
-	for i, m := range messages {
-		e, ok := m.(stream.Event)
-		if !ok || len(e.Object.JSON()) == 0 {
-			continue
-		}
-		text, err := project(e.Object.JSON())
-		if err != nil {
-			return fmt.Errorf("%s: %w", e.Object.Key(), err)
-		}
-		e.Object = projected{e.Object, text}
-		messages[i] = e
-	}
-	return nil
-}
-
-// projected is an object with another body.
-type projected struct {
-	stream.Object
-	text []byte
-}
-
-func (p projected) JSON() []byte { return p.text }
