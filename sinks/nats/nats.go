@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -185,10 +186,18 @@ func (s *Sink) check(ctx context.Context, streams []sink.Stream) error {
 		return err
 	}
 	for _, wanted := range streams {
-		if c := f.cursors[broker.KeyOf(wanted.ID)]; c != nil {
-			if err := c.Enter(wanted, s.token); err != nil {
-				return refusef("%s: %w", wanted.ID.Resource, err)
+		c := f.cursors[broker.KeyOf(wanted.ID)]
+		var err error
+		if c != nil {
+			err = c.Enter(wanted, s.token)
+		}
+		if c == nil || len(c.Position) == 0 {
+			for _, other := range f.cursors {
+				err = cmp.Or(err, other.CheckOverlap(wanted.ID))
 			}
+		}
+		if err != nil {
+			return refusef("%s: %w", wanted.ID.Resource, err)
 		}
 	}
 	return nil

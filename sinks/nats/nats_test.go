@@ -335,7 +335,8 @@ func testReplaced(t *testing.T, server *natstest.Server) {
 	}
 }
 
-// testForeign opens a sink for another cluster: that is refused, and the writer goes on.
+// testForeign opens a sink for another cluster, and for another choice of namespaces: that is refused, and the writer
+// goes on.
 func testForeign(t *testing.T, server *natstest.Server) {
 	address := "nats://" + server.Addr() + "/FOREIGN"
 	first := newSink(t, address)
@@ -347,6 +348,12 @@ func testForeign(t *testing.T, server *natstest.Server) {
 	}
 	if _, err := newSink(t, address).Open(t.Context(), streams); err == nil || errors.As(err, new(*sink.Unavailable)) {
 		t.Errorf("another cluster: %v", err)
+	}
+	narrower := sinktest.Streams()[:1]
+	narrower[0].ID.Namespace = "ns"
+	if _, err := newSink(t, address).Open(t.Context(), narrower); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "pods: it has these objects already, of another choice of namespaces") {
+		t.Errorf("other namespaces: %v", err)
 	}
 	write(t, first, batch(1, 6))
 	first.Close()

@@ -65,6 +65,18 @@ func (c *Cursor) Enter(s sink.Stream, writer string) error {
 	return nil
 }
 
+var errOverlap = errors.New("it has these objects already, of another choice of namespaces; " + useAnother)
+
+// CheckOverlap returns an error for a stream that was not stored before, if the cursor is that of another choice of
+// namespaces, and has objects.
+func (c *Cursor) CheckOverlap(id stream.Identity) error {
+	if o := c.Identity; c.Objects > 0 && o.Resource == id.Resource && o.Namespace != id.Namespace &&
+		(o.Namespace == "" || id.Namespace == "") {
+		return errOverlap
+	}
+	return nil
+}
+
 // Advance moves the cursor to the end of a piece.
 func (c *Cursor) Advance(p sink.Piece, now time.Time) {
 	c.Revision, c.Since, c.Epoch, c.Gap = p.After.Cursor, p.After.Since, p.After.Epoch, p.After.Gap
@@ -79,7 +91,7 @@ func (c *Cursor) Stored(objects Index) (sink.Stored, error) {
 	if len(c.Position) > 0 {
 		s.Position = c.Position
 	} else if len(s.Entries) > 0 {
-		return s, errors.New("it has these objects already, of another choice of namespaces; " + useAnother)
+		return s, errOverlap
 	}
 	return s, nil
 }
