@@ -24,6 +24,9 @@ var (
 	// errLost is the end of an error for a broker that has lost what it has acknowledged.
 	errLost = refusef(
 		"it was restored, made anew or lost with its machine (see sync_interval of nats-server); delete stream and bucket to begin anew")
+	// errExpired is that of a stream whose limits have removed what the bucket does not have.
+	errExpired = refusef(
+		"the limits of the stream (max_age, max_bytes, max_msgs) have removed the others; raise them, and delete stream and bucket to begin anew")
 	// errTakenOver is returned after another process has opened the sink.
 	errTakenOver = refusef("another keepwatch sync has taken over: run one for each stream or bucket")
 )

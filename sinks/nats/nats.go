@@ -165,8 +165,12 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 	case complete == s.log.last:
 		return nil
 	case first > complete+1:
+		cause := errLost
+		if c := s.log.stream.CachedInfo().Config; c.MaxAge > 0 || c.MaxBytes > 0 || c.MaxMsgs > 0 {
+			cause = errExpired
+		}
 		return fmt.Errorf("stream %s begins at message %d, and bucket %s has the objects up to message %d: %w", s.log.name,
-			first, s.target.bucket, complete, errLost)
+			first, s.target.bucket, complete, cause)
 	}
 	return s.log.readAll(ctx, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq: complete + 1}, func(h nats.Header, _ uint64) error { return f.addBehind(h) })

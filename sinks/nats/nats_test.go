@@ -168,6 +168,7 @@ func TestNATS(t *testing.T) {
 	t.Run("older", func(t *testing.T) { testOlder(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("lost", func(t *testing.T) { testLost(t, server) })
+	t.Run("expired", func(t *testing.T) { testExpired(t, server) })
 	t.Run("full", func(t *testing.T) { testFull(t, server) })
 	t.Run("cut", func(t *testing.T) { testCut(t, server) })
 	t.Run("parts", func(t *testing.T) { testParts(t, server) })
@@ -496,6 +497,33 @@ func testLost(t *testing.T, server *natstest.Server) {
 	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
 		!strings.Contains(err.Error(), "ends at message 0, although message 1 was acknowledged") {
 		t.Errorf("after the loss of the stream: %v", err)
+	}
+}
+
+// testExpired writes messages that the bucket has no room for, and lets a limit of the stream remove them: the error
+// names the limits.
+func testExpired(t *testing.T, server *natstest.Server) {
+	s := newSink(t, "nats://"+server.Addr()+"/EXPIRED")
+	open(t, s)
+	write(t, s, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
+	js := server.JetStream()
+	bucket, err := js.Stream(t.Context(), "KV_keepwatch-EXPIRED")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := int64(bucket.CachedInfo().State.Msgs)
+	reconfigure(t, js, "KV_keepwatch-EXPIRED", func(c *jetstream.StreamConfig) { c.MaxMsgs = full })
+	if err := s.Write(t.Context(), batch(3, 7, event(keepwatch.Added, "b", 6, `{}`), event(keepwatch.Added, "c", 7,
+		`{}`))); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "maximum messages exceeded") {
+		t.Fatalf("a full bucket: %v", err)
+	}
+	s.Close()
+	reconfigure(t, js, "KV_keepwatch-EXPIRED", func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 })
+	reconfigure(t, js, "EXPIRED", func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 })
+	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "begins at message 3, and bucket keepwatch-EXPIRED has the objects up to message 1: "+
+			"the limits of the stream") {
+		t.Errorf("after messages have expired: %v", err)
 	}
 }
 
