@@ -100,7 +100,12 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	case err != nil:
 		return nil, err
 	}
-	if err := s.createPrivate(); err != nil {
+	if s.file != nil {
+		err = s.checkFile() // that of an earlier Open
+	} else {
+		err = s.createPrivate()
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := s.connect(ctx, "_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(10000)"+

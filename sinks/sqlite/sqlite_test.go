@@ -236,6 +236,11 @@ func TestRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "it was deleted or replaced while it was in use") {
 		t.Errorf("a deleted file: %v", err)
 	}
+	s.Close()
+	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "it was deleted or replaced while it was in use") {
+		t.Errorf("a file that was deleted before another attempt: %v", err)
+	}
 }
 
 // TestClusters opens a file for several clusters.

@@ -28,6 +28,7 @@ type Sink struct {
 	dir      string
 	receiver sink.Receiver
 
+	state  string // that of the record, when the directory was opened first
 	lock   io.Closer
 	states []stream.State
 	record *record
@@ -66,6 +67,7 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	if s.record, err = s.enter(streams); err != nil {
 		return nil, err
 	}
+	s.state = s.record.State
 	delivered := sink.Delivered{State: s.record.State}
 	for i, wanted := range streams {
 		found, err := s.openState(wanted.ID)
@@ -97,6 +99,9 @@ func (s *Sink) enter(streams []sink.Stream) (*record, error) {
 	}
 	if r.Receiver != s.receiver.String() {
 		return nil, fmt.Errorf("state directory %s belongs to %s, not to %s; %s", s.dir, r.Receiver, s.receiver, useAnother)
+	}
+	if s.state != "" && r.State != s.state {
+		return nil, fmt.Errorf("state directory %s was deleted or replaced while it was in use", s.dir)
 	}
 	if s.active, err = r.enter(streams); err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", s.dir, err)

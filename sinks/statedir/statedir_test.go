@@ -118,7 +118,8 @@ func TestLongNames(t *testing.T) {
 // TestReceiverFails checks that an error of the receiver passes, and that the directory can be opened again.
 func TestReceiverFails(t *testing.T) {
 	r := &receiver{name: "r", fail: sink.Unavailablef("down")}
-	s := statedir.New(t.TempDir(), r)
+	dir := t.TempDir()
+	s := statedir.New(dir, r)
 	if _, err := s.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "no sync has written to it") {
 		t.Error(err)
 	}
@@ -138,6 +139,13 @@ func TestReceiverFails(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Open(t.Context(), streams("pods"))
+	if err == nil || !strings.Contains(err.Error(), "was deleted or replaced while it was in use") {
+		t.Errorf("a directory that was deleted before another attempt: %v", err)
 	}
 }
 
