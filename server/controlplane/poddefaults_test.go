@@ -6,7 +6,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
 // sparse is a pod's specification without what kube-apiserver fills in.
@@ -94,5 +97,74 @@ func TestHostPorts(t *testing.T) {
 	pod = must(c.typed.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 	if ports := pod.Spec.Containers[0].Ports; ports[0].HostPort != 80 || ports[1].HostPort != 81 {
 		t.Errorf("the ports are %+v", ports)
+	}
+}
+
+// A pod's resources are completed before its class is set and quotas count it, and stay if a client leaves them out.
+func TestResourcesOfPods(t *testing.T) {
+	t.Parallel()
+	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
+	ns := newNamespace(t, c)
+	pods := c.typed.CoreV1().Pods(ns)
+	limits(t, c, ns, "q", "requests.cpu", "1")
+	waitUsed(t, c, ns, "q", "requests.cpu", "0")
+	pod := testPod("one")
+	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: quantities("cpu", "1", "memory", "1Gi")}
+	pod = must(pods.Create(t.Context(), pod, metav1.CreateOptions{}))(t)
+	if pod.Status.QOSClass != corev1.PodQOSGuaranteed || pod.Spec.Resources.Requests.Cpu().String() != "1" {
+		t.Errorf("the pod has %+v and %s", pod.Spec.Resources, pod.Status.QOSClass)
+	}
+	waitUsed(t, c, ns, "q", "requests.cpu", "1")
+	second := testPod("two")
+	second.Spec.Resources = &corev1.ResourceRequirements{Limits: quantities("cpu", "100m")}
+	_, err := pods.Create(t.Context(), second, metav1.CreateOptions{})
+	wantExceeded(t, err, "requested: requests.cpu=100m, used: requests.cpu=1")
+
+	was := pod.Spec.Resources
+	pod.Spec.Resources = nil
+	if pod = must(pods.Update(t.Context(), pod, metav1.UpdateOptions{}))(t); !equality.Semantic.DeepEqual(
+		pod.Spec.Resources, was) {
+		t.Errorf("the resources became %+v", pod.Spec.Resources)
+	}
+}
+
+// Labels that affinities and spreads name by their keys are in the selectors of the pod, with its values.
+func TestLabelKeys(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	ns := newNamespace(t, c)
+	pod := testPod("p")
+	pod.Labels = map[string]string{"app": "web", "hash": "5"}
+	term := corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{},
+		MatchLabelKeys: []string{"hash", "none"}, MismatchLabelKeys: []string{"app"}}
+	nothing := term
+	nothing.LabelSelector = nil
+	terms := []corev1.PodAffinityTerm{term, nothing}
+	weighted := []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term}}
+	pod.Spec.Affinity = &corev1.Affinity{
+		PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms,
+			PreferredDuringSchedulingIgnoredDuringExecution: weighted},
+		PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms,
+			PreferredDuringSchedulingIgnoredDuringExecution: weighted},
+	}
+	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone",
+		WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{}, MatchLabelKeys: []string{"hash"}}}
+	pod = must(c.typed.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
+	to, against := pod.Spec.Affinity.PodAffinity, pod.Spec.Affinity.PodAntiAffinity
+	for where, got := range map[string]*metav1.LabelSelector{
+		"required":          to.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector,
+		"preferred":         to.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.LabelSelector,
+		"required against":  against.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector,
+		"preferred against": against.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.LabelSelector,
+	} {
+		if text := metav1.FormatLabelSelector(got); text != "app notin (web),hash in (5)" {
+			t.Errorf("%s: %s", where, text)
+		}
+	}
+	if got := to.RequiredDuringSchedulingIgnoredDuringExecution[1].LabelSelector; got != nil {
+		t.Errorf("a selector of nothing becomes %v", got)
+	}
+	spread := pod.Spec.TopologySpreadConstraints[0].LabelSelector
+	if text := metav1.FormatLabelSelector(spread); text != "hash in (5)" {
+		t.Errorf("spread: %s", text)
 	}
 }

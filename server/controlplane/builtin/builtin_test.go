@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -203,18 +205,63 @@ func TestQOSClass(t *testing.T) {
 		corev1.PodQOSBurstable:  {full, {}},
 		corev1.PodQOSGuaranteed: {full, full},
 	} {
-		var spec corev1.PodSpec
+		var pod corev1.Pod
 		for _, resources := range containers {
-			spec.Containers = append(spec.Containers, corev1.Container{Resources: resources})
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: resources})
 		}
-		if got := qosClass(&spec); got != want {
+		pod.Spec.Resources = &corev1.ResourceRequirements{} // counts as none
+		if got := qosClass(&pod); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
 	less := full
 	less.Requests = list("500m", "1Gi")
-	if got := qosClass(&corev1.PodSpec{Containers: []corev1.Container{{Resources: less}}}); got != corev1.PodQOSBurstable {
+	pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: less}}}}
+	if got := qosClass(&pod); got != corev1.PodQOSBurstable {
 		t.Errorf("requests below limits make %s", got)
+	}
+}
+
+// A pod with resources of its own gets the rest of them from its containers', or its limits. Without any it gets none.
+func TestResourcesOfPodsAreCompleted(t *testing.T) {
+	for _, c := range []struct{ own, containers, inits, want string }{
+		{`{}`, `[{"limits":{"cpu":"1"},"requests":{"cpu":"1"}}]`, `[]`, `{}`},
+		{`{"limits":{"cpu":"1","memory":"1Gi"}}`, `[{}]`, `[]`,
+			`{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}`},
+		{`{"limits":{"cpu":"4"}}`, `[{"requests":{"cpu":"1"}},{"requests":{"cpu":"500m","example.com/gpu":"1"}}]`,
+			`[{"requests":{"cpu":"2","memory":"1Gi"}}]`, `{"limits":{"cpu":"4"},"requests":{"cpu":"2","memory":"1Gi"}}`},
+		{`{"requests":{"cpu":"3"}}`, `[{"limits":{"cpu":"1"}},{"limits":{"cpu":"1"}}]`, `[]`,
+			`{"limits":{"cpu":"3"},"requests":{"cpu":"3"}}`},
+		{`{"requests":{"cpu":"1"}}`, `[{"limits":{"cpu":"1"}},{"limits":{"cpu":"1"}}]`, `[{"limits":{"cpu":"5"}}]`,
+			`{"limits":{"cpu":"5"},"requests":{"cpu":"1"}}`},
+		{`{"requests":{"cpu":"1"}}`, `[{"limits":{"cpu":"1"}}]`, `[{}]`, `{"requests":{"cpu":"1"}}`},
+		{`{"requests":{"cpu":"1"}}`, `[{"limits":{"hugepages-2Mi":"2Mi"},"requests":{"hugepages-2Mi":"2Mi"}}]`, `[]`,
+			`{"limits":{"hugepages-2Mi":"2Mi"},"requests":{"cpu":"1","hugepages-2Mi":"2Mi"}}`},
+		{`{"limits":{"example.com/gpu":"1"}}`, `[{}]`, `[]`, `{"limits":{"example.com/gpu":"1"}}`},
+	} {
+		var pod corev1.PodSpec
+		var want corev1.ResourceRequirements
+		decode(t, c.own, &pod.Resources)
+		decode(t, c.want, &want)
+		for text, into := range map[string]*[]corev1.Container{c.containers: &pod.Containers,
+			c.inits: &pod.InitContainers} {
+			var all []corev1.ResourceRequirements
+			decode(t, text, &all)
+			for _, resources := range all {
+				*into = append(*into, corev1.Container{Resources: resources})
+			}
+		}
+		completePodResources(&pod)
+		if !equality.Semantic.DeepEqual(*pod.Resources, want) {
+			t.Errorf("%s of %s and %s becomes %+v, want %s", c.own, c.containers, c.inits, *pod.Resources, c.want)
+		}
+	}
+}
+
+func decode(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%s: %v", text, err)
 	}
 }
 

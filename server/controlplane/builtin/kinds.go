@@ -38,8 +38,8 @@ var table = []*kind{
 		returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "pods", object: &corev1.Pod{}, list: &corev1.PodList{},
 		namespaced: true, short: []string{"po"}, category: all,
-		status: ownStatus, counts: countSpec, prepare: preparePod, fields: podFields, indexed: "spec.nodeName",
-		prepareStatus: keepPodStatus, keptByStatus: []fieldpath.Path{
+		status: ownStatus, counts: countSpec, prepare: preparePod, prepareUpdate: keepPodResources, fields: podFields,
+		indexed: "spec.nodeName", prepareStatus: keepPodStatus, keptByStatus: []fieldpath.Path{
 			fieldpath.MakePathOrDie("metadata", "deletionTimestamp"), fieldpath.MakePathOrDie("metadata", "ownerReferences")},
 		returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "services", object: &corev1.Service{}, list: &corev1.ServiceList{},

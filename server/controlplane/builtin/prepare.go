@@ -8,9 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/keepwatch/keepwatch/server/controlplane/internal/resourcename"
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/services"
 )
 
@@ -30,13 +33,107 @@ func keepNamespaceFinalizers(obj, old runtime.Object) {
 
 func preparePod(obj runtime.Object) {
 	pod := obj.(*corev1.Pod)
+	completeSelectors(pod)
+	completePodResources(&pod.Spec)
 	pod.Status.Phase = corev1.PodPending
-	pod.Status.QOSClass = qosClass(&pod.Spec)
+	pod.Status.QOSClass = qosClass(pod)
 	if len(pod.Spec.SchedulingGates) > 0 {
 		setPodCondition(pod, corev1.PodCondition{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
 			Message: "Scheduling is blocked due to non-empty scheduling gates",
 		})
+	}
+}
+
+// keepPodResources keeps the resources of a pod that a client leaves out which does not know them.
+func keepPodResources(obj, old runtime.Object) {
+	if is, was := &obj.(*corev1.Pod).Spec, old.(*corev1.Pod).Spec; is.Resources == nil {
+		is.Resources = was.Resources.DeepCopy()
+	}
+}
+
+// completeSelectors adds the labels that a pod's affinities to pods and its spread name by their keys to the selectors.
+// Selectors that are nil match nothing, and stay so.
+func completeSelectors(pod *corev1.Pod) {
+	add := func(selector *metav1.LabelSelector, operator metav1.LabelSelectorOperator, keys []string) {
+		for _, key := range keys {
+			if value, ok := pod.Labels[key]; ok && selector != nil {
+				selector.MatchExpressions = append(selector.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
+			}
+		}
+	}
+	for i := range pod.Spec.TopologySpreadConstraints {
+		c := &pod.Spec.TopologySpreadConstraints[i]
+		add(c.LabelSelector, metav1.LabelSelectorOpIn, c.MatchLabelKeys)
+	}
+	affinity := pod.Spec.Affinity
+	if affinity == nil {
+		return
+	}
+	var terms []*corev1.PodAffinityTerm
+	addTerms := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+		for i := range required {
+			terms = append(terms, &required[i])
+		}
+		for i := range preferred {
+			terms = append(terms, &preferred[i].PodAffinityTerm)
+		}
+	}
+	if a := affinity.PodAffinity; a != nil {
+		addTerms(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if a := affinity.PodAntiAffinity; a != nil {
+		addTerms(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	for _, t := range terms {
+		add(t.LabelSelector, metav1.LabelSelectorOpIn, t.MatchLabelKeys)
+		add(t.LabelSelector, metav1.LabelSelectorOpNotIn, t.MismatchLabelKeys)
+	}
+}
+
+// completePodResources sets what a pod with resources of its own leaves out of them: limits of huge pages as those of
+// its containers, requests as those of its containers or else its own limits, and limits as those of its containers,
+// if each of them has one. A limit is never below the request.
+func completePodResources(spec *corev1.PodSpec) {
+	own := spec.Resources
+	if own == nil || len(own.Requests)+len(own.Limits) == 0 {
+		return
+	}
+	set := func(list *corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) {
+		if _, has := (*list)[name]; has || !resourcehelper.IsSupportedPodLevelResource(name) {
+			return
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = amount.DeepCopy()
+	}
+	pod, options := &corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{}
+	limits := resourcehelper.AggregateContainerLimits(pod, options)
+	for name, limit := range limits {
+		if _, requested := own.Requests[name]; !requested && resourcename.HugePages(name) {
+			set(&own.Limits, name, limit)
+		}
+	}
+	for name, request := range resourcehelper.AggregateContainerRequests(pod, options) {
+		if resourcename.Overcommitted(name) {
+			set(&own.Requests, name, request)
+		}
+	}
+	for name, limit := range own.Limits {
+		set(&own.Requests, name, limit)
+	}
+	for name, request := range own.Requests {
+		unlimited := func(c corev1.Container) bool { _, has := c.Resources.Limits[name]; return !has }
+		if slices.ContainsFunc(spec.Containers, unlimited) || slices.ContainsFunc(spec.InitContainers, unlimited) {
+			continue
+		}
+		limit := limits[name]
+		if request.Cmp(limit) > 0 {
+			limit = request
+		}
+		set(&own.Limits, name, limit)
 	}
 }
 
@@ -63,13 +160,13 @@ func prepareServiceUpdate(obj, old runtime.Object) {
 // qosClass returns a pod's quality-of-service class by the rules of the Pod API: BestEffort when nothing
 // is requested or limited, Guaranteed when every container has CPU and memory limits equal to its
 // requests, Burstable otherwise. The resources of the pod itself take the place of its containers'.
-func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
+func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
 	counted := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 	var all []corev1.ResourceRequirements
-	if spec.Resources != nil {
-		all = append(all, *spec.Resources)
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
+		all = append(all, *pod.Spec.Resources)
 	} else {
-		for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			all = append(all, c.Resources)
 		}
 	}
