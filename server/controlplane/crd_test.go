@@ -62,6 +62,18 @@ func newCRD(t *testing.T, c clients, plural string,
 	for _, change := range more {
 		change(&crd.Spec.Versions[0])
 	}
+	establish(t, c, crd)
+	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}
+	await.State(t, "the kind is served", func() (bool, string) {
+		_, err := c.dynamic.Resource(resource).List(t.Context(), metav1.ListOptions{})
+		return err == nil, "it isn't found"
+	})
+	return resource
+}
+
+// establish creates a definition, and waits until it is established.
+func establish(t *testing.T, c clients, crd *apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
 	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
 	must(definitions.Create(t.Context(), crd, metav1.CreateOptions{}))(t)
 	await.State(t, "the kind is established", func() (bool, string) {
@@ -76,12 +88,6 @@ func newCRD(t *testing.T, c clients, plural string,
 		}
 		return false, "no condition Established"
 	})
-	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}
-	await.State(t, "the kind is served", func() (bool, string) {
-		_, err := c.dynamic.Resource(resource).List(t.Context(), metav1.ListOptions{})
-		return err == nil, "it isn't found"
-	})
-	return resource
 }
 
 func TestCustomResources(t *testing.T) {

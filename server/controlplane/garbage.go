@@ -130,7 +130,8 @@ func (o *definitionOpener) open(ctx context.Context) error {
 		served := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 			return v.Served
 		})
-		if served < 0 || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) || o.collector.Follows(of) {
+		if served < 0 || ownGroups.Has(of.Group) || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) ||
+			o.collector.Follows(of) {
 			continue
 		}
 		// opens all versions

@@ -2,8 +2,11 @@ package controlplane_test
 
 import (
 	"fmt"
+	"net/http"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -252,6 +255,61 @@ func TestGarbageOfCustomResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.State(t, "the custom resources are gone", func() (bool, string) { return left() == "", left() })
+}
+
+// A custom resource in a group of the server itself is not reachable, as in kube-apiserver. Nothing waits for it, and
+// nothing requests it again and again. Its definition can be deleted.
+func TestGarbageBesideUnreachableResources(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var requested []string
+	options := controlplane.Options{Controllers: true, DataDir: t.TempDir()}
+	options.Middleware = func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if path.Base(r.URL.Path) == "unreachables" {
+				mu.Lock()
+				requested = append(requested, r.URL.Path)
+				mu.Unlock()
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+	server := start(t, options)
+	c := connect(t, server.RESTConfig())
+	groups := []string{"storage.k8s.io", "events.k8s.io", "apiextensions.k8s.io"}
+	for _, group := range groups {
+		establish(t, c, &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: "unreachables." + group,
+				Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, test"}},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: group, Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "unreachables", Kind: "Unreachable"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{
+						OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}}},
+		})
+	}
+	server.stop()
+
+	f := newFamily(t, connect(t, start(t, options).RESTConfig()))
+	f.add("parent")
+	f.add("child", "parent")
+	f.delete("parent", metav1.DeletePropagationBackground)
+	f.becomes("")
+	mu.Lock()
+	if len(requested) > 0 {
+		t.Errorf("the collector has requested %q", slices.Compact(slices.Clone(requested)))
+	}
+	mu.Unlock()
+	definitions := f.c.crds.ApiextensionsV1().CustomResourceDefinitions()
+	for _, group := range groups {
+		if err := definitions.Delete(t.Context(), "unreachables."+group, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		await.True(t, "the definition is gone", func() bool {
+			_, err := definitions.Get(t.Context(), "unreachables."+group, metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
+		})
+	}
 }
 
 // An owner of a version that is served no longer may exist. One whose deletion was observed does not, whether its kind

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/deprecation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -19,12 +20,15 @@ import (
 	"github.com/keepwatch/keepwatch/server/storage"
 )
 
+// ownGroups are those of the servers themselves, which answer all requests below their paths: a custom resource in one
+// of them is not reachable, as in kube-apiserver.
+var ownGroups = sets.New(append(builtin.Groups(), definitionResource.Group)...)
+
 // readers has the read path's reader of each resource. Readers of built-in resources are added before
 // the server runs; those of custom resources are added and removed with their storages.
 type readers struct {
 	budget    *readpath.Budget
 	builtin   map[schema.GroupVersionResource]*readpath.Reader
-	groups    map[string]bool // of builtin: the front server answers their requests, also for custom resources
 	custom    *customreaders.Readers
 	encodings *recentEncodings
 }
@@ -33,7 +37,6 @@ func newReaders(budget int64) *readers {
 	r := &readers{
 		budget:    readpath.NewBudget(budget),
 		builtin:   map[schema.GroupVersionResource]*readpath.Reader{},
-		groups:    map[string]bool{},
 		encodings: newRecentEncodings(),
 	}
 	r.custom = customreaders.New(r.budget, r.encodings)
@@ -67,7 +70,7 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 		if err != nil {
 			return err
 		}
-		r.builtin[k.Resource], r.groups[k.Resource.Group] = reader, true
+		r.builtin[k.Resource] = reader
 		r.encodings.AddReader(k.Resource, reader)
 	}
 	return nil
@@ -113,7 +116,7 @@ func (r *readers) lookup(_ *http.Request, info *request.RequestInfo) *readpath.R
 	if reader := r.builtin[name]; reader != nil {
 		return reader
 	}
-	if r.groups[name.Group] {
+	if ownGroups.Has(name.Group) {
 		return nil
 	}
 	return r.custom.Lookup(name)
