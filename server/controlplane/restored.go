@@ -32,7 +32,7 @@ type RestoredObject struct {
 type Restoration struct {
 	Objects int
 	// Skipped counts the objects of resources that the server does not have: they are neither built in nor defined by
-	// one of the objects.
+	// one of the objects, or not in the object's version.
 	Skipped map[schema.GroupResource]int
 	// Unowned counts the references to owners that were removed.
 	Unowned int
@@ -104,7 +104,11 @@ func (r *restorer) add(o RestoredObject) error {
 		return nil
 	}
 	if stored, ok := r.kinds.Stored(o.Resource); ok {
-		object, _, err := stored.Codec.Decode(o.JSON, nil, nil)
+		object, kind, err := stored.Codec.Decode(o.JSON, nil, nil)
+		if runtime.IsNotRegisteredError(err) && kind.Group == o.Resource.Group { // a version that is not served here
+			r.done.Skipped[o.Resource]++
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", o.Resource, err)
 		}

@@ -47,13 +47,15 @@ func TestRestoredMemory(t *testing.T) {
 			"18")},
 		"apiservices.apiregistration.k8s.io": {
 			`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.x","resourceVersion":"3"}}`},
+		"mutatingadmissionpolicies.admissionregistration.k8s.io": {
+			`{"apiVersion":"admissionregistration.k8s.io/v1beta1","kind":"MutatingAdmissionPolicy","metadata":{"name":"a"}}`},
 	}), func(owner metav1.OwnerReference) bool { return owner.Kind != "Secret" })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer memory.Close()
 	if done.Objects != 2 || done.Unowned != 3 || !slices.Equal(done.Namespaces, []string{"shop"}) ||
-		len(done.Skipped) != 2 {
+		len(done.Skipped) != 3 {
 		t.Errorf("%+v", done)
 	}
 	server := start(t, controlplane.Options{Memory: memory})
