@@ -91,20 +91,24 @@ func (d *disk) get(key string) (r record, ok bool, err error) {
 	return r, ok, err
 }
 
-func (d *disk) unseen(seen serials) (keys []string, err error) {
+func (d *disk) unseen(seen serials, limit int) (keys []string, err error) {
 	err = d.db.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(recordsBucket).ForEach(func(key, text []byte) error {
+		records := tx.Bucket(recordsBucket).Cursor()
+		for key, text := records.First(); key != nil && len(keys) < limit; key, text = records.Next() {
 			serial, err := serialOf(text)
 			if err != nil {
 				return d.damaged("record", key, err)
 			}
 			if seen.has(serial) {
-				return nil
+				continue
 			}
 			original, err := originalKey(key, text)
+			if err != nil {
+				return err
+			}
 			keys = append(keys, original)
-			return err
-		})
+		}
+		return nil
 	})
 	return keys, err
 }

@@ -51,9 +51,9 @@
 // # Costs
 //
 // An object costs its key and its record (UID, revision, metadata without managedFields) in
-// the state, in memory or on disk. A list costs one bit for each object in memory while it
-// is read, and a key for each object that it does not have. Nothing else grows with the
-// number of objects.
+// the state, in memory or on disk; with a database its key and about 45 bytes in memory
+// ([Entries]). A list costs one bit for each object in memory while it is read, and a key for
+// up to 50,000 objects that it does not have. Nothing else grows with the number of objects.
 //
 // # Files
 //
@@ -71,6 +71,7 @@
 //	removal.go      the ids of objects that are delivered again
 //	memory.go       a state in memory
 //	disk.go         a state on disk
+//	entries.go      the index of such a stream: see transaction.go
 //	transaction.go  a stream whose consumer stores the index: pieces, and what they add up to
 //	atleastonce.go  a stream whose consumer receives pieces, and whose state is on disk
 //	open.go         opening and verifying the state on disk

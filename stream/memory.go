@@ -32,7 +32,7 @@ func (m *memory) get(key string) (record, bool, error) {
 	return r, true, err
 }
 
-func (m *memory) unseen(seen serials) ([]string, error) {
+func (m *memory) unseen(seen serials, limit int) ([]string, error) {
 	var keys []string
 	for key, text := range m.records {
 		serial, err := serialOf(text)
@@ -41,6 +41,9 @@ func (m *memory) unseen(seen serials) ([]string, error) {
 		}
 		if !seen.has(serial) {
 			keys = append(keys, key)
+		}
+		if len(keys) == limit {
+			break
 		}
 	}
 	slices.Sort(keys)

@@ -371,9 +371,9 @@ func (s *twins) get(key string) (record, bool, error) {
 	return a, known, nil
 }
 
-func (s *twins) unseen(seen serials) ([]string, error) {
-	a, err1 := s.memory.unseen(seen)
-	b, err2 := s.disk.unseen(seen)
+func (s *twins) unseen(seen serials, limit int) ([]string, error) {
+	a, err1 := s.memory.unseen(seen, limit)
+	b, err2 := s.disk.unseen(seen, limit)
 	if strings.Join(a, " ") != strings.Join(b, " ") || err1 != nil || err2 != nil {
 		s.t.Fatalf("unseen are %v (%v) and %v (%v)", a, err1, b, err2)
 	}

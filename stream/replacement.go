@@ -2,12 +2,17 @@ package stream
 
 import (
 	"context"
+	"slices"
 
 	"github.com/keepwatch/keepwatch"
 )
 
-// deletionsPerDelivery bounds the deletions of one delivery at the end of a list.
-const deletionsPerDelivery = 500
+const (
+	// deletionsPerDelivery bounds the deletions of one delivery at the end of a list.
+	deletionsPerDelivery = 500
+	// unseenAtOnce bounds the keys in memory of objects that a list does not have: each time the index is read as a whole.
+	unseenAtOnce = 100 * deletionsPerDelivery
+)
 
 // replacement delivers the difference between the index and a list. It delivers the
 // objects of each page as they arrive. If the list is discarded, the index retains what
@@ -151,16 +156,17 @@ func (r *replacement) compareStates(d *delivery, key string, prior record, o Obj
 // Commit delivers every object that the list did not have as deleted, and a Synced.
 func (r *replacement) Commit(_ context.Context, to keepwatch.Revision) error {
 	s := r.stream
-	keys, err := s.state.unseen(r.seen)
-	if err != nil {
-		return err
-	}
-	for len(keys) > 0 {
-		n := min(deletionsPerDelivery, len(keys))
-		if err := s.deliverDeleted(keys[:n], to); err != nil {
+	for more := true; more; {
+		keys, err := s.state.unseen(r.seen, unseenAtOnce)
+		if err != nil {
 			return err
 		}
-		keys = keys[n:]
+		more = len(keys) == unseenAtOnce
+		for part := range slices.Chunk(keys, deletionsPerDelivery) {
+			if err := s.deliverDeleted(part, to); err != nil {
+				return err
+			}
+		}
 	}
 	d := s.newDelivery()
 	d.position.Cursor, d.position.Delivered, d.moved = to, to, true

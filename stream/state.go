@@ -21,8 +21,8 @@ type State interface {
 	announced() ([]announcement, error)
 	// get returns the record of a key.
 	get(key string) (record, bool, error)
-	// unseen returns the keys whose serial is not in seen, in order.
-	unseen(seen serials) ([]string, error)
+	// unseen returns keys whose serial is not in seen, at most limit, in order.
+	unseen(seen serials, limit int) ([]string, error)
 	// announce writes intents, and the greatest revision that the consumer may have
 	// received afterwards.
 	announce(intents []announcement, delivered keepwatch.Revision) error

@@ -3,7 +3,6 @@ package stream
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -52,8 +51,8 @@ type Entry struct {
 type Stored struct {
 	// Position is that of the last piece, nil if there was none.
 	Position []byte
-	// Entries has an entry for each object, in any order.
-	Entries []Entry
+	// Entries has an entry for each object. The stream that continues takes it over.
+	Entries *Entries
 }
 
 // Interrupted returns what is stored after a crash has left a part of the piece behind the position: the
@@ -66,7 +65,7 @@ func (s Stored) Interrupted(delivered keepwatch.Revision) (Stored, error) {
 	if err != nil {
 		return s, err
 	}
-	p.Delivered, p.Count = max(p.Delivered, delivered), uint64(len(s.Entries))
+	p.Delivered, p.Count = max(p.Delivered, delivered), uint64(s.Entries.Len())
 	if p.Relisting { // the part is of a difference, and may have its deletions
 		p.remove(delivered)
 	}
@@ -97,15 +96,14 @@ func NewTransactional(stored Stored, write func(Piece) error, options Options) (
 	if err != nil {
 		return nil, err
 	}
-	t := &transaction{write: write, entries: make(map[string]entry, len(stored.Entries)), committed: committed}
-	t.committed.Serial = 0
-	for _, e := range stored.Entries {
-		t.committed.Serial++
-		t.entries[e.Key.String()] = entry{t.committed.Serial, e.UID, e.Revision, e.Rendition}
+	t := &transaction{write: write, entries: stored.Entries, committed: committed}
+	if t.entries == nil {
+		t.entries = NewEntries()
 	}
-	if n := uint64(len(t.entries)); n != t.committed.Count || n != t.committed.Serial {
+	t.committed.Serial = t.entries.serial
+	if n := uint64(t.entries.Len()); n != t.committed.Count {
 		return nil, fmt.Errorf("%d objects were stored, and there are %d: another program has changed them",
-			t.committed.Count, len(stored.Entries))
+			t.committed.Count, n)
 	}
 	return New(t, t, options)
 }
@@ -115,15 +113,8 @@ func NewTransactional(stored Stored, write func(Piece) error, options Options) (
 type transaction struct {
 	retained
 	write     func(Piece) error
-	entries   map[string]entry
+	entries   *Entries
 	committed position
-}
-
-type entry struct {
-	serial   uint64
-	uid      keepwatch.UID
-	revision keepwatch.Revision
-	Rendition
 }
 
 func (t *transaction) Close() error       { return nil }
@@ -134,18 +125,12 @@ func (t *transaction) announced() ([]announcement, error)                { retur
 func (t *transaction) announce([]announcement, keepwatch.Revision) error { return nil }
 
 func (t *transaction) get(key string) (record, bool, error) {
-	e, ok := t.entries[key]
-	return record{serial: e.serial, uid: e.uid, revision: e.revision, rendition: e.Rendition}, ok, nil
+	r, ok := t.entries.get(key)
+	return r, ok, nil
 }
 
-func (t *transaction) unseen(seen serials) (keys []string, err error) {
-	for key, e := range t.entries {
-		if !seen.has(e.serial) {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys, nil
+func (t *transaction) unseen(seen serials, limit int) ([]string, error) {
+	return t.entries.unseen(seen, limit), nil
 }
 
 func (t *transaction) commit(c commit) error {
@@ -160,9 +145,9 @@ func (t *transaction) commit(c commit) error {
 	}
 	for key, r := range c.records {
 		if r == nil {
-			delete(t.entries, key)
+			t.entries.remove(key)
 		} else {
-			t.entries[key] = entry{r.serial, r.uid, r.revision, r.rendition}
+			t.entries.set(key, *r)
 		}
 	}
 	t.committed = c.position

@@ -3,7 +3,9 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,9 +44,9 @@ func (d *database) write(p Piece) error {
 }
 
 func (d *database) stored() Stored {
-	s := Stored{Position: d.last.Position}
+	s := Stored{Position: d.last.Position, Entries: NewEntries()}
 	for _, e := range d.objects {
-		s.Entries = append(s.Entries, e)
+		s.Entries.Put(e)
 	}
 	return s
 }
@@ -117,14 +119,36 @@ func TestTransactional(t *testing.T) {
 	}
 }
 
+// TestMoreDeletionsThanKeys lists more objects that have vanished than the keys that are read at once.
+func TestMoreDeletionsThanKeys(t *testing.T) {
+	d := &database{objects: map[keepwatch.Key]Entry{}}
+	for i := range unseenAtOnce + 1 {
+		e := Entry{Key: keepwatch.Key{Name: strconv.Itoa(i)}, UID: "u", Revision: 1}
+		d.objects[e.Key] = e
+	}
+	d.last.Position = fmt.Appendf(nil, `{"cursor":9,"told":9,"count":%d}`, len(d.objects))
+	s := d.resume(t)
+	listed(t, s, keepwatch.Relist{To: 20}, "b.2@12")
+	ends := append(d.log[:2:2], d.log[len(d.log)-1])
+	if want := []string{"GAP downtime", "ADDED b.2/12", "SYNCED 20"}; !slices.Equal(ends, want) {
+		t.Errorf("it begins and ends with %q, want %q", ends, want)
+	}
+	if len(d.log) != len(ends)+unseenAtOnce+1 || len(d.objects) != 1 || d.last.Count != 1 {
+		t.Errorf("%d messages, %d objects, count %d", len(d.log), len(d.objects), d.last.Count)
+	}
+}
+
 // TestTransactionalRefuses checks entries that do not belong to the position.
 func TestTransactionalRefuses(t *testing.T) {
-	e := Entry{keepwatch.Key{Name: "a"}, "u", 1, Rendition{}}
+	one := func() *Entries {
+		entries := NewEntries()
+		entries.Put(Entry{keepwatch.Key{Name: "a"}, "u", 1, Rendition{}})
+		return entries
+	}
 	for name, s := range map[string]Stored{
-		"one too few":        {Position: []byte(`{"cursor":1,"count":2}`), Entries: []Entry{e}},
-		"one too many":       {Position: []byte(`{"cursor":1,"count":0}`), Entries: []Entry{e}},
-		"twice the same":     {Position: []byte(`{"cursor":1,"count":1}`), Entries: []Entry{e, e}},
-		"without a position": {Entries: []Entry{e}},
+		"one too few":        {Position: []byte(`{"cursor":1,"count":2}`), Entries: one()},
+		"one too many":       {Position: []byte(`{"cursor":1,"count":0}`), Entries: one()},
+		"without a position": {Entries: one()},
 		"no position":        {Position: []byte(`"x"`)},
 	} {
 		if _, err := NewTransactional(s, nil, Options{}); err == nil || !strings.Contains(err.Error(), "stored") {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,8 +83,8 @@ func TestHanging(t *testing.T) {
 				p.client.Close()
 			}
 			stored := open(t, s)
-			if n := len(stored[0].Entries); (n == 2) != (bool(row.want) && hangs["state"]) || n == 0 {
-				t.Errorf("stored: %+v", stored[0].Entries)
+			if n := stored[0].Entries.Len(); (n == 2) != (bool(row.want) && hangs["state"]) || n == 0 {
+				t.Errorf("stored: %+v", slices.Collect(stored[0].Entries.All()))
 			}
 			messages, err := server.Consume(pods).Messages(t.Context())
 			if err != nil || (len(messages) == 2) != (bool(row.want) && hangs["pods"]) {
@@ -118,7 +119,7 @@ func testForeign(t *testing.T, server *kafkatest.Server) {
 	}
 	write(t, s, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
 	s.Close()
-	if stored := open(t, s); len(stored[0].Entries) != 2 {
+	if stored := open(t, s); stored[0].Entries.Len() != 2 {
 		t.Errorf("stored: %+v", stored[0])
 	}
 	if err := other.EndTransaction(t.Context(), kgo.TryCommit); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +87,7 @@ func testRecords(t *testing.T, server *kafkatest.Server) {
 		t.Errorf("status: %+v, %v", status, err)
 	}
 	s.Close()
-	if stored := open(t, s); len(stored[0].Entries) != 0 || stored[0].Progress.Cursor != 9 {
+	if stored := open(t, s); stored[0].Entries.Len() != 0 || stored[0].Progress.Cursor != 9 {
 		t.Errorf("stored: %+v", stored[0])
 	}
 }
@@ -210,8 +211,8 @@ func testWriters(t *testing.T, server *kafkatest.Server) {
 	open(t, first)
 	write(t, first, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	stored := open(t, second)
-	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"},
-		UID: "uid-a", Revision: 5}) {
+	want := []stream.Entry{{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}}
+	if e := slices.Collect(stored[0].Entries.All()); !slices.Equal(e, want) {
 		t.Errorf("stored: %+v", e)
 	}
 	write(t, second, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
@@ -486,7 +487,7 @@ func testRevoked(t *testing.T, server *kafkatest.Server) {
 	await.NoError(t, "the broker applies the permission", func() error {
 		stored, err := s.Open(t.Context(), sinktest.Streams())
 		if err == nil {
-			if n := len(stored[0].Entries); n != written {
+			if n := stored[0].Entries.Len(); n != written {
 				t.Errorf("%d objects are stored, want %d", n, written)
 			}
 			err = s.Write(t.Context(), next())
@@ -521,7 +522,7 @@ func testInterrupted(t *testing.T, server *kafkatest.Server) {
 		}
 	}
 	stored := open(t, s)
-	if len(stored[0].Entries) != 1 || stored[0].Progress.Cursor != 5 {
+	if stored[0].Entries.Len() != 1 || stored[0].Progress.Cursor != 5 {
 		t.Errorf("stored: %+v", stored[0])
 	}
 	if err := dying.EndTransaction(context.WithoutCancel(t.Context()), kgo.TryCommit); err == nil {

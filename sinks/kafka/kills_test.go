@@ -84,7 +84,7 @@ func (w *writer) open(ctx context.Context) error {
 	w.names = nil
 	for i, one := range stored {
 		names := map[string]bool{}
-		for _, e := range one.Entries {
+		for e := range one.Entries.All() {
 			names[e.Key.Name] = true
 		}
 		if want := position(names); one.Position != nil && string(one.Position) != string(want) {

@@ -138,7 +138,7 @@ func (c *cursor) addTail(t *tail, objects broker.Index) error {
 	if err != nil {
 		return err
 	}
-	c.Position, c.Objects = s.Position, uint64(len(s.Entries))
+	c.Position, c.Objects = s.Position, uint64(s.Entries.Len())
 	if t.gap != nil {
 		c.Gap, c.Epoch = t.gap.Reason, t.gap.Epoch
 	}

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -28,7 +29,7 @@ func TestFoldHasObjectsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	entries := f.objects.Entries(stream.Identity{Resource: "pods"})
+	entries := slices.Collect(f.objects.Entries(stream.Identity{Resource: "pods"}).All())
 	if want := (stream.Entry{Key: keepwatch.Key{Namespace: "a", Name: "one"}, UID: "1", Revision: 3}); len(entries) != 1 ||
 		entries[0] != want {
 		t.Errorf("got %v, want %v", entries, want)

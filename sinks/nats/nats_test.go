@@ -252,8 +252,8 @@ func testWriters(t *testing.T, server *natstest.Server) {
 	open(t, first)
 	write(t, first, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	stored := open(t, second)
-	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"},
-		UID: "uid-a", Revision: 5}) {
+	want := []stream.Entry{{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}}
+	if e := slices.Collect(stored[0].Entries.All()); !slices.Equal(e, want) {
 		t.Errorf("stored: %+v", e)
 	}
 	write(t, second, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
@@ -294,7 +294,7 @@ func testReplaced(t *testing.T, server *natstest.Server) {
 		t.Errorf("the second writer, whose stream has another message: %v", err)
 	}
 	second.Close()
-	if stored := open(t, second); len(stored[0].Entries) != 2 || stored[0].Progress.Cursor != 6 {
+	if stored := open(t, second); stored[0].Entries.Len() != 2 || stored[0].Progress.Cursor != 6 {
 		t.Errorf("stored: %+v", stored[0])
 	}
 	write(t, second, batch(2, 7))
@@ -376,7 +376,7 @@ func testReturned(t *testing.T, server *natstest.Server) {
 	write(t, s, batch(1, 11, stream.Gap{From: 9, To: 11, Reason: keepwatch.GapDowntime}, added, stream.Synced{Revision: 11,
 		Count: 1}))
 	s.Close()
-	if stored := open(t, s); len(stored[0].Entries) != 1 || stored[0].Progress.Cursor != 11 {
+	if stored := open(t, s); stored[0].Entries.Len() != 1 || stored[0].Progress.Cursor != 11 {
 		t.Errorf("stored: %+v", stored[0])
 	}
 }
@@ -413,7 +413,7 @@ func testNames(t *testing.T, server *natstest.Server) {
 		write(t, s, batch(uint64(len(names)), 5, added...))
 		s.Close()
 		var found []string
-		for _, e := range open(t, s)[0].Entries {
+		for e := range open(t, s)[0].Entries.All() {
 			found = append(found, e.Key.Name)
 		}
 		slices.Sort(found)
@@ -422,8 +422,8 @@ func testNames(t *testing.T, server *natstest.Server) {
 		}
 		write(t, s, batch(0, 6, deleted...))
 		s.Close()
-		if left := open(t, s)[0].Entries; len(left) > 0 {
-			t.Errorf("%s: %d are left", path, len(left))
+		if left := open(t, s)[0].Entries.Len(); left > 0 {
+			t.Errorf("%s: %d are left", path, left)
 		}
 	}
 }
@@ -487,7 +487,7 @@ func testLost(t *testing.T, server *natstest.Server) {
 	if err := js.DeleteStream(t.Context(), "KV_keepwatch-LOST"); err != nil {
 		t.Fatal(err)
 	}
-	if stored := open(t, s); len(stored[0].Entries) != 1 || stored[0].Progress.Cursor != 5 {
+	if stored := open(t, s); stored[0].Entries.Len() != 1 || stored[0].Progress.Cursor != 5 {
 		t.Errorf("after the loss of the bucket, stored is %+v", stored[0])
 	}
 	s.Close()
@@ -558,7 +558,7 @@ func testFull(t *testing.T, server *natstest.Server) {
 	s.Close()
 	reconfigure(t, js, "FULL", func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 })
 	// The first part of the piece counts.
-	if stored := open(t, s); len(stored[0].Entries) != 2 || stored[0].Progress.Cursor != 0 {
+	if stored := open(t, s); stored[0].Entries.Len() != 2 || stored[0].Progress.Cursor != 0 {
 		t.Errorf("stored: %+v", stored[0])
 	}
 	// A bucket with a limit has no room for a batch that replaces its entries, and has room for each of them.
@@ -612,7 +612,7 @@ func testCut(t *testing.T, server *natstest.Server) {
 	s.Close()
 	reconfigure(t, js, "CUT", func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 })
 	for range 2 {
-		if stored := open(t, s); len(stored[0].Entries) != 0 || stored[0].Progress.Cursor != 1 {
+		if stored := open(t, s); stored[0].Entries.Len() != 0 || stored[0].Progress.Cursor != 1 {
 			t.Fatalf("stored: %+v", stored[0])
 		}
 		s.Close()
@@ -734,8 +734,8 @@ func testRevoked(t *testing.T, server *natstest.Server) {
 	}
 	s.Close()
 	if stored, err := s.Open(t.Context(), sinktest.Streams()); err == nil {
-		if len(stored[0].Entries) != 1 {
-			t.Errorf("stored: %+v", stored[0].Entries)
+		if stored[0].Entries.Len() != 1 {
+			t.Errorf("stored: %+v", slices.Collect(stored[0].Entries.All()))
 		}
 		s.SetTimeout(time.Second) // the server does not answer
 		if err := s.Write(t.Context(), next); !errors.As(err, new(*sink.Unavailable)) {
@@ -746,13 +746,13 @@ func testRevoked(t *testing.T, server *natstest.Server) {
 		t.Fatalf("without permission: %v", err)
 	}
 	permit(`allow: ">"`)
-	if stored := open(t, s); len(stored[0].Entries) != 1 {
-		t.Errorf("stored: %+v", stored[0].Entries)
+	if stored := open(t, s); stored[0].Entries.Len() != 1 {
+		t.Errorf("stored: %+v", slices.Collect(stored[0].Entries.All()))
 	}
 	write(t, s, next)
 	s.Close()
-	if stored := open(t, s); len(stored[0].Entries) != 2 {
-		t.Errorf("stored: %+v", stored[0].Entries)
+	if stored := open(t, s); stored[0].Entries.Len() != 2 {
+		t.Errorf("stored: %+v", slices.Collect(stored[0].Entries.All()))
 	}
 }
 

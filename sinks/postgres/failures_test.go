@@ -62,7 +62,7 @@ func (f *failing) reopen() {
 	f.Close()
 	stored := open(f.t, f.Sink)
 	if _, err := stream.NewTransactional(stored[0].Stored, nil, stream.Options{}); err != nil ||
-		uint64(len(stored[0].Entries)) != f.count || stored[0].Progress.Cursor != keepwatch.Revision(f.count) {
+		uint64(stored[0].Entries.Len()) != f.count || stored[0].Progress.Cursor != keepwatch.Revision(f.count) {
 		f.t.Fatalf("%d rows were written; stored: %+v, %v", f.count, stored[0], err)
 	}
 }
@@ -239,8 +239,8 @@ func testSlowConnection(t *testing.T, server *pgtest.Server) {
 	s.SetTimeout(3 * time.Second)
 	sinktest.WriteSlowly(t, s, cutter, 100<<10, sinktest.Large(100, 5<<10), 3*time.Second)
 	s.Close()
-	if stored := open(t, s); len(stored[0].Entries) != 100 {
-		t.Errorf("%d objects are stored", len(stored[0].Entries))
+	if stored := open(t, s); stored[0].Entries.Len() != 100 {
+		t.Errorf("%d objects are stored", stored[0].Entries.Len())
 	}
 }
 

@@ -31,7 +31,7 @@ func testSessionPooler(t *testing.T, server *pgtest.Server) {
 		t.Errorf("with options: %v", err)
 	}
 	cutter.Cut()
-	if stored := open(t, second); len(stored[0].Entries) != 1 {
+	if stored := open(t, second); stored[0].Entries.Len() != 1 {
 		t.Errorf("stored: %+v", stored[0])
 	}
 }

@@ -368,21 +368,24 @@ func storeType(ctx context.Context, tx pgx.Tx, wanted sink.Stream) error {
 }
 
 // entries returns the current objects of a stream.
-func entries(ctx context.Context, tx pgx.Tx, id stream.Identity) ([]stream.Entry, error) {
+func entries(ctx context.Context, tx pgx.Tx, id stream.Identity) (*stream.Entries, error) {
 	rows, err := tx.Query(ctx,
 		`SELECT namespace, coalesce(full_name, name), uid, valid_from, coalesce(sum, 0) FROM resources
 		WHERE valid_to IS NULL AND resource = $1 AND ($2 = '' OR namespace = $2)`, id.Resource, id.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e stream.Entry, err error) {
-		var sum int64
-		err = row.Scan(&e.Key.Namespace, &e.Key.Name, &e.UID, &e.Revision, &sum)
+	entries := stream.NewEntries()
+	var e stream.Entry
+	var sum int64
+	_, err = pgx.ForEachRow(rows, []any{&e.Key.Namespace, &e.Key.Name, &e.UID, &e.Revision, &sum}, func() error {
 		e.Key.Namespace, e.Key.Name, e.UID = original(e.Key.Namespace), original(e.Key.Name),
 			keepwatch.UID(original(string(e.UID)))
 		e.Rendition.Sum = uint64(sum)
-		return e, err
+		entries.Put(e)
+		return nil
 	})
+	return entries, err
 }
 
 // Check asks the server whether this process is still the writer of its tables: a standby may have been promoted that

@@ -118,8 +118,8 @@ func testWriters(t *testing.T, server *pgtest.Server) {
 		t.Fatal(err)
 	}
 	stored := open(t, fenced)
-	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"},
-		UID: "uid-a", Revision: 5}) {
+	want := []stream.Entry{{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}}
+	if e := slices.Collect(stored[0].Entries.All()); !slices.Equal(e, want) {
 		t.Errorf("stored: %+v", e)
 	}
 }
@@ -280,7 +280,7 @@ func testNames(t *testing.T, server *pgtest.Server) {
 		write(t, s, batch(uint64(len(entries)), at, time.Now(), messages...))
 		s.Close()
 		got := map[string]keepwatch.Revision{}
-		for _, e := range open(t, s)[0].Entries {
+		for e := range open(t, s)[0].Entries.All() {
 			if got[e.Key.Name] = e.Revision; e.UID != keepwatch.UID("uid-"+e.Key.Name) {
 				t.Errorf("%.80q has the UID %.80q", e.Key.Name, e.UID)
 			}
@@ -398,7 +398,7 @@ func testRestart(t *testing.T, server *pgtest.Server) {
 	}
 	server.Restart()
 	stored := open(t, s)
-	if len(stored[0].Entries) != 1 || stored[0].Progress.Cursor != 1 {
+	if stored[0].Entries.Len() != 1 || stored[0].Progress.Cursor != 1 {
 		t.Errorf("stored: %+v", stored[0])
 	}
 	status, err := s.Status(t.Context())

@@ -314,7 +314,7 @@ func compressUntilKilled(path string) error {
 	}
 	at, progress := known[0].Progress.Cursor, known[0].Progress
 	exists := map[string]bool{}
-	for _, e := range known[0].Entries {
+	for e := range known[0].Entries.All() {
 		exists[e.Key.Name] = true
 	}
 	for {

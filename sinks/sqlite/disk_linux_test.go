@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,8 +80,8 @@ func TestFileInUse(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if stored := open(t, s); len(stored[0].Entries) != 0 {
-		t.Errorf("stored: %+v", stored[0].Entries)
+	if stored := open(t, s); stored[0].Entries.Len() != 0 {
+		t.Errorf("stored: %+v", slices.Collect(stored[0].Entries.All()))
 	}
 	if err := write(t, s, 1, 5, time.Now(), event(keepwatch.Added, "a", 5)); err != nil {
 		t.Fatal(err)

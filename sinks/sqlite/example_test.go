@@ -26,6 +26,6 @@ func Example() {
 		return
 	}
 	defer s.Close()
-	fmt.Println(len(stored[0].Entries), "pods up to revision", stored[0].Progress.Cursor)
+	fmt.Println(stored[0].Entries.Len(), "pods up to revision", stored[0].Progress.Cursor)
 	// Output: 0 pods up to revision 0
 }

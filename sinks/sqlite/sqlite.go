@@ -317,13 +317,14 @@ func (s *Sink) storeType(ctx context.Context, wanted sink.Stream) error {
 }
 
 // entries returns the current objects of a stream.
-func (s *Sink) entries(ctx context.Context, id stream.Identity) (entries []stream.Entry, err error) {
+func (s *Sink) entries(ctx context.Context, id stream.Identity) (*stream.Entries, error) {
 	rows, err := s.conn.QueryContext(ctx, `SELECT namespace, name, uid, valid_from, coalesce(sum, 0) FROM states
 		WHERE valid_to IS NULL AND resource = ?1 AND (?2 = '' OR namespace = ?2)`, id.Resource, id.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
+	entries := stream.NewEntries()
 	for rows.Next() {
 		var e stream.Entry
 		var revision, sum int64
@@ -331,7 +332,7 @@ func (s *Sink) entries(ctx context.Context, id stream.Identity) (entries []strea
 			return nil, err
 		}
 		e.Revision, e.Rendition.Sum = keepwatch.Revision(revision), uint64(sum)
-		entries = append(entries, e)
+		entries.Put(e)
 	}
 	return entries, rows.Err()
 }

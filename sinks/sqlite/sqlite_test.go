@@ -89,8 +89,8 @@ func TestStored(t *testing.T) {
 		t.Errorf("the write-ahead log after Close: %v", err)
 	}
 	stored := open(t, s)
-	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"},
-		UID: "uid-a", Revision: 5}) {
+	want := []stream.Entry{{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}}
+	if e := slices.Collect(stored[0].Entries.All()); !slices.Equal(e, want) {
 		t.Errorf("stored: %+v", stored[0])
 	}
 	if stored[0].Progress != (sink.Progress{Cursor: 5, Since: 5}) ||
@@ -110,7 +110,8 @@ func TestRedefined(t *testing.T) {
 	now := time.Now()
 	wantSum := func(want uint64) {
 		t.Helper()
-		if stored := open(t, s)[0].Entries; len(stored) != 1 || stored[0].Revision != 5 || stored[0].Rendition.Sum != want {
+		stored := slices.Collect(open(t, s)[0].Entries.All())
+		if len(stored) != 1 || stored[0].Revision != 5 || stored[0].Rendition.Sum != want {
 			t.Fatalf("stored: %+v", stored)
 		}
 	}
@@ -353,7 +354,7 @@ func TestNames(t *testing.T) {
 		}
 		s.Close()
 		var found []string
-		for _, e := range open(t, s)[0].Entries {
+		for e := range open(t, s)[0].Entries.All() {
 			found = append(found, e.Key.Name)
 		}
 		slices.Sort(found)

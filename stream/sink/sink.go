@@ -68,7 +68,7 @@ type Stored struct {
 // Count returns the number of objects that are stored.
 func (s *Stored) Count() uint64 {
 	if s.State == nil {
-		return uint64(len(s.Entries))
+		return uint64(s.Entries.Len())
 	}
 	_, n := stream.Committed(s.State)
 	return n

@@ -148,11 +148,19 @@ func (b *batcher) nextTime() time.Time {
 // checkEpochs returns errRewound if a stream is in an epoch that another stream of its line
 // has not reached, and was not above it when the session began.
 func (b *batcher) checkEpochs() error {
+	newest, oldest := map[int]int{}, map[int]int{} // line → epoch
 	for i, p := range b.progress {
-		for j, other := range b.progress {
-			if b.resources[i].Line == b.resources[j].Line && other.Started() && p.Epoch > max(other.Epoch, other.Floor) {
-				return errRewound
+		line := b.resources[i].Line
+		newest[line] = max(newest[line], p.Epoch)
+		if reached := max(p.Epoch, p.Floor); p.Started() {
+			if least, ok := oldest[line]; !ok || reached < least {
+				oldest[line] = reached
 			}
+		}
+	}
+	for line, reached := range oldest {
+		if newest[line] > reached {
+			return errRewound
 		}
 	}
 	return nil

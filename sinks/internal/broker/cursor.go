@@ -90,7 +90,7 @@ func (c *Cursor) Stored(objects Index) (sink.Stored, error) {
 	s.Entries = objects.Entries(c.Identity)
 	if len(c.Position) > 0 {
 		s.Position = c.Position
-	} else if len(s.Entries) > 0 {
+	} else if s.Entries.Len() > 0 {
 		return s, errOverlap
 	}
 	return s, nil

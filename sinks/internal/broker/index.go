@@ -5,26 +5,33 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-// Index has the delivered objects of all streams: resource → key → entry.
-type Index map[string]map[keepwatch.Key]stream.Entry
+// Index has the delivered objects of all streams, by resource.
+type Index map[string]*stream.Entries
 
 // Put adds or replaces an object.
 func (x Index) Put(resource string, e stream.Entry) {
 	if x[resource] == nil {
-		x[resource] = map[keepwatch.Key]stream.Entry{}
+		x[resource] = stream.NewEntries()
 	}
-	x[resource][e.Key] = e
+	x[resource].Put(e)
 }
 
 // Remove removes an object, if it is there.
-func (x Index) Remove(resource string, key keepwatch.Key) { delete(x[resource], key) }
+func (x Index) Remove(resource string, key keepwatch.Key) {
+	if entries := x[resource]; entries != nil {
+		entries.Remove(key)
+	}
+}
 
-// Entries returns the objects of a stream.
-func (x Index) Entries(id stream.Identity) []stream.Entry {
-	var entries []stream.Entry
-	for key, e := range x[id.Resource] {
-		if id.Namespace == "" || key.Namespace == id.Namespace {
-			entries = append(entries, e)
+// Entries returns the objects of a stream: those of all namespaces are no copy.
+func (x Index) Entries(id stream.Identity) *stream.Entries {
+	if id.Namespace == "" {
+		return x[id.Resource]
+	}
+	entries := stream.NewEntries()
+	for e := range x[id.Resource].All() {
+		if e.Key.Namespace == id.Namespace {
+			entries.Put(e)
 		}
 	}
 	return entries

@@ -76,8 +76,8 @@ const useAnother = "use another database or schema, or delete these tables to be
 
 // CheckNew returns an error if a stream that was not stored before has rows: those of other
 // namespaces' streams.
-func CheckNew(isNew bool, entries []stream.Entry) error {
-	if isNew && len(entries) > 0 {
+func CheckNew(isNew bool, entries *stream.Entries) error {
+	if isNew && entries.Len() > 0 {
 		return errors.New("it has these objects already, of another choice of namespaces; " + useAnother)
 	}
 	return nil

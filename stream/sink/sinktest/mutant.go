@@ -80,7 +80,7 @@ func (s *torn) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 	stored, err := s.Sink.Open(ctx, streams)
 	s.last = map[int]sink.Piece{}
 	for i, found := range stored {
-		s.last[i] = sink.Piece{Piece: stream.Piece{Position: found.Position, Count: uint64(len(found.Entries))},
+		s.last[i] = sink.Piece{Piece: stream.Piece{Position: found.Position, Count: uint64(found.Entries.Len())},
 			After: found.Progress}
 	}
 	return stored, err

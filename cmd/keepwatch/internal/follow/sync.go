@@ -15,6 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/serving"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/transfer"
@@ -203,6 +204,7 @@ func (o *syncOptions) run(cmd *cobra.Command, args []string) error {
 
 // sync stores the resources in all sinks, when this process is elected. It returns the reason of the end, never nil.
 func (o *syncOptions) sync(ctx context.Context, settings *syncSettings, stderr io.Writer) error {
+	serving.SetGCPercent()
 	endpoint := newSyncEndpoint(settings.all(), o.maxLag)
 	stop, err := endpoint.serve(o.endpoint)
 	if err != nil {
