@@ -113,6 +113,9 @@ type Failure struct {
 	Kind FailureKind
 	// RetryAfter is the wait that the source asked for, 0 if none.
 	RetryAfter time.Duration
+	// Accepted: the source had accepted the streaming list that failed, so that a list in pages may
+	// succeed.
+	Accepted bool
 	// Err is the cause, never nil. Its text says what a user can do.
 	Err error
 }

@@ -18,7 +18,7 @@ type Source interface {
 	// the watch, which continues there. It fails with [StreamingListUnsupported] when the
 	// source does not offer streaming lists or ends one early; the caller discards what
 	// was emitted before a failure. An error of emit is returned unchanged; all
-	// others are *Failure.
+	// others are *Failure, and say by [Failure.Accepted] that the source had begun to answer.
 	StreamList(ctx context.Context, notOlderThan Revision, emit func([]Object) error) (Revision, Watch, error)
 
 	// Newest returns the newest committed revision, by a consistent read that is cheap

@@ -55,7 +55,8 @@ func (r *run) step(in machine.Input) machine.Action {
 
 // fail applies a failure, and reports it with the decision.
 func (r *run) fail(failure *keepwatch.Failure) machine.Action {
-	in := machine.Failed{Kind: failure.Kind, RetryAfter: failure.RetryAfter, Elapsed: time.Since(r.started)}
+	in := machine.Failed{Kind: failure.Kind, RetryAfter: failure.RetryAfter, Accepted: failure.Accepted || r.watch != nil,
+		Elapsed: time.Since(r.started)}
 	if r.watch != nil {
 		in.OpenFor = time.Since(r.watchOpened)
 	}

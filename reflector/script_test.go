@@ -218,7 +218,8 @@ func (p *player) next(ctx context.Context) ([]string, *keepwatch.Failure) {
 		return words, nil
 	}
 	f := &keepwatch.Failure{Err: errors.New(strings.Join(words[1:], " "))}
-	name := strings.Join(words[1:], " ")
+	name, accepted := strings.CutPrefix(strings.Join(words[1:], " "), "accepted ")
+	f.Accepted = accepted
 	if head, after, ok := strings.Cut(name, " after "); ok {
 		name = head
 		f.RetryAfter, _ = time.ParseDuration(after)

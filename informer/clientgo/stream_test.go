@@ -2,11 +2,13 @@ package clientgo_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -64,6 +66,28 @@ func TestEndlessStreamingList(t *testing.T) {
 		synctest.Wait()
 		if len(s.listOptions) != 1 || s.watchOptions[0].SendInitialEvents == nil {
 			t.Errorf("lists %v, watches %v", s.listOptions, s.watchOptions)
+		}
+		stop()
+	})
+}
+
+// A list in pages replaces streaming lists that a proxy resets before their end.
+func TestStreamingListsAreReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+		inf := shared(s.client(), 0)
+		stop := podtest.Run(t, inf)
+		reset := apierrors.NewInternalError(errors.New(
+			"unable to decode an event from the watch stream: stream error: stream ID 3; INTERNAL_ERROR")).Status()
+		reset.Details.Causes = append(reset.Details.Causes, metav1.StatusCause{Type: "ClientWatchDecoding"})
+		for range 2 {
+			stream := <-s.watches
+			stream.Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+			stream.Error(&reset)
+		}
+		<-syncedOf(t, inf)
+		if len(s.listOptions) != 1 {
+			t.Errorf("lists %v", s.listOptions)
 		}
 		stop()
 	})

@@ -117,8 +117,7 @@ type Source struct {
 	listTimeout    time.Duration
 	watchTimeout   func() time.Duration
 
-	versioned   atomic.Bool // an object with a revision was read
-	brokenLists int         // consecutive streaming lists that were accepted and whose connection broke
+	versioned atomic.Bool // an object with a revision was read
 
 	// columns are the newest that the server sent: it sends them with each page, but in a
 	// watch only with the first event.

@@ -39,8 +39,6 @@ const (
 //   - the server sends nothing for 10 s after it accepted the request
 //   - the waits after the first change, which follows the state, sum up to 10 s
 //   - the buffered events exceed 10,000 or 16 MiB
-//   - the connections of two consecutive lists break after the lists were accepted: a streaming
-//     list starts over each time, where a paged list resumes
 func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision,
 	emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	s.readDefinition(ctx)
@@ -57,12 +55,15 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	}
 	if err != nil {
 		x.body.close()
-		if failure, ok := errors.AsType[*keepwatch.Failure](err); ok && list.frames.newest == 0 && !list.emitFailed {
-			err = s.unversionedOr(failure)
+		if failure, ok := errors.AsType[*keepwatch.Failure](err); ok && !list.emitFailed {
+			if list.frames.newest == 0 {
+				failure = s.unversionedOr(failure)
+			}
+			failure.Accepted = true
+			err = failure
 		}
-		return 0, nil, s.interruptedFailure(ctx, list.emitFailed, err)
+		return 0, nil, err
 	}
-	s.brokenLists = 0
 	x.idle.setLimit(s.idleTimeout)
 	x.op = "watch " + s.name
 	return list.pending.From, s.follow(list.frames, list.pending), nil
@@ -84,21 +85,6 @@ func unsupportedIfRefused(failure *keepwatch.Failure) *keepwatch.Failure {
 	switch failure.Kind {
 	case keepwatch.Rejected, keepwatch.Ended:
 		failure.Kind = keepwatch.StreamingListUnsupported
-	}
-	return failure
-}
-
-// interruptedFailure returns the error of a list that failed with err after it was
-// accepted. It does not count lists that the caller ended. Only a source knows that a
-// connection broke later than that; the reflector counts the other failures.
-func (s *Source) interruptedFailure(ctx context.Context, emitFailed bool, err error) error {
-	var failure *keepwatch.Failure
-	if emitFailed || ctx.Err() != nil || !errors.As(err, &failure) || failure.Kind != keepwatch.Unreachable {
-		return err
-	}
-	if s.brokenLists++; s.brokenLists > 1 {
-		failure.Kind = keepwatch.StreamingListUnsupported
-		failure.Err = fmt.Errorf("%w; the connections of two consecutive streaming lists broke", failure.Err)
 	}
 	return failure
 }

@@ -235,35 +235,26 @@ func TestStreamListFails(t *testing.T) {
 	}
 }
 
-// A streaming list starts over each time its connection breaks. After the second time the
-// reflector should use pages.
-func TestStreamListInterruptedTwice(t *testing.T) {
+// A streaming list starts over each time its connection breaks, where a list in pages resumes: the
+// failure says that the server had accepted it.
+func TestStreamListAccepted(t *testing.T) {
 	a := podFrame("ADDED", "a", 6)
-	var answer http.HandlerFunc
-	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { answer(w, r) }), Options{})
-	list := func(by http.HandlerFunc) error {
-		answer = by
-		_, w, err := s.StreamList(t.Context(), 0, new(collector).emit)
-		if err == nil {
-			w.Close()
-		}
-		return err
-	}
-	broken := func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() }
-	refuse := func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }
-	whole := func(w http.ResponseWriter, r *http.Request) { send(w, a, endFrame(10)) }
-	truncated := func(w http.ResponseWriter, r *http.Request) { send(w, a, a[:30]) }
-	unsupported := func(err error) bool {
-		var failure *keepwatch.Failure
-		return errors.As(err, &failure) && failure.Kind == keepwatch.StreamingListUnsupported
-	}
-	for _, by := range []http.HandlerFunc{broken, refuse, truncated, whole, broken} { // only breaks count
-		if err := list(by); unsupported(err) {
-			t.Fatalf("given up at once: %v", err)
+	for name, test := range map[string]struct {
+		answer   http.HandlerFunc
+		accepted bool
+	}{
+		"broken":         {func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() }, true},
+		"broken at once": {func(w http.ResponseWriter, r *http.Request) { send(w); abortResponse() }, true},
+		"truncated":      {func(w http.ResponseWriter, r *http.Request) { send(w, a, a[:30]) }, true},
+		"refused":        {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, false},
+		"not answered":   {func(w http.ResponseWriter, r *http.Request) { abortResponse() }, false},
+	} {
+		s := newSource(t, serve(t, "HTTP/1.1", test.answer), Options{})
+		_, _, err := s.StreamList(t.Context(), 0, new(collector).emit)
+		if failure, ok := errors.AsType[*keepwatch.Failure](err); !ok || failure.Accepted != test.accepted {
+			t.Errorf("%s: %v is of a list that was accepted: %v", name, err, !test.accepted)
 		}
 	}
-	wantFailure(t, list(broken), keepwatch.StreamingListUnsupported, "list pods: ",
-		"the connections of two consecutive streaming lists broke")
 }
 
 // Changes after the state do not extend the timeout.

@@ -332,6 +332,7 @@ func TestStreamingList(t *testing.T) {
 		"a fake":  {events: []watch.Event{event(watch.Added, "a")}, fails: keepwatch.StreamingListUnsupported},
 		"silence": {events: []watch.Event{event(watch.Added, "a/u@5")}, fails: keepwatch.StreamingListUnsupported},
 		"expired": {events: []watch.Event{{Type: watch.Error, Object: expired()}}, fails: keepwatch.Expired},
+		"reset":   {events: []watch.Event{event(watch.Added, "a/u@5"), {Type: watch.Error, Object: reset()}}, fails: keepwatch.Unreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -348,6 +349,10 @@ func TestStreamingList(t *testing.T) {
 					t.Fatal(err)
 				}
 				if err != nil {
+					failure, _ := errors.AsType[*keepwatch.Failure](err)
+					if test.fails == keepwatch.Unreachable && !failure.Accepted {
+						t.Error("the failure does not say that the list was accepted")
+					}
 					return
 				}
 				defer w.Close()
@@ -364,6 +369,13 @@ func TestStreamingList(t *testing.T) {
 
 func expired() *metav1.Status {
 	status := apierrors.NewResourceExpired("too old").Status()
+	return &status
+}
+
+// reset returns client-go's event for an HTTP/2 stream that the server has reset.
+func reset() *metav1.Status {
+	status := apierrors.NewInternalError(errors.New("unable to decode an event from the watch stream: stream error: stream ID 3")).Status()
+	status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{Type: "ClientWatchDecoding"})
 	return &status
 }
 

@@ -85,6 +85,7 @@ func (l *streamingList) read(notOlderThan keepwatch.Revision) error {
 	for {
 		e, failure := l.next()
 		if failure != nil {
+			failure.Accepted = true
 			return l.source.fallback(failure)
 		}
 		if e.endsList {

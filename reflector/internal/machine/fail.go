@@ -24,10 +24,14 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	m.Silent = m.Silent || f.Kind == keepwatch.Silent
 	m.Breaches = m.breaches(f)
 	m.Quiet = m.quiet(f)
-	if f.Kind == keepwatch.Ended {
+	_, watching := m.State.(Watching)
+	switch {
+	case f.Kind == keepwatch.Ended:
 		rule, m.Retries = m.ended(rule, f)
+	case f.Kind == keepwatch.Unreachable && !(watching && f.Accepted):
+		rule.MaxRetries, rule.Then = 0, ""
 	}
-	if m.currentList().Stream && !concernsAllRequests(f.Kind) {
+	if m.currentList().Stream && (f.Accepted || !concernsAllRequests(f.Kind)) {
 		m.FailedStreams++
 		m.NoStreaming = m.NoStreaming || m.FailedStreams == maxFailedStreams
 	}
@@ -81,8 +85,8 @@ const maxFailedStreams = 2
 // ignore them.
 const maxRestarts = 3
 
-// concernsAllRequests reports whether a failure of a streaming list is that of the connection,
-// the credentials or the resource, which a paged list meets, too.
+// concernsAllRequests reports whether a streaming list that was not accepted failed because of the
+// connection, the credentials or the resource, which a paged list meets, too.
 func concernsAllRequests(kind keepwatch.FailureKind) bool {
 	switch kind {
 	case keepwatch.Unreachable, keepwatch.Untrusted, keepwatch.Unauthorized, keepwatch.Forbidden, keepwatch.Absent:

@@ -61,6 +61,7 @@ type Elapsed struct{}
 type Failed struct {
 	Kind       keepwatch.FailureKind
 	RetryAfter time.Duration // the wait that the source asked for, 0 if none
+	Accepted   bool          // the source had accepted the watch or the streaming list
 	OpenFor    time.Duration // how long the watch was open, 0 if none was
 	Elapsed    time.Duration // since Started
 }

@@ -94,7 +94,7 @@ type Machine struct {
 	FailedStreams uint8
 	// Silent: watches did not deliver what the source had, and no watch has advanced the target
 	// since. The target is brought up to date by lists, at most one in each idle timeout or
-	// quietLimit.
+	// quietLimit, or for ten watches that were reset.
 	Silent bool
 	// Quiet is how long watches were open, in total, since the target's revision was last
 	// advanced or confirmed. At most quietLimit. Watches that end before they are idle, or that

@@ -103,7 +103,9 @@ var Table = [...]Rule{
 	// silent although the resource changes (kubernetes #97294).
 	keepwatch.Idle: {Do: Retry, Delay: Immediate, MaxRetries: 2, Then: Verify},
 
-	keepwatch.Unreachable: {Do: Retry, Delay: Backoff, Visible: true},
+	// A server may reset each watch that it accepts from one revision, because it cannot send an event.
+	// Only those watches count: while the source does not answer, there is nothing to ask.
+	keepwatch.Unreachable: {Do: Retry, Delay: Backoff, MaxRetries: 10, Then: Verify, Visible: true},
 	keepwatch.Throttled:   {Do: Retry, Delay: Backoff, Visible: true},
 
 	// A certificate that can't be verified is an error in the configuration, unless it was

@@ -241,6 +241,39 @@ func TestMaxRetries(t *testing.T) {
 	}
 }
 
+// TestResetWatches checks that the source is asked for its newest revision after ten watches that it has
+// accepted were reset, and never while it refuses connections.
+func TestResetWatches(t *testing.T) {
+	m := at("opening")
+	reset := func(f Failed) (a Action) {
+		f.Kind = keepwatch.Unreachable
+		m, _ = m.Step(f)
+		if m, a = m.Step(Elapsed{}); a == (Watch{From: 50}) {
+			m, _ = m.Step(Opened{})
+		}
+		return a
+	}
+	for range 100 {
+		if a := reset(Failed{}); a != (Watch{From: 50}) {
+			t.Fatalf("a source that refuses connections leads to %s", show(a))
+		}
+	}
+	for range 9 {
+		if a := reset(Failed{Accepted: true, OpenFor: time.Millisecond}); a != (Watch{From: 50}) {
+			t.Fatalf("a watch that was reset leads to %s", show(a))
+		}
+		reset(Failed{})
+	}
+	if a := reset(Failed{Accepted: true}); a != (Probe{}) {
+		t.Errorf("ten watches that were reset lead to %s", show(a))
+	}
+	for range 100 {
+		if a := reset(Failed{Accepted: true}); a != (Probe{}) {
+			t.Fatalf("a probe that fails leads to %s", show(a))
+		}
+	}
+}
+
 // TestMaxRetriesCountsAcrossOtherFailures checks that failures of other kinds do not clear
 // the count: they do not make an undecodable frame decodable. But a watch that stays open for
 // a minute does: there is no such frame.
@@ -452,33 +485,41 @@ func TestStreamingIsTriedOnce(t *testing.T) {
 }
 
 // TestStreamingListsThatFail checks that pages are read after two streaming lists have failed,
-// whatever the failure, unless a paged list would meet it, too.
+// whatever the failure, unless the lists were not accepted and a paged list would meet it, too.
 func TestStreamingListsThatFail(t *testing.T) {
-	for _, kind := range keepwatch.FailureKinds() {
-		m := at("first list")
-		var a Action
-		for range 2 {
-			m, _ = m.Step(Chunk{})
-			m, a = m.Step(Failed{Kind: kind, Elapsed: time.Minute})
-			switch a.(type) {
-			case Wait, Invalidate:
-				m, a = m.Step(Elapsed{})
-			}
-			if kind == keepwatch.StreamingListUnsupported {
-				break
-			}
+	for _, accepted := range []bool{false, true} {
+		for _, kind := range keepwatch.FailureKinds() {
+			streamingListFails(t, kind, accepted)
 		}
-		want := "list"
-		switch kind {
-		case keepwatch.Unreachable, keepwatch.Unauthorized:
+	}
+}
+
+func streamingListFails(t *testing.T, kind keepwatch.FailureKind, accepted bool) {
+	m := at("first list")
+	var a Action
+	for range 2 {
+		m, _ = m.Step(Chunk{})
+		m, a = m.Step(Failed{Kind: kind, Accepted: accepted, Elapsed: time.Minute})
+		switch a.(type) {
+		case Wait, Invalidate:
+			m, a = m.Step(Elapsed{})
+		}
+		if kind == keepwatch.StreamingListUnsupported {
+			break
+		}
+	}
+	want := "list"
+	switch kind {
+	case keepwatch.Unreachable, keepwatch.Unauthorized:
+		if !accepted {
 			want = "stream"
-		case keepwatch.Forbidden, keepwatch.Absent, keepwatch.Untrusted, keepwatch.Rejected, keepwatch.Unversioned,
-			keepwatch.InvariantViolation:
-			continue // the run has ended
 		}
-		if got := show(a); got != want {
-			t.Errorf("%s twice leads to %s, want %s", kind, got, want)
-		}
+	case keepwatch.Forbidden, keepwatch.Absent, keepwatch.Untrusted, keepwatch.Rejected, keepwatch.Unversioned,
+		keepwatch.InvariantViolation:
+		return // the run has ended
+	}
+	if got := show(a); got != want {
+		t.Errorf("%s twice (accepted: %v) leads to %s, want %s", kind, accepted, got, want)
 	}
 }
 

@@ -215,8 +215,8 @@ func TestEveryReachablePosition(t *testing.T) {
 						from := here
 						from.Retries = retries
 						visit(from, Failed{Kind: kind})
-						visit(from, Failed{Kind: kind, OpenFor: time.Minute, RetryAfter: time.Second})
-						visit(from, Failed{Kind: kind, OpenFor: quietLimit})
+						visit(from, Failed{Kind: kind, Accepted: true, OpenFor: time.Minute, RetryAfter: time.Second})
+						visit(from, Failed{Kind: kind, Accepted: true, OpenFor: quietLimit})
 					}
 				}
 			}

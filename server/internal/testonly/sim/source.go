@@ -286,7 +286,9 @@ func (s *Source) StreamList(ctx context.Context, floor keepwatch.Revision,
 		sleep(ctx, endTimeout)
 		fallthrough
 	case "cut":
-		return 0, nil, failure(AtStream, x)
+		cut := failure(AtStream, x).(*keepwatch.Failure)
+		cut.Accepted = true
+		return 0, nil, cut
 	}
 	s.delivering(epoch, r)
 	s.skipped, s.defined = 0, definition
