@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -187,5 +189,74 @@ func tweak(lw *cache.ListWatch, _ string) {
 		o.TimeoutSeconds = new(int64)
 		*o.TimeoutSeconds = 30
 		return list(ctx, o)
+	}
+}
+
+// Watch error handlers find the server's Status in an error, with Direct as without it.
+func TestErrorsHaveTheStatus(t *testing.T) {
+	for _, status := range []struct {
+		code   int
+		reason metav1.StatusReason
+		is     func(error) bool
+	}{
+		{401, metav1.StatusReasonUnauthorized, apierrors.IsUnauthorized},
+		{403, metav1.StatusReasonForbidden, apierrors.IsForbidden},
+		{410, metav1.StatusReasonExpired, apierrors.IsResourceExpired},
+	} {
+		answer := podtest.Status(status.code, status.reason, "no")
+		for place, interfere := range map[string]func(w http.ResponseWriter, r *http.Request, watches bool) bool{
+			"list": func(w http.ResponseWriter, r *http.Request, watches bool) bool {
+				answer(w, r)
+				return true
+			},
+			"watch": func(w http.ResponseWriter, r *http.Request, watches bool) bool {
+				if watches {
+					answer(w, r)
+				}
+				return watches
+			},
+			"event": func(w http.ResponseWriter, r *http.Request, watches bool) bool {
+				if watches {
+					text := httptest.NewRecorder()
+					answer(text, r)
+					fmt.Fprintf(w, `{"type":"ERROR","object":%s}`, text.Body)
+				}
+				return watches
+			},
+		} {
+			for _, direct := range []bool{false, true} {
+				s := podtest.NewServer(t, podtest.Pod("a"))
+				s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+					if r.URL.Query().Has("sendInitialEvents") {
+						podtest.Status(400, metav1.StatusReasonBadRequest, "no streaming lists")(w, r)
+						return true
+					}
+					return interfere(w, r, r.URL.Query().Has("watch"))
+				})
+				cfg, g := s.Config(), clientgo.NewGroup()
+				if direct {
+					forClients, option := clientgo.Direct(cfg)
+					cfg, g = forClients, clientgo.NewGroup(option)
+				}
+				inf := g.NewSharedIndexInformer(podsThrough(cfg), &corev1.Pod{}, 0, nil)
+				failed := make(chan error, 1)
+				err := inf.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
+					if !apierrors.IsBadRequest(err) {
+						select {
+						case failed <- err:
+						default:
+						}
+					}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				stop := podtest.Run(t, inf)
+				if err := <-failed; !status.is(err) {
+					t.Errorf("%d at a %s, direct %v: %v", status.code, place, direct, err)
+				}
+				stop()
+			}
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/health"
 	"github.com/keepwatch/keepwatch/informer/internal/follow"
 	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/source/kube"
 )
 
 var _ cache.SharedIndexInformer = (*Shared)(nil)
@@ -297,6 +298,6 @@ func (s *Shared) reporter(ctx context.Context) func(reflector.Notice) {
 		if n.Decision == reflector.Relist {
 			s.follower.LogRelist(ctx, n.Failure)
 		}
-		s.errors(ctx, named, n.Failure.Err)
+		s.errors(ctx, named, kube.WithStatus(n.Failure.Err))
 	}
 }

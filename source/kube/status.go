@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -26,9 +29,10 @@ func statusOf(resp *http.Response, text []byte) *metav1.Status {
 	switch {
 	case ok:
 	case resp.StatusCode == http.StatusNotFound: // for a missing group or version the server sends no Status
-		s = &metav1.Status{Message: "the server could not find the requested resource"}
+		s = &metav1.Status{Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource"}
 	default:
-		s = &metav1.Status{Message: resp.Status + snippet(resp.Header, text)}
+		generic := apierrors.NewGenericServerResponse(resp.StatusCode, "", schema.GroupResource{}, "", "", 0, false)
+		s = &metav1.Status{Reason: generic.ErrStatus.Reason, Message: resp.Status + snippet(resp.Header, text)}
 	}
 	if s.Code == 0 {
 		s.Code = int32(resp.StatusCode)
@@ -69,10 +73,25 @@ func (x *exchange) statusFailure(s *metav1.Status, header time.Duration) *keepwa
 		wait = max(wait, time.Duration(s.Details.RetryAfterSeconds)*time.Second)
 	}
 	wait = min(wait, maxRetryAfter)
-	message := cmp.Or(s.Message, string(s.Reason), fmt.Sprintf("status %d", s.Code))
-	failure := keepwatch.Failed(kindOfStatus(s, wait > 0), "%s: %s", x.op, message)
-	failure.RetryAfter = wait
-	return failure
+	kind := kindOfStatus(s, wait > 0)
+	s.Message = cmp.Or(s.Message, string(s.Reason), fmt.Sprintf("status %d", s.Code))
+	err := refused{fmt.Errorf("%s: %w", x.op, &apierrors.StatusError{ErrStatus: *s})}
+	return &keepwatch.Failure{Kind: kind, RetryAfter: wait, Err: err}
+}
+
+// refused is the error of a request to which the server has answered with a Status. It does not wrap the Status: the
+// clients of a server that reads through a source would take it for the answer to their own requests.
+type refused struct{ err error }
+
+func (r refused) Error() string { return r.err.Error() }
+
+// WithStatus returns an error of a source in the form that a client of client-go returns: if the server has answered
+// with a Status, errors.As and apierrors.Is… find it.
+func WithStatus(err error) error {
+	if r, ok := errors.AsType[refused](err); ok {
+		return r.err
+	}
+	return err
 }
 
 // transportFailure returns the failure of an interrupted exchange: the caller canceled it,
