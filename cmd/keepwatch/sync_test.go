@@ -115,6 +115,14 @@ func testSyncElected(t *testing.T) {
 	second.waitStderr(t, "waits until it is elected by the Lease default/sync")
 	first.end()
 	second.waitStderr(t, "synced at") // a second writer of the file would have been refused
+
+	code, _, stderr := execute(t, "sync", "namespaces", "--to", to, "--leader-elect", "nosuch/sync")
+	if want := `the Lease nosuch/sync: namespaces "nosuch" not found`; code != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("exit %d, %q, want %q", code, stderr, want)
+	}
+	third := startProcess(t, "sync", "namespaces", "--to", to, "--leader-elect", "default/sync", "--server",
+		"http://127.0.0.1:1")
+	third.waitStderr(t, "connection refused; retrying")
 }
 
 // syncOnce runs keepwatch sync until it is synced, and returns its stderr.

@@ -109,7 +109,7 @@ var rules = map[string]rule{
 	},
 	"informer/clientgo": {
 		ours: []string{"", "store", "reflector", "informer/health", "informer/internal/follow", "informer/internal/direct",
-			"informer/internal/item", "informer/internal/listwatch"},
+			"informer/internal/item", "informer/internal/listwatch", "source/kube"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/"},
 		why:    "client-go's interfaces over the engine; only users import it, so the typed informer does not depend on it",
 	},
@@ -397,7 +397,7 @@ var rules = map[string]rule{
 		why: "an operator reads by an informer and writes by client-go; flags, signals, loggers and servers belong to the process",
 	},
 	"operator/manager": {
-		ours: []string{"operator"},
+		ours: []string{"", "operator", "source/kube"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "github.com/spf13/pflag",
 			"github.com/prometheus/client_golang/",

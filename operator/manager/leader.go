@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
@@ -15,7 +16,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/operator"
+	"github.com/keepwatch/keepwatch/source/kube"
 )
 
 // ErrLeadershipLost is the error of an elected replica that could not renew its lease in
@@ -28,6 +31,9 @@ type Lease struct {
 	// Identity distinguishes this replica from others. The default is the host's name and
 	// a random UUID.
 	Identity string
+	// Failed, if set, is called with the error of a request for the Lease, unless the request before
+	// it has failed in the same way. The election continues. client-go logs each error by klog.
+	Failed func(error)
 }
 
 // The times of elections are kube-controller-manager's defaults.
@@ -53,7 +59,7 @@ type electionTimes struct{ lease, renew, retry time.Duration }
 
 func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionTimes,
 	run func(context.Context) error) error {
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := kubernetes.NewForConfig(electionConfig(cfg, times))
 	if err != nil {
 		return err
 	}
@@ -67,11 +73,11 @@ func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionT
 	defer lost(nil)
 	won := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
+		Lock: &reportingLock{Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: lease.Identity},
-		},
+		}, failed: lease.Failed},
 		LeaseDuration: times.lease, RenewDeadline: times.renew, RetryPeriod: times.retry,
 		ReleaseOnCancel: true, Name: lease.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
@@ -96,4 +102,56 @@ func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionT
 		return errors.Join(ErrLeadershipLost, err)
 	}
 	return err
+}
+
+// electionConfig returns cfg with a time limit of requests and, over TLS, a connection that no other client
+// shares, in HTTP/1.1: a request that is not answered in time closes its connection, and the next one opens
+// another. With HTTP/2 the next one would wait on the same broken connection until the lease is lost.
+func electionConfig(cfg *rest.Config, times electionTimes) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = max(times.renew/2, time.Second)
+	cfg.NextProtos = []string{"http/1.1"}
+	return cfg
+}
+
+// reportingLock calls failed with errors of requests. The election sends one request at a time.
+type reportingLock struct {
+	resourcelock.Interface
+	failed func(error)           // may be nil
+	last   keepwatch.FailureKind // of the last request, 0 if it has succeeded
+}
+
+func (l *reportingLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if !apierrors.IsNotFound(err) { // else it is created
+		l.report(err)
+	}
+	return record, raw, err
+}
+
+func (l *reportingLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	err := l.Interface.Create(ctx, record)
+	l.report(err)
+	return err
+}
+
+func (l *reportingLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	err := l.Interface.Update(ctx, record)
+	l.report(err)
+	return err
+}
+
+// report reports err unless it is that of the last request, or another replica was faster, or the election ends.
+func (l *reportingLock) report(err error) {
+	var kind keepwatch.FailureKind
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), errors.Is(err, context.Canceled):
+		return
+	case err != nil:
+		kind = kube.FailureOf("", err).Kind
+	}
+	if err != nil && kind != l.last && l.failed != nil {
+		l.failed(err)
+	}
+	l.last = kind
 }

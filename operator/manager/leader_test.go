@@ -2,10 +2,20 @@ package manager
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
 	"testing"
 	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
@@ -75,3 +85,91 @@ func (b breaking) RoundTrip(r *http.Request) (*http.Response, error) {
 		return b.RoundTripper.RoundTrip(r)
 	}
 }
+
+// A request for the Lease that is not answered costs the leader nothing: the next one is sent on another
+// connection.
+func TestLeaderOutlivesABrokenConnection(t *testing.T) {
+	t.Parallel()
+	stored := &leases{stored: map[string]*coordinationv1.Lease{}}
+	renewed := make(chan struct{})
+	var mu sync.Mutex
+	broken, puts := "", 0
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		if r.Method == http.MethodPut && broken == "" {
+			broken = r.RemoteAddr
+		}
+		hangs := r.RemoteAddr == broken
+		if r.Method == http.MethodPut && !hangs {
+			if puts++; puts == 1 {
+				defer close(renewed)
+			}
+		}
+		mu.Unlock()
+		if hangs {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+			return
+		}
+		stored.ServeHTTP(w, r)
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	cfg := &rest.Config{Host: s.URL, QPS: -1}
+	cfg.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	times := electionTimes{lease: 9 * time.Second, renew: 6 * time.Second, retry: 100 * time.Millisecond}
+	err := elected(t.Context(), cfg, Lease{Namespace: "default", Name: "one"}, times, func(ctx context.Context) error {
+		select {
+		case <-renewed:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Failed receives one error of several in a row that are alike.
+func TestFailedRequestsOfAnElection(t *testing.T) {
+	cfg := newLeases(t)
+	answers := []int{403, 403, 403, 500, 500, 0, 0, 403} // the sixth says that there is no Lease, the seventh creates it
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			var code int
+			if len(answers) > 0 {
+				code, answers = answers[0], answers[1:]
+			}
+			if code == 0 {
+				return next.RoundTrip(r)
+			}
+			w := httptest.NewRecorder()
+			refuse(w, code, metav1.StatusReason(fmt.Sprint(code)))
+			return w.Result(), nil
+		})
+	})
+	var failed []string
+	renewed := make(chan struct{})
+	lease := Lease{Namespace: "default", Name: "one", Failed: func(err error) {
+		if failed = append(failed, err.Error()); len(failed) == 3 {
+			close(renewed)
+		}
+	}}
+	times := electionTimes{lease: time.Minute, renew: 40 * time.Second, retry: time.Millisecond}
+	err := elected(t.Context(), cfg, lease, times, func(ctx context.Context) error {
+		<-renewed
+		return nil
+	})
+	if want := []string{"403", "500", "403"}; err != nil || !slices.Equal(failed, want) {
+		t.Errorf("%v, the errors %q, want %q", err, failed, want)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

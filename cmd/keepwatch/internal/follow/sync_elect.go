@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
+	"github.com/keepwatch/keepwatch/internal/startup"
 	"github.com/keepwatch/keepwatch/operator/manager"
 )
 
@@ -20,7 +22,7 @@ func checkLease(lease string) error {
 }
 
 // whenElected calls run when this process is elected among all with the same Lease. It returns the reason of the end,
-// never nil.
+// never nil. A Lease that the server refuses before the election ends it, as a resource that it refuses would.
 func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpoint *syncEndpoint,
 	run func(context.Context) error) error {
 	if o.lease == "" {
@@ -33,7 +35,19 @@ func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpo
 	endpoint.setStandby(true)
 	report.printf("waits until it is elected by the Lease %s", o.lease)
 	namespace, name, _ := strings.Cut(o.lease, "/")
-	err = manager.Elected(ctx, config, manager.Lease{Namespace: namespace, Name: name}, func(ctx context.Context) error {
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	var elected atomic.Bool
+	failed := func(err error) {
+		if err = fmt.Errorf("the Lease %s: %w", o.lease, err); startup.Final(err) && !elected.Load() {
+			refuse(err)
+			return
+		}
+		report.printf("%v; retrying", err)
+	}
+	lease := manager.Lease{Namespace: namespace, Name: name, Failed: failed}
+	err = manager.Elected(ctx, config, lease, func(ctx context.Context) error {
+		elected.Store(true)
 		endpoint.setStandby(false)
 		report.printf("elected")
 		return run(ctx)
