@@ -82,14 +82,13 @@ func TestInvalidate(t *testing.T) {
 	}
 }
 
-// TestInvalidateThenRewind: a list without the current revision in its request shows by
-// its own revision that the source went back. The caller must then invalidate with that
-// reason.
+// TestInvalidateThenRewind: a list below the state is refused. If it was requested at no revision, it shows
+// that the source went back: the caller must then invalidate with that reason.
 func TestInvalidateThenRewind(t *testing.T) {
 	s := listed(t, Options{}, 10, thingAt("a", 3))
 	invalidate(t, s, keepwatch.GapExpired)
 	_, err := s.Replace(t.Context(), keepwatch.Relist{To: 9})
-	wantFailure(t, err, keepwatch.Rewound)
+	wantFailure(t, err, keepwatch.StaleReplica)
 	invalidate(t, s, keepwatch.GapRewind)
 	w := s.Watch(s.Snapshot().Cursor(), Filter{})
 	relist(t, s, keepwatch.GapRewind, 9, thingAt("a", 4))

@@ -54,11 +54,7 @@ func (s *Store) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.R
 	case r.relist.Reason == keepwatch.GapRewind:
 		r.epoch++
 	case relist.To < base.revision:
-		kind := keepwatch.StaleReplica
-		if v.invalid != "" {
-			kind = keepwatch.Rewound // the list was requested at no revision, so that no stale replica is the cause
-		}
-		return nil, keepwatch.Failed(kind,
+		return nil, keepwatch.Failed(keepwatch.StaleReplica,
 			"the list is of revision %d, but the state is at %d already", relist.To, base.revision)
 	}
 	return r, nil

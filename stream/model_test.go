@@ -144,7 +144,7 @@ func (f *follower) step(forced bool) {
 		err = f.watch(current)
 	}
 	switch kindOf(err) {
-	case keepwatch.Rewound, keepwatch.ProtocolViolation:
+	case keepwatch.StaleReplica, keepwatch.ProtocolViolation:
 		f.newest = true
 		f.step(true)
 	case keepwatch.StreamingListUnsupported:

@@ -27,9 +27,9 @@ type replacement struct {
 // Replace begins a difference. A consumer that has received a Synced receives a Gap.
 // See keepwatch.Target.
 //
-// Replace refuses a list below a revision that was delivered as Rewound: it may come from
-// a replica that is behind. It accepts the consistent list that follows, and declares a
-// rewind if that one is below, too.
+// Replace refuses a list below a revision that was delivered, with StaleReplica: the list may come from
+// a replica that is behind. Only the reflector knows whether it shows the source's newest state, so that
+// the source was restored. Then the next one has the reason GapRewind, and is accepted.
 func (s *Stream) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
 	r, err := s.replace(relist)
 	if err != nil {
@@ -47,11 +47,8 @@ func (s *Stream) replace(relist keepwatch.Relist) (*replacement, error) {
 		relist.Reason = s.position.Invalid
 	}
 	if relist.To > 0 && relist.To < s.position.Delivered && relist.Reason != keepwatch.GapRewind {
-		if err := s.refuseList("the list is at revision %d, but %d was delivered before", relist.To,
-			s.position.Delivered); err != nil {
-			return nil, err
-		}
-		relist.Reason = keepwatch.GapRewind
+		return nil, keepwatch.Failed(keepwatch.StaleReplica, "the list is at revision %d, but %d was delivered before",
+			relist.To, s.position.Delivered)
 	}
 	if err := s.declareGap(relist); err != nil {
 		return nil, err
@@ -137,14 +134,8 @@ func (r *replacement) compareStates(d *delivery, key string, prior record, o Obj
 	case prior.doubt != 0:
 		d.modify(key, prior, o, prior.doubt)
 	case o.Revision() < prior.revision && r.relist.To > 0 && r.relist.Reason != keepwatch.GapRewind:
-		err := r.stream.refuseList("the list at %d has %s at %d, but it was delivered at %d", r.relist.To, key, o.Revision(),
-			prior.revision)
-		if err != nil {
-			return err
-		}
-		r.relist.Reason = keepwatch.GapRewind
-		d.appendGap(r.relist)
-		d.modify(key, prior, o, keepwatch.Modified)
+		return keepwatch.Failed(keepwatch.Rewound, "the list at %d has %s at %d, but it was delivered at %d", r.relist.To, key,
+			o.Revision(), prior.revision)
 	case o.Revision() != prior.revision:
 		d.modify(key, prior, o, keepwatch.Modified)
 	default:
@@ -173,11 +164,7 @@ func (r *replacement) Commit(_ context.Context, to keepwatch.Revision) error {
 	d.position.Ended = r.ended != ""
 	d.position.Relisting, d.position.Invalid = d.position.Ended, r.ended
 	d.appendSynced()
-	if err := s.deliver(d); err != nil {
-		return err
-	}
-	s.listRefused = false
-	return nil
+	return s.deliver(d)
 }
 
 // deliverDeleted delivers the objects under keys as deleted at a revision.

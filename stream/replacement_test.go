@@ -107,8 +107,10 @@ func TestListBelowDelivered(t *testing.T) {
 		x.putList(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20}, "a.1@18", "c.1@19").Discard()
 		x.delivered()
 		late := keepwatch.Relist{Reason: keepwatch.GapExpired, To: 15}
-		if _, err := x.Replace(context.Background(), late); kindOf(err) != keepwatch.Rewound {
-			t.Fatalf("got %v, want Rewound", err)
+		for range 2 {
+			if _, err := x.Replace(context.Background(), late); kindOf(err) != keepwatch.StaleReplica {
+				t.Fatalf("got %v, want StaleReplica", err)
+			}
 		}
 		if got := x.delivered(); got != "" {
 			t.Errorf("delivered %s", got)
@@ -124,7 +126,7 @@ func TestListBelowDelivered(t *testing.T) {
 	})
 	t.Run("restored source", func(t *testing.T) {
 		x := begin(t)
-		x.list(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 15}, 15, "a.1@12", "b.1@7")
+		x.list(keepwatch.Relist{Reason: keepwatch.GapRewind, To: 15}, 15, "a.1@12", "b.1@7")
 		if got, want := x.delivered(), "gap 10-15 rewind, ~a.1@12, -c.1@19 (15), synced 15 #2"; got != want {
 			t.Errorf("delivered %s, want %s", got, want)
 		}
@@ -149,8 +151,8 @@ func TestListThatContradictsItself(t *testing.T) {
 	if got, want := x.delivered(), "gap 10-20 expired"; got != want {
 		t.Errorf("delivered %s, want %s", got, want)
 	}
-	x.list(relist, 20, "a.1@4", "b.1@7")
-	if got, want := x.delivered(), "gap 10-20 expired, gap 10-20 rewind, ~a.1@4, synced 20 #2"; got != want {
+	x.list(keepwatch.Relist{Reason: keepwatch.GapRewind, To: 20}, 20, "a.1@4", "b.1@7")
+	if got, want := x.delivered(), "gap 10-20 rewind, ~a.1@4, synced 20 #2"; got != want {
 		t.Errorf("delivered %s, want %s", got, want)
 	}
 }

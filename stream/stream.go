@@ -62,9 +62,6 @@ type Stream struct {
 	lastNumber uint64
 	// syncedDue is true while this run continues an earlier one and has not sent a Synced.
 	syncedDue bool
-	// listRefused is true after a list was refused because the consumer has received later
-	// revisions, until a list is complete.
-	listRefused bool
 }
 
 // New returns a stream that continues from state. It returns an error if the state cannot be
@@ -159,16 +156,6 @@ func (s *Stream) confirmCurrent(d *delivery) {
 	if s.options.Bookmarks {
 		d.messages = append(d.messages, Bookmark{d.position.Cursor})
 	}
-}
-
-// refuseList refuses a list once, with Rewound: the reflector then reads the newest state
-// by a consistent read. That list is accepted, whatever was delivered before.
-func (s *Stream) refuseList(format string, args ...any) error {
-	if s.listRefused {
-		return nil
-	}
-	s.listRefused = true
-	return keepwatch.Failed(keepwatch.Rewound, format, args...)
 }
 
 // deliver announces a delivery, writes it to the sink, flushes and commits it. An error

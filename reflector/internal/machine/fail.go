@@ -9,6 +9,9 @@ import (
 
 // fail applies the failure table to the state.
 func (m Machine) fail(f Failed) (Machine, Action) {
+	if l, listing := m.State.(Listing); listing && l.NotOlderThan == 0 && f.Kind == keepwatch.StaleReplica {
+		f.Kind = keepwatch.Rewound // the target has a later state than the source's newest one
+	}
 	rule := Table[f.Kind]
 	known := f.Kind == keepwatch.Rewound || f.Kind == keepwatch.Redefined // a watch would show it later, or not at all
 	if p, ok := m.State.(Probing); ok && p.Start && !known && rule.Do != End {

@@ -150,7 +150,7 @@ func provokes(choice string, kind keepwatch.FailureKind) bool {
 	case keepwatch.Unreachable:
 		return choice == "restore" || choice == "restore-blind" || choice == "pause" || choice == "slow" ||
 			choice == "silence"
-	case keepwatch.RevisionTooLarge, keepwatch.Rewound, keepwatch.ServerError:
+	case keepwatch.RevisionTooLarge, keepwatch.StaleReplica, keepwatch.Rewound, keepwatch.ServerError:
 		return choice == "restore" || choice == "restore-blind" || choice == "stale-consistent"
 	case keepwatch.Idle:
 		return choice == "late" || choice == "absent" || choice == "restore" || choice == "restore-blind" ||
@@ -159,8 +159,6 @@ func provokes(choice string, kind keepwatch.FailureKind) bool {
 	case keepwatch.Silent:
 		return choice == "stall" || choice == "late" || choice == "absent" || choice == "replica" || choice == "pause" ||
 			choice == "slow"
-	case keepwatch.StaleReplica:
-		return choice == "stale-consistent"
 	case keepwatch.StreamingListUnsupported:
 		return choice == "restart-with-store" // of an invalidated store, which accepts a paged list only
 	}
