@@ -110,13 +110,14 @@ func (d *definitionWatch) due() time.Duration {
 	return time.Until(d.next)
 }
 
-// answered records an answer. The first one is what the newest list has shown.
-func (d *definitionWatch) answered(now definition) {
+// answered records an answer, which is complete unless a request has failed. The first one is what the newest list has
+// shown.
+func (d *definitionWatch) answered(now definition, complete bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changed = d.changed || d.known.differs(now)
 	d.known, d.next, d.asked = d.known.merged(now), time.Time{}, time.Now()
-	d.read = d.read || now != definition{Version: now.Version}
+	d.read = d.read || complete
 	if !d.changed {
 		d.show(d.known)
 	}
@@ -198,23 +199,27 @@ func (d *definitionWatch) failure(op string) *keepwatch.Failure {
 		"%s: the definition of the type has changed, or the version of the server: objects can look different at equal resource versions", op)
 }
 
-// watchDefinition ends a watch with Redefined if the definition has changed. It returns when it has asked once, or ctx
-// ends. Without an answer the next watch asks again.
+// watchDefinition ends a watch with Redefined if the definition has changed. It asks until the server has answered, or
+// ctx ends.
 func (s *Source) watchDefinition(ctx context.Context, w *watch) {
-	timer := time.NewTimer(s.definition.due())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return
-	}
-	now := s.definitions.of(ctx, s.resource)
-	if ctx.Err() != nil {
-		return
-	}
-	s.definition.answered(now)
-	if failure := s.definition.failure(w.frames.op); failure != nil {
-		w.end(failure)
+	for complete := false; !complete; {
+		timer := time.NewTimer(s.definition.due())
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		var now definition
+		now, complete = s.definitions.of(ctx, s.resource)
+		if ctx.Err() != nil {
+			return
+		}
+		s.definition.answered(now, complete)
+		if failure := s.definition.failure(w.frames.op); failure != nil {
+			w.end(failure)
+			return
+		}
 	}
 }
 
@@ -224,8 +229,10 @@ type Definitions struct {
 	client *http.Client
 	root   *url.URL
 
-	mu      sync.Mutex
-	read    time.Time
+	// asking has an element while a source asks, and guards the fields below. A source waits for its turn no longer than
+	// its own watch is open.
+	asking  chan struct{}
+	read    time.Time // of the newest complete answer
 	version string
 	schemas map[string]string // by path: "apis/apps/v1"
 }
@@ -244,74 +251,92 @@ func NewDefinitions(cfg *rest.Config) (*Definitions, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Definitions{client: &http.Client{Transport: transport}, root: root}, nil
+	return &Definitions{client: &http.Client{Transport: transport}, root: root, asking: make(chan struct{}, 1)}, nil
 }
 
-// of returns what the server says of a resource now.
-func (d *Definitions) of(ctx context.Context, resource schema.GroupVersionResource) definition {
+// of returns what the server says of a resource now. The answer is complete unless a request has failed, or ctx has
+// ended: what the server refuses it will not say later, either.
+func (d *Definitions) of(ctx context.Context, resource schema.GroupVersionResource) (now definition, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, definitionTimeout)
 	defer cancel()
-	now := d.shared(ctx, resource.GroupVersion())
+	now, complete = d.shared(ctx, resource.GroupVersion())
 	if strings.Contains(resource.Group, ".") {
-		now.Generation = d.generation(ctx, resource.GroupResource())
+		generation, answered := d.generation(ctx, resource.GroupResource())
+		now.Generation, complete = generation, complete && answered
 	}
-	return now
+	return now, complete
 }
 
-// shared returns what all resources of a client share.
-func (d *Definitions) shared(ctx context.Context, of schema.GroupVersion) definition {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// shared returns what all resources of a client share. Only complete answers are.
+func (d *Definitions) shared(ctx context.Context, of schema.GroupVersion) (now definition, complete bool) {
+	select {
+	case d.asking <- struct{}{}:
+		defer func() { <-d.asking }()
+	case <-ctx.Done():
+		return definition{Version: of.Version}, false
+	}
+	complete = true
 	if d.read.IsZero() || time.Since(d.read) > definitionsAge {
 		var version struct{ GitVersion string }
 		var index struct {
 			Paths map[string]struct{ ServerRelativeURL string }
 		}
-		d.get(ctx, "/version", "application/json", &version)
-		d.get(ctx, "/openapi/v3", "application/json", &index)
-		d.version, d.schemas, d.read = version.GitVersion, map[string]string{}, time.Now()
+		complete = d.get(ctx, "/version", "application/json", &version) &&
+			d.get(ctx, "/openapi/v3", "application/json", &index)
+		d.version, d.schemas = version.GitVersion, map[string]string{}
 		for path, document := range index.Paths {
 			d.schemas[path] = document.ServerRelativeURL
+		}
+		if complete {
+			d.read = time.Now()
 		}
 	}
 	path := "apis/" + of.String()
 	if of.Group == "" {
 		path = "api/" + of.Version
 	}
-	return definition{Version: of.Version, Server: d.version, Schema: d.schemas[path]}
+	return definition{Version: of.Version, Server: d.version, Schema: d.schemas[path]}, complete
 }
 
 // generation returns the UID and the generation of a CustomResourceDefinition, which every change of its specification
-// raises; nothing if there is none, or it may not be read.
-func (d *Definitions) generation(ctx context.Context, of schema.GroupResource) string {
+// raises; nothing if there is none, or it may not be read. It reports whether the server has answered.
+func (d *Definitions) generation(ctx context.Context, of schema.GroupResource) (generation string, answered bool) {
 	var crd struct {
 		Metadata struct {
 			UID        string
 			Generation int64
 		}
 	}
-	const metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
-	d.get(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+url.PathEscape(of.String()), metadata, &crd)
+	const (
+		path     = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+		metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+	)
+	answered = d.get(ctx, path+url.PathEscape(of.String()), metadata, &crd)
 	if crd.Metadata.Generation == 0 {
-		return ""
+		return "", answered
 	}
-	return crd.Metadata.UID + "/" + strconv.FormatInt(crd.Metadata.Generation, 10)
+	return crd.Metadata.UID + "/" + strconv.FormatInt(crd.Metadata.Generation, 10), answered
 }
 
-// get reads a JSON document into a value, which stays empty if the server does not answer, or refuses.
-func (d *Definitions) get(ctx context.Context, path, accept string, into any) {
+// get reads a JSON document into a value, which stays empty if the server does not answer, or refuses. It reports
+// whether the server has answered. One that is overloaded or fails has not.
+func (d *Definitions) get(ctx context.Context, path, accept string, into any) (answered bool) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, d.root.JoinPath(path).String(), nil)
 	if err != nil {
-		return
+		return true // as with each further attempt
 	}
 	q.Header.Set("Accept", accept)
 	response, err := d.client.Do(q)
 	if err != nil {
-		return
+		return false
 	}
 	defer response.Body.Close()
-	if text, err := io.ReadAll(io.LimitReader(response.Body, maxDefinitions)); err == nil &&
-		response.StatusCode == http.StatusOK {
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxDefinitions))
+	switch code := response.StatusCode; {
+	case err != nil, code == http.StatusTooManyRequests, code >= http.StatusInternalServerError:
+		return false
+	case code == http.StatusOK:
 		_ = json.Unmarshal(text, into) // another program's answer says nothing
 	}
+	return true
 }

@@ -1,13 +1,16 @@
 package kube
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -76,9 +79,9 @@ func (s *Source) askNow() {
 	s.definition.mu.Lock()
 	s.definition.next = time.Now()
 	s.definition.mu.Unlock()
-	s.definitions.mu.Lock()
+	s.definitions.asking <- struct{}{}
 	s.definitions.read = time.Time{}
-	s.definitions.mu.Unlock()
+	<-s.definitions.asking
 }
 
 // asked returns when the source received the newest answer.
@@ -236,9 +239,9 @@ func TestDefinitionsAreReadRarely(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resource := range []string{"deployments", "replicasets", "daemonsets"} {
-		if got := shared.of(t.Context(), schema.GroupVersionResource{Group: "apps", Version: "v1",
-			Resource: resource}); got != (definition{Version: "v1", Server: "v1.34.0", Schema: "?hash=1"}) {
-			t.Errorf("%s: %+v", resource, got)
+		got, complete := shared.of(t.Context(), schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource})
+		if got != (definition{Version: "v1", Server: "v1.34.0", Schema: "?hash=1"}) || !complete {
+			t.Errorf("%s: %+v, complete: %v", resource, got, complete)
 		}
 	}
 	if n := server.requests["/openapi/v3"]; n != 1 {
@@ -248,11 +251,82 @@ func TestDefinitionsAreReadRarely(t *testing.T) {
 	if due := d.due(); due < definitionDelay-time.Second || due > definitionDelay+definitionJitter {
 		t.Errorf("the first watch asks after %v", due)
 	}
-	d.answered(definition{})
+	d.answered(definition{}, true)
 	if due := d.due(); due < definitionPeriod-time.Second {
 		t.Errorf("the next one asks after %v", due)
 	}
 	if first, again := d.due(), d.due(); again > first {
 		t.Errorf("a watch that ends postpones the question from %v to %v", first, again)
 	}
+}
+
+// definitionsBy are definitions that a function answers for.
+func definitionsBy(t *testing.T, answer func(*http.Request) (*http.Response, error)) *Definitions {
+	d, err := NewDefinitions(&rest.Config{Host: "http://server"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.client = &http.Client{Transport: answering(answer)}
+	return d
+}
+
+type answering func(*http.Request) (*http.Response, error)
+
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
+
+func respond(code int, text string) (*http.Response, error) {
+	return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}, nil
+}
+
+var pods1 = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// A request that its source gives up, or that fails, is no answer for the other sources of a client; and none of them
+// waits for another one's longer than it wants.
+func TestUnansweredDefinitionsAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := true
+		d := definitionsBy(t, func(r *http.Request) (*http.Response, error) {
+			if hangs {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			if r.URL.Path == "/version" {
+				return respond(200, `{"gitVersion":"v1.34.0"}`)
+			}
+			return respond(404, "")
+		})
+		first, giveUp := context.WithCancel(t.Context())
+		go d.of(first, pods1)
+		synctest.Wait()
+		closed, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		if now, complete := d.of(closed, pods1); complete || time.Since(start) > 0 {
+			t.Errorf("a source whose watch is closed gets %+v after %v", now, time.Since(start))
+		}
+		giveUp()
+		synctest.Wait()
+		hangs = false
+		if now, complete := d.of(t.Context(), pods1); now.Server != "v1.34.0" || !complete {
+			t.Errorf("another source gets %+v, complete: %v", now, complete)
+		}
+	})
+}
+
+// A watch asks until the server has answered.
+func TestDefinitionIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		d := definitionsBy(t, func(r *http.Request) (*http.Response, error) {
+			if requests++; requests <= 3 {
+				return respond(503, "")
+			}
+			return respond(404, "")
+		})
+		s, start := &Source{resource: pods1, definitions: d}, time.Now()
+		s.watchDefinition(t.Context(), &watch{frames: &frames{exchange: &exchange{}}})
+		if took := time.Since(start); requests != 5 || took < 3*definitionPeriod || took > 5*definitionPeriod {
+			t.Errorf("%d requests in %v", requests, took)
+		}
+	})
 }

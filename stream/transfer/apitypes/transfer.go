@@ -116,6 +116,13 @@ func (t *Transfer) Run(ctx context.Context, into sink.Sink) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t.cancel = cancel
+	if t.Source.Definitions == nil {
+		definitions, err := kube.NewDefinitions(t.Config)
+		if err != nil {
+			return err
+		}
+		t.Source.Definitions = definitions
+	}
 	all, err := t.resources(ctx)
 	if err != nil {
 		return err
