@@ -236,11 +236,11 @@ func (m Machine) delay(rule Rule, f Failed) Wait {
 		w.For = max(minRetryAfter, min(f.RetryAfter, maxRetryAfter))
 	}
 	switch {
-	case rule.Delay == SlowBackoff:
+	case rule.Delay == SlowBackoff, rule.Delay == LateSlowBackoff && m.Synced:
 		w.Jitter = slowWaits.Wait(int(m.Retries.Attempts))
 	case f.Kind == keepwatch.ProtocolViolation:
 		w.Jitter = backoffWaits.Wait(int(max(m.Retries.Attempts, m.Breaches-min(m.Breaches, 1))))
-	case rule.Delay == Backoff || asked:
+	case rule.Delay != Immediate || asked:
 		w.Jitter = backoffWaits.Wait(int(m.Retries.Attempts))
 	}
 	if waitsForRevision(rule) {

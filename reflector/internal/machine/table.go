@@ -34,6 +34,9 @@ const (
 	Immediate   Delay = iota // no wait, except after the end of a list or of a short watch (see ended)
 	Backoff                  // a random wait below one of backoffWaits
 	SlowBackoff              // a random wait below one of slowWaits
+	// LateSlowBackoff is Backoff before the first list or watch of the run, when what is missing is often
+	// being created, and SlowBackoff after it.
+	LateSlowBackoff
 )
 
 const (
@@ -137,8 +140,8 @@ var Table = [...]Rule{
 	keepwatch.Rewound:          {Do: Relist, Delay: Backoff, Consistent: true, Invalidate: true, Visible: true},
 
 	keepwatch.Unauthorized: {Do: Retry, Delay: Backoff, Visible: true},
-	keepwatch.Forbidden:    {Do: Retry, Delay: SlowBackoff, EndsStartup: true, Visible: true},
-	keepwatch.Absent:       {Do: Retry, Delay: SlowBackoff, EndsStartup: true, Visible: true},
+	keepwatch.Forbidden:    {Do: Retry, Delay: LateSlowBackoff, EndsStartup: true, Visible: true},
+	keepwatch.Absent:       {Do: Retry, Delay: LateSlowBackoff, EndsStartup: true, Visible: true},
 	keepwatch.Rejected: {Do: Retry, Delay: SlowBackoff, MaxRetries: 10, Then: Relist, EndsStartup: true,
 		Visible: true},
 

@@ -439,6 +439,26 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
+// TestBackoffBeforeTheFirstList checks that a type or a right that is not there yet is noticed soon.
+func TestBackoffBeforeTheFirstList(t *testing.T) {
+	for kind, most := range map[keepwatch.FailureKind]time.Duration{
+		keepwatch.Forbidden: 30 * time.Second, keepwatch.Absent: 30 * time.Second,
+		keepwatch.Rejected: 5 * time.Minute, keepwatch.Unversioned: 5 * time.Minute,
+	} {
+		m, longest := Machine{State: Fresh{}, Config: Config{StartupDeadline: -1}}, time.Duration(0)
+		m, _ = m.Step(Started{})
+		for range 20 {
+			var a Action
+			m, a = m.Step(Failed{Kind: kind})
+			longest = max(longest, a.(Wait).Jitter)
+			m, _ = m.Step(Elapsed{})
+		}
+		if longest != most {
+			t.Errorf("%v: waits up to %v, want %v", kind, longest, most)
+		}
+	}
+}
+
 // TestRejectedPageIsNoProgress checks that the backoff grows while the target rejects every
 // page.
 func TestRejectedPageIsNoProgress(t *testing.T) {
