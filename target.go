@@ -6,7 +6,7 @@ import "context"
 // equal. A store is a Target that keeps the objects; a stream is one that writes the
 // changes on and remembers only what it has written.
 //
-// A reflector calls its target from one goroutine. A target may block (a full
+// A reflector makes one call of its target at a time. A target may block (a full
 // pipe, a disk): the reflector then stops reading from the source, and the connection's
 // flow control holds the source back.
 // A *[Failure] returned by a target gets a verdict from the same table as the

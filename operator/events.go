@@ -100,6 +100,8 @@ func (p *eventRecorder) post(ctx context.Context, event *corev1.Event) {
 	if err != nil || result.Skip {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	client := p.client.Events(result.Event.Namespace)
 	var posted *corev1.Event
 	if result.Event.Count > 1 {

@@ -18,8 +18,8 @@ type Options struct {
 	// Paged makes the first list a paged one even if the source supports streaming lists.
 	Paged bool
 
-	// Observe, if set, is called with each notice, from Run's goroutine. It must not block for
-	// long.
+	// Observe, if set, is called with each notice, one at a time, before Run returns. It must not
+	// block for long. While a source streams a list, it calls it from a goroutine of its own.
 	Observe func(Notice)
 
 	// Seed makes the jitter of waits repeatable. Zero draws a random seed.

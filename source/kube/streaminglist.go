@@ -96,7 +96,7 @@ type streamingList struct {
 
 	slice      []keepwatch.Object // not emitted yet
 	bytes      int                // of slice, or of pending once it has changes
-	emitting   chan error         // receives the outcome of emit, nil if it does not run
+	emitting   chan emitted       // receives the outcome of emit, nil if it does not run
 	emitFailed bool               // emit has failed
 
 	pending keepwatch.Batch // from the first deletion on; at the end From is the state's revision
@@ -172,19 +172,36 @@ func (l *streamingList) flush() error {
 	if err := l.wait(); err != nil {
 		return err
 	}
-	l.emitting = make(chan error, 1)
-	go func() { l.emitting <- l.emit(slice) }()
+	l.emitting = make(chan emitted, 1)
+	go func() {
+		var e emitted
+		defer func() {
+			e.panicked = recover()
+			l.emitting <- e
+		}()
+		e.err = l.emit(slice)
+	}()
 	return nil
 }
 
-// wait waits for the end of emit, and returns its error.
+// emitted is the outcome of emit.
+type emitted struct {
+	err      error
+	panicked any
+}
+
+// wait waits for the end of emit, and returns its error. Its panic is one of StreamList's goroutine, whose caller may
+// recover.
 func (l *streamingList) wait() error {
 	if l.emitting == nil {
 		return nil
 	}
-	err := <-l.emitting
-	l.emitting, l.emitFailed = nil, err != nil
-	return err
+	e := <-l.emitting
+	l.emitting, l.emitFailed = nil, e.err != nil
+	if e.panicked != nil {
+		panic(e.panicked)
+	}
+	return e.err
 }
 
 // end completes the state at the revision of the bookmark that ends it.

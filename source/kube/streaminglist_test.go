@@ -346,3 +346,17 @@ func TestStreamListEmitFails(t *testing.T) {
 		}
 	}
 }
+
+// A panic of emit is one of StreamList's goroutine.
+func TestStreamListEmitPanics(t *testing.T) {
+	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		send(w, podFrame("ADDED", "a", 6), endFrame(10))
+	}), Options{})
+	defer func() {
+		if p := recover(); p != "full" {
+			t.Errorf("the panic is %v", p)
+		}
+	}()
+	_, _, err := s.StreamList(t.Context(), 0, func([]keepwatch.Object) error { panic("full") })
+	t.Errorf("no panic, but %v", err)
+}

@@ -62,8 +62,9 @@ func (s *Source) page(list runtime.Object, req keepwatch.ListRequest) (keepwatch
 	page.Objects = make([]keepwatch.Object, 0, len(objects))
 	for _, o := range objects {
 		parsed, err := parseVersioned(o)
-		if err != nil {
-			return keepwatch.Page{}, keepwatch.Failed(keepwatch.ProtocolViolation, "list %s: %w", s.name, err)
+		if err != nil { // on the first page it would have shown that the server has no revisions
+			page.Skipped = append(page.Skipped, keepwatch.Failed(keepwatch.ProtocolViolation, "list %s: %w", s.name, err))
+			continue
 		}
 		page.Objects = append(page.Objects, parsed)
 	}

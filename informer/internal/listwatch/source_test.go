@@ -372,6 +372,19 @@ func expired() *metav1.Status {
 	return &status
 }
 
+// One object without a UID on a later page is skipped: the list would fail for ever.
+func TestListSkips(t *testing.T) {
+	s := &server{pages: []*corev1.PodList{list("10", "more", pod("a/u@5")), list("10", "", pod("b@6"), pod("c/v@7"))}}
+	source := s.source()
+	if _, err := source.List(t.Context(), keepwatch.ListRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := source.List(t.Context(), keepwatch.ListRequest{Continue: "more"})
+	if err != nil || !slices.Equal(format(page.Objects), []string{"c/v@7"}) || len(page.Skipped) != 1 {
+		t.Errorf("%q, skipped %v, %v", format(page.Objects), page.Skipped, err)
+	}
+}
+
 // reset returns client-go's event for an HTTP/2 stream that the server has reset.
 func reset() *metav1.Status {
 	status := apierrors.NewInternalError(errors.New("unable to decode an event from the watch stream: stream error: stream ID 3")).Status()

@@ -2,6 +2,7 @@ package object
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"hash/maphash"
 
@@ -89,5 +90,5 @@ func (c *Codec) newItem(raw kube.Raw) *item.Item {
 	// The item shares the strings of the value.
 	meta := value.(metav1.Object)
 	key := keepwatch.Key{Namespace: meta.GetNamespace(), Name: meta.GetName()}
-	return item.New(key, keepwatch.UID(meta.GetUID()), raw.Revision, value)
+	return item.New(key, cmp.Or(keepwatch.UID(meta.GetUID()), raw.UID), raw.Revision, value)
 }

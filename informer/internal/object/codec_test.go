@@ -75,6 +75,18 @@ func TestDecodeTyped(t *testing.T) {
 	}
 }
 
+// An object without a UID has that of its source, so that it is cached as others are.
+func TestDecodeWithoutUID(t *testing.T) {
+	c := New(&corev1.Pod{}, schema.GroupVersionKind{}, Options{})
+	raw := kube.Raw{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "derived", Revision: 7, Kind: podKind,
+		Body: []byte(`{"metadata":{"namespace":"ns","name":"a","resourceVersion":"7"}}`)}
+	first := decode(t, c, raw)
+	c.Cached = func(keepwatch.Key) *item.Item { return first }
+	if again := decode(t, c, raw); again != first {
+		t.Error("an object that did not change is decoded again")
+	}
+}
+
 // A Secret's key that was written as null has no value in protobuf. It is read as the
 // generated code reads it, which is what client-go's informers show.
 func TestDecodeBytesWithoutValue(t *testing.T) {

@@ -118,6 +118,7 @@ func (s *Set) ended(r *run, settled bool) {
 	for _, t := range r.timers {
 		t.Stop()
 	}
+	r.stopped = true // Runner.Stop may still have it
 	delete(s.running, r.Task)
 	if settled {
 		s.settled[r.Task] = true

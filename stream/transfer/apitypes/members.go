@@ -112,8 +112,8 @@ func (w *members) follow(ctx context.Context, opened <-chan struct{},
 	}
 }
 
-// watchCRDs signals changes of the groups' CustomResourceDefinitions until ctx is done, or the server refuses to show
-// them.
+// watchCRDs signals changes of the groups' CustomResourceDefinitions until ctx is done, or the server forbids the first
+// list of them.
 func (w *members) watchCRDs(ctx context.Context, changed chan<- struct{}) {
 	source, err := kube.New(w.Config, kube.Options{
 		Resource: crdResource, Representation: kube.MetadataOnly, PageSize: w.Source.PageSize,
@@ -122,7 +122,13 @@ func (w *members) watchCRDs(ctx context.Context, changed chan<- struct{}) {
 	if err == nil {
 		var follower *stream.Stream
 		if follower, err = stream.New(typeSignal{w.Patterns, changed}, stream.InMemory(), stream.Options{}); err == nil {
-			err = reflector.New(source, follower, reflector.Options{}).Run(ctx)
+			following, forbidden := context.WithCancelCause(ctx)
+			defer forbidden(nil)
+			err = reflector.New(source, follower, reflector.Options{StartupDeadline: -1, Observe: func(n reflector.Notice) {
+				if n.Failure != nil && n.Failure.Kind == keepwatch.Forbidden && n.Revision == 0 {
+					forbidden(n.Failure)
+				}
+			}}).Run(following)
 		}
 	}
 	if ctx.Err() == nil {

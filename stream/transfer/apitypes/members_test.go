@@ -257,3 +257,47 @@ type muteSource struct{ keepwatch.Source }
 func (muteSource) Newest(context.Context) (keepwatch.Revision, error) {
 	return 0, keepwatch.Failed(keepwatch.Unreachable, "no answer")
 }
+
+// Changes of definitions are followed although the server does not serve them at the start, and not if it forbids that.
+func TestDefinitionsAreFollowed(t *testing.T) {
+	first := http.StatusNotFound
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code := first
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Query().Has("sendInitialEvents"):
+			w.WriteHeader(http.StatusBadRequest)
+		case code != 0:
+			if code == http.StatusNotFound {
+				first = 0
+			}
+			w.WriteHeader(code)
+		case r.URL.Query().Has("watch"):
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		default:
+			_, _ = w.Write([]byte(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},
+				"items":[{"metadata":{"name":"widgets.example.com","uid":"u","resourceVersion":"5"}}]}`))
+		}
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	w, err := newMembers(New(Options{Config: &rest.Config{Host: server.URL, QPS: -1},
+		Patterns: []Pattern{{Group: "example.com"}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	changed, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.watchCRDs(ctx, changed)
+	}()
+	<-changed
+	cancel()
+	<-ended
+	first = http.StatusForbidden
+	w.watchCRDs(t.Context(), changed)
+}
