@@ -34,8 +34,10 @@ const (
 	// spread over it.
 	definitionDelay  = 5 * time.Second
 	definitionJitter = 30 * time.Second
-	// definitionPeriod bounds how often a source asks, however often its watches end.
-	definitionPeriod = time.Minute
+	// definitionPeriod bounds how often a source asks, however often its watches end. It doubles up to
+	// maxDefinitionPeriod while the answers alternate: servers of two versions stand behind one address.
+	definitionPeriod    = time.Minute
+	maxDefinitionPeriod = 30 * time.Minute
 	// definitionTimeout bounds the requests.
 	definitionTimeout = 10 * time.Second
 	// definitionsAge is how old an answer may be that the sources of a client share.
@@ -57,7 +59,6 @@ type definition struct {
 // differs reports whether objects can look different by another definition. A group version's document also changes
 // with other types, so that the generation decides if both have one.
 func (d definition) differs(now definition) bool {
-	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	switch {
 	case differ(d.Version, now.Version), differ(d.Server, now.Server):
 		return true
@@ -66,6 +67,9 @@ func (d definition) differs(now definition) bool {
 	}
 	return differ(d.Schema, now.Schema)
 }
+
+// differ reports whether both texts are known, and differ.
+func differ(a, b string) bool { return a != "" && b != "" && a != b }
 
 // merged returns now, with what is known of d only.
 func (d definition) merged(now definition) definition {
@@ -85,6 +89,12 @@ type definitionWatch struct {
 	known definition
 	next  time.Time // when to ask next; zero if no watch was opened since the last answer
 	asked time.Time
+	// before is what was known before the last change, and returns counts the changes in a row that led back to it.
+	before  definition
+	returns int
+	// generated: the last answer had a new generation. The schema is compared once more, because a server publishes it
+	// later, and the list may have been older.
+	generated bool
 	// changed is true from a change until the next list: no watch shows what it has changed.
 	changed bool
 	// shown is the definition that the newest list has shown, as far as it is known, and text the same for the target,
@@ -103,7 +113,8 @@ func (d *definitionWatch) due() time.Duration {
 	defer d.mu.Unlock()
 	if d.next.IsZero() {
 		d.next = time.Now().Add(definitionDelay + rand.N(definitionJitter))
-		if earliest := d.asked.Add(definitionPeriod); !d.asked.IsZero() && d.next.Before(earliest) {
+		period := min(definitionPeriod<<d.returns, maxDefinitionPeriod)
+		if earliest := d.asked.Add(period); !d.asked.IsZero() && d.next.Before(earliest) {
 			d.next = earliest
 		}
 	}
@@ -115,7 +126,17 @@ func (d *definitionWatch) due() time.Duration {
 func (d *definitionWatch) answered(now definition, complete bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.changed = d.changed || d.known.differs(now)
+	late := d.generated && differ(d.known.Schema, now.Schema)
+	d.generated = differ(d.known.Generation, now.Generation)
+	if late || d.known.differs(now) {
+		d.changed = true
+		if d.before != (definition{}) && !d.before.differs(now) {
+			d.returns = min(d.returns+1, 10)
+		} else {
+			d.returns = 0
+		}
+		d.before = d.known
+	}
 	d.known, d.next, d.asked = d.known.merged(now), time.Time{}, time.Now()
 	d.read = d.read || complete
 	if !d.changed {

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -329,4 +330,45 @@ func TestDefinitionIsAskedAgain(t *testing.T) {
 			t.Errorf("%d requests in %v", requests, took)
 		}
 	})
+}
+
+// Servers of two versions behind one address answer in turn: the source asks less and less often, and so lists.
+func TestAlternatingDefinitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d definitionWatch
+		lists, start := 0, time.Now()
+		for n := 0; time.Since(start) < 24*time.Hour; n++ {
+			time.Sleep(d.due())
+			if d.answered(definition{Server: fmt.Sprint("v1.", 33+n%2)}, true); d.changed {
+				d.listed()
+				lists++
+			}
+		}
+		if lists > 60 {
+			t.Errorf("%d lists in a day", lists)
+		}
+		time.Sleep(d.due())
+		if d.answered(definition{Server: "v1.35"}, true); !d.changed || d.due() > 2*definitionPeriod {
+			t.Errorf("after a new version the source asks in %v", d.due())
+		}
+	})
+}
+
+// A schema that is published after its generation was read leads to a list once more, and only then.
+func TestSchemaBehindItsGeneration(t *testing.T) {
+	var d definitionWatch
+	for n, row := range []struct {
+		now  definition
+		want bool
+	}{
+		{definition{Generation: "u/1", Schema: "1"}, false},
+		{definition{Generation: "u/2", Schema: "1"}, true},
+		{definition{Generation: "u/2", Schema: "2"}, true},
+		{definition{Generation: "u/2", Schema: "3"}, false}, // another type of the group
+	} {
+		if d.answered(row.now, true); d.changed != row.want {
+			t.Errorf("answer %d: changed %v", n, d.changed)
+		}
+		d.listed()
+	}
 }

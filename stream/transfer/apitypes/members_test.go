@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -260,16 +261,17 @@ func (muteSource) Newest(context.Context) (keepwatch.Revision, error) {
 
 // Changes of definitions are followed although the server does not serve them at the start, and not if it forbids that.
 func TestDefinitionsAreFollowed(t *testing.T) {
-	first := http.StatusNotFound
+	var first atomic.Int32
+	first.Store(http.StatusNotFound)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		code := first
+		code := int(first.Load())
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case r.URL.Query().Has("sendInitialEvents"):
 			w.WriteHeader(http.StatusBadRequest)
 		case code != 0:
 			if code == http.StatusNotFound {
-				first = 0
+				first.Store(0)
 			}
 			w.WriteHeader(code)
 		case r.URL.Query().Has("watch"):
@@ -298,6 +300,6 @@ func TestDefinitionsAreFollowed(t *testing.T) {
 	<-changed
 	cancel()
 	<-ended
-	first = http.StatusForbidden
+	first.Store(http.StatusForbidden)
 	w.watchCRDs(t.Context(), changed)
 }
