@@ -163,7 +163,12 @@ func (m Machine) Validate(in Input) *keepwatch.Failure {
 // each watch from scratch sends what exists, and not what was deleted meanwhile (porch #1101).
 func Replayed(batch keepwatch.Batch, from keepwatch.Revision) *keepwatch.Failure {
 	for _, c := range batch.Changes {
-		if c.Revision <= from {
+		switch {
+		case c.Revision > from:
+		case c.Type == keepwatch.Deleted:
+			return keepwatch.Failed(keepwatch.ProtocolViolation, "a watch from revision %d delivered the deletion of %v at %d: "+
+				"the server deletes objects at the revision of their last state", from, c.Object.Key(), c.Revision)
+		default:
 			return keepwatch.Failed(keepwatch.ProtocolViolation,
 				"the server does not resume watches: one from revision %d delivered %s of %v at %d", from, c.Type, c.Object.Key(),
 				c.Revision)

@@ -303,6 +303,26 @@ func TestMaxRetriesCountsAcrossOtherFailures(t *testing.T) {
 	}
 }
 
+// TestReplayed checks that a deletion at an old revision is not taken for a watch that begins from scratch.
+func TestReplayed(t *testing.T) {
+	for change, want := range map[keepwatch.ChangeType]string{
+		keepwatch.Added: "does not resume watches", keepwatch.Deleted: "deletes objects at the revision of their last state",
+	} {
+		c := keepwatch.Change{Type: change, Revision: 50, Object: thing{}}
+		f := Replayed(keepwatch.Batch{Changes: []keepwatch.Change{c}}, 50)
+		if f == nil || !strings.Contains(f.Error(), want) {
+			t.Errorf("%v: %v", change, f)
+		}
+		if c.Revision = 51; Replayed(keepwatch.Batch{Changes: []keepwatch.Change{c}}, 50) != nil {
+			t.Errorf("%v at 51 is refused", change)
+		}
+	}
+}
+
+type thing struct{ keepwatch.Object }
+
+func (thing) Key() keepwatch.Key { return keepwatch.Key{Name: "a"} }
+
 // TestRevisionWaitIsBounded checks the bound of the wait for a revision when every other
 // request fails in another way.
 func TestRevisionWaitIsBounded(t *testing.T) {
