@@ -30,7 +30,7 @@ func TestJudgeCommand(t *testing.T) {
 		report.Findings[0].Verdict != "died" {
 		t.Errorf("%v: %s", err, stdout)
 	}
-	for name, part := range map[string]string{"operator.log": "started\n", "report.txt": "died, in 3 of 3 runs",
+	for name, part := range map[string]string{"operator.log": "without a fault [1] | started\n", "report.txt": "died, in 3 of 3 runs",
 		"report.xml": "<failure", "report.json": `"died"`,
 		"report.html": `<span class="verdict">died</span>, in 3 of 3 runs`} {
 		if content, err := os.ReadFile(filepath.Join(record, name)); err != nil || !strings.Contains(string(content), part) {
@@ -42,7 +42,8 @@ func TestJudgeCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, stdout, stderr := separately(t, "judge", "--workload", workload, "--expected", expected, "--",
-		"false"); code != 0 || !strings.Contains(stdout, "0 findings, 1 expected") {
+		"false"); code != 1 || !strings.Contains(stdout, "0 findings, 1 expected") ||
+		!strings.Contains(stderr, "no plan was run") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }

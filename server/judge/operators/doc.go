@@ -56,8 +56,8 @@
 //
 // An operator is quiet if for the time of Options.Quiet it has written nothing, no object has changed, it has read less
 // than five times, none of its requests waits for an answer, and it has as many watches open as at this point of the
-// reference. Leases, Events, reviews and tokens do not count. A step that is not quiet within Options.Patience ends the
-// run.
+// reference. A watch that begins is a read. Leases, Events, reviews and tokens do not count. A step that is not quiet
+// within Options.Patience ends the run.
 //
 // # What is compared
 //
@@ -77,6 +77,7 @@
 //	options.go          Options
 //	operator.go         starts and kills an operator
 //	process_unix.go     the process group of a command; process_other.go: none
+//	death_linux.go      the end of a command with the judge; death_other.go: none
 //	workload.go         reads the steps of a workload
 //	sample.go           a workload derived from samples
 //	selection.go        parts of a workload

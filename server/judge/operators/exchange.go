@@ -37,6 +37,9 @@ func (x exchange) answered(w *statusWriter) {
 	if w.status/100 != 2 || x.record.Subresource != "" {
 		return
 	}
+	if x.record.Verb == "delete" {
+		x.t.deleted(x.record, infoOf(x.q).Name)
+	}
 	if o := w.object(); o != nil {
 		x.t.wrote(x.record, o)
 	}

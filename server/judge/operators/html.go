@@ -21,7 +21,7 @@ var htmlTemplate = template.Must(template.New("report").
 // PrintHTML writes the report as one page that needs no other file, no script and no network: the plans, and each
 // finding with a timeline of the writes that led to it.
 func (r *Report) PrintHTML(w io.Writer) error {
-	page := htmlPage{Report: r, Plans: r.planCounts(), Took: r.Took.Round(time.Second)}
+	page := htmlPage{Report: r, Plans: r.planCounts(), Took: r.Took.Round(time.Second), Gaps: r.gaps()}
 	for _, f := range r.Findings {
 		page.Shown = append(page.Shown, r.htmlFinding(f))
 	}
@@ -34,6 +34,7 @@ type htmlPage struct {
 	Plans []planCount
 	Shown []htmlFinding
 	Took  time.Duration
+	Gaps  []string
 }
 
 // htmlFinding is a finding on the page.

@@ -25,6 +25,12 @@ type Report struct {
 	Places []Place `json:"places"`
 	// Results has one for each plan that ran.
 	Results []Result `json:"results"`
+	// Stopped says why no plan ran, if the runs without a fault are no reference.
+	Stopped string `json:"stopped,omitempty"`
+	// NoPlace are the kinds that were asked for, and of which the workload gives no plan.
+	NoPlace []string `json:"noPlace,omitempty"`
+	// LeftOut is the number of plans that Options.Limit has left out.
+	LeftOut int `json:"leftOut,omitempty"`
 	// Findings are first those without a fault, and then those of the plans.
 	Findings []Finding `json:"findings"`
 
@@ -35,7 +41,11 @@ type Report struct {
 type Result struct {
 	Plan Plan `json:"plan"`
 	// Reached is false if the operator never came to the place of the plan, in all runs. Nothing is judged then.
-	Reached  bool          `json:"reached"`
+	Reached bool `json:"reached"`
+	// Reason says why nothing was judged.
+	Reason string `json:"reason,omitempty"`
+	// Failed is true if a run could not be made: the reason is an error.
+	Failed   bool          `json:"failed,omitempty"`
 	Verdicts []Verdict     `json:"verdicts,omitempty"`
 	Took     time.Duration `json:"tookNanoseconds"` // the first run
 }
@@ -49,6 +59,11 @@ func (r *Report) Unexpected() []Finding {
 		}
 	}
 	return all
+}
+
+// Failed returns the results of plans whose runs could not be made.
+func (r *Report) Failed() []Result {
+	return slices.DeleteFunc(slices.Clone(r.Results), func(one Result) bool { return !one.Failed })
 }
 
 // Run judges an operator. It returns an error instead of a report if the operator or the server cannot be started, if
@@ -107,8 +122,9 @@ func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step
 	}
 	r.Places = ref.places
 	r.add(findings, o)
-	if hasVerdict(findings, Unstable, Restless, Died) || len(ref.states) < len(steps) {
-		return nil // there is nothing to compare with
+	if r.hasNoReference() || len(ref.states) < len(steps) {
+		r.Stopped = "the runs without a fault are no reference: " + joined(verdictsOf(findings))
+		return nil
 	}
 	if err := ref.withNext(ctx, base, o, steps); err != nil {
 		return err
@@ -118,6 +134,10 @@ func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step
 	if err != nil {
 		return err
 	}
+	r.NoPlace = kindsWithout(plans, o)
+	all := len(plans)
+	plans = o.limited(plans)
+	r.LeftOut = all - len(plans)
 	results := make([]Result, len(plans))
 	found := make([][]Finding, len(plans))
 	group, each := errgroup.WithContext(ctx)
@@ -125,9 +145,8 @@ func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step
 	var done progress
 	for i, plan := range plans {
 		group.Go(func() (err error) {
-			results[i], found[i], err = runPlan(each, base, o, steps, ref, plan)
-			if err != nil {
-				return fmt.Errorf("the plan %v: %w", plan, err)
+			if results[i], found[i], err = runPlan(each, base, o, steps, ref, plan); err != nil {
+				return err
 			}
 			o.log("%d/%d %v: %s", done.next(), len(plans), plan, results[i].words())
 			return nil
@@ -155,6 +174,14 @@ func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step
 	return r.shrink(ctx, base, o, steps)
 }
 
+// hasNoReference reports whether a finding without a fault forbids to judge plans. An operator may be expected to exit
+// by itself.
+func (r *Report) hasNoReference() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Verdict == Unstable || f.Verdict == Restless || f.Verdict == Died && f.Expected == ""
+	})
+}
+
 // progress counts the plans that have run.
 type progress struct {
 	mu sync.Mutex
@@ -170,6 +197,8 @@ func (p *progress) next() int {
 
 func (r Result) words() string {
 	switch {
+	case r.Failed:
+		return "not judged: " + r.Reason
 	case !r.Reached:
 		return "not reached"
 	case len(r.Verdicts) == 0:
@@ -227,14 +256,31 @@ func derive(ref *reference, steps []step, o Options) ([]Plan, error) {
 		}
 		all = selected
 	}
-	if o.Limit > 0 && len(all) > o.Limit {
-		// The order of the operator's writes is not that of its next run.
-		slices.SortFunc(all, func(a, b Plan) int { return strings.Compare(a.String(), b.String()) })
-		random := rand.New(rand.NewPCG(o.Seed, 0))
-		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		all = all[:o.Limit]
-	}
 	return all, nil
+}
+
+// limited returns as many plans as Limit allows, chosen by the seed.
+func (o Options) limited(all []Plan) []Plan {
+	if o.Limit == 0 || len(all) <= o.Limit {
+		return all
+	}
+	// The order of the operator's writes is not that of its next run.
+	slices.SortFunc(all, func(a, b Plan) int { return strings.Compare(a.String(), b.String()) })
+	random := rand.New(rand.NewPCG(o.Seed, 0))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:o.Limit]
+}
+
+// kindsWithout returns the kinds that the options ask for, and of which there is no plan.
+func kindsWithout(plans []Plan, o Options) []string {
+	var none []string
+	for _, kind := range Kinds {
+		asked := slices.Contains(o.Plans, kind.Name) || len(o.Plans) == 0 && (kind.Name != upgradedKind || o.Next != nil)
+		if asked && !slices.ContainsFunc(plans, func(p Plan) bool { return p.Kind == kind.Name }) {
+			none = append(none, kind.Name)
+		}
+	}
+	return none
 }
 
 // stepPlans returns the plans of a kind that disturbs steps. An outage needs one in which the operator writes.
@@ -308,36 +354,41 @@ func kindNames() string {
 // reachAttempts is the number of runs in which the operator may come to the place of a plan.
 const reachAttempts = 3
 
-// runPlan runs a plan until its place is reached, and repeats it if it has a finding.
+// runPlan runs a plan until its place is reached, and repeats it if it has a finding. Runs without the fault do not
+// count. A plan whose run fails is not judged: the report says so, and others go on.
 func runPlan(ctx context.Context, base *world, o Options, steps []step, ref *reference,
 	plan Plan) (Result, []Finding, error) {
 	result := Result{Plan: plan}
-	once := func() (*outcome, error) { return perform(ctx, base, o, steps, ref, &plan) }
 	var outcomes []*outcome
-	for attempt := 0; attempt < reachAttempts && len(outcomes) == 0; attempt++ {
-		outcome, err := once()
-		if err != nil {
-			return result, nil, err
+	for want, n := 1, 0; len(outcomes) < want && n < reachAttempts*want; n++ {
+		outcome, err := perform(ctx, base, o, steps, ref, &plan)
+		if ctx.Err() != nil {
+			return result, nil, ctx.Err()
 		}
-		if result.Took = outcome.took; outcome.found {
-			outcomes = append(outcomes, outcome)
+		if err != nil && len(outcomes) == 0 {
+			result.Failed, result.Reason = true, err.Error()
+			return result, nil, nil
+		}
+		if err != nil {
+			break // what was seen before remains
+		}
+		if len(outcomes) == 0 {
+			result.Took, result.Reason = outcome.took, outcome.unreached
+		}
+		if !outcome.found {
+			continue
+		}
+		outcomes = append(outcomes, outcome)
+		if want == 1 && len(judgeOutcomes(outcomes, ref, o)) > 0 {
+			want = o.Repeat
 		}
 	}
 	if len(outcomes) == 0 {
+		result.Reason = cmp.Or(result.Reason, "the operator does not come to this place")
 		return result, nil, nil
 	}
-	result.Reached = true
-	if len(judgeOutcomes(outcomes, ref, o)) > 0 {
-		for range o.Repeat - 1 {
-			outcome, err := once()
-			if err != nil {
-				return result, nil, err
-			}
-			outcomes = append(outcomes, outcome)
-		}
-	}
 	findings := judgeOutcomes(outcomes, ref, o)
-	result.Verdicts = verdictsOf(findings)
+	result.Reached, result.Reason, result.Verdicts = true, "", verdictsOf(findings)
 	return result, findings, nil
 }
 
@@ -353,7 +404,7 @@ func judgeOutcomes(outcomes []*outcome, ref *reference, o Options) []Finding {
 	return findings
 }
 
-// maxFacts bounds the facts of a finding, and maxShown its requests.
+// maxFacts bounds the facts of a finding, and maxShown the writes among its requests.
 const (
 	maxFacts = 5
 	maxShown = 30
@@ -366,8 +417,8 @@ func first(facts []string) []string {
 	return facts
 }
 
-// lastRequests returns what happened in the step of the plan, and in that at which the run ended.
-func (o *outcome) lastRequests() []Request {
+// shownRequests returns what happened in the step of the plan, and in that at which the run ended.
+func (o *outcome) shownRequests() []Request {
 	from := o.ended
 	if o.plan != nil {
 		from = min(from, o.plan.Place.Step)
@@ -378,5 +429,27 @@ func (o *outcome) lastRequests() []Request {
 			all = append(all, r)
 		}
 	}
-	return all[:min(len(all), maxShown)]
+	return shown(all)
+}
+
+// shown returns the first and the last of many requests, and in between what the judge did.
+func shown(all []Request) []Request {
+	if len(all) <= maxShown {
+		return all
+	}
+	var some []Request
+	left := 0
+	for i, r := range all {
+		if between := i >= maxShown/2 && i < len(all)-maxShown/2; between && r.Verb != "" {
+			left++
+			continue
+		}
+		if left > 0 {
+			more := Request{Note: fmt.Sprintf("%d more writes", left), Instance: all[i-1].Instance, After: all[i-1].After}
+			more.Step = all[i-1].Step
+			some, left = append(some, more), 0
+		}
+		some = append(some, r)
+	}
+	return some
 }

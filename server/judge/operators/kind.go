@@ -194,6 +194,14 @@ type Plan struct {
 // String is the plan as --plan reads it.
 func (p Plan) String() string { return p.Kind + ":" + p.Place.String() + timesWords[p.Times] }
 
+// text is that of a plan, or nothing.
+func (p *Plan) text() string {
+	if p == nil {
+		return ""
+	}
+	return p.String()
+}
+
 // disturbance is a plan in a run.
 type disturbance struct {
 	*Kind

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,12 +24,14 @@ import (
 type Operator struct {
 	// Command is the program and its arguments. Its environment has KUBECONFIG, the path of a kubeconfig, which also
 	// replaces {kubeconfig} in the arguments. There {port} is a port for its webhooks, and {certs} a folder with their
-	// certificate, tls.crt and tls.key. It runs in a process group of its own, which is killed with it.
+	// certificate, tls.crt and tls.key. It runs in a process group of its own, which is killed with it. On Linux it does
+	// not outlive this process, however that ends.
 	Command []string
 	// Start runs the operator until ctx is done. It is called if there is no Command. A crash ends ctx, and every
 	// request that is sent through cfg after that fails, so that code that ignores ctx writes nothing either.
 	Start func(ctx context.Context, cfg *rest.Config) error
-	// Output receives stdout and stderr of the command. Several processes write to it at a time. Default: nothing.
+	// Output receives stdout and stderr of the command: lines, each after the number of its run, the plan, and the
+	// number of the start in it. Several processes write to it at a time. Default: nothing.
 	Output io.Writer
 }
 
@@ -125,19 +130,70 @@ func (o Operator) startProcess(w *world) (*instance, error) {
 	args := w.fill(o.Command, path)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+path)
-	cmd.Stdout, cmd.Stderr = o.Output, o.Output
+	out := labelled{to: o.Output, label: w.label + " [" + w.traffic.nextInstance() + "] | "}
+	if o.Output != nil {
+		cmd.Stdout, cmd.Stderr = &out, &out
+	}
 	cmd.WaitDelay = time.Second // a child of it may have its output
 	ownGroup(cmd)
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the operator: %w", err)
-	}
 	i := &instance{ended: make(chan struct{}), stop: func() { killGroup(cmd.Process) }}
+	started := make(chan error, 1)
 	go func() {
 		defer close(i.ended)
+		runtime.LockOSThread() // of which the kernel kills the process at its end
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if started <- err; err != nil {
+			return
+		}
 		i.err = cmd.Wait()
+		out.end()
 		killGroup(cmd.Process) // what it has started
 	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start the operator: %w", err)
+	}
 	return i, nil
+}
+
+// labelled writes lines, each after a label and in one piece.
+type labelled struct {
+	to    io.Writer
+	label string
+	line  []byte // that has not ended, of at most maxLine bytes
+}
+
+const maxLine = 64 << 10
+
+func (l *labelled) Write(b []byte) (int, error) {
+	for rest := b; len(rest) > 0; {
+		n := min(len(rest), maxLine-len(l.line))
+		at := bytes.IndexByte(rest[:n], '\n')
+		if at >= 0 {
+			n = at
+		}
+		l.line, rest = append(l.line, rest[:n]...), rest[n:]
+		if at < 0 && len(l.line) < maxLine {
+			break
+		}
+		if at >= 0 {
+			rest = rest[1:]
+		}
+		l.write()
+	}
+	return len(b), nil
+}
+
+// end writes a line that has not ended.
+func (l *labelled) end() {
+	if len(l.line) > 0 {
+		l.write()
+	}
+}
+
+func (l *labelled) write() {
+	_, _ = l.to.Write(slices.Concat([]byte(l.label), l.line, []byte("\n"))) // the operator is not judged by it
+	l.line = l.line[:0]
 }
 
 func writeKubeconfig(path string, cfg *rest.Config) error {

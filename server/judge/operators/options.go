@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -59,6 +60,7 @@ type Options struct {
 	Progress func(string)
 
 	slots   chan struct{} // one of them is taken by each run
+	runs    *atomic.Int64 // that were started
 	names   []namePattern // of random names, as the runs without a fault have shown
 	without Verdict       // the oracle that is off, for tests
 	hurry   time.Duration // the patience of runs with a plan, for tests
@@ -73,6 +75,8 @@ const (
 	DefaultPatience = 30 * time.Second
 	DefaultRepeat   = 3
 )
+
+func defaultParallel() int { return 4 * runtime.GOMAXPROCS(0) } // a run mostly waits
 
 // Check returns an error for options that are no run: the mistakes of a user that need no server to be seen.
 func (o Options) Check() error {
@@ -113,9 +117,9 @@ func (o Options) complete() (Options, error) {
 		o.Repeat = DefaultRepeat
 	}
 	if o.Parallel == 0 {
-		o.Parallel = 4 * runtime.GOMAXPROCS(0) // a run mostly waits
+		o.Parallel = defaultParallel()
 	}
-	o.slots = make(chan struct{}, o.Parallel)
+	o.slots, o.runs = make(chan struct{}, o.Parallel), &atomic.Int64{}
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
 	}

@@ -59,5 +59,11 @@ func (p Place) object() string { return strings.TrimPrefix(p.Namespace+"/"+p.Nam
 // key is that of the object in a state.
 func (p Place) key() string { return p.Resource + " " + p.object() }
 
+// anyStep is the place in any step, and any of its number.
+func (p Place) anyStep() Place {
+	p.Step, p.Nth = 0, 0
+	return p
+}
+
 // words are the place in a sentence.
 func (p Place) words() string { return fmt.Sprintf("%s %s %s", p.Verb, p.kind(), p.object()) }

@@ -50,6 +50,9 @@ func (o Options) flags() []string {
 	for _, path := range o.RBAC {
 		all = append(all, "--rbac", path)
 	}
+	for _, path := range o.Webhooks {
+		all = append(all, "--webhooks", path)
+	}
 	if o.Workload != "" {
 		all = append(all, "--workload", o.Workload)
 	}
@@ -64,6 +67,9 @@ func (o Options) flags() []string {
 	}
 	if o.Patience != DefaultPatience {
 		all = append(all, "--patience", o.Patience.String())
+	}
+	if o.Parallel != defaultParallel() { // the operator may have a fixed port
+		all = append(all, "--parallel", strconv.Itoa(o.Parallel))
 	}
 	return all
 }
@@ -90,12 +96,33 @@ func (r *Report) PrintTable(w io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	for _, line := range r.gaps() {
+		fmt.Fprintln(w, report.Printable(line))
+	}
 	for _, f := range r.Unexpected() {
 		r.printFinding(w, f)
 	}
 	expected := len(r.Findings) - len(r.Unexpected())
 	_, err := fmt.Fprintf(w, "\n%d findings, %d expected\n", len(r.Unexpected()), expected)
 	return err
+}
+
+// gaps says in lines what was not judged.
+func (r *Report) gaps() []string {
+	var all []string
+	if r.Stopped != "" {
+		all = append(all, "no plan was run: "+r.Stopped)
+	}
+	if len(r.NoPlace) > 0 {
+		all = append(all, "the workload has no place for: "+strings.Join(r.NoPlace, ", "))
+	}
+	if r.LeftOut > 0 {
+		all = append(all, fmt.Sprintf("%d plans were left out by the limit", r.LeftOut))
+	}
+	for _, result := range r.Failed() {
+		all = append(all, fmt.Sprintf("not judged: %v: %s", result.Plan, result.Reason))
+	}
+	return all
 }
 
 // planCount is how the plans of one kind went.
@@ -182,16 +209,28 @@ func (q Request) String() string {
 func (r *Report) PrintJSON(w io.Writer) error { return report.WriteJSON(w, r) }
 
 // PrintJUnit writes the report in JUnit's format: a plan is a test case, and so are the runs without a fault. A plan
-// whose place was not reached, and one whose findings are expected, is skipped.
+// whose place was not reached, a kind without a place, and a plan whose findings are expected, are skipped.
 func (r *Report) PrintJUnit(w io.Writer) error {
 	suite := report.Suite{Name: "judge " + r.Operator, Time: r.Took.Seconds()}
-	suite.Cases = append(suite.Cases, r.junit("without a fault", func(f Finding) bool { return f.Plan == nil }))
+	reference := r.junit("without a fault", func(f Finding) bool { return f.Plan == nil })
+	if r.Stopped != "" && reference.Failure == nil {
+		reference.Failure, reference.Skipped = &report.Message{Message: r.Stopped}, nil
+	}
+	suite.Cases = append(suite.Cases, reference)
 	for _, result := range r.Results {
 		c := r.junit(result.Plan.String(), func(f Finding) bool { return f.Plan != nil && *f.Plan == result.Plan })
-		if !result.Reached {
-			c.Skipped = &report.Message{Message: "the operator did not come to this write"}
+		c.Time = result.Took.Seconds()
+		switch {
+		case result.Failed && c.Failure == nil:
+			c.Failure = &report.Message{Message: result.Reason}
+		case !result.Reached:
+			c.Skipped = &report.Message{Message: result.Reason}
 		}
 		suite.Cases = append(suite.Cases, c)
+	}
+	for _, kind := range r.NoPlace {
+		skip := &report.Message{Message: "the workload has no place for it"}
+		suite.Cases = append(suite.Cases, report.Case{Name: kind, Class: "judge", Skipped: skip})
 	}
 	return suite.Write(w)
 }

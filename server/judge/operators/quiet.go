@@ -9,7 +9,7 @@ import (
 // activity is what an operator has done, and is doing.
 type activity struct {
 	actions  int   // writes, starts, steps, and their ends: each of them ends the quiet
-	reads    int   // lists, gets and discovery
+	reads    int   // lists, gets, discovery, and the beginnings of watches
 	unseen   int64 // writes of Leases and the like, by anybody
 	inFlight int   // requests that wait for an answer
 	watches  int   // that are open

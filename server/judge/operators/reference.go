@@ -31,6 +31,7 @@ type reference struct {
 	places   []Place           // the writes of every run, in the order of the first
 	deletes  map[deletion]bool
 	restores map[deletion]bool // see Request.restores
+	refused  map[Place]bool    // what the operator's roles do not allow, in any step
 }
 
 // deletion is an object that the operator deletes, or changes back, in a step.
@@ -84,7 +85,8 @@ func runWithout(ctx context.Context, from *world, o Options, steps []step) ([]*o
 // learn compares the runs, step by step. It returns the facts in which they differ in substance.
 func learn(outcomes []*outcome) (*reference, []string) {
 	ref := &reference{outcomes: outcomes, places: places(outcomes), applied: outcomes[0].applied,
-		created: map[Place]bool{}, deletes: map[deletion]bool{}, restores: map[deletion]bool{}}
+		created: map[Place]bool{}, deletes: map[deletion]bool{}, restores: map[deletion]bool{},
+		refused: map[Place]bool{}}
 	var unstable []string
 	steps := len(outcomes[0].states)
 	for _, o := range outcomes[1:] {
@@ -116,6 +118,9 @@ func learn(outcomes []*outcome) (*reference, []string) {
 			}
 			if r.Status == http.StatusCreated && r.Subresource == "" {
 				ref.created[r.Place] = true
+			}
+			if r.refused {
+				ref.refused[r.anyStep()] = true
 			}
 			if r.restores {
 				ref.restores[deletion{r.Step, r.key()}] = true
@@ -152,7 +157,7 @@ func judgeReference(outcomes []*outcome, ref *reference, o Options) []Finding {
 		for _, run := range outcomes {
 			if facts := oracle.facts(run, ref); len(facts) > 0 {
 				f.Shown++
-				f.Facts, f.Requests = first(facts), run.lastRequests()
+				f.Facts, f.Requests = first(facts), run.shownRequests()
 			}
 		}
 		if f.Shown > 0 && oracle.verdict != o.without {

@@ -34,6 +34,7 @@ type Request struct {
 	refused  bool // by authorization
 	ofPast   bool // cached reads were answered from an earlier state
 	restores bool // the object is again what it was before the operator's last write to it
+	among    int  // of a deletion: the objects with names like this that the operator had and this is one of
 }
 
 // isNoise reports whether writes of a resource are no progress: they repeat while nothing changes.
@@ -62,6 +63,11 @@ func (t *traffic) refused(q *http.Request, status int) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if isWrite(info.Verb) && !isNoise(info.APIGroup, info.Resource) {
+		t.actions++
+	} else {
+		t.reads++
+	}
 	t.add(&Request{Place: placeOf(info, info.Name), Status: status, refused: true})
 }
 
@@ -157,11 +163,27 @@ func (t *traffic) answered(r *Request, status int) {
 	r.Status = status
 }
 
+// deleted records that the operator has deleted an object.
+func (t *traffic) deleted(r *Request, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if own := t.own[r.key()]; own[name] {
+		r.among = len(own)
+		delete(own, name)
+	}
+}
+
 // wrote records the object that a write has resulted in.
 func (t *traffic) wrote(r *Request, o *unstructured.Unstructured) {
 	content := contentOf(o)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if r.Status == http.StatusCreated && isPattern(r.Name) {
+		if t.own[r.key()] == nil {
+			t.own[r.key()] = map[string]bool{}
+		}
+		t.own[r.key()][o.GetName()] = true
+	}
 	earlier := t.contents[o.GetUID()]
 	at := slices.Index(earlier, content)
 	if at >= 0 && at == len(earlier)-1 {

@@ -61,6 +61,7 @@ func newRun(ctx context.Context, from *world, o Options, steps []step, ref *refe
 	}
 	r := &run{options: o, steps: steps, ref: ref, world: w, outcome: &outcome{plan: plan}}
 	w.traffic.names = r.patterns()
+	w.label = fmt.Sprintf("%d %s", o.runs.Add(1), cmp.Or(plan.text(), "without a fault"))
 	if plan != nil {
 		kind, _ := kindOf(plan.Kind)
 		r.fault = &disturbance{Kind: kind, place: plan.Place, times: cmp.Or(plan.Times, kind.times, 1), run: r}
@@ -244,6 +245,7 @@ func (r *run) performUnobserved(ctx context.Context, n int) error {
 	if early, err := r.isEarly(ctx, n+1); err != nil {
 		return err
 	} else if early {
+		r.outcome.unreached = fmt.Sprintf("step %d needs what the operator does in step %d", n+1, n)
 		return errEnded
 	}
 	r.fault.happens("the operator is cut off during this step and the next one")
@@ -289,6 +291,7 @@ func (r *run) tooEarly(ctx context.Context, err error) error {
 		return err
 	}
 	r.fault.forget()
+	r.outcome.unreached = err.Error()
 	return errEnded
 }
 

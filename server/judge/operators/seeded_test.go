@@ -112,6 +112,11 @@ var bugs = []bug{
 		buggy: variant{do: looseChild(false)}, correct: variant{do: looseChild(true)},
 	},
 	{
+		name: "a deletion by a stale list, of a child with a generated name", plan: "time-travel:1", files: 1,
+		verdict: operators.Deleted,
+		buggy:   variant{do: looseGenerated(false)}, correct: variant{do: looseGenerated(true)},
+	},
+	{
 		name: "a hot loop after a conflict", plan: "conflict", files: 2, verdict: operators.Restless,
 		buggy: variant{do: loopAfterConflict}, correct: variant{do: resized},
 	},
@@ -387,6 +392,37 @@ func looseChild(correct bool) reconcile {
 			return c.deleteUnlessNeeded(ctx, name, correct)
 		}
 		return c.create(ctx, loose(name, name))
+	}
+}
+
+// looseGenerated is looseChild with a generated name: another child replaces the one that was deleted.
+func looseGenerated(correct bool) reconcile {
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		all, err := c.configMaps().List(ctx, metav1.ListOptions{LabelSelector: "widget"})
+		if err != nil || w != nil && len(all.Items) > 0 {
+			return err
+		}
+		if w != nil {
+			child := loose(name, "")
+			child.SetGenerateName(name + "-")
+			_, err := c.configMaps().Create(ctx, child, metav1.CreateOptions{})
+			return err
+		}
+		for _, o := range all.Items {
+			widget := o.GetLabels()["widget"]
+			if _, err := c.widgets.ByNamespace(namespace).Get(widget); !apierrors.IsNotFound(err) {
+				continue
+			}
+			if correct {
+				if _, err := c.widgetsAPI().Get(ctx, widget, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					return err
+				}
+			}
+			if err := c.configMaps().Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 

@@ -42,8 +42,13 @@ func (r *Report) shrink(ctx context.Context, base *world, o Options, steps []ste
 			continue
 		}
 		seen[class{f.Verdict, f.Plan.Kind}] = true
-		group.Go(func() (err error) {
-			f.Smallest, err = s.smallest(ctx, f)
+		group.Go(func() error {
+			smallest, err := s.smallest(ctx, f)
+			if err != nil && ctx.Err() == nil {
+				o.log("%v of %v is not made smaller: %v", f.Verdict, f.Plan, err) // it remains a finding
+				return nil
+			}
+			f.Smallest = smallest
 			return err
 		})
 	}

@@ -26,9 +26,10 @@ type traffic struct {
 	done     chan struct{} // closed when the objects of the step were written
 	instance int
 	requests []*Request
-	counts   map[Place]int          // the writes of a place without Nth
-	names    []namePattern          // of random names
-	contents map[types.UID][]string // what the operator has written to each object, see restores
+	counts   map[Place]int              // the writes of a place without Nth
+	names    []namePattern              // of random names
+	contents map[types.UID][]string     // what the operator has written to each object, see restores
+	own      map[string]map[string]bool // what the operator has created and not deleted, of random names, by key
 	touched  map[schema.GroupVersionResource]bool
 	watches  map[*openWatch]struct{}
 	inFlight int
@@ -51,7 +52,7 @@ func newTraffic(user string, groups ...string) *traffic {
 	return &traffic{
 		user: user, groups: groups, began: time.Now(), done: nothing,
 		counts: map[Place]int{}, touched: map[schema.GroupVersionResource]bool{}, watches: map[*openWatch]struct{}{},
-		contents: map[types.UID][]string{},
+		contents: map[types.UID][]string{}, own: map[string]map[string]bool{},
 	}
 }
 
@@ -84,6 +85,7 @@ func (t *traffic) around(next http.Handler) http.Handler {
 			t.read()
 			next.ServeHTTP(w, q)
 		case info.Verb == "watch":
+			t.read()
 			t.watch(t.noticing(w, q), q, next)
 		case isWrite(info.Verb) && !isNoise(info.APIGroup, info.Resource):
 			t.write(w, q, next, info)

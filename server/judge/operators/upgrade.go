@@ -33,9 +33,10 @@ func (ref *reference) hasNext(Place) bool { return ref.next != nil }
 // does without a fault is no finding.
 func (ref *reference) forUpgrade() *reference {
 	both := *ref.next
-	both.deletes, both.restores = maps.Clone(ref.deletes), maps.Clone(ref.restores)
+	both.deletes, both.restores, both.refused = maps.Clone(ref.deletes), maps.Clone(ref.restores), maps.Clone(ref.refused)
 	maps.Copy(both.deletes, ref.next.deletes)
 	maps.Copy(both.restores, ref.next.restores)
+	maps.Copy(both.refused, ref.next.refused)
 	return &both
 }
 

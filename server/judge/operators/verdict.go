@@ -110,6 +110,7 @@ type outcome struct {
 	ended       int // the step at which the run ended
 	differences []difference
 	unfulfilled string // a step whose condition did not hold
+	unreached   string // why the plan could not come to its place, if that is not the operator's doing
 	restless    string // what the operator did at the end
 	deaths      []string
 	overwritten []string
@@ -215,8 +216,8 @@ func deletedFacts(o *outcome, ref *reference) []string {
 			r.Step >= len(ref.states) {
 			continue
 		}
-		if _, stays := ref.states[r.Step][r.key()]; stays && !ref.deletes[deletion{r.Step, r.key()}] &&
-			!(o.joins(r.Step) && ref.deletes[deletion{r.Step - 1, r.key()}]) && !isPattern(r.Name) {
+		if ref.states[r.Step].needs(r) && !ref.deletes[deletion{r.Step, r.key()}] &&
+			!(o.joins(r.Step) && ref.deletes[deletion{r.Step - 1, r.key()}]) {
 			facts = append(facts, fmt.Sprintf("step %d: the operator deletes %s", r.Step, r.key()))
 		}
 	}
@@ -226,6 +227,17 @@ func deletedFacts(o *outcome, ref *reference) []string {
 		}
 	}
 	return facts
+}
+
+// needs reports whether a deletion takes an object that the state has. Of those with random names it may take what the
+// operator has created too much.
+func (s state) needs(r Request) bool {
+	if !isPattern(r.Name) {
+		_, is := s[r.key()]
+		return is
+	}
+	_, all := s[numbered(r.key(), r.among)]
+	return r.among > 0 && all
 }
 
 // joins reports whether the operator sees a step together with the one before it: what it does for that comes in this
@@ -275,10 +287,11 @@ func staleFacts(o *outcome, ref *reference) []string {
 	return facts
 }
 
-func forbiddenFacts(o *outcome, _ *reference) []string {
+// forbiddenFacts leaves out what the operator is refused without a fault, too: that is a finding without a plan.
+func forbiddenFacts(o *outcome, ref *reference) []string {
 	var facts []string
 	for _, r := range o.requests {
-		if r.refused {
+		if r.refused && (o.plan == nil || !ref.refused[r.anyStep()]) {
 			facts = append(facts, fmt.Sprintf("step %d: %s is forbidden", r.Step, r.words()))
 		}
 	}

@@ -31,7 +31,8 @@ type world struct {
 	defined  map[string]bool    // the resources with a definition
 	begin    keepwatch.Revision // objects of this revision or below are no part of the run
 	folder   string
-	port     int // of the operator's webhooks, if it serves some
+	port     int    // of the operator's webhooks, if it serves some
+	label    string // of the operator's output
 }
 
 // user is the operator's name at the server, unless its roles bind a service account.

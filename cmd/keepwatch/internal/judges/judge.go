@@ -150,9 +150,11 @@ func (o *judgeOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer log.Close()
-	o.judged.Operator.Output = log
-	if o.judged.Next != nil {
-		o.judged.Next.Output = log
+	if log != nil {
+		o.judged.Operator.Output = log
+		if o.judged.Next != nil {
+			o.judged.Next.Output = log
+		}
 	}
 	o.judged.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), messages.Plain(line)) }
 	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: a disturbed server has many
@@ -166,16 +168,21 @@ func (o *judgeOptions) run(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(print(report, cmd.OutOrStdout()), o.writeRecord(report)); err != nil {
 		return err
 	}
-	if found := len(report.Unexpected()); found > 0 {
+	switch found, failed := len(report.Unexpected()), len(report.Failed()); {
+	case found > 0:
 		return fmt.Errorf("%d findings", found)
+	case report.Stopped != "":
+		return fmt.Errorf("no plan was run: %s", report.Stopped)
+	case failed > 0:
+		return fmt.Errorf("%d plans could not be judged", failed)
 	}
 	return nil
 }
 
-// openRecord makes the folder of the record, and returns the file for the operator's output.
+// openRecord makes the folder of the record, and returns the file for the operator's output, or nil without a record.
 func (o *judgeOptions) openRecord() (*os.File, error) {
 	if o.record == "" {
-		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		return nil, nil
 	}
 	if err := makeRecord(o.record); err != nil {
 		return nil, err

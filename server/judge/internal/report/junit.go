@@ -16,6 +16,7 @@ type Suite struct {
 type Case struct {
 	Name    string   `xml:"name,attr"`
 	Class   string   `xml:"classname,attr"`
+	Time    float64  `xml:"time,attr,omitempty"` // in seconds
 	Failure *Message `xml:"failure,omitempty"`
 	Skipped *Message `xml:"skipped,omitempty"`
 }

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package operators
+
+import "syscall"
+
+func dieWithJudge(*syscall.SysProcAttr) {}
