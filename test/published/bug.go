@@ -36,6 +36,13 @@ func Bugs() []Bug {
 			plan: "foreign-edit", verdict: operators.Overwritten,
 		},
 		{
+			Name: "client-node-1933", Operator: "@kubernetes/client-node",
+			Issue:    "https://github.com/kubernetes-client/javascript/issues/1933",
+			Sentence: "an informer whose revision has expired asks again and again from it, and never lists",
+			Affected: "1.0.0-rc6", Repaired: "1.0.0", source: clientNode{}, workload: "widget",
+			plan: "unobserved", verdict: operators.Diverged,
+		},
+		{
 			Name: "controller-runtime-3320", Operator: "controller-runtime",
 			Issue:    "https://github.com/kubernetes-sigs/controller-runtime/issues/3320",
 			Sentence: "an operator reads a cache without its own last write, and creates a second child",

@@ -2,6 +2,8 @@ package published
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
@@ -85,14 +87,14 @@ const widgets = "../../examples/widgets.yaml"
 // controllerRuntime is the operator of testdata/controller-runtime with a version of that library.
 type controllerRuntime struct{ arguments []string }
 
-func (c controllerRuntime) id(version string) string { return "controller-runtime-" + version }
+func (c controllerRuntime) id(version string) string {
+	return "controller-runtime-" + version + "-" + digest(controllerRuntimeProgram)
+}
+
+const controllerRuntimeProgram = "testdata/controller-runtime/main.go"
 
 func (c controllerRuntime) build(ctx context.Context, folder, version string) error {
-	program, err := os.ReadFile("testdata/controller-runtime/main.go")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(folder, "main.go"), program, 0o644); err != nil {
+	if err := copyInto(folder, controllerRuntimeProgram); err != nil {
 		return err
 	}
 	module := []byte("module judged\n\ngo 1.26.0\n")
@@ -105,6 +107,42 @@ func (c controllerRuntime) build(ctx context.Context, folder, version string) er
 
 func (c controllerRuntime) command(folder string) ([]string, string, error) {
 	return append([]string{filepath.Join(folder, "operator")}, c.arguments...), widgets, nil
+}
+
+// clientNode is the operator of testdata/client-node with a version of @kubernetes/client-node.
+type clientNode struct{}
+
+func (clientNode) id(version string) string {
+	return "client-node-" + version + "-" + digest(clientNodeProgram)
+}
+
+const clientNodeProgram = "testdata/client-node/widgets.mjs"
+
+func (clientNode) build(ctx context.Context, folder, version string) error {
+	if err := copyInto(folder, clientNodeProgram); err != nil { // a module finds its imports in the folder that it is in
+		return err
+	}
+	return execute(ctx, folder, []string{"npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", ".",
+		"@kubernetes/client-node@" + version})
+}
+
+func (clientNode) command(folder string) ([]string, string, error) {
+	return []string{"node", filepath.Join(folder, "widgets.mjs")}, widgets, nil
+}
+
+// digest names the content of a program that is built once: another one is built again.
+func digest(program string) string {
+	content, _ := os.ReadFile(program) // build says what is wrong
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:4])
+}
+
+func copyInto(folder, program string) error {
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, filepath.Base(program)), content, 0o644)
 }
 
 // execute runs commands in a folder. The output of the one that fails is part of the error.

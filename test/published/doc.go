@@ -4,7 +4,7 @@
 //	make published                  # all, one after the other
 //	make published BUG='dask'       # those whose name matches
 //
-// Operators come from PyPI and from the Go module proxy.
+// Operators come from PyPI and from the Go module proxy, libraries also from npm.
 //
 // # Files
 //
