@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -89,6 +90,12 @@ func TestEviction(t *testing.T) {
 	if err := evict(t, c, ns, "two", nil); !apierrors.IsInternalError(err) &&
 		!strings.Contains(err.Error(), "more than one PodDisruptionBudget") {
 		t.Errorf("with two budgets: %v", err)
+	}
+	if err := c.typed.PolicyV1beta1().Evictions(ns).Evict(t.Context(), &policyv1beta1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: ns, Name: "held"},
+		DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
+	}); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "more than one PodDisruptionBudget") {
+		t.Errorf("of the version before: %v", err)
 	}
 	if err := evict(t, c, ns, "missing", nil); !apierrors.IsNotFound(err) {
 		t.Errorf("a missing pod: %v", err)

@@ -27,11 +27,13 @@ func TestStatusOfPodKeepsWhatTheServerOwns(t *testing.T) {
 		Phase: corev1.PodRunning, ObservedGeneration: 1, ResourceClaimStatuses: []corev1.PodResourceClaimStatus{claim},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, ObservedGeneration: 1}},
 	}
-	status.OwnerReferences = nil
+	status.OwnerReferences, status.DeletionTimestamp = nil, new(metav1.Now())
 	status.ResourceVersion = ""
 	status = must(pods.UpdateStatus(ctx, status, metav1.UpdateOptions{}))(t)
-	if len(status.OwnerReferences) != 1 || status.Status.QOSClass != corev1.PodQOSBestEffort {
-		t.Errorf("the owners are %v, the class is %q", status.OwnerReferences, status.Status.QOSClass)
+	if len(status.OwnerReferences) != 1 || status.DeletionTimestamp != nil ||
+		status.Status.QOSClass != corev1.PodQOSBestEffort {
+		t.Errorf("the owners are %v, the class is %q, deleted %v", status.OwnerReferences, status.Status.QOSClass,
+			status.DeletionTimestamp)
 	}
 	status.Status = corev1.PodStatus{
 		Phase:      corev1.PodRunning,

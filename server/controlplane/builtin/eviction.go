@@ -9,9 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,6 +36,7 @@ type evictionREST struct {
 var (
 	_ rest.NamedCreater             = (*evictionREST)(nil)
 	_ rest.GroupVersionKindProvider = (*evictionREST)(nil)
+	_ rest.GroupVersionAcceptor     = (*evictionREST)(nil)
 )
 
 // maxDisruptedPods is the number of evictions that a budget's controller may not have confirmed yet.
@@ -44,6 +47,22 @@ var conflictRetry = wait.Backoff{Steps: 20, Duration: 500 * time.Millisecond, Fa
 
 func (r *evictionREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return policyv1.SchemeGroupVersion.WithKind("Eviction")
+}
+
+// AcceptsGroupVersion also accepts the version that older clients send.
+func (r *evictionREST) AcceptsGroupVersion(gv schema.GroupVersion) bool {
+	return gv == policyv1.SchemeGroupVersion || gv == policyv1beta1.SchemeGroupVersion
+}
+
+// addEvictionConversion lets Evictions be read in v1beta1. The version is not served.
+func addEvictionConversion(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(policyv1beta1.SchemeGroupVersion, &policyv1beta1.Eviction{})
+	return scheme.AddConversionFunc((*policyv1beta1.Eviction)(nil), (*policyv1.Eviction)(nil),
+		func(a, b any, _ conversion.Scope) error {
+			in, out := a.(*policyv1beta1.Eviction), b.(*policyv1.Eviction)
+			out.ObjectMeta, out.DeleteOptions = in.ObjectMeta, in.DeleteOptions
+			return nil
+		})
 }
 
 func (r *evictionREST) New() runtime.Object { return &policyv1.Eviction{} }

@@ -44,7 +44,7 @@ func NewRegistry() (*Registry, error) {
 		return nil, err
 	}
 	for _, add := range []func(*runtime.Scheme) error{addHubTypes, addFieldLabels, addDefaults, addEventConversions,
-		addAutoscalerConversions, addStorageMigrationConversion, addConnectOptions} {
+		addAutoscalerConversions, addStorageMigrationConversion, addEvictionConversion, addConnectOptions} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

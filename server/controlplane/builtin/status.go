@@ -49,9 +49,10 @@ func keepDeploymentLabels(obj, old runtime.Object) {
 	accessor(obj).SetLabels(accessor(old).GetLabels())
 }
 
-// keepPodStatus keeps the owners, and fields that clients of earlier versions leave out. A list that is empty and not
-// nil is not left out.
+// keepPodStatus keeps the owners, the time of the deletion, and fields that clients of earlier versions leave out. A
+// list that is empty and not nil is not left out.
 func keepPodStatus(obj, old runtime.Object) {
+	accessor(obj).SetDeletionTimestamp(nil) // the library sets the old one
 	accessor(obj).SetOwnerReferences(accessor(old).GetOwnerReferences())
 	is, was := &obj.(*corev1.Pod).Status, &old.(*corev1.Pod).Status
 	fill(&is.QOSClass, was.QOSClass)
