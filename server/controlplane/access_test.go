@@ -114,9 +114,57 @@ func TestInvalidReviews(t *testing.T) {
 		metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("without a user: %v", err)
 	}
+	if _, err := reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Spec:       authorizationv1.SubjectAccessReviewSpec{User: "eve", ResourceAttributes: pods}},
+		metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "must be empty") {
+		t.Errorf("with a name: %v", err)
+	}
 	if _, err := reviews.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{},
 		metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("rules without a namespace: %v", err)
+	}
+}
+
+// A selector is either a text or requirements. What is not understood of one is ignored, and the answer says so.
+func TestSelectorsOfReviews(t *testing.T) {
+	reviews := connect(t, shared.RESTConfig()).typed.AuthorizationV1().SelfSubjectAccessReviews()
+	label := []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpExists}}
+	for _, c := range []struct {
+		field   *authorizationv1.FieldSelectorAttributes
+		label   *authorizationv1.LabelSelectorAttributes
+		ignored string // of the status
+		refused string
+	}{
+		{&authorizationv1.FieldSelectorAttributes{RawSelector: "spec.nodeName=n"},
+			&authorizationv1.LabelSelectorAttributes{Requirements: label}, "", ""},
+		{&authorizationv1.FieldSelectorAttributes{RawSelector: "a"},
+			&authorizationv1.LabelSelectorAttributes{RawSelector: "a b"},
+			"spec.resourceAttributes.fieldSelector ignored due to parse error; " +
+				"spec.resourceAttributes.labelSelector ignored due to parse error", ""},
+		{&authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{
+			{Key: "a", Operator: metav1.FieldSelectorOpIn, Values: []string{"b"}},
+			{Key: "a", Operator: metav1.FieldSelectorOpExists}}},
+			&authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{label[0],
+				{Key: "a", Operator: "Own"}}},
+			"spec.resourceAttributes.fieldSelector partially ignored due to parse error; " +
+				"spec.resourceAttributes.labelSelector partially ignored due to parse error", ""},
+		{nil, &authorizationv1.LabelSelectorAttributes{RawSelector: "a", Requirements: label}, "",
+			"spec.resourceAttributes.labelSelector.rawSelector: Invalid value"},
+		{&authorizationv1.FieldSelectorAttributes{}, nil, "", "spec.resourceAttributes.fieldSelector.requirements: Required"},
+		{&authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{
+			{Operator: metav1.FieldSelectorOpIn}}}, nil, "", "fieldSelector.requirements[0].key: Required"},
+	} {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", FieldSelector: c.field,
+				LabelSelector: c.label}}}
+		answer, err := reviews.Create(t.Context(), review, metav1.CreateOptions{})
+		switch {
+		case c.refused != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.refused)):
+			t.Errorf("%v %v: %v, want %s", c.field, c.label, err, c.refused)
+		case c.refused == "" && (err != nil || !answer.Status.Allowed || answer.Status.EvaluationError != c.ignored):
+			t.Errorf("%v %v: %v %+v", c.field, c.label, err, answer.Status)
+		}
 	}
 }
 

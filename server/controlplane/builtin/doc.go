@@ -22,7 +22,7 @@
 //	validate.go     values that are refused          validate_*.go   the rules by kind
 //	status.go       the subresource status           scale.go        the subresource scale
 //	namespace.go    deletion in two steps            poddeletion.go  deletion of pods in two steps
-//	reviews.go      reviews of rights
+//	reviews.go      reviews, which store nothing     accessreviews.go  reviews of rights
 //	tokens.go       serviceaccounts/token            tokenreviews.go reviews of tokens
 //	certificates.go CertificateSigningRequests       apiservices.go  APIServices
 //	storagemigrations.go  StorageVersionMigrations

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -77,52 +76,6 @@ func userInfo(u user.Info) authenticationv1.UserInfo {
 	return shown
 }
 
-func answerSelfAccess(ctx context.Context, rights Authorizer, requester user.Info, question runtime.Object) error {
-	q := question.(*authorizationv1.SelfSubjectAccessReview)
-	var err error
-	q.Status, err = decide(ctx, rights, requester, q, q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
-	return err
-}
-
-func answerAccess(ctx context.Context, rights Authorizer, _ user.Info, question runtime.Object) error {
-	q := question.(*authorizationv1.SubjectAccessReview)
-	var err error
-	q.Status, err = decideAbout(ctx, rights, q, q.Spec)
-	return err
-}
-
-func answerLocalAccess(ctx context.Context, rights Authorizer, _ user.Info, question runtime.Object) error {
-	q := question.(*authorizationv1.LocalSubjectAccessReview)
-	if asked := q.Spec.ResourceAttributes; asked != nil && asked.Namespace != q.Namespace {
-		return invalid(question, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), asked.Namespace,
-			"must match metadata.namespace"))
-	}
-	if asked := q.Spec.NonResourceAttributes; asked != nil {
-		return invalid(question, field.Invalid(field.NewPath("spec.nonResourceAttributes"), asked,
-			"disallowed on this kind of request"))
-	}
-	if namespace := genericapirequest.NamespaceValue(ctx); namespace != q.Namespace {
-		return apierrors.NewBadRequest("spec.resourceAttributes.namespace must match namespace: " + namespace)
-	}
-	var err error
-	q.Status, err = decideAbout(ctx, rights, q, q.Spec)
-	return err
-}
-
-// decideAbout authorizes a request of the subject that a question names.
-func decideAbout(ctx context.Context, rights Authorizer, question runtime.Object,
-	spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
-	if spec.User == "" && len(spec.Groups) == 0 {
-		return authorizationv1.SubjectAccessReviewStatus{}, invalid(question, field.Required(field.NewPath("spec", "user"),
-			"name a user, groups, or both"))
-	}
-	subject := &user.DefaultInfo{Name: spec.User, UID: spec.UID, Groups: spec.Groups, Extra: map[string][]string{}}
-	for key, values := range spec.Extra {
-		subject.Extra[key] = values
-	}
-	return decide(ctx, rights, subject, question, spec.ResourceAttributes, spec.NonResourceAttributes)
-}
-
 func answerSelfRules(ctx context.Context, rights Authorizer, requester user.Info, question runtime.Object) error {
 	q := question.(*authorizationv1.SelfSubjectRulesReview)
 	if q.Spec.Namespace == "" {
@@ -147,36 +100,6 @@ func answerSelfRules(ctx context.Context, rights Authorizer, requester user.Info
 		})
 	}
 	return nil
-}
-
-// decide authorizes a resource request or a non-resource request.
-func decide(ctx context.Context, rights Authorizer, subject user.Info, question runtime.Object,
-	resource *authorizationv1.ResourceAttributes,
-	other *authorizationv1.NonResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
-	if (resource == nil) == (other == nil) {
-		return authorizationv1.SubjectAccessReviewStatus{},
-			invalid(question, field.Invalid(field.NewPath("spec", "resourceAttributes"), resource,
-				"give either this or nonResourceAttributes"))
-	}
-	request := authorizer.AttributesRecord{User: subject}
-	if resource != nil {
-		request.ResourceRequest = true
-		request.Verb, request.Namespace, request.Name = resource.Verb, resource.Namespace, resource.Name
-		request.APIGroup, request.APIVersion = resource.Group, resource.Version
-		request.Resource, request.Subresource = resource.Resource, resource.Subresource
-	} else {
-		request.Verb, request.Path = other.Verb, other.Path
-	}
-	decision, why, err := rights.Authorize(ctx, request)
-	return authorizationv1.SubjectAccessReviewStatus{
-		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: why,
-		EvaluationError: message(err),
-	}, nil
-}
-
-func invalid(question runtime.Object, what *field.Error) error {
-	kind := schema.GroupKind{Group: authorizationv1.GroupName, Kind: reflect.TypeOf(question).Elem().Name()}
-	return apierrors.NewInvalid(kind, "", field.ErrorList{what})
 }
 
 func message(err error) string {
