@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -51,7 +52,7 @@ var immutableCases = []immutableCase{
 	{"v1", "PersistentVolumeClaim", "persistentvolumeclaims", true,
 		`{"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`,
 		`{"spec":{"accessModes":["ReadOnlyMany"]}}`, "spec: Forbidden: spec is immutable after creation",
-		`{"spec":{"volumeName":"v","resources":{"requests":{"storage":"2Gi"}}}}`},
+		`{"spec":{"volumeName":"v"}}`},
 	{"apps/v1", "Deployment", "deployments", true, `{"spec":{` + selected + `}}`, reselected,
 		"spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"c\"}}: field is immutable", `{"spec":{"replicas":3}}`},
 	{"apps/v1", "ReplicaSet", "replicasets", true, `{"spec":{` + selected + `}}`, reselected, "field is immutable",
@@ -60,7 +61,7 @@ var immutableCases = []immutableCase{
 		`{"spec":{"minReadySeconds":3}}`},
 	{"apps/v1", "StatefulSet", "statefulsets", true, `{"spec":{"serviceName":"s",` + selected + `}}`,
 		`{"spec":{"serviceName":"t"}}`,
-		"updates to statefulset spec for fields other than 'replicas'", `{"spec":{"replicas":3}}`},
+		`spec.serviceName: Invalid value: "t": field is immutable`, `{"spec":{"replicas":3}}`},
 	{"batch/v1", "Job", "jobs", true, `{"spec":{"template":` + jobTemplate + `}}`, `{"spec":{"completionMode":"Indexed"}}`,
 		"spec.completionMode: Invalid value", `{"spec":{"parallelism":3}}`},
 	{"batch/v1", "Job", "jobs", true, `{"spec":{"template":` + jobTemplate + `}}`,
@@ -71,7 +72,7 @@ var immutableCases = []immutableCase{
 		`{"subjects":[{"kind":"User","name":"u","apiGroup":"rbac.authorization.k8s.io"}]}`},
 	{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false,
 		`{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"a"}}`,
-		`{"roleRef":{"name":"b"}}`, "cannot change roleRef", ""},
+		`{"roleRef":{"name":"b"}}`, "field is immutable", ""},
 	{"storage.k8s.io/v1", "StorageClass", "storageclasses", false, `{"provisioner":"example.com/p"}`,
 		`{"parameters":{"a":"b"}}`,
 		"parameters: Invalid value: {\"a\":\"b\"}: field is immutable", `{"allowVolumeExpansion":true}`},
@@ -144,6 +145,125 @@ func TestImmutableFields(t *testing.T) {
 			again := must(objects.Get(t.Context(), name, metav1.GetOptions{}))(t)
 			must(objects.Update(t.Context(), again, metav1.UpdateOptions{}))(t)
 		})
+	}
+}
+
+const (
+	claimed    = `{"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"2Gi"}}%s}}`
+	bound      = `{"status":{"phase":"Bound","capacity":{"storage":"1Gi"}%s}}`
+	attributed = `,"volumeAttributesClassName":"gold"`
+	annotated  = `{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":"a"}},` +
+		`"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"2Gi"}}}}`
+	csiVolume = `{"spec":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},` +
+		`"csi":{"driver":"d.example.com","volumeHandle":"h"}%s}}`
+	inZone    = `,"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"%s","operator":"Exists"}]}]}}`
+	suspended = `{"spec":{"suspend":true,"template":` + jobTemplate + `}}`
+	started   = `{"status":{"startTime":"2026-01-01T00:00:00Z"%s}}`
+	moved     = `{"spec":{"template":{"metadata":{"labels":{"c":"d"}},"spec":{"nodeSelector":{"a":"b"}}}}}`
+	indexed   = `{"spec":{"completionMode":"Indexed","completions":3,"parallelism":1,"template":` + jobTemplate + `}}`
+	gated     = `{"spec":{"containers":[{"name":"c","image":"i"}],"schedulingGates":[{"name":"a.b/c"}]%s}}`
+	onNodes   = `"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[%s]}}}`
+	hasK      = `{"matchExpressions":[{"key":"k","operator":"Exists"}]}`
+	hasL      = `{"matchExpressions":[{"key":"l","operator":"Exists"}]}`
+	hasBoth   = `{"matchExpressions":[{"key":"k","operator":"Exists"},{"key":"l","operator":"Exists"}]}`
+)
+
+// Fields that are immutable under a condition. want is in the error of a merge patch; empty if it is allowed.
+// test/real/validation compares more of these with kube-apiserver.
+func TestConditionallyImmutableFields(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	ns := newNamespace(t, c)
+	on := func(terms string) string { return "," + fmt.Sprintf(onNodes, terms) }
+	patchOn := func(terms string) string { return `{"spec":{` + fmt.Sprintf(onNodes, terms) + `}}` }
+	for n, f := range []struct{ resource, object, status, patch, want string }{
+		{"persistentvolumeclaims", fmt.Sprintf(claimed, ""), "", `{"spec":{"resources":{"requests":{"storage":"3Gi"}}}}`,
+			"spec: Forbidden: spec is immutable after creation"},
+		{"persistentvolumeclaims", fmt.Sprintf(claimed, ""), "", `{"spec":{"volumeAttributesClassName":"a"}}`,
+			"spec: Forbidden: spec is immutable after creation"},
+		{"persistentvolumeclaims", fmt.Sprintf(claimed, ""), "", `{"spec":{"volumeMode":"Block"}}`,
+			"volumeMode: Invalid value: \"Block\": field is immutable"},
+		{"persistentvolumeclaims", fmt.Sprintf(claimed, ""), fmt.Sprintf(bound, ""),
+			`{"spec":{"volumeAttributesClassName":"a","resources":{"requests":{"storage":"1536Mi"}}}}`, ""},
+		{"persistentvolumeclaims", fmt.Sprintf(claimed, ""), fmt.Sprintf(bound, ""),
+			`{"spec":{"resources":{"requests":{"storage":"1Gi"}}}}`,
+			"spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"},
+		{"persistentvolumeclaims", fmt.Sprintf(claimed, ""), fmt.Sprintf(bound, ""),
+			`{"spec":{"resources":{"requests":{"example.com/a":"1"}}}}`, "spec: Forbidden: spec is immutable"},
+		{"persistentvolumeclaims", fmt.Sprintf(claimed, attributed), fmt.Sprintf(bound, ""),
+			`{"spec":{"volumeAttributesClassName":null}}`, ""},
+		{"persistentvolumeclaims", fmt.Sprintf(claimed, attributed),
+			fmt.Sprintf(bound, `,"currentVolumeAttributesClassName":"gold"`), `{"spec":{"volumeAttributesClassName":null}}`,
+			"update to nil is forbidden"},
+		{"persistentvolumeclaims", fmt.Sprintf(claimed, attributed),
+			fmt.Sprintf(bound, `,"currentVolumeAttributesClassName":"gold"`), `{"spec":{"volumeAttributesClassName":""}}`,
+			"update to empty string is forbidden"},
+		{"persistentvolumeclaims", annotated, "", `{"metadata":{"annotations":null}}`,
+			`metadata.annotations.volume.beta.kubernetes.io/storage-class: Invalid value: "": field is immutable`},
+		{"persistentvolumeclaims", annotated, "", `{"metadata":{"annotations":null},"spec":{"storageClassName":"a"}}`, ""},
+		{"persistentvolumeclaims", annotated, "", `{"spec":{"storageClassName":"b"}}`, "spec: Forbidden: spec is immutable"},
+		{"persistentvolumes", fmt.Sprintf(csiVolume, ""), "",
+			`{"spec":{"csi":{"controllerExpandSecretRef":{"name":"a","namespace":"b"}}}}`, ""},
+		{"persistentvolumes", fmt.Sprintf(csiVolume, ""), "",
+			`{"spec":{"csi":{"fsType":"ext4","controllerExpandSecretRef":{"name":"a","namespace":"b"}}}}`,
+			"spec.persistentvolumesource is immutable after creation"},
+		{"persistentvolumes", fmt.Sprintf(csiVolume, attributed), "", `{"spec":{"volumeAttributesClassName":null}}`,
+			"spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden"},
+		{"persistentvolumes", fmt.Sprintf(csiVolume, ""), "", `{"spec":{` + fmt.Sprintf(inZone, "a")[1:] + `}}`, ""},
+		{"persistentvolumes", fmt.Sprintf(csiVolume, fmt.Sprintf(inZone, "failure-domain.beta.kubernetes.io/zone")), "",
+			`{"spec":{` + fmt.Sprintf(inZone, "topology.kubernetes.io/zone")[1:] + `}}`, ""},
+		{"persistentvolumes", fmt.Sprintf(csiVolume, fmt.Sprintf(inZone, "failure-domain.beta.kubernetes.io/zone")), "",
+			`{"spec":{` + fmt.Sprintf(inZone, "topology.kubernetes.io/region")[1:] + `}}`,
+			"field is immutable, except for updating from beta label to GA"},
+		{"resourcequotas", `{"spec":{"hard":{"pods":"9"},"scopes":["BestEffort"]}}`, "",
+			`{"spec":{"scopes":["NotBestEffort"]}}`, `spec.scopes: Invalid value: ["NotBestEffort"]: field is immutable`},
+		{"csidrivers.storage.k8s.io", `{"spec":{"attachRequired":true}}`, "", `{"spec":{"attachRequired":false}}`,
+			"spec.attachedRequired: Invalid value: false: field is immutable"},
+		{"jobs.batch", suspended, "", `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"other"}]}}}}`,
+			"spec.template.spec: Invalid value"},
+		{"jobs.batch", suspended, "",
+			`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"1"}}}]}}}}`, ""},
+		{"jobs.batch", suspended, "", moved, ""},
+		{"jobs.batch", suspended, fmt.Sprintf(started, ""), moved, "spec.template: Invalid value"},
+		{"jobs.batch", suspended, fmt.Sprintf(started, `,"conditions":[{"type":"Suspended","status":"True"}]`), moved, ""},
+		{"jobs.batch", suspended, `{"status":{"active":1}}`, moved, "spec.template: Invalid value"},
+		{"jobs.batch", indexed, "", `{"spec":{"completions":5}}`,
+			"spec.completions: Invalid value: 5: can only be modified in tandem with spec.parallelism"},
+		{"jobs.batch", indexed, "", `{"spec":{"completions":5,"parallelism":5}}`, ""},
+		{"pods", fmt.Sprintf(gated, `,"nodeSelector":{"a":"b"}`), "", `{"spec":{"nodeSelector":{"c":"d"}}}`, ""},
+		{"pods", fmt.Sprintf(gated, `,"nodeSelector":{"a":"b"}`), "", `{"spec":{"nodeSelector":{"a":"c"}}}`,
+			"only additions to spec.nodeSelector are allowed"},
+		{"pods", fmt.Sprintf(gated, `,"nodeSelector":{"a":"b"}`), "", `{"spec":{"nodeSelector":null}}`,
+			"only additions to spec.nodeSelector are allowed"},
+		{"pods", fmt.Sprintf(gated, ""), "", patchOn(hasK), ""},
+		{"pods", fmt.Sprintf(gated, ""), "", `{"spec":{"affinity":{}}}`, "pod updates may not change fields"},
+		{"pods", fmt.Sprintf(gated, on(hasK)), "", patchOn(hasBoth), ""},
+		{"pods", fmt.Sprintf(gated, on(hasK)), "", patchOn(hasL), "only additions are allowed"},
+		{"pods", fmt.Sprintf(gated, on(hasK)), "", patchOn(hasK + "," + hasL), "no additions/deletions"},
+		{"pods", fmt.Sprintf(gated, on(hasK)), "", `{"spec":{"affinity":null}}`, "no additions/deletions"},
+	} {
+		gr := schema.ParseGroupResource(f.resource)
+		var objects dynamic.ResourceInterface = c.dynamic.Resource(gr.WithVersion("v1"))
+		if gr.Resource != "persistentvolumes" && gr.Resource != "csidrivers" {
+			objects = c.dynamic.Resource(gr.WithVersion("v1")).Namespace(ns)
+		}
+		o := &unstructured.Unstructured{Object: map[string]any{}}
+		decodeJSON(t, []byte(f.object), &o.Object)
+		o.SetAPIVersion(gr.WithVersion("v1").GroupVersion().String())
+		o.SetKind(map[string]string{"persistentvolumeclaims": "PersistentVolumeClaim", "pods": "Pod", "jobs": "Job",
+			"persistentvolumes": "PersistentVolume", "resourcequotas": "ResourceQuota", "csidrivers": "CSIDriver"}[gr.Resource])
+		name := fmt.Sprintf("conditional-%d", n)
+		o.SetName(name)
+		must(objects.Create(t.Context(), o, metav1.CreateOptions{}))(t)
+		if f.status != "" {
+			must(objects.Patch(t.Context(), name, types.MergePatchType, []byte(f.status), metav1.PatchOptions{}, "status"))(t)
+		}
+		_, err := objects.Patch(t.Context(), name, types.MergePatchType, []byte(f.patch), metav1.PatchOptions{})
+		if f.want == "" && err != nil || f.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), f.want)) {
+			t.Errorf("%s %s %s %s: %v, want %q", f.resource, f.object, f.status, f.patch, err, f.want)
+		}
+		if err := objects.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

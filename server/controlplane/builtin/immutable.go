@@ -1,17 +1,21 @@
 package builtin
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/diff"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/services"
@@ -20,19 +24,22 @@ import (
 // immutableFields lists the fields that no update may change, by resource. Paths consist
 // of JSON names. Fields that may be changed under a condition are in immutableRules.
 var immutableFields = map[string][]string{
-	"secrets":                  {"type"},
-	"persistentvolumes":        {"spec.volumeMode"},
-	"deployments.apps":         {"spec.selector"},
-	"replicasets.apps":         {"spec.selector"},
+	"secrets":          {"type"},
+	"deployments.apps": {"spec.selector"},
+	"replicasets.apps": {"spec.selector"},
+	"statefulsets.apps": {"spec.selector", "spec.volumeClaimTemplates", "spec.serviceName",
+		"spec.podManagementPolicy"},
 	"daemonsets.apps":          {"spec.selector"},
 	"controllerrevisions.apps": {"data"},
 	"jobs.batch": {"spec.selector", "spec.completionMode", "spec.podFailurePolicy", "spec.backoffLimitPerIndex",
 		"spec.managedBy", "spec.successPolicy"},
-	"ingressclasses.networking.k8s.io": {"spec.controller"},
+	"rolebindings.rbac.authorization.k8s.io":        {"roleRef"},
+	"clusterrolebindings.rbac.authorization.k8s.io": {"roleRef"},
+	"ingressclasses.networking.k8s.io":              {"spec.controller"},
 	"storageclasses.storage.k8s.io": {"provisioner", "parameters", "reclaimPolicy",
 		"volumeBindingMode"},
 	"volumeattachments.storage.k8s.io":                 {"spec"},
-	"csidrivers.storage.k8s.io":                        {"spec.attachRequired", "spec.volumeLifecycleModes"},
+	"csidrivers.storage.k8s.io":                        {"spec.volumeLifecycleModes"},
 	"csistoragecapacities.storage.k8s.io":              {"nodeTopology", "storageClassName"},
 	"priorityclasses.scheduling.k8s.io":                {"preemptionPolicy"},
 	"endpointslices.discovery.k8s.io":                  {"addressType"},
@@ -58,13 +65,11 @@ var immutableRules = map[string]func(obj, old runtime.Object) field.ErrorList{
 	"services":               serviceUpdate,
 	"persistentvolumes":      persistentVolumeUpdate,
 	"persistentvolumeclaims": persistentVolumeClaimUpdate,
-	"statefulsets.apps":      statefulSetUpdate,
+	"resourcequotas":         quotaUpdate,
 	"jobs.batch":             jobUpdate,
-	"rolebindings.rbac.authorization.k8s.io": func(obj, old runtime.Object) field.ErrorList {
-		return roleRefUpdate(obj.(*rbacv1.RoleBinding).RoleRef, old.(*rbacv1.RoleBinding).RoleRef)
-	},
-	"clusterrolebindings.rbac.authorization.k8s.io": func(obj, old runtime.Object) field.ErrorList {
-		return roleRefUpdate(obj.(*rbacv1.ClusterRoleBinding).RoleRef, old.(*rbacv1.ClusterRoleBinding).RoleRef)
+	"csidrivers.storage.k8s.io": func(obj, old runtime.Object) field.ErrorList {
+		return validation.ValidateImmutableField(obj.(*storagev1.CSIDriver).Spec.AttachRequired,
+			old.(*storagev1.CSIDriver).Spec.AttachRequired, field.NewPath("spec", "attachedRequired")) // sic
 	},
 	"priorityclasses.scheduling.k8s.io": func(obj, old runtime.Object) field.ErrorList {
 		if obj.(*schedulingv1.PriorityClass).Value == old.(*schedulingv1.PriorityClass).Value {
@@ -125,13 +130,6 @@ func immutableFlag(was, is *bool, contents ...change) (errs field.ErrorList) {
 	return errs
 }
 
-func roleRefUpdate(is, was rbacv1.RoleRef) field.ErrorList {
-	if is == was {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), is, "cannot change roleRef")}
-}
-
 // serviceUpdate returns errors for changes of addresses and of the load balancer's class.
 func serviceUpdate(obj, old runtime.Object) field.ErrorList {
 	is, was := obj.(*corev1.Service), old.(*corev1.Service)
@@ -144,59 +142,152 @@ func serviceUpdate(obj, old runtime.Object) field.ErrorList {
 	return errs
 }
 
-func persistentVolumeUpdate(obj, old runtime.Object) field.ErrorList {
-	if equality.Semantic.DeepEqual(obj.(*corev1.PersistentVolume).Spec.PersistentVolumeSource,
-		old.(*corev1.PersistentVolume).Spec.PersistentVolumeSource) {
-		return nil
-	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec", "persistentvolumesource"),
-		"spec.persistentvolumesource is immutable after creation")}
+// stableLabels are the names of the labels of nodes that had others before.
+var stableLabels = map[string]string{
+	corev1.LabelFailureDomainBetaZone: corev1.LabelTopologyZone, corev1.LabelInstanceType: corev1.LabelInstanceTypeStable,
+	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+	"beta.kubernetes.io/os":             corev1.LabelOSStable, "beta.kubernetes.io/arch": corev1.LabelArchStable,
 }
 
-// persistentVolumeClaimUpdate allows changes that bind a claim, set its class, or resize it, and the copy of the source
-// in claims that an earlier version has stored.
-func persistentVolumeClaimUpdate(obj, old runtime.Object) field.ErrorList {
-	is, was := obj.(*corev1.PersistentVolumeClaim).Spec.DeepCopy(), old.(*corev1.PersistentVolumeClaim).Spec
-	completeSources(&was, true)
-	is.Resources.Requests, is.VolumeAttributesClassName = was.Resources.Requests, was.VolumeAttributesClassName
-	if was.VolumeName == "" {
-		is.VolumeName = ""
+// persistentVolumeUpdate allows the secret for expansions to be set, and the affinity to nodes to get stable labels.
+func persistentVolumeUpdate(obj, old runtime.Object) (errs field.ErrorList) {
+	is, was := &obj.(*corev1.PersistentVolume).Spec, &old.(*corev1.PersistentVolume).Spec
+	source := is.PersistentVolumeSource
+	if source.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil {
+		csi := *source.CSI
+		source.CSI, csi.ControllerExpandSecretRef = &csi, nil
 	}
-	if was.StorageClassName == nil {
-		is.StorageClassName = nil
+	if !equality.Semantic.DeepEqual(source, was.PersistentVolumeSource) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"),
+			fmt.Sprintf("spec.persistentvolumesource is immutable after creation\n%v",
+				diff.Diff(was.PersistentVolumeSource, source))))
 	}
-	if equality.Semantic.DeepEqual(*is, was) {
-		return nil
+	errs = append(errs, validation.ValidateImmutableField(is.VolumeMode, was.VolumeMode, field.NewPath("volumeMode"))...)
+	equal := equality.Semantic.Copy()
+	utilruntime.Must(equal.AddFunc(func(is, was corev1.NodeSelectorRequirement) bool {
+		if stable, ok := stableLabels[was.Key]; ok && is.Key == stable {
+			was.Key = stable
+		}
+		return equality.Semantic.DeepEqual(is, was)
+	}))
+	if was.NodeAffinity != nil && !equal.DeepEqual(is.NodeAffinity, was.NodeAffinity) {
+		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), is.NodeAffinity,
+			validation.FieldImmutableErrorMsg+", except for updating from beta label to GA"))
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec"),
-		"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims")}
-}
-
-func statefulSetUpdate(obj, old runtime.Object) field.ErrorList {
-	is, was := obj.(*appsv1.StatefulSet).Spec.DeepCopy(), old.(*appsv1.StatefulSet).Spec
-	is.Replicas, is.Template, is.UpdateStrategy, is.MinReadySeconds = was.Replicas, was.Template, was.UpdateStrategy,
-		was.MinReadySeconds
-	is.Ordinals, is.RevisionHistoryLimit = was.Ordinals, was.RevisionHistoryLimit
-	is.PersistentVolumeClaimRetentionPolicy = was.PersistentVolumeClaimRetentionPolicy
-	if equality.Semantic.DeepEqual(*is, was) {
-		return nil
-	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec"),
-		"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
-			"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
-}
-
-// jobUpdate returns errors for changes of the template of a running job, and of the completions of a
-// job whose completions are not indexed.
-func jobUpdate(obj, old runtime.Object) (errs field.ErrorList) {
-	is, was := obj.(*batchv1.Job).Spec, old.(*batchv1.Job).Spec
-	if was.Suspend == nil || !*was.Suspend {
-		errs = append(errs, validation.ValidateImmutableField(is.Template, was.Template,
-			field.NewPath("spec", "template"))...)
-	}
-	if is.CompletionMode == nil || *is.CompletionMode != batchv1.IndexedCompletion {
-		errs = append(errs, validation.ValidateImmutableField(is.Completions, was.Completions,
-			field.NewPath("spec", "completions"))...)
+	if was.VolumeAttributesClassName != nil && is.VolumeAttributesClassName == nil {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeAttributesClassName"),
+			"update from non-nil value to nil is forbidden"))
 	}
 	return errs
+}
+
+// persistentVolumeClaimUpdate allows changes that bind a claim or set its class, and those of the size and the
+// attributes of a bound claim, and the copy of the source in claims that an earlier version has stored.
+func persistentVolumeClaimUpdate(obj, old runtime.Object) (errs field.ErrorList) {
+	claim, before := obj.(*corev1.PersistentVolumeClaim), old.(*corev1.PersistentVolumeClaim)
+	is, was := claim.Spec.DeepCopy(), before.Spec.DeepCopy()
+	completeSources(was, true)
+	if was.VolumeName == "" {
+		was.VolumeName = is.VolumeName
+	}
+	const annotation = corev1.BetaStorageClassAnnotation
+	class, annotated := before.Annotations[annotation]
+	now, stays := claim.Annotations[annotation]
+	sets := was.StorageClassName == nil && is.StorageClassName != nil && (!annotated || *is.StorageClassName == class)
+	if replaced := sets && annotated && !stays; now != class && !replaced {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", annotation), now,
+			validation.FieldImmutableErrorMsg))
+	}
+	if sets {
+		is.StorageClassName = nil
+	}
+	if claim.Status.Phase == corev1.ClaimBound {
+		is.VolumeAttributesClassName = was.VolumeAttributesClassName
+		if is.Resources.Requests != nil {
+			is.Resources.Requests[corev1.ResourceStorage] = was.Resources.Requests[corev1.ResourceStorage]
+		}
+	}
+	at := field.NewPath("spec")
+	if !equality.Semantic.DeepEqual(is, was) {
+		errs = append(errs, field.Forbidden(at, fmt.Sprintf("spec is immutable after creation except "+
+			"resources.requests and volumeAttributesClassName for bound claims\n%v", diff.Diff(*was, *is))))
+	}
+	errs = append(errs, validation.ValidateImmutableField(is.VolumeMode, was.VolumeMode, field.NewPath("volumeMode"))...)
+	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	if size.Cmp(before.Spec.Resources.Requests[corev1.ResourceStorage]) < 0 &&
+		size.Cmp(before.Status.Capacity[corev1.ResourceStorage]) <= 0 {
+		errs = append(errs, field.Forbidden(at.Child("resources", "requests", "storage"),
+			"field can not be less than status.capacity"))
+	}
+	removed := ""
+	switch attributes := claim.Spec.VolumeAttributesClassName; {
+	case before.Status.CurrentVolumeAttributesClassName == nil ||
+		equality.Semantic.DeepEqual(attributes, before.Spec.VolumeAttributesClassName):
+	case attributes == nil:
+		removed = "nil"
+	case *attributes == "":
+		removed = "empty string"
+	}
+	if removed != "" {
+		errs = append(errs, field.Forbidden(at.Child("volumeAttributesClassName"),
+			"update to "+removed+" is forbidden when status.currentVolumeAttributesClassName is not nil"))
+	}
+	return errs
+}
+
+func quotaUpdate(obj, old runtime.Object) field.ErrorList {
+	is, was := obj.(*corev1.ResourceQuota).Spec.Scopes, old.(*corev1.ResourceQuota).Spec.Scopes
+	if sets.New(is...).Equal(sets.New(was...)) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "scopes"), is, validation.FieldImmutableErrorMsg)}
+}
+
+// jobUpdate returns errors for changes of the template, and of the completions of a Job unless they are indexed, and as
+// many as its pods at a time.
+func jobUpdate(obj, old runtime.Object) (errs field.ErrorList) {
+	is, before := &obj.(*batchv1.Job).Spec, old.(*batchv1.Job)
+	was, at := &before.Spec, field.NewPath("spec")
+	if mutableTemplate(before) {
+		allowed := was.Template.Spec.DeepCopy()
+		allowAtSuspension(allowed, &is.Template.Spec)
+		errs = append(errs, validation.ValidateImmutableField(is.Template.Spec, *allowed, at.Child("template.spec"))...)
+	} else {
+		errs = append(errs, validation.ValidateImmutableField(is.Template, was.Template, at.Child("template"))...)
+	}
+	switch {
+	case is.CompletionMode == nil || *is.CompletionMode != batchv1.IndexedCompletion:
+		errs = append(errs, validation.ValidateImmutableField(is.Completions, was.Completions, at.Child("completions"))...)
+	case is.Completions != nil && !equality.Semantic.DeepEqual(is.Completions, was.Completions) &&
+		!equality.Semantic.DeepEqual(is.Completions, is.Parallelism):
+		errs = append(errs, field.Invalid(at.Child("completions"), is.Completions,
+			"can only be modified in tandem with spec.parallelism"))
+	}
+	return errs
+}
+
+// mutableTemplate reports whether a Job is suspended, and has no pods of its template.
+func mutableTemplate(job *batchv1.Job) bool {
+	suspended := job.Status.StartTime == nil || slices.ContainsFunc(job.Status.Conditions,
+		func(c batchv1.JobCondition) bool {
+			return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
+		})
+	return suspended && job.Spec.Suspend != nil && *job.Spec.Suspend && job.Status.Active == 0
+}
+
+// allowAtSuspension sets what may change in the template of a suspended Job besides labels and annotations: on which
+// nodes pods may run, and the resources of containers.
+func allowAtSuspension(template, is *corev1.PodSpec) {
+	template.Affinity = withNodeAffinityOf(template.Affinity, is.Affinity)
+	template.NodeSelector, template.Tolerations, template.SchedulingGates = is.NodeSelector, is.Tolerations,
+		is.SchedulingGates
+	allowResources := func(containers, is []corev1.Container) {
+		for i := range containers {
+			if len(containers) == len(is) && containers[i].Name == is[i].Name {
+				containers[i].Resources = is[i].Resources
+			}
+		}
+	}
+	allowResources(template.Containers, is.Containers)
+	allowResources(template.InitContainers, is.InitContainers)
 }

@@ -105,8 +105,8 @@ const updatablePodFields = "`spec.containers[*].image`,`spec.initContainers[*].i
 	"`spec.tolerations` (only additions to existing tolerations)," +
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
-// podUpdate allows another image, a shorter deadline, more tolerations, and fewer scheduling gates. The node selector
-// and the affinity to nodes of a pod with scheduling gates may change in any way, of which kube-apiserver refuses some.
+// podUpdate allows another image, a shorter deadline, more tolerations, and fewer scheduling gates. A pod with
+// scheduling gates may be restricted to fewer nodes.
 func podUpdate(obj, old runtime.Object) (errs field.ErrorList) {
 	at := field.NewPath("spec")
 	is, was := &obj.(*corev1.Pod).Spec, &old.(*corev1.Pod).Spec
@@ -136,14 +136,63 @@ func podUpdate(obj, old runtime.Object) (errs field.ErrorList) {
 		is.TerminationGracePeriodSeconds = before
 	}
 	if len(was.SchedulingGates) > 0 {
+		errs = append(errs, gatedPodUpdate(at, is, was)...)
 		is.NodeSelector = was.NodeSelector
-		is.Affinity = withNodeAffinityOf(is.Affinity, was.Affinity)
+		if !equality.Semantic.DeepEqual(nodeAffinityOf(is), nodeAffinityOf(was)) {
+			is.Affinity = withNodeAffinityOf(is.Affinity, was.Affinity)
+		}
 	}
 	if !equality.Semantic.DeepEqual(is, was) {
 		errs = append(errs, field.Forbidden(at, fmt.Sprintf("pod updates may not change fields other than %s\n%v",
 			updatablePodFields, diff.Diff(*was, *is))))
 	}
 	return errs
+}
+
+// gatedPodUpdate returns errors unless labels and requirements were only added to those that a node must have.
+func gatedPodUpdate(at *field.Path, is, was *corev1.PodSpec) (errs field.ErrorList) {
+	for key, value := range was.NodeSelector {
+		if now, ok := is.NodeSelector[key]; !ok || now != value {
+			errs = append(errs, field.Invalid(at.Child("nodeSelector"), is.NodeSelector,
+				"only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			break
+		}
+	}
+	terms, before := requiredTerms(is), requiredTerms(was)
+	at = at.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	if len(before) > 0 && len(terms) != len(before) {
+		return append(errs, field.Invalid(at, terms,
+			"no additions/deletions to non-empty NodeSelectorTerms list are allowed"))
+	}
+	for i, term := range before {
+		now := terms[i]
+		empty := len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0
+		if empty && len(now.MatchExpressions)+len(now.MatchFields) > 0 ||
+			!beginsWith(now.MatchExpressions, term.MatchExpressions) || !beginsWith(now.MatchFields, term.MatchFields) {
+			errs = append(errs, field.Invalid(at.Index(i), now, "only additions are allowed (no mutations or deletions)"))
+		}
+	}
+	return errs
+}
+
+func beginsWith(all, first []corev1.NodeSelectorRequirement) bool {
+	return len(all) >= len(first) && equality.Semantic.DeepEqual(all[:len(first)], first)
+}
+
+func nodeAffinityOf(spec *corev1.PodSpec) *corev1.NodeAffinity {
+	if spec.Affinity == nil {
+		return nil
+	}
+	return spec.Affinity.NodeAffinity
+}
+
+// requiredTerms returns the terms of which a node must match one.
+func requiredTerms(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
+	affinity := nodeAffinityOf(spec)
+	if affinity == nil || affinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
 // withNodeAffinityOf returns an affinity with another one's affinity to nodes.
