@@ -31,9 +31,10 @@ type Lease struct {
 	// Identity distinguishes this replica from others. The default is the host's name and
 	// a random UUID.
 	Identity string
-	// Failed, if set, is called with the error of a request for the Lease, unless the request before
-	// it has failed in the same way. The election continues. client-go logs each error by klog.
-	Failed func(error)
+	// Answered, if set, is called with the error of a request for the Lease, nil if it has succeeded, unless the
+	// outcome of the request before it was the same. The election continues after an error. The calls are one at a
+	// time. client-go logs each error by klog.
+	Answered func(error)
 }
 
 // The times of elections are kube-controller-manager's defaults.
@@ -77,7 +78,7 @@ func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionT
 			LeaseMeta:  metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: lease.Identity},
-		}, failed: lease.Failed},
+		}, answered: lease.Answered},
 		LeaseDuration: times.lease, RenewDeadline: times.renew, RetryPeriod: times.retry,
 		ReleaseOnCancel: true, Name: lease.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
@@ -114,11 +115,12 @@ func electionConfig(cfg *rest.Config, times electionTimes) *rest.Config {
 	return cfg
 }
 
-// reportingLock calls failed with errors of requests. The election sends one request at a time.
+// reportingLock calls answered with the outcomes of requests. The election sends one request at a time.
 type reportingLock struct {
 	resourcelock.Interface
-	failed func(error)           // may be nil
-	last   keepwatch.FailureKind // of the last request, 0 if it has succeeded
+	answered func(error)           // may be nil
+	asked    bool                  // last is that of a request
+	last     keepwatch.FailureKind // of the last request, 0 if it has succeeded
 }
 
 func (l *reportingLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -150,8 +152,8 @@ func (l *reportingLock) report(err error) {
 	case err != nil:
 		kind = kube.FailureOf("", err).Kind
 	}
-	if err != nil && kind != l.last && l.failed != nil {
-		l.failed(err)
+	if (kind != l.last || !l.asked) && l.answered != nil {
+		l.answered(err)
 	}
-	l.last = kind
+	l.asked, l.last = true, kind
 }

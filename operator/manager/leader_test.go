@@ -135,8 +135,8 @@ func TestLeaderOutlivesABrokenConnection(t *testing.T) {
 	}
 }
 
-// Failed receives one error of several in a row that are alike.
-func TestFailedRequestsOfAnElection(t *testing.T) {
+// Answered receives one outcome of several in a row that are alike.
+func TestOutcomesOfAnElection(t *testing.T) {
 	cfg := newLeases(t)
 	answers := []int{403, 403, 403, 500, 500, 0, 0, 403} // the sixth says that there is no Lease, the seventh creates it
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -153,10 +153,10 @@ func TestFailedRequestsOfAnElection(t *testing.T) {
 			return w.Result(), nil
 		})
 	})
-	var failed []string
+	var outcomes []string
 	renewed := make(chan struct{})
-	lease := Lease{Namespace: "default", Name: "one", Failed: func(err error) {
-		if failed = append(failed, err.Error()); len(failed) == 3 {
+	lease := Lease{Namespace: "default", Name: "one", Answered: func(err error) {
+		if outcomes = append(outcomes, fmt.Sprint(err)); len(outcomes) == 5 {
 			close(renewed)
 		}
 	}}
@@ -165,8 +165,8 @@ func TestFailedRequestsOfAnElection(t *testing.T) {
 		<-renewed
 		return nil
 	})
-	if want := []string{"403", "500", "403"}; err != nil || !slices.Equal(failed, want) {
-		t.Errorf("%v, the errors %q, want %q", err, failed, want)
+	if want := []string{"403", "500", "<nil>", "403", "<nil>"}; err != nil || !slices.Equal(outcomes[:5], want) {
+		t.Errorf("%v, the outcomes %q, want %q", err, outcomes, want)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
 	"github.com/keepwatch/keepwatch/internal/startup"
@@ -22,7 +21,7 @@ func checkLease(lease string) error {
 }
 
 // whenElected calls run when this process is elected among all with the same Lease. It returns the reason of the end,
-// never nil. A Lease that the server refuses before the election ends it, as a resource that it refuses would.
+// never nil. A Lease that the server refuses from the first request on ends it, as a resource that it refuses would.
 func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpoint *syncEndpoint,
 	run func(context.Context) error) error {
 	if o.lease == "" {
@@ -37,17 +36,20 @@ func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpo
 	namespace, name, _ := strings.Cut(o.lease, "/")
 	ctx, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
-	var elected atomic.Bool
-	failed := func(err error) {
-		if err = fmt.Errorf("the Lease %s: %w", o.lease, err); startup.Final(err) && !elected.Load() {
+	allowed := false // an answer was no error
+	answered := func(err error) {
+		if err == nil {
+			allowed = true
+			return
+		}
+		if err = fmt.Errorf("the Lease %s: %w", o.lease, err); startup.Final(err) && !allowed {
 			refuse(err)
 			return
 		}
 		report.printf("%v; retrying", err)
 	}
-	lease := manager.Lease{Namespace: namespace, Name: name, Failed: failed}
+	lease := manager.Lease{Namespace: namespace, Name: name, Answered: answered}
 	err = manager.Elected(ctx, config, lease, func(ctx context.Context) error {
-		elected.Store(true)
 		endpoint.setStandby(false)
 		report.printf("elected")
 		return run(ctx)
