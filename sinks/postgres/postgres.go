@@ -218,6 +218,15 @@ func (s *Sink) migrate(ctx context.Context, tx pgx.Tx) error {
 	if err := history.CheckFormat(format, len(migrations)); err != nil {
 		return err
 	}
+	switch {
+	case format == 0 && s.opened:
+		return errors.New("the tables were deleted while they were in use: start again to make them and to store everything anew")
+	case format > 0 && format < len(migrations):
+		// Who reads is waited for before the work, and not after an index that the end of the wait would throw away.
+		if _, err := tx.Exec(ctx, `LOCK TABLE keepwatch, resources, cursors, gaps`); err != nil {
+			return fmt.Errorf("make the tables: %w", err)
+		}
+	}
 	for ; format < len(migrations); format++ {
 		if _, err := tx.Exec(ctx, migrations[format]); err != nil {
 			return fmt.Errorf("make the tables: %w", err)
@@ -363,7 +372,7 @@ func storeType(ctx context.Context, tx pgx.Tx, wanted sink.Stream) error {
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO types (resource, seen, type) SELECT $1, $2, $3::jsonb
 		WHERE $3::jsonb IS DISTINCT FROM (SELECT type FROM types WHERE resource = $1 ORDER BY id DESC LIMIT 1)`,
-		wanted.ID.Resource, time.Now().UTC(), string(text))
+		wanted.ID.Resource, wanted.Seen.UTC(), string(text))
 	return err
 }
 

@@ -312,7 +312,7 @@ func (s *Sink) storeType(ctx context.Context, wanted sink.Stream) error {
 	}
 	_, err = s.conn.ExecContext(ctx, `INSERT INTO types (resource, seen, type) SELECT ?1, ?2, ?3
 		WHERE ?3 IS NOT (SELECT type FROM types WHERE resource = ?1 ORDER BY id DESC LIMIT 1)`,
-		wanted.ID.Resource, time.Now().UTC().Format(timeFormat), string(text))
+		wanted.ID.Resource, wanted.Seen.UTC().Format(timeFormat), string(text))
 	return err
 }
 

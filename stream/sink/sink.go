@@ -38,6 +38,8 @@ type Stream struct {
 	Line int
 	// Type is what the server says of the resource, nil if that is not known.
 	Type *Type
+	// Seen is the time from which on the type counts, by the clock of batches. A transfer sets it at each Open.
+	Seen time.Time
 }
 
 // SameCluster returns the identity of a stream that is stored with what the streams of an Open know of its cluster. It

@@ -129,20 +129,13 @@ func advances(p sink.Piece) bool {
 	})
 }
 
-// nextTime returns the time of the next batch, which is not before the last one's, although
-// the clock may have been set back. By a time that is ahead, a sink would delete what is not old, and a moment between
-// it and the next right one would have the states from before.
+// nextTime returns the time of the next batch, which is not before the last one's, although the clock may have been set
+// back.
 func (b *batcher) nextTime() time.Time {
-	now := time.Now()
-	if clock := b.options.Clock; clock != nil {
-		if at := clock(); !at.IsZero() && now.Sub(at) > MaxApart {
-			now = at
-		}
+	if now := b.options.Clock.Now(); now.After(b.time) {
+		return now
 	}
-	if now = now.UTC().Truncate(time.Millisecond); now.Before(b.time) {
-		return b.time
-	}
-	return now
+	return b.time
 }
 
 // checkEpochs returns errRewound if a stream is in an epoch that another stream of its line

@@ -17,9 +17,11 @@ type ahead struct {
 	transcript
 	time    time.Time
 	written []time.Time
+	seen    time.Time // of the last type
 }
 
 func (s *ahead) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {
+	s.seen = streams[0].Seen
 	stored, err := s.transcript.Open(ctx, streams)
 	for i := range stored {
 		stored[i].Time = s.time
@@ -53,8 +55,8 @@ func TestClockAhead(t *testing.T) {
 					t.Errorf("it ends with %v", err)
 				}
 				if want := map[bool]time.Time{true: begin.Add(-row.behind), false: begin}[row.other]; len(s.written) == 0 ||
-					!s.written[0].Equal(want) {
-					t.Errorf("written at %v, want %v", s.written, want)
+					!s.written[0].Equal(want) || !s.seen.Equal(want) {
+					t.Errorf("written at %v, with a type that was seen at %v, want %v", s.written, s.seen, want)
 				}
 			})
 		})

@@ -66,6 +66,7 @@ func (s *session) run(ctx context.Context) error {
 	streams := make([]sink.Stream, len(s.resources))
 	for i, r := range s.resources {
 		streams[i] = r.Stream
+		streams[i].Seen = s.options.Clock.Now()
 	}
 	stored, err := s.sink.Open(ctx, streams)
 	if err != nil {

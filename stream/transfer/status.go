@@ -28,6 +28,8 @@ type Status struct {
 	// Excess is by how many bytes the current states alone were more than the sink may have, when it last deleted
 	// states by its size.
 	Excess int64
+	// Now is the time of a batch now, if no earlier one is newer: see [Clock].
+	Now time.Time
 }
 
 // ResourceStatus is the state of one resource. Its counts are those of this process.
@@ -91,11 +93,15 @@ func (s Status) Newest() (newest time.Time) {
 	return newest
 }
 
+// Behind returns by how much the clock is behind the newest batch.
+func (s Status) Behind() time.Duration { return max(0, s.Newest().Sub(s.Now)) }
+
 // Status returns the current status. It is safe for concurrent use.
 func (t *Transfer) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.status
+	s.Now = t.options.Clock.Now()
 	s.Cuts, s.Expired = maps.Clone(s.Cuts), maps.Clone(s.Expired)
 	s.Resources = make([]ResourceStatus, len(t.status.Resources))
 	for i, r := range t.status.Resources {

@@ -57,15 +57,11 @@ type Options struct {
 	Expired func(sink.Expiry)
 	// Committed, if set, is called after each batch.
 	Committed func(sink.Batch)
-	// Clock, if set, returns the time of the source's clock, zero as long as it is not known. If this machine's clock is
-	// ahead of it by more than [MaxApart], batches have its time.
-	Clock func() time.Time
+	// Clock, if set, bounds the times of batches.
+	Clock Clock
 	// Cut, if set, is called after a batch with which the cut of a line has changed.
 	Cut func(line int, cut sink.Cut)
 }
-
-// MaxApart is how far the clocks of two machines may be apart.
-const MaxApart = time.Minute
 
 // Transfer keeps the tables of a sink equal to several resources while Run runs.
 type Transfer struct {

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// serverClock is the clock of an API server, as the field Date of its answers shows it. It is safe for concurrent use.
+// serverClock is the clock of the API servers of a cluster, as the field Date of their answers shows it: of several, the
+// one that is ahead of the others. While a machine sleeps, it stops until the next answer. It is safe for concurrent use.
 type serverClock struct {
 	mu       sync.Mutex
-	date     time.Time // of the last answer
+	date     time.Time // of an answer
 	received time.Time
 }
 
@@ -17,10 +18,22 @@ type serverClock struct {
 func (c *serverClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.locked()
+}
+
+func (c *serverClock) locked() time.Time {
 	if c.date.IsZero() {
 		return time.Time{}
 	}
 	return c.date.Add(time.Since(c.received)) // the difference is monotonic
+}
+
+func (c *serverClock) answered(date time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if date.After(c.locked()) {
+		c.date, c.received = date, time.Now()
+	}
 }
 
 // read returns a transport whose answers set the clock.
@@ -37,9 +50,7 @@ func (t dated) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
-		t.clock.mu.Lock()
-		defer t.clock.mu.Unlock()
-		t.clock.date, t.clock.received = date, time.Now()
+		t.clock.answered(date)
 	}
 	return answer, nil
 }

@@ -21,8 +21,8 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// TestServerClock checks that the clock is that of the last answer with a Date, goes on since, and that a clock of this
-// machine that is ahead of it is printed once an hour.
+// TestServerClock checks that the clock is that of the answer which is ahead of the others, goes on since, and that a
+// clock of this machine that is ahead of it is printed once an hour, with what times transactions have.
 func TestServerClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // from 2000-01-01 on
 		var out bytes.Buffer
@@ -30,14 +30,20 @@ func TestServerClock(t *testing.T) {
 		server := &answers{}
 		transport := r.clock.read(server)
 		for _, step := range []struct {
-			date, now, out string
+			date   string
+			newest time.Time
+			now    string
+			out    string
 		}{
-			{"", "0001-01-01T00:00:00Z", ""},
-			{"Sat, 01 Jan 2000 01:00:59 GMT", "2000-01-01T01:00:59Z", ""},
-			{"soon", "2000-01-01T02:00:59Z", ""},
-			{"Mon, 03 Jan 2000 00:00:00 GMT", "2000-01-03T00:00:00Z", ""},
-			{"Fri, 31 Dec 1999 04:00:00 GMT", "1999-12-31T04:00:00Z",
-				"the clock shows 2000-01-01T04:00:00Z, and that of the API server 1999-12-31T04:00:00Z: transactions"},
+			{"", time.Time{}, "0001-01-01T00:00:00Z", ""},
+			{"Fri, 31 Dec 1999 04:00:00 GMT", time.Time{}, "1999-12-31T04:00:00Z",
+				"the clock shows 2000-01-01T01:00:00Z, that of the API server 1999-12-31T04:00:00Z: transactions have the latter"},
+			{"soon", time.Now().Add(-12 * time.Hour), "1999-12-31T05:00:00Z",
+				"the clock shows 2000-01-01T02:00:00Z, that of the API server 1999-12-31T05:00:00Z, " +
+					"and the newest transaction is of 1999-12-31T12:00:00Z: until then, all transactions have that time"},
+			{"Fri, 31 Dec 1999 04:30:00 GMT", time.Time{}, "1999-12-31T06:00:00Z", "1999-12-31T06:00:00Z: transactions"},
+			{"Sat, 01 Jan 2000 03:59:30 GMT", time.Time{}, "2000-01-01T03:59:30Z", ""},
+			{"Mon, 03 Jan 2000 00:00:00 GMT", time.Time{}, "2000-01-03T00:00:00Z", ""},
 		} {
 			server.date = step.date
 			answer, err := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
@@ -45,8 +51,9 @@ func TestServerClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			answer.Body.Close()
+			out.Reset()
 			for range 2 {
-				r.committed(sink.Batch{})
+				r.committed(sink.Batch{Time: step.newest})
 			}
 			if now := r.clock.now().UTC().Format(time.RFC3339); now != step.now || strings.Count(out.String(), "\n") !=
 				min(len(step.out), 1) || !strings.Contains(out.String(), step.out) {

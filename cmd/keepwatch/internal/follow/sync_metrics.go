@@ -188,7 +188,7 @@ func collectStatus(s transfer.Status, ch chan<- prometheus.Metric) {
 	for _, reason := range []sink.ExpiryReason{sink.ExpiredByAge, sink.ExpiredBySize, sink.ExpiredByThinning} {
 		ch <- prometheus.MustNewConstMetric(syncExpired, prometheus.CounterValue, float64(s.Expired[reason]), string(reason))
 	}
-	ch <- prometheus.MustNewConstMetric(syncBehindClock, prometheus.GaugeValue, max(0, time.Until(s.Newest()).Seconds()))
+	ch <- prometheus.MustNewConstMetric(syncBehindClock, prometheus.GaugeValue, s.Behind().Seconds())
 	ch <- prometheus.MustNewConstMetric(syncExcess, prometheus.GaugeValue, float64(s.Excess))
 }
 

@@ -39,8 +39,8 @@ type syncReport struct {
 	thinned               uint64    // states that were thinned out since the last message about it
 	nextThinned           time.Time
 
-	clock                 serverClock
-	nextBehind, nextAhead time.Time // of the next messages about this machine's clock
+	clock      serverClock
+	nextClocks time.Time // of the next message about this machine's clock
 }
 
 // syncTarget is what is printed of a stream.
@@ -206,20 +206,23 @@ func (r *syncReport) clocks(newest time.Time) {
 	if r.onCut != nil { // the output has no times
 		return
 	}
-	now, server := time.Now(), r.clock.now()
-	if !server.IsZero() && now.Sub(server) > transfer.MaxApart && !now.Before(r.nextAhead) {
-		r.clear()
-		r.start.printf("the clock shows %s, and that of the API server %s: transactions have the latter",
-			now.UTC().Format(time.RFC3339), server.UTC().Format(time.RFC3339))
-		r.nextAhead = now.Add(time.Hour)
-	}
-	if newest.Sub(now) <= transfer.MaxApart || now.Before(r.nextBehind) {
+	local, now := time.Now(), transfer.Clock(r.clock.now).Now()
+	ahead, behind := local.Sub(now) > transfer.MaxApart, newest.Sub(now) > transfer.MaxApart
+	if !ahead && !behind || local.Before(r.nextClocks) {
 		return
 	}
 	r.clear()
-	r.start.printf("the clock shows %s, and the newest transaction is of %s: until then, all transactions have that time",
-		now.UTC().Format(time.RFC3339), newest.UTC().Format(time.RFC3339))
-	r.nextBehind = now.Add(time.Hour)
+	text := "the clock shows " + local.UTC().Format(time.RFC3339)
+	if ahead {
+		text += ", that of the API server " + now.Format(time.RFC3339)
+	}
+	if behind {
+		r.start.printf("%s, and the newest transaction is of %s: until then, all transactions have that time", text,
+			newest.UTC().Format(time.RFC3339))
+	} else {
+		r.start.printf("%s: transactions have the latter", text)
+	}
+	r.nextClocks = local.Add(time.Hour)
 }
 
 // committed reports the gaps of a batch.
