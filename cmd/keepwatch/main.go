@@ -92,7 +92,7 @@ func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Wr
 	if message == "" {
 		return code
 	}
-	log.Fail(name, help, messages.Plain(message), code)
+	log.Fail(name, help, messages.Indented(message), code)
 	return code
 }
 

@@ -166,7 +166,7 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 		return nil
 	case first > complete+1:
 		cause := errLost
-		if c := s.log.stream.CachedInfo().Config; c.MaxAge > 0 || c.MaxBytes > 0 || c.MaxMsgs > 0 {
+		if c := s.log.stream.CachedInfo().Config; complete > 0 && (c.MaxAge > 0 || c.MaxBytes > 0 || c.MaxMsgs > 0) {
 			cause = errExpired
 		}
 		return fmt.Errorf("stream %s begins at message %d, and bucket %s has the objects up to message %d: %w", s.log.name,

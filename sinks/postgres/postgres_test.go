@@ -73,6 +73,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("text", func(t *testing.T) { testText(t, server) })
 	t.Run("names", func(t *testing.T) { testNames(t, server) })
 	t.Run("changed by another program", func(t *testing.T) { testChanged(t, server) })
+	t.Run("deleted", func(t *testing.T) { testDeleted(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("clusters", func(t *testing.T) {
 		sinktest.TestClusters(t, postgres.New(server.URL("clusters"), postgres.Options{}))
@@ -251,6 +252,22 @@ func testText(t *testing.T, server *pgtest.Server) {
 	if err := errors.Join(json.Unmarshal([]byte(got[0]), &a), json.Unmarshal([]byte(want), &b)); err != nil ||
 		fmt.Sprint(a) != fmt.Sprint(b) || got[1] != "201" {
 		t.Errorf("stored %s, want 201 times %s (%v)", got, want, err)
+	}
+}
+
+// testDeleted deletes the tables while a process uses them: it does not store everything anew, as another one does.
+func testDeleted(t *testing.T, server *pgtest.Server) {
+	s := postgres.New(server.URL("deleted"), postgres.Options{})
+	open(t, s)
+	write(t, s, batch(1, 5, time.Now(), event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	s.Close()
+	server.SQL(`DROP SCHEMA deleted CASCADE`)
+	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "the tables were deleted while they were in use") {
+		t.Errorf("opened again: %v", err)
+	}
+	if stored := open(t, postgres.New(server.URL("deleted"), postgres.Options{})); stored[0].Entries.Len() > 0 {
+		t.Errorf("%d objects in new tables", stored[0].Entries.Len())
 	}
 }
 

@@ -156,7 +156,7 @@ func (o *judgeOptions) run(cmd *cobra.Command, args []string) error {
 			o.judged.Next.Output = log
 		}
 	}
-	o.judged.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), messages.Plain(line)) }
+	o.judged.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), messages.Indented(line)) }
 	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: a disturbed server has many
 	report, err := operators.Run(cmd.Context(), o.judged)
 	if err != nil {

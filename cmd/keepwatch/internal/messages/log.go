@@ -80,8 +80,8 @@ func (m jsonMessages) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Plain replaces what could control a terminal: servers word many errors.
-func Plain(message string) string {
+// plain replaces what could control a terminal: servers word many errors.
+func plain(message string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
 			return '?'
@@ -90,8 +90,14 @@ func Plain(message string) string {
 	}, message)
 }
 
-// Line is [Plain] in one line, so that what a server words looks like no other message.
-func Line(message string) string { return strings.ReplaceAll(Plain(message), "\n", " ") }
+// Indented returns a message without what could control a terminal: servers word many errors. The lines after the first
+// are indented, so that none looks like another message.
+func Indented(message string) string {
+	return strings.ReplaceAll(strings.TrimRight(plain(message), "\n"), "\n", "\n  ")
+}
+
+// Line returns a message as one line without what could control a terminal.
+func Line(message string) string { return strings.ReplaceAll(plain(message), "\n", " ") }
 
 // SharedWriter is written to by several goroutines.
 type SharedWriter struct {
