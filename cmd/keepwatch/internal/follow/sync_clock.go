@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// serverClock is the clock of the API servers of a cluster, as the field Date of their answers shows it: of several, the
-// one that is ahead of the others. While a machine sleeps, it stops until the next answer. It is safe for concurrent use.
+// serverClock is the clock of the API servers of a cluster, as the field Date of their answers shows it: of several,
+// the one that is ahead of the others. While the machine sleeps, it stops until the next answer. It is safe for
+// concurrent use.
 type serverClock struct {
 	mu       sync.Mutex
 	date     time.Time // of an answer
