@@ -12,6 +12,7 @@
 //	transfer.go  Transfer, Run
 //	session.go   one time between Open and Close of the sink
 //	batcher.go   pieces that wait at the same time, committed as one batch
+//	clock.go     the clock of what is written
 //	lines.go     which resources share revisions
 //	status.go    Status, and the counts of events
 package transfer
