@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
+	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
 	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
@@ -192,7 +193,8 @@ func isBeyondRoles(a authorizer.Attributes, why string) bool {
 }
 
 // digest is a request's, as far as a decision may depend on it. Its size does not depend on the request: a caller with
-// no rights at all can send names and selectors of a megabyte.
+// no rights at all can send names and selectors of a megabyte. It has what the user is, and not the value that says so:
+// each review of a token makes another value, and a later user's may be where an earlier one's was in memory.
 type digest [sha256.Size]byte
 
 // describe returns the digest of a request. Strings are quoted, so that no value of one field reads as another field.
@@ -200,9 +202,9 @@ func describe(a authorizer.Attributes) digest {
 	h := sha256.New()
 	labels, labelError := a.GetLabelSelector()
 	fields, fieldError := a.GetFieldSelector()
-	fmt.Fprintf(h, "%#v %v %q %q %q %q %q %q %q %q", a.GetUser(), a.IsResourceRequest(), a.GetPath(), a.GetVerb(),
-		a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
-		a.GetSubresource(), a.GetNamespace(), a.GetName())
+	personal.WriteUser(h, a.GetUser())
+	fmt.Fprintf(h, " %v %q %q %q %q %q %q %q %q", a.IsResourceRequest(), a.GetPath(), a.GetVerb(), a.GetAPIGroup(),
+		a.GetAPIVersion(), a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName())
 	for _, r := range labels {
 		fmt.Fprintf(h, " label %q %q %q", r.Key(), r.Operator(), r.ValuesUnsorted())
 	}

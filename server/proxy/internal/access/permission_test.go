@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 )
@@ -288,6 +290,36 @@ func TestReviewsDiffer(t *testing.T) {
 		}
 		seen[describe(r)] = i
 	}
+}
+
+// A decision is that of a user: neither of the value that says who it is, where another user's may be later, nor of one
+// review of its token.
+func TestDecisionsAreOfUsers(t *testing.T) {
+	t.Parallel()
+	j, p := newJudge(t)
+	ask := func(by *Caller) authorizer.Attributes {
+		ctx := request.WithRequestInfo(request.WithUser(t.Context(), by), &request.RequestInfo{IsResourceRequest: true,
+			Verb: "list", APIVersion: "v1", Resource: "secrets"})
+		a, err := filters.GetAuthorizerAttributes(ctx) // as the proxy does
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	ada := func() *user.DefaultInfo {
+		return &user.DefaultInfo{Name: "ada", Groups: []string{"devs"}, Extra: map[string][]string{"a": {"1"}, "b": nil}}
+	}
+	known := ada()
+	by := &Caller{Info: known}
+	j.allows.Store(true)
+	p.expect(t, ask(by), true, false)
+	j.allows.Store(false)
+	p.expect(t, ask(&Caller{Info: ada(), expires: time.Now()}), true, false)
+	if n := j.asked.Load(); n != 1 {
+		t.Errorf("the server was asked %d times about one user", n)
+	}
+	*known = user.DefaultInfo{Name: "eve"}
+	p.expect(t, ask(by), false, false)
 }
 
 func selectsFields(text string) func(*authorizer.AttributesRecord) {

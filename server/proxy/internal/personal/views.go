@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -78,15 +79,20 @@ func (v *Views) len() int {
 	return len(v.all)
 }
 
-// keyOf returns the key of a subject. Strings are quoted, so that no value of one field reads as another field.
-func keyOf(s Subject) key {
-	u := s.User
-	h := sha256.New()
+// WriteUser writes all of a user that a decision may depend on. Strings are quoted, so that no value of one field reads
+// as another field.
+func WriteUser(h io.Writer, u user.Info) {
 	fmt.Fprintf(h, "%q %q %q", u.GetName(), u.GetUID(), u.GetGroups())
 	extra := u.GetExtra()
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		fmt.Fprintf(h, " %q %q", name, extra[name])
 	}
+}
+
+// keyOf returns the key of a subject.
+func keyOf(s Subject) key {
+	h := sha256.New()
+	WriteUser(h, s.User)
 	return key{[sha256.Size]byte(h.Sum(nil)), fmt.Sprintf("%q %q %q %q", s.Verb, s.Resource.Group, s.Resource.Version,
 		s.Resource.Resource)}
 }
