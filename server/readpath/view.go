@@ -78,7 +78,8 @@ func (s *Reader) watchOf(ctx context.Context, r readRequest) (*watchcache.Watch,
 // answerViewError returns the response to a failed list of a view that the API server could not answer: it refuses the
 // list.
 func (s *Reader) answerViewError(err error) http.HandlerFunc {
-	if s.view == nil || !apierrors.IsResourceExpired(err) && !apierrors.IsServiceUnavailable(err) {
+	if s.view == nil || !apierrors.IsResourceExpired(err) && !apierrors.IsServiceUnavailable(err) &&
+		!apierrors.IsTooManyRequests(err) {
 		return nil
 	}
 	return s.errorHandler(err)

@@ -30,21 +30,27 @@ func (c Cluster) Roles() *personal.Roles {
 // DecidedFor implements personal.Cluster.
 func (c Cluster) DecidedFor() time.Duration { return c.roles.permissions.decidedFor() }
 
-// Reviews is permissions as personal views need them. They are patient: views follow changes as open watches do, and
-// bound their reviews themselves.
+// Reviews is permissions as personal views need them. Views bound their reviews themselves: those of open watches are
+// patient, as other watches' are, and have no bound by user.
 type Reviews struct{ permissions *permissions }
 
 // Decide implements personal.Reviews.
-func (r Reviews) Decide(ctx context.Context, a authorizer.Attributes) (bool, error) {
-	ctx, _ = patient(ctx)
-	allowed, _, err := r.permissions.allowed(ctx, a)
+func (r Reviews) Decide(ctx context.Context, a authorizer.Attributes, open bool) (bool, error) {
+	bound := r.permissions.inFlight
+	if open {
+		ctx, _ = patient(ctx)
+		bound = nil
+	}
+	allowed, _, err := r.permissions.decided(ctx, a, bound, r.permissions.ofViews)
 	return allowed, err
 }
 
 // Confirm implements personal.Reviews.
-func (r Reviews) Confirm(ctx context.Context, a authorizer.Attributes) (bool, error) {
-	ctx, _ = patient(ctx)
-	return r.permissions.confirmed(ctx, a)
+func (r Reviews) Confirm(ctx context.Context, a authorizer.Attributes, open bool) (bool, error) {
+	if open {
+		ctx, _ = patient(ctx)
+	}
+	return r.permissions.confirmed(ctx, a, r.permissions.ofViews)
 }
 
 // BeyondRoles implements personal.Reviews.

@@ -20,8 +20,9 @@ type decisions struct {
 	denials     *cache.LRUExpireCache
 }
 
-func newDecisions() decisions {
-	return decisions{cache.NewLRUExpireCache(maxReviews), cache.NewLRUExpireCache(maxReviews)}
+// newDecisions returns no decisions yet, of which a number of each kind are remembered.
+func newDecisions(most int) decisions {
+	return decisions{cache.NewLRUExpireCache(most), cache.NewLRUExpireCache(most)}
 }
 
 func (d decisions) add(about digest, made remembered) {

@@ -148,7 +148,7 @@ func (r *openRequest) identified(ctx context.Context) (bool, error) {
 func (r *openRequest) allowed(ctx context.Context) (bool, error) {
 	allowed, err := r.permissions.stillAllowed(ctx, r.attributes)
 	if err == nil && !allowed {
-		allowed, err = r.permissions.confirmed(ctx, r.attributes)
+		allowed, err = r.permissions.confirmed(ctx, r.attributes, r.permissions.made)
 	}
 	return allowed, err
 }

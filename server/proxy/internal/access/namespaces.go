@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -23,6 +24,13 @@ type namespaces struct {
 	reflector   *reflector.Reflector
 	store       *store.Store
 	changed     func() // is called after each change
+	last        atomic.Pointer[namespaceUIDs]
+}
+
+// namespaceUIDs are the UIDs of a state by name. They are not changed.
+type namespaceUIDs struct {
+	of   *store.Snapshot
+	uids map[string]keepwatch.UID
 }
 
 // namespace is what is kept of one.
@@ -98,16 +106,20 @@ func (n *namespaces) watch(ctx context.Context) {
 // errNoNamespaces is why the namespaces are not known.
 var errNoNamespaces = errors.New("the namespaces are not listed yet")
 
-// uids returns the UIDs by name.
+// uids returns the UIDs by name, which the caller does not change. All personal views ask for them after a change.
 func (n *namespaces) uids() (map[string]keepwatch.UID, error) {
 	now := n.store.Snapshot()
 	if now.Revision() == 0 {
 		return nil, errNoNamespaces
 	}
+	if last := n.last.Load(); last != nil && last.of == now {
+		return last.uids, nil
+	}
 	all := make(map[string]keepwatch.UID, now.Len())
 	for o := range now.All() {
 		all[o.Key().Name] = o.UID()
 	}
+	n.last.Store(&namespaceUIDs{now, all})
 	return all, nil
 }
 

@@ -43,6 +43,9 @@ type permissions struct {
 	server authorizer.Authorizer // remembers nothing
 	probe  *Probe
 	made   decisions
+	// ofViews has the decisions that personal views need, apart: with thousands of namespaces a user needs so many that
+	// those of all others would be forgotten.
+	ofViews decisions
 	// repeated has the decisions about open watches that had been denied. They are used for settlingFor, so that the
 	// watches of a user share a review.
 	repeated decisions
@@ -60,7 +63,8 @@ type permissions struct {
 
 func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *Probe) (*permissions, error) {
 	p := &permissions{
-		probe: server, made: newDecisions(), repeated: newDecisions(), inFlight: newInFlight(),
+		probe: server, made: newDecisions(maxReviews), ofViews: newDecisions(maxViewReviews),
+		repeated: newDecisions(maxReviews), inFlight: newInFlight(),
 		scopes: newScopes(), open: map[string]map[*openRequest]struct{}{},
 	}
 	var err error
@@ -73,20 +77,20 @@ func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server
 // allowed reports whether the server allows a request, and the number for [permissions.guard]. It returns an error if
 // the server does not decide, and has not decided since the last change, and ErrBusy if the server is not asked.
 func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, uint64, error) {
-	return p.decided(ctx, attributes, p.inFlight)
+	return p.decided(ctx, attributes, p.inFlight, p.made)
 }
 
 // stillAllowed is allowed for an open watch, which the server has allowed. ctx is patient.
 func (p *permissions) stillAllowed(ctx context.Context, attributes authorizer.Attributes) (bool, error) {
-	allowed, _, err := p.decided(ctx, attributes, nil)
+	allowed, _, err := p.decided(ctx, attributes, nil, p.made)
 	return allowed, err
 }
 
-// decided is allowed. bound is nil for what is not bounded.
-func (p *permissions) decided(ctx context.Context, attributes authorizer.Attributes,
-	bound *inFlight) (bool, uint64, error) {
+// decided is allowed. bound is nil for what is not bounded. made has the decisions that count.
+func (p *permissions) decided(ctx context.Context, attributes authorizer.Attributes, bound *inFlight,
+	made decisions) (bool, uint64, error) {
 	about, namespace := describe(attributes), attributes.GetNamespace()
-	last := p.made.last(about)
+	last := made.last(about)
 	p.mu.Lock()
 	number, renewed := p.number, p.renewed(namespace)
 	lifetime := unobservedFor
@@ -104,7 +108,7 @@ func (p *permissions) decided(ctx context.Context, attributes authorizer.Attribu
 		bound = nil
 	}
 	allowed, err := p.ask(ctx, attributes, fmt.Sprintf("%d %x", renewed, about), bound, func(allowed bool) {
-		p.made.add(about, remembered{allowed, time.Now(), number})
+		made.add(about, remembered{allowed, time.Now(), number})
 	})
 	if (isOutage(err) || errors.Is(err, ErrBusy)) && p.counts(last, namespace) {
 		return true, number, nil
@@ -120,7 +124,7 @@ func (p *permissions) counts(last remembered, namespace string) bool {
 }
 
 // confirmed is allowed for an open watch that is denied. The server is asked again, and must be ready and decide.
-func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attributes) (bool, error) {
+func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attributes, made decisions) (bool, error) {
 	if err := p.probe.Ready(ctx); err != nil {
 		return false, err
 	}
@@ -133,9 +137,9 @@ func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attri
 		return last.allowed, nil
 	}
 	return p.ask(ctx, attributes, fmt.Sprintf("%d again %x", renewed, about), nil, func(allowed bool) {
-		made := remembered{allowed, time.Now(), number}
-		p.made.add(about, made)
-		p.repeated.add(about, made)
+		now := remembered{allowed, time.Now(), number}
+		made.add(about, now)
+		p.repeated.add(about, now)
 	})
 }
 

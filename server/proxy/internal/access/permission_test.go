@@ -148,12 +148,12 @@ func TestConfirmation(t *testing.T) {
 	j, p := newJudge(t)
 	p.expect(t, asks("ada", "pods"), false, false)
 	j.fails.Store(true)
-	if allowed, err := p.confirmed(t.Context(), asks("ada", "pods")); allowed || err == nil {
+	if allowed, err := p.confirmed(t.Context(), asks("ada", "pods"), p.made); allowed || err == nil {
 		t.Errorf("while the server does not decide: %v, %v", allowed, err)
 	}
 	j.fails.Store(false)
 	j.allows.Store(true)
-	if allowed, err := p.confirmed(t.Context(), asks("ada", "pods")); !allowed || err != nil {
+	if allowed, err := p.confirmed(t.Context(), asks("ada", "pods"), p.made); !allowed || err != nil {
 		t.Errorf("when the server allows it: %v, %v", allowed, err)
 	}
 }
@@ -320,6 +320,30 @@ func TestDecisionsAreOfUsers(t *testing.T) {
 	}
 	*known = user.DefaultInfo{Name: "eve"}
 	p.expect(t, ask(by), false, false)
+}
+
+// The decisions that personal views need make none of others forgotten.
+func TestDecisionsOfViews(t *testing.T) {
+	t.Parallel()
+	_, p := newJudge(t)
+	asked := 0
+	p.server = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		asked++
+		return authorizer.DecisionAllow, "", nil
+	})
+	p.expect(t, asks("ada", "pods"), true, false)
+	views := Reviews{p}
+	for i := range maxReviews + 1 {
+		a := asks("bob", "pods").(authorizer.AttributesRecord)
+		a.Namespace = fmt.Sprint("n", i)
+		if allowed, err := views.Decide(t.Context(), a, i%2 == 0); !allowed || err != nil {
+			t.Fatalf("%v, %v", allowed, err)
+		}
+	}
+	p.expect(t, asks("ada", "pods"), true, false)
+	if asked != maxReviews+2 {
+		t.Errorf("the server was asked %d times", asked)
+	}
 }
 
 func selectsFields(text string) func(*authorizer.AttributesRecord) {

@@ -23,8 +23,9 @@ const (
 	outageFor = 10 * time.Minute
 	// failureKnownFor is how long a server that has not answered a review of the proxy itself is not asked again.
 	failureKnownFor = 5 * time.Second
-	// maxReviews bounds the reviews that are remembered for an outage, of each kind.
-	maxReviews = 10_000
+	// maxReviews bounds the reviews that are remembered for an outage, of each kind, and maxViewReviews those of personal
+	// views.
+	maxReviews, maxViewReviews = 10_000, 100_000
 )
 
 // reviewRetries is how a review is repeated whose response is an error of the server.

@@ -27,8 +27,11 @@
 //
 // # Bounds
 //
-// A view asks about eight namespaces at a time, and all views about 64. The views without watches that were used
-// longest ago are forgotten beyond 10,000, and beyond 1,000 of one user.
+// A view asks about eight namespaces at a time, and about one while many views are being decided. The server's reviews
+// have a queue of their own, in turn by user: see package access.
+//
+// Beyond 10,000 views one is forgotten for each new one: one that nobody has used for a minute, or else one of who has
+// most. The watches of that one end. So a user with few views has them, however many others have.
 //
 // # Files
 //

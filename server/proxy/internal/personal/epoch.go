@@ -26,8 +26,10 @@ type epoch struct {
 	strict bool
 }
 
-// changed returns the epoch that begins with a change at a time.
-func changed(at time.Time) epoch { return epoch{settles: at.Add(Settled), strict: true} }
+// changed returns the epoch that begins with a change at a time, which settles after some time.
+func changed(at time.Time, settled time.Duration) epoch {
+	return epoch{settles: at.Add(settled), strict: true}
+}
 
 // due reports whether the floor can be asked for.
 func (e epoch) due(now time.Time) bool { return !e.known && !now.Before(e.settles) }

@@ -6,7 +6,8 @@ import (
 
 // counts are the counters of all views.
 type counts struct {
-	reviews, replaced *metrics.Counter
+	reviews, replaced, refused *metrics.Counter
+	forgotten                  *metrics.CounterVec
 }
 
 func newCounts(registry metrics.KubeRegistry, v *Views) counts {
@@ -19,15 +20,23 @@ func newCounts(registry metrics.KubeRegistry, v *Views) counts {
 			Name: "keepwatch_proxy_personal_changes_total", StabilityLevel: metrics.ALPHA,
 			Help: "Changes of the namespaces of personal views.",
 		}),
+		refused: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "keepwatch_proxy_personal_refused_total", StabilityLevel: metrics.ALPHA,
+			Help: "Requests that were answered 429 because too many personal views are in use, and their user has its share.",
+		}),
+		forgotten: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "keepwatch_proxy_personal_forgotten_total", StabilityLevel: metrics.ALPHA,
+			Help: "Personal views that were forgotten for others, by reason: unused, or share if their watches have ended because their user had more views than others.",
+		}, []string{"reason"}),
 	}
-	registry.MustRegister(c.reviews, c.replaced)
+	registry.MustRegister(c.reviews, c.replaced, c.refused, c.forgotten)
 	gauge := func(name, help string, value func() float64) {
 		registry.CustomMustRegister(&gaugeFunc{about: metrics.NewDesc(name, help, nil, nil, metrics.ALPHA, ""), value: value})
 	}
 	gauge("keepwatch_proxy_personal_views", "Personal views that are known: of a user, a resource and a verb.",
 		func() float64 { return float64(v.len()) })
 	gauge("keepwatch_proxy_personal_reviews_in_flight", "Decisions about namespaces that are being made.", func() float64 {
-		return float64(len(v.reviewing))
+		return float64(v.asking.Load())
 	})
 	return c
 }

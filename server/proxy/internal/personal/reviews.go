@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -14,18 +15,18 @@ import (
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
-const (
-	// reviewsOfView bounds the namespaces that one view asks about at a time, and reviewsOfAll those of all views.
-	reviewsOfView, reviewsOfAll = 8, 64
-)
+// A view asks about reviewsOfView namespaces at a time, as long as no more than moreAskers goroutines of all views ask
+// beside those that wait for them; beyond that about one.
+const reviewsOfView, moreAskers = 8, 64
 
 // Reviews decides as the API server does. Its methods are safe for concurrent use.
 type Reviews interface {
-	// Decide reports whether the server allows something. It fails if the server does not decide.
-	Decide(ctx context.Context, a authorizer.Attributes) (bool, error)
+	// Decide reports whether the server allows something. It fails if the server does not decide, and, unless a watch is
+	// open, if it would have to wait for long until the server is asked.
+	Decide(ctx context.Context, a authorizer.Attributes, open bool) (bool, error)
 	// Confirm is Decide for what the server has denied: it asks again, and does not count an answer of a server that
 	// starts.
-	Confirm(ctx context.Context, a authorizer.Attributes) (bool, error)
+	Confirm(ctx context.Context, a authorizer.Attributes, open bool) (bool, error)
 	// BeyondRoles reports whether the server has allowed anything for another reason than a role.
 	BeyondRoles() bool
 }
@@ -56,14 +57,15 @@ func (s Subject) attributes(namespace string) authorizer.Attributes {
 }
 
 // decide returns the namespaces in which the server allows the subject, and how many there are. It fails if the server
-// does not decide about one of them. shown are those that the view has: a denial of one of them is confirmed.
-func (v *Views) decide(ctx context.Context, s Subject,
-	shown *watchcache.Namespaces) (*watchcache.Namespaces, int, error) {
+// does not decide about one of them. shown are those that the view has: a denial of one of them is confirmed. open is
+// whether that is for open watches.
+func (v *Views) decide(ctx context.Context, s Subject, shown *watchcache.Namespaces,
+	open bool) (*watchcache.Namespaces, int, error) {
 	existing, err := v.cluster.Namespaces()
 	if err != nil {
 		return nil, 0, err
 	}
-	everywhere, err := v.review(ctx, s.attributes(""), false)
+	everywhere, err := v.review(ctx, s.attributes(""), open, false)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -72,63 +74,68 @@ func (v *Views) decide(ctx context.Context, s Subject,
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var mu sync.Mutex
-	allowed := map[string]keepwatch.UID{}
-	asked := make(chan string)
-	var running sync.WaitGroup
-	for range reviewsOfView {
-		running.Go(func() {
-			for namespace := range asked {
-				yes, err := v.review(ctx, s.attributes(namespace), shown != nil && shown.Has(namespace))
-				if err != nil {
-					cancel(err)
-					continue
-				}
-				if yes {
-					mu.Lock()
-					allowed[namespace] = existing[namespace]
-					mu.Unlock()
-				}
+	candidates := v.candidates(s, existing)
+	decisions := make([]bool, len(candidates))
+	var next atomic.Int64
+	ask := func() {
+		for i := next.Add(1) - 1; i < int64(len(candidates)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+			var err error
+			decisions[i], err = v.review(ctx, s.attributes(candidates[i]), open, shown != nil && shown.Has(candidates[i]))
+			if err != nil {
+				cancel(err)
 			}
-		})
+		}
 	}
-	for _, namespace := range v.candidates(s, existing) {
-		asked <- namespace
+	var running sync.WaitGroup
+	for range min(reviewsOfView, len(candidates)) - 1 {
+		select {
+		case v.askers <- struct{}{}:
+			running.Go(func() {
+				defer func() { <-v.askers }()
+				ask()
+			})
+		default:
+		}
 	}
-	close(asked)
+	ask()
 	running.Wait()
 	if ctx.Err() != nil {
 		return nil, 0, context.Cause(ctx)
+	}
+	allowed := map[string]keepwatch.UID{}
+	for i, namespace := range candidates {
+		if decisions[i] {
+			allowed[namespace] = existing[namespace]
+		}
 	}
 	return watchcache.NewNamespaces(allowed, s.ofNamespaces()), len(existing), nil
 }
 
 // candidates returns the namespaces that the server is asked about.
 func (v *Views) candidates(s Subject, existing map[string]keepwatch.UID) []string {
-	all := slices.Sorted(maps.Keys(existing))
 	roles := v.cluster.Roles()
 	if roles == nil || v.reviews.BeyondRoles() {
-		return all
+		return slices.Sorted(maps.Keys(existing))
 	}
 	meant := roles.bound(s.User)
 	if s.ofNamespaces() {
 		maps.Copy(meant, roles.named(s.User))
 	}
-	return slices.DeleteFunc(all, func(namespace string) bool { return !meant[namespace] })
+	maps.DeleteFunc(meant, func(namespace string, _ bool) bool {
+		_, exists := existing[namespace]
+		return !exists
+	})
+	return slices.Sorted(maps.Keys(meant))
 }
 
-// review asks the server, when few others are asked at the time.
-func (v *Views) review(ctx context.Context, a authorizer.Attributes, confirms bool) (bool, error) {
-	select {
-	case v.reviewing <- struct{}{}:
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-	defer func() { <-v.reviewing }()
+// review asks the server.
+func (v *Views) review(ctx context.Context, a authorizer.Attributes, open, confirms bool) (bool, error) {
+	v.asking.Add(1)
+	defer v.asking.Add(-1)
 	v.counts.reviews.Inc()
-	allowed, err := v.reviews.Decide(ctx, a)
+	allowed, err := v.reviews.Decide(ctx, a, open)
 	if err == nil && !allowed && confirms {
-		allowed, err = v.reviews.Confirm(ctx, a)
+		allowed, err = v.reviews.Confirm(ctx, a, open)
 	}
 	return allowed, err
 }

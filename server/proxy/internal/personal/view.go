@@ -32,20 +32,23 @@ type View struct {
 	views   *Views
 	key     key
 	subject Subject
+	owner   string        // whose share of views it counts for
 	woken   chan struct{} // has room for one
 
 	// views.mu is locked for these.
-	used      time.Time
+	used      time.Time // last, while it is not in use
+	asked     int       // requests that wait for a decision
 	watches   int
 	end       context.CancelFunc // of the goroutine that follows the view
 	following chan struct{}      // closed at its end
 
-	deciding sync.Mutex // while the server is asked
+	deciding chan struct{} // is full while the server is asked
 
 	mu       sync.Mutex
 	present  *watchcache.Namespaces // nil before the first decision
 	of       int                    // how many namespaces there were
 	err      error                  // why the set is not known
+	gone     bool                   // for ever: nothing reaches the view any more
 	replaced chan struct{}
 	decided  time.Time // when the set was last decided, by decisions that began then
 	since    time.Time // when the set was first decided, or replaced
@@ -57,6 +60,12 @@ type View struct {
 	epoch              epoch
 	again              time.Time // when it is decided once more; zero if that is not due
 }
+
+// inUse reports whether requests wait for the view, or watches of it are open. views.mu is locked.
+func (w *View) inUse() bool { return w.asked+w.watches > 0 }
+
+// abandoned reports whether nobody has used the view for some time. views.mu is locked.
+func (w *View) abandoned(now time.Time) bool { return !w.inUse() && now.Sub(w.used) > abandonedAfter }
 
 // Namespaces returns the present set; see watchcache.View.
 func (w *View) Namespaces() (*watchcache.Namespaces, <-chan struct{}, error) {
@@ -83,7 +92,7 @@ func (w *View) Resumable(from keepwatch.Revision) bool {
 }
 
 // Agreement is how long another replica may show another set.
-func (w *View) Agreement() time.Duration { return Settled }
+func (w *View) Agreement() time.Duration { return w.views.settled }
 
 // Floor returns the first revision that is resumable, zero while that is not known.
 func (w *View) Floor() keepwatch.Revision {
@@ -95,12 +104,12 @@ func (w *View) Floor() keepwatch.Revision {
 // touch begins an epoch: the set may change, or have changed and changed back unseen.
 func (w *View) touch(now time.Time) {
 	w.mu.Lock()
-	w.epoch, w.touched = changed(now), true
+	w.epoch, w.touched = changed(now, w.views.settled), true
 	w.changes++
 	w.again = now.Add(again)
 	// A set as young as this may have known the change, and another replica not yet. One that is older may not: if the
 	// change concerns it, it is replaced.
-	if now.Sub(w.since) < Settled {
+	if now.Sub(w.since) < w.views.settled {
 		w.announce()
 	}
 	w.mu.Unlock()
@@ -128,7 +137,7 @@ func (w *View) current(ctx context.Context) error {
 	if w.fresh() {
 		return nil
 	}
-	return w.decide(ctx, true)
+	return w.decide(ctx, false)
 }
 
 func (w *View) fresh() bool {
@@ -146,18 +155,22 @@ func (w *View) lifetime() time.Duration {
 	return w.views.cluster.DecidedFor()
 }
 
-// decide asks the server about each namespace that may be in the set, and replaces the set. With unlessFresh, a set
-// that has become fresh meanwhile is enough.
-func (w *View) decide(ctx context.Context, unlessFresh bool) error {
-	w.deciding.Lock()
-	defer w.deciding.Unlock()
-	if unlessFresh && w.fresh() {
+// decide asks the server about each namespace that may be in the set, and replaces the set. Unless it is for open
+// watches, a set that has become fresh meanwhile is enough.
+func (w *View) decide(ctx context.Context, open bool) error {
+	select {
+	case w.deciding <- struct{}{}:
+		defer func() { <-w.deciding }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !open && w.fresh() {
 		return nil
 	}
 	w.mu.Lock()
 	changes, shown, began := w.changes, w.present, time.Now()
 	w.mu.Unlock()
-	set, of, err := w.views.decide(ctx, w.subject, shown)
+	set, of, err := w.views.decide(ctx, w.subject, shown, open)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.fail(err)
@@ -172,6 +185,9 @@ func (w *View) decide(ctx context.Context, unlessFresh bool) error {
 func (w *View) replace(set *watchcache.Namespaces, of int, applied uint64, began time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.gone {
+		return
+	}
 	before := w.present
 	// A set that changes by bindings alone, and was decided when their change had settled, is that of their epoch.
 	explained := w.touched && !w.rechecked && applied == w.changes && !began.Before(w.epoch.settles)
@@ -184,7 +200,7 @@ func (w *View) replace(set *watchcache.Namespaces, of int, applied uint64, began
 	}
 	if before != nil {
 		if !explained {
-			w.epoch = changed(time.Now())
+			w.epoch = changed(time.Now(), w.views.settled)
 		}
 		w.views.counts.replaced.Inc()
 	}
@@ -213,6 +229,20 @@ func (w *View) fail(cause error) {
 		w.announce()
 	}
 }
+
+// giveUp ends the watches of a view that is forgotten, and what follows it. views.mu is locked.
+func (w *View) giveUp() {
+	if w.watches > 0 {
+		w.end()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone, w.err = true, errGivenUp
+	w.announce()
+}
+
+// errGivenUp is why a view has no set any more. A client continues its watch later.
+var errGivenUp = apierrors.NewTooManyRequests(ErrBusy.Error(), 1)
 
 // errUndecided is why a view has no set.
 var errUndecided = apierrors.NewServiceUnavailable("the API server does not decide in which namespaces this is allowed")
@@ -282,7 +312,7 @@ func (w *View) follow(ctx context.Context, newest Newest) {
 			sleep(ctx, retryAfter, nil) // the server may not answer
 		case decides && at.IsZero():
 			wait := apart
-			if w.decide(ctx, false) != nil {
+			if w.decide(ctx, true) != nil {
 				wait = retryAfter
 			}
 			sleep(ctx, wait, nil)

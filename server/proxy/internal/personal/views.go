@@ -9,20 +9,25 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/readpath"
 )
 
 const (
-	// maxViews bounds the views that are known, and maxOfUser those of one user, who may follow each resource of a
-	// cluster, as Argo CD does.
-	maxViews, maxOfUser = 10_000, 1_000
-	// rememberedFor is how long the time of a change of a subject's bindings is remembered.
-	rememberedFor = time.Minute
+	// maxViews bounds the views that are known.
+	maxViews = 10_000
+	// abandonedAfter is how long a view must not have been used to be forgotten for anybody's: until then its client may
+	// be about to watch from the revision of a list.
+	abandonedAfter = time.Minute
+	// rememberedFor is how long the time of a change of a subject's bindings is remembered, and maxTouched bounds the
+	// subjects: who may write bindings chooses their names.
+	rememberedFor, maxTouched = time.Minute, 100_000
 )
 
 // ErrBusy is why there is no view: too many others are in use.
@@ -30,7 +35,8 @@ var ErrBusy = errors.New("too many personal views are in use")
 
 // Cluster is what views know of the server's namespaces and roles. Its methods are safe for concurrent use.
 type Cluster interface {
-	// Namespaces returns the UIDs of the namespaces by their names. It fails while they are not known.
+	// Namespaces returns the UIDs of the namespaces by their names, which are not changed. It fails while they are not
+	// known.
 	Namespaces() (map[string]keepwatch.UID, error)
 	// Roles returns the bindings of the cluster, nil while their changes are not seen.
 	Roles() *Roles
@@ -43,13 +49,17 @@ type Newest func(context.Context) (keepwatch.Revision, error)
 
 // Views are the personal views of all users. It is safe for concurrent use.
 type Views struct {
-	cluster   Cluster
-	reviews   Reviews
-	reviewing chan struct{} // the decisions that are being made
-	counts    counts
+	cluster Cluster
+	reviews Reviews
+	settled time.Duration // Settled, but in tests
+	asking  atomic.Int64  // decisions that are being made
+	askers  chan struct{} // the goroutines that make them beside the views' own
+	counts  counts
 
 	mu       sync.Mutex
+	most     int // maxViews, but in tests
 	all      map[key]*View
+	ofOwner  map[string]int                // how many, by owner: readpath.Flow
 	ofUser   map[string]int                // how many, by user
 	affected map[string]map[*View]struct{} // by the subjects of bindings that apply to their users
 	touched  map[string]time.Time          // when bindings of a subject have changed last
@@ -62,11 +72,11 @@ type key struct {
 	subject string
 }
 
-// New returns no views yet.
-func New(cluster Cluster, reviews Reviews, registry metrics.KubeRegistry) *Views {
+// New returns no views yet. settled is [Settled], but in tests.
+func New(cluster Cluster, reviews Reviews, registry metrics.KubeRegistry, settled time.Duration) *Views {
 	v := &Views{
-		cluster: cluster, reviews: reviews, reviewing: make(chan struct{}, reviewsOfAll), all: map[key]*View{},
-		ofUser:   map[string]int{},
+		cluster: cluster, reviews: reviews, settled: settled, askers: make(chan struct{}, moreAskers), most: maxViews,
+		all: map[key]*View{}, ofOwner: map[string]int{}, ofUser: map[string]int{},
 		affected: map[string]map[*View]struct{}{}, touched: map[string]time.Time{}, anybody: time.Now(),
 	}
 	v.counts = newCounts(registry, v)
@@ -104,30 +114,35 @@ func (v *Views) Of(ctx context.Context, s Subject) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		view.asked--
+		view.used = time.Now()
+	}()
 	return view, view.current(ctx)
 }
 
-// of returns the view of a subject, which need not be decided yet.
+// of returns the view of a subject, which need not be decided yet. The caller counts view.asked down.
 func (v *Views) of(s Subject) (*View, error) {
 	k := keyOf(s)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if view := v.all[k]; view != nil {
-		view.used = time.Now()
+		view.asked++
 		return view, nil
 	}
-	name := s.User.GetName()
-	if v.ofUser[name] >= maxOfUser && !v.forgetOne(func(w *View) bool { return w.subject.User.GetName() == name }) {
+	view := &View{
+		views: v, key: k, subject: s, owner: readpath.Flow(s.User), asked: 1, replaced: make(chan struct{}),
+		woken: make(chan struct{}, 1), deciding: make(chan struct{}, 1),
+	}
+	if len(v.all) >= v.most && !v.makeRoom(view) {
+		v.counts.refused.Inc()
 		return nil, ErrBusy
 	}
-	if len(v.all) >= maxViews && !v.forgetOne(func(*View) bool { return true }) {
-		return nil, ErrBusy
-	}
-	view := &View{views: v, key: k, subject: s, used: time.Now(), replaced: make(chan struct{}), woken: make(chan struct{},
-		1)}
 	view.epoch = v.firstEpoch(s.User)
 	v.all[k] = view
-	v.ofUser[name]++
+	v.count(view, 1)
 	for _, subject := range subjectsOf(s.User) {
 		if v.affected[subject] == nil {
 			v.affected[subject] = map[*View]struct{}{}
@@ -135,6 +150,17 @@ func (v *Views) of(s Subject) (*View, error) {
 		v.affected[subject][view] = struct{}{}
 	}
 	return view, nil
+}
+
+// count adds to the views of a view's owner and user. v.mu is locked.
+func (v *Views) count(of *View, n int) {
+	add := func(to map[string]int, name string) {
+		if to[name] += n; to[name] == 0 {
+			delete(to, name)
+		}
+	}
+	add(v.ofOwner, of.owner)
+	add(v.ofUser, of.subject.User.GetName())
 }
 
 // firstEpoch returns the epoch of a view that begins. v.mu is locked.
@@ -146,34 +172,74 @@ func (v *Views) firstEpoch(u user.Info) epoch {
 		}
 	}
 	if time.Since(last) < quiet {
-		return changed(last)
+		return changed(last, v.settled)
 	}
 	return epoch{}
 }
 
-// forgetOne forgets the view that was used longest ago, of those without watches for which may is true. It reports
-// whether there was one. v.mu is locked.
-func (v *Views) forgetOne(may func(*View) bool) bool {
-	var oldest *View
-	for _, view := range v.all {
-		if view.watches == 0 && may(view) && (oldest == nil || view.used.Before(oldest.used)) {
-			oldest = view
+// makeRoom forgets a view in place of a new one, and reports whether there was one to forget: one that nobody has used
+// for some time; or else one of the owner who has most, and of its users the one who has most, if that is more than who
+// asks has. So each owner has its share, and each user has one of its owner's: the watches of somebody who has more end.
+// A user who has most may only forget what it does not use itself. v.mu is locked.
+func (v *Views) makeRoom(newer *View) bool {
+	now := time.Now()
+	var found *View
+	var last [5]int64
+	for _, w := range v.all {
+		if !v.yields(w, newer, now) {
+			continue
+		}
+		if rank := v.rank(w, now); found == nil || slices.Compare(rank[:], last[:]) > 0 {
+			found, last = w, rank
 		}
 	}
-	if oldest == nil {
-		return false
+	if found != nil {
+		v.forget(found)
 	}
-	delete(v.all, oldest.key)
-	name := oldest.subject.User.GetName()
-	if v.ofUser[name]--; v.ofUser[name] == 0 {
-		delete(v.ofUser, name)
+	return found != nil
+}
+
+// yields reports whether a view may be forgotten for a new one. v.mu is locked.
+func (v *Views) yields(w, to *View, now time.Time) bool {
+	user, newUser := w.subject.User.GetName(), to.subject.User.GetName()
+	switch {
+	case w.abandoned(now), !w.inUse() && user == newUser:
+		return true
+	case w.owner != to.owner:
+		return v.ofOwner[w.owner] > v.ofOwner[to.owner]+1
 	}
-	for _, subject := range subjectsOf(oldest.subject.User) {
-		if delete(v.affected[subject], oldest); len(v.affected[subject]) == 0 {
+	return v.ofUser[user] > v.ofUser[newUser]+1
+}
+
+// rank orders the views that may be forgotten: the highest is first. v.mu is locked.
+func (v *Views) rank(w *View, now time.Time) (r [5]int64) {
+	if w.abandoned(now) {
+		r[0] = 1
+	} else {
+		r[1], r[2] = int64(v.ofOwner[w.owner]), int64(v.ofUser[w.subject.User.GetName()])
+	}
+	if !w.inUse() {
+		r[3] = 1
+	}
+	r[4] = int64(now.Sub(w.used))
+	return r
+}
+
+// forget forgets a view. Its watches end. v.mu is locked.
+func (v *Views) forget(w *View) {
+	delete(v.all, w.key)
+	v.count(w, -1)
+	for _, subject := range subjectsOf(w.subject.User) {
+		if delete(v.affected[subject], w); len(v.affected[subject]) == 0 {
 			delete(v.affected, subject)
 		}
 	}
-	return true
+	why := "unused"
+	if w.inUse() {
+		why = "share"
+		w.giveUp()
+	}
+	v.counts.forgotten.WithLabelValues(why).Inc()
 }
 
 // Touch lets the views of some subjects be decided again, because roles or bindings have changed that concern them;
@@ -198,6 +264,10 @@ func (v *Views) Touch(subjects map[string]bool, ok bool) {
 		view.touch(now)
 	}
 	maps.DeleteFunc(v.touched, func(_ string, at time.Time) bool { return now.Sub(at) > rememberedFor })
+	if len(v.touched) > maxTouched {
+		v.anybody = now
+		clear(v.touched)
+	}
 }
 
 // Recheck lets all views be decided again, because the namespaces have changed. It does not block.

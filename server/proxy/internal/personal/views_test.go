@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -27,8 +28,9 @@ import (
 // world is a server that the test controls: its namespaces, its decisions, and the bindings that are followed.
 type world struct {
 	*testing.T
-	views *Views
-	roles *Roles
+	views    *Views
+	roles    *Roles
+	registry metrics.KubeRegistry
 
 	mu       sync.Mutex
 	uids     map[string]keepwatch.UID
@@ -62,7 +64,8 @@ func newWorld(t *testing.T, namespaces ...string) *world {
 	for _, n := range namespaces {
 		w.uids[n] = keepwatch.UID(n + "-1")
 	}
-	w.views = New(w, w, metrics.NewKubeRegistry())
+	w.registry = metrics.NewKubeRegistry()
+	w.views = New(w, w, w.registry, Settled)
 	time.Sleep(quiet + time.Second)
 	return w
 }
@@ -82,7 +85,7 @@ func (w *world) BeyondRoles() bool {
 	return w.beyond
 }
 
-func (w *world) Decide(_ context.Context, a authorizer.Attributes) (bool, error) {
+func (w *world) Decide(_ context.Context, a authorizer.Attributes, _ bool) (bool, error) {
 	w.most.Store(max(w.most.Load(), w.inFlight.Add(1)))
 	defer w.inFlight.Add(-1)
 	time.Sleep(w.takes)
@@ -96,8 +99,8 @@ func (w *world) Decide(_ context.Context, a authorizer.Attributes) (bool, error)
 	return w.allowed[about], nil
 }
 
-func (w *world) Confirm(ctx context.Context, a authorizer.Attributes) (bool, error) {
-	return w.Decide(ctx, a)
+func (w *world) Confirm(ctx context.Context, a authorizer.Attributes, open bool) (bool, error) {
+	return w.Decide(ctx, a, open)
 }
 
 func (w *world) newest(context.Context) (keepwatch.Revision, error) {
@@ -451,8 +454,7 @@ func TestUndecided(t *testing.T) {
 	})
 }
 
-// With other authorizers than roles the server is asked about every namespace, few at a time. Views beyond the bound
-// are forgotten, if nobody watches them.
+// With other authorizers than roles the server is asked about every namespace, few at a time.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []string
@@ -466,25 +468,200 @@ func TestBounds(t *testing.T) {
 		if got := names(view); !slices.Equal(got, []string{"n7"}) || len(w.asked) != 501 || w.most.Load() > reviewsOfView {
 			t.Errorf("%v after %d reviews, %d at a time", got, len(w.asked), w.most.Load())
 		}
+		const users = 20
 		var running sync.WaitGroup
-		for i := range 20 {
+		for i := range users {
 			running.Go(func() { w.of(subject(fmt.Sprint("user", i))) })
 		}
 		running.Wait()
-		if n := w.most.Load(); n > reviewsOfAll {
+		if n := w.most.Load(); n > users+moreAskers || n <= users {
 			t.Errorf("%d reviews at a time", n)
 		}
-		w.beyond = false
+	})
+}
+
+// ofResource returns a view of a user and one of many resources, or the error.
+func (w *world) ofResource(name string, i int) (*View, error) {
+	s := subject(name)
+	s.Resource.Resource = fmt.Sprint("r", i)
+	return w.views.Of(w.Context(), s)
+}
+
+// watches opens views of a user until there are no more, and returns them.
+func (w *world) watches(name string, most int) (all []*View) {
+	w.Helper()
+	for i := range most {
+		view, err := w.ofResource(name, i)
+		if errors.Is(err, ErrBusy) {
+			return all
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
 		closed := w.open(view)
-		for i := range 2 * maxOfUser {
-			s := subject("ada")
-			s.Resource.Resource = fmt.Sprint("r", i)
-			w.of(s)
+		w.Cleanup(closed)
+		all = append(all, view)
+		time.Sleep(time.Millisecond)
+	}
+	return all
+}
+
+// ended returns how many of some views have no set any more.
+func ended(views []*View) (n int) {
+	for _, view := range views {
+		if _, _, err := view.Namespaces(); apierrors.IsTooManyRequests(err) {
+			n++
 		}
-		if n := w.views.ofUser["ada"]; n > maxOfUser || w.of(subject("ada")) != view {
-			t.Errorf("%d views", n)
+	}
+	return n
+}
+
+// Alone a user may have all views. Another one has half of them as soon as it wants, in place of the first one's
+// oldest, whose watches end, and a third one a third. The accounts of one namespace have one share, which they share alike.
+func TestShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.views.most = 60
+		ada := w.watches("ada", 100)
+		bob := w.watches("bob", 100)
+		if len(ada) != 60 || len(bob) != 30 || ended(ada) != 30 || ended(ada[:30]) != 30 || ended(bob) != 0 {
+			t.Errorf("ada has %d without %d, bob %d without %d", len(ada), ended(ada), len(bob), ended(bob))
 		}
-		closed()
+		first := w.watches("system:serviceaccount:a:1", 100)
+		second := w.watches("system:serviceaccount:a:2", 100)
+		third := w.watches("system:serviceaccount:a:3", 100)
+		for name, n := range map[string]int{
+			"ada": len(ada) - ended(ada), "bob": len(bob) - ended(bob), "a": len(first) + len(second) + len(third) -
+				ended(first) - ended(second) - ended(third),
+		} {
+			if n < 19 || n > 21 {
+				t.Errorf("%s has %d of 60 views", name, n)
+			}
+		}
+		for i, all := range [][]*View{first, second, third} {
+			if n := len(all) - ended(all); n < 6 || n > 8 {
+				t.Errorf("account %d has %d", i+1, n)
+			}
+		}
+		if _, err := w.ofResource("ada", 99); !errors.Is(err, ErrBusy) {
+			t.Errorf("one more of who has its share: %v", err)
+		}
+		all := slices.Concat(ada, bob, first, second, third)
+		if n := w.forgotten("share"); n != ended(all) {
+			t.Errorf("%d are counted, and %d have ended", n, ended(all))
+		}
+	})
+}
+
+// forgotten returns how many views were forgotten for a reason, as the metrics have it.
+func (w *world) forgotten(why string) (n int) {
+	w.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "keepwatch_proxy_personal_forgotten_total" && m.GetLabel()[0].GetValue() == why {
+				n += int(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return n
+}
+
+// A view that is not in use is forgotten for another one of its user, and after a minute for anybody's. Until then no
+// user who has more takes its place: its client is about to continue a list.
+func TestUnusedViewsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.views.most = 10
+		w.bind("bob", "a", true)
+		bob := w.of(subject("bob"))
+		knows := func() bool {
+			w.views.mu.Lock()
+			defer w.views.mu.Unlock()
+			return w.views.all[keyOf(subject("bob"))] == bob
+		}
+		for i := range 100 {
+			if _, err := w.ofResource("ada", i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := w.views.len(); n != 10 || !knows() || w.forgotten("unused") != 91 {
+			t.Errorf("%d views, bob's: %v, %d are forgotten", n, knows(), w.forgotten("unused"))
+		}
+		if all := w.watches("ada", 100); len(all) != 9 || !knows() {
+			t.Errorf("ada has %d, bob's: %v", len(all), knows())
+		}
+		time.Sleep(abandonedAfter + time.Second)
+		if view, err := w.ofResource("ada", 99); err != nil || knows() {
+			t.Errorf("%v, bob's: %v", err, knows())
+		} else {
+			w.Cleanup(w.open(view))
+		}
+		if again := w.of(subject("bob")); again == bob {
+			t.Error("the view was not forgotten")
+		}
+	})
+}
+
+// A decision that was under way when the watches of a view ended brings nothing back.
+func TestForgottenViewsStayEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.views.most = 2
+		w.bind("ada", "a", true)
+		all := w.watches("ada", 2)
+		w.set(func() { w.takes = time.Second })
+		w.bind("ada", "a", true)
+		synctest.Wait()
+		if _, err := w.ofResource("bob", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if ended(all) != 1 {
+			t.Errorf("%d views have ended", ended(all))
+		}
+	})
+}
+
+// A request that has ended does not wait for the decision that another one has begun.
+func TestEndedRequestsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.takes = time.Minute
+		var deciding sync.WaitGroup
+		deciding.Go(func() { w.of(subject("ada")) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := w.views.Of(ctx, subject("ada"))
+		if took := time.Since(began); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v after %v", err, took)
+		}
+		deciding.Wait()
+	})
+}
+
+// Of the subjects of bindings that change, a bounded number is remembered: beyond it the change counts for anybody.
+func TestTouchedIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		subjects := map[string]bool{}
+		for i := range maxTouched + 1 {
+			subjects[fmt.Sprint(userPrefix, i)] = true
+		}
+		w.views.Touch(subjects, true)
+		if n := len(w.views.touched); n > maxTouched {
+			t.Errorf("%d subjects", n)
+		}
+		view := w.of(subject("17"))
+		view.Settle(t.Context(), w.newest)
+		if view.Resumable(w.revision + 100) {
+			t.Error("a change of the user's bindings is forgotten")
+		}
 	})
 }
 
@@ -492,13 +669,14 @@ func TestBounds(t *testing.T) {
 func TestForgottenViewsAreNotOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
+		w.views.most = 10
 		w.bind("ada", "a", true)
 		late := w.of(subject("ada"))
-		for i := range maxOfUser {
+		for i := range w.views.most {
 			time.Sleep(time.Millisecond)
-			s := subject("ada")
-			s.Resource.Resource = fmt.Sprint("r", i)
-			w.of(s)
+			if _, err := w.ofResource("ada", i); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if closed, err := late.Open(w.newest); err != ErrBusy {
 			t.Errorf("it is opened: %v", err)
