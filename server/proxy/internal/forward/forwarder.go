@@ -48,19 +48,19 @@ func New(server *rest.Config, c *access.Control, o access.Options,
 // ServeHTTP forwards a request, whose context has its RequestInfo.
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	flow, owner := f.control.Flow(q)
-	of := flowOf{flow, isStream(q.Context()) || httpstream.IsUpgradeRequest(q)}
+	of := flowOf{share{owner, flow}, isStream(q.Context()) || httpstream.IsUpgradeRequest(q)}
 	if !f.inFlight.begin(of) {
 		refuseMore(w, q)
 		return
 	}
 	defer func() { f.inFlight.end(of) }()
 	if !httpstream.IsUpgradeRequest(q) { // whose connection ends here
-		w = f.unread.writer(w, q, func() share { return share{owner, of.flow} })
+		w = f.unread.writer(w, q, func() share { return of.share })
 	}
 	switch {
 	case access.CertifiedUser(q.Context()) != nil:
 		f.impersonator.forward(w, q, func(as string) bool {
-			own := flowOf{access.FlowAs(of.flow, as), of.stream}
+			own := flowOf{share{owner, access.FlowAs(of.flow, as)}, of.stream}
 			if !f.inFlight.move(of, own) {
 				return false
 			}

@@ -16,29 +16,33 @@ const (
 	mostStreams = 100_000
 )
 
-// inFlight bounds the forwarded requests: each occupies a connection or a part of one, and buffers. A flow that has
-// some may have no more than are then left free: alone it may have half of them, beside another one that has half a
-// quarter, and so on. It is safe for concurrent use.
+// inFlight bounds the forwarded requests: each occupies a connection or a part of one, and buffers. All flows of an owner
+// may have no more than are then left free: alone half, beside another owner with half a quarter, and so on. What an
+// owner may still have is shared by its flows in the same way: one that is alone may have a third of all. So who makes
+// up flows takes a part from everybody and not all, and one of them leaves a part to the others of its owner. It is safe
+// for concurrent use.
 type inFlight struct {
 	mostRequests, mostStreams int
 	open                      *metrics.GaugeVec
 	refused                   *metrics.CounterVec
 
 	mu    sync.Mutex
-	flows map[flowOf]int
-	all   map[bool]int // of all flows, by flowOf.stream
+	flows map[flowOf]int // also of an owner, as the flow without a name, and of all, without an owner
 }
 
 // flowOf is a flow, and which of its requests are meant.
 type flowOf struct {
-	flow   string
+	share
 	stream bool
 }
+
+// ofOwner are all flows of the owner, and ofAll those of all. No flow and no owner has an empty name.
+func (o flowOf) ofOwner() flowOf { return flowOf{share{o.owner, ""}, o.stream} }
+func (o flowOf) ofAll() flowOf   { return flowOf{share{}, o.stream} }
 
 func newInFlight(registry metrics.KubeRegistry) *inFlight {
 	f := &inFlight{
 		mostRequests: mostRequests, mostStreams: mostStreams, flows: map[flowOf]int{},
-		all: map[bool]int{},
 		open: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "keepwatch_proxy_forwarded_in_flight", StabilityLevel: metrics.ALPHA,
 			Help: "Forwarded requests that have not ended, by kind: request, or stream for watches, logs and the like.",
@@ -98,16 +102,23 @@ func (f *inFlight) admits(o flowOf) bool {
 	if o.stream {
 		most = f.mostStreams
 	}
-	own, free := f.flows[o], most-f.all[o.stream]
-	return free > 0 && (own == 0 || own+1 < free)
+	own, owned, free := f.flows[o], f.flows[o.ofOwner()], most-f.flows[o.ofAll()]
+	switch {
+	case owned == 0:
+		return free > 0
+	case own == 0:
+		return owned+1 < free
+	}
+	return own+1 < free-owned
 }
 
 // count adds to the requests of a flow. f.mu is locked.
 func (f *inFlight) count(o flowOf, n int) {
 	f.open.WithLabelValues(o.kind()).Add(float64(n))
-	f.all[o.stream] += n
-	if f.flows[o] += n; f.flows[o] == 0 {
-		delete(f.flows, o)
+	for _, o := range []flowOf{o, o.ofOwner(), o.ofAll()} {
+		if f.flows[o] += n; f.flows[o] == 0 {
+			delete(f.flows, o)
+		}
 	}
 }
 

@@ -20,7 +20,8 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 )
 
-// Of one token, or of one address without any, half of what is free is forwarded at a time, of requests and of streams.
+// Of one token, or of one address without any, a part of what is free is forwarded at a time, of requests and of streams,
+// and of all tokens of one address that are not known half.
 func TestForwardedInFlight(t *testing.T) {
 	t.Parallel()
 	var pending atomic.Int64
@@ -61,8 +62,8 @@ func TestForwardedInFlight(t *testing.T) {
 		verb, token, address string
 		most                 int
 	}{
-		{"list", "ada", "192.0.2.1", 10}, {"watch", "ada", "192.0.2.1", 3}, {"list", "bob", "192.0.2.1", 5},
-		{"list", "", "192.0.2.1", 2}, {"list", "", "192.0.2.2", 1},
+		{"list", "ada", "192.0.2.1", 7}, {"watch", "ada", "192.0.2.1", 2}, {"list", "bob", "192.0.2.1", 2},
+		{"list", "", "192.0.2.1", 1}, {"list", "eve", "192.0.2.1", 0}, {"list", "", "192.0.2.2", 3},
 	} {
 		for range c.most {
 			sending.Go(func() {
@@ -136,7 +137,7 @@ func TestForwardedInFlightOfAGateway(t *testing.T) {
 	for _, c := range []struct {
 		as   string
 		most int
-	}{{"ada", 10}, {"bob", 5}, {"", 2}} {
+	}{{"ada", 7}, {"bob", 2}, {"", 1}} {
 		for range c.most {
 			sending.Go(func() {
 				if code := send(c.as); code != http.StatusOK {
@@ -161,42 +162,74 @@ func TestForwardedInFlightOfAGateway(t *testing.T) {
 func TestForwardedOfALargeClient(t *testing.T) {
 	t.Parallel()
 	f := newInFlight(metrics.NewKubeRegistry())
-	count := func(flow string) (n int) {
-		for f.begin(flowOf{flow, true}) {
+	of := func(name string) flowOf { return flowOf{share{name, name}, true} }
+	count := func(name string) (n int) {
+		for f.begin(of(name)) {
 			n++
 		}
 		return n
 	}
-	if n := count("agents"); n != mostStreams/2 {
-		t.Errorf("%d streams of a client that is alone", n)
+	first := count("agents")
+	if first != mostStreams/3 {
+		t.Errorf("%d streams of a client that is alone", first)
 	}
-	if n := count("large"); n != mostStreams/4 {
-		t.Errorf("%d streams of a second one", n)
+	second := count("large")
+	if second != (mostStreams-first)/3 {
+		t.Errorf("%d streams of a second one", second)
 	}
 	const others, each = 1000, 10
 	for i := range others {
 		for range each {
-			if o := (flowOf{fmt.Sprint("other-", i), true}); !f.begin(o) {
+			if o := of(fmt.Sprint("other-", i)); !f.begin(o) {
 				t.Fatalf("%v is refused", o)
 			}
 		}
 	}
-	if f.begin(flowOf{"agents", true}) {
+	if f.begin(of("agents")) {
 		t.Error("one more is not refused")
 	}
-	if !f.begin(flowOf{"agents", false}) {
+	if !f.begin(flowOf{of("agents").share, false}) {
 		t.Error("a request is refused")
 	}
-	for range mostStreams / 4 {
-		f.end(flowOf{"large", true})
+	for range second {
+		f.end(of("large"))
 	}
 	for i := range others {
 		for range each {
-			f.end(flowOf{fmt.Sprint("other-", i), true})
+			f.end(of(fmt.Sprint("other-", i)))
 		}
 	}
-	f.end(flowOf{"agents", true})
-	if !f.begin(flowOf{"agents", true}) {
+	f.end(of("agents"))
+	if !f.begin(of("agents")) {
 		t.Error("a client that is alone again is refused")
+	}
+}
+
+// Who makes up flows has half of all, and leaves as much to others. One of the flows leaves a part to the others.
+func TestForwardedOfManyFlows(t *testing.T) {
+	t.Parallel()
+	f := newInFlight(metrics.NewKubeRegistry())
+	of := func(owner string, i int) flowOf { return flowOf{share{owner, fmt.Sprint(owner, i)}, false} }
+	greedy := 0
+	for f.begin(of("owner", 0)) {
+		greedy++
+	}
+	if !f.begin(of("owner", 1)) || !f.begin(of("owner", 1)) {
+		t.Error("another flow of the owner is refused beside one that has as many as it may")
+	}
+	made := 0
+	for i := 2; f.begin(of("owner", i)); i++ {
+		made++
+	}
+	if sum := greedy + 2 + made; sum != mostRequests/2 || greedy != mostRequests/3 {
+		t.Errorf("%d of the owner, %d of its first flow", sum, greedy)
+	}
+	for i := range mostRequests / 4 {
+		if !f.begin(of("others", i)) {
+			t.Fatalf("flow %d of somebody else is refused", i)
+		}
+	}
+	if !f.begin(of("last", 0)) {
+		t.Error("a third owner is refused")
 	}
 }
