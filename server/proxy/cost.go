@@ -30,11 +30,19 @@ func (a answer) costOf(q *http.Request, info *request.RequestInfo) apistorage.St
 		within, _, _ = a.shown.Namespaces()
 	}
 	cache := a.follower.reader.Cache()
-	by := apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything()}
-	if info.Verb == "list" { // the initial events of a watch are found by a scan
-		by = selectorOf(q)
+	by, namespace := selectorOf(q), info.Namespace
+	if selected, ok := by.MatchesSingleNamespace(); ok && namespace == "" {
+		namespace = selected
 	}
-	n := cache.Cost(info.Namespace, within, by)
+	_, single := by.MatchesSingle()
+	single = single && (namespace != "" || !a.follower.format.Namespaced) // otherwise each namespace may have one
+	if info.Verb == "watch" {                                             // whose initial events are found by a scan
+		by = everything()
+	}
+	n := int64(1)
+	if !single {
+		n = cache.Cost(namespace, within, by)
+	}
 	if limit := pageOf(q, info); limit > 0 && by.Empty() {
 		n = min(n, limit)
 	}
@@ -58,13 +66,17 @@ func pageOf(q *http.Request, info *request.RequestInfo) int64 {
 
 // selectorOf returns what a request selects, as far as it can be understood: everything otherwise.
 func selectorOf(q *http.Request) apistorage.SelectionPredicate {
-	values := q.URL.Query()
-	by := apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything()}
+	values, by := q.URL.Query(), everything()
 	if label, err := labels.Parse(values.Get("labelSelector")); err == nil {
 		by.Label = label
 	}
 	if field, err := fields.ParseSelector(values.Get("fieldSelector")); err == nil {
 		by.Field = field
 	}
+	by.Continue = values.Get("continue") // a page is one of all objects, also if the selector has the name of one
 	return by
+}
+
+func everything() apistorage.SelectionPredicate {
+	return apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything()}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/net/websocket"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
@@ -279,6 +282,21 @@ func TestUpgradeThatIsForwarded(t *testing.T) {
 	}
 }
 
+// written waits until each namespace has what the server itself writes there, and returns how many config maps there are.
+func (f *fairRig) written() (n int64) {
+	f.Helper()
+	f.until("each namespace has its authority", func() bool {
+		namespaces, err := f.admin.CoreV1().Namespaces().List(f.Context(), metav1.ListOptions{})
+		f.must(err)
+		maps, err := f.admin.CoreV1().ConfigMaps("").List(f.Context(), metav1.ListOptions{})
+		f.must(err)
+		n = int64(len(maps.Items))
+		authorities := slices.DeleteFunc(maps.Items, func(m corev1.ConfigMap) bool { return m.Name != authority })
+		return len(authorities) == len(namespaces.Items)
+	})
+	return n
+}
+
 // The objects that memory looks at for a list are those of its namespace, of the view of its user, and of its page.
 func TestCostOfLists(t *testing.T) {
 	f := newFairRig(t)
@@ -301,16 +319,33 @@ func TestCostOfLists(t *testing.T) {
 		}
 		return <-looks
 	}
+	written := f.written()
+	f.until("memory has what is written", func() bool { return of(f.bob, configMaps+"?resourceVersion=0") == written })
 	all, one := of(f.bob, configMaps+"?resourceVersion=0"), of(f.bob, "/api/v1/namespaces/a/configmaps?resourceVersion=0")
 	if all < 12 || one < 3 || one > 4 {
 		t.Errorf("lists of everything and of a namespace look at %d and %d objects", all, one)
 	}
 	aHalf := url.QueryEscape("shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')")
 	for path, want := range map[string]int64{
+		"?fieldSelector=metadata.name%3Dm0":                            all,
+		"?fieldSelector=metadata.namespace%3Da":                        one,
+		"?fieldSelector=metadata.name%3Dm0,metadata.namespace%3Da":     1,
+		"?resourceVersion=0&fieldSelector=metadata.name%3Dm0&limit=17": all,
+	} {
+		if got := of(f.bob, configMaps+path); got != want {
+			t.Errorf("%q looks at %d objects, want %d", path, got, want)
+		}
+	}
+	if got := of(f.bob, "/api/v1/namespaces/a/configmaps?fieldSelector=metadata.name%3Dm0"); got != 1 {
+		t.Errorf("a list of one object looks at %d objects", got)
+	}
+	for path, want := range map[string]int64{
 		"?resourceVersion=0": one, "": one, "?limit=2": 2, "?limit=2&labelSelector=l%3D0": one,
 		"?watch=1&timeoutSeconds=1&resourceVersion=0":         one,
 		"?watch=1&timeoutSeconds=1&resourceVersion=0&limit=1": one, "?resourceVersion=0&limit=1": one,
 		"?resourceVersion=0&resourceVersionMatch=NotOlderThan&limit=1": one, "?limit=1&shardSelector=" + aHalf: one,
+		"?fieldSelector=metadata.name%3Dm0": one, "?fieldSelector=metadata.name%3Dm0,metadata.namespace%3Da": 1,
+		"?watch=1&timeoutSeconds=1&resourceVersion=0&fieldSelector=metadata.name%3Dm0": one,
 	} {
 		if got := of(eve, configMaps+path); got != want {
 			t.Errorf("%q of a personal view looks at %d objects, want %d", path, got, want)

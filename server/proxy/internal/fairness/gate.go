@@ -60,28 +60,32 @@ func (g *Gate) Run(ctx context.Context) {
 
 // estimate returns how many seats a request occupies, as kube-apiserver, but by the objects of the request itself in
 // place of all of its resource. They are those of its page if it has one: kube-apiserver's own rule would apply a limit
-// also to watches and to lists from revision 0, which ignore it.
+// also to watches and to lists from revision 0, which ignore it. It also has one object for a list by metadata.name,
+// although one over all namespaces looks at all objects.
 func (g *Gate) estimate(most func(level string) uint64) seats.WorkEstimatorFunc {
 	config := seats.DefaultWorkEstimatorConfig()
 	return func(q *http.Request, schema, level string) seats.WorkEstimate {
 		objects := func(string) (storage.Stats, error) { return g.objects(q) }
 		watchers := func(*request.RequestInfo) int { return 0 } // of writes
-		return seats.NewWorkEstimator(objects, watchers, config, most)(withoutLimit(q), schema, level)
+		return seats.NewWorkEstimator(objects, watchers, config, most)(plain(q), schema, level)
 	}
 }
 
-// withoutLimit returns a request without its limit.
-func withoutLimit(q *http.Request) *http.Request {
-	values := q.URL.Query()
-	if !values.Has("limit") {
-		return q
+// plain returns a request without its limit and name.
+func plain(q *http.Request) *http.Request {
+	if values := q.URL.Query(); values.Has("limit") {
+		values.Del("limit")
+		unlimited := *q.URL
+		unlimited.RawQuery = values.Encode()
+		q = q.WithContext(q.Context())
+		q.URL = &unlimited
 	}
-	values.Del("limit")
-	unlimited := *q.URL
-	unlimited.RawQuery = values.Encode()
-	other := q.WithContext(q.Context())
-	other.URL = &unlimited
-	return other
+	if info, ok := request.RequestInfoFrom(q.Context()); ok && info.Name != "" {
+		unnamed := *info
+		unnamed.Name = ""
+		q = q.WithContext(request.WithRequestInfo(q.Context(), &unnamed))
+	}
+	return q
 }
 
 // Serve calls next when the request is admitted. Otherwise it answers 429 with Retry-After, as kube-apiserver. The

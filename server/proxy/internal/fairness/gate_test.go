@@ -19,17 +19,18 @@ func TestSeatsOfLists(t *testing.T) {
 	})
 	estimate := g.estimate(func(string) uint64 { return 100 })
 	for _, c := range []struct {
-		verb, query string
-		objects     int64
-		seats       uint64
+		verb, query, name string
+		objects           int64
+		seats             uint64
 	}{
-		{"list", "", 0, 1}, {"list", "", 10, 1}, {"list", "", 1000, 10}, {"list", "&limit=1", 1000, 10},
-		{"watch", "", 1000, 10}, {"watch", "&limit=1", 1000, 10},
+		{"list", "", "", 0, 1}, {"list", "", "", 10, 1}, {"list", "", "", 1000, 10}, {"list", "&limit=1", "", 1000, 10},
+		{"watch", "", "", 1000, 10}, {"watch", "&limit=1", "", 1000, 10},
+		{"list", "", "web", 1, 1}, {"list", "", "web", 1000, 10}, {"watch", "", "web", 1000, 10}, {"get", "", "web", 1000, 1},
 	} {
 		objects = c.objects
 		q := httptest.NewRequest(http.MethodGet, "/api/v1/pods?resourceVersion=0"+c.query, nil)
 		q = q.WithContext(request.WithRequestInfo(q.Context(), &request.RequestInfo{IsResourceRequest: true, Verb: c.verb,
-			Resource: "pods"}))
+			Resource: "pods", Name: c.name}))
 		if got := estimate(q, "", "").InitialSeats; got != c.seats {
 			t.Errorf("a %s of %d objects%s occupies %d seats, want %d", c.verb, c.objects, c.query, got, c.seats)
 		}
