@@ -63,7 +63,8 @@ type caches struct {
 	describer   discovery.Server
 	freeMemory  func() // returns garbage to the system
 	// These are the constants; tests have their own.
-	firstListWait, namedRetry, belongsEvery time.Duration
+	firstListWait, namedRetry, belongsEvery, memoryCheck time.Duration
+	largeList                                            int64
 
 	mu      sync.Mutex
 	running context.Context // of run; nil before
@@ -116,8 +117,8 @@ func newCaches(server *rest.Config, o cachesOptions) (*caches, error) {
 	return &caches{
 		cachesOptions: o, server: server, definitions: definitions, describer: describer,
 		freeMemory: debug.FreeOSMemory, firstListWait: firstListWait, namedRetry: namedRetry,
-		belongsEvery: discovery.BelongsEvery,
-		all:          map[schema.GroupVersionResource]*entry{},
+		belongsEvery: discovery.BelongsEvery, memoryCheck: memoryCheck, largeList: largeList,
+		all: map[schema.GroupVersionResource]*entry{},
 	}, nil
 }
 

@@ -50,6 +50,7 @@ func newCrowdRig(t *testing.T, edit func(*Config)) *crowdRig {
 	if r.proxy, err = New(config); err != nil {
 		t.Fatal(err)
 	}
+	r.proxy.caches.memoryCheck = 50 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.proxy.Run(ctx) }()

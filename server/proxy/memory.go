@@ -44,7 +44,7 @@ func (c *caches) limitMemory(ctx context.Context) {
 	if c.memoryLimit == 0 {
 		return
 	}
-	ticker := time.NewTicker(memoryCheck)
+	ticker := time.NewTicker(c.memoryCheck)
 	defer ticker.Stop()
 	var rest leftovers
 	for {
@@ -103,7 +103,7 @@ const largeList = 32 << 20
 func (c *caches) returnGarbage(ctx context.Context, f *follower) {
 	cache := f.reader.Cache()
 	awaitReady(ctx, cache)
-	if f.bytes() < largeList {
+	if f.bytes() < c.largeList {
 		return
 	}
 	c.freeMemory()

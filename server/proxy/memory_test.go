@@ -59,8 +59,8 @@ func TestGarbageIsReturned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const size = 900_000
-	for i := range largeList/size + 1 {
+	const size, most = 60_000, 100_000
+	for i := range most/size + 1 {
 		large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)},
 			Data: map[string]string{"a": strings.Repeat("a", size)}}
 		if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), large, metav1.CreateOptions{}); err != nil {
@@ -72,7 +72,7 @@ func TestGarbageIsReturned(t *testing.T) {
 		t.Fatal(err)
 	}
 	freed := make(chan struct{}, 10)
-	p.caches.freeMemory = func() { freed <- struct{}{} }
+	p.caches.largeList, p.caches.freeMemory = most, func() { freed <- struct{}{} }
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

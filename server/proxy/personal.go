@@ -41,11 +41,12 @@ type personalReads struct {
 	control *access.Control
 }
 
-func newPersonalReads(of *Personal, c *access.Control, registry metrics.KubeRegistry) *personalReads {
+func newPersonalReads(of *Personal, c *access.Control, registry metrics.KubeRegistry,
+	settled time.Duration) *personalReads {
 	if of == nil {
 		return nil
 	}
-	views := personal.New(c.Cluster(), c.Reviews(), registry)
+	views := personal.New(c.Cluster(), c.Reviews(), registry, settled)
 	c.OnChanges(views.Recheck, views.Touch)
 	return &personalReads{Personal: *of, views: views, control: c}
 }

@@ -31,7 +31,6 @@ func TestPersonalForms(t *testing.T) {
 	r.grant("ada", "a")
 	r.grant("ada", "b")
 	r.sees(ada, 2)
-	r.settled(0, ada) // lists do not wait
 	forms := map[string]string{
 		"JSON":                 "application/json",
 		"protobuf":             "application/vnd.kubernetes.protobuf",
@@ -123,6 +122,7 @@ func judgeForm(t *testing.T, body []byte, shown bool) {
 // The number of objects that remain behind a page, and the state of an earlier revision, are those of the namespaces
 // that the user may read.
 func TestPersonalPagesAndPast(t *testing.T) {
+	t.Parallel()
 	r := newPersonalRig(t, 1, func(*Config) {})
 	ada := r.user("ada")
 	r.grant("ada", "a")

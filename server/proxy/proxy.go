@@ -24,6 +24,7 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/fairness"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/socket"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 	"github.com/keepwatch/keepwatch/server/readpath"
@@ -64,7 +65,7 @@ type Config struct {
 	// kube-apiserver's. Zero means [DefaultMaxRequestsInFlight]; a negative number means no bound.
 	MaxRequestsInFlight int
 
-	requestTimeout time.Duration // zero but in tests
+	requestTimeout, settled time.Duration // zero but in tests
 	// EncodingsBudget bounds the bytes of cached encodings. Zero means 1 GiB.
 	EncodingsBudget int64
 	// History bounds the history of each resource. The zero value has defaults.
@@ -151,7 +152,8 @@ func New(config Config) (*Proxy, error) {
 	if p.forwarder, err = forward.New(server, p.access, accepted, config.Registry); err != nil {
 		return nil, err
 	}
-	p.personal = newPersonalReads(config.Personal, p.access, config.Registry)
+	p.personal = newPersonalReads(config.Personal, p.access, config.Registry,
+		cmp.Or(config.settled, personal.Settled))
 	budget := readpath.NewBudget(config.EncodingsBudget)
 	budget.Register(config.Registry)
 	budget.DelegateBusy()
