@@ -37,7 +37,7 @@ var rules = map[string]rule{
 		why:  "a reflector joins any source to any target through the vocabulary alone",
 	},
 	"source/kube": {
-		ours: []string{"", "internal/deletions", "internal/paging", "internal/readahead"},
+		ours: []string{"", "internal/deletions", "internal/paging", "internal/pause", "internal/readahead"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/",
 			"github.com/go-json-experiment/json", "google.golang.org/protobuf/encoding/protowire",

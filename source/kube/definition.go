@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
 // A server whose definition of a type changes (a default is added, a field pruned, a conversion switched) ends the
@@ -40,8 +41,12 @@ const (
 	maxDefinitionPeriod = 30 * time.Minute
 	// definitionTimeout bounds the requests.
 	definitionTimeout = 10 * time.Second
-	// definitionsAge is how old an answer may be that the sources of a client share.
-	definitionsAge = 5 * time.Second
+	// definitionLag is the time from a change that was noticed to the list that shows it: a server stores the definition,
+	// and follows it to serve the type. A list in between would show objects as they were, and nothing would tell that.
+	definitionLag = 5 * time.Second
+	// definitionsAge is how old an answer may be that the sources of a client share: less than definitionDelay by what a
+	// server needs to publish a change.
+	definitionsAge = 2 * time.Second
 	// maxDefinitions bounds a response: the index of OpenAPI documents has a line for each group version.
 	maxDefinitions = 8 << 20
 )
@@ -104,7 +109,10 @@ type definitionWatch struct {
 	// stored is true if the target stores shown. Then the definition is read before a list and before a watch is
 	// continued.
 	stored bool
-	read   bool // the server has answered
+	// early is true if the definition is read before the first list: otherwise a change between that and the first answer
+	// is not noticed.
+	early bool
+	read  bool // the server has answered
 }
 
 // due returns how long a watch that is opened now waits before it asks. Watches that end earlier do not postpone it.
@@ -194,12 +202,13 @@ func (s *Source) SetDefinition(text string) {
 	s.definition.continueFrom(shown)
 }
 
-// readDefinition asks for the definition unless the server has answered before, if the target stores it: the process
-// may end before a watch asks. It reports whether the definition has changed since the newest list.
+// readDefinition asks for the definition unless the server has answered before, if it is read early, or if the target
+// stores it: the process may end before a watch asks. It reports whether the definition has changed since the newest
+// list.
 func (s *Source) readDefinition(ctx context.Context) (changed bool) {
 	d := &s.definition
 	d.mu.Lock()
-	stored, due := d.stored, d.stored && !d.read
+	stored, due := d.stored, (d.stored || d.early) && !d.read
 	d.mu.Unlock()
 	if due {
 		d.answered(s.definitions.of(ctx, s.resource))
@@ -238,6 +247,7 @@ func (s *Source) watchDefinition(ctx context.Context, w *watch) {
 		}
 		s.definition.answered(now, complete)
 		if failure := s.definition.failure(w.frames.op); failure != nil {
+			_ = pause.For(ctx, s.definitions.lag)
 			w.end(failure)
 			return
 		}
@@ -249,6 +259,7 @@ func (s *Source) watchDefinition(ctx context.Context, w *watch) {
 type Definitions struct {
 	client *http.Client
 	root   *url.URL
+	lag    time.Duration // definitionLag, but in tests
 
 	// asking has an element while a source asks, and guards the fields below. A source waits for its turn no longer than
 	// its own watch is open.
@@ -272,7 +283,8 @@ func NewDefinitions(cfg *rest.Config) (*Definitions, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Definitions{client: &http.Client{Transport: transport}, root: root, asking: make(chan struct{}, 1)}, nil
+	return &Definitions{client: &http.Client{Transport: transport}, root: root, lag: definitionLag,
+		asking: make(chan struct{}, 1)}, nil
 }
 
 // of returns what the server says of a resource now. The answer is complete unless a request has failed, or ctx has

@@ -120,6 +120,7 @@ func TestRedefined(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			s.definitions.lag = 0
 			follow := func() keepwatch.Watch {
 				t.Helper()
 				s.askNow()
@@ -158,6 +159,114 @@ func TestRedefined(t *testing.T) {
 				t.Fatal(err)
 			}
 			again.Close()
+		})
+	}
+}
+
+// lateServer serves widgets by a definition that the test changes: its lists show it a second later, as those of a
+// server that follows its definitions.
+type lateServer struct {
+	mu         sync.Mutex
+	generation int
+	silent     bool // it does not answer questions about definitions
+	changes    bool // at the next question
+	asked      int  // questions
+	shows      time.Time
+}
+
+func (l *lateServer) do(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+}
+
+func (l *lateServer) RoundTrip(q *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case q.URL.Query().Has("watch"):
+		events, server := io.Pipe()
+		context.AfterFunc(q.Context(), func() { server.Close() })
+		return &http.Response{StatusCode: http.StatusOK, Header: w.Header(), Body: events, Request: q}, nil
+	case strings.HasSuffix(q.URL.Path, "/widgets"):
+		_, _ = io.WriteString(w, `{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"9"},"items":[]}`)
+	case l.silent:
+		l.asked++
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case q.URL.Path == crdPath:
+		if l.asked++; l.changes {
+			l.changes = false
+			l.redefine()
+		}
+		_, _ = fmt.Fprintf(w, `{"metadata":{"uid":"u","generation":%d}}`, l.generation)
+	default:
+		w.WriteHeader(http.StatusForbidden)
+	}
+	response := w.Result()
+	response.Request = q
+	return response, nil
+}
+
+// redefine changes the definition. l.mu is locked.
+func (l *lateServer) redefine() {
+	l.generation++
+	l.shows = time.Now().Add(time.Second)
+}
+
+// A change of the definition ends the first watch after it, or the one that is open: also one that the source could not
+// ask about at first, and one that comes before the first watch has asked. The server shows it by then.
+func TestRedefinedIsNoticed(t *testing.T) {
+	for name, changes := range map[string]func(*lateServer){
+		"before the first watch has asked": func(l *lateServer) { l.do(l.redefine) },
+		"when the source cannot ask": func(l *lateServer) {
+			l.do(func() { l.silent = true })
+			time.Sleep(definitionPeriod + definitionJitter)
+			l.do(func() {
+				if l.asked == 0 {
+					t.Error("the source has not asked")
+				}
+				l.silent = false
+				l.redefine()
+			})
+		},
+		"as the source asks": func(l *lateServer) { l.do(func() { l.changes = true }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &lateServer{generation: 3}
+				cfg := &rest.Config{Host: "http://server", QPS: -1, Transport: l}
+				shared, err := NewDefinitions(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := New(cfg, Options{
+					Resource:    schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"},
+					Definitions: shared, IdleTimeout: time.Hour,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
+					t.Fatal(err)
+				}
+				l.do(func() { l.asked = 0 })
+				w, err := s.Watch(t.Context(), 9)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer time.AfterFunc(5*time.Minute, w.Close).Stop()
+				changes(l)
+				_, err = w.Next()
+				wantFailure(t, err, keepwatch.Redefined, "the definition of the type has changed")
+				l.do(func() {
+					if early := time.Until(l.shows); early > 0 {
+						t.Errorf("the list is %v too early", early)
+					}
+				})
+				w.Close()
+			})
 		})
 	}
 }

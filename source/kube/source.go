@@ -65,7 +65,8 @@ type Options struct {
 	// BatchBytes bounds the objects of a watch's batch, and those that are read ahead of it, in bytes. Zero means
 	// DefaultBatchBytes. One object may be longer.
 	BatchBytes int
-	// Definitions are those of the server, which the sources of a client may share. Nil: the source asks for itself.
+	// Definitions are those of the server, which the sources of a client may share: then each asks before its first list,
+	// too. Nil: the source asks for itself.
 	Definitions *Definitions
 	// MaxObject bounds one object and one watch frame, in bytes as received. Zero means
 	// DefaultMaxObject. A longer frame is Undecodable; a list skips a longer object.
@@ -164,6 +165,7 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 		listTimeout:    cfg.Timeout,
 		watchTimeout:   opts.WatchTimeout,
 	}
+	s.definition.early = s.definitions != nil
 	if s.definitions == nil {
 		if s.definitions, err = NewDefinitions(cfg); err != nil {
 			return nil, fmt.Errorf("connection settings: %w", err)
