@@ -32,7 +32,10 @@ func (c Cluster) DecidedFor() time.Duration { return c.roles.permissions.decided
 
 // Reviews is permissions as personal views need them. Views bound their reviews themselves: those of open watches are
 // patient, as other watches' are, and have no bound by user.
-type Reviews struct{ permissions *permissions }
+type Reviews struct {
+	permissions *permissions
+	authorizers *authorizers
+}
 
 // Decide implements personal.Reviews.
 func (r Reviews) Decide(ctx context.Context, a authorizer.Attributes, open bool) (bool, error) {
@@ -54,4 +57,4 @@ func (r Reviews) Confirm(ctx context.Context, a authorizer.Attributes, open bool
 }
 
 // BeyondRoles implements personal.Reviews.
-func (r Reviews) BeyondRoles() bool { return r.permissions.beyondRoles.Load() }
+func (r Reviews) BeyondRoles() bool { return r.authorizers.beyondRoles() }

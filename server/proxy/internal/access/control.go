@@ -19,7 +19,8 @@ type Control struct {
 	tokens       *tokens
 	permissions  *permissions
 	roles        *roles
-	namespaces   *namespaces // nil without Personal
+	namespaces   *namespaces  // nil without Personal
+	authorizers  *authorizers // nil without Personal
 }
 
 // Options are what a control accepts and follows.
@@ -49,6 +50,7 @@ func New(server *rest.Config, client kubernetes.Interface, o Options) (_ *Contro
 	}
 	if o.Personal {
 		c.namespaces, err = newNamespaces(server, c.permissions)
+		c.authorizers = newAuthorizers(client.AuthorizationV1(), c.permissions)
 	}
 	return c, err
 }
@@ -60,6 +62,7 @@ func (c *Control) Run(ctx context.Context) {
 	running.Go(func() { c.roles.run(ctx) })
 	running.Go(func() { c.Probe.run(ctx) })
 	running.Go(func() { c.namespaces.run(ctx) })
+	running.Go(func() { c.authorizers.run(ctx) })
 	running.Go(func() { c.certificates.run(ctx) })
 	running.Wait()
 }
@@ -123,12 +126,13 @@ func (c *Control) Authorize(ctx context.Context,
 func (c *Control) Cluster() Cluster { return Cluster{c.namespaces, c.roles} }
 
 // Reviews returns the server's decisions for personal views.
-func (c *Control) Reviews() Reviews { return Reviews{c.permissions} }
+func (c *Control) Reviews() Reviews { return Reviews{c.permissions, c.authorizers} }
 
 // OnChanges sets what is called after changes, before run: namespaces for those of the namespaces, and roles with the
 // subjects that changes of roles and bindings concern, or with false if that may be anybody.
 func (c *Control) OnChanges(namespaces func(), roles func(subjects map[string]bool, ok bool)) {
 	c.namespaces.changed, c.roles.touched = namespaces, roles
+	c.authorizers.found = func() { roles(nil, false) }
 }
 
 // NamespacesRefused reports whether the proxy may not list the namespaces.

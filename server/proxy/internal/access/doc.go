@@ -35,5 +35,5 @@
 //	probe.go        whether the server answers     guard.go       while a request is open
 //	outage.go       which of its errors are an     cluster.go     all that, as personal views need it
 //	                outage                         reviewqueue.go whose review is next
-//	flow.go         who shares bounds
+//	flow.go         who shares bounds              authorizers.go whether roles alone decide
 package access

@@ -332,7 +332,7 @@ func TestDecisionsOfViews(t *testing.T) {
 		return authorizer.DecisionAllow, "", nil
 	})
 	p.expect(t, asks("ada", "pods"), true, false)
-	views := Reviews{p}
+	views := Reviews{permissions: p}
 	for i := range maxReviews + 1 {
 		a := asks("bob", "pods").(authorizer.AttributesRecord)
 		a.Namespace = fmt.Sprint("n", i)

@@ -6,8 +6,8 @@
 //	                             └─ which revisions are of this set? Newest
 //
 // A [View] is a watchcache.View. The server's reviews are the only authority: bindings say which namespaces to ask
-// about, and when to ask again. If it is not known what they say, or if the server has shown that it decides by more
-// than roles, it is asked about every namespace.
+// about, and when to ask again. If it is not known what they say, or if the server may decide by more than roles, it is
+// asked about every namespace.
 //
 // # Decided again
 //

@@ -27,7 +27,7 @@ type Reviews interface {
 	// Confirm is Decide for what the server has denied: it asks again, and does not count an answer of a server that
 	// starts.
 	Confirm(ctx context.Context, a authorizer.Attributes, open bool) (bool, error)
-	// BeyondRoles reports whether the server has allowed anything for another reason than a role.
+	// BeyondRoles reports whether the server may allow something for another reason than a role.
 	BeyondRoles() bool
 }
 
