@@ -49,7 +49,8 @@ func TestPersonalPrograms(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-proxy.personal-seed %d", seed)
-	o := newOnlookers(t, rand.New(rand.NewPCG(seed, 45)), 3)
+	o := newOnlookers(t, rand.New(rand.NewPCG(seed, 45)), 3, peer.Kubernetes(t),
+		func(string, string) bool { return false })
 	o.programs()
 	for i := range *personalSteps {
 		o.step()

@@ -7,6 +7,7 @@ import (
 	stdmaps "maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/proxy"
+	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 var (
@@ -46,12 +48,31 @@ const lateness = 5 * time.Second
 // the namespaces have at its revision.
 func TestPersonalViews(t *testing.T) {
 	t.Parallel()
+	followPersonalViews(t, peer.Kubernetes(t), func(string, string) bool { return false })
+}
+
+// The same at a server that also asks a webhook, which lets some of the users read one namespace whatever roles say. A
+// proxy that restarts knows of no such answer.
+func TestPersonalViewsBesideAWebhook(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make verify AREA=proxy")
+	}
+	t.Parallel()
+	hooked := func(name, namespace string) bool {
+		return namespace == "ab" && slices.Contains([]string{"u0", "u3", "u7", "u12"}, name)
+	}
+	followPersonalViews(t, serverWithWebhook(t, &policy{reads: func(user, namespace string) bool {
+		return hooked(strings.TrimPrefix(user, "system:serviceaccount:default:"), namespace)
+	}}), hooked)
+}
+
+func followPersonalViews(t *testing.T, server *peer.Server, hooked func(user, namespace string) bool) {
 	seed := *personalSeed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-proxy.personal-seed %d", seed)
-	o := newOnlookers(t, rand.New(rand.NewPCG(seed, 44)), *personalUsers)
+	o := newOnlookers(t, rand.New(rand.NewPCG(seed, 44)), *personalUsers, server, hooked)
 	b := o.bookmarked()
 	settles := max(20, *personalSteps/200)
 	for i := range *personalSteps {
@@ -64,6 +85,7 @@ func TestPersonalViews(t *testing.T) {
 		}
 		if i%500 == 99 {
 			o.server.Kill()
+			o.must2(o.server.Compact(t.Context())) // the history is gone, too
 			o.must(o.server.Restart(t.Context()))
 		}
 	}
@@ -86,6 +108,7 @@ type onlookers struct {
 	fronts     []*front
 	namespaces []string
 	all        []*onlooker
+	hooked     func(user, namespace string) bool // what is allowed beside roles
 
 	mu      sync.Mutex
 	granted map[string]*grants // by namespace
@@ -113,9 +136,10 @@ type onlooker struct {
 	compared       atomic.Int64 // bookmarks
 }
 
-func newOnlookers(t *testing.T, random *rand.Rand, users int) *onlookers {
-	o := &onlookers{random: random, granted: map[string]*grants{}}
-	o.rig = newRig(t, func(_ *rig, c *proxy.Config) { c.Personal = &proxy.Personal{} })
+func newOnlookers(t *testing.T, random *rand.Rand, users int, server *peer.Server,
+	hooked func(user, namespace string) bool) *onlookers {
+	o := &onlookers{random: random, granted: map[string]*grants{}, hooked: hooked}
+	o.rig = newRigOn(t, server, func(_ *rig, c *proxy.Config) { c.Personal = &proxy.Personal{} })
 	o.fronts = []*front{o.rig.front, newFront(t, o.rig.front.config)}
 	for _, name := range []string{"a", "a-b", "ab", "b"} {
 		o.namespace(name)
@@ -125,6 +149,9 @@ func newOnlookers(t *testing.T, random *rand.Rand, users int) *onlookers {
 	}
 	for i, u := range o.all {
 		o.grant(u, o.namespaces[i%len(o.namespaces)])
+	}
+	for _, namespace := range o.namespaces {
+		o.record(namespace, func(*grants) {})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -220,7 +247,7 @@ func (o *onlookers) record(namespace string, change func(*grants)) {
 
 // recordFor records whether a user may read a namespace. o.mu is held.
 func (o *onlookers) recordFor(u *onlooker, namespace string, g *grants) {
-	allowed := g.role && (g.group || g.users[u.name])
+	allowed := g.role && (g.group || g.users[u.name]) || o.hooked(u.name, namespace)
 	at, ever := u.revoked[namespace]
 	switch {
 	case allowed && (!ever || !at.IsZero()):
