@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
@@ -202,6 +203,40 @@ func TestFairness(t *testing.T) {
 		t.Error("the other user is answered last")
 	}
 	release()
+}
+
+// A list that has waited for its seats is refused if it was allowed before that alone, as by the server.
+func TestRevokedWhileWaiting(t *testing.T) {
+	f := newFairRig(t)
+	begun := f.block()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	release := sync.OnceFunc(func() { close(*f.released.Load()) })
+	defer release()
+	waiting := func() int64 { return int64(f.metric("apiserver_flowcontrol_current_inqueue_requests")) }
+	const crowd = 2 * mostSeats
+	var ended atomic.Int64
+	for range crowd {
+		asking.Go(func() { f.send(f.ada, one); ended.Add(1) })
+	}
+	f.until("all seats are occupied", func() bool { return waiting() > 0 && begun.Load()+waiting()+ended.Load() >= crowd })
+	queued, answered := waiting(), make(chan *httptest.ResponseRecorder, 1)
+	asking.Go(func() { answered <- f.send(f.bob, configMaps+"?resourceVersion=0") })
+	f.until("the other user waits", func() bool { return waiting() > queued })
+	f.revoke("bob", "")
+	q := f.query(t.Context(), f.bob, configMaps)
+	caller, err := f.proxy.access.Caller(q)
+	f.must(err)
+	f.until("the proxy follows that", func() bool {
+		decision, err := f.proxy.access.Decide(t.Context(), caller, authorizer.AttributesRecord{User: caller, Verb: "list",
+			APIVersion: "v1", Resource: "configmaps", ResourceRequest: true, Path: configMaps})
+		return err == nil && !decision.Allowed
+	})
+	time.Sleep(decidedBefore) // the list has waited for longer
+	release()
+	if w := await.Receive(t, "the other user is answered", answered); w.Code != http.StatusForbidden {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
 }
 
 // Requests that wait for the server or for their clients occupy no seats.

@@ -104,7 +104,10 @@ var subresources = sets.New("approval", "attach", "binding", "ephemeralcontainer
 	"log", "portforward", "proxy", "resize", "scale", "status", "token")
 
 // delegated forwards a request whose answer the read path leaves to the server.
-func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
+func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) { p.leave(w, q, reasonReadPath) }
+
+// leave forwards a request that the gate has admitted.
+func (p *Proxy) leave(w http.ResponseWriter, q *http.Request, why reason) {
 	if below, asked, ok := socket.Unwrap(w); ok { // with the handshake
 		w, q = below, asked.WithContext(q.Context())
 	}
@@ -116,5 +119,5 @@ func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
 	if a, ok := q.Context().Value(answerKey{}).(answer); ok {
 		a.left() // a forwarded watch does not use the cache
 	}
-	p.forward(w, q, info, reasonReadPath)
+	p.forward(w, q, info, why)
 }

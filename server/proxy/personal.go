@@ -175,15 +175,15 @@ func (p *Proxy) servePersonalFrom(from answer, v *personalView, w http.ResponseW
 	from.left = sync.OnceFunc(f.read(info.Verb == "watch"))
 	defer from.left()
 	v.settle(q.Context(), f)
+	closed, err := v.shown.Open(f.source.Newest) // also for a list, which may wait until it is answered
+	if err != nil {
+		forward.Refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
+		return
+	}
+	defer closed()
 	var ctx context.Context
 	var end context.CancelFunc
 	if info.Verb == "watch" {
-		closed, err := v.shown.Open(f.source.Newest)
-		if err != nil {
-			forward.Refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
-			return
-		}
-		defer closed()
 		ctx, end = p.access.GuardIdentity(q.Context(), c)
 	} else {
 		ctx, end = context.WithTimeout(q.Context(), p.requestTimeout)

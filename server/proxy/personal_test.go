@@ -30,6 +30,7 @@ import (
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/tables"
 	"github.com/keepwatch/keepwatch/server/testserver"
+	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 // personalRig is a test server with some namespaces, and replicas of a proxy with personal views in front of it.
@@ -384,6 +385,42 @@ func TestPersonalPages(t *testing.T) {
 	if got := r.get(0, ada, next); got.code != http.StatusGone {
 		t.Errorf("a list of everything continues with %d", got.code)
 	}
+}
+
+// staleOnce is a view that has an earlier set when it is asked first.
+type staleOnce struct {
+	watchcache.View
+	stale *watchcache.Namespaces
+}
+
+func (s *staleOnce) Namespaces() (*watchcache.Namespaces, <-chan struct{}, error) {
+	if stale := s.stale; stale != nil {
+		s.stale = nil
+		return stale, nil, nil
+	}
+	return s.View.Namespaces()
+}
+
+// A list that waits, before it looks at its view or after, has what the user may read when it is answered.
+func TestPersonalListThatWaits(t *testing.T) {
+	t.Parallel()
+	r := newPersonalRig(t, 1, func(*Config) {})
+	ada := r.user("ada")
+	r.grant("ada", "a")
+	r.grant("ada", "b")
+	r.sees(ada, 2)
+	p := r.replicas[0].proxy
+	next := p.reads
+	p.reads = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		a := q.Context().Value(answerKey{}).(answer)
+		before, _, err := a.shown.Namespaces()
+		r.must(err)
+		r.revoke("ada", "b")
+		r.until("the view has one namespace", func() bool { has, _ := a.shown.shown.Count(); return has == 1 })
+		a.reader = a.reader.Within(&staleOnce{a.shown, before}, false)
+		next.ServeHTTP(w, q.WithContext(context.WithValue(q.Context(), answerKey{}, a)))
+	})
+	r.want(r.get(0, ada, configMaps), "", "a")
 }
 
 // change is an event of a watch.

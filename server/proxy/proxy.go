@@ -296,13 +296,17 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		return
 	}
 	var end func()
-	if info.Verb == "watch" {
+	if info.Verb == "watch" { // the guard follows the decision
 		ctx, end = p.access.Guard(ctx, decision)
 	} else {
 		ctx, end = context.WithTimeout(ctx, p.requestTimeout)
 	}
 	defer end()
-	p.answer(ctx, w, q, info, answer{follower: f, reader: reader, table: table, left: left})
+	p.answer(ctx, w, q, info, answer{follower: f, reader: reader, table: table, left: left,
+		still: func(ctx context.Context) bool {
+			now, err := p.access.Decide(ctx, caller, attributes)
+			return err == nil && now.Allowed
+		}})
 }
 
 // readerOf returns what answers a read from a follower's cache, and the proof that it needs if the answer is a Table.
@@ -341,7 +345,12 @@ type answer struct {
 	note     string         // a warning for the client; it may be empty
 	left     func()         // the cache is no longer used
 	cost     apistorage.Stats
+	// still reports whether the server allows the request as before. It is nil if something else follows that.
+	still func(context.Context) bool
 }
+
+// decidedBefore is how long a list may wait between the decision about it and its answer.
+const decidedBefore = 100 * time.Millisecond
 
 type answerKey struct{}
 
@@ -357,7 +366,13 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, q *http.Reque
 		a.cost = a.costOf(q, info)
 	}
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
+	asked := time.Now()
 	p.gate.Serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		// one that has waited for its seats is judged after that, as at the server
+		if a.still != nil && time.Since(asked) > decidedBefore && !a.still(q.Context()) {
+			p.leave(w, q, reasonRefused)
+			return
+		}
 		if socket.Asked(q, info) {
 			fairness.Leave(q.Context())
 			socket.Serve(p.reads, fairness.Below(w), q)

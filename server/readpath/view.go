@@ -39,10 +39,28 @@ func (s *Reader) listOf(ctx context.Context, r readRequest) (*watchcache.ListRes
 	if s.view == nil {
 		return s.resource.Cache.List(ctx, r.key, r.options)
 	}
-	present, _, err := s.view.Namespaces()
-	if err != nil {
-		return nil, err
+	for {
+		present, _, err := s.view.Namespaces()
+		if err != nil {
+			return nil, err
+		}
+		result, err := s.listWithin(ctx, r, present)
+		if err != nil {
+			return nil, err
+		}
+		now, _, err := s.view.Namespaces() // the list may have waited for its revision
+		if err != nil {
+			return nil, err
+		}
+		if now.Equal(present) {
+			return result, nil
+		}
 	}
+}
+
+// listWithin returns the objects of some namespaces that a list asks for.
+func (s *Reader) listWithin(ctx context.Context, r readRequest,
+	present *watchcache.Namespaces) (_ *watchcache.ListResult, err error) {
 	token := r.options.Predicate.Continue
 	if token != "" {
 		if r.options.Predicate.Continue, err = unbind(token, present); err != nil {

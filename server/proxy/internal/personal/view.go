@@ -36,9 +36,9 @@ type View struct {
 	woken   chan struct{} // has room for one
 
 	// views.mu is locked for these.
-	used      time.Time // last, while it is not in use
-	asked     int       // requests that wait for a decision
-	watches   int
+	used      time.Time          // last, while it is not in use
+	asked     int                // requests that wait for a decision
+	reads     int                // lists and watches that are answered
 	end       context.CancelFunc // of the goroutine that follows the view
 	following chan struct{}      // closed at its end
 
@@ -61,8 +61,8 @@ type View struct {
 	again              time.Time // when it is decided once more; zero if that is not due
 }
 
-// inUse reports whether requests wait for the view, or watches of it are open. views.mu is locked.
-func (w *View) inUse() bool { return w.asked+w.watches > 0 }
+// inUse reports whether requests wait for the view, or are answered from it. views.mu is locked.
+func (w *View) inUse() bool { return w.asked+w.reads > 0 }
 
 // abandoned reports whether nobody has used the view for some time. views.mu is locked.
 func (w *View) abandoned(now time.Time) bool { return !w.inUse() && now.Sub(w.used) > abandonedAfter }
@@ -232,7 +232,7 @@ func (w *View) fail(cause error) {
 
 // giveUp ends the watches of a view that is forgotten, and what follows it. views.mu is locked.
 func (w *View) giveUp() {
-	if w.watches > 0 {
+	if w.reads > 0 {
 		w.end()
 	}
 	w.mu.Lock()
@@ -267,16 +267,17 @@ func (w *View) Settle(ctx context.Context, newest Newest) {
 	}
 }
 
-// Open lets the view be decided again whenever that is due, until close is called: while a watch of it is open. close
-// waits for that. It fails with ErrBusy if the view has been forgotten since the request received it: changes do not
-// reach it any more.
+// Open lets the view be decided again whenever that is due, until close is called: while a list or a watch of it is
+// answered. It fails with ErrBusy if the view has been forgotten since the request received it: changes do not reach it
+// any more. What follows the view ends soon after the last close, which does not wait for a decision that is being made:
+// the client would.
 func (w *View) Open(newest Newest) (closed func(), err error) {
 	w.views.mu.Lock()
 	defer w.views.mu.Unlock()
 	if w.views.all[w.key] != w {
 		return nil, ErrBusy
 	}
-	if w.watches++; w.watches == 1 {
+	if w.reads++; w.reads == 1 {
 		ctx, cancel := context.WithCancel(context.Background())
 		before, ended := w.following, make(chan struct{})
 		w.end, w.following = cancel, ended
@@ -290,14 +291,10 @@ func (w *View) Open(newest Newest) (closed func(), err error) {
 	}
 	return func() {
 		w.views.mu.Lock()
+		defer w.views.mu.Unlock()
 		w.used = time.Now()
-		w.watches--
-		last := w.watches == 0
-		end, following := w.end, w.following
-		w.views.mu.Unlock()
-		if last {
-			end()
-			<-following
+		if w.reads--; w.reads == 0 {
+			w.end()
 		}
 	}, nil
 }
