@@ -282,6 +282,14 @@ func (c *caches) following(info *request.RequestInfo) *entry {
 // follows reports whether a resource is followed, and has not failed.
 func (c *caches) follows(info *request.RequestInfo) bool { return c.following(info) != nil }
 
+// returns reports whether a resource is followed, or will be again: its cache has failed, or had no room.
+func (c *caches) returns(info *request.RequestInfo) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.all[resourceOf(info)]
+	return e != nil && (e.until.IsZero() || e.about != nil)
+}
+
 func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 }

@@ -317,7 +317,8 @@ func TestUpgradeThatIsForwarded(t *testing.T) {
 	}
 }
 
-// written waits until each namespace has what the server itself writes there, and returns how many config maps there are.
+// written waits until each namespace has what the server itself writes there, and returns how many config maps there
+// are.
 func (f *fairRig) written() (n int64) {
 	f.Helper()
 	f.until("each namespace has its authority", func() bool {

@@ -148,11 +148,11 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	}
 	f, why := p.caches.awaitRequired(q, info)
 	switch {
-	case f == nil && why == reasonNotReady && p.caches.follows(info):
+	case f == nil && why == reasonNotReady && p.caches.returns(info):
 		w.Header().Set("Retry-After", "1")
 		forward.Refuse(w, q,
 			apierrors.NewServiceUnavailable(
-				"the proxy has not listed the objects of this resource yet, which it needs for a personal view"))
+				"the proxy does not have the objects of this resource in memory now, which it needs for a personal view"))
 		return true
 	case f == nil, !f.format.Namespaced && resourceOf(info).GroupResource() != namespaceObjects:
 		return false

@@ -49,8 +49,8 @@ type replica struct {
 // inhabited are namespaces whose names are prefixes of one another, and are in another order as keys than as names.
 var inhabited = []string{"a", "a-b", "ab", "b"}
 
-// never is when the sets of views have settled, unless a test edits that: no list waits for the first revision from which
-// a watch can continue it.
+// never is when the sets of views have settled, unless a test edits that: no list waits for the first revision from
+// which a watch can continue it.
 const never = time.Hour
 
 func newPersonalRig(t *testing.T, replicas int, edit func(*Config)) *personalRig {
@@ -387,6 +387,26 @@ func TestPersonalPages(t *testing.T) {
 	}
 }
 
+// While the proxy has no room for a resource, or cannot follow it, a personal view is unavailable and not forbidden:
+// the user may read it.
+func TestPersonalWithoutMemory(t *testing.T) {
+	t.Parallel()
+	r := newPersonalRig(t, 1, func(*Config) {})
+	ada := r.user("ada")
+	r.grant("ada", "a")
+	r.sees(ada, 1)
+	caches := r.replicas[0].proxy.caches
+	for len(caches.followed()) > 0 {
+		caches.giveUpOne()
+	}
+	if got := r.get(0, ada, configMaps); got.code != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+		t.Errorf("%d: %s", got.code, got.list.Message)
+	}
+	if got := r.get(0, r.user("eve"), configMaps); got.code != http.StatusForbidden {
+		t.Errorf("without any right: %d", got.code)
+	}
+}
+
 // staleOnce is a view that has an earlier set when it is asked first.
 type staleOnce struct {
 	watchcache.View
@@ -539,8 +559,8 @@ func (r *personalRig) settled(from int, token string) (revision string) {
 	return revision
 }
 
-// resumes reports whether a watch from a revision begins, of a user who may read namespace a: it has what is written there
-// next.
+// resumes reports whether a watch from a revision begins, of a user who may read namespace a: it has what is written
+// there next.
 func (r *personalRig) resumes(from int, token, revision string) bool {
 	r.Helper()
 	ctx, cancel := context.WithCancel(r.Context())

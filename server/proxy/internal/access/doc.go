@@ -20,7 +20,8 @@
 // Reviews are in flight for eight requests of one user, and for eight tokens of one address, unless the server has
 // allowed the request or knows the token. Of all, a hundred are: others wait, and go round-robin by user. A request
 // waits ten seconds at most; then what the server has allowed since the last change counts. An open watch waits as long
-// as others do. Wrong tokens, denials, and the decisions of personal views are remembered apart: they evict nothing else.
+// as others do. Wrong tokens, denials, and the decisions of personal views are remembered apart: they evict nothing
+// else.
 //
 // # Files
 //

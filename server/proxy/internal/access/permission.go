@@ -51,8 +51,8 @@ type permissions struct {
 	repeated decisions
 	asking   singleflight.Group // by the number of the last renewal, and the request
 	inFlight *inFlight          // by the flow of the user; not of open watches
-	// beyondRoles is true once the server has allowed something for another reason than a role, or says that it may: it has
-	// other authorizers.
+	// beyondRoles is true once the server has allowed something for another reason than a role, or says that it may: it
+	// has other authorizers.
 	beyondRoles atomic.Bool
 
 	mu       sync.Mutex

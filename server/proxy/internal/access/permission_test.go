@@ -327,10 +327,11 @@ func TestDecisionsOfViews(t *testing.T) {
 	t.Parallel()
 	_, p := newJudge(t)
 	asked := 0
-	p.server = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	allow := func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		asked++
 		return authorizer.DecisionAllow, "", nil
-	})
+	}
+	p.server = authorizer.AuthorizerFunc(allow)
 	p.expect(t, asks("ada", "pods"), true, false)
 	views := Reviews{permissions: p}
 	for i := range maxReviews + 1 {

@@ -16,11 +16,11 @@ const (
 	mostStreams = 100_000
 )
 
-// inFlight bounds the forwarded requests: each occupies a connection or a part of one, and buffers. All flows of an owner
-// may have no more than are then left free: alone half, beside another owner with half a quarter, and so on. What an
-// owner may still have is shared by its flows in the same way: one that is alone may have a third of all. So who makes
-// up flows takes a part from everybody and not all, and one of them leaves a part to the others of its owner. It is safe
-// for concurrent use.
+// inFlight bounds the forwarded requests: each occupies a connection or a part of one, and buffers. All flows of an
+// owner may have no more than are then left free: alone half, beside another owner with half a quarter, and so on. What
+// an owner may still have is shared by its flows in the same way: one that is alone may have a third of all. So who
+// makes up flows takes a part from everybody and not all, and one of them leaves a part to the others of its owner. It
+// is safe for concurrent use.
 type inFlight struct {
 	mostRequests, mostStreams int
 	open                      *metrics.GaugeVec

@@ -20,8 +20,8 @@ import (
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 )
 
-// Of one token, or of one address without any, a part of what is free is forwarded at a time, of requests and of streams,
-// and of all tokens of one address that are not known half.
+// Of one token, or of one address without any, a part of what is free is forwarded at a time, of requests and of
+// streams, and of all tokens of one address that are not known half.
 func TestForwardedInFlight(t *testing.T) {
 	t.Parallel()
 	var pending atomic.Int64

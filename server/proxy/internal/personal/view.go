@@ -137,7 +137,15 @@ func (w *View) current(ctx context.Context) error {
 	if w.fresh() {
 		return nil
 	}
-	return w.decide(ctx, false)
+	if err := w.decide(ctx, false); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone {
+		return ErrBusy
+	}
+	return nil
 }
 
 func (w *View) fresh() bool {
@@ -269,8 +277,8 @@ func (w *View) Settle(ctx context.Context, newest Newest) {
 
 // Open lets the view be decided again whenever that is due, until close is called: while a list or a watch of it is
 // answered. It fails with ErrBusy if the view has been forgotten since the request received it: changes do not reach it
-// any more. What follows the view ends soon after the last close, which does not wait for a decision that is being made:
-// the client would.
+// any more. What follows the view ends soon after the last close, which does not wait for a decision that is being
+// made: the client would.
 func (w *View) Open(newest Newest) (closed func(), err error) {
 	w.views.mu.Lock()
 	defer w.views.mu.Unlock()

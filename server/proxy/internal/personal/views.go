@@ -179,8 +179,8 @@ func (v *Views) firstEpoch(u user.Info) epoch {
 
 // makeRoom forgets a view in place of a new one, and reports whether there was one to forget: one that nobody has used
 // for some time; or else one of the owner who has most, and of its users the one who has most, if that is more than who
-// asks has. So each owner has its share, and each user has one of its owner's: the watches of somebody who has more end.
-// A user who has most may only forget what it does not use itself. v.mu is locked.
+// asks has. So each owner has its share, and each user has one of its owner's: the watches of somebody who has more
+// end. A user who has most may only forget what it does not use itself. v.mu is locked.
 func (v *Views) makeRoom(newer *View) bool {
 	now := time.Now()
 	var found *View

@@ -517,7 +517,8 @@ func ended(views []*View) (n int) {
 }
 
 // Alone a user may have all views. Another one has half of them as soon as it wants, in place of the first one's
-// oldest, whose watches end, and a third one a third. The accounts of one namespace have one share, which they share alike.
+// oldest, whose watches end, and a third one a third. The accounts of one namespace have one share, which they share
+// alike.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
