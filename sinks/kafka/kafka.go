@@ -43,11 +43,10 @@ type Sink struct {
 	token       string // of this writer
 	partitioner kgo.TopicPartitioner
 
-	opened  bool        // Open has succeeded before
-	client  *kgo.Client // the producer; nil: closed
-	streams []followed
-	// committed has how far this process has brought each stream.
-	committed map[broker.StreamKey]sink.Progress
+	opened    bool        // Open has succeeded before
+	client    *kgo.Client // the producer; nil: closed
+	streams   []followed
+	committed broker.Committed
 }
 
 // followed is a stream that the sink stores.
@@ -64,7 +63,7 @@ func New(address string, options Options) (*Sink, error) {
 		return nil, err
 	}
 	return &Sink{target: t, token: rand.Text(), partitioner: kgo.StickyKeyPartitioner(nil).ForTopic(""),
-		committed: map[broker.StreamKey]sink.Progress{}}, nil
+		committed: broker.Committed{}}, nil
 }
 
 // connect returns a client. It connects with its first request.
@@ -121,11 +120,15 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 // checkCommitted returns an error if the state topic does not have what this process has committed: it was deleted, or
 // a broker that lacked its last records was elected (unclean.leader.election.enable).
 func (s *Sink) checkCommitted(f *fold) error {
-	for key, progress := range s.committed {
-		if c := f.cursors[key]; c == nil || c.Status().Progress.Before(progress) {
-			return refusef("the state topic %s has lost the cursor of %s at revision %d: it was deleted, or its last records were "+
-				"lost with a broker; the next start delivers again what it lacks", s.target.state, key.Resource, progress.Cursor)
+	key, progress, lost := s.committed.Lost(func(key broker.StreamKey) *broker.Cursor {
+		if c := f.cursors[key]; c != nil {
+			return &c.Cursor
 		}
+		return nil
+	})
+	if lost {
+		return refusef("the state topic %s has lost the cursor of %s at revision %d: it was deleted, or its last records were "+
+			"lost with a broker; the next start delivers again what it lacks", s.target.state, key.Resource, progress.Cursor)
 	}
 	return nil
 }

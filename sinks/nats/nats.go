@@ -55,6 +55,8 @@ type Sink struct {
 	bucket  *journal
 	streams []sink.Stream
 	cursors []*cursor // of each stream
+
+	committed broker.Committed
 }
 
 // New returns the sink of an address: nats://[USER:PASSWORD@]HOST[:PORT][,...]/STREAM?subject=TEMPLATE, or
@@ -64,7 +66,7 @@ func New(address string, options Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{target: t, token: rand.Text()}, nil
+	return &Sink{target: t, token: rand.Text(), committed: broker.Committed{}}, nil
 }
 
 // Open connects, and makes the stream and the bucket if they do not exist. See [sink.Sink]. The newest writer
@@ -226,6 +228,9 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream) ([]sin
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
+	if err := s.checkCommitted(f); err != nil {
+		return nil, err
+	}
 	if err := f.enterCluster(streams); err != nil {
 		return nil, err
 	}
@@ -268,7 +273,29 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream) ([]sin
 		}
 		messages = append(messages, s.cursorMessage(last))
 	}
-	return stored, s.bucket.append(ctx, messages)
+	if err := s.bucket.append(ctx, messages); err != nil {
+		return nil, err
+	}
+	for i, wanted := range streams {
+		s.committed[broker.KeyOf(wanted.ID)] = stored[i].Progress
+	}
+	return stored, nil
+}
+
+// checkCommitted returns an error if the bucket, and what the stream has more, is less than what this process has
+// committed.
+func (s *Sink) checkCommitted(f *fold) error {
+	key, progress, lost := s.committed.Lost(func(key broker.StreamKey) *broker.Cursor {
+		if c := f.cursors[key]; c != nil {
+			return &c.Cursor
+		}
+		return nil
+	})
+	if lost {
+		return fmt.Errorf("bucket %s has lost the cursor of %s at revision %d: %w", s.target.bucket, key.Resource,
+			progress.Cursor, errLost)
+	}
+	return nil
 }
 
 // Write publishes the messages of a batch, and then their objects and cursors to the bucket. See [sink.Sink]: a piece
@@ -310,7 +337,13 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 			return err
 		}
 	}
-	return s.bucket.append(ctx, bucket)
+	if err := s.bucket.append(ctx, bucket); err != nil {
+		return err
+	}
+	for _, p := range batch.Pieces {
+		s.committed[broker.KeyOf(s.streams[p.Stream].ID)] = p.After
+	}
+	return nil
 }
 
 // Close ends the connection.

@@ -498,6 +498,16 @@ func testLost(t *testing.T, server *natstest.Server) {
 		!strings.Contains(err.Error(), "ends at message 0, although message 1 was acknowledged") {
 		t.Errorf("after the loss of the stream: %v", err)
 	}
+	if err := errors.Join(js.DeleteStream(t.Context(), "LOST"), js.DeleteStream(t.Context(), "KV_keepwatch-LOST")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+		!strings.Contains(err.Error(), "bucket keepwatch-LOST has lost the cursor of pods at revision 5") {
+		t.Errorf("after the loss of both: %v", err)
+	}
+	if stored := open(t, newSink(t, address)); stored[0].Entries.Len() > 0 {
+		t.Errorf("another process has %d objects", stored[0].Entries.Len())
+	}
 }
 
 // testExpired writes messages that the bucket has no room for, and lets a limit of the stream remove them: the error

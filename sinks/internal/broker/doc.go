@@ -7,5 +7,6 @@
 //	template.go     names of topics and subjects, by placeholders
 //	message.go      the messages of a stream as JSON
 //	cursor.go       the cursor of a stream, as a broker stores it
+//	committed.go    how far a process has brought the streams
 //	index.go        the delivered objects of all streams
 package broker
