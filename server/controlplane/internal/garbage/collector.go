@@ -164,7 +164,10 @@ func (c *Collector) handle(ctx context.Context, uid types.UID) error {
 		return c.deleteDependents(ctx, n)
 	case deleted:
 		return nil
-	default:
-		return c.collect(ctx, n)
 	}
+	err := c.collect(ctx, n)
+	if errors.Is(err, errNamespacedOwner) { // it is left alone: no later attempt finds the owner
+		return nil
+	}
+	return err
 }

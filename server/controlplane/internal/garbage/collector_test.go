@@ -27,8 +27,9 @@ import (
 var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	crds       = definitions.WithVersion("v1")
-	kinds      = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", secrets: "Secret",
+	kinds      = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", secrets: "Secret", nodes: "Node",
 		crds: "CustomResourceDefinition"}
 )
 
@@ -64,8 +65,8 @@ func served() []*metav1.APIResourceList {
 	of := &metav1.APIResourceList{GroupVersion: "v1"}
 	for resource, kind := range kinds {
 		if resource.GroupVersion().String() == of.GroupVersion {
-			of.APIResources = append(of.APIResources, metav1.APIResource{Name: resource.Resource, Kind: kind, Namespaced: true,
-				Version: "v1"})
+			of.APIResources = append(of.APIResources, metav1.APIResource{Name: resource.Resource, Kind: kind,
+				Namespaced: resource != nodes, Version: "v1"})
 		}
 	}
 	return []*metav1.APIResourceList{of}
@@ -465,6 +466,23 @@ func TestDeletedOwnersOfOtherReferences(t *testing.T) {
 		changes.change(keepwatch.Deleted, owner)
 		time.Sleep(time.Second)
 		c.is(configMaps, "b<a c<a")
+	})
+}
+
+// An object of the cluster with an owner of a namespaced kind is left alone, also if another owner is gone.
+func TestNamespacedOwnersOfClusterObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone, owner := object(nodes, "gone"), object(secrets, "a")
+		gone.Namespace = ""
+		ofBoth, ofOne := object(nodes, "n", gone, owner), object(nodes, "m", gone)
+		ofBoth.Namespace, ofOne.Namespace = "", ""
+		c := newCluster(t, ofBoth, ofOne)
+		c.follow(nodes)
+		c.follow(secrets)
+		close(c.complete)
+		c.run()
+		time.Sleep(2 * maxDelay)
+		c.is(nodes, "n<gone<a")
 	})
 }
 

@@ -2,6 +2,7 @@ package garbage
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,9 @@ type owners struct {
 	// unknown is true if only a request found one of the owners: no change of that one is observed.
 	unknown bool
 }
+
+// errNamespacedOwner says that an object of the cluster has an owner of a namespaced kind, which cannot be found.
+var errNamespacedOwner = errors.New("the owner of an object of the cluster is of a namespaced kind")
 
 // classify finds out which owners of an object exist.
 func (c *Collector) classify(ctx context.Context, namespace string,
@@ -63,7 +67,7 @@ func (c *Collector) find(ctx context.Context, namespace string,
 	in := namespace
 	switch namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; {
 	case namespaced && namespace == "":
-		return notDeleted, true, true, nil // a reference that cannot be resolved is never gone
+		return notDeleted, false, false, errNamespacedOwner
 	case !namespaced:
 		in = ""
 	}
