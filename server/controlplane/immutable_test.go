@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strings"
@@ -109,7 +110,7 @@ func TestImmutableFields(t *testing.T) {
 			o.SetKind(f.kind)
 			o.SetName(name)
 			created := must(objects.Create(t.Context(), o, metav1.CreateOptions{}))(t)
-			t.Cleanup(func() { _ = objects.Delete(t.Context(), name, metav1.DeleteOptions{}) })
+			t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}) })
 
 			var change map[string]any
 			decodeJSON(t, []byte(f.change), &change)
