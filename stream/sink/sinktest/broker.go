@@ -17,15 +17,15 @@ import (
 // Open opens a sink with the streams of [Streams]. It waits up to a minute for a broker that still starts.
 func Open(t testing.TB, s sink.Sink) []sink.Stored {
 	t.Helper()
-	stored, err := tryOpen(t, s, Streams())
+	stored, err := TryOpen(t, s, Streams())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return stored
 }
 
-// tryOpen opens a sink, and waits up to a minute while it is unavailable.
-func tryOpen(t testing.TB, s sink.Sink, streams []sink.Stream) (stored []sink.Stored, err error) {
+// TryOpen opens a sink, and waits up to a minute while it is unavailable.
+func TryOpen(t testing.TB, s sink.Sink, streams []sink.Stream) (stored []sink.Stored, err error) {
 	stored, err = s.Open(t.Context(), streams)
 	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) &&
 		time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {

@@ -34,7 +34,7 @@ func TestClusters(t *testing.T, s sink.Sink) {
 		for resource := range strings.FieldsSeq(step.resources) {
 			streams = append(streams, sink.Stream{ID: stream.Identity{Resource: resource, Cluster: step.cluster}})
 		}
-		_, err := tryOpen(t, s, streams)
+		_, err := TryOpen(t, s, streams)
 		if (err == nil) != (step.want == "") || err != nil && !strings.Contains(err.Error(), step.want) {
 			t.Fatalf("%s: %v, want %q", step.name, err, step.want)
 		}
