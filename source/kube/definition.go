@@ -36,10 +36,13 @@ const (
 	definitionDelay  = 5 * time.Second
 	definitionJitter = 30 * time.Second
 	// definitionPeriod bounds how often a source asks, however often its watches end. It doubles up to
-	// maxDefinitionPeriod while the answers alternate: servers of two versions stand behind one address.
+	// maxDefinitionPeriod while the answers alternate: servers of two versions stand behind one address. While requests
+	// fail it doubles maxFailedDoublings times, to about the time that a watch is open.
 	definitionPeriod    = time.Minute
 	maxDefinitionPeriod = 30 * time.Minute
-	// definitionTimeout bounds the requests.
+	maxFailedDoublings  = 3
+	// definitionTimeout bounds the requests. Half of it is for those whose answers sources share, so that one that waits
+	// for another one's answer receives what it has of it.
 	definitionTimeout = 10 * time.Second
 	// definitionLag is the time from a change that was noticed to the list that shows it: a server stores the definition,
 	// and follows it to serve the type. A list in between would show objects as they were, and nothing would tell that.
@@ -94,11 +97,15 @@ type definitionWatch struct {
 	known definition
 	next  time.Time // when to ask next; zero if no watch was opened since the last answer
 	asked time.Time
-	// before is what was known before the last change, and returns counts the changes in a row that led back to it.
-	before  definition
-	returns int
-	// generated: the last answer had a new generation. The schema is compared once more, because a server publishes it
-	// later, and the list may have been older.
+	// before is what was known before the last change, at changedAt. returns counts the changes in a row that led back to
+	// it, and is halved with each answer that comes two periods later or more.
+	before    definition
+	changedAt time.Time
+	returns   int
+	// failed counts the incomplete answers in a row.
+	failed int
+	// generated: no answer after the one with a new generation had a schema. The schema is compared once more, because a
+	// server publishes it later, and the list may have been older.
 	generated bool
 	// changed is true from a change until the next list: no watch shows what it has changed.
 	changed bool
@@ -112,7 +119,7 @@ type definitionWatch struct {
 	// early is true if the definition is read before the first list: otherwise a change between that and the first answer
 	// is not noticed.
 	early bool
-	read  bool // the server has answered
+	read  bool // the server has answered at least in part: what is missing, watches ask for
 }
 
 // due returns how long a watch that is opened now waits before it asks. Watches that end earlier do not postpone it.
@@ -121,12 +128,16 @@ func (d *definitionWatch) due() time.Duration {
 	defer d.mu.Unlock()
 	if d.next.IsZero() {
 		d.next = time.Now().Add(definitionDelay + rand.N(definitionJitter))
-		period := min(definitionPeriod<<d.returns, maxDefinitionPeriod)
-		if earliest := d.asked.Add(period); !d.asked.IsZero() && d.next.Before(earliest) {
+		if earliest := d.asked.Add(d.period()); !d.asked.IsZero() && d.next.Before(earliest) {
 			d.next = earliest
 		}
 	}
 	return time.Until(d.next)
+}
+
+// period returns the time between two questions. d.mu is locked.
+func (d *definitionWatch) period() time.Duration {
+	return min(definitionPeriod<<max(d.returns, min(d.failed-1, maxFailedDoublings)), maxDefinitionPeriod)
 }
 
 // answered records an answer, which is complete unless a request has failed. The first one is what the newest list has
@@ -135,18 +146,24 @@ func (d *definitionWatch) answered(now definition, complete bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	late := d.generated && differ(d.known.Schema, now.Schema)
-	d.generated = differ(d.known.Generation, now.Generation)
-	if late || d.known.differs(now) {
-		d.changed = true
+	if d.failed++; complete {
+		d.failed = 0
+	}
+	d.generated = differ(d.known.Generation, now.Generation) || d.generated && now.Schema == ""
+	switch {
+	case late || d.known.differs(now):
+		d.changed, d.changedAt = true, time.Now()
 		if d.before != (definition{}) && !d.before.differs(now) {
 			d.returns = min(d.returns+1, 10)
 		} else {
 			d.returns = 0
 		}
 		d.before = d.known
+	case complete && time.Since(d.changedAt) >= 2*d.period():
+		d.returns /= 2
 	}
 	d.known, d.next, d.asked = d.known.merged(now), time.Time{}, time.Now()
-	d.read = d.read || complete
+	d.read = d.read || complete || now.Server != "" || now.Generation != ""
 	if !d.changed {
 		d.show(d.known)
 	}
@@ -263,10 +280,11 @@ type Definitions struct {
 
 	// asking has an element while a source asks, and guards the fields below. A source waits for its turn no longer than
 	// its own watch is open.
-	asking  chan struct{}
-	read    time.Time // of the newest complete answer
-	version string
-	schemas map[string]string // by path: "apis/apps/v1"
+	asking   chan struct{}
+	read     time.Time // of the newest answer
+	complete bool      // it is
+	version  string
+	schemas  map[string]string // by path: "apis/apps/v1"
 }
 
 // NewDefinitions returns the definitions of the server of a client. It sends no request.
@@ -300,7 +318,8 @@ func (d *Definitions) of(ctx context.Context, resource schema.GroupVersionResour
 	return now, complete
 }
 
-// shared returns what all resources of a client share. Only complete answers are.
+// shared returns what all resources of a client share: also that requests fail, unless the source that sent them has
+// given up.
 func (d *Definitions) shared(ctx context.Context, of schema.GroupVersion) (now definition, complete bool) {
 	select {
 	case d.asking <- struct{}{}:
@@ -308,19 +327,20 @@ func (d *Definitions) shared(ctx context.Context, of schema.GroupVersion) (now d
 	case <-ctx.Done():
 		return definition{Version: of.Version}, false
 	}
-	complete = true
-	if d.read.IsZero() || time.Since(d.read) > definitionsAge {
+	if time.Since(d.read) > definitionsAge {
 		var version struct{ GitVersion string }
 		var index struct {
 			Paths map[string]struct{ ServerRelativeURL string }
 		}
-		complete = d.get(ctx, "/version", "application/json", &version) &&
-			d.get(ctx, "/openapi/v3", "application/json", &index)
+		asking, cancel := context.WithTimeout(ctx, definitionTimeout/2)
+		defer cancel()
+		d.complete = d.get(asking, "/version", "application/json", &version) &&
+			d.get(asking, "/openapi/v3", "application/json", &index)
 		d.version, d.schemas = version.GitVersion, map[string]string{}
 		for path, document := range index.Paths {
 			d.schemas[path] = document.ServerRelativeURL
 		}
-		if complete {
+		if ctx.Err() == nil {
 			d.read = time.Now()
 		}
 	}
@@ -328,7 +348,7 @@ func (d *Definitions) shared(ctx context.Context, of schema.GroupVersion) (now d
 	if of.Group == "" {
 		path = "api/" + of.Version
 	}
-	return definition{Version: of.Version, Server: d.version, Schema: d.schemas[path]}, complete
+	return definition{Version: of.Version, Server: d.version, Schema: d.schemas[path]}, d.complete
 }
 
 // generation returns the UID and the generation of a CustomResourceDefinition, which every change of its specification
@@ -352,7 +372,8 @@ func (d *Definitions) generation(ctx context.Context, of schema.GroupResource) (
 }
 
 // get reads a JSON document into a value, which stays empty if the server does not answer, or refuses. It reports
-// whether the server has answered. One that is overloaded or fails has not.
+// whether the server has answered. One that is overloaded or fails has not, nor one that does not accept credentials,
+// which may just be replaced.
 func (d *Definitions) get(ctx context.Context, path, accept string, into any) (answered bool) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, d.root.JoinPath(path).String(), nil)
 	if err != nil {
@@ -366,7 +387,8 @@ func (d *Definitions) get(ctx context.Context, path, accept string, into any) (a
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxDefinitions))
 	switch code := response.StatusCode; {
-	case err != nil, code == http.StatusTooManyRequests, code >= http.StatusInternalServerError:
+	case err != nil, code == http.StatusTooManyRequests, code == http.StatusUnauthorized,
+		code >= http.StatusInternalServerError:
 		return false
 	case code == http.StatusOK:
 		_ = json.Unmarshal(text, into) // another program's answer says nothing

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -390,8 +392,8 @@ func respond(code int, text string) (*http.Response, error) {
 
 var pods1 = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// A request that its source gives up, or that fails, is no answer for the other sources of a client; and none of them
-// waits for another one's longer than it wants.
+// A request that its source gives up is no answer for the other sources of a client; and none of them waits for another
+// one's longer than it wants.
 func TestUnansweredDefinitionsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := true
@@ -423,6 +425,72 @@ func TestUnansweredDefinitionsAreNotShared(t *testing.T) {
 	})
 }
 
+// A source that must know the definition before it lists waits once for a server that does not answer a part of the
+// questions, whose other answers all sources share meanwhile; and a source that asks for a type's own definition
+// receives that.
+func TestPartOfADefinitionHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := definitionsBy(t, func(r *http.Request) (*http.Response, error) {
+			switch r.URL.Path {
+			case "/version":
+				return respond(200, `{"gitVersion":"v1.34.0"}`)
+			case crdPath:
+				return respond(200, `{"metadata":{"uid":"u","generation":3}}`)
+			}
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+		start := time.Now()
+		var sources sync.WaitGroup
+		for range 50 {
+			sources.Go(func() {
+				s := &Source{resource: widgets, definitions: d}
+				s.SetDefinition("")
+				for range 3 {
+					s.readDefinition(t.Context())
+				}
+				want := definition{Version: "v1", Server: "v1.34.0", Generation: "u/3"}
+				if s.definition.known != want {
+					t.Errorf("a source knows %+v", s.definition.known)
+				}
+			})
+		}
+		sources.Wait()
+		if took := time.Since(start); took > definitionTimeout {
+			t.Errorf("three lists of each source wait for %v", took)
+		}
+	})
+}
+
+// While a server refuses questions about definitions, because it is overloaded, or does not accept credentials, its
+// sources ask less and less often, and one of them for all.
+func TestRefusedDefinitionsAreAskedForRarely(t *testing.T) {
+	for _, code := range []int{401, 429, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			var requests atomic.Int32
+			d := definitionsBy(t, func(*http.Request) (*http.Response, error) {
+				requests.Add(1)
+				return respond(code, "")
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			var sources sync.WaitGroup
+			for range 300 {
+				sources.Go(func() {
+					s := &Source{resource: pods1, definitions: d}
+					s.watchDefinition(ctx, &watch{frames: &frames{exchange: &exchange{}}})
+				})
+			}
+			sources.Wait()
+			// A source asks in the first minute, and 1, 2 and 4 minutes after each question; all of them within 30 s.
+			if n := requests.Load(); n < 4 || n > 4*(int32(definitionJitter/definitionsAge)+1) {
+				t.Errorf("%d: %d requests", code, n)
+			}
+		})
+	}
+}
+
 // A watch asks until the server has answered.
 func TestDefinitionIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -435,32 +503,51 @@ func TestDefinitionIsAskedAgain(t *testing.T) {
 		})
 		s, start := &Source{resource: pods1, definitions: d}, time.Now()
 		s.watchDefinition(t.Context(), &watch{frames: &frames{exchange: &exchange{}}})
-		if took := time.Since(start); requests != 5 || took < 3*definitionPeriod || took > 5*definitionPeriod {
+		if took := time.Since(start); requests != 5 || took < 7*definitionPeriod || took > 8*definitionPeriod {
 			t.Errorf("%d requests in %v", requests, took)
 		}
 	})
 }
 
-// Servers of two versions behind one address answer in turn: the source asks less and less often, and so lists.
+// Servers of two versions behind one address answer in turn, or at random: the source asks less and less often, and so
+// lists. When one of them is left, it asks as often as before.
 func TestAlternatingDefinitions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var d definitionWatch
-		lists, start := 0, time.Now()
-		for n := 0; time.Since(start) < 24*time.Hour; n++ {
-			time.Sleep(d.due())
-			if d.answered(definition{Server: fmt.Sprint("v1.", 33+n%2)}, true); d.changed {
-				d.listed()
-				lists++
-			}
-		}
-		if lists > 60 {
-			t.Errorf("%d lists in a day", lists)
-		}
-		time.Sleep(d.due())
-		if d.answered(definition{Server: "v1.35"}, true); !d.changed || d.due() > 2*definitionPeriod {
-			t.Errorf("after a new version the source asks in %v", d.due())
-		}
-	})
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for name, version := range map[string]func(n int) int{
+		"in turn":   func(n int) int { return n % 2 },
+		"at random": func(int) int { return random.IntN(2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var d definitionWatch
+				// answer returns how many lists follow answers for a time.
+				answer := func(answers time.Duration, version func(n int) int) (lists int) {
+					start := time.Now()
+					for n := 0; time.Since(start) < answers; n++ {
+						time.Sleep(d.due())
+						if d.answered(definition{Server: fmt.Sprint("v1.", 33+version(n))}, true); d.changed {
+							d.listed()
+							lists++
+						}
+					}
+					return lists
+				}
+				if lists := answer(24*time.Hour, version); lists > 100 {
+					t.Errorf("%d lists in a day", lists)
+				}
+				if answer(4*time.Hour, func(int) int { return 1 }); d.due() > 2*definitionPeriod {
+					t.Errorf("after hours of one version the source asks in %v", d.due())
+				}
+				answer(24*time.Hour, version)
+				time.Sleep(d.due())
+				if d.answered(definition{Server: "v1.35"}, true); !d.changed || d.due() > 2*definitionPeriod {
+					t.Errorf("after a new version the source asks in %v", d.due())
+				}
+			})
+		})
+	}
 }
 
 // A schema that is published after its generation was read leads to a list once more, and only then.
@@ -474,8 +561,11 @@ func TestSchemaBehindItsGeneration(t *testing.T) {
 		{definition{Generation: "u/2", Schema: "1"}, true},
 		{definition{Generation: "u/2", Schema: "2"}, true},
 		{definition{Generation: "u/2", Schema: "3"}, false}, // another type of the group
+		{definition{Generation: "u/3", Schema: "3"}, true},
+		{definition{Generation: "u/3"}, false}, // a request has failed
+		{definition{Generation: "u/3", Schema: "4"}, true},
 	} {
-		if d.answered(row.now, true); d.changed != row.want {
+		if d.answered(row.now, row.now.Schema != ""); d.changed != row.want {
 			t.Errorf("answer %d: changed %v", n, d.changed)
 		}
 		d.listed()
