@@ -32,8 +32,9 @@ type Lease struct {
 	// a random UUID.
 	Identity string
 	// Answered, if set, is called with the error of a request for the Lease, nil if it has succeeded, unless the
-	// outcome of the request before it was the same. The election continues after an error. The calls are one at a
-	// time. client-go logs each error by klog.
+	// outcome of the last request of its sort was the same: one that reads, or one that writes. The election continues
+	// after an error. It is not called for the release of the Lease. The calls are one at a time. client-go logs each
+	// error by klog.
 	Answered func(error)
 }
 
@@ -78,7 +79,11 @@ func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionT
 			LeaseMeta:  metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: lease.Identity},
-		}, answered: lease.Answered},
+		}, answered: func(err error) {
+			if lease.Answered != nil && electing.Err() == nil {
+				lease.Answered(err)
+			}
+		}},
 		LeaseDuration: times.lease, RenewDeadline: times.renew, RetryPeriod: times.retry,
 		ReleaseOnCancel: true, Name: lease.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
@@ -118,42 +123,47 @@ func electionConfig(cfg *rest.Config, times electionTimes) *rest.Config {
 // reportingLock calls answered with the outcomes of requests. The election sends one request at a time.
 type reportingLock struct {
 	resourcelock.Interface
-	answered func(error)           // may be nil
-	asked    bool                  // last is that of a request
-	last     keepwatch.FailureKind // of the last request, 0 if it has succeeded
+	answered    func(error)
+	read, write outcome // of the last requests
+}
+
+// outcome is that of a request.
+type outcome struct {
+	asked bool
+	kind  keepwatch.FailureKind // 0 if the request has succeeded
 }
 
 func (l *reportingLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if !apierrors.IsNotFound(err) { // else it is created
-		l.report(err)
+		l.report(&l.read, err)
 	}
 	return record, raw, err
 }
 
 func (l *reportingLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	err := l.Interface.Create(ctx, record)
-	l.report(err)
+	l.report(&l.write, err)
 	return err
 }
 
 func (l *reportingLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	err := l.Interface.Update(ctx, record)
-	l.report(err)
+	l.report(&l.write, err)
 	return err
 }
 
-// report reports err unless it is that of the last request, or another replica was faster, or the election ends.
-func (l *reportingLock) report(err error) {
-	var kind keepwatch.FailureKind
+// report reports err unless the last request had the same outcome, or another replica was faster, or the election ends.
+func (l *reportingLock) report(last *outcome, err error) {
+	now := outcome{asked: true}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), errors.Is(err, context.Canceled):
 		return
 	case err != nil:
-		kind = kube.FailureOf("", err).Kind
+		now.kind = kube.FailureOf("", err).Kind
 	}
-	if (kind != l.last || !l.asked) && l.answered != nil {
+	if now != *last {
 		l.answered(err)
 	}
-	l.asked, l.last = true, kind
+	*last = now
 }

@@ -170,6 +170,38 @@ func TestOutcomesOfAnElection(t *testing.T) {
 	}
 }
 
+// Answered receives one error of several writes in a row, also if reads between them succeed, and none of the release.
+func TestOutcomesOfWrites(t *testing.T) {
+	cfg := newLeases(t)
+	var outcomes []string
+	writes, renewed := 0, make(chan struct{})
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPut {
+				if writes++; writes == 4 {
+					close(renewed)
+				}
+				w := httptest.NewRecorder()
+				refuse(w, 500, "500")
+				return w.Result(), nil
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	lease := Lease{Namespace: "default", Name: "one", Answered: func(err error) {
+		outcomes = append(outcomes, fmt.Sprint(err))
+	}}
+	times := electionTimes{lease: time.Minute, renew: 40 * time.Second, retry: time.Millisecond}
+	err := elected(t.Context(), cfg, lease, times, func(context.Context) error {
+		<-renewed
+		return nil
+	})
+	// The Lease is created, not updated, and read.
+	if want := []string{"<nil>", "500", "<nil>"}; err != nil || !slices.Equal(outcomes, want) {
+		t.Errorf("%v, the outcomes %q, want %q", err, outcomes, want)
+	}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
