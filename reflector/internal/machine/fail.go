@@ -27,12 +27,13 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	m.Silent = m.Silent || f.Kind == keepwatch.Silent
 	m.Breaches = m.breaches(f)
 	m.Quiet = m.quiet(f)
-	_, watching := m.State.(Watching)
-	switch {
-	case f.Kind == keepwatch.Ended:
+	switch f.Kind {
+	case keepwatch.Ended:
 		rule, m.Retries = m.ended(rule, f)
-	case f.Kind == keepwatch.Unreachable && !(watching && f.Accepted):
-		rule.MaxRetries, rule.Then = 0, ""
+	case keepwatch.Unreachable, keepwatch.Throttled:
+		if !m.endedEarly(f) {
+			rule.MaxRetries, rule.Then = 0, ""
+		}
 	}
 	if m.currentList().Stream && (f.Accepted || !concernsAllRequests(f.Kind)) {
 		m.FailedStreams++
@@ -123,6 +124,13 @@ func (m Machine) ended(rule Rule, f Failed) (Rule, Retries) {
 	return rule, m.Retries
 }
 
+// endedEarly reports whether the source has accepted a watch and ended it at once. Longer watches that advance nothing
+// are in Quiet: a load balancer may cut each one.
+func (m Machine) endedEarly(f Failed) bool {
+	_, watching := m.State.(Watching)
+	return watching && f.Accepted && f.OpenFor < shortWatch
+}
+
 // breaches returns Machine.Breaches after a failure. A server that breaks the contract in each
 // watch is listed with growing waits, although each list succeeds.
 func (m Machine) breaches(f Failed) uint8 {
@@ -167,7 +175,11 @@ func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
 
 // endsQuietly reports whether a watch that fails with the kind may have missed what the source had.
 func endsQuietly(kind keepwatch.FailureKind) bool {
-	return kind == keepwatch.Ended || kind == keepwatch.Idle || kind == keepwatch.Unreachable
+	switch kind {
+	case keepwatch.Ended, keepwatch.Idle, keepwatch.Unreachable, keepwatch.Throttled:
+		return true
+	}
+	return false
 }
 
 // waitsForRevision reports whether the rule waits for a source that is older than the target.
