@@ -27,13 +27,11 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	m.Silent = m.Silent || f.Kind == keepwatch.Silent
 	m.Breaches = m.breaches(f)
 	m.Quiet = m.quiet(f)
-	switch f.Kind {
-	case keepwatch.Ended:
+	switch {
+	case f.Kind == keepwatch.Ended:
 		rule, m.Retries = m.ended(rule, f)
-	case keepwatch.Unreachable, keepwatch.Throttled:
-		if !m.endedEarly(f) {
-			rule.MaxRetries, rule.Then = 0, ""
-		}
+	case f.Kind == keepwatch.Unreachable && !m.endedEarly(f):
+		rule.MaxRetries, rule.Then = 0, ""
 	}
 	if m.currentList().Stream && (f.Accepted || !concernsAllRequests(f.Kind)) {
 		m.FailedStreams++
@@ -175,11 +173,7 @@ func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
 
 // endsQuietly reports whether a watch that fails with the kind may have missed what the source had.
 func endsQuietly(kind keepwatch.FailureKind) bool {
-	switch kind {
-	case keepwatch.Ended, keepwatch.Idle, keepwatch.Unreachable, keepwatch.Throttled:
-		return true
-	}
-	return false
+	return kind == keepwatch.Ended || kind == keepwatch.Idle || kind == keepwatch.Unreachable
 }
 
 // waitsForRevision reports whether the rule waits for a source that is older than the target.

@@ -106,11 +106,10 @@ var Table = [...]Rule{
 	// silent although the resource changes (kubernetes #97294).
 	keepwatch.Idle: {Do: Retry, Delay: Immediate, MaxRetries: 2, Then: Verify},
 
-	// A server may reset each watch that it accepts from one revision, because it cannot send an event, or end it with
-	// an error that says when to come back. Only those watches count (see endedEarly): while the source does not answer,
-	// there is nothing to ask.
+	// A server may reset each watch that it accepts from one revision, because it cannot send an event.
+	// Only those watches count (see endedEarly): while the source does not answer, there is nothing to ask.
 	keepwatch.Unreachable: {Do: Retry, Delay: Backoff, MaxRetries: 10, Then: Verify, Visible: true},
-	keepwatch.Throttled:   {Do: Retry, Delay: Backoff, MaxRetries: 10, Then: Verify, Visible: true},
+	keepwatch.Throttled:   {Do: Retry, Delay: Backoff, Visible: true},
 
 	// A certificate that can't be verified is an error in the configuration, unless it was
 	// valid before: certificates are renewed, not always in time.

@@ -244,17 +244,11 @@ func TestMaxRetries(t *testing.T) {
 }
 
 // TestResetWatches checks that the source is asked for its newest revision after ten watches that it has
-// accepted were reset at once, or refused, and never while it refuses requests, nor by the number of longer watches.
+// accepted were reset at once, and never while it refuses connections, nor by the number of longer watches.
 func TestResetWatches(t *testing.T) {
-	for _, kind := range []keepwatch.FailureKind{keepwatch.Unreachable, keepwatch.Throttled} {
-		t.Run(kind.String(), func(t *testing.T) { watchesAreReset(t, kind) })
-	}
-}
-
-func watchesAreReset(t *testing.T, kind keepwatch.FailureKind) {
 	m := at("opening")
 	reset := func(f Failed) (a Action) {
-		f.Kind = kind
+		f.Kind = keepwatch.Unreachable
 		m, _ = m.Step(f)
 		if m, a = m.Step(Elapsed{}); a == (Watch{From: 50}) {
 			m, _ = m.Step(Opened{})
@@ -263,7 +257,7 @@ func watchesAreReset(t *testing.T, kind keepwatch.FailureKind) {
 	}
 	for range 100 {
 		if a := reset(Failed{}); a != (Watch{From: 50}) {
-			t.Fatalf("a source that refuses requests leads to %s", show(a))
+			t.Fatalf("a source that refuses connections leads to %s", show(a))
 		}
 	}
 	for range 50 {
