@@ -192,7 +192,8 @@ func tweak(lw *cache.ListWatch, _ string) {
 	}
 }
 
-// Watch error handlers find the server's Status in an error, with Direct as without it.
+// Watch error handlers, and who asks for the status of an informer or a group, find the server's Status in an error,
+// with Direct as without it.
 func TestErrorsHaveTheStatus(t *testing.T) {
 	for _, status := range []struct {
 		code   int
@@ -255,6 +256,13 @@ func TestErrorsHaveTheStatus(t *testing.T) {
 				if err := <-failed; !status.is(err) {
 					t.Errorf("%d at a %s, direct %v: %v", status.code, place, direct, err)
 				}
+				podtest.Eventually(t, func() bool {
+					var grouped error
+					for _, s := range g.Status() {
+						grouped = s.LastFailure
+					}
+					return status.is(inf.(*clientgo.Shared).Status().LastFailure) && status.is(grouped)
+				}, func() string { return fmt.Sprintf("%d at a %s, direct %v, in the status", status.code, place, direct) })
 				stop()
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/health"
 	"github.com/keepwatch/keepwatch/informer/internal/follow"
 	"github.com/keepwatch/keepwatch/reflector"
@@ -255,8 +256,21 @@ func (s *Shared) IsStopped() bool { return s.follower.IsStopped() }
 // State returns what the informer does at present.
 func (s *Shared) State() health.State { return s.Status().State }
 
-// Status returns the informer's status.
-func (s *Shared) Status() health.Status { return s.follower.Status() }
+// Status returns the informer's status. errors.As and apierrors.Is… find the server's Status in LastFailure.
+func (s *Shared) Status() health.Status { return member{s.follower}.Status() }
+
+// member is an informer in its group.
+type member struct{ *follow.Follower }
+
+func (m member) Status() health.Status {
+	status := m.Follower.Status()
+	if failure, ok := errors.AsType[*keepwatch.Failure](status.LastFailure); ok {
+		shown := *failure
+		shown.Err = kube.WithStatus(failure.Err)
+		status.LastFailure = &shown
+	}
+	return status
+}
 
 // Run runs the informer until stop is closed.
 func (s *Shared) Run(stop <-chan struct{}) { s.RunWithContext(wait.ContextForChannel(stop)) }
@@ -269,10 +283,10 @@ func (s *Shared) RunWithContext(ctx context.Context) {
 	err := s.follower.Run(ctx, follow.Hooks{
 		Begin: func(until context.Context) {
 			s.follower.Go(func() { detector.Run(until.Done()) })
-			s.group.Add(s.follower)
+			s.group.Add(member{s.follower})
 		},
 		End: func(failure error) {
-			s.group.Remove(s.follower, failure)
+			s.group.Remove(member{s.follower}, failure)
 			if failure != nil {
 				utilruntime.HandleErrorWithContext(ctx, failure, "The informer has stopped", "type", s.follower.Name())
 			}
