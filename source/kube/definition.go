@@ -162,7 +162,12 @@ func (d *definitionWatch) answered(now definition, complete bool) {
 	case complete && time.Since(d.changedAt) >= 2*d.period():
 		d.returns /= 2
 	}
-	d.known, d.next, d.asked = d.known.merged(now), time.Time{}, time.Now()
+	before := d.known
+	d.known, d.next, d.asked = before.merged(now), time.Time{}, time.Now()
+	if now.Schema == "" && differ(before.Server, now.Server) && !d.generated {
+		// It is the old server's. The new one's differs as a rule, and would lead to a second list.
+		d.known.Schema = ""
+	}
 	d.read = d.read || complete || now.Server != "" || now.Generation != ""
 	if !d.changed {
 		d.show(d.known)

@@ -571,3 +571,31 @@ func TestSchemaBehindItsGeneration(t *testing.T) {
 		d.listed()
 	}
 }
+
+// The schema of a server of a new version is not compared with the old server's, although it is read after the version:
+// the list for the version has shown it.
+func TestSchemaBehindItsServer(t *testing.T) {
+	var d definitionWatch
+	for n, row := range []struct {
+		now  definition
+		want bool
+	}{
+		{definition{Server: "v1.33", Schema: "1"}, false},
+		{definition{Server: "v1.33"}, false}, // a request has failed
+		{definition{Server: "v1.34"}, true},
+		{definition{Server: "v1.34", Schema: "2"}, false},
+		{definition{Server: "v1.34"}, false},
+		{definition{Server: "v1.34", Schema: "3"}, true},
+		{definition{Schema: "3"}, false},
+		{definition{Server: "v1.35", Schema: "4"}, true},
+		{definition{Server: "v1.36", Generation: "u/1"}, true},
+		{definition{Server: "v1.36", Schema: "5", Generation: "u/1"}, false},
+		{definition{Server: "v1.37", Generation: "u/2"}, true},
+		{definition{Server: "v1.37", Schema: "6", Generation: "u/2"}, true}, // see TestSchemaBehindItsGeneration
+	} {
+		if d.answered(row.now, row.now.Server != "" && row.now.Schema != ""); d.changed != row.want {
+			t.Errorf("answer %d: changed %v", n, d.changed)
+		}
+		d.listed()
+	}
+}
