@@ -176,15 +176,20 @@ func checkProgress(t *testing.T, script []string, want ...observation) {
 // once makes no progress.
 func TestResetWatchIsNoProgress(t *testing.T) {
 	script := []string{"state a@3 =10", "sleep 1m", "fail unreachable"}
-	for range 8 { // after one more the source is asked: see testdata/resets.txt
-		script = append(script, "open", "fail unreachable")
+	for range 10 {
+		script = append(script, slices.Repeat([]string{"open", "fail unreachable"}, 10)...)
+		script = append(script, "newest 10") // it is current, but no watch works
 	}
-	script = append(script, slices.Repeat([]string{"fail unreachable"}, 100)...)
 	const cut = time.Minute
 	checkProgress(t, script,
 		observation{30 * time.Second, reflector.Live, 0, -1},
 		observation{cut, reflector.Stalled, cut, cut},
 		observation{2 * time.Minute, reflector.Stalled, cut, cut},
+		observation{10 * time.Minute, reflector.Stalled, cut, cut},
+		observation{20 * time.Minute, reflector.Stalled, cut, cut},
+	)
+	// A source that refuses connections is not asked.
+	checkProgress(t, append(slices.Clip(script[:3]), slices.Repeat([]string{"fail unreachable"}, 100)...),
 		observation{10 * time.Minute, reflector.Stalled, cut, cut},
 	)
 }

@@ -175,8 +175,13 @@ keepwatch_watch_reconnects_total{informer="*v1.Pod",reason="server error"} 1
 }
 
 func TestHealthyFailsIfWatchesAreReset(t *testing.T) {
+	refusal := apierrors.NewTooManyRequests("come back later", 0).Status()
+	healthyFails(t, &refusal, "come back later")
+	healthyFails(t, reset(), "INTERNAL_ERROR")
+}
+
+func healthyFails(t *testing.T, ending *metav1.Status, want string) {
 	synctest.Test(t, func(t *testing.T) {
-		refusal := apierrors.NewTooManyRequests("come back later", 0).Status()
 		inf := shared(&cache.ListWatch{
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
@@ -186,7 +191,7 @@ func TestHealthyFailsIfWatchesAreReset(t *testing.T) {
 					return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
 				}
 				taken := watch.NewFakeWithChanSize(1, false)
-				taken.Error(&refusal)
+				taken.Error(ending)
 				return taken, nil
 			},
 		}, 0)
@@ -194,7 +199,7 @@ func TestHealthyFailsIfWatchesAreReset(t *testing.T) {
 		podtest.WaitForSync(t, inf)
 		for range 10 {
 			time.Sleep(10 * time.Minute)
-			if err := inf.Status().Healthy(2 * time.Minute); err == nil || !strings.Contains(err.Error(), "come back later") {
+			if err := inf.Status().Healthy(2 * time.Minute); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s is healthy: %v", inf.State(), err)
 			}
 		}

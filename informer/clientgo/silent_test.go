@@ -32,6 +32,7 @@ type silentServer struct {
 	states []map[string]int // by revision: the revisions of the pods by name
 	lists  int              // of the newest state
 	watch  *watch.FakeWatcher
+	resets bool // it resets each watch at once
 }
 
 // write makes a revision. An empty name is another resource's.
@@ -77,7 +78,29 @@ func (s *silentServer) Watch(_ context.Context, options metav1.ListOptions) (wat
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watch = watch.NewFakeWithChanSize(1, false)
+	if s.resets {
+		s.watch.Error(reset())
+	}
 	return s.watch, nil
+}
+
+// An informer whose watches are reset at once, because the server cannot send an event, is brought up to date by lists.
+func TestWatchesAreReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &silentServer{resets: true}
+		s.write("", false) // no object has revision 0
+		s.write("a", true)
+		s.write("b", true)
+		inf := shared(&cache.ListWatch{ListWithContextFunc: s.List, WatchFuncWithContext: s.Watch}, 0)
+		stop := podtest.Run(t, inf)
+		podtest.WaitForSync(t, inf)
+		s.write("a", false)
+		time.Sleep(10 * time.Minute)
+		if keys := inf.GetStore().ListKeys(); len(keys) != 1 || s.listCount() != 2 {
+			t.Errorf("after a deletion: %q, %d lists", keys, s.listCount())
+		}
+		stop()
+	})
 }
 
 func (s *silentServer) listCount() int {

@@ -77,13 +77,10 @@ func TestStreamingListsAreReset(t *testing.T) {
 		s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
 		inf := shared(s.client(), 0)
 		stop := podtest.Run(t, inf)
-		reset := apierrors.NewInternalError(errors.New(
-			"unable to decode an event from the watch stream: stream error: stream ID 3; INTERNAL_ERROR")).Status()
-		reset.Details.Causes = append(reset.Details.Causes, metav1.StatusCause{Type: "ClientWatchDecoding"})
 		for range 2 {
 			stream := <-s.watches
 			stream.Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
-			stream.Error(&reset)
+			stream.Error(reset())
 		}
 		<-syncedOf(t, inf)
 		if len(s.listOptions) != 1 {
@@ -91,6 +88,14 @@ func TestStreamingListsAreReset(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// reset returns client-go's event for an HTTP/2 stream that was reset.
+func reset() *metav1.Status {
+	status := apierrors.NewInternalError(errors.New(
+		"unable to decode an event from the watch stream: stream error: stream ID 3; INTERNAL_ERROR")).Status()
+	status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{Type: "ClientWatchDecoding"})
+	return &status
 }
 
 // A half-open connection is silent. After two periods of bookmarks and some seconds it is

@@ -18,6 +18,9 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 		m.RepeatProbe = true
 		return m.probeDone() // a watch fails too if the source is unavailable
 	}
+	if _, comparing := m.State.(Comparing); comparing && rule.Do == Relist {
+		m.Failure, m.Retries.Attempts = 0, 0 // no watch is opened: see probed
+	}
 	switch {
 	case rule.Visible:
 		m.Failure = f.Kind

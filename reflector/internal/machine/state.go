@@ -106,8 +106,9 @@ type Machine struct {
 	// Retries counts the failures since the last progress.
 	Retries Retries
 	// Failure is the failure that the reflector's state shows, 0 if none. Progress clears it,
-	// and so do a part of a list and a watch that stays open for SteadyWatch. Opening a watch
-	// does not clear it, because a server may accept each watch and reset it.
+	// and so do a part of a list and a watch that stays open for SteadyWatch. Opening a watch does
+	// not clear it, nor does a probe that leads to another watch, because a server may accept each
+	// watch and reset it.
 	Failure keepwatch.FailureKind
 }
 
@@ -121,7 +122,8 @@ type Config struct {
 
 // Retries counts failures in a row without progress. Progress (an event, a bookmark, a page)
 // clears it, but a page that is not the last one leaves Restarts. Time does not clear it, nor does a
-// part of a streaming list, which is discarded if the rest fails.
+// part of a streaming list, which is discarded if the rest fails. A probe that leaves Machine.Failure
+// leaves Attempts, too.
 type Retries struct {
 	// Attempts determines the backoff.
 	Attempts uint8

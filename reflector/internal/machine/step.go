@@ -115,7 +115,13 @@ func (m Machine) delivered(in Delivered) (Machine, Action) {
 // Validate refuses that.
 func (m Machine) probed(newest keepwatch.Revision) (Machine, Action) {
 	p := m.State.(Probing)
+	failure, attempts := m.Failure, m.Retries.Attempts
 	m = m.progressed()
+	if !p.Start && failure != 0 {
+		// No watch has worked since. Otherwise a source that answers, and resets each watch, would seem to work, and its
+		// watches would be opened again after the shortest waits.
+		m.Failure, m.Retries.Attempts = failure, attempts
+	}
 	m.RepeatProbe = false
 	switch {
 	case newest == m.Revision:

@@ -281,6 +281,46 @@ func TestResetWatches(t *testing.T) {
 	}
 }
 
+// TestProbeLeavesFailure checks that a probe after watches that were reset clears neither the failure
+// nor the backoff of the next watch, and that one after steady watches clears both.
+func TestProbeLeavesFailure(t *testing.T) {
+	m := at("opening")
+	reset := func(f Failed) {
+		m, _ = m.Step(Opened{})
+		m, _ = m.Step(f)
+		m, _ = m.Step(Elapsed{})
+	}
+	resets := func() {
+		for range 10 {
+			reset(Failed{Kind: keepwatch.Unreachable, Accepted: true})
+		}
+	}
+	resets()
+	for _, inputs := range [][]Input{{Probed{50}, Confirmed{}}, {Probed{70}, Unchanged{}, Confirmed{}}} {
+		for _, in := range inputs {
+			m, _ = m.Step(in)
+		}
+		if m.Failure != keepwatch.Unreachable || m.Retries != (Retries{Attempts: maxAttempts}) {
+			t.Errorf("%v leave %v, %+v", inputs, m.Failure, m.Retries)
+		}
+		resets() // the count of resets began again
+	}
+	probing := m
+	m, _ = m.Step(Probed{80})
+	if got := decide(m, Failed{Kind: keepwatch.Silent}); got != "≤800ms, list (downtime: silent)" {
+		t.Errorf("a difference leads to %s", got)
+	}
+	m, _ = probing.Step(Probed{70})
+	m, _ = m.Step(Confirmed{})
+	for range 2 {
+		m, _ = m.Step(Opened{})
+		m, _ = m.Step(Failed{Kind: keepwatch.Idle, Accepted: true, OpenFor: SteadyWatch})
+	}
+	if m, _ = m.Step(Probed{70}); m.Failure != 0 || m.Retries != (Retries{}) {
+		t.Errorf("after steady watches, a probe leaves %v, %+v", m.Failure, m.Retries)
+	}
+}
+
 // TestMaxRetriesCountsAcrossOtherFailures checks that failures of other kinds do not clear
 // the count: they do not make an undecodable frame decodable. But a watch that stays open for
 // a minute does: there is no such frame.

@@ -190,7 +190,7 @@ func TestEveryReachablePosition(t *testing.T) {
 				if violation := next.violation(from); violation != "" {
 					t.Fatalf("%s: %+v in %+v leads to %+v", violation, in, from, next)
 				}
-				// The retries and the quiet time are set below, the failure decides nothing, the breaches only a
+				// The retries and the quiet time are set below, the failure decides only retries, the breaches a
 				// wait, and TestStreamingListsThatFail counts streams.
 				next.Retries, next.Quiet, next.Failure, next.Breaches, next.FailedStreams = Retries{}, 0, 0, 0, 0
 				if !seen[next] {
