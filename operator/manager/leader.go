@@ -33,9 +33,8 @@ type Lease struct {
 	Identity string
 	// Answered, if set, is called with the error of a request for the Lease, nil if it has succeeded, unless the
 	// outcome of the last request of its sort was the same: one that reads, or one that writes. The election continues
-	// after an error. It is not called for the release of the Lease. The calls are one at a time. client-go logs each
-	// error by klog.
-	Answered func(error)
+	// after an error. The calls are one at a time. client-go logs each error by klog.
+	Answered func(writes bool, err error)
 }
 
 // The times of elections are kube-controller-manager's defaults.
@@ -79,9 +78,9 @@ func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionT
 			LeaseMeta:  metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: lease.Identity},
-		}, answered: func(err error) {
-			if lease.Answered != nil && electing.Err() == nil {
-				lease.Answered(err)
+		}, answered: func(writes bool, err error) {
+			if lease.Answered != nil && electing.Err() == nil { // nothing of the release
+				lease.Answered(writes, err)
 			}
 		}},
 		LeaseDuration: times.lease, RenewDeadline: times.renew, RetryPeriod: times.retry,
@@ -123,7 +122,7 @@ func electionConfig(cfg *rest.Config, times electionTimes) *rest.Config {
 // reportingLock calls answered with the outcomes of requests. The election sends one request at a time.
 type reportingLock struct {
 	resourcelock.Interface
-	answered    func(error)
+	answered    func(writes bool, err error)
 	read, write outcome // of the last requests
 }
 
@@ -163,7 +162,7 @@ func (l *reportingLock) report(last *outcome, err error) {
 		now.kind = kube.FailureOf("", err).Kind
 	}
 	if now != *last {
-		l.answered(err)
+		l.answered(last == &l.write, err)
 	}
 	*last = now
 }

@@ -155,7 +155,7 @@ func TestOutcomesOfAnElection(t *testing.T) {
 	})
 	var outcomes []string
 	renewed := make(chan struct{})
-	lease := Lease{Namespace: "default", Name: "one", Answered: func(err error) {
+	lease := Lease{Namespace: "default", Name: "one", Answered: func(_ bool, err error) {
 		if outcomes = append(outcomes, fmt.Sprint(err)); len(outcomes) == 5 {
 			close(renewed)
 		}
@@ -188,8 +188,8 @@ func TestOutcomesOfWrites(t *testing.T) {
 			return next.RoundTrip(r)
 		})
 	})
-	lease := Lease{Namespace: "default", Name: "one", Answered: func(err error) {
-		outcomes = append(outcomes, fmt.Sprint(err))
+	lease := Lease{Namespace: "default", Name: "one", Answered: func(writes bool, err error) {
+		outcomes = append(outcomes, fmt.Sprint(writes, err))
 	}}
 	times := electionTimes{lease: time.Minute, renew: 40 * time.Second, retry: time.Millisecond}
 	err := elected(t.Context(), cfg, lease, times, func(context.Context) error {
@@ -197,7 +197,7 @@ func TestOutcomesOfWrites(t *testing.T) {
 		return nil
 	})
 	// The Lease is created, not updated, and read.
-	if want := []string{"<nil>", "500", "<nil>"}; err != nil || !slices.Equal(outcomes, want) {
+	if want := []string{"true <nil>", "true 500", "false <nil>"}; err != nil || !slices.Equal(outcomes, want) {
 		t.Errorf("%v, the outcomes %q, want %q", err, outcomes, want)
 	}
 }

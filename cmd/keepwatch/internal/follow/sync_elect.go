@@ -21,7 +21,7 @@ func checkLease(lease string) error {
 }
 
 // whenElected calls run when this process is elected among all with the same Lease. It returns the reason of the end,
-// never nil. A Lease that the server refuses from the first request on ends it, as a resource that it refuses would.
+// never nil. A Lease that the server refuses from the first read, or write, on ends it, as a resource that it refuses would.
 func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpoint *syncEndpoint,
 	run func(context.Context) error) error {
 	if o.lease == "" {
@@ -36,13 +36,13 @@ func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpo
 	namespace, name, _ := strings.Cut(o.lease, "/")
 	ctx, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
-	allowed := false // an answer was no error
-	answered := func(err error) {
+	allowed := map[bool]bool{} // whether a read, and a write, has succeeded
+	answered := func(writes bool, err error) {
 		if err == nil {
-			allowed = true
+			allowed[writes] = true
 			return
 		}
-		if err = fmt.Errorf("the Lease %s: %w", o.lease, err); startup.Final(err) && !allowed {
+		if err = fmt.Errorf("the Lease %s: %w", o.lease, err); startup.Final(err) && !allowed[writes] {
 			refuse(err)
 			return
 		}
