@@ -10,31 +10,42 @@ import (
 // the one that is ahead of the others. While the machine sleeps, it stops until the next answer. It is safe for
 // concurrent use.
 type serverClock struct {
-	mu       sync.Mutex
-	date     time.Time // of an answer
-	received time.Time
+	mu    sync.Mutex
+	begun time.Time // with the first answer, by this machine's clock
+	// later and earlier are how far the servers were ahead of begun plus the time since, at most: since period, and in
+	// the period before. A server that was ahead may have been set right, or be gone.
+	later, earlier time.Duration
+	period         time.Time
 }
 
-// now returns the time of the server, zero before its first answer.
+// answersCount is the length of a period. Within it, each server answers.
+const answersCount = 10 * time.Minute
+
+// now returns the time of the servers, zero before the first answer.
 func (c *serverClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.locked()
-}
-
-func (c *serverClock) locked() time.Time {
-	if c.date.IsZero() {
+	if c.begun.IsZero() {
 		return time.Time{}
 	}
-	return c.date.Add(time.Since(c.received)) // the difference is monotonic
+	// The difference is monotonic, and the result has only a date: this machine's may have been changed.
+	return c.begun.Round(0).Add(time.Since(c.begun) + max(c.later, c.earlier))
 }
 
 func (c *serverClock) answered(date time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if date.After(c.locked()) {
-		c.date, c.received = date, time.Now()
+	now := time.Now()
+	if c.begun.IsZero() {
+		c.begun, c.period = now, now
+		c.later = date.Sub(now)
+		c.earlier = c.later
 	}
+	ahead := date.Sub(c.begun) - now.Sub(c.begun)
+	if now.Sub(c.period) > answersCount {
+		c.period, c.earlier, c.later = now, c.later, ahead
+	}
+	c.later = max(c.later, ahead)
 }
 
 // read returns a transport whose answers set the clock.

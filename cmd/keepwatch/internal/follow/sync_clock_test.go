@@ -34,16 +34,21 @@ func TestServerClock(t *testing.T) {
 			newest time.Time
 			now    string
 			out    string
+			wait   time.Duration
 		}{
-			{"", time.Time{}, "0001-01-01T00:00:00Z", ""},
+			{"", time.Time{}, "0001-01-01T00:00:00Z", "", time.Hour},
 			{"Fri, 31 Dec 1999 04:00:00 GMT", time.Time{}, "1999-12-31T04:00:00Z",
-				"the clock shows 2000-01-01T01:00:00Z, that of the API server 1999-12-31T04:00:00Z: transactions have the latter"},
+				"the clock shows 2000-01-01T01:00:00Z, that of the API server 1999-12-31T04:00:00Z: transactions have the latter",
+				time.Hour},
 			{"soon", time.Now().Add(-12 * time.Hour), "1999-12-31T05:00:00Z",
 				"the clock shows 2000-01-01T02:00:00Z, that of the API server 1999-12-31T05:00:00Z, " +
-					"and the newest transaction is of 1999-12-31T12:00:00Z: until then, all transactions have that time"},
-			{"Fri, 31 Dec 1999 04:30:00 GMT", time.Time{}, "1999-12-31T06:00:00Z", "1999-12-31T06:00:00Z: transactions"},
-			{"Sat, 01 Jan 2000 03:59:30 GMT", time.Time{}, "2000-01-01T03:59:30Z", ""},
-			{"Mon, 03 Jan 2000 00:00:00 GMT", time.Time{}, "2000-01-03T00:00:00Z", ""},
+					"and the newest transaction is of 1999-12-31T12:00:00Z: until then, all transactions have that time", 5 * time.Minute},
+			{"Fri, 31 Dec 1999 04:30:00 GMT", time.Time{}, "1999-12-31T05:05:00Z", "", time.Hour},
+			{"Sat, 01 Jan 2000 03:04:30 GMT", time.Time{}, "2000-01-01T03:04:30Z", "", time.Hour},
+			{"Mon, 03 Jan 2000 00:00:00 GMT", time.Time{}, "2000-01-03T00:00:00Z", "", time.Hour},
+			{"Fri, 31 Dec 1999 04:00:00 GMT", time.Time{}, "2000-01-03T01:00:00Z", "", time.Hour}, // of the one that was ahead
+			{"Fri, 31 Dec 1999 05:00:00 GMT", time.Time{}, "1999-12-31T05:00:00Z", "the clock shows 2000-01-01T06:05:00Z, " +
+				"that of the API server 1999-12-31T05:00:00Z: transactions have the latter", 0},
 		} {
 			server.date = step.date
 			answer, err := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
@@ -59,7 +64,7 @@ func TestServerClock(t *testing.T) {
 				min(len(step.out), 1) || !strings.Contains(out.String(), step.out) {
 				t.Errorf("%q: %s: %s", step.date, now, out.String())
 			}
-			time.Sleep(time.Hour)
+			time.Sleep(step.wait)
 		}
 	})
 }
