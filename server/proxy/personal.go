@@ -97,6 +97,7 @@ func (p *personalReads) view(ctx context.Context, q *http.Request, info *request
 		return nil, err
 	}
 	if has, _ := shown.Count(); has == 0 {
+		p.views.Release(shown)
 		return nil, nil
 	}
 	v := &personalView{shown: shown, annotate: p.Annotate}

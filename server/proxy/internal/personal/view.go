@@ -64,6 +64,12 @@ type View struct {
 // inUse reports whether requests wait for the view, or are answered from it. views.mu is locked.
 func (w *View) inUse() bool { return w.asked+w.reads > 0 }
 
+func (w *View) isRead() bool {
+	w.views.mu.Lock()
+	defer w.views.mu.Unlock()
+	return w.reads > 0
+}
+
 // abandoned reports whether nobody has used the view for some time. views.mu is locked.
 func (w *View) abandoned(now time.Time) bool { return !w.inUse() && now.Sub(w.used) > abandonedAfter }
 
@@ -164,7 +170,8 @@ func (w *View) lifetime() time.Duration {
 }
 
 // decide asks the server about each namespace that may be in the set, and replaces the set. Unless it is for open
-// watches, a set that has become fresh meanwhile is enough.
+// watches, a set that has become fresh meanwhile is enough. What a list decides beside open watches is for them, too: a
+// decision that did not wait for its turn would be one that the server does not make, and the watches would end.
 func (w *View) decide(ctx context.Context, open bool) error {
 	select {
 	case w.deciding <- struct{}{}:
@@ -175,6 +182,7 @@ func (w *View) decide(ctx context.Context, open bool) error {
 	if !open && w.fresh() {
 		return nil
 	}
+	open = open || w.isRead()
 	w.mu.Lock()
 	changes, shown, began := w.changes, w.present, time.Now()
 	w.mu.Unlock()

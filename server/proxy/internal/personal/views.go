@@ -123,6 +123,16 @@ func (v *Views) Of(ctx context.Context, s Subject) (*View, error) {
 	return view, view.current(ctx)
 }
 
+// Release forgets a view that nobody uses. Who may read nowhere needs none, and would have one for each name of a
+// resource that it makes up.
+func (v *Views) Release(view *View) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !view.inUse() && v.all[view.key] == view {
+		v.forget(view)
+	}
+}
+
 // of returns the view of a subject, which need not be decided yet. The caller counts view.asked down.
 func (v *Views) of(s Subject) (*View, error) {
 	k := keyOf(s)
