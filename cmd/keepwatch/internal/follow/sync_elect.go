@@ -21,7 +21,8 @@ func checkLease(lease string) error {
 }
 
 // whenElected calls run when this process is elected among all with the same Lease. It returns the reason of the end,
-// never nil. A Lease that the server refuses from the first read, or write, on ends it, as a resource that it refuses would.
+// never nil. A server that refuses the first read of the Lease, or the first write, ends it, as one that refuses a
+// resource would.
 func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpoint *syncEndpoint,
 	run func(context.Context) error) error {
 	if o.lease == "" {
