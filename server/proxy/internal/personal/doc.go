@@ -12,9 +12,10 @@
 // # Decided again
 //
 // [Views.Touch] marks views whose users' roles or bindings have changed. A view with open watches then decides
-// at once, and three times more within six seconds, since API servers follow the roles each by itself; one without
-// decides when it is used next. A denial counts when the server repeats it. A namespace that is undecided keeps its
-// last decision for ten seconds; then the view fails, and watches of it end, until all is decided again.
+// at once, after 0.6 seconds and then each second for six, since API servers follow the roles each by itself; one
+// without decides when it is used next. What changes during a decision is decided after it. A denial counts when the
+// server repeats it. A namespace that is undecided keeps its last decision for ten seconds; then the view fails, and
+// watches of it end, until all is decided again.
 //
 // # Revisions of a set
 //
