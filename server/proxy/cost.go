@@ -30,17 +30,13 @@ func (a answer) costOf(q *http.Request, info *request.RequestInfo) apistorage.St
 		within, _, _ = a.shown.Namespaces()
 	}
 	cache := a.follower.reader.Cache()
-	by, namespace := selectorOf(q), info.Namespace
-	if selected, ok := by.MatchesSingleNamespace(); ok && namespace == "" {
-		namespace = selected
-	}
-	_, single := by.MatchesSingle()
-	single = single && (namespace != "" || !a.follower.format.Namespaced) // otherwise each namespace may have one
-	if info.Verb == "watch" {                                             // whose initial events are found by a scan
+	by := selectorOf(q)
+	namespace, name := a.follower.reader.Narrowed(info.Namespace, by)
+	if info.Verb == "watch" { // whose initial events are found by a scan
 		by = everything()
 	}
 	n := int64(1)
-	if !single {
+	if name == "" {
 		n = cache.Cost(namespace, within, by)
 	}
 	if limit := pageOf(q, info); limit > 0 && by.Empty() {

@@ -188,23 +188,32 @@ func (r *Resource) storageOptions(info *request.RequestInfo,
 	if info.Verb == "list" { // a watch ignores both
 		p.Limit, p.Continue = options.Limit, options.Continue // a token is not compatible with one object
 	}
-	namespace := r.namespace(info)
-	if selected, ok := p.MatchesSingleNamespace(); ok && namespace == "" && r.Namespaced &&
-		len(validation.IsDNS1123Label(selected)) == 0 {
-		namespace = selected
-	}
+	namespace, name := r.narrowed(r.namespace(info), p)
 	out = apistorage.ListOptions{
 		ResourceVersion:      options.ResourceVersion,
 		ResourceVersionMatch: options.ResourceVersionMatch,
 		Predicate:            p,
-		Recursive:            true,
+		Recursive:            name == "",
 	}
-	if name, ok := p.MatchesSingle(); ok && name != "" { // metadata.name= selects none, and is no object's key
-		if key, ok := r.key(namespace, name); ok {
-			out.Recursive = false
-			return key, out, true
+	key, ok = r.key(namespace, name)
+	return key, out, ok
+}
+
+// Narrowed returns the namespace of the objects that a request in a namespace selects, empty for all of them, and the
+// name of the only one, empty if there may be several. What no object can have narrows nothing: all are looked at.
+func (r *Reader) Narrowed(namespace string, p apistorage.SelectionPredicate) (_, name string) {
+	return r.resource.narrowed(namespace, p)
+}
+
+func (r *Resource) narrowed(namespace string, p apistorage.SelectionPredicate) (_, name string) {
+	if selected, ok := p.MatchesSingleNamespace(); ok && namespace == "" && r.Namespaced &&
+		len(validation.IsDNS1123Label(selected)) == 0 {
+		namespace = selected
+	}
+	if one, ok := p.MatchesSingle(); ok {
+		if _, ok := r.key(namespace, one); ok {
+			name = one
 		}
 	}
-	key, ok = r.key(namespace, "")
-	return key, out, ok
+	return namespace, name
 }
