@@ -38,7 +38,7 @@ func TestServerClock(t *testing.T) {
 		}{
 			{"", time.Time{}, "0001-01-01T00:00:00Z", "", time.Hour},
 			{"Fri, 31 Dec 1999 04:00:00 GMT", time.Time{}, "1999-12-31T04:00:00Z",
-				"the clock shows 2000-01-01T01:00:00Z, that of the API server 1999-12-31T04:00:00Z: transactions have the latter",
+				"the clock shows 2000-01-01T01:00:00Z, and that of the API server 1999-12-31T04:00:00Z: transactions have the latter",
 				time.Hour},
 			{"soon", time.Now().Add(-12 * time.Hour), "1999-12-31T05:00:00Z",
 				"the clock shows 2000-01-01T02:00:00Z, that of the API server 1999-12-31T05:00:00Z, " +
@@ -48,7 +48,7 @@ func TestServerClock(t *testing.T) {
 			{"Mon, 03 Jan 2000 00:00:00 GMT", time.Time{}, "2000-01-03T00:00:00Z", "", time.Hour},
 			{"Fri, 31 Dec 1999 04:00:00 GMT", time.Time{}, "2000-01-03T01:00:00Z", "", time.Hour}, // of the one that was ahead
 			{"Fri, 31 Dec 1999 05:00:00 GMT", time.Time{}, "1999-12-31T05:00:00Z", "the clock shows 2000-01-01T06:05:00Z, " +
-				"that of the API server 1999-12-31T05:00:00Z: transactions have the latter", 0},
+				"and that of the API server 1999-12-31T05:00:00Z: transactions have the latter", 0},
 		} {
 			server.date = step.date
 			answer, err := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))

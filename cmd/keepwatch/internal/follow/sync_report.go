@@ -212,15 +212,15 @@ func (r *syncReport) clocks(newest time.Time) {
 		return
 	}
 	r.clear()
-	text := "the clock shows " + local.UTC().Format(time.RFC3339)
-	if ahead {
-		text += ", that of the API server " + now.Format(time.RFC3339)
-	}
-	if behind {
-		r.start.printf("%s, and the newest transaction is of %s: until then, all transactions have that time", text,
-			newest.UTC().Format(time.RFC3339))
+	shows, api := local.UTC().Format(time.RFC3339), now.Format(time.RFC3339)
+	if !behind {
+		r.start.printf("the clock shows %s, and that of the API server %s: transactions have the latter", shows, api)
 	} else {
-		r.start.printf("%s: transactions have the latter", text)
+		if ahead {
+			shows += ", that of the API server " + api
+		}
+		r.start.printf("the clock shows %s, and the newest transaction is of %s: until then, all transactions have that time",
+			shows, newest.UTC().Format(time.RFC3339))
 	}
 	r.nextClocks = local.Add(time.Hour)
 }
