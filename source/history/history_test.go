@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type tables struct {
 	gaps   []sink.StoredGap
 	types  []sink.StoredType
 	states []sink.State
+	mu     sync.Mutex
 	most   int // bytes of objects that a query has returned
 }
 
@@ -53,7 +55,9 @@ func (t *tables) States(_ context.Context, q sink.StateQuery, yield func(sink.St
 				s.Object = nil
 			}
 			bytes += len(s.Object)
+			t.mu.Lock()
 			t.most = max(t.most, bytes)
+			t.mu.Unlock()
 			if err := yield(s); err != nil {
 				return err
 			}
