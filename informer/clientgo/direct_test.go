@@ -192,8 +192,8 @@ func tweak(lw *cache.ListWatch, _ string) {
 	}
 }
 
-// Watch error handlers, and who asks for the status of an informer or a group, find the server's Status in an error,
-// with Direct as without it.
+// Watch error handlers find the server's Status in an error, with Direct as without it. So do callers of an informer's
+// and a group's status.
 func TestErrorsHaveTheStatus(t *testing.T) {
 	for _, status := range []struct {
 		code   int

@@ -155,8 +155,8 @@ func (s *Sink) connect(ctx context.Context) error {
 	return err
 }
 
-// boundLocks bounds the wait for a lock, unless the address or the role does: a transaction that somebody has left open
-// must not hold up Open for ever, and everybody who waits behind it.
+// boundLocks bounds the wait for a lock, unless the address or the role does. An open transaction of a reader must not
+// block Open for ever, and with it all later readers.
 const boundLocks = `SELECT set_config('lock_timeout', '30s', false) WHERE current_setting('lock_timeout') = '0'`
 
 // acquireLock shuts out other writers until the connection ends.
@@ -222,7 +222,7 @@ func (s *Sink) migrate(ctx context.Context, tx pgx.Tx) error {
 	case format == 0 && s.opened:
 		return errors.New("the tables were deleted while they were in use: start again to make them and to store everything anew")
 	case format > 0 && format < len(migrations):
-		// Who reads is waited for before the work, and not after an index that the end of the wait would throw away.
+		// A migration waits for readers before its work: after the limit of the wait, its indexes would be lost.
 		if _, err := tx.Exec(ctx, `LOCK TABLE keepwatch, resources, cursors, gaps`); err != nil {
 			return fmt.Errorf("make the tables: %w", err)
 		}

@@ -18,7 +18,7 @@ const leaked = time.Minute
 func Tests(m *testing.M) int { return Goroutines(m.Run()) }
 
 // Goroutines returns the exit code of tests that ended with code: it is not 0 either if a goroutine is left. It waits
-// for them, but for those that options ignore: goleak itself gives up after about a second.
+// for all but those that options ignore. goleak itself waits for about a second.
 func Goroutines(code int, options ...goleak.Option) int {
 	if code != 0 {
 		return code

@@ -158,8 +158,8 @@ func NewCommand() *cobra.Command {
 }
 
 // startFloor is the size of an unused allocation during the start. It delays the first collection until the heap has
-// 384 MB: a start takes 0.17 s of CPU in place of 0.25 s, which whoever starts a server for each test notices. After
-// the start it would save 0.4 s of the CPU of the first list of 20,000 pods, once, and cost 60 MB of memory.
+// 384 MB: a start takes 0.17 s of CPU in place of 0.25 s, which counts where each test starts a server. After the
+// start it would save 0.4 s of the CPU of the first list of 20,000 pods, once, and cost 60 MB of memory.
 const startFloor = 256 << 20
 
 // describeData says where a server has its data.

@@ -31,8 +31,8 @@
 // A view asks about eight namespaces at a time, and about one while many views are being decided. The server's reviews
 // have a queue of their own, in turn by user: see package access.
 //
-// Beyond 10,000 views one is forgotten for each new one: one that nobody has used for a minute, or else one of who has
-// most. The watches of that one end. So a user with few views has them, however many others have.
+// Beyond 10,000 views one is forgotten for each new one: one that nobody has used for a minute, or else one of the
+// owner with most views. The watches of that one end. So an owner with few views keeps those that are in use.
 //
 // # Files
 //

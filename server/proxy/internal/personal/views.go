@@ -188,9 +188,9 @@ func (v *Views) firstEpoch(u user.Info) epoch {
 }
 
 // makeRoom forgets a view in place of a new one, and reports whether there was one to forget: one that nobody has used
-// for some time; or else one of the owner who has most, and of its users the one who has most, if that is more than who
-// asks has. So each owner has its share, and each user has one of its owner's: the watches of somebody who has more
-// end. A user who has most may only forget what it does not use itself. v.mu is locked.
+// for some time; or else one of the owner with most views, and of its users the one with most, if the new view's has
+// fewer. So each owner has a share, and each of its users a part of that: watches end of those above it. The user with
+// most views may only replace views that it does not use. v.mu is locked.
 func (v *Views) makeRoom(newer *View) bool {
 	now := time.Now()
 	var found *View
