@@ -158,26 +158,22 @@ func (r *rig) compareEncodings() {
 // sameBytes sends a request to both sides until the responses are the same: at revision 0 the proxy, which follows each
 // encoding by itself, may be behind for a moment, and by a write to another resource until the next bookmark, which
 // comes once a minute. The proxy must answer from memory.
-func (r *rig) sameBytes(path, accept string) answer {
+func (r *rig) sameBytes(path, accept string, header ...string) answer {
 	r.Helper()
+	header = append(header, "Accept", accept)
 	var got, want answer
-	for deadline := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
+	await.State(r, path+" as "+accept+" is the server's", func() (bool, string) {
 		before := r.answered()
-		got = r.proxy(path, "Accept", accept)
+		got = r.proxy(path, header...)
 		if r.answered() == before {
 			r.Errorf("%s as %s is not answered from a cache", path, accept)
 		}
-		want = r.behind(path, "Accept", accept)
-		if same := got.code == want.code && got.body == want.body &&
-			got.header.Get("Content-Type") == want.header.Get("Content-Type"); same {
-			break
-		}
-		if time.Now().After(deadline) {
-			r.Errorf("%s as %s: %d %s %.400q\nthe server: %d %s %.400q", path, accept,
-				got.code, got.header.Get("Content-Type"), got.body, want.code, want.header.Get("Content-Type"), want.body)
-			break
-		}
-	}
+		want = r.behind(path, header...)
+		return got.code == want.code && got.body == want.body &&
+				got.header.Get("Content-Type") == want.header.Get("Content-Type"),
+			fmt.Sprintf("%d %s %.400q\nthe server: %d %s %.400q", got.code, got.header.Get("Content-Type"), got.body,
+				want.code, want.header.Get("Content-Type"), want.body)
+	})
 	if want.code != http.StatusOK {
 		r.Errorf("%s as %s: the server answers %d %s", path, accept, want.code, want.body)
 	}
@@ -185,11 +181,11 @@ func (r *rig) sameBytes(path, accept string) answer {
 }
 
 // waitCachedAs is waitCached in an encoding.
-func (r *rig) waitCachedAs(path, accept string) {
+func (r *rig) waitCachedAs(path, accept string, header ...string) {
 	r.Helper()
-	r.eventually(path+" is answered from a cache as "+accept, func() bool {
+	r.eventually(fmt.Sprint(path, " is answered from a cache as ", accept, header), func() bool {
 		before := r.answered()
-		r.proxy(path, "Accept", accept)
+		r.proxy(path, append(header, "Accept", accept)...)
 		return r.answered() > before
 	})
 }
