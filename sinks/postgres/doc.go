@@ -19,5 +19,6 @@
 //	text.go      JSON that jsonb accepts
 //	name.go      names that columns and indexes accept
 //	status.go    the status, while another process may write
-//	history.go   the past, while another process may write
+//	history.go   the past, while another process may write: its connections
+//	snapshot.go  one state of the tables
 package postgres

@@ -5,5 +5,11 @@ import "time"
 // SetTimeout replaces writeTimeout.
 func (s *Sink) SetTimeout(d time.Duration) { s.timeout = d }
 
+// StatesQuery returns the SQL of a query for states, and its values.
+var StatesQuery = statesQuery
+
 // SetSweep replaces sweepRows.
 func (s *Sink) SetSweep(rows int) { s.sweep = rows }
+
+// MaxSnapshots is maxSnapshots.
+const MaxSnapshots = maxSnapshots

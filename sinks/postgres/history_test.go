@@ -1,12 +1,16 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/postgres"
 	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -76,10 +80,11 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	if err := status(); err != nil {
 		t.Fatal(err)
 	}
-	server.SQL(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE '%FROM cursors%'`)
-	if err := errors.Join(status(), status()); err != nil && status() != nil {
+	server.SQL(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE 'rollback'`)
+	if err := status(); err != nil {
 		t.Errorf("after the connection has ended: %v", err)
 	}
+	testBeside(t, server, history)
 	server.SQL(`ALTER TABLE history.gaps DROP COLUMN began, DROP COLUMN ended; DROP TABLE history.types; DROP INDEX history.resources_from, history.resources_to; UPDATE history.keepwatch SET format = 3;
 		ALTER TABLE history.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen`)
 	// Also with the connection from before: a sync of another version may change the tables meanwhile.
@@ -94,6 +99,125 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 		}
 		return nil
 	})
+}
+
+// testBeside reads as many snapshots beside each other as there may be.
+func testBeside(t *testing.T, server *pgtest.Server, history *postgres.History) {
+	waiting, cancel := context.WithCancel(t.Context())
+	cancel()
+	var read func(deep int) error
+	read = func(deep int) error {
+		return history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
+			if deep < postgres.MaxSnapshots {
+				if err := read(deep + 1); err != nil {
+					return err
+				}
+			} else if err := history.Snapshot(waiting, nil); !errors.Is(err, context.Canceled) {
+				t.Errorf("one more: %v", err)
+			}
+			_, err := tables.Status(t.Context())
+			return err
+		})
+	}
+	connections := func() string {
+		return server.SQL(`SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'rollback'`)
+	}
+	for range 2 {
+		if err := read(1); err != nil {
+			t.Fatal(err)
+		}
+		if n := connections(); n != fmt.Sprint(postgres.MaxSnapshots) {
+			t.Errorf("%s connections, want %d", n, postgres.MaxSnapshots)
+		}
+	}
+}
+
+// testPlans checks that the past is read by indexes: neither the whole table, nor an index to its end.
+func testPlans(t *testing.T, server *pgtest.Server) {
+	s := postgres.New(server.URL("plans"), postgres.Options{})
+	open(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Each of 1,000 pods has 20 states.
+	server.SQL(`INSERT INTO plans.resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, object)
+		SELECT 'pods', 'ns', 'p' || i % 1000, 'u', 0, i, seen, e, CASE WHEN e = 0 THEN i + 1000 END, CASE WHEN e = 0 THEN seen + interval '1000 s' END, '{}'
+		FROM (SELECT i, CASE WHEN i <= 19000 THEN 0 END AS e, now() - (20000 - i) * interval '1 s' AS seen FROM generate_series(1, 20000) i) numbers;
+		ANALYZE plans.resources`)
+	at := func(revision int) *sink.Point { return &sink.Point{Revision: keepwatch.Revision(revision)} }
+	for name, row := range map[string]struct {
+		query  sink.StateQuery
+		states int
+		whole  bool // a part of an index is read to the end
+	}{
+		"between": {sink.StateQuery{After: at(10_000), UpTo: at(10_100)}, 200, false},
+		"later":   {sink.StateQuery{At: at(10_000), NotAt: at(10_100)}, 100, true}, // what has begun until then
+		"earlier": {sink.StateQuery{At: at(10_100), NotAt: at(10_000)}, 100, true},
+		"now":     {sink.StateQuery{At: at(20_000)}, 1000, true},
+	} {
+		row.query.Resource = "pods"
+		query, values := postgres.StatesQuery(row.query)
+		for i, value := range slices.Backward(values) {
+			text := fmt.Sprint(value)
+			if _, ok := value.(string); ok {
+				text = "'" + text + "'"
+			}
+			query = strings.ReplaceAll(query, fmt.Sprint("$", i+1), text)
+		}
+		const explain = `SET search_path = plans; EXPLAIN (COSTS OFF) `
+		plan := server.SQL(explain + query)
+		if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "ROW(") != row.whole {
+			t.Errorf("%s: %s\n%s", name, query, plan)
+		}
+		if n := server.SQL(`SET search_path = plans; SELECT count(*) FROM (` + query + `) found`); !strings.HasSuffix(n,
+			fmt.Sprint(row.states)) {
+			t.Errorf("%s: %s states, want %d", name, n, row.states)
+		}
+	}
+	testScans(t, server)
+}
+
+// testScans reads each part of the past ten times over one connection, so that also the plans are tried that Postgres
+// makes without the values.
+func testScans(t *testing.T, server *pgtest.Server) {
+	scans := func() string {
+		const others = `SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`
+		await.True(t, "the sessions to have ended", func() bool { return server.SQL(others) == "0" })
+		return server.SQL(`SELECT seq_scan FROM pg_stat_user_tables WHERE schemaname = 'plans' AND relname = 'resources'`)
+	}
+	before := scans()
+	history, err := postgres.OpenHistory(t.Context(), server.URL("plans"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := []string{"pods"}
+	middle, later := sink.Point{Revision: 10_000}, sink.Point{Revision: 10_100}
+	for i := range 10 {
+		if err := history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
+			for _, query := range []sink.StateQuery{
+				{Name: "p7", Namespace: "ns"}, {At: &middle, Namespace: "ns", Name: "p7"}, {At: &middle, NotAt: &later},
+				{At: &later, NotAt: &middle}, {After: &middle, UpTo: &later}, {Since: time.Now().Add(time.Hour)},
+			} {
+				query.Resource = "pods"
+				if err := tables.States(t.Context(), query, func(sink.State) error { return nil }); err != nil {
+					return err
+				}
+			}
+			_, err := tables.Example(t.Context(), "pods")
+			_, err2 := tables.PointAt(t.Context(), resources, time.Now())
+			_, err3 := tables.SeenAt(t.Context(), resources, middle)
+			_, err4 := tables.PointsAfter(t.Context(), "pods", []string{"", "ns"}[i%2], middle, 200)
+			return errors.Join(err, err2, err3, err4)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := history.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after := scans(); after != before {
+		t.Errorf("the table was read as a whole: %s times, before %s", after, before)
+	}
 }
 
 // testNewerTables refuses tables that a newer keepwatch has made of those that were opened.
