@@ -80,6 +80,28 @@ func TestCheckFailsForStoppedInformers(t *testing.T) {
 	}
 }
 
+// The error of an informer that has stopped by itself has the server's Status, with Direct as without it: in the
+// group, and for the error handlers of the process.
+func TestStoppedInformersHaveTheStatus(t *testing.T) {
+	s := podtest.NewServer(t)
+	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		podtest.Status(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not")(w, r)
+		return true
+	})
+	for _, direct := range []bool{false, true} {
+		cfg, options := s.Config(), []clientgo.Option{clientgo.StartupDeadline(0)}
+		if direct {
+			forClients, option := clientgo.Direct(cfg)
+			cfg, options = forClients, append(options, option)
+		}
+		group := clientgo.NewGroup(options...)
+		group.NewSharedIndexInformer(podsThrough(cfg), &corev1.Pod{}, 0, nil).RunWithContext(t.Context())
+		if err := group.Check(nil); !apierrors.IsForbidden(err) {
+			t.Errorf("direct %v: %v", direct, err)
+		}
+	}
+}
+
 // StartupDeadline means the same as in package informer: zero and a positive deadline stop the
 // informer, a negative one waits without limit.
 func TestStartupDeadline(t *testing.T) {

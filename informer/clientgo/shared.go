@@ -264,12 +264,19 @@ type member struct{ *follow.Follower }
 
 func (m member) Status() health.Status {
 	status := m.Follower.Status()
-	if failure, ok := errors.AsType[*keepwatch.Failure](status.LastFailure); ok {
-		shown := *failure
-		shown.Err = kube.WithStatus(failure.Err)
-		status.LastFailure = &shown
-	}
+	status.LastFailure = withStatus(status.LastFailure)
 	return status
+}
+
+// withStatus returns the failure of an informer with the server's Status.
+func withStatus(err error) error {
+	failure, ok := errors.AsType[*keepwatch.Failure](err)
+	if !ok {
+		return err
+	}
+	shown := *failure
+	shown.Err = kube.WithStatus(failure.Err)
+	return &shown
 }
 
 // Run runs the informer until stop is closed.
@@ -286,6 +293,7 @@ func (s *Shared) RunWithContext(ctx context.Context) {
 			s.group.Add(member{s.follower})
 		},
 		End: func(failure error) {
+			failure = withStatus(failure)
 			s.group.Remove(member{s.follower}, failure)
 			if failure != nil {
 				utilruntime.HandleErrorWithContext(ctx, failure, "The informer has stopped", "type", s.follower.Name())
