@@ -33,7 +33,7 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	switch {
 	case f.Kind == keepwatch.Ended:
 		rule, m.Retries = m.ended(rule, f)
-	case f.Kind == keepwatch.Unreachable && !m.endedEarly(f):
+	case (f.Kind == keepwatch.Unreachable || f.Kind == keepwatch.Throttled) && !m.endedEarly(f):
 		rule.MaxRetries, rule.Then = 0, ""
 	}
 	if m.currentList().Stream && (f.Accepted || !concernsAllRequests(f.Kind)) {
@@ -42,6 +42,9 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	}
 	wait := m.delay(rule, f)
 	verdict := m.verdict(rule, f, wait)
+	if m.unadvanced() && f.Accepted {
+		m.Quiet = min(m.Quiet+wait.For+wait.Jitter/2, quietLimit)
+	}
 	var then Action
 	var invalidate keepwatch.GapReason
 	switch verdict {
@@ -126,7 +129,8 @@ func (m Machine) ended(rule Rule, f Failed) (Rule, Retries) {
 }
 
 // endedEarly reports whether the source has accepted a watch and ended it at once. Longer watches that advance nothing
-// are in Quiet: a load balancer may cut each one.
+// are in Quiet only: a load balancer may cut each one of a quiet resource, and is asked no more often than one that
+// lets them end.
 func (m Machine) endedEarly(f Failed) bool {
 	_, watching := m.State.(Watching)
 	return watching && f.Accepted && f.OpenFor < shortWatch
@@ -145,12 +149,18 @@ func (m Machine) breaches(f Failed) uint8 {
 	return m.Breaches
 }
 
-// quiet returns Machine.Quiet after a failure.
+// quiet returns Machine.Quiet after a failure, without the wait that follows.
 func (m Machine) quiet(f Failed) time.Duration {
-	if w, watching := m.State.(Watching); watching && !w.Advanced {
+	if m.unadvanced() {
 		return min(m.Quiet+f.OpenFor, quietLimit)
 	}
 	return m.Quiet
+}
+
+// unadvanced reports whether the state is a watch that has not advanced the target's revision.
+func (m Machine) unadvanced() bool {
+	w, watching := m.State.(Watching)
+	return watching && !w.Advanced
 }
 
 // verdict returns the rule's verdict, changed by the startup deadline, by the number of
@@ -176,7 +186,11 @@ func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
 
 // endsQuietly reports whether a watch that fails with the kind may have missed what the source had.
 func endsQuietly(kind keepwatch.FailureKind) bool {
-	return kind == keepwatch.Ended || kind == keepwatch.Idle || kind == keepwatch.Unreachable
+	switch kind {
+	case keepwatch.Ended, keepwatch.Idle, keepwatch.Unreachable, keepwatch.Throttled:
+		return true
+	}
+	return false
 }
 
 // waitsForRevision reports whether the rule waits for a source that is older than the target.

@@ -97,8 +97,9 @@ type Machine struct {
 	// quietLimit, or for ten watches that were reset.
 	Silent bool
 	// Quiet is how long watches were open, in total, since the target's revision was last
-	// advanced or confirmed. At most quietLimit. Watches that end before they are idle, or that
-	// repeat one bookmark, may be silent, too.
+	// advanced or confirmed, and how long the waits after those watches are on average. At most
+	// quietLimit. Watches that end before they are idle, or that repeat one bookmark, may be
+	// silent, too. The time in which the source accepts no watch is not part of it.
 	Quiet time.Duration
 	// Breaches counts the watches in a row that broke the contract soon after they were opened.
 	// A list in between is no progress: it succeeds each time.

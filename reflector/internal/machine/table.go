@@ -55,8 +55,8 @@ const (
 	// having delivered anything. A server that delays or ends a watch does so sooner; and a
 	// quiet resource may never have an event, nor its server bookmarks.
 	SteadyWatch = 10 * time.Second
-	// quietLimit is how long watches may be open, in total, and advance nothing, until the source
-	// is asked for its newest revision. API servers send a bookmark with a newer revision each minute, if
+	// quietLimit is how long watches may be open, and waits between them last, and advance nothing, until the
+	// source is asked for its newest revision. API servers send a bookmark with a newer revision each minute, if
 	// anything is written to their storage.
 	quietLimit = 5 * time.Minute
 )
@@ -106,10 +106,11 @@ var Table = [...]Rule{
 	// silent although the resource changes (kubernetes #97294).
 	keepwatch.Idle: {Do: Retry, Delay: Immediate, MaxRetries: 2, Then: Verify},
 
-	// A server may reset each watch that it accepts from one revision, because it cannot send an event.
-	// Only those watches count (see endedEarly): while the source does not answer, there is nothing to ask.
+	// A server may reset each watch that it accepts from one revision, because it cannot send an event, or end
+	// it with an error that says when to come back. Only those watches count (see endedEarly): while the source
+	// does not answer, or refuses watches, there is nothing to ask.
 	keepwatch.Unreachable: {Do: Retry, Delay: Backoff, MaxRetries: 10, Then: Verify, Visible: true},
-	keepwatch.Throttled:   {Do: Retry, Delay: Backoff, Visible: true},
+	keepwatch.Throttled:   {Do: Retry, Delay: Backoff, MaxRetries: 10, Then: Verify, Visible: true},
 
 	// A certificate that can't be verified is an error in the configuration, unless it was
 	// valid before: certificates are renewed, not always in time.

@@ -244,39 +244,69 @@ func TestMaxRetries(t *testing.T) {
 }
 
 // TestResetWatches checks that the source is asked for its newest revision after ten watches that it has
-// accepted were reset at once, and never while it refuses connections, nor by the number of longer watches.
+// accepted were ended at once, and never while it refuses connections, nor by the number of longer watches.
 func TestResetWatches(t *testing.T) {
-	m := at("opening")
-	reset := func(f Failed) (a Action) {
-		f.Kind = keepwatch.Unreachable
-		m, _ = m.Step(f)
-		if m, a = m.Step(Elapsed{}); a == (Watch{From: 50}) {
+	for _, kind := range []keepwatch.FailureKind{keepwatch.Unreachable, keepwatch.Throttled} {
+		m := at("opening")
+		end := func(f Failed) (a Action) {
+			f.Kind = kind
+			m, _ = m.Step(f)
+			if m, a = m.Step(Elapsed{}); a == (Watch{From: 50}) {
+				m, _ = m.Step(Opened{})
+			}
+			return a
+		}
+		for range 100 {
+			if a := end(Failed{}); a != (Watch{From: 50}) {
+				t.Fatalf("a source that refuses watches leads to %s", show(a))
+			}
+		}
+		for range 10 {
+			if a := end(Failed{Accepted: true, OpenFor: 2 * time.Second}); a != (Watch{From: 50}) {
+				t.Fatalf("a watch that was cut leads to %s", show(a))
+			}
+		}
+		for range 9 {
+			if a := end(Failed{Accepted: true, OpenFor: time.Millisecond}); a != (Watch{From: 50}) {
+				t.Fatalf("a watch that was ended at once leads to %s", show(a))
+			}
+			end(Failed{})
+		}
+		if a := end(Failed{Accepted: true}); a != (Probe{}) {
+			t.Errorf("ten watches that were ended at once lead to %s", show(a))
+		}
+		for range 100 {
+			if a := end(Failed{}); a != (Probe{}) {
+				t.Fatalf("a probe that fails leads to %s", show(a))
+			}
+		}
+	}
+}
+
+// TestCutWatches checks that watches that live for more than a second, and that the source resets or ends with an
+// error, are quiet also in the waits between them: together they were open for quietLimit after an hour only.
+func TestCutWatches(t *testing.T) {
+	for _, f := range []Failed{
+		{Kind: keepwatch.Unreachable, Accepted: true, OpenFor: time.Second},
+		{Kind: keepwatch.Unreachable, Accepted: true, OpenFor: 5 * time.Second},
+		{Kind: keepwatch.Throttled, Accepted: true, OpenFor: time.Second, RetryAfter: 30 * time.Second},
+	} {
+		m, a := at("opening"), Action(Watch{From: 50})
+		var passed time.Duration
+		watches := 0
+		for a == (Watch{From: 50}) && watches < 1000 {
+			for range 10 {
+				m, _ = m.Step(Failed{Kind: f.Kind}) // is not part of the time
+				m, _ = m.Step(Elapsed{})
+			}
 			m, _ = m.Step(Opened{})
+			m, a = m.Step(f)
+			passed += f.OpenFor + a.(Wait).For + a.(Wait).Jitter/2
+			m, a = m.Step(Elapsed{})
+			watches++
 		}
-		return a
-	}
-	for range 100 {
-		if a := reset(Failed{}); a != (Watch{From: 50}) {
-			t.Fatalf("a source that refuses connections leads to %s", show(a))
-		}
-	}
-	for range 50 {
-		if a := reset(Failed{Accepted: true, OpenFor: 2 * time.Second}); a != (Watch{From: 50}) {
-			t.Fatalf("a watch that was cut leads to %s", show(a))
-		}
-	}
-	for range 9 {
-		if a := reset(Failed{Accepted: true, OpenFor: time.Millisecond}); a != (Watch{From: 50}) {
-			t.Fatalf("a watch that was reset leads to %s", show(a))
-		}
-		reset(Failed{})
-	}
-	if a := reset(Failed{Accepted: true}); a != (Probe{}) {
-		t.Errorf("ten watches that were reset lead to %s", show(a))
-	}
-	for range 100 {
-		if a := reset(Failed{Accepted: true}); a != (Probe{}) {
-			t.Fatalf("a probe that fails leads to %s", show(a))
+		if a != (Probe{}) || passed < quietLimit || passed > quietLimit+2*time.Minute {
+			t.Errorf("%+v: after %d watches and %v: %s", f, watches, passed, show(a))
 		}
 	}
 }

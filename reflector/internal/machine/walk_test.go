@@ -366,7 +366,7 @@ func TestSilentWatches(t *testing.T) {
 // TestQuietWatches checks that the source is asked after watches were open for quietLimit and advanced
 // nothing, although none was idle: a load balancer ends them, or they repeat one bookmark.
 func TestQuietWatches(t *testing.T) {
-	for _, kind := range []keepwatch.FailureKind{keepwatch.Ended, keepwatch.Unreachable} {
+	for _, kind := range []keepwatch.FailureKind{keepwatch.Ended, keepwatch.Unreachable, keepwatch.Throttled} {
 		for name, watch := range map[string][]Input{
 			"nothing":      {Opened{}, Failed{Kind: kind, OpenFor: quietLimit / 4}},
 			"one bookmark": {Opened{}, Delivered{Revision: 50, Bookmark: true}, Failed{Kind: kind, OpenFor: quietLimit / 4}},
