@@ -105,7 +105,7 @@ type definitionWatch struct {
 	// failed counts the incomplete answers in a row.
 	failed int
 	// generated: no answer after the one with a new generation had a schema. The schema is compared once more, because a
-	// server publishes it later, and the list may have been older.
+	// server publishes it later, and the list may have been older. The first generation of all may be new, too.
 	generated bool
 	// changed is true from a change until the next list: no watch shows what it has changed.
 	changed bool
@@ -149,7 +149,8 @@ func (d *definitionWatch) answered(now definition, complete bool) {
 	if d.failed++; complete {
 		d.failed = 0
 	}
-	d.generated = differ(d.known.Generation, now.Generation) || d.generated && now.Schema == ""
+	first := d.asked.IsZero() && d.known.Generation == "" && now.Generation != ""
+	d.generated = first || differ(d.known.Generation, now.Generation) || d.generated && now.Schema == ""
 	switch {
 	case late || d.known.differs(now):
 		d.changed, d.changedAt = true, time.Now()
@@ -168,7 +169,7 @@ func (d *definitionWatch) answered(now definition, complete bool) {
 		// It is the old server's. The new one's differs as a rule, and would lead to a second list.
 		d.known.Schema = ""
 	}
-	d.read = d.read || complete || now.Server != "" || now.Generation != ""
+	d.read = d.read || complete || now.Server != "" || now.Schema != "" || now.Generation != ""
 	if !d.changed {
 		d.show(d.known)
 	}
@@ -339,8 +340,12 @@ func (d *Definitions) shared(ctx context.Context, of schema.GroupVersion) (now d
 		}
 		asking, cancel := context.WithTimeout(ctx, definitionTimeout/2)
 		defer cancel()
-		d.complete = d.get(asking, "/version", "application/json", &version) &&
-			d.get(asking, "/openapi/v3", "application/json", &index)
+		var versioned bool
+		var request sync.WaitGroup
+		request.Go(func() { versioned = d.get(asking, "/version", "application/json", &version) })
+		d.complete = d.get(asking, "/openapi/v3", "application/json", &index)
+		request.Wait()
+		d.complete = d.complete && versioned
 		d.version, d.schemas = version.GitVersion, map[string]string{}
 		for path, document := range index.Paths {
 			d.schemas[path] = document.ServerRelativeURL
