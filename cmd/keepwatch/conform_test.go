@@ -3,8 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -60,8 +60,8 @@ func TestConformUsage(t *testing.T) {
 	}
 }
 
-// TestConformInterrupted checks that ^C leaves nothing behind, during the rules that single requests judge
-// and during the random writes.
+// TestConformInterrupted checks that ^C during the rules that single requests judge, and a closed terminal during the
+// random writes, leave nothing behind.
 func TestConformInterrupted(t *testing.T) {
 	t.Parallel()
 	kubeconfig := separateCluster(t)
@@ -70,10 +70,11 @@ func TestConformInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, behind := range []string{"list.exact: kept\n", "write.exists: kept\n"} {
+	for behind, end := range map[string]syscall.Signal{"list.exact: kept\n": syscall.SIGINT,
+		"write.exists: kept\n": syscall.SIGHUP} {
 		p := startProcess(t, "conform", "--kubeconfig", kubeconfig, "--watchers", "8", "--writes", "1000000")
 		waitLine(t, p, behind)
-		p.Process.Signal(os.Interrupt)
+		p.Process.Signal(end)
 		if code := p.exit(t); code != 130 || strings.Contains(p.stderr.String(), "not deleted") {
 			t.Errorf("exit %d: %s", code, p.stderr)
 		}

@@ -46,10 +46,20 @@ func main() {
 		assets.RunExactEtcd()
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), requests()...)
 	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	code := runAs(ctx, name, os.Args[1:], os.Stdout, os.Stderr)
 	os.Exit(code)
+}
+
+// requests are the signals that ask for an end. A terminal that is closed sends SIGHUP, which nohup ignores: a process
+// that SIGHUP kills leaves its temporary data, and what it has created in a cluster.
+func requests() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }
 
 // program runs until it is done or ctx is. Its errors may have an exit code.

@@ -223,6 +223,7 @@ func TestServeUntilSignal(t *testing.T) {
 	}{
 		{syscall.SIGTERM, nil, `data in memory, gone at the end \(--data-dir keeps it\)()`},
 		{os.Interrupt, []string{"--etcd"}, `temporary data in (\S+)`},
+		{syscall.SIGHUP, []string{"--etcd"}, `temporary data in (\S+)`},
 	} {
 		sig := c.sig
 		t.Run(sig.String(), func(t *testing.T) {

@@ -81,7 +81,7 @@ The file of -f has the same in YAML:
   - resource: events
     otherEtcd: true                     # complete on its own, also if its revisions seem to fit those of the others
 
-Exit codes: 0 ended on request (SIGTERM, or --until-synced has stored everything), 1 error, 2 wrong usage,
+Exit codes: 0 ended on request (SIGTERM, SIGHUP, or --until-synced has stored everything), 1 error, 2 wrong usage,
 130 interrupted (SIGINT).`
 
 const syncExample = `  # Pods and deployments of all namespaces, in a file

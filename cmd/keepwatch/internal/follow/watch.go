@@ -67,7 +67,7 @@ of stdout; its content does not matter. The cursor moves only then: whatever is 
 were not acknowledged are printed again by the next run, with the same ids, and after a kill of the
 consumer nothing is lost in a pipe. The end of stdin ends the command, with exit code 0.
 
-Exit codes: 0 ended on request (SIGTERM, the end of stdin with --acknowledge, or --until-synced has
+Exit codes: 0 ended on request (SIGTERM, SIGHUP, the end of stdin with --acknowledge, or --until-synced has
 stored its state), 1 error (also one that occurs while a signal ends the stream), 2 wrong usage,
 130 interrupted (SIGINT). If the reader of stdout closes it, also by its own end, SIGPIPE ends the
 process at once, which shells show as 141. Nothing shows who reads a file: a process that appends to
