@@ -109,7 +109,7 @@ func (r *resolved) header() string {
 
 // resolve finds the resource and the point of a request.
 func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPath) (found *resolved, err error) {
-	moment, err := momentOf(q, info)
+	named, err := namedIn(q, info)
 	if err != nil {
 		return nil, badRequest(err)
 	}
@@ -122,11 +122,16 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 		if found.stream, err = v.StreamOf(group.String(), info.Namespace); err != nil {
 			return notFound(err.Error())
 		}
-		located := error(nil)
-		if moment.IsNow() {
-			moment, located = v.In(q.Context(), p.moment, found.stream)
-		}
-		if located == nil {
+		moment, located := v.In(q.Context(), p.moment, found.stream)
+		switch {
+		case named.revision > 0:
+			if errors.As(located, new(*history.Unknown)) { // what the request names may be known
+				moment, located = history.Moment{}, nil
+			}
+			if located == nil {
+				located = found.locateNamed(q.Context(), v, moment, named, s.config.AllowGaps)
+			}
+		case located == nil:
 			located = found.locate(q.Context(), v, moment, s.config.AllowGaps)
 		}
 		t, err := v.TypeAt(q.Context(), group.String(), found.time) // the newest, if the moment is not known
@@ -177,43 +182,84 @@ func momentError(err error) error {
 // locate finds the point of a moment.
 func (r *resolved) locate(ctx context.Context, v *history.View, m history.Moment, allowGaps bool) error {
 	points, err := v.Points(ctx, m, false, r.stream)
-	unknown, ok := errors.AsType[*history.Unknown](err)
-	if ok && unknown.Gap != nil && allowGaps {
-		r.warning, r.inGap = unknown.Error(), true
+	if r.mayBeIn(err, allowGaps) {
 		points, err = v.Points(ctx, m, true, r.stream)
 	}
 	if err != nil {
 		return err
 	}
 	r.newest = m.IsNow()
-	r.point, r.time = points.Of(r.stream), points.Time
+	r.set(v, points.Of(r.stream), points.Time)
+	return nil
+}
+
+// mayBeIn reports whether an error is that of a moment in a gap, and gaps are allowed. The answer then has a warning.
+func (r *resolved) mayBeIn(err error, allowGaps bool) bool {
+	unknown, ok := errors.AsType[*history.Unknown](err)
+	if !ok || unknown.Gap == nil || !allowGaps {
+		return false
+	}
+	r.warning, r.inGap = unknown.Error(), true
+	return true
+}
+
+func (r *resolved) set(v *history.View, at sink.Point, seen time.Time) {
+	r.point, r.time = at, seen
 	r.mark = v.Mark(r.stream, r.point)
 	if s := r.stream.ID; s.LabelSelector != "" || s.FieldSelector != "" {
 		r.warning = strings.TrimSpace(fmt.Sprintf("%s the history has only the %s", r.warning, s))
 	}
+}
+
+// locateNamed finds the point of a revision that a request names itself, at a moment.
+func (r *resolved) locateNamed(ctx context.Context, v *history.View, m history.Moment, named named,
+	allowGaps bool) error {
+	points, err := v.Points(ctx, m, true, r.stream)
+	if err != nil {
+		return err
+	}
+	near := points.Of(r.stream)
+	at, err := v.Named(ctx, r.stream, near, named.revision, named.page)
+	if err != nil {
+		return err
+	}
+	if at == near { // with the moment's time
+		if err := r.locate(ctx, v, m, allowGaps); !errors.As(err, new(*history.Unknown)) {
+			return err
+		}
+	}
+	if err := v.Check(ctx, r.stream, at); err != nil && !r.mayBeIn(err, allowGaps) {
+		return err
+	}
+	seen, err := v.SeenAt(ctx, r.stream, at)
+	if err != nil {
+		return err
+	}
+	r.set(v, at, seen)
 	return nil
 }
 
-// momentOf returns the moment that a request asks for itself, by a revision of its resource: that of the page before or
-// of an exact read, or that after which a watch continues. It is now without one.
-func momentOf(q *http.Request, info *request.RequestInfo) (m history.Moment, err error) {
+// named is a revision of its resource that a request names itself: that of the page before or of an exact read, or that
+// after which a watch continues. It is 0 without one.
+type named struct {
+	revision keepwatch.Revision
+	page     bool
+}
+
+func namedIn(q *http.Request, info *request.RequestInfo) (n named, err error) {
 	query := q.URL.Query()
 	if token := query.Get("continue"); token != "" && info.Verb == "list" {
 		_, revision, err := apistorage.DecodeContinue(token, "/")
 		if err != nil || revision <= 0 {
-			return m, errors.New("the continue token is not valid")
+			return n, errors.New("the continue token is not valid")
 		}
-		return history.Moment{Revision: keepwatch.Revision(revision)}, nil
+		return named{keepwatch.Revision(revision), true}, nil
 	}
 	exact := info.Verb == "list" && query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact)
 	if version := query.Get("resourceVersion"); version != "" && version != "0" && (exact || info.Verb == "watch") {
-		revision, err := keepwatch.ParseRevision(version)
-		if err != nil {
-			return m, err
-		}
-		return history.Moment{Revision: revision}, nil
+		n.revision, err = keepwatch.ParseRevision(version)
 	}
-	return m, nil
+	return n, err
 }
 
 // simplify removes from a request what asks for the form of the answer, and is no part of what is answered: pretty

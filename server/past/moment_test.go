@@ -54,26 +54,39 @@ func (severalEtcds) PointAt(_ context.Context, resources []string, at time.Time)
 
 // A revision in the address of a moment is one of most types. What a request says itself is one of its own type.
 func TestRevisionOfAnotherEtcd(t *testing.T) {
+	for query, want := range map[string]sink.Point{
+		"secrets": {Revision: 105}, "events": {Revision: 4242}, "events?watch=1": {Revision: 4242},
+		"events?watch=1&resourceVersion=4100":                    {Revision: 4100},
+		"events?resourceVersion=4100&resourceVersionMatch=Exact": {Revision: 4100},
+	} {
+		if found := resolveAt(t, severalEtcds{}, "revision/105", query); found.point != want {
+			t.Errorf("%s: %+v, want %+v", query, found.point, want)
+		}
+	}
+}
+
+// resolveAt returns what a request is for.
+func resolveAt(t *testing.T, database history.Database, moment, query string) *resolved {
+	t.Helper()
 	tables, err := newTables()
 	if err != nil {
 		t.Fatal(err)
 	}
 	infos := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 		GrouplessAPIPrefixes: sets.NewString("api")}
-	s := &Server{config: Config{History: history.New(severalEtcds{}, history.Options{})}, tables: tables}
-	for query, want := range map[string]sink.Point{
-		"secrets": {Revision: 105}, "events": {Revision: 4242}, "events?watch=1": {Revision: 4242},
-		"events?watch=1&resourceVersion=4100":                    {Revision: 4100},
-		"events?resourceVersion=4100&resourceVersionMatch=Exact": {Revision: 4100},
-	} {
-		q := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/"+query, nil)
-		info, err := infos.NewRequestInfo(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found, err := s.resolve(q, info, &momentPath{moment: history.Moment{Revision: 105}})
-		if err != nil || found.point != want {
-			t.Errorf("%s: %+v, %v, want %+v", query, found.point, err, want)
-		}
+	s := &Server{config: Config{History: history.New(database, history.Options{})}, tables: tables}
+	q := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/"+query, nil)
+	info, err := infos.NewRequestInfo(q)
+	if err != nil {
+		t.Fatal(err)
 	}
+	m, err := history.ParseMoment(moment, clock("10:40"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.resolve(q, info, &momentPath{moment: m})
+	if err != nil {
+		t.Fatalf("%s, %s: %v", moment, query, err)
+	}
+	return found
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -153,6 +154,51 @@ func (v *View) In(ctx context.Context, m Moment, of sink.Status) (Moment, error)
 		return m, err
 	}
 	return Moment{Time: points.Time}, nil
+}
+
+// Named returns the point of a revision of a stream that is named at a point near it: the revisions of one epoch may be
+// there in another one, too. It is one of the point's epoch if that has it, and otherwise of the newest. A page is of
+// the revision of the page before, which was read at that point or, since a moment such as "15 minutes ago" moves on,
+// before it: Named returns an [Unknown] if that may be one of two epochs.
+func (v *View) Named(ctx context.Context, of sink.Status, near sink.Point, r keepwatch.Revision,
+	page bool) (sink.Point, error) {
+	in := func(epoch int) (bool, error) { return v.isIn(ctx, of, sink.Point{Epoch: epoch, Revision: r}) }
+	there, err := in(near.Epoch)
+	if err != nil {
+		return near, err
+	}
+	if page && near.Epoch > 0 && near.Revision < r {
+		before, err := in(near.Epoch - 1)
+		if err != nil {
+			return near, err
+		}
+		if before && there {
+			return near, v.unknownAt(ctx, of, fmt.Sprintf(
+				"the page before may be of revision %d before or after a restore from a backup", r), nil, nil, &near)
+		}
+		if before {
+			return sink.Point{Epoch: near.Epoch - 1, Revision: r}, nil
+		}
+	}
+	if there {
+		return sink.Point{Epoch: near.Epoch, Revision: r}, nil
+	}
+	return sink.Point{Epoch: of.Progress.Epoch, Revision: r}, nil
+}
+
+// isIn reports whether a stream has reached a point in its epoch, also if that is in a gap.
+func (v *View) isIn(ctx context.Context, of sink.Status, at sink.Point) (bool, error) {
+	err := v.Check(ctx, of, at)
+	unknown, ok := errors.AsType[*Unknown](err)
+	if !ok {
+		return err == nil, err
+	}
+	return unknown.Gap != nil && unknown.Gap.Reason != keepwatch.GapRewind, nil
+}
+
+// SeenAt returns when the last change of a stream up to a point was stored.
+func (v *View) SeenAt(ctx context.Context, of sink.Status, at sink.Point) (time.Time, error) {
+	return v.tables.SeenAt(ctx, []string{of.ID.Resource}, at)
 }
 
 // ByLine returns streams, those of the line with the most of them first: a revision of several types is one of that
