@@ -12,12 +12,21 @@ import (
 
 var errNotRegular = errors.New("not a regular file")
 
-// Write replaces a file in one step. Only its owner can read the new one: a program that has opened the former file
-// does not see the content, and a link is replaced, not followed. A device or a pipe is not replaced, but an error.
-func Write(path string, content []byte) error {
+// Check returns an error if path is a device or a pipe, which Write does not replace. Who reads the former file first
+// calls it before that: to open a pipe waits for its writer.
+func Check(path string) error {
 	// Rename refuses a directory
 	if about, err := os.Stat(path); err == nil && !about.IsDir() && !about.Mode().IsRegular() {
 		return &fs.PathError{Op: "replace", Path: path, Err: errNotRegular}
+	}
+	return nil
+}
+
+// Write replaces a file in one step. Only its owner can read the new one: a program that has opened the former file
+// does not see the content, and a link is replaced, not followed. A device or a pipe is not replaced, but an error.
+func Write(path string, content []byte) error {
+	if err := Check(path); err != nil {
+		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {

@@ -3,6 +3,7 @@ package privatefile
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,5 +47,19 @@ func TestWriteInOneStep(t *testing.T) {
 	}
 	if !slices.Equal(masks, []uint32{syscall.IN_MOVED_TO}) {
 		t.Errorf("the name had the events %#x, want one rename", masks)
+	}
+}
+
+// A pipe is refused, and not waited for, before and by Write.
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(path); !errors.Is(err, errNotRegular) {
+		t.Errorf("Check: %v", err)
+	}
+	if err := Write(path, nil); !errors.Is(err, errNotRegular) {
+		t.Errorf("Write: %v", err)
 	}
 }

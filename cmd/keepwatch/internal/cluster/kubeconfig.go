@@ -15,6 +15,9 @@ import (
 // WriteKubeconfig writes the address, the authority and the token of a client as a kubeconfig that only its owner can
 // read. The name is of its cluster, user and context. A kubeconfig of other clusters is not replaced.
 func WriteKubeconfig(file, name string, client *rest.Config) error {
+	if err := privatefile.Check(file); err != nil {
+		return fmt.Errorf("--kubeconfig-out: %w", err)
+	}
 	existing, err := clientcmd.LoadFromFile(file)
 	if !errors.Is(err, fs.ErrNotExist) && (err != nil || !namesOnly(existing, name)) {
 		return fmt.Errorf(

@@ -20,6 +20,9 @@ const nowContext = "now"
 // WriteKubeconfig writes the address, the authority and the token of a history's server. Contexts that
 // `keepwatch history context` has added stay, with the new ones. A kubeconfig of other clusters is not changed.
 func WriteKubeconfig(file, address string, authority []byte, token string) error {
+	if err := privatefile.Check(file); err != nil {
+		return fmt.Errorf("--kubeconfig-out: %w", err)
+	}
 	k, err := clientcmd.LoadFromFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -21,6 +21,10 @@ const configName = "keepwatch"
 // CheckKubeconfig returns an error if WriteKubeconfig could not write the file, or if the file names
 // another cluster: a kubeconfig of other clusters must not be lost.
 func CheckKubeconfig(path string) error {
+	if err := privatefile.Check(path); err != nil {
+		return fmt.Errorf("cannot replace the kubeconfig %s: %w; give another file with --kubeconfig-out", path,
+			datadir.Cause(err))
+	}
 	existing, err := clientcmd.LoadFromFile(path)
 	_, unreadable := errors.AsType[*fs.PathError](err)
 	switch {
