@@ -49,6 +49,9 @@ func (n *Namespaces) Has(namespace string) bool {
 	return has
 }
 
+// All returns the namespaces with their UIDs, in no order.
+func (n *Namespaces) All() iter.Seq2[string, keepwatch.UID] { return maps.All(n.uids) }
+
 // hasSame reports whether a namespace is in both sets, with the same UID.
 func (n *Namespaces) hasSame(o *Namespaces, name string) bool {
 	uid, has := n.uids[name]

@@ -13,9 +13,10 @@
 //
 // [Views.Touch] marks views whose users' roles or bindings have changed. A view with open watches then decides
 // at once, after 0.6 seconds and then each second for six, since API servers follow the roles each by itself; one
-// without decides when it is used next. What changes during a decision is decided after it. A denial counts when the
-// server repeats it. A namespace that is undecided keeps its last decision for ten seconds; then the view fails, and
-// watches of it end, until all is decided again.
+// without decides when it is used next. A denial counts when the
+// server repeats it. A change does not wait for the decision that is being made, which asks about what is shown, and
+// about where the user is bound, before all else, and again after each change. A namespace that is undecided keeps its
+// last decision for ten seconds; then the view fails, and watches of it end, until all is decided again.
 //
 // # Revisions of a set
 //
@@ -28,15 +29,16 @@
 //
 // # Bounds
 //
-// A view asks about eight namespaces at a time, and about one while many views are being decided. The server's reviews
-// have a queue of their own, in turn by user: see package access.
+// A view asks about eight namespaces at a time, and about one if others need their shares: owners have like ones. The
+// server's reviews have a queue of their own, in turn by user: see package access.
 //
 // Beyond 10,000 views one is forgotten for each new one: one that nobody has used for a minute, or else one of the
 // owner with most views. The watches of that one end. So an owner with few views keeps those that are in use.
 //
 // # Files
 //
-//	views.go    the views of all users       roles.go    bindings by subject
-//	view.go     one of them                  reviews.go  the decisions about its namespaces
-//	epoch.go    the revisions of its set     metrics.go  counters
+//	views.go   the views of all users       roles.go    bindings by subject
+//	view.go    one of them                  reviews.go  what the server is asked
+//	run.go     one decision about its set   askers.go   how much at a time
+//	epoch.go   the revisions of its set     metrics.go  counters
 package personal

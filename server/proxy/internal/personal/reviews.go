@@ -4,20 +4,13 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/server/watchcache"
 )
-
-// A view asks about reviewsOfView namespaces at a time, as long as no more than moreAskers goroutines of all views ask
-// beside those that wait for them; beyond that about one.
-const reviewsOfView, moreAskers = 8, 64
 
 // Reviews decides as the API server does. Its methods are safe for concurrent use.
 type Reviews interface {
@@ -56,76 +49,24 @@ func (s Subject) attributes(namespace string) authorizer.Attributes {
 	return a
 }
 
-// decide returns the namespaces in which the server allows the subject, and how many there are. It fails if the server
-// does not decide about one of them. shown are those that the view has: a denial of one of them is confirmed. open is
-// whether that is for open watches.
-func (v *Views) decide(ctx context.Context, s Subject, shown *watchcache.Namespaces,
-	open bool) (*watchcache.Namespaces, int, error) {
-	existing, err := v.cluster.Namespaces()
-	if err != nil {
-		return nil, 0, err
-	}
-	everywhere, err := v.review(ctx, s.attributes(""), open, false)
-	if err != nil {
-		return nil, 0, err
-	}
-	if everywhere {
-		return watchcache.NewNamespaces(existing, s.ofNamespaces()), len(existing), nil
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	candidates := v.candidates(s, existing)
-	decisions := make([]bool, len(candidates))
-	var next atomic.Int64
-	ask := func() {
-		for i := next.Add(1) - 1; i < int64(len(candidates)) && ctx.Err() == nil; i = next.Add(1) - 1 {
-			var err error
-			decisions[i], err = v.review(ctx, s.attributes(candidates[i]), open, shown != nil && shown.Has(candidates[i]))
-			if err != nil {
-				cancel(err)
-			}
-		}
-	}
-	var running sync.WaitGroup
-	for range min(reviewsOfView, len(candidates)) - 1 {
-		select {
-		case v.askers <- struct{}{}:
-			running.Go(func() {
-				defer func() { <-v.askers }()
-				ask()
-			})
-		default:
-		}
-	}
-	ask()
-	running.Wait()
-	if ctx.Err() != nil {
-		return nil, 0, context.Cause(ctx)
-	}
-	allowed := map[string]keepwatch.UID{}
-	for i, namespace := range candidates {
-		if decisions[i] {
-			allowed[namespace] = existing[namespace]
-		}
-	}
-	return watchcache.NewNamespaces(allowed, s.ofNamespaces()), len(existing), nil
-}
-
-// candidates returns the namespaces that the server is asked about.
-func (v *Views) candidates(s Subject, existing map[string]keepwatch.UID) []string {
+// candidates returns the namespaces that the server is asked about, and those of them in which the user is bound.
+func (v *Views) candidates(s Subject, existing map[string]keepwatch.UID) (all []string, bound map[string]bool) {
 	roles := v.cluster.Roles()
-	if roles == nil || v.reviews.BeyondRoles() {
-		return slices.Sorted(maps.Keys(existing))
+	if roles == nil {
+		return slices.Sorted(maps.Keys(existing)), nil
 	}
-	meant := roles.bound(s.User)
+	bound = roles.bound(s.User)
 	if s.ofNamespaces() {
-		maps.Copy(meant, roles.named(s.User))
+		maps.Copy(bound, roles.named(s.User))
 	}
-	maps.DeleteFunc(meant, func(namespace string, _ bool) bool {
+	maps.DeleteFunc(bound, func(namespace string, _ bool) bool {
 		_, exists := existing[namespace]
 		return !exists
 	})
-	return slices.Sorted(maps.Keys(meant))
+	if v.reviews.BeyondRoles() {
+		return slices.Sorted(maps.Keys(existing)), bound
+	}
+	return slices.Sorted(maps.Keys(bound)), bound
 }
 
 // review asks the server.

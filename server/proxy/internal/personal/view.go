@@ -43,6 +43,7 @@ type View struct {
 	following chan struct{}      // closed at its end
 
 	deciding chan struct{} // is full while the server is asked
+	changed  chan struct{} // has room for one: a decision that is being made may have to know more
 
 	mu       sync.Mutex
 	present  *watchcache.Namespaces // nil before the first decision
@@ -132,9 +133,11 @@ func (w *View) recheck() {
 }
 
 func (w *View) wake() {
-	select {
-	case w.woken <- struct{}{}:
-	default:
+	for _, to := range []chan<- struct{}{w.woken, w.changed} {
+		select {
+		case to <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -182,40 +185,22 @@ func (w *View) decide(ctx context.Context, open bool) error {
 	if !open && w.fresh() {
 		return nil
 	}
-	open = open || w.isRead()
-	w.mu.Lock()
-	changes, shown, began := w.changes, w.present, time.Now()
-	w.mu.Unlock()
-	set, of, err := w.views.decide(ctx, w.subject, shown, open)
-	if err != nil {
-		if ctx.Err() == nil {
-			w.fail(err)
-		}
-		return err
+	err := newRun(w, open || w.isRead()).decide(ctx)
+	if err != nil && ctx.Err() == nil {
+		w.fail(err)
 	}
-	w.replace(set, of, changes, began)
-	return nil
+	return err
 }
 
-// replace replaces the set by one that has some of the changes.
-func (w *View) replace(set *watchcache.Namespaces, of int, applied uint64, began time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.gone {
-		return
-	}
+// show replaces the set by one that is decided as of some of the changes, by decisions that began at a time. A set that
+// changes by bindings alone, and was decided when their change had settled, is that of their epoch. w.mu is locked.
+func (w *View) show(set *watchcache.Namespaces, began time.Time, applied uint64) {
 	before := w.present
-	// A set that changes by bindings alone, and was decided when their change had settled, is that of their epoch.
-	explained := w.touched && !w.rechecked && applied == w.changes && !began.Before(w.epoch.settles)
-	if applied == w.changes {
-		w.touched, w.rechecked = false, false
-	}
-	w.of, w.applied, w.decided, w.failing = of, applied, began, time.Time{}
-	if before != nil && w.err == nil && set.Equal(before) {
+	if w.gone || before != nil && w.err == nil && set.Equal(before) {
 		return
 	}
 	if before != nil {
-		if !explained {
+		if !w.touched || w.rechecked || applied != w.changes || began.Before(w.epoch.settles) {
 			w.epoch = changed(time.Now(), w.views.settled)
 		}
 		w.views.counts.replaced.Inc()

@@ -53,7 +53,7 @@ type Views struct {
 	reviews Reviews
 	settled time.Duration // Settled, but in tests
 	asking  atomic.Int64  // decisions that are being made
-	askers  chan struct{} // the goroutines that make them beside the views' own
+	askers  *askers
 	counts  counts
 
 	mu       sync.Mutex
@@ -75,7 +75,7 @@ type key struct {
 // New returns no views yet. settled is [Settled], but in tests.
 func New(cluster Cluster, reviews Reviews, registry metrics.KubeRegistry, settled time.Duration) *Views {
 	v := &Views{
-		cluster: cluster, reviews: reviews, settled: settled, askers: make(chan struct{}, moreAskers), most: maxViews,
+		cluster: cluster, reviews: reviews, settled: settled, askers: newAskers(), most: maxViews,
 		all: map[key]*View{}, ofOwner: map[string]int{}, ofUser: map[string]int{},
 		affected: map[string]map[*View]struct{}{}, touched: map[string]time.Time{}, anybody: time.Now(),
 	}
@@ -144,7 +144,7 @@ func (v *Views) of(s Subject) (*View, error) {
 	}
 	view := &View{
 		views: v, key: k, subject: s, owner: readpath.Flow(s.User), asked: 1, replaced: make(chan struct{}),
-		woken: make(chan struct{}, 1), deciding: make(chan struct{}, 1),
+		woken: make(chan struct{}, 1), changed: make(chan struct{}, 1), deciding: make(chan struct{}, 1),
 	}
 	if len(v.all) >= v.most && !v.makeRoom(view) {
 		v.counts.refused.Inc()

@@ -1,0 +1,256 @@
+package personal
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/watchcache"
+)
+
+// run is one decision about the set of a view. It asks first about the namespaces that are shown, and those in which
+// the user is bound. What is denied is published at once, and what is granted when all of the first are decided. After
+// a change it asks about the first again, and about the others only if it has not yet: so no change waits for a slow
+// decision, and changes without an end do not keep it from ending. One goroutine uses it.
+type run struct {
+	view  *View
+	open  bool // it is for open watches
+	began time.Time
+	// number is that of the changes which the questions know of, and existing and candidates are as of them.
+	number        uint64
+	existing      map[string]keepwatch.UID
+	candidates    map[string]bool // the namespaces that may be in the set
+	first, others []string        // to be asked about; the empty one stands for all of them
+	asked         map[string]int  // questions in flight
+	inFlight      int             // all of them
+	firstInFlight int
+	decided       map[string]decision
+	changes       bool // of the set, which are to be published
+	answers       chan answer
+	asking        sync.WaitGroup
+}
+
+func newRun(view *View, open bool) *run {
+	return &run{view: view, open: open, began: time.Now(), asked: map[string]int{}, decided: map[string]decision{},
+		answers: make(chan answer, reviewsOfView+1)}
+}
+
+// decision is one about a namespace.
+type decision struct {
+	allowed bool
+	uid     keepwatch.UID
+	number  uint64 // of the changes before it
+}
+
+// answer is the decision about a namespace, or about all.
+type answer struct {
+	decision
+	namespace    string
+	first, extra bool // it was one of the first; it was asked by one of the further askers
+	err          error
+}
+
+// decide asks the server, and replaces the set. It fails if the server does not decide about a namespace, and when ctx
+// ends. Nothing is in flight when it returns.
+func (r *run) decide(ctx context.Context) error {
+	askers := r.view.views.askers
+	askers.begin(r.view.owner)
+	defer askers.end(r.view.owner)
+	defer r.asking.Wait()
+	failed, ended := r.begin(), ctx.Done()
+	for {
+		for failed == nil && r.askNext(ctx) {
+		}
+		r.publish()
+		if r.inFlight == 0 {
+			if failed != nil || r.end() {
+				return failed
+			}
+			failed = r.begin()
+			continue
+		}
+		select {
+		case a := <-r.answers:
+			if err := r.takeAll(a); failed == nil {
+				failed = err
+			}
+		case <-r.view.changed:
+			if failed == nil {
+				failed = r.begin()
+			}
+		case <-ended:
+			failed, ended = context.Cause(ctx), nil
+		}
+	}
+}
+
+// begin begins with the present changes. What was allowed before them is asked about again, as is all that is shown.
+func (r *run) begin() (err error) {
+	w, v := r.view, r.view.views
+	w.mu.Lock()
+	changes, shown := w.changes, w.present
+	w.mu.Unlock()
+	existing, err := v.cluster.Namespaces()
+	if err != nil {
+		return err
+	}
+	candidates, bound := v.candidates(w.subject, existing)
+	r.number, r.existing, r.candidates = changes, existing, make(map[string]bool, len(candidates))
+	r.first, r.others, r.changes = []string{""}, nil, true
+	delete(r.decided, "")
+	for _, namespace := range candidates {
+		r.candidates[namespace] = true
+		d, known := r.decided[namespace]
+		switch {
+		case d.allowed, bound[namespace], shown != nil && shown.Has(namespace):
+			r.first = append(r.first, namespace)
+			delete(r.decided, namespace)
+		case known && d.uid == existing[namespace], r.asked[namespace] > 0:
+		default:
+			r.others = append(r.others, namespace)
+		}
+	}
+	return nil
+}
+
+// askNext asks one more question. It reports false if there is none, and if as many are in flight as may be: one at
+// least, and one of the first beside others.
+func (r *run) askNext(ctx context.Context) bool {
+	w, askers := r.view, r.view.views.askers
+	first := len(r.first) > 0
+	queue, extra := &r.others, r.inFlight > 0
+	if first {
+		queue, extra = &r.first, r.firstInFlight > 0
+	}
+	if len(*queue) == 0 || extra && (r.inFlight >= reviewsOfView || !askers.take(w.owner)) {
+		return false
+	}
+	a := answer{namespace: (*queue)[0], first: first, extra: extra}
+	a.number, a.uid = r.number, r.existing[a.namespace]
+	*queue = (*queue)[1:]
+	r.count(a, 1)
+	present, _, _ := w.Namespaces()
+	shown := present != nil && present.Has(a.namespace)
+	r.asking.Go(func() {
+		a.allowed, a.err = w.views.review(ctx, w.subject.attributes(a.namespace), r.open, shown)
+		r.answers <- a
+	})
+	return true
+}
+
+// count adds to the questions in flight.
+func (r *run) count(a answer, n int) {
+	if r.asked[a.namespace] += n; r.asked[a.namespace] == 0 {
+		delete(r.asked, a.namespace)
+	}
+	r.inFlight += n
+	if a.first {
+		r.firstInFlight += n
+	}
+}
+
+// takeAll takes an answer and those that have arrived meanwhile.
+func (r *run) takeAll(a answer) (failed error) {
+	for {
+		r.take(a)
+		if a.err != nil && failed == nil {
+			failed = a.err
+		}
+		select {
+		case a = <-r.answers:
+		default:
+			return failed
+		}
+	}
+}
+
+// take takes an answer. One from before the last change counts if it denies a namespace; one that is allowed is asked
+// about again.
+func (r *run) take(a answer) {
+	r.count(a, -1)
+	if a.extra {
+		r.view.views.askers.release(r.view.owner)
+	}
+	of := a.namespace
+	switch last, known := r.decided[of]; {
+	case a.err != nil, known && last.number > a.number:
+	case a.number == r.number, of != "" && !a.allowed && a.uid == r.existing[of]:
+		r.decided[of] = a.decision
+		r.changes = r.changes || a.first
+	case r.candidates[of] && !slices.Contains(r.first, of):
+		r.first = append(r.first, of)
+	}
+	if r.everywhere() {
+		r.first, r.others = nil, nil
+	}
+}
+
+// everywhere reports whether the user is allowed in all namespaces.
+func (r *run) everywhere() bool { return r.decided[""].allowed }
+
+// publish replaces the set while the others are not decided: by one without what is denied, and with what is granted if
+// all of the first are decided and nothing has changed since.
+func (r *run) publish() {
+	w := r.view
+	if !r.changes || r.everywhere() {
+		return
+	}
+	r.changes = false
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.present == nil || w.err != nil {
+		return
+	}
+	_, notAll := r.decided[""]
+	now := map[string]keepwatch.UID{}
+	for namespace, uid := range w.present.All() {
+		d, known := r.decided[namespace]
+		if r.existing[namespace] == uid && (r.candidates[namespace] || !notAll) && (d.allowed || !known) {
+			now[namespace] = uid
+		}
+	}
+	if len(r.first) == 0 && r.firstInFlight == 0 && r.number == w.changes {
+		maps.Copy(now, r.allowed())
+	}
+	w.show(watchcache.NewNamespaces(now, w.subject.ofNamespaces()), r.began, r.number)
+}
+
+// allowed returns the namespaces that the server has allowed, as of the present changes.
+func (r *run) allowed() map[string]keepwatch.UID {
+	if r.everywhere() {
+		return r.existing
+	}
+	all := map[string]keepwatch.UID{}
+	for namespace, d := range r.decided {
+		if d.allowed {
+			all[namespace] = d.uid
+		}
+	}
+	return all
+}
+
+// end replaces the set when all is decided. It reports false if there were changes meanwhile.
+func (r *run) end() bool {
+	w, applied := r.view, r.number
+	for namespace := range r.candidates {
+		applied = min(applied, r.decided[namespace].number)
+	}
+	if r.everywhere() {
+		applied = r.number
+	}
+	set := watchcache.NewNamespaces(r.allowed(), w.subject.ofNamespaces())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.changes != r.number && !w.gone {
+		return false
+	}
+	w.of, w.applied, w.decided, w.failing = len(r.existing), applied, r.began, time.Time{}
+	w.show(set, r.began, applied)
+	if applied == w.changes {
+		w.touched, w.rechecked = false, false
+	}
+	return true
+}

@@ -1,0 +1,207 @@
+package personal
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// numbered returns the names of namespaces.
+func numbered(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("n%03d", i))
+	}
+	return all
+}
+
+// slow returns a world whose server has other authorizers than roles, and takes a tenth of a second for each answer.
+func slow(t *testing.T, namespaces int) *world {
+	w := newWorld(t, numbered(namespaces)...)
+	w.beyond, w.takes = true, 100*time.Millisecond
+	return w
+}
+
+// No change waits for the end of a decision that is being made: neither a revocation, nor a grant, nor the end of a
+// namespace, and none of them while changes go on.
+func TestChangesDuringALongDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := slow(t, 1000)
+		w.bind("ada", "n400", true)
+		w.bind("ada", "n900", true)
+		view := w.of(subject("ada"))
+		defer w.open(view)()
+		time.Sleep(time.Minute)
+		for i, step := range []struct {
+			what   string
+			change func()
+			want   []string
+		}{
+			{"a revocation", func() { w.bind("ada", "n900", false) }, []string{"n400"}},
+			{"a grant", func() { w.bind("ada", "n950", true) }, []string{"n400", "n950"}},
+			{"a namespace made anew", func() {
+				w.set(func() { w.uids["n400"] = "anew"; w.allowed["ada/n400"] = false })
+				w.views.Recheck()
+			}, []string{"n950"}},
+			{"changes without an end", func() {
+				for range 3 {
+					w.bindAs("other", userPrefix+"ada", "n001", true)
+					time.Sleep(300 * time.Millisecond)
+				}
+				w.bind("ada", "n950", false)
+			}, nil},
+		} {
+			w.views.Recheck()
+			time.Sleep(2 * time.Second) // a decision takes twelve
+			began := time.Now()
+			step.change()
+			if i == 3 {
+				began = time.Now()
+			}
+			becomes(view, step.want...)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("%s takes %v", step.what, took)
+			}
+		}
+	})
+}
+
+// A list that decides beside open watches keeps no revocation waiting either.
+func TestRevocationDuringTheDecisionOfAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := slow(t, 1000)
+		w.bind("ada", "n900", true)
+		view := w.of(subject("ada"))
+		time.Sleep(10 * time.Minute)
+		var deciding sync.WaitGroup
+		deciding.Go(func() { w.of(subject("ada")) })
+		time.Sleep(time.Second)
+		defer w.open(view)()
+		began := time.Now()
+		w.bind("ada", "n900", false)
+		becomes(view)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it takes %v", took)
+		}
+		deciding.Wait()
+	})
+}
+
+// What a decision allowed at its beginning and was revoked before its end is never shown.
+func TestRevokedBeforeTheFirstDecisionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := slow(t, 200)
+		w.set(func() { w.allowed["ada/n000"], w.allowed["ada/n199"] = true, true })
+		time.AfterFunc(time.Second, func() {
+			w.set(func() { w.allowed["ada/n000"] = false })
+			w.views.Touch(map[string]bool{userPrefix + "ada": true}, true)
+		})
+		if got := names(w.of(subject("ada"))); !slices.Equal(got, []string{"n199"}) {
+			t.Errorf("ada has %v", got)
+		}
+	})
+}
+
+// A decision ends although bindings change all the time, and asks little more often than once about each namespace.
+func TestDecisionsEndDuringChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := slow(t, 1000)
+		w.bind("ada", "n900", true)
+		w.bind("ada", "n500", true)
+		done := make(chan struct{})
+		go func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				case <-time.After(500 * time.Millisecond):
+					w.bindAs("other", userPrefix+"ada", "n001", i%2 == 0)
+				}
+			}
+		}()
+		began := time.Now()
+		view := w.of(subject("ada"))
+		close(done)
+		took := time.Since(began)
+		if got := names(view); !slices.Equal(got, []string{"n500", "n900"}) || took > 20*time.Second {
+			t.Errorf("%v after %v", got, took)
+		}
+		n := 0
+		w.set(func() {
+			for _, asked := range w.asked {
+				n += asked
+			}
+		})
+		if n > 1300 {
+			t.Errorf("%d questions about 1000 namespaces", n)
+		}
+	})
+}
+
+// An open view has what the server allows within a second after each change of bindings, and within one decision after
+// each of others, whatever is being decided. It never has what was revoked by a binding a second before.
+func TestRandomChangesDuringDecisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const seed = 44
+		w := slow(t, 40)
+		random := rand.New(rand.NewPCG(seed, 7))
+		view := w.of(subject("ada"))
+		defer w.open(view)()
+		revoked := map[string]time.Time{}
+		for range 400 {
+			w.set(func() { w.takes = time.Duration(random.IntN(150)) * time.Millisecond })
+			namespace := fmt.Sprintf("n%03d", random.IntN(40))
+			switch bound := w.allowed["ada/"+namespace]; {
+			case random.IntN(10) == 0:
+				w.set(func() { w.uids[namespace] = keepwatch.UID(fmt.Sprint(random.IntN(1e6))) })
+				w.views.Recheck()
+			case bound:
+				w.bind("ada", namespace, false)
+				revoked[namespace] = time.Now()
+			default:
+				if _, exists := w.roles.Bindings.Snapshot().Get(keepwatch.Key{Namespace: namespace, Name: "ada"}); !exists {
+					w.bind("ada", namespace, true)
+					delete(revoked, namespace)
+				}
+			}
+			time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
+			for _, shown := range names(view) {
+				if at, ok := revoked[shown]; ok && time.Since(at) > 1500*time.Millisecond {
+					t.Fatalf("seed %d: %s was revoked %v ago", seed, shown, time.Since(at))
+				}
+			}
+		}
+		time.Sleep(20 * time.Second)
+		w.expect("ada")
+		synctest.Wait()
+	})
+}
+
+// The owners whose views are being decided share the further askers alike.
+func TestAskersAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := slow(t, 500)
+		var deciding sync.WaitGroup
+		for i := range 20 {
+			deciding.Go(func() {
+				if _, err := w.ofResource("ada", i); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		deciding.Go(func() { w.of(subject("bob")) })
+		time.Sleep(950 * time.Millisecond) // between two answers
+		w.set(func() {
+			if ada, bob := w.now["ada"], w.now["bob"]; bob != reviewsOfView || ada < 20 || ada > 20+moreAskers/2 {
+				t.Errorf("%d questions of 20 views of one user are in flight, and %d of one of another", ada, bob)
+			}
+		})
+		deciding.Wait()
+	})
+}
