@@ -120,13 +120,7 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 // checkCommitted returns an error if the state topic does not have what this process has committed: it was deleted, or
 // a broker that lacked its last records was elected (unclean.leader.election.enable).
 func (s *Sink) checkCommitted(f *fold) error {
-	key, progress, lost := s.committed.Lost(func(key broker.StreamKey) *broker.Cursor {
-		if c := f.cursors[key]; c != nil {
-			return &c.Cursor
-		}
-		return nil
-	})
-	if lost {
+	if key, progress, lost := f.cursors.Lost(s.committed); lost {
 		return refusef("the state topic %s has lost the cursor of %s at revision %d: it was deleted, or its last records were "+
 			"lost with a broker; the next start delivers again what it lacks", s.target.state, key.Resource, progress.Cursor)
 	}
@@ -192,10 +186,8 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream,
 	s.streams = nil
 	active := map[broker.StreamKey]bool{}
 	var stored []sink.Stored
-	for _, c := range f.cursors {
-		if err := c.EnterCluster(streams); err != nil {
-			return nil, refusal{err}
-		}
+	if err := f.cursors.EnterCluster(streams); err != nil {
+		return nil, refusal{err}
 	}
 	for _, wanted := range streams {
 		key := broker.KeyOf(wanted.ID)
@@ -228,7 +220,7 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream,
 }
 
 // enter makes the stream an active one of a writer, and returns what is stored of it.
-func (c *cursor) enter(wanted sink.Stream, t topic, writer string, objects broker.Index) (sink.Stored, error) {
+func (c *cursor) enter(wanted sink.Stream, t topic, writer string, objects *broker.Index) (sink.Stored, error) {
 	if err := c.Enter(wanted, writer); err != nil {
 		return sink.Stored{}, err
 	}

@@ -65,12 +65,12 @@ func encode(value any) []byte {
 
 // fold is what the records of the state topic add up to.
 type fold struct {
-	objects broker.Index
-	cursors map[broker.StreamKey]*cursor
+	objects *broker.Index
+	cursors broker.Cursors[*cursor]
 }
 
 func newFold() *fold {
-	return &fold{objects: broker.Index{}, cursors: map[broker.StreamKey]*cursor{}}
+	return &fold{objects: broker.NewIndex(), cursors: broker.Cursors[*cursor]{}}
 }
 
 // topics returns the topics of all streams that were stored.

@@ -8,14 +8,13 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/sinks/internal/broker"
 	"github.com/keepwatch/keepwatch/stream"
-	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 // fold is what messages add up to.
 type fold struct {
-	objects broker.Index
+	objects *broker.Index
 	writer  string // that has claimed the sink last
-	cursors map[broker.StreamKey]*cursor
+	cursors broker.Cursors[*cursor]
 	tails   map[broker.StreamKey]*tail
 	// deleted has the last changes of deleted objects, by key, unless the cursor is known to have reached them.
 	deleted map[broker.StreamKey]map[string]change
@@ -30,7 +29,7 @@ type tail struct {
 }
 
 func newFold() *fold {
-	return &fold{objects: broker.Index{}, cursors: map[broker.StreamKey]*cursor{}, tails: map[broker.StreamKey]*tail{},
+	return &fold{objects: broker.NewIndex(), cursors: broker.Cursors[*cursor]{}, tails: map[broker.StreamKey]*tail{},
 		deleted: map[broker.StreamKey]map[string]change{}}
 }
 
@@ -94,16 +93,6 @@ func (f *fold) change(x change) {
 	}
 }
 
-// enterCluster enters the cluster of streams in all cursors.
-func (f *fold) enterCluster(streams []sink.Stream) error {
-	for _, c := range f.cursors {
-		if err := c.EnterCluster(streams); err != nil {
-			return refusal{err}
-		}
-	}
-	return nil
-}
-
 // sequence returns the sequence of the stream up to which the bucket is complete.
 func (f *fold) sequence() (last uint64) {
 	for _, c := range f.cursors {
@@ -132,7 +121,7 @@ func (f *fold) finish() error {
 	return nil
 }
 
-func (c *cursor) addTail(t *tail, objects broker.Index) error {
+func (c *cursor) addTail(t *tail, objects *broker.Index) error {
 	s := stream.Stored{Position: c.Position, Entries: objects.Entries(c.Identity)}
 	s, err := s.Interrupted(t.delivered)
 	if err != nil {

@@ -188,8 +188,8 @@ func (s *Sink) check(ctx context.Context, streams []sink.Stream) error {
 	if err := s.readCursors(ctx, f); err != nil {
 		return err
 	}
-	if err := f.enterCluster(streams); err != nil {
-		return err
+	if err := f.cursors.EnterCluster(streams); err != nil {
+		return refusal{err}
 	}
 	for _, wanted := range streams {
 		c := f.cursors[broker.KeyOf(wanted.ID)]
@@ -231,8 +231,8 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream) ([]sin
 	if err := s.checkCommitted(f); err != nil {
 		return nil, err
 	}
-	if err := f.enterCluster(streams); err != nil {
-		return nil, err
+	if err := f.cursors.EnterCluster(streams); err != nil {
+		return nil, refusal{err}
 	}
 	s.streams, s.cursors = streams, nil
 	followed := map[broker.StreamKey]bool{}
@@ -285,13 +285,7 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream) ([]sin
 // checkCommitted returns an error if the bucket, and what the stream has more, is less than what this process has
 // committed.
 func (s *Sink) checkCommitted(f *fold) error {
-	key, progress, lost := s.committed.Lost(func(key broker.StreamKey) *broker.Cursor {
-		if c := f.cursors[key]; c != nil {
-			return &c.Cursor
-		}
-		return nil
-	})
-	if lost {
+	if key, progress, lost := f.cursors.Lost(s.committed); lost {
 		return fmt.Errorf("bucket %s has lost the cursor of %s at revision %d: %w", s.target.bucket, key.Resource,
 			progress.Cursor, errLost)
 	}

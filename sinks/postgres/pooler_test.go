@@ -87,4 +87,18 @@ func testSearchPath(t *testing.T, server *pgtest.Server) {
 	}
 	server.SQL(`GRANT USAGE ON SCHEMA theirs TO passer`)
 	open(t, passing)
+
+	// Nor is the user's own schema, which no address names.
+	server.SQL(`CREATE SCHEMA passer; GRANT ALL ON SCHEMA passer TO passer`)
+	for _, searchPath := range []string{"%22$user%22,public", ""} {
+		own := postgres.New(strings.Replace(server.URL(searchPath), "keepwatch@", "passer@", 1), postgres.Options{})
+		open(t, own)
+		own.Close()
+		server.SQL(`REVOKE ALL ON SCHEMA passer FROM passer`)
+		_, err = own.Open(t.Context(), sinktest.Streams())
+		unavailable(t, err, "the search_path leads to schema public: its first one, passer, does not exist, or the user may not use it")
+		server.SQL(`GRANT ALL ON SCHEMA passer TO passer`)
+		open(t, own)
+		own.Close()
+	}
 }

@@ -62,9 +62,11 @@ type Sink struct {
 	clock   history.Clock
 	timeout time.Duration // writeTimeout
 
-	opened  bool // Open has succeeded before
-	conn    *pgx.Conn
-	schema  string // the first one of the address's search_path, empty if it has none
+	opened bool // Open has succeeded before
+	conn   *pgx.Conn
+	// schema is the first one of the address's search_path. Without one, or with "$user", it is empty until the tables
+	// were found.
+	schema  string
 	session string // the server's process that had the lock for this sink, and its start
 	token   string // of this writer
 	streams []sink.Stream
@@ -150,7 +152,9 @@ func (s *Sink) connect(ctx context.Context) error {
 		searchPath == "" {
 		return err
 	}
-	s.schema = firstSchema(searchPath)
+	if first := firstSchema(searchPath); first != "" {
+		s.schema = first
+	}
 	_, err = s.conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, searchPath)
 	return err
 }
@@ -177,7 +181,7 @@ func (s *Sink) acquireLock(ctx context.Context) error {
 		return err
 	}
 	if acquired {
-		s.session = session
+		s.session, s.schema = session, *schema
 		return nil
 	}
 	holders, err := s.endHolders(ctx)
@@ -290,14 +294,11 @@ func (s *Sink) enterCluster(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	for _, found := range all {
-		id, err := history.SameCluster(found.ID, s.streams)
-		if err != nil {
-			return err
-		}
-		if id == found.ID {
-			continue
-		}
+	changed, err := history.EnterCluster(all, s.streams)
+	if err != nil {
+		return err
+	}
+	for _, id := range changed {
 		text, err := json.Marshal(id)
 		if err != nil {
 			return err
@@ -361,7 +362,8 @@ func ensureView(ctx context.Context, tx pgx.Tx, resource string) error {
 	return err
 }
 
-// storeType stores the type of a stream if it is another one than the last one.
+// storeType stores the type of a stream if it is another one than the last one. It counts from no earlier time than
+// that of the last batch, whose states have the type before.
 func storeType(ctx context.Context, tx pgx.Tx, wanted sink.Stream) error {
 	if wanted.Type == nil {
 		return nil
@@ -370,7 +372,8 @@ func storeType(ctx context.Context, tx pgx.Tx, wanted sink.Stream) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO types (resource, seen, type) SELECT $1, $2, $3::jsonb
+	_, err = tx.Exec(ctx, `INSERT INTO types (resource, seen, type) 
+		SELECT $1, greatest($2, (SELECT max(written) FROM cursors)), $3::jsonb
 		WHERE $3::jsonb IS DISTINCT FROM (SELECT type FROM types WHERE resource = $1 ORDER BY id DESC LIMIT 1)`,
 		wanted.ID.Resource, wanted.Seen.UTC(), string(text))
 	return err
@@ -378,9 +381,12 @@ func storeType(ctx context.Context, tx pgx.Tx, wanted sink.Stream) error {
 
 // entries returns the current objects of a stream.
 func entries(ctx context.Context, tx pgx.Tx, id stream.Identity) (*stream.Entries, error) {
-	rows, err := tx.Query(ctx,
-		`SELECT namespace, coalesce(full_name, name), uid, valid_from, coalesce(sum, 0) FROM resources
-		WHERE valid_to IS NULL AND resource = $1 AND ($2 = '' OR namespace = $2)`, id.Resource, id.Namespace)
+	query, args := `SELECT namespace, coalesce(full_name, name), uid, valid_from, coalesce(sum, 0) FROM resources
+		WHERE valid_to IS NULL AND resource = $1`, []any{id.Resource}
+	if id.Namespace != "" { // a condition for both would read all namespaces for each one
+		query, args = query+` AND namespace = $2`, append(args, id.Namespace)
+	}
+	rows, err := tx.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

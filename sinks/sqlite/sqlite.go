@@ -242,14 +242,11 @@ func (s *Sink) enterCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, found := range all {
-		id, err := history.SameCluster(found.ID, s.streams)
-		if err != nil {
-			return err
-		}
-		if id == found.ID {
-			continue
-		}
+	changed, err := history.EnterCluster(all, s.streams)
+	if err != nil {
+		return err
+	}
+	for _, id := range changed {
 		text, err := json.Marshal(id)
 		if err != nil {
 			return err
@@ -301,7 +298,8 @@ func (s *Sink) loadStream(ctx context.Context, wanted sink.Stream) (stored sink.
 	return stored, history.CheckNew(isNew, stored.Entries)
 }
 
-// storeType stores the type of a stream if it is another one than the last one.
+// storeType stores the type of a stream if it is another one than the last one. It counts from no earlier time than
+// that of the last batch, whose states have the type before.
 func (s *Sink) storeType(ctx context.Context, wanted sink.Stream) error {
 	if wanted.Type == nil {
 		return nil
@@ -310,7 +308,8 @@ func (s *Sink) storeType(ctx context.Context, wanted sink.Stream) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.conn.ExecContext(ctx, `INSERT INTO types (resource, seen, type) SELECT ?1, ?2, ?3
+	_, err = s.conn.ExecContext(ctx, `INSERT INTO types (resource, seen, type) 
+		SELECT ?1, max(?2, coalesce((SELECT max(written) FROM cursors), '')), ?3
 		WHERE ?3 IS NOT (SELECT type FROM types WHERE resource = ?1 ORDER BY id DESC LIMIT 1)`,
 		wanted.ID.Resource, wanted.Seen.UTC().Format(timeFormat), string(text))
 	return err
@@ -318,8 +317,12 @@ func (s *Sink) storeType(ctx context.Context, wanted sink.Stream) error {
 
 // entries returns the current objects of a stream.
 func (s *Sink) entries(ctx context.Context, id stream.Identity) (*stream.Entries, error) {
-	rows, err := s.conn.QueryContext(ctx, `SELECT namespace, name, uid, valid_from, coalesce(sum, 0) FROM states
-		WHERE valid_to IS NULL AND resource = ?1 AND (?2 = '' OR namespace = ?2)`, id.Resource, id.Namespace)
+	query, args := `SELECT namespace, name, uid, valid_from, coalesce(sum, 0) FROM states
+		WHERE valid_to IS NULL AND resource = ?1`, []any{id.Resource}
+	if id.Namespace != "" { // a condition for both would read all namespaces for each one
+		query, args = query+` AND namespace = ?2`, append(args, id.Namespace)
+	}
+	rows, err := s.conn.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/keepwatch/keepwatch/internal/durable"
+	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -64,11 +65,13 @@ func (r *record) write(dir string) error {
 // enter marks the streams as the active ones, and returns their indexes. It returns an error for streams of another
 // cluster, and for those whose objects were delivered in part by others, of another choice of namespaces.
 func (r *record) enter(streams []sink.Stream) (active []int, err error) {
+	var stored []*stream.Identity
 	for i := range r.Streams {
 		r.Streams[i].Active = false
-		if r.Streams[i].ID, err = sink.SameCluster(r.Streams[i].ID, streams); err != nil {
-			return nil, fmt.Errorf("%w; %s", err, useAnother)
-		}
+		stored = append(stored, &r.Streams[i].ID)
+	}
+	if err := sink.EnterCluster(stored, streams); err != nil {
+		return nil, fmt.Errorf("%w; %s", err, useAnother)
 	}
 	for _, wanted := range streams {
 		if !slices.ContainsFunc(r.Streams, isOf(wanted)) {

@@ -70,7 +70,7 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	s.state = s.record.State
 	delivered := sink.Delivered{State: s.record.State}
 	for i, wanted := range streams {
-		found, err := s.openState(wanted.ID)
+		found, err := s.openState(wanted.ID, s.record.Streams[s.active[i]].Progress)
 		if err != nil {
 			return nil, err
 		}
@@ -131,8 +131,16 @@ func (s *Sink) moveAlone(streams []sink.Stream) (first error) {
 	return first
 }
 
-func (s *Sink) openState(id stream.Identity) (stored sink.Stored, err error) {
-	state, err := stream.Open(streamDir(s.dir, id), id)
+// openState opens or makes the state of a stream. It returns an error if there is none, and the record shows that a
+// list was delivered.
+func (s *Sink) openState(id stream.Identity, recorded sink.Progress) (stored sink.Stored, err error) {
+	dir := streamDir(s.dir, id)
+	if recorded.Started() && !stream.Exists(dir) {
+		return stored, fmt.Errorf("state directory %s has lost the state of %s, which was delivered up to revision %d: "+
+			"restore %s from a backup, or delete the whole directory to deliver everything anew", s.dir, id.Resource,
+			recorded.Cursor, dir)
+	}
+	state, err := stream.Open(dir, id)
 	if err != nil {
 		return stored, err
 	}

@@ -95,6 +95,48 @@ func TestClusters(t *testing.T) {
 	sinktest.TestClusters(t, statedir.New(t.TempDir(), &receiver{name: "r"}))
 }
 
+// TestDeletedState deletes the state of one stream: its objects are not delivered anew without a word.
+func TestDeletedState(t *testing.T) {
+	dir := t.TempDir()
+	s := statedir.New(dir, &receiver{name: "r"})
+	reopen := func(ids ...string) error {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Open(t.Context(), streams(ids...))
+		return err
+	}
+	if err := reopen("pods", "services"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(t.Context(), sink.Batch{Pieces: []sink.Piece{
+		{Stream: 0, After: sink.Progress{Cursor: 9, Since: 7}},
+		{Stream: 1, After: sink.Progress{}}, // a page of its first list
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := reopen("pods", "services"); err != nil {
+		t.Errorf("a process that was killed before its states were written: %v", err)
+	}
+	delivered := sink.Batch{Pieces: []sink.Piece{{After: sink.Progress{Cursor: 9, Since: 7}}}}
+	for _, row := range [][2]string{{"services", ""}, {"pods", "has lost the state of pods, which was delivered up to revision 9"}} {
+		resource, want := row[0], row[1]
+		if err := s.Write(t.Context(), delivered); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, resource)); err != nil {
+			t.Fatal(err)
+		}
+		err := reopen("pods", "services")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("without the state of %s: %v, want %q", resource, err, want)
+		}
+	}
+}
+
 // TestLongNames opens streams whose names together are longer than the name of a directory.
 func TestLongNames(t *testing.T) {
 	dir := t.TempDir()

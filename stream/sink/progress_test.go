@@ -53,6 +53,37 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestEnterCluster checks that a stream which is stored without a UID belongs to the cluster of another stored one with
+// its address, also after the address has changed.
+func TestEnterCluster(t *testing.T) {
+	at := func(server, uid string) stream.Cluster { return stream.Cluster{UID: uid, Server: server} }
+	for name, row := range map[string]struct {
+		stored []stream.Cluster
+		now    stream.Cluster
+		want   bool
+	}{
+		"another address":                       {[]stream.Cluster{at("a", ""), at("a", "1")}, at("b", "1"), true},
+		"another cluster":                       {[]stream.Cluster{at("a", ""), at("a", "1")}, at("a", "2"), false},
+		"another address, all UIDs are stored":  {[]stream.Cluster{at("a", "1")}, at("b", "1"), true},
+		"another address, no UID is stored":     {[]stream.Cluster{at("a", ""), at("a", "")}, at("b", "1"), false},
+		"an address that no UID is stored with": {[]stream.Cluster{at("a", ""), at("b", "1")}, at("b", "1"), false},
+	} {
+		var ids []*stream.Identity
+		for _, c := range row.stored {
+			ids = append(ids, &stream.Identity{Resource: "pods", Cluster: c})
+		}
+		err := sink.EnterCluster(ids, []sink.Stream{{ID: stream.Identity{Resource: "nodes", Cluster: row.now}}})
+		if (err == nil) != row.want {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, id := range ids {
+			if row.want && id.Cluster != row.now {
+				t.Errorf("%s: stored as %v", name, id.Cluster)
+			}
+		}
+	}
+}
+
 func TestCutOf(t *testing.T) {
 	at := func(since, cursor keepwatch.Revision) sink.Progress {
 		return sink.Progress{Since: since, Cursor: cursor}

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -42,16 +43,27 @@ type Stream struct {
 	Seen time.Time
 }
 
-// SameCluster returns the identity of a stream that is stored with what the streams of an Open know of its cluster. It
-// returns an error if they are of another cluster, whose revisions are another sequence: a sink has those of one.
-func SameCluster(stored stream.Identity, streams []Stream) (stream.Identity, error) {
-	for _, s := range streams {
-		if !stored.Cluster.Same(s.ID.Cluster) {
-			return stored, fmt.Errorf("it has the objects of %s, not of cluster %s", stored, s.ID.Cluster)
+// EnterCluster stores what the streams of an Open know of their cluster in the identities of all streams that a sink
+// has stored. It returns an error if one of these is of another cluster, whose revisions are another sequence: a sink
+// has those of one. A stored stream without a UID, which could not be read, has that of another one with the same
+// address.
+func EnterCluster(stored []*stream.Identity, streams []Stream) error {
+	uids := map[string]string{} // by address
+	for _, id := range stored {
+		if id.Cluster.UID != "" {
+			uids[id.Cluster.Server] = id.Cluster.UID
 		}
-		stored.Cluster = stored.Cluster.Updated(s.ID.Cluster)
 	}
-	return stored, nil
+	for _, id := range stored {
+		id.Cluster.UID = cmp.Or(id.Cluster.UID, uids[id.Cluster.Server])
+		for _, s := range streams {
+			if !id.Cluster.Same(s.ID.Cluster) {
+				return fmt.Errorf("it has the objects of %s, not of cluster %s", id, s.ID.Cluster)
+			}
+			id.Cluster = id.Cluster.Updated(s.ID.Cluster)
+		}
+	}
+	return nil
 }
 
 // Stored is what a sink has stored of one stream.

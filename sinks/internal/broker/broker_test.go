@@ -220,3 +220,31 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestIndex checks the objects of each stream of an index. Those of single namespaces are read from all objects once,
+// however many namespaces are followed.
+func TestIndex(t *testing.T) {
+	x := NewIndex()
+	for n := range 40 {
+		x.Put("pods", stream.Entry{Key: keepwatch.Key{Namespace: fmt.Sprint(n % 4), Name: fmt.Sprint(n)}})
+	}
+	x.Remove("pods", keepwatch.Key{Namespace: "1", Name: "1"})
+	x.Remove("nodes", keepwatch.Key{Name: "1"})
+	of := func(resource, namespace string) *stream.Entries {
+		return x.Entries(stream.Identity{Resource: resource, Namespace: namespace})
+	}
+	for namespace, want := range map[string]int{"": 39, "0": 10, "1": 9, "4": 0} {
+		entries := of("pods", namespace)
+		for e := range entries.All() {
+			if namespace != "" && e.Key.Namespace != namespace {
+				t.Errorf("in namespace %q: %v", namespace, e.Key)
+			}
+		}
+		if entries.Len() != want || entries != of("pods", namespace) {
+			t.Errorf("in namespace %q: %d objects, want %d", namespace, entries.Len(), want)
+		}
+	}
+	if of("nodes", "").Len() != 0 || of("nodes", "a").Len() != 0 {
+		t.Error("nodes that were never put")
+	}
+}

@@ -37,15 +37,6 @@ type StreamKey struct{ Resource, Namespace string }
 // KeyOf returns the key of a stream.
 func KeyOf(id stream.Identity) StreamKey { return StreamKey{id.Resource, id.Namespace} }
 
-// EnterCluster stores what the streams of an Open know of the cluster. It returns an error if the cursor is of another
-// one. It is called for each cursor before one is entered.
-func (c *Cursor) EnterCluster(streams []sink.Stream) (err error) {
-	if c.Identity, err = sink.SameCluster(c.Identity, streams); err != nil {
-		return fmt.Errorf("%w; %s", err, useAnother)
-	}
-	return nil
-}
-
 // useAnother is what to do about objects of others.
 const useAnother = "use another one, or delete it to begin anew"
 
@@ -85,7 +76,7 @@ func (c *Cursor) Advance(p sink.Piece, now time.Time) {
 
 // Stored returns what is stored of the stream. It returns an error if it has objects that another choice of
 // namespaces has delivered.
-func (c *Cursor) Stored(objects Index) (sink.Stored, error) {
+func (c *Cursor) Stored(objects *Index) (sink.Stored, error) {
 	s := sink.Stored{Progress: c.Status().Progress, Time: c.Time}
 	s.Entries = objects.Entries(c.Identity)
 	if len(c.Position) > 0 {

@@ -7,6 +7,6 @@
 //	template.go     names of topics and subjects, by placeholders
 //	message.go      the messages of a stream as JSON
 //	cursor.go       the cursor of a stream, as a broker stores it
-//	committed.go    how far a process has brought the streams
+//	cursors.go      those of all streams, and how far a process has brought them
 //	index.go        the delivered objects of all streams
 package broker

@@ -5,34 +5,47 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-// Index has the delivered objects of all streams, by resource.
-type Index map[string]*stream.Entries
+// Index has the delivered objects of all streams.
+type Index struct {
+	all map[string]*stream.Entries // by resource
+	// parts has the objects of a resource by namespace, once Entries was called for one of its namespaces.
+	parts map[string]map[string]*stream.Entries
+}
 
-// Put adds or replaces an object.
-func (x Index) Put(resource string, e stream.Entry) {
-	if x[resource] == nil {
-		x[resource] = stream.NewEntries()
+// NewIndex returns an empty index.
+func NewIndex() *Index {
+	return &Index{map[string]*stream.Entries{}, map[string]map[string]*stream.Entries{}}
+}
+
+// Put adds or replaces an object. No Put or Remove follows Entries.
+func (x *Index) Put(resource string, e stream.Entry) { put(x.all, resource, e) }
+
+func put(in map[string]*stream.Entries, key string, e stream.Entry) {
+	if in[key] == nil {
+		in[key] = stream.NewEntries()
 	}
-	x[resource].Put(e)
+	in[key].Put(e)
 }
 
 // Remove removes an object, if it is there.
-func (x Index) Remove(resource string, key keepwatch.Key) {
-	if entries := x[resource]; entries != nil {
+func (x *Index) Remove(resource string, key keepwatch.Key) {
+	if entries := x.all[resource]; entries != nil {
 		entries.Remove(key)
 	}
 }
 
-// Entries returns the objects of a stream: those of all namespaces are no copy.
-func (x Index) Entries(id stream.Identity) *stream.Entries {
+// Entries returns the objects of a stream, nil if there are none. The first call for a namespace reads the objects of
+// all namespaces.
+func (x *Index) Entries(id stream.Identity) *stream.Entries {
 	if id.Namespace == "" {
-		return x[id.Resource]
+		return x.all[id.Resource]
 	}
-	entries := stream.NewEntries()
-	for e := range x[id.Resource].All() {
-		if e.Key.Namespace == id.Namespace {
-			entries.Put(e)
+	if x.parts[id.Resource] == nil {
+		parts := map[string]*stream.Entries{}
+		for e := range x.all[id.Resource].All() {
+			put(parts, e.Key.Namespace, e)
 		}
+		x.parts[id.Resource] = parts
 	}
-	return entries
+	return x.parts[id.Resource][id.Namespace]
 }

@@ -63,13 +63,21 @@ func CheckIdentity(found, id stream.Identity) error {
 	return nil
 }
 
-// SameCluster is [sink.SameCluster] of rows.
-func SameCluster(found stream.Identity, streams []sink.Stream) (stream.Identity, error) {
-	found, err := sink.SameCluster(found, streams)
-	if err != nil {
-		err = fmt.Errorf("%w; %s", err, useAnother)
+// EnterCluster is [sink.EnterCluster] of all rows of cursors. It returns the identities that have changed by it.
+func EnterCluster(rows []sink.Status, streams []sink.Stream) (changed []stream.Identity, err error) {
+	var stored []*stream.Identity
+	for _, row := range rows {
+		stored = append(stored, &row.ID)
 	}
-	return found, err
+	if err := sink.EnterCluster(stored, streams); err != nil {
+		return nil, fmt.Errorf("%w; %s", err, useAnother)
+	}
+	for i, id := range stored {
+		if *id != rows[i].ID {
+			changed = append(changed, *id)
+		}
+	}
+	return changed, nil
 }
 
 const useAnother = "use another database or schema, or delete these tables to begin anew"
