@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -84,12 +85,25 @@ type object struct {
 	key      keepwatch.Key
 	uid      keepwatch.UID
 	revision keepwatch.Revision
+	sum      uint64          // of its text
 	sharers  [2]atomic.Int32 // how many of each kind have it
 }
+
+var (
+	_ store.Equaler = (*object)(nil)
+	// sums is the seed of sums: they are compared in this process only.
+	sums = maphash.MakeSeed()
+)
 
 func (o *object) Key() keepwatch.Key           { return o.key }
 func (o *object) UID() keepwatch.UID           { return o.uid }
 func (o *object) Revision() keepwatch.Revision { return o.revision }
+
+// Equal reports whether two states have one content: the state at a gap's end has most of those before it.
+func (o *object) Equal(other keepwatch.Object) bool {
+	p, ok := other.(*object)
+	return ok && o.uid == p.uid && o.revision == p.revision && o.sum == p.sum
+}
 
 // newObject returns the object of a cache. The history's is not retained: it has the text once more.
 func newObject(cache *watchcache.Cache, f *format, o *history.Object) *watchcache.Object {
@@ -97,7 +111,8 @@ func newObject(cache *watchcache.Cache, f *format, o *history.Object) *watchcach
 	if err != nil {
 		text = o.JSON() // its readers get the error
 	}
-	return cache.NewObject(&object{key: o.Key(), uid: o.UID(), revision: o.Revision()}, text)
+	made := &object{key: o.Key(), uid: o.UID(), revision: o.Revision(), sum: maphash.Bytes(sums, text)}
+	return cache.NewObject(made, text)
 }
 
 // objectBytes is about what an object takes beside its text: its values and those of the watch cache, its names, labels

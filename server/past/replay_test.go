@@ -1,0 +1,126 @@
+package past
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// put adds a state of an object, which ends the one before it.
+func (c churn) put(name string, from, content int) {
+	at := sink.Point{Revision: keepwatch.Revision(from)}
+	key := keepwatch.Key{Namespace: "shop", Name: name}
+	c.end(name, at, false)
+	*c.states = append(*c.states, c.state(key, keepwatch.UID(name), at, content))
+}
+
+// end ends the state of an object.
+func (c churn) end(name string, at sink.Point, deleted bool) {
+	for i := range *c.states {
+		if s := &(*c.states)[i]; s.Key.Name == name && s.To == nil {
+			s.To, s.SeenTo, s.Deleted = &at, clock("10:00"), deleted
+		}
+	}
+}
+
+// replayed opens a watch, and returns its next events as "ADDED a@12".
+func replayed(t *testing.T, s *Server, path string) (next func() string) {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer x")
+	response, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(response.Body); scanner.Scan(); {
+			select {
+			case lines <- scanner.Text():
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return func() string {
+		t.Helper()
+		line := await.Receive(t, "an event of the watch", lines)
+		var event struct {
+			Type   string
+			Object struct {
+				Reason, Message string
+				Metadata        struct{ Name, ResourceVersion string }
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			t.Fatalf("%d: %q: %v", response.StatusCode, line, err)
+		}
+		if o := event.Object; event.Type == "ERROR" {
+			return o.Reason + ": " + o.Message
+		}
+		return fmt.Sprintf("%s %s@%s", event.Type, event.Object.Metadata.Name, event.Object.Metadata.ResourceVersion)
+	}
+}
+
+// A replay passes a gap as the difference between its ends, in which objects that have not changed are not, and goes on
+// behind it.
+func TestReplayOverAGap(t *testing.T) {
+	t.Parallel()
+	type watch struct {
+		reason keepwatch.GapReason
+		query  string
+		next   func() string
+	}
+	var watches []watch
+	for _, reason := range []keepwatch.GapReason{keepwatch.GapExpired, keepwatch.GapDowntime, sink.GapThinned} {
+		c := newChurn()
+		for i, name := range []string{"same", "changed", "deleted"} {
+			c.put(name, 11+i, i)
+		}
+		c.put("changed", 27, 4)
+		c.end("deleted", sink.Point{Revision: 30}, true)
+		c.put("added", 28, 5)
+		c.put("same", 40, 6)
+		*c.gaps = append(*c.gaps, sink.StoredGap{Resource: "secrets", From: 20, To: 30, Reason: reason,
+			Seen: clock("10:00"), Began: clock("10:00"), Ended: clock("10:00")})
+		*c.cursor = 45
+		s, err := New(Config{History: history.New(c, history.Options{}), Token: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer run(t, s)()
+		for _, query := range []string{"resourceVersion=15", "", "resourceVersion=20&fieldSelector=metadata.namespace%3Dshop"} {
+			watches = append(watches, watch{reason, query,
+				replayed(t, s, "/at/revision/15/speed/0/api/v1/secrets?watch=1&"+query)})
+		}
+	}
+	for _, w := range watches {
+		want := "DELETED deleted@20, MODIFIED changed@27, ADDED added@28, MODIFIED same@40"
+		if w.query == "" {
+			want = "ADDED changed@12, ADDED deleted@13, ADDED same@11, " + want
+		}
+		var got []string
+		for range strings.Count(want, "@") {
+			got = append(got, w.next())
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("%s, %q: %s, want %s", w.reason, w.query, text, want)
+		}
+	}
+}
