@@ -112,7 +112,7 @@ func TestPatternsOfOneType(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newState([]unstructured.Unstructured{*objects[0], *objects[1]},
-		map[string]string{"Job.batch": "jobs.batch", "ConfigMap.": "configmaps"}, traffic.patterns())
+		map[string]string{"Job.batch": "jobs.batch", "ConfigMap.": "configmaps"}, traffic.patterns(), nil)
 	if text := s["jobs.batch shop/backup-*"]["spec.volume"]; text != "backup-config" {
 		t.Errorf("a fixed name in a text is %q: %v", text, s)
 	}
@@ -175,15 +175,17 @@ func TestWordsOfValues(t *testing.T) {
 // An object with a random name is needed unless the operator has created more of its kind than there should be.
 func TestDeletionsOfRandomNames(t *testing.T) {
 	want := state{"pods shop/web-*": {}, "pods shop/web-*[2]": {}}
-	traffic := newTraffic(user)
+	traffic, exist := newTraffic(user), map[string]bool{"web-of-somebody": true}
 	record := func(verb, name string, status int) *Request {
 		r := &Request{Place: Place{Verb: verb, Resource: "pods", Namespace: "shop", Name: "web-*"}, Status: status}
 		o := &unstructured.Unstructured{}
 		o.SetName(name)
 		if verb == "delete" {
-			traffic.deleted(r, name)
+			traffic.deleted(r, name, traffic.ownNames(r.key()), exist)
+			delete(exist, name)
 		} else {
 			traffic.wrote(r, o)
+			exist[name] = true
 		}
 		return r
 	}
@@ -197,6 +199,21 @@ func TestDeletionsOfRandomNames(t *testing.T) {
 		if got := want.needs(*record("delete", c.name, 200)); got != c.needed {
 			t.Errorf("%s is needed: %v", c.name, got)
 		}
+	}
+	for _, name := range []string{"web-d", "web-e", "web-f"} {
+		record("create", name, 201)
+	}
+	delete(exist, "web-d") // by the garbage collector
+	own := traffic.ownNames("pods shop/web-*")
+	if !want.needs(*record("delete", "web-e", 200)) {
+		t.Error("what somebody else has deleted counts as the operator's")
+	}
+	record("create", "web-g", 201)
+	record("create", "web-h", 201)
+	exist["web-g"] = false // the list of what exists is older
+	r := &Request{Place: Place{Verb: "delete", Resource: "pods", Namespace: "shop", Name: "web-*"}, Status: 200}
+	if traffic.deleted(r, "web-f", own, exist); want.needs(*r) {
+		t.Error("what was created after the list does not count")
 	}
 }
 
@@ -216,7 +233,7 @@ func TestDeletedFacts(t *testing.T) {
 		{"crash-after-write", "web", true}, {"crash-after-write", "web-*-config", false}, {"crash-after-write", "old", true},
 		{"delayed", "old", false}, {"unobserved", "old", false}, {"delayed", "web", true},
 	} {
-		o := &outcome{plan: &Plan{Kind: c.kind, Place: Place{Step: 1}}, requests: []Request{{Status: 200,
+		o := &outcome{plan: &Plan{Kind: c.kind, Place: Place{Step: 1}}, requests: []Request{{Status: 200, kept: true,
 			Place: Place{Step: 2, Verb: "delete", Resource: "configmaps", Namespace: "shop", Name: c.name}}}}
 		if facts := deletedFacts(o, ref); len(facts) > 0 != c.found {
 			t.Errorf("%s %s: %q", c.kind, c.name, facts)

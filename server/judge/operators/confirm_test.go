@@ -12,7 +12,7 @@ import (
 func ends(states ...state) *outcome {
 	o := &outcome{applied: make([][]string, len(states)), watched: make([]map[string]bool, len(states))}
 	for _, s := range states {
-		o.arrive(s, 1, nil)
+		o.arrive(s, 1, 0, typeSet{{Version: "v1", Resource: "widgets"}: true})
 	}
 	return o
 }

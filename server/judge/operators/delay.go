@@ -112,6 +112,6 @@ func (r *run) delayStep(ctx context.Context, n int) error {
 	} else if early {
 		return r.settle(ctx, n)
 	}
-	r.outcome.arrive(nil, 0, nil)
+	r.outcome.arrive(nil, 0, 0, nil)
 	return nil
 }

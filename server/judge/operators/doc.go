@@ -61,7 +61,7 @@
 //
 // # What is compared
 //
-// The objects that the workload or the operator have written since the start, of all types that either has written to.
+// The objects of all types that the workload or the operator has written to, also those that were there before.
 // Random parts of names are replaced by *, UIDs and times by a word. Random are the ends of generated names, UIDs, and
 // up to two parts between hyphens that differ in all runs without a fault, among the objects of a type in a namespace.
 // Resource versions, generations, managed fields and creation times are not compared.

@@ -2,6 +2,7 @@ package operators
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -27,29 +28,56 @@ type exchange struct {
 // serve executes and answers it.
 func (x exchange) serve() {
 	w := &statusWriter{ResponseWriter: x.w, status: http.StatusOK}
-	x.next.ServeHTTP(responsewriter.WrapForHTTP1Or2(w), x.q)
-	x.answered(w)
+	x.executeTo(w, responsewriter.WrapForHTTP1Or2(w))
 }
 
-// answered records the answer.
-func (x exchange) answered(w *statusWriter) {
-	x.t.answered(x.record, w.status)
-	if w.status/100 != 2 || x.record.Subresource != "" {
-		return
-	}
-	if x.record.Verb == "delete" {
-		x.t.deleted(x.record, infoOf(x.q).Name)
-	}
-	if o := w.object(); o != nil {
-		x.t.wrote(x.record, o)
-	}
+// serveLast serves it as the last one before a crash: from its answer on, the operator's other requests wait until
+// resume. Before that they do not: its own webhooks may have to admit the write, and to ask something first.
+func (x exchange) serveLast() {
+	w := &statusWriter{ResponseWriter: x.w, status: http.StatusOK, answers: x.t.holdOthers}
+	x.executeTo(w, responsewriter.WrapForHTTP1Or2(w))
+	x.t.holdOthers()
 }
 
 // execute executes it, and drops the answer.
 func (x exchange) execute() {
 	w := &statusWriter{ResponseWriter: &lostResponse{http.Header{}}, status: http.StatusOK}
-	x.next.ServeHTTP(w, x.q)
-	x.answered(w)
+	x.executeTo(w, w)
+}
+
+// executeTo executes it, and records the answer.
+func (x exchange) executeTo(w *statusWriter, answer http.ResponseWriter) {
+	deleted := x.beforeDeletion()
+	x.next.ServeHTTP(answer, x.q)
+	x.t.answered(x.record, w.status)
+	if w.status/100 != 2 || x.record.Subresource != "" {
+		return
+	}
+	deleted()
+	if o := w.object(); o != nil {
+		x.t.wrote(x.record, o)
+	}
+}
+
+// beforeDeletion looks at what a deletion meets. The returned function records the deletion.
+func (x exchange) beforeDeletion() (deleted func()) {
+	if x.record.Verb != "delete" || x.record.Subresource != "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.q.Context()), pollBound)
+	defer cancel()
+	own := x.t.ownNames(x.record.key())
+	kept, err := x.t.world.kept(ctx, x.resource(), x.record.Namespace)
+	if err != nil {
+		return func() {} // the server ends, or the type has no definition any more
+	}
+	return func() { x.t.deleted(x.record, infoOf(x.q).Name, own, kept) }
+}
+
+// resource is the type of the object.
+func (x exchange) resource() schema.GroupVersionResource {
+	info := infoOf(x.q)
+	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 }
 
 // abort ends the connection or the stream without an answer.
@@ -80,11 +108,13 @@ func (x exchange) refuse(status int) {
 // statusWriter records the status of a response, and its body.
 type statusWriter struct {
 	http.ResponseWriter
-	status int
-	body   bytes.Buffer // at most maxBody bytes
+	status  int
+	body    bytes.Buffer // at most maxBody bytes
+	answers func()       // is called before the answer is sent, if it is set
 }
 
 func (w *statusWriter) Write(b []byte) (int, error) {
+	w.begin()
 	w.body.Write(b[:min(len(b), maxBody-w.body.Len())])
 	return w.ResponseWriter.Write(b)
 }
@@ -109,7 +139,14 @@ func (w *statusWriter) object() *unstructured.Unstructured {
 	return o
 }
 
+func (w *statusWriter) begin() {
+	if w.answers != nil {
+		w.answers()
+	}
+}
+
 func (w *statusWriter) WriteHeader(status int) {
+	w.begin()
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }

@@ -22,21 +22,18 @@ const ForeignAnnotation = "judge.keepwatch.io/foreign"
 func editBefore(d *disturbance, x exchange) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.q.Context()), pollBound)
 	defer cancel()
-	var edited *unstructured.Unstructured
-	objects, err := x.objects()
-	if err == nil {
-		edited, err = change(ctx, objects, infoOf(x.q).Name, func(o *unstructured.Unstructured) {
-			notes := o.GetAnnotations()
-			if notes == nil {
-				notes = map[string]string{}
-			}
-			notes[ForeignAnnotation] = "edited"
-			o.SetAnnotations(notes)
-			if o.GetDeletionTimestamp() == nil {
-				o.SetFinalizers(append(o.GetFinalizers(), ForeignFinalizer))
-			}
-		})
-	}
+	objects := x.t.world.objects.Resource(x.resource()).Namespace(x.record.Namespace)
+	edited, err := change(ctx, objects, infoOf(x.q).Name, func(o *unstructured.Unstructured) {
+		notes := o.GetAnnotations()
+		if notes == nil {
+			notes = map[string]string{}
+		}
+		notes[ForeignAnnotation] = "edited"
+		o.SetAnnotations(notes)
+		if o.GetDeletionTimestamp() == nil {
+			o.SetFinalizers(append(o.GetFinalizers(), ForeignFinalizer))
+		}
+	})
 	if err == nil {
 		d.mu.Lock()
 		d.edited = edited.GetUID()
@@ -56,17 +53,6 @@ func editBefore(d *disturbance, x exchange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lost = lost
-}
-
-// objects returns the endpoint of the object of a write.
-func (x exchange) objects() (dynamic.ResourceInterface, error) {
-	client, err := dynamic.NewForConfig(x.t.admin)
-	if err != nil {
-		return nil, err
-	}
-	info := infoOf(x.q)
-	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
-	return client.Resource(gvr).Namespace(x.record.Namespace), nil
 }
 
 // change reads and writes an object, until nobody else writes it in between.
@@ -105,11 +91,8 @@ func withoutForeign(o *unstructured.Unstructured) []string {
 // deleteNamespace ends the comparison with the reference: from here on, the namespace has to go.
 func deleteNamespace(d *disturbance, x exchange) {
 	x.awaitPerformed() // the step may have more objects in it
-	client, err := dynamic.NewForConfig(x.t.admin)
-	if err == nil {
-		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-		err = client.Resource(namespaces).Delete(x.q.Context(), x.record.Namespace, metav1.DeleteOptions{})
-	}
+	namespaces := x.t.world.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	err := namespaces.Delete(x.q.Context(), x.record.Namespace, metav1.DeleteOptions{})
 	switch {
 	case err == nil:
 		d.mu.Lock()
@@ -191,9 +174,9 @@ func (ref *reference) isWithdrawable(p Place) bool {
 
 // withoutStep compares a state with that before a step, whose objects are gone. What the operator keeps in a later
 // state without them may stay.
-func (ref *reference) withoutStep(n int, have state) []difference {
+func (ref *reference) withoutStep(n int, have state, of typeSet) []difference {
 	var all []difference
-	for _, d := range differences(ref.states[n-1], ref.masks[n-1].on(have)) {
+	for _, d := range differences(ref.states[n-1].of(of), ref.masks[n-1].on(have)) {
 		if d.path == "" && d.want == "" {
 			if ref.isRetained(n, d.key) {
 				continue

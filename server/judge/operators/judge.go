@@ -23,6 +23,8 @@ type Report struct {
 	Steps    []string      `json:"steps"` // the files of the workload, or what a derived one does
 	// Places are the writes of the runs without a fault. A plan may name one by its number, from 1.
 	Places []Place `json:"places"`
+	// Uneven are the writes that some of those runs have, and not all. No plan is at one of them.
+	Uneven []Place `json:"uneven,omitempty"`
 	// Results has one for each plan that ran.
 	Results []Result `json:"results"`
 	// Stopped says why no plan ran, if the runs without a fault are no reference.
@@ -120,10 +122,10 @@ func (r *Report) judge(ctx context.Context, base *world, o Options, steps []step
 	if err != nil {
 		return err
 	}
-	r.Places = ref.places
+	r.Places, r.Uneven = ref.places, ref.uneven
 	r.add(findings, o)
 	if r.hasNoReference() || len(ref.states) < len(steps) {
-		r.Stopped = "the runs without a fault are no reference: " + joined(verdictsOf(findings))
+		r.Stopped = "the runs without a fault are no reference: " + ref.shortcoming(findings)
 		return nil
 	}
 	if err := ref.withNext(ctx, base, o, steps); err != nil {

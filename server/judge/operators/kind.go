@@ -30,6 +30,8 @@ type Kind struct {
 	times int
 	// during replaces the wait before and after a step is performed.
 	during during
+	// mayIdle is true if the operator may have nothing to do by its old reads.
+	mayIdle bool
 }
 
 // during is how a kind disturbs a step.
@@ -94,7 +96,7 @@ var Kinds = []Kind{
 		Sentence: "the operator is killed after a write, and its cached reads are those before the write until it is quiet",
 	},
 	{
-		Name: "time-travel", fits: every, meet: travelBack,
+		Name: "time-travel", fits: every, meet: travelBack, mayIdle: true,
 		Sentence: "the operator is killed after a write, and its cached reads are those before the step until it is quiet",
 	},
 	{
@@ -277,8 +279,8 @@ func crashUnanswered(d *disturbance, x exchange) {
 }
 
 func crashAfter(d *disturbance, x exchange) {
-	defer x.t.holdOthers()()
-	x.serve()
+	defer x.t.resume()
+	x.serveLast()
 	d.happens("the operator is killed: it has received the answer")
 	x.t.killNext()
 }
@@ -319,15 +321,15 @@ func (d *disturbance) endOutage() {
 }
 
 func restartStale(d *disturbance, x exchange) {
-	defer x.t.holdOthers()()
+	defer x.t.resume()
 	before := d.run.world.Revision()
-	x.serve()
+	x.serveLast()
 	d.restartAt(x, before, "write")
 }
 
 func travelBack(d *disturbance, x exchange) {
-	defer x.t.holdOthers()()
-	x.serve()
+	defer x.t.resume()
+	x.serveLast()
 	d.restartAt(x, d.run.before, "step")
 }
 

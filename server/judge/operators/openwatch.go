@@ -81,19 +81,18 @@ func (t *traffic) forgetWatches() {
 
 // hold makes the operator's requests wait until resume, and breaks its watches.
 func (t *traffic) hold() {
-	t.mu.Lock()
-	t.pause = make(chan struct{})
-	t.mu.Unlock()
+	t.holdOthers()
 	t.cut(false)
 }
 
-// holdOthers makes the operator's other requests wait until the returned function is called: between the answer to a
-// write and the end of the operator, none may be executed.
-func (t *traffic) holdOthers() (resume func()) {
+// holdOthers makes the operator's next requests wait until resume: between the answer to a write and the end of the
+// operator, none may be executed.
+func (t *traffic) holdOthers() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pause = make(chan struct{})
-	return t.resume
+	if t.pause == nil {
+		t.pause = make(chan struct{})
+	}
 }
 
 func (t *traffic) resume() {

@@ -88,7 +88,21 @@ func refuseInitialEvents(w http.ResponseWriter, _ *http.Request) {
 func (t *traffic) travel(past *pastReads) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.past = past
+	t.past, t.decided = past, false
+}
+
+// decides records that the operator asks for the newest objects of a type, or writes to an object, while its other
+// reads are old.
+func (t *traffic) decides(is func(of Place) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.decided = t.decided || t.past != nil && is(t.fault.place)
+}
+
+func (t *traffic) hasDecided() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.decided
 }
 
 // isPast reports whether reads are answered from the past.

@@ -116,6 +116,9 @@ func (r *Report) gaps() []string {
 	if len(r.NoPlace) > 0 {
 		all = append(all, "the workload has no place for: "+strings.Join(r.NoPlace, ", "))
 	}
+	if n := len(r.Uneven); n > 0 {
+		all = append(all, fmt.Sprintf("no plan is at %d writes that not all runs without a fault have, as %v", n, r.Uneven[0]))
+	}
 	if r.LeftOut > 0 {
 		all = append(all, fmt.Sprintf("%d plans were left out by the limit", r.LeftOut))
 	}

@@ -20,6 +20,7 @@ type activity struct {
 // still, no time passes.
 type quiet struct {
 	time     time.Duration // without activity
+	longest  time.Duration // of such times that have ended, in this step
 	whole    time.Duration // with it
 	looked   time.Time
 	last     activity
@@ -38,10 +39,14 @@ const (
 	moreTime    = 5
 )
 
+// begin begins a step.
+func (q *quiet) begin() { q.time, q.longest = 0, 0 }
+
 // look adds the time since the last look, or begins again.
 func (q *quiet) look(now time.Time, a activity, revision keepwatch.Revision) {
 	changed := int64(revision-q.revision) > a.unseen-q.last.unseen
 	if changed || a.actions != q.last.actions || a.inFlight > 0 || a.dying || a.reads-q.reads >= fewReads {
+		q.longest = max(q.longest, q.time)
 		q.time, q.reads = 0, a.reads
 	} else if !q.looked.IsZero() {
 		q.time += min(now.Sub(q.looked), 2*pollPause)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,9 +18,10 @@ const referenceRuns = 3
 // reference is what the runs without a fault have in common.
 type reference struct {
 	outcomes []*outcome
-	states   []state // masked, after each step
+	given    given
+	states   []state // masked, of all types, after each step
 	masks    []mask
-	types    []typeSet         // of which the state has the objects
+	types    []typeSet         // those of which the workload or the operator has written objects by then
 	watches  []int             // the least number that is open at the end of each step
 	watched  []map[string]bool // the resources with watches at the end of each step, in some run
 	applied  [][]string        // the keys of the objects that each step applies
@@ -29,6 +31,8 @@ type reference struct {
 	next     *reference        // of Options.Next, if there is one
 	names    []namePattern     // of random names
 	places   []Place           // the writes of every run, in the order of the first
+	uneven   []Place           // those of some runs, in the order of their texts
+	pauses   []time.Duration   // the longest one in each step after which the operator went on
 	deletes  map[deletion]bool
 	restores map[deletion]bool // see Request.restores
 	refused  map[Place]bool    // what the operator's roles do not allow, in any step
@@ -84,9 +88,10 @@ func runWithout(ctx context.Context, from *world, o Options, steps []step) ([]*o
 
 // learn compares the runs, step by step. It returns the facts in which they differ in substance.
 func learn(outcomes []*outcome) (*reference, []string) {
-	ref := &reference{outcomes: outcomes, places: places(outcomes), applied: outcomes[0].applied,
+	ref := &reference{outcomes: outcomes, given: outcomes[0].given, applied: outcomes[0].applied,
 		created: map[Place]bool{}, deletes: map[deletion]bool{}, restores: map[deletion]bool{},
 		refused: map[Place]bool{}}
+	ref.places, ref.uneven = places(outcomes)
 	var unstable []string
 	steps := len(outcomes[0].states)
 	for _, o := range outcomes[1:] {
@@ -95,18 +100,19 @@ func learn(outcomes []*outcome) (*reference, []string) {
 	for n := range steps {
 		var states []state
 		watches, types, watched := outcomes[0].watches[n], typeSet{}, map[string]bool{}
+		var pause time.Duration
 		for _, o := range outcomes {
 			maps.Copy(watched, o.watched[n])
-			states = append(states, o.states[n])
-			watches = min(watches, o.watches[n])
+			states = append(states, o.states[n].and(o.given.state, o.touched[n]))
+			watches, pause = min(watches, o.watches[n]), max(pause, o.pauses[n])
 			maps.Copy(types, o.touched[n])
 		}
 		m := newMask(states)
 		ref.states, ref.masks = append(ref.states, m.on(states[0])), append(ref.masks, m)
 		ref.types, ref.watches = append(ref.types, types), append(ref.watches, watches)
-		ref.watched = append(ref.watched, watched)
+		ref.watched, ref.pauses = append(ref.watched, watched), append(ref.pauses, pause)
 		for i, s := range states[1:] {
-			for _, d := range differences(m.on(states[0]), m.on(s)) {
+			for _, d := range differences(m.on(states[0]).of(types), m.on(s).of(types)) {
 				unstable = append(unstable, fmt.Sprintf("step %d, runs 1 and %d: %s differs", n, i+2, d.key))
 			}
 		}
@@ -130,8 +136,16 @@ func learn(outcomes []*outcome) (*reference, []string) {
 	return ref, unstable
 }
 
-// places returns the writes that every run has, in the order of the first.
-func places(outcomes []*outcome) []Place {
+// shortcoming says why runs without a fault, with these findings, are no reference.
+func (ref *reference) shortcoming(findings []Finding) string {
+	if len(findings) == 0 {
+		return fmt.Sprintf("one of them ends in step %d", len(ref.states))
+	}
+	return joined(verdictsOf(findings))
+}
+
+// places returns the writes that every run has, in the order of the first, and the others.
+func places(outcomes []*outcome) (all, uneven []Place) {
 	count := map[Place]int{}
 	for _, o := range outcomes {
 		for _, r := range o.requests {
@@ -140,13 +154,18 @@ func places(outcomes []*outcome) []Place {
 			}
 		}
 	}
-	var all []Place
 	for _, r := range outcomes[0].requests {
 		if count[r.Place] == len(outcomes) {
 			all = append(all, r.Place)
 		}
 	}
-	return all
+	for place, n := range count {
+		if n < len(outcomes) {
+			uneven = append(uneven, place)
+		}
+	}
+	slices.SortFunc(uneven, func(a, b Place) int { return strings.Compare(a.String(), b.String()) })
+	return all, uneven
 }
 
 // judgeReference returns what even runs without a fault show.

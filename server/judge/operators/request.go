@@ -3,6 +3,7 @@ package operators
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -34,6 +35,7 @@ type Request struct {
 	refused  bool // by authorization
 	ofPast   bool // cached reads were answered from an earlier state
 	restores bool // the object is again what it was before the operator's last write to it
+	kept     bool // of a deletion: without it, the object would have stayed
 	among    int  // of a deletion: the objects with names like this that the operator had and this is one of
 }
 
@@ -95,6 +97,7 @@ func (t *traffic) write(w http.ResponseWriter, q *http.Request, next http.Handle
 	var fault *disturbance
 	x.record, fault = t.arrive(info, name, prefix)
 	defer t.leave(true)
+	t.decides(func(of Place) bool { return of.key() == x.record.key() })
 	if fault == nil {
 		x.serve()
 		return
@@ -144,9 +147,11 @@ func (t *traffic) add(r *Request) {
 	if r.Step == 0 {
 		r.Step = t.step
 	}
-	if len(t.requests) < maxRequests {
-		t.requests = append(t.requests, r)
+	if len(t.requests) == maxRequests {
+		t.dropped++
+		return
 	}
+	t.requests = append(t.requests, r)
 }
 
 // note records what the judge did.
@@ -163,13 +168,24 @@ func (t *traffic) answered(r *Request, status int) {
 	r.Status = status
 }
 
-// deleted records that the operator has deleted an object.
-func (t *traffic) deleted(r *Request, name string) {
+// ownNames returns the names of what the operator has created, of those with a key.
+func (t *traffic) ownNames(key string) map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if own := t.own[r.key()]; own[name] {
-		r.among = len(own)
-		delete(own, name)
+	return maps.Clone(t.own[key])
+}
+
+// deleted records that the operator has deleted an object. Before that, it had created the objects of own, and those of
+// kept would have stayed: somebody else has deleted the others.
+func (t *traffic) deleted(r *Request, name string, own, kept map[string]bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.kept = kept[name]
+	now := t.own[r.key()]
+	maps.DeleteFunc(now, func(name string, _ bool) bool { return own[name] && !kept[name] })
+	if now[name] {
+		r.among = len(now)
+		delete(now, name)
 	}
 }
 
@@ -200,6 +216,12 @@ func (t *traffic) record() []Request {
 	all := make([]Request, len(t.requests))
 	for i, r := range t.requests {
 		all[i] = *r
+	}
+	if t.dropped > 0 {
+		last := all[len(all)-1]
+		last = Request{Instance: last.Instance, After: last.After, Place: Place{Step: last.Step},
+			Note: fmt.Sprintf("%d more writes are not recorded", t.dropped)}
+		all = append(all, last)
 	}
 	return all
 }

@@ -61,6 +61,12 @@ func newRun(ctx context.Context, from *world, o Options, steps []step, ref *refe
 	}
 	r := &run{options: o, steps: steps, ref: ref, world: w, outcome: &outcome{plan: plan}}
 	w.traffic.names = r.patterns()
+	if ref != nil {
+		w.given = ref.given
+	} else if err := w.readGiven(ctx); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	r.outcome.given = w.given
 	w.label = fmt.Sprintf("%d %s", o.runs.Add(1), cmp.Or(plan.text(), "without a fault"))
 	if plan != nil {
 		kind, _ := kindOf(plan.Kind)
@@ -165,6 +171,7 @@ func (r *run) startOperator() error {
 // step performs a step, and waits until the operator is quiet in the state of the reference.
 func (r *run) step(ctx context.Context, n int) error {
 	r.starts, r.outcome.ended, r.compared = 0, n, 0
+	r.quiet.begin()
 	a := r.world.traffic.activity()
 	r.before, r.reads, r.actions = r.world.Revision(), a.reads, a.actions+a.reads
 	r.world.traffic.begin(n)
@@ -184,7 +191,7 @@ func (r *run) step(ctx context.Context, n int) error {
 		return r.delayStep(ctx, n)
 	case mode == unobserved && here:
 		r.world.traffic.hold()
-		r.outcome.arrive(nil, 0, nil)
+		r.outcome.arrive(nil, 0, 0, nil)
 		return r.performUnobserved(ctx, n)
 	case mode == unobserved && r.fault.place.Step == n-1:
 		defer r.world.traffic.resume()

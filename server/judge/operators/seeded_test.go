@@ -117,6 +117,11 @@ var bugs = []bug{
 		buggy:   variant{do: looseGenerated(false)}, correct: variant{do: looseGenerated(true)},
 	},
 	{
+		name: "a deletion by a stale list, beside a name that the garbage collector has removed", files: 4,
+		plan: "time-travel:4:create:configmaps:shop/web-*:1", verdict: operators.Deleted,
+		buggy: variant{do: ownedGenerated(false)}, correct: variant{do: ownedGenerated(true)},
+	},
+	{
 		name: "a hot loop after a conflict", plan: "conflict", files: 2, verdict: operators.Restless,
 		buggy: variant{do: loopAfterConflict}, correct: variant{do: resized},
 	},
@@ -423,6 +428,30 @@ func looseGenerated(correct bool) reconcile {
 			}
 		}
 		return nil
+	}
+}
+
+// ownedGenerated has a child with a generated name, which dies with its Widget. When it starts, it deletes the children
+// of Widgets that it does not see.
+func ownedGenerated(correct bool) reconcile {
+	sweep := looseGenerated(correct)
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		if name == atStart {
+			return sweep(ctx, c, name, w)
+		}
+		if w == nil {
+			return nil
+		}
+		all, err := c.configMaps().List(ctx, metav1.ListOptions{LabelSelector: "widget=" + name})
+		if err != nil || slices.ContainsFunc(all.Items, func(o unstructured.Unstructured) bool {
+			return o.GetOwnerReferences()[0].UID == w.GetUID()
+		}) {
+			return err
+		}
+		child := config(w, "")
+		child.SetGenerateName(name + "-")
+		_, err = c.configMaps().Create(ctx, child, metav1.CreateOptions{})
+		return err
 	}
 }
 

@@ -27,7 +27,7 @@ func (r *run) settle(ctx context.Context, n int) error {
 				continue
 			}
 		}
-		again, err := r.intervene(ctx, quiet, late)
+		again, err := r.intervene(ctx, n, quiet, late)
 		if err != nil {
 			return err
 		}
@@ -86,9 +86,10 @@ func (r *run) outageTime() time.Duration {
 
 // intervene ends what the plan does until the operator is quiet. It reports whether it has ended something: then the
 // operator has new time to arrive.
-func (r *run) intervene(ctx context.Context, quiet, late bool) (bool, error) {
+func (r *run) intervene(ctx context.Context, n int, quiet, late bool) (bool, error) {
+	quiet = quiet && (r.ref == nil || r.quiet.time >= r.options.Quiet+r.ref.pauses[n])
 	switch {
-	case r.world.traffic.isPast() && (quiet || late):
+	case r.world.traffic.isPast() && (quiet && r.hasDecided() || late):
 		if err := r.world.traffic.catchUp(); err != nil {
 			return false, err
 		}
@@ -101,6 +102,14 @@ func (r *run) intervene(ctx context.Context, quiet, late bool) (bool, error) {
 		return r.release(ctx)
 	}
 	return false, nil
+}
+
+// hasDecided reports whether the operator has done something with its old reads: it has written to the object of the
+// plan's write, or asked the server for the newest ones of that type. After a restart with the state before the write,
+// this is what comes next. With the state before the step, the operator may have nothing to do.
+func (r *run) hasDecided() bool {
+	return r.world.traffic.hasDecided() ||
+		r.fault.mayIdle && r.quiet.time >= outageQuiet*r.options.Quiet
 }
 
 // arrived compares the state with that of the reference. If it is late, it ends the run with what is missing.
@@ -127,7 +136,7 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 	if err != nil {
 		return false, err
 	}
-	missing := r.differences(n, s)
+	missing := r.differences(n, s, of)
 	gone := r.fault.deletedNamespace() != "" || r.fault.isWithdrawn()
 	reached := true
 	if r.steps[n].action == await && !gone {
@@ -146,7 +155,7 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 			}
 			r.outcome.applied = append(r.outcome.applied, applied)
 		}
-		r.outcome.arrive(s, r.world.traffic.activity().watches, of)
+		r.outcome.arrive(s, r.world.traffic.activity().watches, r.quiet.longest, of)
 		r.outcome.watched = append(r.outcome.watched, r.world.traffic.watched())
 		return true, nil
 	}
@@ -166,17 +175,17 @@ func (r *run) arrived(ctx context.Context, n int, quiet, late bool) (bool, error
 	return true, errEnded
 }
 
-// differences compares a state with the one that step n should end in.
-func (r *run) differences(n int, have state) []difference {
+// differences compares a state of some types with the one that step n should end in.
+func (r *run) differences(n int, have state, of typeSet) []difference {
 	switch gone := r.fault.deletedNamespace(); {
 	case r.ref == nil:
 		return nil
 	case gone != "":
 		return remains(gone, have)
 	case r.fault.isWithdrawn():
-		return r.ref.withoutStep(n, have)
+		return r.ref.withoutStep(n, have, of)
 	default:
-		return differences(r.ref.states[n], r.ref.masks[n].on(have))
+		return differences(r.ref.states[n].of(of), r.ref.masks[n].on(have))
 	}
 }
 

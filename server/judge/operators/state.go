@@ -2,11 +2,12 @@ package operators
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 )
 
 // typeSet is a set of resources.
@@ -26,8 +29,56 @@ type fields map[string]string
 // their pattern, and a number: "configmaps default/web-*[2]".
 type state map[string]fields
 
-// state reads the objects of some types that were created or changed since the run began.
+// state reads the objects of some types.
 func (w *world) state(ctx context.Context, of typeSet) (state, error) {
+	objects, resources, err := w.read(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	return newState(objects, resources, w.traffic.patterns(), w.given.uids), nil
+}
+
+// given is what a run begins with.
+type given struct {
+	state state              // of all types
+	uids  map[types.UID]bool // which are those of every run
+}
+
+// readGiven reads what is there before the operator starts, except for types that are noise.
+func (w *world) readGiven(ctx context.Context) error {
+	client, err := discovery.NewDiscoveryClientForConfig(w.RESTConfig())
+	if err != nil {
+		return err
+	}
+	lists, err := client.ServerPreferredResources()
+	if err != nil {
+		return err
+	}
+	all := typeSet{}
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return err
+		}
+		for _, r := range list.APIResources {
+			if slices.Contains(r.Verbs, "list") && !isNoise(version.Group, r.Name) {
+				all[version.WithResource(r.Name)] = true
+			}
+		}
+	}
+	objects, resources, err := w.read(ctx, all)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		w.given.uids[o.GetUID()] = true
+	}
+	w.given.state = newState(objects, resources, w.traffic.patterns(), w.given.uids)
+	return nil
+}
+
+// read lists some types. It returns the resources by their kinds, too.
+func (w *world) read(ctx context.Context, of typeSet) ([]unstructured.Unstructured, map[string]string, error) {
 	var objects []unstructured.Unstructured
 	resources := map[string]string{} // by kind
 	for _, gvr := range w.oneVersion(of) {
@@ -36,24 +87,49 @@ func (w *world) state(ctx context.Context, of typeSet) (state, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", gvr.GroupResource(), err)
+			return nil, nil, fmt.Errorf("list %s: %w", gvr.GroupResource(), err)
 		}
 		for _, o := range list.Items {
 			resources[o.GetKind()+"."+o.GroupVersionKind().Group] = gvr.GroupResource().String()
-			if revision, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64); err == nil && revision > int64(w.begin) &&
-				!isDefault(o) {
+			if !isDefault(o) {
 				objects = append(objects, o)
 			}
 		}
 	}
-	return newState(objects, resources, w.traffic.patterns()), nil
+	return objects, resources, nil
+}
+
+// of returns the objects of some types.
+func (s state) of(types typeSet) state {
+	resources := map[string]bool{}
+	for gvr := range types {
+		resources[gvr.GroupResource().String()] = true
+	}
+	some := state{}
+	for key, object := range s {
+		if resource, _, _ := strings.Cut(key, " "); resources[resource] {
+			some[key] = object
+		}
+	}
+	return some
+}
+
+// and returns a state with the objects of those types from another one that are not among its own.
+func (s state) and(others state, own typeSet) state {
+	all := state{}
+	maps.Copy(all, others)
+	for key := range others.of(own) {
+		delete(all, key)
+	}
+	maps.Copy(all, s)
+	return all
 }
 
 // oneVersion returns the resources of a set, each in one version: who writes in another one writes the same objects.
 func (w *world) oneVersion(of typeSet) []schema.GroupVersionResource {
 	versions := map[schema.GroupResource]schema.GroupVersionResource{}
 	for gvr := range of {
-		preferred, err := w.mapper.ResourceFor(gvr.GroupResource().WithVersion(""))
+		preferred, err := w.mapper().ResourceFor(gvr.GroupResource().WithVersion(""))
 		if err != nil || preferred.GroupResource() != gvr.GroupResource() {
 			preferred = gvr // its definition is gone
 		}
@@ -68,9 +144,10 @@ func isDefault(o unstructured.Unstructured) bool {
 		o.GetName() == "default"
 }
 
-// newState makes a state. Random names, and UIDs and times that the server has generated, are replaced wherever they
-// appear.
-func newState(objects []unstructured.Unstructured, resources map[string]string, random []namePattern) state {
+// newState makes a state. Random names, and UIDs and times that the server has generated in this run, are replaced
+// wherever they appear.
+func newState(objects []unstructured.Unstructured, resources map[string]string, random []namePattern,
+	given map[types.UID]bool) state {
 	replaced := map[string]string{} // what the server has generated, and what stands for it
 	keys := make([]string, len(objects))
 	for i, o := range objects {
@@ -80,7 +157,9 @@ func newState(objects []unstructured.Unstructured, resources map[string]string, 
 			replaced[o.GetName()] = name
 		}
 		keys[i] = Place{Resource: resource, Namespace: o.GetNamespace(), Name: name}.key()
-		replaced[string(o.GetUID())] = "UID of " + keys[i]
+		if !given[o.GetUID()] {
+			replaced[string(o.GetUID())] = "UID of " + keys[i]
+		}
 	}
 	var pairs []string
 	for _, old := range slices.SortedFunc(maps.Keys(replaced), func(a, b string) int { return len(b) - len(a) }) {
@@ -119,7 +198,26 @@ func visible(o unstructured.Unstructured) map[string]any {
 	if notes := o.GetAnnotations(); len(notes) == 0 {
 		unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
 	}
+	if versions, found, _ := unstructured.NestedSlice(o.Object, "spec", "versions"); found && isDefinition(o) {
+		_ = unstructured.SetNestedSlice(o.Object, shortened(versions), "spec", "versions") // it was one before
+	}
 	return o.Object
+}
+
+func isDefinition(o unstructured.Unstructured) bool {
+	return o.GroupVersionKind().GroupKind() == schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
+}
+
+// shortened returns the versions of a definition with a checksum in place of each schema, which may have a field for
+// each line of its documentation.
+func shortened(versions []any) []any {
+	for _, version := range versions {
+		if fields, ok := version.(map[string]any); ok {
+			text, _ := json.Marshal(fields["schema"]) // it was JSON
+			fields["schema"] = fmt.Sprintf("a schema with the checksum %08x", crc32.ChecksumIEEE(text))
+		}
+	}
+	return versions
 }
 
 // contentOf returns what an object says, as a text, without metadata and status: these report, and decide nothing.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/rest"
 )
 
 // traffic is what passes between the operator and its server: a record of its writes, the disturbance, and whether the
@@ -18,14 +17,15 @@ import (
 type traffic struct {
 	user   string
 	groups []string
-	admin  *rest.Config
+	world  *world // behind it
 
 	mu       sync.Mutex
 	began    time.Time
 	step     int
 	done     chan struct{} // closed when the objects of the step were written
 	instance int
-	requests []*Request
+	requests []*Request                 // at most maxRequests
+	dropped  int                        // after these
 	counts   map[Place]int              // the writes of a place without Nth
 	names    []namePattern              // of random names
 	contents map[types.UID][]string     // what the operator has written to each object, see restores
@@ -38,6 +38,7 @@ type traffic struct {
 	unseen   int64
 	pause    chan struct{}
 	past     *pastReads
+	decided  bool // see decides
 	late     *delay
 	miss     *miss     // nil if none is awaited
 	kill     func()    // the instance that runs
@@ -97,6 +98,8 @@ func (t *traffic) around(next http.Handler) http.Handler {
 				past.ServeHTTP(w, q)
 				return
 			}
+			resource := placeOf(info, "").Resource
+			t.decides(func(of Place) bool { return of.Resource == resource })
 			next.ServeHTTP(t.noticing(w, q), q)
 		}
 	})

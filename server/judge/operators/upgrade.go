@@ -20,8 +20,7 @@ func (ref *reference) withNext(ctx context.Context, from *world, o Options, step
 		return fmt.Errorf("the next version: %w", err)
 	}
 	if len(findings) > 0 || len(next.states) < len(steps) {
-		return unperformable{fmt.Errorf("judge the next version alone first: without a fault it is %s",
-			joined(verdictsOf(findings)))}
+		return unperformable{fmt.Errorf("judge the next version alone first: without a fault: %s", next.shortcoming(findings))}
 	}
 	ref.next = next
 	return nil
@@ -41,8 +40,8 @@ func (ref *reference) forUpgrade() *reference {
 }
 
 func takeOver(d *disturbance, x exchange) {
-	defer x.t.holdOthers()()
-	x.serve()
+	defer x.t.resume()
+	x.serveLast()
 	d.happens("the operator is killed: its next version is started")
 	x.t.killNext()
 }

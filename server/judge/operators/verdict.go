@@ -99,8 +99,10 @@ func verdictsOf(findings []Finding) (all []Verdict) {
 type outcome struct {
 	plan     *Plan
 	found    bool // the place of the plan was reached
-	states   []state
+	given    given
+	states   []state           // of the types of touched
 	watches  []int             // open at the end of each step
+	pauses   []time.Duration   // the longest one in each step after which the operator went on
 	touched  []typeSet         // by then
 	watched  []map[string]bool // the resources with watches at the end of each step; of the reference
 	applied  [][]string        // the keys of the objects that each step applies; of the reference
@@ -121,14 +123,15 @@ type outcome struct {
 }
 
 // arrive records the end of a step.
-func (o *outcome) arrive(s state, watches int, touched typeSet) {
+func (o *outcome) arrive(s state, watches int, pause time.Duration, touched typeSet) {
 	o.states, o.watches, o.touched = append(o.states, s), append(o.watches, watches), append(o.touched, touched)
+	o.pauses = append(o.pauses, pause)
 }
 
 // stay records a step that is left out: nothing changes in it.
 func (o *outcome) stay() {
 	last := len(o.states) - 1
-	o.arrive(o.states[last], o.watches[last], o.touched[last])
+	o.arrive(o.states[last], o.watches[last], 0, o.touched[last])
 	if o.plan == nil {
 		o.watched, o.applied = append(o.watched, o.watched[last]), append(o.applied, nil)
 	}
@@ -136,7 +139,7 @@ func (o *outcome) stay() {
 
 // leave forgets the end of a step, and what came after it.
 func (o *outcome) leave(n int) {
-	o.states, o.watches, o.touched = o.states[:n], o.watches[:n], o.touched[:n]
+	o.states, o.watches, o.touched, o.pauses = o.states[:n], o.watches[:n], o.touched[:n], o.pauses[:n]
 }
 
 // oracle gives the facts for one verdict.
@@ -182,7 +185,11 @@ func differencesThatAre(v Verdict) func(*outcome, *reference) []string {
 func divergedFacts(o *outcome, ref *reference) []string {
 	var facts []string
 	for _, d := range o.differences {
-		if ref.class(d, o.ended) == Diverged && !(d.isMissing() && o.collects(d.key)) {
+		deleted := func(r Request) bool { return r.key() == classOf(d.key) && o.deletesWrongly(r, ref) }
+		if d.isMissing() && (o.collects(d.key) || slices.ContainsFunc(o.requests, deleted)) {
+			continue
+		}
+		if ref.class(d, o.ended) == Diverged {
 			facts = append(facts, fmt.Sprintf("step %d: %v", o.ended, d))
 		}
 	}
@@ -205,19 +212,24 @@ func (ref *reference) class(d difference, step int) Verdict {
 	return Duplicated
 }
 
-// deletedFacts finds the deletions that the reference does not have, of objects that it has at the end of the step.
+// deletesWrongly reports whether a request is a deletion that the reference does not have, of an object that it has at
+// the end of the step.
+func (o *outcome) deletesWrongly(r Request, ref *reference) bool {
+	if o.gone != "" && r.Namespace == o.gone || o.withdrawn || o.redefined && r.Step == o.plan.Place.Step {
+		return false
+	}
+	if r.Verb != "delete" || r.Subresource != "" || r.Status == 0 || r.Status > 299 || r.Step == 0 ||
+		r.Step >= len(ref.states) {
+		return false
+	}
+	return ref.states[r.Step].needs(r) && !ref.deletes[deletion{r.Step, r.key()}] &&
+		!(o.joins(r.Step) && ref.deletes[deletion{r.Step - 1, r.key()}])
+}
+
 func deletedFacts(o *outcome, ref *reference) []string {
 	var facts []string
 	for _, r := range o.requests {
-		if o.gone != "" && r.Namespace == o.gone || o.withdrawn || o.redefined && r.Step == o.plan.Place.Step {
-			continue
-		}
-		if r.Verb != "delete" || r.Subresource != "" || r.Status == 0 || r.Status > 299 || r.Step == 0 ||
-			r.Step >= len(ref.states) {
-			continue
-		}
-		if ref.states[r.Step].needs(r) && !ref.deletes[deletion{r.Step, r.key()}] &&
-			!(o.joins(r.Step) && ref.deletes[deletion{r.Step - 1, r.key()}]) {
+		if o.deletesWrongly(r, ref) {
 			facts = append(facts, fmt.Sprintf("step %d: the operator deletes %s", r.Step, r.key()))
 		}
 	}
@@ -229,9 +241,12 @@ func deletedFacts(o *outcome, ref *reference) []string {
 	return facts
 }
 
-// needs reports whether a deletion takes an object that the state has. Of those with random names it may take what the
-// operator has created too much.
+// needs reports whether a deletion takes an object that the state has. It may take what would have gone anyway, and of
+// those with random names what the operator has created too much.
 func (s state) needs(r Request) bool {
+	if !r.kept {
+		return false
+	}
 	if !isPattern(r.Name) {
 		_, is := s[r.key()]
 		return is

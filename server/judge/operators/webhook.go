@@ -93,11 +93,7 @@ func (w *world) listen(ctx context.Context, o Options) error {
 			return fmt.Errorf("webhooks: create %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
-	if err := w.listenForConversions(ctx, certificate.Authority); err != nil {
-		return err
-	}
-	w.begin = w.Revision()
-	return nil
+	return w.listenForConversions(ctx, certificate.Authority)
 }
 
 // listenForConversions makes the webhooks that convert objects of definitions be called at the operator's port.

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/pause"
 )
 
@@ -27,9 +29,9 @@ type world struct {
 	traffic  *traffic
 	operator *rest.Config // the operator's
 	objects  dynamic.Interface
-	mapper   meta.RESTMapper
-	defined  map[string]bool    // the resources with a definition
-	begin    keepwatch.Revision // objects of this revision or below are no part of the run
+	kinds    atomic.Pointer[meta.RESTMapper]
+	defined  map[string]bool // the resources with a definition
+	given    given
 	folder   string
 	port     int    // of the operator's webhooks, if it serves some
 	label    string // of the operator's output
@@ -72,7 +74,6 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 	if err := w.discover(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	w.begin = w.Revision()
 	return w, nil
 }
 
@@ -102,7 +103,9 @@ func accountOf(roles []*unstructured.Unstructured) (name string, groups []string
 
 // fork returns a world with the same objects, which begins where w is now.
 func (w *world) fork() (*world, error) {
-	fork := &world{mapper: w.mapper, defined: w.defined, traffic: newTraffic(w.traffic.user, w.traffic.groups...)}
+	fork := &world{defined: w.defined, given: given{uids: map[types.UID]bool{}},
+		traffic: newTraffic(w.traffic.user, w.traffic.groups...)}
+	fork.kinds.Store(w.kinds.Load())
 	var err error
 	if fork.server, err = w.server.fork(fork.traffic); err != nil {
 		return nil, err
@@ -113,13 +116,12 @@ func (w *world) fork() (*world, error) {
 	if err != nil {
 		return nil, errors.Join(err, fork.close())
 	}
-	fork.begin = fork.Revision()
 	return fork, nil
 }
 
 // connect makes the clients of a server.
 func (w *world) connect() error {
-	w.traffic.admin = w.RESTConfig()
+	w.traffic.world = w
 	var err error
 	if w.objects, err = dynamic.NewForConfig(w.RESTConfig()); err != nil {
 		return err
@@ -127,7 +129,7 @@ func (w *world) connect() error {
 	if w.operator, err = w.UserConfig(w.traffic.user, w.traffic.groups...); err != nil {
 		return err
 	}
-	if w.mapper == nil {
+	if w.kinds.Load() == nil {
 		return w.refreshMapper()
 	}
 	return nil
@@ -151,9 +153,13 @@ func (w *world) refreshMapper() error {
 	if err != nil {
 		return err
 	}
-	w.mapper = restmapper.NewDiscoveryRESTMapper(kinds)
+	mapper := restmapper.NewDiscoveryRESTMapper(kinds)
+	w.kinds.Store(&mapper)
 	return nil
 }
+
+// mapper returns the newest one: a write of the operator may ask for it while a step refreshes it.
+func (w *world) mapper() meta.RESTMapper { return *w.kinds.Load() }
 
 // discover waits until every definition is served, and has its kinds in the mapper.
 func (w *world) discover(ctx context.Context) error {
@@ -167,7 +173,7 @@ func (w *world) discover(ctx context.Context) error {
 		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
 		err := poll(ctx, func() error {
-			mapping, err := w.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+			mapping, err := w.mapper().RESTMapping(schema.GroupKind{Group: group, Kind: kind})
 			if err == nil {
 				_, err = w.objects.Resource(mapping.Resource).List(ctx, metav1.ListOptions{Limit: 1})
 			} else {
@@ -185,10 +191,10 @@ func (w *world) discover(ctx context.Context) error {
 // mapping returns the type of an object, whose namespace becomes default if it has none.
 func (w *world) mapping(o *unstructured.Unstructured) (gvr schema.GroupVersionResource, namespaced bool, err error) {
 	kind := o.GroupVersionKind()
-	mapping, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := w.mapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
 		if err = w.refreshMapper(); err == nil {
-			mapping, err = w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+			mapping, err = w.mapper().RESTMapping(kind.GroupKind(), kind.Version)
 		}
 	}
 	if err != nil {
@@ -233,6 +239,39 @@ func (w *world) keysOf(s step) ([]string, error) {
 			Name: o.GetName()}.key())
 	}
 	return keys, nil
+}
+
+// kept returns the names of the objects of a type in a namespace that stay if nobody deletes them: those that are not
+// being deleted, and whose owners are not all gone.
+func (w *world) kept(ctx context.Context, of schema.GroupVersionResource, namespace string) (map[string]bool, error) {
+	list, err := w.objects.Resource(of).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, o := range list.Items {
+		owners := o.GetOwnerReferences()
+		exists := func(owner metav1.OwnerReference) bool { return w.exists(ctx, owner, namespace) }
+		if o.GetDeletionTimestamp() == nil && (len(owners) == 0 || slices.ContainsFunc(owners, exists)) {
+			names[o.GetName()] = true
+		}
+	}
+	return names, nil
+}
+
+// exists reports whether an owner of an object is there, as far as the server can tell.
+func (w *world) exists(ctx context.Context, owner metav1.OwnerReference, namespace string) bool {
+	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
+	mapping, err := w.mapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return true
+	}
+	api := dynamic.ResourceInterface(w.objects.Resource(mapping.Resource))
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		api = w.objects.Resource(mapping.Resource).Namespace(namespace)
+	}
+	o, err := api.Get(ctx, owner.Name, metav1.GetOptions{})
+	return !apierrors.IsNotFound(err) && (err != nil || o.GetUID() == owner.UID)
 }
 
 func (w *world) apply(ctx context.Context, o *unstructured.Unstructured) error {
