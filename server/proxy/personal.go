@@ -15,11 +15,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics"
 
-	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
-	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 // Personal describes personal views: a list or watch over all namespaces that the server refuses to a user is answered
@@ -60,55 +58,19 @@ func (p *personalReads) may(info *request.RequestInfo, c *access.Caller) bool {
 	return len(p.Groups) == 0 || slices.ContainsFunc(p.Groups, inGroup)
 }
 
-// personalView is what a request is answered with.
-type personalView struct {
-	shown    *personal.View
-	other    *personal.View // of the other verb, list or watch
-	annotate bool
-}
-
-// Namespaces implements watchcache.View.
-func (v *personalView) Namespaces() (*watchcache.Namespaces, <-chan struct{}, error) {
-	return v.shown.Namespaces()
-}
-
-// Agreement implements watchcache.View.
-func (v *personalView) Agreement() time.Duration { return v.shown.Agreement() }
-
-// Resumable implements watchcache.View: a client may have the revision of a list.
-func (v *personalView) Resumable(from keepwatch.Revision) bool {
-	return v.shown.Resumable(from) && v.other.Resumable(from) && v.same()
-}
-
-// same reports whether the user may list and watch in the same namespaces.
-func (v *personalView) same() bool {
-	a, _, errA := v.shown.Namespaces()
-	b, _, errB := v.other.Namespaces()
-	return errA == nil && errB == nil && a.Equal(b)
-}
-
-// view returns the view of a request, nil if the server shall word its refusal: the user may not read in any namespace,
-// or a watch resumes whose user may list in other namespaces than it may watch.
-func (p *personalReads) view(ctx context.Context, q *http.Request, info *request.RequestInfo,
-	c *access.Caller) (*personalView, error) {
-	of := personal.Subject{User: c.Info, Resource: resourceOf(info), Verb: info.Verb}
-	shown, err := p.views.Of(ctx, of)
+// read returns what a request is answered with, which the caller ends. It is nil if the server shall word its refusal:
+// the user may not read in any namespace, or a watch resumes whose user may list in other namespaces than it may watch.
+func (p *personalReads) read(ctx context.Context, q *http.Request, info *request.RequestInfo,
+	c *access.Caller) (*personal.Reading, error) {
+	r, err := p.views.Read(personal.Subject{User: c.Info, Resource: resourceOf(info), Verb: info.Verb})
 	if err != nil {
 		return nil, err
 	}
-	if has, _ := shown.Count(); has == 0 {
-		p.views.Release(shown)
-		return nil, nil
-	}
-	v := &personalView{shown: shown, annotate: p.Annotate}
-	of.Verb = map[string]string{"list": "watch", "watch": "list"}[info.Verb]
-	if v.other, err = p.views.Of(ctx, of); err != nil { // a list is followed by a watch from its revision
+	if has, err := r.Decide(ctx); err != nil || !has || resumes(q, info) && !r.Same() {
+		r.End()
 		return nil, err
 	}
-	if resumes(q, info) && !v.same() {
-		return nil, nil
-	}
-	return v, nil
+	return r, nil
 }
 
 // resumes reports whether a request is a watch from a revision.
@@ -130,7 +92,7 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	}
 	asked := q
 	q = withoutTables(q)
-	v, err := p.personal.view(ctx, q, info, c)
+	shown, err := p.personal.read(ctx, q, info, c)
 	switch {
 	case errors.Is(err, access.ErrBusy), errors.Is(err, personal.ErrBusy):
 		forward.Refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
@@ -140,9 +102,10 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 		forward.Refuse(w, q,
 			apierrors.NewServiceUnavailable("the API server does not decide in which namespaces this is allowed"))
 		return true
-	case v == nil:
+	case shown == nil:
 		return false
 	}
+	defer shown.End()
 	if err := checkShard(q, info); err != nil {
 		forward.Refuse(w, q, err)
 		return true
@@ -165,23 +128,22 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 			q, from.reader = asked, from.table.Reader
 		}
 	}
-	p.servePersonalFrom(from, v, w, q.WithContext(ctx), info, c)
+	from.shown = shown
+	p.servePersonalFrom(from, w, q.WithContext(ctx), info, c)
 	return true
 }
 
 // servePersonalFrom answers a personal view from a cache.
-func (p *Proxy) servePersonalFrom(from answer, v *personalView, w http.ResponseWriter, q *http.Request,
-	info *request.RequestInfo, c *access.Caller) {
-	f := from.follower
+func (p *Proxy) servePersonalFrom(from answer, w http.ResponseWriter, q *http.Request, info *request.RequestInfo,
+	c *access.Caller) {
+	f, shown := from.follower, from.shown
 	from.left = sync.OnceFunc(f.read(info.Verb == "watch"))
 	defer from.left()
-	v.settle(q.Context(), f)
-	closed, err := v.shown.Open(f.source.Newest) // also for a list, which may wait until it is answered
-	if err != nil {
+	settle(q.Context(), shown, f)
+	if err := shown.Open(f.source.Newest); err != nil { // also for a list, which may wait until it is answered
 		forward.Refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
 		return
 	}
-	defer closed()
 	var ctx context.Context
 	var end context.CancelFunc
 	if info.Verb == "watch" {
@@ -190,25 +152,23 @@ func (p *Proxy) servePersonalFrom(from answer, v *personalView, w http.ResponseW
 		ctx, end = context.WithTimeout(q.Context(), p.requestTimeout)
 	}
 	defer end()
-	has, of := v.shown.Count()
+	has, of := shown.Count()
 	w.Header().Add("Vary", "Authorization")
 	w.Header().Set(PersonalHeader, fmt.Sprintf("%d/%d", has, of))
 	from.note = fmt.Sprintf("personal view: %d of %d namespaces", has, of)
-	from.reader, from.shown = from.reader.Within(v, v.annotate), v
+	from.reader = from.reader.Within(shown, p.personal.Annotate)
 	p.answer(ctx, w, q, info, from)
 }
 
 // settleWait bounds the wait of a list for the first revision from which a watch can continue it.
 const settleWait = 3 * time.Second
 
-// settle waits until the cache has reached the first revision that belongs to the view's set, if that is known. The
-// answer is the same without, but a watch from its revision would receive Expired.
-func (v *personalView) settle(ctx context.Context, f *follower) {
+// settle waits until the cache has reached the first revision that belongs to the set, if that is known. The answer is
+// the same without, but a watch from its revision would receive Expired.
+func settle(ctx context.Context, shown *personal.Reading, f *follower) {
 	ctx, cancel := context.WithTimeout(ctx, settleWait)
 	defer cancel()
-	v.shown.Settle(ctx, f.source.Newest)
-	v.other.Settle(ctx, f.source.Newest)
-	if floor := max(v.shown.Floor(), v.other.Floor()); floor > f.reader.Cache().Revision() {
+	if floor := shown.Settle(ctx, f.source.Newest); floor > f.reader.Cache().Revision() {
 		_ = f.reader.Cache().WaitForRevision(ctx, floor)
 	}
 }

@@ -436,7 +436,7 @@ func TestPersonalListThatWaits(t *testing.T) {
 		before, _, err := a.shown.Namespaces()
 		r.must(err)
 		r.revoke("ada", "b")
-		r.until("the view has one namespace", func() bool { has, _ := a.shown.shown.Count(); return has == 1 })
+		r.until("the view has one namespace", func() bool { has, _ := a.shown.Count(); return has == 1 })
 		a.reader = a.reader.Within(&staleOnce{a.shown, before}, false)
 		next.ServeHTTP(w, q.WithContext(context.WithValue(q.Context(), answerKey{}, a)))
 	})

@@ -340,10 +340,10 @@ func (p *Proxy) readerOf(ctx context.Context, q *http.Request, info *request.Req
 type answer struct {
 	follower *follower
 	reader   *readpath.Reader
-	table    *tables.Proven // nil if the answer is no Table
-	shown    *personalView  // nil unless the answer is a part of the resource
-	note     string         // a warning for the client; it may be empty
-	left     func()         // the cache is no longer used
+	table    *tables.Proven    // nil if the answer is no Table
+	shown    *personal.Reading // nil unless the answer is a part of the resource
+	note     string            // a warning for the client; it may be empty
+	left     func()            // the cache is no longer used
 	cost     apistorage.Stats
 	// still reports whether the server allows the request as before. It is nil if something else follows that.
 	still func(context.Context) bool

@@ -6,8 +6,8 @@ import "sync"
 // moreAskers of them.
 const reviewsOfView, moreAskers = 8, 64
 
-// askers are the further askers of all views. The owners whose views are being decided have like shares. It is safe for
-// concurrent use.
+// askers are the further askers of all views. The owners whose views are being decided have like shares. It is safe
+// for concurrent use.
 type askers struct {
 	mu     sync.Mutex
 	free   int

@@ -1,13 +1,13 @@
 // Package personal finds the namespaces in which the API server allows a user a verb on a resource, for lists and
 // watches over all namespaces that the server refuses to the user.
 //
-//	request ─▶ Views.Of ─▶ View ─┬─ which namespaces can be meant?  Roles: the user's bindings
-//	                             ├─ which of them?                  Reviews: the API server's decision about each
-//	                             └─ which revisions are of this set? Newest
+//	request ─▶ Reading ─▶ View ─┬─ which namespaces can be meant?  Roles: the user's bindings
+//	                            ├─ which of them?                  Reviews: the API server's decision about each
+//	                            └─ which revisions are of this set? Newest
 //
-// A [View] is a watchcache.View. The server's reviews are the only authority: bindings say which namespaces to ask
-// about, and when to ask again. If it is not known what they say, or if the server may decide by more than roles, it is
-// asked about every namespace.
+// A [Reading] is a watchcache.View. It has the views of both verbs, list and watch, since one continues the other. The
+// server's reviews are the only authority: bindings say which namespaces to ask about, and when to ask again. If it is
+// not known what they say, or if the server may decide by more than roles, it is asked about every namespace.
 //
 // # Decided again
 //
@@ -20,12 +20,12 @@
 //
 // # Revisions of a set
 //
-// A revision does not say which set of namespaces was shown at it: that of an object in a namespace that was granted is
-// older than the grant, and another replica may notice a change later. [View.Resumable] is true for revisions that are
-// higher than the newest one which the server had [Settled] after the last change of the set, or of the user's
+// A revision does not say which set of namespaces was shown at it: that of an object in a namespace that was granted
+// is older than the grant, and another replica may notice a change later. [View.Resumable] is true for revisions that
+// are higher than the newest one which the server had [Settled] after the last change of the set, or of the user's
 // bindings. All that was sent at such a revision, here or by another replica, was of the present set. For a view that
-// begins, it is true for the revisions from the server's newest one on, if the user's bindings have not changed in the
-// [Settled] before.
+// begins, it is true for the revisions from the server's newest one on, if the user's bindings have not changed in
+// the [Settled] before.
 //
 // # Bounds
 //
@@ -33,12 +33,14 @@
 // server's reviews have a queue of their own, in turn by user: see package access.
 //
 // Beyond 10,000 views one is forgotten for each new one: one that nobody has used for a minute, or else one of the
-// owner with most views. The watches of that one end. So an owner with few views keeps those that are in use.
+// owner with most views. The watches of that one end. So an owner with few views keeps those that are in use: the two
+// of each open watch, which both follow what changes, since the watch may be continued.
 //
 // # Files
 //
-//	views.go   the views of all users       roles.go    bindings by subject
-//	view.go    one of them                  reviews.go  what the server is asked
-//	run.go     one decision about its set   askers.go   how much at a time
-//	epoch.go   the revisions of its set     metrics.go  counters
+//	reading.go  a list or a watch            roles.go    bindings by subject
+//	views.go    the views of all users       reviews.go  what the server is asked
+//	view.go     one of them                  askers.go   how much at a time
+//	run.go      one decision about its set   shares.go   whose view is forgotten for a new one
+//	epoch.go    the revisions of its set     metrics.go  counters
 package personal

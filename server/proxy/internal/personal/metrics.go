@@ -22,7 +22,7 @@ func newCounts(registry metrics.KubeRegistry, v *Views) counts {
 		}),
 		refused: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "keepwatch_proxy_personal_refused_total", StabilityLevel: metrics.ALPHA,
-			Help: "Requests that were answered 429 because too many personal views are in use, and their user has its share.",
+			Help: "Lists and watches that were answered 429, or ended with it, because too many personal views are in use, and their user has its share.",
 		}),
 		forgotten: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "keepwatch_proxy_personal_forgotten_total", StabilityLevel: metrics.ALPHA,

@@ -191,8 +191,8 @@ func (r *run) take(a answer) {
 // everywhere reports whether the user is allowed in all namespaces.
 func (r *run) everywhere() bool { return r.decided[""].allowed }
 
-// publish replaces the set while the others are not decided: by one without what is denied, and with what is granted if
-// all of the first are decided and nothing has changed since.
+// publish replaces the set while the others are not decided: by one without what is denied, and with what is granted
+// if all of the first are decided and nothing has changed since.
 func (r *run) publish() {
 	w := r.view
 	if !r.changes || r.everywhere() {

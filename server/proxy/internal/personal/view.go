@@ -1,6 +1,7 @@
 package personal
 
 import (
+	"container/list"
 	"context"
 	"sync"
 	"time"
@@ -11,8 +12,6 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
-
-var _ watchcache.View = (*View)(nil)
 
 const (
 	// undecidedFor is how long a view keeps its set while the server does not decide about it.
@@ -36,9 +35,12 @@ type View struct {
 	woken   chan struct{} // has room for one
 
 	// views.mu is locked for these.
+	holder    *holder            // its user
+	place     *list.Element      // in one of the lists of its user
+	idle      *list.Element      // in that of all that are not in use; nil while it is
 	used      time.Time          // last, while it is not in use
-	asked     int                // requests that wait for a decision
-	reads     int                // lists and watches that are answered
+	uses      int                // by readings, and those of them that are open
+	reads     int                // of uses, that let the view follow what changes
 	end       context.CancelFunc // of the goroutine that follows the view
 	following chan struct{}      // closed at its end
 
@@ -63,7 +65,7 @@ type View struct {
 }
 
 // inUse reports whether requests wait for the view, or are answered from it. views.mu is locked.
-func (w *View) inUse() bool { return w.asked+w.reads > 0 }
+func (w *View) inUse() bool { return w.uses > 0 }
 
 func (w *View) isRead() bool {
 	w.views.mu.Lock()
@@ -173,8 +175,8 @@ func (w *View) lifetime() time.Duration {
 }
 
 // decide asks the server about each namespace that may be in the set, and replaces the set. Unless it is for open
-// watches, a set that has become fresh meanwhile is enough. What a list decides beside open watches is for them, too: a
-// decision that did not wait for its turn would be one that the server does not make, and the watches would end.
+// watches, a set that has become fresh meanwhile is enough. What a list decides beside open watches is for them, too:
+// a decision that did not wait for its turn would be one that the server does not make, and the watches would end.
 func (w *View) decide(ctx context.Context, open bool) error {
 	select {
 	case w.deciding <- struct{}{}:
@@ -192,8 +194,9 @@ func (w *View) decide(ctx context.Context, open bool) error {
 	return err
 }
 
-// show replaces the set by one that is decided as of some of the changes, by decisions that began at a time. A set that
-// changes by bindings alone, and was decided when their change had settled, is that of their epoch. w.mu is locked.
+// show replaces the set by one that is decided as of some of the changes, by decisions that began at a time. A set
+// that changes by bindings alone, and was decided when their change had settled, is that of their epoch. w.mu is
+// locked.
 func (w *View) show(set *watchcache.Namespaces, began time.Time, applied uint64) {
 	before := w.present
 	if w.gone || before != nil && w.err == nil && set.Equal(before) {
@@ -269,8 +272,8 @@ func (w *View) Settle(ctx context.Context, newest Newest) {
 }
 
 // Open lets the view be decided again whenever that is due, until close is called: while a list or a watch of it is
-// answered. It fails with ErrBusy if the view has been forgotten since the request received it: changes do not reach it
-// any more. What follows the view ends soon after the last close, which does not wait for a decision that is being
+// answered. It fails with ErrBusy if the view has been forgotten since the request received it: changes do not reach
+// it any more. What follows the view ends soon after the last close, which does not wait for a decision that is being
 // made: the client would.
 func (w *View) Open(newest Newest) (closed func(), err error) {
 	w.views.mu.Lock()
@@ -278,6 +281,7 @@ func (w *View) Open(newest Newest) (closed func(), err error) {
 	if w.views.all[w.key] != w {
 		return nil, ErrBusy
 	}
+	w.views.use(w, 1)
 	if w.reads++; w.reads == 1 {
 		ctx, cancel := context.WithCancel(context.Background())
 		before, ended := w.following, make(chan struct{})
@@ -293,7 +297,7 @@ func (w *View) Open(newest Newest) (closed func(), err error) {
 	return func() {
 		w.views.mu.Lock()
 		defer w.views.mu.Unlock()
-		w.used = time.Now()
+		w.views.use(w, -1)
 		if w.reads--; w.reads == 0 {
 			w.end()
 		}

@@ -59,8 +59,7 @@ type Views struct {
 	mu       sync.Mutex
 	most     int // maxViews, but in tests
 	all      map[key]*View
-	ofOwner  map[string]int                // how many, by owner: readpath.Flow
-	ofUser   map[string]int                // how many, by user
+	shares   shares
 	affected map[string]map[*View]struct{} // by the subjects of bindings that apply to their users
 	touched  map[string]time.Time          // when bindings of a subject have changed last
 	anybody  time.Time                     // when those of anybody may have
@@ -76,8 +75,8 @@ type key struct {
 func New(cluster Cluster, reviews Reviews, registry metrics.KubeRegistry, settled time.Duration) *Views {
 	v := &Views{
 		cluster: cluster, reviews: reviews, settled: settled, askers: newAskers(), most: maxViews,
-		all: map[key]*View{}, ofOwner: map[string]int{}, ofUser: map[string]int{},
-		affected: map[string]map[*View]struct{}{}, touched: map[string]time.Time{}, anybody: time.Now(),
+		all: map[key]*View{}, shares: shares{byName: map[string]*holder{}}, affected: map[string]map[*View]struct{}{},
+		touched: map[string]time.Time{}, anybody: time.Now(),
 	}
 	v.counts = newCounts(registry, v)
 	return v
@@ -89,10 +88,11 @@ func (v *Views) len() int {
 	return len(v.all)
 }
 
-// WriteUser writes all of a user that a decision may depend on. Strings are quoted, so that no value of one field reads
-// as another field.
+// WriteUser writes all of a user that a decision may depend on. Groups are a set, and may be named in any order.
+// Strings are quoted, so that no value of one field reads as another field.
 func WriteUser(h io.Writer, u user.Info) {
-	fmt.Fprintf(h, "%q %q %q", u.GetName(), u.GetUID(), u.GetGroups())
+	groups := slices.Compact(slices.Sorted(slices.Values(u.GetGroups())))
+	fmt.Fprintf(h, "%q %q %q", u.GetName(), u.GetUID(), groups)
 	extra := u.GetExtra()
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		fmt.Fprintf(h, " %q %q", name, extra[name])
@@ -107,70 +107,97 @@ func keyOf(s Subject) key {
 		s.Resource.Resource)}
 }
 
-// Of returns the view of a subject, as of a time after the call. It fails if the server does not decide about each of
-// the namespaces that may be in it, and with ErrBusy if there are too many views.
-func (v *Views) Of(ctx context.Context, s Subject) (*View, error) {
-	view, err := v.of(s)
-	if err != nil {
-		return nil, err
+// hold returns the views of some subjects, all or none, which are in use until release. They need not be decided yet.
+// It fails with ErrBusy if there are too many views, and not as many yield.
+func (v *Views) hold(subjects ...Subject) ([]*View, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var held, begun, yielded []*View
+	for _, s := range subjects {
+		view := v.all[keyOf(s)]
+		if view == nil {
+			view = v.newView(s)
+			begun = append(begun, view)
+		} else {
+			v.use(view, 1)
+		}
+		held = append(held, view)
 	}
-	defer func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		view.asked--
+	for i, view := range begun {
+		if len(v.all)+i-len(yielded) >= v.most {
+			yields := v.shares.yielding(view, time.Now())
+			if yields == nil {
+				v.undo(held, begun[:i], yielded)
+				return nil, ErrBusy
+			}
+			v.shares.remove(yields)
+			yielded = append(yielded, yields)
+		}
+		v.shares.add(view)
+	}
+	for _, view := range yielded {
+		v.drop(view)
+	}
+	for _, view := range begun {
+		v.all[view.key] = view
+		v.use(view, 1)
+		for _, subject := range subjectsOf(view.subject.User) {
+			if v.affected[subject] == nil {
+				v.affected[subject] = map[*View]struct{}{}
+			}
+			v.affected[subject][view] = struct{}{}
+		}
+	}
+	return held, nil
+}
+
+// undo undoes what hold has begun. v.mu is locked.
+func (v *Views) undo(held, begun, yielded []*View) {
+	v.counts.refused.Inc()
+	for _, view := range begun {
+		v.shares.remove(view)
+	}
+	for _, view := range yielded {
+		v.shares.add(view)
+		v.shares.use(view, view.inUse())
+	}
+	for _, view := range held {
+		if v.all[view.key] == view {
+			v.use(view, -1)
+		}
+	}
+}
+
+func (v *Views) newView(s Subject) *View {
+	return &View{
+		views: v, key: keyOf(s), subject: s, owner: readpath.Flow(s.User), epoch: v.firstEpoch(s.User),
+		replaced: make(chan struct{}), woken: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		deciding: make(chan struct{}, 1),
+	}
+}
+
+// release ends what hold began. If drops, those views that nobody else uses are forgotten, unless they have
+// namespaces.
+func (v *Views) release(drops bool, held ...*View) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, view := range held {
+		v.use(view, -1)
+		if has, _ := view.Count(); drops && has == 0 && !view.inUse() && v.all[view.key] == view {
+			v.forget(view)
+		}
+	}
+}
+
+// use counts the uses of a view. v.mu is locked.
+func (v *Views) use(view *View, n int) {
+	before := view.inUse()
+	if view.uses += n; !view.inUse() {
 		view.used = time.Now()
-	}()
-	return view, view.current(ctx)
-}
-
-// Release forgets a view that nobody uses. Who may read nowhere needs none, and would have one for each name of a
-// resource that it makes up.
-func (v *Views) Release(view *View) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !view.inUse() && v.all[view.key] == view {
-		v.forget(view)
 	}
-}
-
-// of returns the view of a subject, which need not be decided yet. The caller counts view.asked down.
-func (v *Views) of(s Subject) (*View, error) {
-	k := keyOf(s)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if view := v.all[k]; view != nil {
-		view.asked++
-		return view, nil
+	if before != view.inUse() && v.all[view.key] == view {
+		v.shares.use(view, view.inUse())
 	}
-	view := &View{
-		views: v, key: k, subject: s, owner: readpath.Flow(s.User), asked: 1, replaced: make(chan struct{}),
-		woken: make(chan struct{}, 1), changed: make(chan struct{}, 1), deciding: make(chan struct{}, 1),
-	}
-	if len(v.all) >= v.most && !v.makeRoom(view) {
-		v.counts.refused.Inc()
-		return nil, ErrBusy
-	}
-	view.epoch = v.firstEpoch(s.User)
-	v.all[k] = view
-	v.count(view, 1)
-	for _, subject := range subjectsOf(s.User) {
-		if v.affected[subject] == nil {
-			v.affected[subject] = map[*View]struct{}{}
-		}
-		v.affected[subject][view] = struct{}{}
-	}
-	return view, nil
-}
-
-// count adds to the views of a view's owner and user. v.mu is locked.
-func (v *Views) count(of *View, n int) {
-	add := func(to map[string]int, name string) {
-		if to[name] += n; to[name] == 0 {
-			delete(to, name)
-		}
-	}
-	add(v.ofOwner, of.owner)
-	add(v.ofUser, of.subject.User.GetName())
 }
 
 // firstEpoch returns the epoch of a view that begins. v.mu is locked.
@@ -187,58 +214,15 @@ func (v *Views) firstEpoch(u user.Info) epoch {
 	return epoch{}
 }
 
-// makeRoom forgets a view in place of a new one, and reports whether there was one to forget: one that nobody has used
-// for some time; or else one of the owner with most views, and of its users the one with most, if the new view's has
-// fewer. So each owner has a share, and each of its users a part of that: watches end of those above it. The user with
-// most views may only replace views that it does not use. v.mu is locked.
-func (v *Views) makeRoom(newer *View) bool {
-	now := time.Now()
-	var found *View
-	var last [5]int64
-	for _, w := range v.all {
-		if !v.yields(w, newer, now) {
-			continue
-		}
-		if rank := v.rank(w, now); found == nil || slices.Compare(rank[:], last[:]) > 0 {
-			found, last = w, rank
-		}
-	}
-	if found != nil {
-		v.forget(found)
-	}
-	return found != nil
-}
-
-// yields reports whether a view may be forgotten for a new one. v.mu is locked.
-func (v *Views) yields(w, to *View, now time.Time) bool {
-	user, newUser := w.subject.User.GetName(), to.subject.User.GetName()
-	switch {
-	case w.abandoned(now), !w.inUse() && user == newUser:
-		return true
-	case w.owner != to.owner:
-		return v.ofOwner[w.owner] > v.ofOwner[to.owner]+1
-	}
-	return v.ofUser[user] > v.ofUser[newUser]+1
-}
-
-// rank orders the views that may be forgotten: the highest is first. v.mu is locked.
-func (v *Views) rank(w *View, now time.Time) (r [5]int64) {
-	if w.abandoned(now) {
-		r[0] = 1
-	} else {
-		r[1], r[2] = int64(v.ofOwner[w.owner]), int64(v.ofUser[w.subject.User.GetName()])
-	}
-	if !w.inUse() {
-		r[3] = 1
-	}
-	r[4] = int64(now.Sub(w.used))
-	return r
-}
-
 // forget forgets a view. Its watches end. v.mu is locked.
 func (v *Views) forget(w *View) {
+	v.shares.remove(w)
+	v.drop(w)
+}
+
+// drop is forget for a view that has no share any more. v.mu is locked.
+func (v *Views) drop(w *View) {
 	delete(v.all, w.key)
-	v.count(w, -1)
 	for _, subject := range subjectsOf(w.subject.User) {
 		if delete(v.affected[subject], w); len(v.affected[subject]) == 0 {
 			delete(v.affected, subject)

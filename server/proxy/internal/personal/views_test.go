@@ -181,9 +181,19 @@ func subject(name string) Subject {
 	return Subject{&user.DefaultInfo{Name: name}, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "list"}
 }
 
+// one returns the view of a subject alone, without that of the other verb.
+func (w *world) one(ctx context.Context, s Subject) (*View, error) {
+	held, err := w.views.hold(s)
+	if err != nil {
+		return nil, err
+	}
+	defer w.views.release(false, held...)
+	return held[0], held[0].current(ctx)
+}
+
 func (w *world) of(s Subject) *View {
 	w.Helper()
-	view, err := w.views.Of(w.Context(), s)
+	view, err := w.one(w.Context(), s)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -361,8 +371,9 @@ func TestEpochs(t *testing.T) {
 	})
 }
 
-// The API server may decide by a binding that the proxy does not follow yet. A watch of a view that has begun with such
-// a decision looks at the set again when the binding arrives: until then another replica may have shown the set before.
+// The API server may decide by a binding that the proxy does not follow yet. A watch of a view that has begun with
+// such a decision looks at the set again when the binding arrives: until then another replica may have shown the set
+// before.
 func TestDecidedBeforeTheBindingArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")
@@ -387,8 +398,8 @@ func TestDecidedBeforeTheBindingArrives(t *testing.T) {
 	})
 }
 
-// A binding that changes again and again and does not concern the set, such as one of a group for other resources, does
-// not end the watches that have resumed. A set that was replaced a moment ago may have known it.
+// A binding that changes again and again and does not concern the set, such as one of a group for other resources,
+// does not end the watches that have resumed. A set that was replaced a moment ago may have known it.
 func TestBindingsThatDoNotConcernTheSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")
@@ -424,7 +435,8 @@ func TestBindingsThatDoNotConcernTheSet(t *testing.T) {
 	})
 }
 
-// A namespace that was deleted and created again is another one: the set changes, and no earlier revision is resumable.
+// A namespace that was deleted and created again is another one: the set changes, and no earlier revision is
+// resumable.
 func TestNamespaceMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
@@ -459,7 +471,7 @@ func TestUndecided(t *testing.T) {
 		if _, _, err := view.Namespaces(); err == nil {
 			t.Error("the set is still known")
 		}
-		if _, err := w.views.Of(t.Context(), subject("bob")); err == nil {
+		if _, err := w.one(t.Context(), subject("bob")); err == nil {
 			t.Error("a view begins without decisions")
 		}
 		w.set(func() { w.fails = false })
@@ -500,7 +512,7 @@ func TestBounds(t *testing.T) {
 func (w *world) ofResource(name string, i int) (*View, error) {
 	s := subject(name)
 	s.Resource.Resource = fmt.Sprint("r", i)
-	return w.views.Of(w.Context(), s)
+	return w.one(w.Context(), s)
 }
 
 // watches opens views of a user until there are no more, and returns them.
@@ -570,8 +582,13 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// forgotten returns how many views were forgotten for a reason, as the metrics have it.
-func (w *world) forgotten(why string) (n int) {
+// forgotten returns how many views were forgotten for a reason.
+func (w *world) forgotten(why string) int {
+	return w.counted("keepwatch_proxy_personal_forgotten_total", why)
+}
+
+// counted returns the value of a counter, of one with a label if that is not empty.
+func (w *world) counted(name, label string) (n int) {
 	w.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {
@@ -579,7 +596,7 @@ func (w *world) forgotten(why string) (n int) {
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == "keepwatch_proxy_personal_forgotten_total" && m.GetLabel()[0].GetValue() == why {
+			if f.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
 				n += int(m.GetCounter().GetValue())
 			}
 		}
@@ -654,7 +671,7 @@ func TestEndedRequestsDoNotWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		_, err := w.views.Of(ctx, subject("ada"))
+		_, err := w.one(ctx, subject("ada"))
 		if took := time.Since(began); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v after %v", err, took)
 		}
@@ -785,6 +802,18 @@ func TestViewsAreNotShared(t *testing.T) {
 			t.Errorf("%v and %v have one view", s, other)
 		}
 		seen[k] = s
+	}
+}
+
+// Groups are a set: a user has one view in whatever order they are named.
+func TestTheOrderOfGroups(t *testing.T) {
+	of := func(groups ...string) key {
+		s := subject("ada")
+		s.User = &user.DefaultInfo{Name: "ada", Groups: groups}
+		return keyOf(s)
+	}
+	if of("devs", "ops") != of("ops", "devs") || of("devs", "ops") != of("devs", "ops", "devs") {
+		t.Error("two views")
 	}
 }
 
