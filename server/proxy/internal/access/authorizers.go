@@ -21,48 +21,46 @@ type authorizers struct {
 	reviews     authorizationclient.AuthorizationV1Interface
 	probe       *Probe
 	permissions *permissions
-	found       func() // is called when it turns out that there are others
 	asked       atomic.Bool
 }
 
 func newAuthorizers(reviews authorizationclient.AuthorizationV1Interface, p *permissions) *authorizers {
-	return &authorizers{reviews: authorizationclient.New(once{reviews.RESTClient()}), probe: p.probe, permissions: p,
-		found: func() {}}
+	return &authorizers{reviews: authorizationclient.New(once{reviews.RESTClient()}), probe: p.probe, permissions: p}
 }
 
 // run asks again and again until ctx ends. A nil *authorizers asks nothing.
 func (a *authorizers) run(ctx context.Context) {
 	for a != nil && ctx.Err() == nil {
-		wait := knownFor
-		if !a.ask(ctx) {
-			wait = time.Second
-		}
-		_ = pause.For(ctx, wait)
+		_ = pause.For(ctx, max(a.ask(ctx), time.Second))
 	}
 }
 
-// ask asks once, and reports whether the server has answered. One that refuses, or does not have such reviews, has.
-func (a *authorizers) ask(ctx context.Context) (answered bool) {
-	ctx, cancel, err := a.probe.reviewing(ctx)
+// ask asks once, and returns for how long the answer counts: zero if the server has not answered. One that refuses, or
+// does not have such reviews, has, and that counts as any denial: if it is ready, since one that starts denies what it
+// will allow.
+func (a *authorizers) ask(ctx context.Context) (counts time.Duration) {
+	reviewing, cancel, err := a.probe.reviewing(ctx)
 	if err != nil {
-		return false
+		return 0
 	}
 	defer cancel()
-	review, err := a.reviews.SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+	review, err := a.reviews.SelfSubjectRulesReviews().Create(reviewing, &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: metav1.NamespaceDefault},
 	}, metav1.CreateOptions{})
 	refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) ||
 		apierrors.IsMethodNotSupported(err)
+	counts = knownFor
 	switch {
-	case err != nil && !refused:
-		return false
+	case err != nil && !refused, refused && a.probe.Ready(ctx) != nil:
+		return 0
 	case refused:
+		counts = unobservedFor
 		klog.V(2).InfoS("The server does not say whether it decides by more than roles", "err", err)
-	case review.Status.Incomplete && a.permissions.beyondRoles.CompareAndSwap(false, true):
-		a.found()
+	case review.Status.Incomplete:
+		a.permissions.foundBeyondRoles()
 	}
 	a.asked.Store(true)
-	return true
+	return counts
 }
 
 // beyondRoles reports whether the server may decide by more than roles.

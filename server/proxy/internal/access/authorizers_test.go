@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 )
@@ -16,13 +20,13 @@ func TestAuthorizers(t *testing.T) {
 	for _, c := range []struct {
 		code       int
 		incomplete bool
-		answered   bool
+		counts     time.Duration
 		beyond     bool
 	}{
-		{http.StatusCreated, false, true, false}, {http.StatusCreated, true, true, true},
-		{http.StatusForbidden, false, true, false}, {http.StatusNotFound, false, true, false},
-		{http.StatusInternalServerError, false, false, true}, {http.StatusTooManyRequests, false, false, true},
-		{http.StatusServiceUnavailable, false, false, true},
+		{http.StatusCreated, false, knownFor, false}, {http.StatusCreated, true, knownFor, true},
+		{http.StatusForbidden, false, unobservedFor, false}, {http.StatusNotFound, false, unobservedFor, false},
+		{http.StatusInternalServerError, false, 0, true}, {http.StatusTooManyRequests, false, 0, true},
+		{http.StatusServiceUnavailable, false, 0, true},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			t.Parallel()
@@ -45,14 +49,14 @@ func TestAuthorizers(t *testing.T) {
 			defer p.close()
 			a := newAuthorizers(client, p)
 			found := 0
-			a.found = func() { found++ }
+			p.found = func() { found++ }
 			views := Reviews{p, a}
 			if !views.BeyondRoles() {
 				t.Error("it is known before the server has answered")
 			}
 			for range 2 {
-				if answered := a.ask(t.Context()); answered != c.answered {
-					t.Errorf("answered: %v", answered)
+				if counts := a.ask(t.Context()); counts != c.counts {
+					t.Errorf("the answer counts for %v, want %v", counts, c.counts)
 				}
 			}
 			if views.BeyondRoles() != c.beyond {
@@ -62,5 +66,76 @@ func TestAuthorizers(t *testing.T) {
 				t.Errorf("personal views are decided again %d times", found)
 			}
 		})
+	}
+}
+
+// A server that was ready and starts again refuses what it will answer: that does not count.
+func TestAuthorizersOfAServerThatStarts(t *testing.T) {
+	t.Parallel()
+	var starts atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case q.URL.Path != probePath:
+			w.WriteHeader(http.StatusForbidden)
+		case starts.Load():
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		_, _ = fmt.Fprint(w, `{}`)
+	}))
+	defer server.Close()
+	client, err := authorizationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := newProbe(client.RESTClient())
+	if err := probe.ask(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPermissions(client, probe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	a := newAuthorizers(client, p)
+	starts.Store(true)
+	if counts := a.ask(t.Context()); counts != 0 || !a.beyondRoles() {
+		t.Errorf("a refusal of a server that starts counts for %v", counts)
+	}
+	starts.Store(false)
+	if counts := a.ask(t.Context()); counts != unobservedFor || a.beyondRoles() {
+		t.Errorf("a refusal of a server that is ready counts for %v", counts)
+	}
+}
+
+// Personal views are decided again as soon as the server has allowed anything for another reason than a role.
+func TestFoundByADecision(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = fmt.Fprint(w, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true,"reason":"a webhook"}}`)
+	}))
+	defer server.Close()
+	client, err := authorizationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPermissions(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	found := 0
+	p.found = func() { found++ }
+	for _, namespace := range []string{"a", "b"} {
+		if _, _, err := p.allowed(t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ada"}, Verb: "list",
+			Namespace: namespace, APIVersion: "v1", Resource: "pods", ResourceRequest: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found != 1 {
+		t.Errorf("personal views are decided again %d times", found)
 	}
 }

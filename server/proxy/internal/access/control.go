@@ -132,7 +132,7 @@ func (c *Control) Reviews() Reviews { return Reviews{c.permissions, c.authorizer
 // subjects that changes of roles and bindings concern, or with false if that may be anybody.
 func (c *Control) OnChanges(namespaces func(), roles func(subjects map[string]bool, ok bool)) {
 	c.namespaces.changed, c.roles.touched = namespaces, roles
-	c.authorizers.found = func() { roles(nil, false) }
+	c.permissions.found = func() { roles(nil, false) }
 }
 
 // NamespacesRefused reports whether the proxy may not list the namespaces.

@@ -54,6 +54,7 @@ type permissions struct {
 	// beyondRoles is true once the server has allowed something for another reason than a role, or says that it may: it
 	// has other authorizers.
 	beyondRoles atomic.Bool
+	found       func() // is called once when that turns out
 
 	mu       sync.Mutex
 	observed bool   // changes of roles and bindings are seen
@@ -66,7 +67,7 @@ func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server
 	p := &permissions{
 		probe: server, made: newDecisions(maxReviews), ofViews: newDecisions(maxViewReviews),
 		repeated: newDecisions(maxReviews), inFlight: newInFlight(),
-		scopes: newScopes(), open: map[string]map[*openRequest]struct{}{},
+		scopes: newScopes(), open: map[string]map[*openRequest]struct{}{}, found: func() {},
 	}
 	var err error
 	p.server, err = authorizerfactory.DelegatingAuthorizerConfig{
@@ -168,7 +169,7 @@ func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes,
 		decision, why, err := p.server.Authorize(ctx, attributes)
 		allowed := err == nil && decision == authorizer.DecisionAllow
 		if allowed && isBeyondRoles(attributes, why) {
-			p.beyondRoles.Store(true)
+			p.foundBeyondRoles()
 		}
 		if err == nil {
 			remember(allowed)
@@ -183,6 +184,13 @@ func (p *permissions) ask(ctx context.Context, attributes authorizer.Attributes,
 type reviewed struct {
 	allowed bool
 	left    time.Time
+}
+
+// foundBeyondRoles records that the server decides by more than roles.
+func (p *permissions) foundBeyondRoles() {
+	if p.beyondRoles.CompareAndSwap(false, true) {
+		p.found()
+	}
 }
 
 // isBeyondRoles reports whether the server has allowed a request for another reason than a role. A webhook need not
