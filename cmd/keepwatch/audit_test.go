@@ -66,6 +66,8 @@ func TestAuditCommand(t *testing.T) {
 		{"an unknown type", []string{"nothing,configmaps", "--against", s.twin}, 2,
 			`\nnothing .* not compared\nconfigmaps .* equal`,
 			`^keepwatch: nothing not compared: the server doesn't have a resource type "nothing"\n$`},
+		{"an object that neither has", []string{"configmaps/d", "--against", s.twin}, 2, `\nconfigmaps .* not compared\n$`,
+			`^keepwatch: configmaps not compared: neither side has d\n$`},
 		{"no kubeconfig", []string{"configmaps", "--against", "main.go"}, 2, `not compared`, `--against: `},
 		{"no state", []string{"configmaps", "--against", t.TempDir()}, 2, `not compared`, `has no state of configmaps in`},
 	}

@@ -130,6 +130,10 @@ func testHistoryRestore(t *testing.T, client kubernetes.Interface) {
 	if _, err := maps.Get(t.Context(), "a-grandchild", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("something was written: %v", err)
 	}
+	out, _ = run(0, "cm/c", "--at", at, "--force-conflicts", "--dry-run")
+	if out != "configmaps/c -n restore configured (dry run)\n" {
+		t.Error(out)
+	}
 	out, _ = run(0, "cm", "--at", at, "--force-conflicts", "-o", "json")
 	var report struct{ Objects []lookback.RestoredObject }
 	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Objects) != 4 ||

@@ -53,7 +53,7 @@ func TestProxyCommand(t *testing.T) {
 
 func TestProxyUsage(t *testing.T) {
 	for _, args := range [][]string{{"--tls-cert-file", "x"}, {"--tls-private-key-file", "x"}, {"argument"},
-		{"--watch-history", "x"}, {"--kubeconfig", "missing"},
+		{"--watch-history", "x"}, {"--max-requests-inflight", "-1"},
 		{"--cache", "pods/log"}, {"--no-cache", "*"}, {"--cache", "pods", "--no-cache", "pods"},
 		{"--cache", "Pods", "--print-rbac"}, {"--memory-limit", "0"}, {"--memory-limit", "much"},
 		{"--memory-limit", "512m"},
@@ -64,6 +64,10 @@ func TestProxyUsage(t *testing.T) {
 		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
+	}
+	// as of all commands
+	if code, _, stderr := execute(t, "proxy", "--kubeconfig", "missing"); code != 1 || strings.Contains(stderr, "--help") {
+		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
 

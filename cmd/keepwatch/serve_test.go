@@ -71,6 +71,26 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// A flag that a script's unset variable leaves empty is refused where the command would do less than its user relies
+// on.
+func TestEmptyFlags(t *testing.T) {
+	for command, flags := range map[string][]string{
+		"serve":  {"--data-dir", "--etcd-servers", "--kubeconfig-out", "--token", "--history", "--authorize", "--audit-log"},
+		"watch":  {"--state"},
+		"sync":   {"--to", "--state", "--filename", "--signing-key", "--leader-elect", "--max-size"},
+		"proxy":  {"--personal-groups", "--state", "--tls-cert-file"},
+		"judge":  {"--workload", "--expected", "--record"},
+		"faults": {"--kubeconfig-out", "--record"},
+	} {
+		for _, flag := range flags {
+			code, stdout, stderr := execute(t, command, flag, "")
+			if code != 2 || stdout != "" || !strings.Contains(stderr, flag) || !strings.Contains(stderr, "it is empty") {
+				t.Errorf("%s %s '': exit %d, %s", command, flag, code, stderr)
+			}
+		}
+	}
+}
+
 func TestServeHelp(t *testing.T) {
 	code, stdout, _ := execute(t, "serve", "--help")
 	if code != 0 {

@@ -687,7 +687,7 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/pkg/api/resource"},
 		why:    "a flag's value does not depend on its command: there are two",
 	},
-	"cmd/keepwatch/internal/exit": {others: []string{"github.com/spf13/cobra"},
+	"cmd/keepwatch/internal/exit": {others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "the meaning of an exit code does not depend on the command"},
 	"cmd/keepwatch/internal/version": {
 		ours:   []string{"cmd/keepwatch/internal/exit"},

@@ -3,11 +3,13 @@ package exit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The exit codes of errors. The code 0 means that the command ended on request.
@@ -49,6 +51,25 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return Usage(err)
 	}
+}
+
+// NotEmpty makes flags refuse an empty value, as an unset variable of a script is: who gives such a flag relies on what
+// the command does not do without it.
+func NotEmpty(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		flag := flags.Lookup(name)
+		flag.Value = notEmpty{flag.Value}
+	}
+}
+
+// notEmpty is a flag's value that cannot be set to nothing.
+type notEmpty struct{ pflag.Value }
+
+func (n notEmpty) Set(text string) error {
+	if text == "" {
+		return errors.New("it is empty: give a value, or leave out the flag")
+	}
+	return n.Value.Set(text)
 }
 
 // Interrupted reports whether SIGINT ended ctx. The text of the cause of

@@ -166,6 +166,7 @@ func NewSyncCommand() *cobra.Command {
 		"/readyz fails when a type was not confirmed to be current for this long")
 	flags.StringVar(&o.lease, "leader-elect", "",
 		"work only while elected among all processes with this Lease: NAMESPACE/NAME")
+	exit.NotEmpty(flags, "signing-key", "leader-elect", "max-size")
 	cmd.AddCommand(newSyncStatusCommand())
 	return cmd
 }
@@ -176,7 +177,8 @@ func (o *syncOptions) addSinkFlags(cmd *cobra.Command) {
 		"where changes are stored: sqlite:FILE, postgres://..., files:DIRECTORY, https://..., kafka://... or nats://...")
 	cmd.Flags().StringVar(&o.settings.State, "state", "",
 		"directory with the cursors of files and HTTP servers (default for files: state in their directory)")
-	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "read the database and the resource types from this YAML file")
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "read the database and the resource types from this YAML file; - is stdin")
+	exit.NotEmpty(cmd.Flags(), "to", "state", "filename")
 }
 
 func (o *syncOptions) run(cmd *cobra.Command, args []string) error {

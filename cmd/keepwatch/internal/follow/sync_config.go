@@ -1,11 +1,14 @@
 package follow
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -118,12 +122,37 @@ func unmarshalFlag(name string, flag interface{ Set(string) error }, text []byte
 
 // parse reads the settings from YAML. An error names the field.
 func (s *syncSettings) parse(text []byte) error {
+	text, err := onlyDocument(text)
+	if err != nil {
+		return err
+	}
 	converted, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return err
 	}
 	strict, err := kjson.UnmarshalStrict(converted, s)
 	return errors.Join(append(strict[:min(1, len(strict))], err)...)
+}
+
+// onlyDocument returns the YAML document of a file that has one. Of several, YAMLToJSONStrict would read the first.
+func onlyDocument(text []byte) (only []byte, err error) {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		one, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return only, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if content, err := yaml.YAMLToJSON(one); err == nil && string(content) == "null" {
+			continue // comments
+		}
+		if only != nil {
+			return nil, errors.New("it has several YAML documents: give one, with all resources")
+		}
+		only = one
+	}
 }
 
 // syncResource selects objects of one type, and what is stored of them.
@@ -229,7 +258,11 @@ func (o *syncOptions) readFile(args []string) (*syncSettings, error) {
 		return nil, errors.New(
 			"with -f, the file has the types, namespaces, selectors, fields and the settings of the sink: remove them from the command line")
 	}
-	text, err := os.ReadFile(o.file)
+	read := func() ([]byte, error) { return os.ReadFile(o.file) }
+	if o.file == "-" { // as kubectl's -f
+		read = func() ([]byte, error) { return io.ReadAll(os.Stdin) }
+	}
+	text, err := read()
 	if err != nil {
 		return nil, err
 	}

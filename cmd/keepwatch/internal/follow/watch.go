@@ -122,6 +122,7 @@ func NewWatchCommand() *cobra.Command {
 		"move the cursor when stdin has a line for each line that was printed, and end with stdin")
 	flags.StringVar(&o.stateDir, "state", "", "store the cursor in this folder, and resume from there")
 	flags.BoolVar(&o.untilSynced, "until-synced", false, "end after SYNCED, when the state is written")
+	exit.NotEmpty(flags, "state")
 	flags.Lookup(
 		"request-timeout").Usage = "The length of time to wait for discovery and for one page of a list (for example 30s). The stream itself never times out. Zero means no limit."
 	return cmd

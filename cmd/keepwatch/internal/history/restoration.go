@@ -360,7 +360,8 @@ func (r *restoration) apply(ctx context.Context, one *restored, try bool) error 
 	switch {
 	case one.live == nil:
 		one.result = "created"
-	case applied.GetResourceVersion() == one.live.GetResourceVersion() || sameContent(applied, one.live):
+	// the answer of a dry run has the resourceVersion of what is live, also if it differs
+	case !try && applied.GetResourceVersion() == one.live.GetResourceVersion() || sameContent(applied, one.live):
 		one.result = "unchanged"
 	default:
 		one.result = "configured"

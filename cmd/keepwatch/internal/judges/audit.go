@@ -197,7 +197,17 @@ func (o *auditOptions) compare(ctx context.Context, r auditRequest, one cluster.
 		Resource: t.Resource, Namespace: t.Namespace, LabelSelector: t.Labels, FieldSelector: t.Fields,
 		PageSize: o.PageSize(), ContentsOnly: o.contents,
 	}
-	if r.state {
+	report, err := o.compareStates(ctx, t, r.state, options)
+	if err == nil && one.Name != "" && report.Server.Objects+report.Against.Objects == 0 && report.Complete() {
+		return nil, fmt.Errorf("neither side has %s", one.Name)
+	}
+	return report, err
+}
+
+// compareStates compares with a stream's state, or with another server.
+func (o *auditOptions) compareStates(ctx context.Context, t *cluster.Target, state bool,
+	options audit.Options) (*audit.Report, error) {
+	if state {
 		return o.compareState(ctx, t, options)
 	}
 	against, err := o.againstConfig()

@@ -78,6 +78,7 @@ func NewFaultsCommand() *cobra.Command {
 	flags.StringVar(&o.record, "record", "",
 		"write the plan with its seed, and a line for each request, to this new folder")
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:0", "serve HTTPS on this address; port 0 uses a free port")
+	exit.NotEmpty(flags, "kubeconfig-out", "record")
 	cmd.AddCommand(newFaultsPlansCommand(), newFaultsReportCommand())
 	return cmd
 }
@@ -163,7 +164,9 @@ func newFaultsPlansCommand() *cobra.Command {
 				return err
 			}
 			for _, p := range faults.Plans() {
-				fmt.Fprintf(out, "%s\n    %s\n    %s\n", p.Name, p.Description, p.Incident)
+				if _, err := fmt.Fprintf(out, "%s\n    %s\n    %s\n", p.Name, p.Description, p.Incident); err != nil {
+					return err
+				}
 			}
 			return nil
 		},

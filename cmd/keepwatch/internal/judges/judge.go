@@ -106,6 +106,7 @@ func NewJudgeCommand() *cobra.Command {
 	flags.StringVarP(&o.output, "output", "o", "table", "the report's format: table, json, junit or html")
 	flags.StringVar(&o.record, "record", "",
 		"write the report in all formats, and the operator's output, to this new folder")
+	exit.NotEmpty(flags, "workload", "next", "steps", "expected", "record")
 	return cmd
 }
 

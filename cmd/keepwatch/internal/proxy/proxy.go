@@ -85,6 +85,8 @@ func NewCommand() *cobra.Command {
 			return exit.Usage(o.checkDrop())
 		case o.checkPersonal() != nil:
 			return exit.Usage(o.checkPersonal())
+		case o.inFlight < 0:
+			return exit.Usage(fmt.Errorf("--max-requests-inflight is 0 for no bound, or more, not %d", o.inFlight))
 		case o.audit.check() != nil:
 			return exit.Usage(o.audit.check())
 		case o.printRBAC:
@@ -119,6 +121,7 @@ func NewCommand() *cobra.Command {
 		"directory for an index of what is cached, without contents and without Secrets, and for the proxy's authority and token: with it clients' watches resume after a restart of the proxy")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0",
 		"serve /metrics on this address, too, as plain HTTP for everybody, for example :8080; 0 for none")
+	exit.NotEmpty(flags, "personal-groups", "state", "tls-cert-file", "tls-private-key-file")
 	flags.IntVar(&o.inFlight, "max-requests-inflight", proxy.DefaultMaxRequestsInFlight,
 		"seats that the server's priority levels share while memory answers requests, as of kube-apiserver; other requests wait their turn, or are answered 429. 0 for no bound")
 	o.audit.addTo(cmd)
@@ -162,7 +165,7 @@ func (o *settings) personalViews() *proxy.Personal {
 
 // requestsInFlight returns the bound of the proxy's configuration.
 func (o *settings) requestsInFlight() int {
-	if o.inFlight <= 0 {
+	if o.inFlight == 0 {
 		return -1
 	}
 	return o.inFlight
@@ -186,7 +189,7 @@ func (o *settings) run(ctx context.Context, selection proxy.Selection, named boo
 	}
 	server, err := cluster.Connection(o.config)
 	if err != nil {
-		return exit.Usage(err)
+		return err
 	}
 	if o.impersonate && server.Impersonate.UserName != "" {
 		return exit.Usage(
