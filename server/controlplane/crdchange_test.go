@@ -77,7 +77,10 @@ func redefine(t *testing.T, c clients, name string, change func(*apiextensionsv1
 // changes, a client whose requests alternate between both never sees an older definition again.
 func TestReadPathUsesTheLibrarysDefinition(t *testing.T) {
 	t.Parallel()
-	const rounds = 6
+	rounds := 6
+	if testing.Short() {
+		rounds = 3
+	}
 	server := start(t, controlplane.Options{})
 	c := connect(t, server.RESTConfig())
 	gvr := newCRD(t, c, "widgets")
