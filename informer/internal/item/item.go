@@ -92,17 +92,12 @@ func (i *Item) Value() any {
 // Err returns why the object was rejected, nil if it was not.
 func (i *Item) Err() error { return i.rejected }
 
-// Size estimates the value's bytes in memory: three times its encoded size, if the type reports
-// that, and the structure.
+// Size estimates the value's bytes in memory.
 func (i *Item) Size() int {
-	const structure, unknown = 1 << 10, 16 << 10
 	if i.packed != nil {
 		return i.packed.Size()
 	}
-	if sized, ok := i.value.(interface{ Size() int }); ok {
-		return structure + 3*sized.Size()
-	}
-	return unknown
+	return sizeOf(i.value)
 }
 
 // Plain returns the value. ok is false if the item was rejected or is packed.

@@ -16,7 +16,7 @@ import (
 // List reads one page: of a consistent read, or of any state that is not older than
 // req.NotOlderThan.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
-	options := metav1.ListOptions{Limit: pageSize, Continue: req.Continue}
+	options := metav1.ListOptions{Limit: s.limit(), Continue: req.Continue}
 	if req.Whole {
 		options.Limit = 0
 	}
@@ -25,6 +25,11 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 		options.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
 	}
 	list, failure := s.list(ctx, options)
+	if failure == nil && options.Limit > 0 && s.hidesContinue(list, req) {
+		s.whole.Store(true)
+		options.Limit = 0
+		list, failure = s.list(ctx, options)
+	}
 	if failure != nil {
 		return keepwatch.Page{}, failure
 	}
@@ -32,8 +37,25 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	if err != nil {
 		return keepwatch.Page{}, err
 	}
+	s.watched = false
 	s.newest = max(s.newest, page.Revision)
 	return page, nil
+}
+
+// limit returns the limit of a request for a page.
+func (s *Source) limit() int64 {
+	if s.whole.Load() {
+		return 0
+	}
+	return pageSize
+}
+
+// hidesContinue reports whether a list that seems to be complete may be a first page: it is full. Clients that merge
+// the lists of namespaces, or make a list of their own in another way, often leave the token out: client-go's first
+// list asks for the resourceVersion 0, for which API servers ignore the limit.
+func (s *Source) hidesContinue(list runtime.Object, req keepwatch.ListRequest) bool {
+	about, err := meta.ListAccessor(list)
+	return err == nil && req.Continue == "" && about.GetContinue() == "" && meta.LenList(list) >= pageSize
 }
 
 // page returns the page of a response.

@@ -20,7 +20,7 @@ func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit f
 			s.name)
 	}
 	options := metav1.ListOptions{
-		Limit: pageSize, ResourceVersion: revision.String(), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		Limit: s.limit(), ResourceVersion: revision.String(), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 	}
 	for progress := (paging.Progress{}); ; {
 		list, failure := s.list(ctx, options)

@@ -118,6 +118,110 @@ func TestListContinues(t *testing.T) {
 	}
 }
 
+// TestListWithoutTokens reads lists of a client that leaves out the token for the next page: a full page is read again
+// without a limit, and so is each further list, also those that compare states.
+func TestListWithoutTokens(t *testing.T) {
+	const all = 3 * pageSize
+	var requests []metav1.ListOptions
+	client := func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		requests = append(requests, options)
+		l := list("5000", "")
+		for n := range all {
+			if options.Limit > 0 && n == int(options.Limit) {
+				break
+			}
+			l.Items = append(l.Items, pod(fmt.Sprintf("p%d/u%d@%d", n, n, n+1)))
+		}
+		return l, nil
+	}
+	s := New(&cache.ListWatch{ListWithContextFunc: client}, "pods")
+	for _, req := range []keepwatch.ListRequest{{}, {NotOlderThan: 4000}} {
+		requests = nil
+		page, err := s.List(t.Context(), req)
+		if err != nil || len(page.Objects) != all || page.Revision != 5000 {
+			t.Errorf("%+v: %d objects at %d, %v", req, len(page.Objects), page.Revision, err)
+		}
+		if last := requests[len(requests)-1]; last.Limit != 0 || len(requests) > 1 != (req.NotOlderThan == 0) {
+			t.Errorf("%+v: %d requests, the last one with limit %d", req, len(requests), last.Limit)
+		}
+	}
+	compared := 0
+	if err := s.ListAt(t.Context(), 5000, func(objects []keepwatch.Object) error {
+		compared += len(objects)
+		return nil
+	}); err != nil || compared != all {
+		t.Errorf("compared: %d, %v", compared, err)
+	}
+}
+
+// TestWatchesThatDoNotResume reads a client whose WatchFunc ignores its options: each watch begins with the objects
+// that are there. After the second one the order of arrival counts, and a list follows each watch.
+func TestWatchesThatDoNotResume(t *testing.T) {
+	s := (&server{}).source()
+	var streams []*watch.FakeWatcher
+	objects := []corev1.Pod{pod("a/1@3"), pod("b/2@5")}
+	s.client = cache.ToListerWatcherWithContext(&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return list("9", "", objects...), nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			stream := watch.NewFakeWithChanSize(10, false)
+			for _, o := range objects {
+				stream.Add(o.DeepCopy())
+			}
+			streams = append(streams, stream)
+			return stream, nil
+		},
+	})
+	read := func() keepwatch.Revision {
+		t.Helper()
+		page, err := s.List(t.Context(), keepwatch.ListRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page.Revision
+	}
+	open := func(from keepwatch.Revision) keepwatch.Watch {
+		t.Helper()
+		w, err := s.Watch(t.Context(), from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		return w
+	}
+	w := open(read())
+	if batch, err := w.Next(); err != nil || len(batch.Changes) == 0 || batch.Changes[0].Revision != 3 {
+		t.Errorf("the first watch: %v, %v", formatBatch(batch), err) // which the reflector refuses
+	}
+	w.Close()
+	w = open(read())
+	if _, err := w.Next(); kind(err) != keepwatch.ProtocolViolation ||
+		!strings.Contains(err.Error(), "does not resume watches") {
+		t.Errorf("the second watch: %v", err)
+	}
+	w.Close()
+
+	at := read()
+	objects[0] = pod("a/1@2") // of a cache that is behind the list
+	w = open(at)
+	changed := pod("b/2@7")
+	streams[len(streams)-1].Modify(&changed)
+	batch, err := w.Next()
+	if got := formatBatch(batch); err != nil || len(batch.Changes) != 1 || batch.Changes[0].Object.Key().Name != "b" ||
+		batch.Changes[0].Revision <= at {
+		t.Errorf("the third watch: %v, %v", got, err)
+	}
+	w.Close()
+	if _, err := s.Watch(t.Context(), batch.To); kind(err) != keepwatch.Expired {
+		t.Errorf("another one without a list: %v", err)
+	}
+	objects = objects[1:]
+	if page, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil || len(page.Objects) != 1 {
+		t.Errorf("after a deletion in between: %v, %v", format(page.Objects), err)
+	}
+}
+
 func TestListRejectsTables(t *testing.T) {
 	table := &unstructured.UnstructuredList{Object: map[string]any{"kind": "Table", "apiVersion": "meta.k8s.io/v1"}}
 	source := New(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
