@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/stream"
@@ -31,9 +32,13 @@ func (o thing) Metadata() []byte             { return o.JSON() }
 type table struct {
 	revision keepwatch.Revision
 	objects  []keepwatch.Object
+	held     chan struct{} // its lists wait until it is closed, unless it is nil
 }
 
 func (s *table) List(context.Context, keepwatch.ListRequest) (keepwatch.Page, error) {
+	if s.held != nil {
+		<-s.held
+	}
 	return keepwatch.Page{Revision: s.revision, Objects: s.objects}, nil
 }
 
@@ -159,6 +164,7 @@ func TestChange(t *testing.T) {
 		go func() { ended <- tr.Run(ctx) }()
 		step := func(name, want string, complete bool, sessions ...string) {
 			t.Helper()
+			time.Sleep(time.Hour) // each change is the first one in a while
 			synctest.Wait()
 			if got := s.written(); got != want {
 				t.Errorf("%s: written %q, want %q", name, got, want)
@@ -172,10 +178,14 @@ func TestChange(t *testing.T) {
 			opened = nil
 		}
 		step("the first", "a ADDED a1, a SYNCED 10", true, "a")
-		tr.Change([]transfer.Resource{resource("b", 10, "b1"), resource("c", 10)})
+		b := resource("b", 10, "b1")
+		held := make(chan struct{})
+		b.Source.(*table).held = held
+		tr.Change([]transfer.Resource{b, resource("c", 10)})
 		if tr.Status().Complete() {
 			t.Error("complete before the new resources are")
 		}
+		close(held)
 		step("two join", "a SYNCED 10, b ADDED b1, b SYNCED 10, c SYNCED 10", true, "a b c")
 		tr.Change([]transfer.Resource{gone("b", 12), gone("c", 12)})
 		step("both leave", "a SYNCED 10, b GAP 12 expired, b DELETED b1, b SYNCED 12", true, "a b c", "a")
@@ -192,6 +202,47 @@ func TestChange(t *testing.T) {
 		step("the last one leaves", "a GAP 14 expired, a DELETED a1, a SYNCED 14", true, "a", "")
 		tr.Change([]transfer.Resource{gone("e", 15), resource("e", 15, "e1")})
 		step("one that is back", "e ADDED e1, e SYNCED 15", true, "e")
+		cancel()
+		if err := <-ended; err != context.Canceled {
+			t.Error(err)
+		}
+	})
+}
+
+// TestChangesWithoutEnd changes a resource each second, as a server does whose discovery shows a type now and then: the
+// sink is opened rarely, and stores the other ones meanwhile. The last change counts.
+func TestChangesWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &transcript{states: map[string]stream.State{}}
+		resource := func(name string) transfer.Resource {
+			return transfer.Resource{Stream: sink.Stream{ID: stream.Identity{Resource: name}}, Source: &table{revision: 10}}
+		}
+		tr := transfer.New(s, []transfer.Resource{resource("a")}, transfer.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- tr.Run(ctx) }()
+		synctest.Wait()
+		for n := range 5 {
+			tr.Change([]transfer.Resource{resource(fmt.Sprint("b", n))})
+			if synctest.Wait(); s.opened != n+2 {
+				t.Errorf("after %d changes it was opened %d times", n+1, s.opened)
+			}
+		}
+		before := s.opened
+		for range 3600 {
+			tr.Change([]transfer.Resource{resource("c")})
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if n := s.opened - before; n > 3600/15*2+20 || n < 10 { // half of 30 s on average
+			t.Errorf("in an hour it was opened %d times", n)
+		}
+		tr.Change([]transfer.Resource{resource("d")})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !tr.Status().Complete() || len(s.streams) != 8 {
+			t.Errorf("in the end it has %d streams, complete: %v", len(s.streams), tr.Status().Complete())
+		}
 		cancel()
 		if err := <-ended; err != context.Canceled {
 			t.Error(err)

@@ -27,6 +27,11 @@ func Lines(ctx context.Context, sources []keepwatch.Source) ([]int, error) {
 
 // LineOf returns the index of the member that is on the same line of revisions as a source, or
 // len(members) if none is. Errors are of the sources.
+//
+// Two etcds whose revisions are equal by chance, while nobody writes to either, are taken for one: no
+// answer of a server tells them apart, and to wait for a write would delay each type of a server that has
+// none. The etcd of a cluster has a write for each node every ten seconds. If it happens, each stream stays
+// complete; their cuts are those of the etcd that is behind, and a rewind of one lists the types of both.
 func LineOf(ctx context.Context, members []keepwatch.Source, s keepwatch.Source) (int, error) {
 	for line, member := range members {
 		var revisions [3]keepwatch.Revision

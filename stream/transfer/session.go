@@ -8,10 +8,12 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -88,14 +90,18 @@ func (s *session) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// awaitChange ends the session when its resources have changed.
+// awaitChange ends the session when its resources have changed. After several changes it waits for more: meanwhile the
+// session stores what it has.
 func (s *session) awaitChange(ctx context.Context) error {
 	select {
 	case <-s.changed:
-		return errChanged
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if err := pause.For(ctx, s.changes.next(time.Now())); err != nil {
+		return context.Cause(ctx)
+	}
+	return errChanged
 }
 
 // recovered reports whether the sink works again after the session, which has ended: a batch was committed, and no

@@ -68,6 +68,7 @@ type Transfer struct {
 	sink    sink.Sink
 	options Options
 	changed chan struct{} // has an element if resources differ from those of the session
+	changes repeats       // belongs to Run
 
 	mu        sync.Mutex
 	resources []Resource // never changed in place
@@ -77,7 +78,8 @@ type Transfer struct {
 
 // New returns a transfer. It starts nothing.
 func New(s sink.Sink, resources []Resource, options Options) *Transfer {
-	t := &Transfer{sink: s, resources: resources, options: options, changed: make(chan struct{}, 1)}
+	t := &Transfer{sink: s, resources: resources, options: options, changed: make(chan struct{}, 1),
+		changes: repeats{free: freeChanges}}
 	t.status = newStatus(resources, Status{})
 	return t
 }
@@ -85,12 +87,16 @@ func New(s sink.Sink, resources []Resource, options Options) *Transfer {
 // reopenWaits bounds the random wait before the sink is opened again.
 var reopenWaits = backoff.Exponential{First: 500 * time.Millisecond, Max: 30 * time.Second}
 
+// freeChanges is how many changes of the resources open the sink at once: types join one by one when a program with
+// several is installed.
+const freeChanges = 5
+
 // Run follows the resources until ctx is done or an error that cannot be retried occurs: an
 // error of the sink that is no [sink.Unavailable], or one that ends a reflector. It returns
 // the error, also one that occurs when ctx is done already and that of the sink's last Close, or else the cause of
 // ctx, never nil. It must not be called concurrently.
 func (t *Transfer) Run(ctx context.Context) error {
-	var rewound rewinds
+	rewound := repeats{free: 1}
 	stuck := map[stream.Identity]bool{}
 	for attempt, first := 0, true; ; attempt++ {
 		s := t.newSession(first)
@@ -120,26 +126,28 @@ func (t *Transfer) Run(ctx context.Context) error {
 	}
 }
 
-// rewinds are the rewinds of a line that came soon after one another: a balancer in front of two clusters shows now
-// one, now the other, and each rewind lists everything.
-type rewinds struct {
+// repeats are ends of sessions that come soon after one another. A balancer in front of two clusters shows now one, now
+// the other: each rewind lists everything. A type that comes and goes opens the sink again with each change, which may
+// read an index of all objects, and the watches of all types.
+type repeats struct {
+	free  int // so many are not waited for
 	count int
 	last  time.Time
 }
 
-// rewindForgotten is after how long another rewind is the first one again.
-const rewindForgotten = 10 * time.Minute
+// repeatsForgotten is after how long another one is the first one again.
+const repeatsForgotten = 10 * time.Minute
 
-// next returns the wait after another rewind: none after the first one.
-func (r *rewinds) next(now time.Time) time.Duration {
-	if now.Sub(r.last) > rewindForgotten {
+// next returns the wait of another one.
+func (r *repeats) next(now time.Time) time.Duration {
+	if now.Sub(r.last) > repeatsForgotten {
 		r.count = 0
 	}
 	r.last = now
-	if r.count++; r.count == 1 {
+	if r.count++; r.count <= r.free {
 		return 0
 	}
-	return backoff.FullJitter(reopenWaits.Wait(r.count-1), rand.Int64N)
+	return backoff.FullJitter(reopenWaits.Wait(r.count-r.free), rand.Int64N)
 }
 
 // Change adds resources, each in place of the one with its identity if there is one. A transfer that runs opens the

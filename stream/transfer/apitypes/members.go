@@ -43,6 +43,21 @@ type member struct {
 	sink.Stream
 	shown  *Resource // nil if no server has shown it to this process
 	absent time.Time // since when the server has not shown it, zero if it does
+	// changed is when it was last shown in another way, and rest how long it then stays as it is.
+	changed time.Time
+	rest    time.Duration
+}
+
+// maxRest bounds the time between two changes of a type that is shown now in one way, now in another: servers of two
+// versions stand behind one address. Each change opens the sink again.
+const maxRest = 30 * time.Minute
+
+// restAfter returns the rest after another change.
+func (m *member) restAfter(least time.Duration) time.Duration {
+	if m.rest > 0 && time.Since(m.changed) < 4*m.rest {
+		return min(2*m.rest, maxRest)
+	}
+	return least
 }
 
 func newMembers(t *Transfer) (*members, error) {
@@ -246,11 +261,14 @@ func (w *members) typesOf(ctx context.Context, p Pattern) (found []Type, unknown
 }
 
 // join returns the resource of a type that is shown, nil if the transfer has it already. A type that is shown in
-// another way, after its definition was replaced for example, takes the place of the former one.
+// another way, after its definition was replaced for example, takes the place of the former one, soon if that did not
+// repeat.
 func (w *members) join(ctx context.Context, id stream.Identity, of Resource) (*transfer.Resource, error) {
-	if m := w.all[id]; m != nil {
-		m.absent = time.Time{}
-		if m.shown != nil && m.shown.Type.Resource == of.Type.Resource && reflect.DeepEqual(m.shown.stored(), of.stored()) {
+	before := w.all[id]
+	if before != nil {
+		before.absent = time.Time{}
+		if now := before.shown; now != nil && (time.Since(before.changed) < before.rest ||
+			now.Type.Resource == of.Type.Resource && reflect.DeepEqual(now.stored(), of.stored())) {
 			return nil, nil
 		}
 	}
@@ -265,7 +283,11 @@ func (w *members) join(ctx context.Context, id stream.Identity, of Resource) (*t
 		return nil, err
 	}
 	r.Patient = true
-	w.all[id] = &member{Stream: r.Stream, shown: &of}
+	m := &member{Stream: r.Stream, shown: &of}
+	if before != nil && before.shown != nil {
+		m.changed, m.rest = time.Now(), before.restAfter(w.RequestEvery)
+	}
+	w.all[id] = m
 	if w.started {
 		w.logf("%s joins", of.Scope())
 	}

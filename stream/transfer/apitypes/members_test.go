@@ -228,6 +228,29 @@ func TestDefinitionIsReplaced(t *testing.T) {
 	api.kinds = map[string]string{"widgets": "Gadget"}
 	r.want("another kind", []string{"widgets.example.com "}, nil, false, false)
 	r.want("the same kind", nil, nil, false, false)
+
+	// Servers of two versions answer in turn: the changes become rare.
+	for n, rest := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute} {
+		api.kinds["widgets"] = fmt.Sprint("Kind", n)
+		r.want("too soon", nil, nil, false, false)
+		for _, m := range r.all {
+			if m.rest != rest {
+				t.Errorf("after %d changes it stays for %v, want %v", n+1, m.rest, rest)
+			}
+			m.changed = m.changed.Add(-rest)
+		}
+		r.want("after a while", []string{"widgets.example.com "}, nil, false, false)
+	}
+	for _, m := range r.all {
+		m.changed = m.changed.Add(-time.Hour)
+	}
+	api.kinds["widgets"] = "Other"
+	r.want("a long time later", []string{"widgets.example.com "}, nil, false, false)
+	for _, m := range r.all {
+		if m.rest != 30*time.Second {
+			t.Errorf("then it stays for %v", m.rest)
+		}
+	}
 }
 
 // A type that had left, as far as could be known, and is back before its last revision was, is on its line again: a
