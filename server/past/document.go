@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,7 +22,7 @@ import (
 var _ watchcache.Verbatim = (*document)(nil)
 
 // document is an object as the history has it: in JSON as it stands in a list of the API server. Only what a watch
-// cache needs is decoded: the metadata without managedFields, and the fields that selectors can name.
+// cache needs is decoded: names, labels and times of the metadata, and the fields that selectors can name.
 type document struct {
 	metav1.ObjectMeta
 	format   *format
@@ -129,30 +131,93 @@ func (f *format) metadataOnly(m *metav1.ObjectMeta) ([]byte, error) {
 	}{f.kind.GroupVersion().String(), f.kind.Kind, m})
 }
 
-// Decode decodes the text of an object.
+// Decode decodes of the text of an object what a watch cache needs, and skips the rest.
 func (f *format) Decode(text []byte, _ *schema.GroupVersionKind,
 	_ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	o := &document{format: f, text: text}
-	var parts map[string]json.RawMessage
-	if err := json.Unmarshal(text, &parts); err != nil {
+	values := map[string]string{}
+	d := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	found := false
+	err := eachMember(d, func(name string) error {
+		if name != "metadata" {
+			return readFields(d, name, f.fields, values)
+		}
+		found = true
+		return o.decodeMetadata(d)
+	})
+	if err == nil && !found {
+		err = errors.New("the object has no metadata")
+	}
+	if err == nil {
+		if _, err = d.ReadToken(); err == io.EOF {
+			err = nil
+		} else if err == nil {
+			err = errors.New("something follows the object")
+		}
+	}
+	if err != nil {
 		return nil, nil, err
 	}
-	metadata := struct {
-		*metav1.ObjectMeta
-		ManagedFields skipped `json:"managedFields"` // half of an object, and no use of it here
-	}{ObjectMeta: &o.ObjectMeta}
-	if err := json.Unmarshal(parts["metadata"], &metadata); err != nil {
-		return nil, nil, fmt.Errorf("metadata: %w", err)
-	}
 	o.original = o.ResourceVersion
-	o.selected = selectedFields(f.fields, parts)
+	o.selected = selectedFields(f.fields, values)
 	return o, &f.kind, nil
 }
 
-// skipped is a value that is not decoded.
-type skipped struct{}
+// eachMember calls read for each member of an object, whose value read must read.
+func eachMember(d *jsontext.Decoder, read func(name string) error) error {
+	if open, err := d.ReadToken(); err != nil {
+		return err
+	} else if open.Kind() != '{' {
+		return fmt.Errorf("a JSON object was expected at byte %d", d.InputOffset())
+	}
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		if err := read(name.String()); err != nil {
+			return err
+		}
+	}
+	_, err := d.ReadToken()
+	return err
+}
 
-func (skipped) UnmarshalJSON([]byte) error { return nil }
+// decodeMetadata decodes the value of metadata.
+func (o *document) decodeMetadata(d *jsontext.Decoder) error {
+	err := eachMember(d, func(name string) error {
+		var into any
+		switch name {
+		case "name":
+			into = &o.Name
+		case "namespace":
+			into = &o.Namespace
+		case "uid":
+			into = &o.UID
+		case "resourceVersion":
+			into = &o.ResourceVersion
+		case "creationTimestamp":
+			into = &o.CreationTimestamp
+		case "deletionTimestamp":
+			into = &o.DeletionTimestamp
+		case "labels":
+			into = &o.Labels
+		case "annotations":
+			into = &o.Annotations
+		default: // managedFields are half of an object
+			return d.SkipValue()
+		}
+		value, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(value, into)
+	})
+	if err != nil {
+		return fmt.Errorf("metadata: %w", err)
+	}
+	return nil
+}
 
 // Encode writes an object as it stands in a list.
 func (f *format) Encode(o runtime.Object, w io.Writer) error {

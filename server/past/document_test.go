@@ -146,3 +146,22 @@ func TestDiscovery(t *testing.T) {
 		}
 	}
 }
+
+// TestDecodedText refuses a text that is not one object, wherever its fault is: it would spoil the list around it.
+func TestDecodedText(t *testing.T) {
+	f := formatOf(t, "pods", "v1", "Pod")
+	const text = `{"metadata":{"name":"a","managedFields":[{"x":1}]},"spec":{"nodeName":"n"},"status":{"x":[1,{"y":"z"}]}}`
+	if _, _, err := f.Decode([]byte(text), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range text {
+		if o, _, err := f.Decode([]byte(text[:i]), nil, nil); err == nil {
+			t.Errorf("%s is %+v", text[:i], o)
+		}
+	}
+	for _, more := range []string{"x", "}", `{"metadata":{}}`, "null"} {
+		if o, _, err := f.Decode([]byte(text+more), nil, nil); err == nil {
+			t.Errorf("%s is %+v", text+more, o)
+		}
+	}
+}

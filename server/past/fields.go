@@ -1,8 +1,7 @@
 package past
 
 import (
-	"encoding/json"
-	"strings"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"k8s.io/apimachinery/pkg/fields"
 )
@@ -44,14 +43,13 @@ var selectableFields = map[string][]selectable{
 	"jobs.batch":             {{label: "status.successful", paths: []string{"status.succeeded"}, absent: "0"}},
 }
 
-// selectedFields returns the values of fields of an object, whose members are given.
-func selectedFields(of []selectable, members map[string]json.RawMessage) fields.Set {
+// selectedFields returns the values of fields, of the values at their paths.
+func selectedFields(of []selectable, values map[string]string) fields.Set {
 	set := fields.Set{}
-	below := map[string]map[string]json.RawMessage{} // the members of members, each decoded once
 	for _, s := range of {
 		set[s.label] = s.absent
 		for _, path := range s.paths {
-			if value, ok := scalarAt(members, below, path); ok {
+			if value := values[path]; value != "" {
 				set[s.label] = value
 				break
 			}
@@ -60,31 +58,32 @@ func selectedFields(of []selectable, members map[string]json.RawMessage) fields.
 	return set
 }
 
-// scalarAt returns the scalar at a path of at most two names, or false if there is none, or an empty one.
-func scalarAt(members map[string]json.RawMessage, below map[string]map[string]json.RawMessage,
-	path string) (string, bool) {
-	first, second, nested := strings.Cut(path, ".")
-	raw, ok := members[first]
-	if nested && ok {
-		inner, decoded := below[first]
-		if !decoded {
-			if json.Unmarshal(raw, &inner) != nil {
-				inner = nil
+// readFields reads the value at a path, and adds the scalars in it that are at paths of fields.
+func readFields(d *jsontext.Decoder, path string, of []selectable, values map[string]string) error {
+	within := false
+	for _, s := range of {
+		for _, p := range s.paths {
+			if p == path {
+				return readScalar(d, path, values)
 			}
-			below[first] = inner
+			within = within || len(p) > len(path) && p[len(path)] == '.' && p[:len(path)] == path
 		}
-		raw, ok = inner[second]
 	}
-	if !ok {
-		return "", false
+	if !within || d.PeekKind() != '{' {
+		return d.SkipValue()
 	}
-	switch raw[0] {
+	return eachMember(d, func(name string) error { return readFields(d, path+"."+name, of, values) })
+}
+
+// readScalar reads the value at a path, and adds it if it is a scalar.
+func readScalar(d *jsontext.Decoder, path string, values map[string]string) error {
+	switch d.PeekKind() {
 	case '{', '[', 'n':
-		return "", false
-	case '"':
-		var text string
-		err := json.Unmarshal(raw, &text)
-		return text, err == nil && text != ""
+		return d.SkipValue()
 	}
-	return string(raw), true
+	value, err := d.ReadToken()
+	if err == nil {
+		values[path] = value.String()
+	}
+	return err
 }

@@ -1,9 +1,37 @@
 package sqlite
 
-import "time"
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
 
 // SetSweep replaces sweepRows.
 func (s *Sink) SetSweep(rows int) { s.sweep = rows }
 
 // SetCompress replaces wholeTime and minCompressed.
 func (s *Sink) SetCompress(whole time.Duration, least int) { s.whole, s.least = whole, least }
+
+// Plans returns how SQLite reads the states of each query.
+func (h *History) Plans(ctx context.Context, queries ...sink.StateQuery) (all [][]string, err error) {
+	return all, h.Snapshot(ctx, func(tables sink.Snapshot) error {
+		s := tables.(*snapshot)
+		for _, q := range queries {
+			var plan []string
+			text, args := s.statesQuery(q)
+			if err := s.query(ctx, func(row *sql.Rows) error {
+				var id, parent, unused int
+				var detail string
+				err := row.Scan(&id, &parent, &unused, &detail)
+				plan = append(plan, detail)
+				return err
+			}, `EXPLAIN QUERY PLAN `+text, args...); err != nil {
+				return err
+			}
+			all = append(all, plan)
+		}
+		return nil
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,5 +211,54 @@ func TestNoHistory(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("reading has created a file: %v", err)
+	}
+}
+
+// TestPlans reads states by the indexes of what a query selects, and never all of a resource.
+func TestPlans(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := sqlite.New(path, sqlite.Options{})
+	if _, err := s.Open(t.Context(), sinktest.Streams()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := sqlite.OpenHistory(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	const (
+		current = "SEARCH states USING INDEX resources_current (resource=?)"
+		begun   = "SEARCH states USING INDEX resources_from (resource=? AND (epoch,valid_from)>(?,?) AND (epoch,valid_from)<(?,?))"
+		since   = "SEARCH states USING INDEX resources_to (resource=? AND (to_epoch,valid_to)>(?,?))"
+		ended   = "SEARCH states USING INDEX resources_to (resource=? AND (to_epoch,valid_to)>(?,?) AND (to_epoch,valid_to)<(?,?))"
+		named   = "SEARCH states USING INDEX resources_history (resource=? AND namespace=? AND name=?)"
+	)
+	early, late := &sink.Point{Revision: 10}, &sink.Point{Revision: 20}
+	for _, row := range []struct {
+		query sink.StateQuery
+		want  []string
+	}{
+		{sink.StateQuery{At: early}, []string{current, since}},
+		{sink.StateQuery{At: early, NotAt: late}, []string{ended}},
+		{sink.StateQuery{At: late, NotAt: early}, []string{begun}},
+		{sink.StateQuery{At: late, NotAt: early, Namespace: "ns"}, []string{begun}},
+		{sink.StateQuery{After: early, UpTo: late}, []string{begun, ended}},
+		{sink.StateQuery{Namespace: "ns", Name: "a"}, []string{named}},
+		{sink.StateQuery{Namespace: "ns", Name: "a", After: early, UpTo: late}, []string{named}},
+	} {
+		row.query.Resource = "pods"
+		plans, err := h.Plans(t.Context(), row.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		searches := slices.DeleteFunc(plans[0], func(step string) bool {
+			return !strings.HasPrefix(step, "SEARCH") && !strings.HasPrefix(step, "SCAN")
+		})
+		if !slices.Equal(searches, row.want) {
+			t.Errorf("%+v: %q, want %q", row.query, searches, row.want)
+		}
 	}
 }

@@ -95,8 +95,8 @@ func (s *snapshot) Types(ctx context.Context) (all []sink.StoredType, err error)
 	return all, err
 }
 
-// selectStates returns the beginning of a query for states.
-func (s *snapshot) selectStates(withoutObjects bool) string {
+// selectStates returns the beginning of a query for states. by names an index that it must use, empty for any.
+func (s *snapshot) selectStates(withoutObjects bool, by string) string {
 	table, base, object := `states`, `coalesce(base, 0)`, `object`
 	if s.format < 6 { // it compresses none
 		table, base = `resources`, `0`
@@ -104,14 +104,22 @@ func (s *snapshot) selectStates(withoutObjects bool) string {
 	if withoutObjects {
 		base, object = `0`, `''`
 	}
+	if by != "" {
+		table += ` INDEXED BY ` + by
+	}
 	return fmt.Sprintf(`SELECT id, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted,
 		%s, %s FROM %s WHERE resource = ?`, object, base, table)
 }
 
 func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
+	text, args := s.statesQuery(q)
+	return s.states(ctx, q.Resource, yield, text, args...)
+}
+
+// statesQuery returns the SQL of a query for states, and its values.
+func (s *snapshot) statesQuery(q sink.StateQuery) (query string, args []any) {
 	text := strings.Builder{}
-	text.WriteString(s.selectStates(q.WithoutObjects))
-	args := []any{q.Resource}
+	args = []any{q.Resource}
 	where := func(condition string, values ...any) {
 		text.WriteString(` AND ` + condition)
 		args = append(args, values...)
@@ -140,7 +148,7 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 		if q.Name != "" {
 			text.WriteString(` ORDER BY namespace, name, id`)
 		}
-		return s.states(ctx, q.Resource, yield, text.String(), args...)
+		return s.selectStates(q.WithoutObjects, ``) + text.String(), args
 	}
 	if at, not := q.At, q.NotAt; not != nil {
 		from, to := []any{at.Epoch, int64(at.Revision)}, []any{not.Epoch, int64(not.Revision)}
@@ -151,16 +159,16 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 			where(`valid_to IS NOT NULL AND (to_epoch, valid_to) > (?, ?) AND (to_epoch, valid_to) <= (?, ?)
 				AND (+epoch, +valid_from) <= (?, ?)`, slices.Concat(from, to, from)...)
 		}
-		return s.states(ctx, q.Resource, yield, text.String(), args...)
+		return s.selectStates(q.WithoutObjects, ``) + text.String(), args
 	}
-	// The states that have ended since, which an index has with their beginnings, and the current ones: the pluses
-	// leave these to the index of current rows.
+	// The states that have ended since, which an index has with their beginnings, and the current ones: without its name,
+	// SQLite prefers an index of all rows to that of these.
 	at := []any{q.At.Epoch, int64(q.At.Revision)}
 	began := text.String() + ` AND (+epoch, +valid_from) <= (?, ?)`
 	args = append(args, at...)
-	all := began + ` AND valid_to IS NULL UNION ALL ` + began +
-		` AND valid_to IS NOT NULL AND (to_epoch, valid_to) > (?, ?)`
-	return s.states(ctx, q.Resource, yield, all, append(append(slices.Clone(args), args...), at...)...)
+	query = s.selectStates(q.WithoutObjects, `resources_current`) + began + ` AND valid_to IS NULL UNION ALL ` +
+		s.selectStates(q.WithoutObjects, ``) + began + ` AND valid_to IS NOT NULL AND (to_epoch, valid_to) > (?, ?)`
+	return query, append(append(slices.Clone(args), args...), at...)
 }
 
 // states calls yield with each state of a query.
@@ -234,7 +242,7 @@ func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.St
 		state, err := s.scanState(ctx, row, resource)
 		found = &state
 		return err
-	}, s.selectStates(false)+` ORDER BY id DESC LIMIT 1`, resource)
+	}, s.selectStates(false, ``)+` ORDER BY id DESC LIMIT 1`, resource)
 	return found, err
 }
 

@@ -77,7 +77,7 @@ func (v *View) timeline(ctx context.Context, of Objects, from, to Moment, lanes,
 }
 
 // fill adds the lanes of a timeline: those of the objects that the last changes belong to, for which all states are
-// read once, or, if there are too many for the memory, in parts once more.
+// read once. If there are too many for the memory, those of the lanes are read once more.
 func (v *View) fill(ctx context.Context, t *Timeline, of Objects, lanes, parts, held int) error {
 	top := newTop(lanes)
 	var states []sink.State // nil if there are too many
@@ -113,19 +113,38 @@ func (v *View) fill(ctx context.Context, t *Timeline, of Objects, lanes, parts, 
 		begin = t.Stream.FirstSeen
 	}
 	longest := t.To.Sub(begin) / time.Duration(parts)
-	tell := func(states []sink.State, after, upTo sink.Point) error {
-		for _, e := range v.newStory(t.Stream).between(states, after, upTo) {
-			if l := byKey[e.State.Key]; l != nil {
-				l.add(e, longest)
-			}
-		}
-		return nil
-	}
+	story := v.newStory(t.Stream)
 	if states == nil {
-		return v.eachPart(ctx, of, t.After, t.UpTo, held/4, true, tell)
+		return v.fillEach(ctx, t, of.Resource, story, longest)
 	}
 	slices.SortFunc(states, func(a, b sink.State) int { return cmp.Compare(a.ID, b.ID) })
-	return tell(states, t.After, t.UpTo)
+	for _, e := range story.between(states, t.After, t.UpTo) {
+		if l := byKey[e.State.Key]; l != nil {
+			l.add(e, longest)
+		}
+	}
+	return nil
+}
+
+// fillEach adds the runs of each lane, whose states it reads one by one.
+func (v *View) fillEach(ctx context.Context, t *Timeline, resource string, story *story, longest time.Duration) error {
+	for i := range t.Lanes {
+		l := &t.Lanes[i]
+		if err := v.tables.States(ctx, sink.StateQuery{
+			Resource: resource, Namespace: l.Key.Namespace, Name: l.Key.Name, After: &t.After, UpTo: &t.UpTo,
+			WithoutObjects: true,
+		}, func(s sink.State) error {
+			for _, e := range story.tell(&s) {
+				if t.After.Before(e.Point) && !t.UpTo.Before(e.Point) {
+					l.add(e, longest)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // add adds the next event of a lane to its last run, or to a new one.
