@@ -79,6 +79,7 @@ func TestPostgres(t *testing.T) {
 		sinktest.TestClusters(t, postgres.New(server.URL("clusters"), postgres.Options{}))
 	})
 	t.Run("history", func(t *testing.T) { testHistory(t, server) })
+	t.Run("event dashboard", func(t *testing.T) { testEventDashboard(t, server) })
 	t.Run("plans", func(t *testing.T) { testPlans(t, server) })
 	t.Run("no history", func(t *testing.T) { testNoHistory(t, server) })
 	t.Run("newer tables", func(t *testing.T) { testNewerTables(t, server) })
