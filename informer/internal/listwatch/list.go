@@ -26,9 +26,9 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	}
 	list, failure := s.list(ctx, options)
 	if failure == nil && options.Limit > 0 && s.hidesContinue(list, req) {
-		s.whole.Store(true)
 		options.Limit = 0
 		list, failure = s.list(ctx, options)
+		s.whole.Store(failure == nil && meta.LenList(list) > pageSize) // else the page was complete
 	}
 	if failure != nil {
 		return keepwatch.Page{}, failure

@@ -154,6 +154,29 @@ func TestListWithoutTokens(t *testing.T) {
 	}
 }
 
+// TestListOfOnePage reads as many objects as a page has: the list without a limit has no more, so that later lists have
+// pages again.
+func TestListOfOnePage(t *testing.T) {
+	var limits []int64
+	s := New(&cache.ListWatch{ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object,
+		error) {
+		limits = append(limits, options.Limit)
+		l := list("5000", "")
+		for n := range pageSize {
+			l.Items = append(l.Items, pod(fmt.Sprintf("p%d/u%d@%d", n, n, n+1)))
+		}
+		return l, nil
+	}}, "pods")
+	for range 2 {
+		if page, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil || len(page.Objects) != pageSize {
+			t.Errorf("%d objects, %v", len(page.Objects), err)
+		}
+	}
+	if !slices.Equal(limits, []int64{pageSize, 0, pageSize, 0}) {
+		t.Errorf("the limits are %d", limits)
+	}
+}
+
 // TestWatchesThatDoNotResume reads a client whose WatchFunc ignores its options: each watch begins with the objects
 // that are there. After the second one the order of arrival counts, and a list follows each watch.
 func TestWatchesThatDoNotResume(t *testing.T) {
