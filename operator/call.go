@@ -40,7 +40,11 @@ func (e *engine) invoke(o *object, h *handler, in *invocation, deadline time.Tim
 	return e.invokeWith(ctx, o, h, in)
 }
 
+// invokeWith calls a handler, unless Run has returned.
 func (e *engine) invokeWith(ctx context.Context, o *object, h *handler, in *invocation) (err error) {
+	if e.requests.Err() != nil {
+		return context.Cause(e.requests)
+	}
 	key := o.key
 	in.logger = e.logger.With("namespace", key.Namespace, "name", key.Name, "uid", string(o.uid), "handler", h.ID)
 	defer e.trackCall(o, h.ID)()
@@ -82,7 +86,7 @@ func (e *engine) trace(ctx context.Context, o *object, h *handler) (context.Cont
 	))
 }
 
-// trackCall records a running call until the returned function is called.
+// trackCall records a running call of a handler, or a request if id is empty, until the returned function is called.
 func (e *engine) trackCall(o *object, id string) func() {
 	call := &call{o, id}
 	e.mu.Lock()
@@ -95,10 +99,22 @@ func (e *engine) trackCall(o *object, id string) func() {
 	}
 }
 
-// call is a running call of a handler.
+// call is a running call of a handler, or a request about an object.
 type call struct {
 	object *object
-	id     string
+	id     string // of the handler; "" for a request
+}
+
+// request returns the context of a request about an object, which the caller cancels after the answer. It is done after
+// requestTimeout, and when Run returns: a request is not cut before, so that a handler's success is recorded even while
+// the operator stops.
+func (e *engine) request(o *object) (ctx context.Context, cancel func()) {
+	ctx, stop := context.WithTimeout(e.requests, requestTimeout)
+	untrack := e.trackCall(o, "")
+	return ctx, func() {
+		untrack()
+		stop()
+	}
 }
 
 // logVerdict logs how a call ended. If the call failed and event is set, it records an Event.

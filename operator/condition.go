@@ -78,7 +78,7 @@ func (e *engine) writeCondition(o *object, g view, t condition) {
 	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": string(o.uid), "annotations": map[string]any{e.spec.Keys.Condition(g.state): string(note)},
 	}})
-	answer, err := e.patch(g.state, write.Request{Type: types.MergePatchType, Body: body})
+	answer, err := e.patch(o, g.state, write.Request{Type: types.MergePatchType, Body: body})
 	if err != nil {
 		e.logger.Warn("the condition cannot be written to the object", "object", o.key.String(), "error", err)
 		return

@@ -38,7 +38,7 @@
 //     other objects.
 //   - Only the errors that [Run] lists end an operator. A lost election ends Run's context:
 //     Run returns nil if its handlers return in time, and manager.Elected returns
-//     ErrLeadershipLost.
+//     ErrLeadershipLost. After Run has returned, nothing is written.
 //
 // # What is stored on the objects
 //

@@ -31,26 +31,26 @@ type engine struct {
 	// status is where the status is written.
 	status statusEndpoint
 
-	// handling is the context of handlers. It ends after ShutdownGrace.
-	handling context.Context
-	daemons  *background.Runner
+	// handling is the context of handlers, which ends after ShutdownGrace, and requests that of requests about objects,
+	// which ends when Run returns: afterwards another replica may handle the objects.
+	handling, requests context.Context
+	daemons            *background.Runner
 
 	mu sync.Mutex // locked after an object's, never before it
 	// The objects of each name, in the order of their existence. All but the last were deleted, and wait to be handled or
 	// for their timers and daemons to end.
 	objects map[keepwatch.Key][]*object
-	calls   map[*call]struct{} // running calls
+	calls   map[*call]struct{} // running calls and requests
 }
 
 // errInvariantViolated ends the operator: its state cannot be trusted.
 var errInvariantViolated = errors.New("an invariant of the operator is broken")
 
-func newEngine(op *Operator, k kind, api api, source objectSource, recorder *eventRecorder, handling context.Context,
-	fail func(error)) *engine {
+func newEngine(op *Operator, k kind, api api, source objectSource, recorder *eventRecorder, p *process) *engine {
 	e := &engine{
 		Operator: op, kind: k, spec: op.spec(), api: api, source: source, recorder: recorder,
-		queue: queue.New[keepwatch.Key](), logger: op.logger().With("resource", op.name), fail: fail,
-		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrNotSelected),
+		queue: queue.New[keepwatch.Key](), logger: op.logger().With("resource", op.name), fail: p.fail,
+		handling: p.handling, requests: p.requests, daemons: background.NewRunner(p.handling, ErrStopped, ErrNotSelected),
 		objects: map[keepwatch.Key][]*object{}, calls: map[*call]struct{}{},
 	}
 	e.status.own = k.subresource
@@ -207,14 +207,19 @@ func explained(err error) error {
 	return err
 }
 
-// runningCalls names the running calls.
-func (e *engine) runningCalls() (names []string) {
+// unfinished names the running calls of handlers, and the objects of requests that are not answered.
+func (e *engine) unfinished() (handlers, requests []string) {
 	e.mu.Lock()
 	calls := slices.Collect(maps.Keys(e.calls))
 	e.mu.Unlock()
 	for _, c := range calls {
-		names = append(names, fmt.Sprintf("%s of %s", c.id, c.object.key))
+		if c.id == "" {
+			requests = append(requests, c.object.key.String())
+		} else {
+			handlers = append(handlers, fmt.Sprintf("%s of %s", c.id, c.object.key))
+		}
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(handlers)
+	slices.Sort(requests)
+	return handlers, slices.Compact(requests)
 }

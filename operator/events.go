@@ -73,14 +73,14 @@ func (o *object) recordEvent(state map[string]any, kind, reason, message string)
 	}
 }
 
-// run posts Events until ctx is done, and then the pending ones within flushTimeout.
-func (p *eventRecorder) run(ctx context.Context) {
+// run posts Events until ctx is done, and then the pending ones within flushTimeout, until posting is done.
+func (p *eventRecorder) run(ctx, posting context.Context) {
 	for {
 		select {
 		case event := <-p.outgoing:
 			p.post(ctx, event)
 		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+			ctx, cancel := context.WithTimeout(posting, flushTimeout)
 			defer cancel()
 			for ctx.Err() == nil {
 				select {

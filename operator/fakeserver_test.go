@@ -393,9 +393,8 @@ func startKind(t *testing.T, f objectSource, op *Operator, api api, k kind) *run
 		t.Fatal(err)
 	}
 	p := &process{}
-	p.ctx, p.stop = context.WithCancelCause(t.Context())
-	p.handling, p.cancelHandlers = context.WithCancelCause(context.WithoutCancel(t.Context()))
-	r := &runningOperator{p, newEngine(op, k, api, f, newEventRecorder(nil, op.set.logger), p.handling, p.fail),
+	p.begin(t.Context())
+	r := &runningOperator{p, newEngine(op, k, api, f, newEventRecorder(nil, op.set.logger), p),
 		make(chan error, 1)}
 	go func() { r.ended <- p.drive([]*engine{r.engine}) }()
 	return r

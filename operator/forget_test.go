@@ -27,7 +27,10 @@ func TestForgottenObjectReturns(t *testing.T) {
 		seen <- r.WatchEvent + " " + r.Object.ResourceVersion
 		return nil
 	})
-	e := newEngine(op, widgetKind, nil, newFakeServer(), nil, ctx, func(err error) { t.Error(err) })
+	p := &process{}
+	p.begin(ctx)
+	p.stop = func(err error) { t.Error(err) }
+	e := newEngine(op, widgetKind, nil, newFakeServer(), nil, p)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -74,7 +74,10 @@ func TestNamesInOrder(t *testing.T) {
 		running[r.Object.Name] = false
 		return nil
 	})
-	e := newEngine(op, widgetKind, nil, newFakeServer(), nil, ctx, func(err error) { t.Error(err) })
+	p := &process{}
+	p.begin(ctx)
+	p.stop = func(err error) { t.Error(err) }
+	e := newEngine(op, widgetKind, nil, newFakeServer(), nil, p)
 	var working sync.WaitGroup
 	for range workers {
 		working.Go(e.work)

@@ -36,6 +36,9 @@ func (e *engine) processOrThrottle(o *object, now time.Time) (next time.Time) {
 		e.fail(fmt.Errorf("%s of %s: %w", o.key, e.name, err))
 		return time.Time{}
 	}
+	if err != nil && e.requests.Err() != nil {
+		return time.Time{} // Run has returned
+	}
 	if err != nil {
 		next = e.throttle(o, err)
 		e.reportObstacle(o, g, err)
@@ -137,7 +140,7 @@ func (e *engine) callHandler(o *object, g view, p cycle.Plan, step cycle.Call) (
 		retry: step.Retry, started: step.Started, patch: patch, id: h.ID, object: o,
 	}
 	out, err := e.call(o, h, in, deadlineOf(step))
-	if e.handling.Err() != nil && err != nil {
+	if e.handling.Err() != nil && err != nil || e.requests.Err() != nil {
 		return time.Time{}, nil // the operator stops; another process calls the handler again
 	}
 	now := time.Now()
@@ -192,6 +195,9 @@ func (e *engine) callEventHandlers(o *object, g view) (next time.Time, done bool
 	for _, h := range e.events {
 		if !h.Filter.Matches(g.state) {
 			continue
+		}
+		if e.requests.Err() != nil {
+			return time.Time{}, false // Run has returned
 		}
 		in := &invocation{state: g.state, event: g.event, started: time.Now(), patch: patch, id: h.ID, object: o}
 		if err := e.invoke(o, h, in, time.Time{}); err != nil {

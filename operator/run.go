@@ -23,8 +23,10 @@ func (op *Operator) Run(ctx context.Context, cfg *rest.Config) error { return Ru
 // discovered or listed before [StartupDeadline], an invariant violation, or a worker whose
 // goroutine ended. Then all operators stop. Running
 // handlers may continue for the longest [ShutdownGrace] among the operators; then their
-// contexts end. Run returns nil if ctx was done and all handlers returned in time,
-// otherwise the fatal error and the handlers that did not return. No handler is called
+// contexts end, and 5 s later the requests about objects. Run returns nil if ctx was done and
+// everything returned in time, otherwise the fatal error, and an error that wraps [ErrNotStopped]
+// and names the handlers that did not return and the objects whose requests were not answered.
+// After Run has returned, operators send no request. No handler is called
 // before all operators have their first lists. An operator runs once: if one of ops was given
 // to Run before, Run returns an error and starts nothing.
 func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
@@ -54,6 +56,9 @@ type process struct {
 	stop           context.CancelCauseFunc
 	handling       context.Context // done after ShutdownGrace
 	cancelHandlers context.CancelCauseFunc
+	requests       context.Context // of requests about objects; done when Run returns
+	cancelRequests context.CancelCauseFunc
+	deadline       time.Time // of Run's return, after a stop with StopWithin
 	cfg            *rest.Config
 	api            *kubernetes.Clientset
 	client         *http.Client // of cfg
@@ -77,9 +82,15 @@ func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
 	if p.api, err = kubernetes.NewForConfigAndClient(cfg, p.client); err != nil {
 		return nil, err
 	}
+	p.begin(ctx)
+	return p, nil
+}
+
+// begin makes the contexts.
+func (p *process) begin(ctx context.Context) {
 	p.ctx, p.stop = context.WithCancelCause(ctx)
 	p.handling, p.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
-	return p, nil
+	p.requests, p.cancelRequests = context.WithCancelCause(context.WithoutCancel(ctx))
 }
 
 // fail stops all operators. The first error counts.
@@ -95,24 +106,29 @@ func (p *process) newEngine(op *Operator, k kind, recorder *eventRecorder) (*eng
 	if err != nil {
 		return nil, err
 	}
-	e := newEngine(op, k, api, source, recorder, p.handling, p.fail)
+	e := newEngine(op, k, api, source, recorder, p)
 	op.running.Store(e)
 	return e, nil
 }
 
 func (p *process) run(ops []*Operator) error {
 	defer p.cancelHandlers(nil)
+	defer p.cancelRequests(ErrStopped)
 	defer p.stop(nil)
 	if err := p.callStarts(ops); err != nil {
 		return err
 	}
 	recorder := newEventRecorder(p.api.CoreV1(), ops[0].logger())
 	recording, stopRecorder := context.WithCancel(context.WithoutCancel(p.ctx))
-	defer stopRecorder()
+	posting, cutRecorder := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer cutRecorder()
 	var recorders sync.WaitGroup
-	recorders.Go(func() { recorder.run(recording) })
+	recorders.Go(func() { recorder.run(recording, posting) })
 	defer func() {
 		stopRecorder()
+		if !p.deadline.IsZero() {
+			defer time.AfterFunc(time.Until(p.deadline), cutRecorder).Stop()
+		}
 		recorders.Wait()
 	}()
 	engines, err := p.newEngines(ops, recorder)
@@ -180,6 +196,7 @@ func (p *process) drive(engines []*engine) error {
 	if cause := new(stopWithin); errors.As(context.Cause(p.ctx), cause) {
 		timeout = min(timeout, cause.within/2)
 		grace = min(grace, cause.within-timeout)
+		p.deadline = time.Now().Add(cause.within)
 	}
 	for _, e := range engines {
 		e.daemons.Stop()
@@ -187,12 +204,13 @@ func (p *process) drive(engines []*engine) error {
 	return errors.Join(p.result(nil), p.drain(engines, &running, grace, timeout))
 }
 
-// killTimeout bounds the time between the end of handlers' contexts and their return.
+// killTimeout bounds the time between the end of handlers' contexts and that of requests.
 const killTimeout = 5 * time.Second
 
 // StopWithin returns err as a cause for the end of [Run]'s context that gives handlers
-// less time than [ShutdownGrace]: Run returns within d. manager.Elected ends its context with
-// such a cause when it loses the election, because another replica begins after d.
+// less time than [ShutdownGrace]: Run returns within d, and sends no request afterwards.
+// manager.Elected ends its context with such a cause when it loses the election, because
+// another replica begins after d.
 func StopWithin(err error, d time.Duration) error { return stopWithin{err, d} }
 
 type stopWithin struct {
@@ -202,7 +220,12 @@ type stopWithin struct {
 
 func (s stopWithin) Unwrap() error { return s.error }
 
-// drain waits for the engines. Its error names the handlers that do not return.
+// ErrNotStopped is wrapped by an error of [Run] if handlers did not return in time, or the API server did not answer
+// a request: both can still have an effect. A program that elects a leader keeps its Lease then, as manager.Elected
+// does.
+var ErrNotStopped = errors.New("the operator has not stopped")
+
+// drain waits for the engines, and ends their requests. Its error names what did not return in time.
 func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, timeout time.Duration) error {
 	ended := make(chan struct{})
 	go func() {
@@ -211,16 +234,27 @@ func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, timeo
 	}()
 	cut := time.AfterFunc(grace, func() { p.cancelHandlers(ErrStopped) })
 	defer cut.Stop()
+	defer p.cancelRequests(ErrStopped)
 	select {
 	case <-ended:
 		return nil
 	case <-time.After(grace + timeout):
 	}
-	var stuck []string
+	var handlers, unanswered, causes []string
 	for _, e := range engines {
-		stuck = append(stuck, e.runningCalls()...)
+		calls, requests := e.unfinished()
+		handlers, unanswered = append(handlers, calls...), append(unanswered, requests...)
 	}
-	return fmt.Errorf("handlers did not return: %s", strings.Join(stuck, ", "))
+	if len(handlers) > 0 {
+		causes = append(causes, "handlers did not return: "+strings.Join(handlers, ", "))
+	}
+	if len(unanswered) > 0 {
+		causes = append(causes, "requests were not answered: "+strings.Join(unanswered, ", "))
+	}
+	if len(causes) == 0 {
+		causes = append(causes, "a filter or an index function did not return")
+	}
+	return fmt.Errorf("%w: %s", ErrNotStopped, strings.Join(causes, "; "))
 }
 
 // result returns Run's error: the fatal one, or nil after a stop.

@@ -27,7 +27,7 @@ const requestTimeout = 30 * time.Second
 // state has outdated progress. It reports missing if the server does not have the object: the source delivers the
 // deletion soon, unless the answer was wrong; see write.Missing.
 func (e *engine) refresh(o *object, g view) (fresh view, missing bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
+	ctx, cancel := e.request(o)
 	defer cancel()
 	answer, err := e.api.get(ctx, g.state)
 	switch {
@@ -69,9 +69,12 @@ func (e *engine) send(o *object, g view) (next time.Time, done bool) {
 		if len(requests) == 0 {
 			break
 		}
-		answer, err := e.patch(g.state, requests[0])
+		answer, err := e.patch(o, g.state, requests[0])
+		if e.requests.Err() != nil {
+			return time.Time{}, false // another process calls the handler again, unless the patch was accepted
+		}
 		verdict, asked := write.Judge(requests[0].Type, err)
-		if e.statusMoved(requests[0].Part, out.Outgoing, &on, verdict, answer) && verdict == write.Missing {
+		if e.statusMoved(o, requests[0].Part, out.Outgoing, &on, verdict, answer) && verdict == write.Missing {
 			continue
 		}
 		switch verdict {
@@ -141,10 +144,12 @@ func (e *engine) postpone(o *object, v write.Verdict, at keepwatch.Revision, ask
 	return o.throttle.Until()
 }
 
-// patch sends one request.
-func (e *engine) patch(state map[string]any, r write.Request) (*unstructured.Unstructured, error) {
-	// A handler's success is recorded even while the operator stops.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
+// patch sends one request, unless Run has returned.
+func (e *engine) patch(o *object, state map[string]any, r write.Request) (*unstructured.Unstructured, error) {
+	if e.requests.Err() != nil {
+		return nil, context.Cause(e.requests)
+	}
+	ctx, cancel := e.request(o)
 	defer cancel()
 	answer, err := e.api.patch(ctx, state, r)
 	e.metrics.patched(err)

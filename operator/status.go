@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -31,7 +30,7 @@ func (s *statusEndpoint) get() bool {
 // statusMoved asks the server whether the status has an endpoint of its own, if the answer to a part of a write
 // suggests that this has changed: the endpoint does not exist, or the object's endpoint ignores the status. It reports
 // whether it has. answer is nil after an error.
-func (e *engine) statusMoved(part write.Part, out write.Outgoing, on *write.Object, v write.Verdict,
+func (e *engine) statusMoved(o *object, part write.Part, out write.Outgoing, on *write.Object, v write.Verdict,
 	answer *unstructured.Unstructured) bool {
 	switch {
 	case on.Subresource && part == write.StatusPart && v == write.Missing:
@@ -40,19 +39,19 @@ func (e *engine) statusMoved(part write.Part, out write.Outgoing, on *write.Obje
 		return false
 	}
 	had := on.Subresource
-	on.Subresource = e.hasStatus(had)
+	on.Subresource = e.hasStatus(o, had)
 	return on.Subresource != had
 }
 
 // hasStatus returns whether the status has an endpoint of its own, as far as the server says.
-func (e *engine) hasStatus(had bool) bool {
+func (e *engine) hasStatus(o *object, had bool) bool {
 	s := &e.status
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.own != had || time.Since(s.looked) < statusLookEvery {
 		return s.own
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
+	ctx, cancel := e.request(o)
 	defer cancel()
 	s.looked = time.Now()
 	if own, err := e.api.hasStatus(ctx); err == nil {

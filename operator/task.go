@@ -59,9 +59,9 @@ func (e *engine) apply(ctx context.Context, o *object, out write.Outgoing) (err 
 			return err
 		}
 		var answer *unstructured.Unstructured
-		answer, err = e.patch(state, requests[0])
+		answer, err = e.patch(o, state, requests[0])
 		v, _ := write.Judge(requests[0].Type, err)
-		if e.statusMoved(requests[0].Part, out, &on, v, answer) && v == write.Missing {
+		if e.statusMoved(o, requests[0].Part, out, &on, v, answer) && v == write.Missing {
 			continue
 		}
 		switch v {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,7 +49,9 @@ const (
 )
 
 // Elected calls run when this replica is elected. When run returns, Elected releases the
-// lease, so that another replica is elected at once, and returns run's error. It returns
+// lease, so that another replica is elected at once, and returns run's error. If that is
+// [operator.ErrNotStopped], it keeps the lease: another replica is elected when it expires,
+// 15 s after its last renewal. Elected returns
 // nil if ctx is done before the election. If the lease is lost, the context of run ends
 // with the cause [operator.StopWithin] of ErrLeadershipLost and 5 s, and Elected returns
 // ErrLeadershipLost, joined with run's error.
@@ -68,6 +71,7 @@ func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionT
 		host, _ := os.Hostname()
 		lease.Identity = host + "_" + string(uuid.NewUUID())
 	}
+	var kept atomic.Bool // until run has stopped everything
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	leading, lost := context.WithCancelCause(ctx)
@@ -78,7 +82,7 @@ func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionT
 			LeaseMeta:  metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: lease.Identity},
-		}, answered: func(writes bool, err error) {
+		}, kept: &kept, answered: func(writes bool, err error) {
 			if lease.Answered != nil && electing.Err() == nil { // nothing of the release
 				lease.Answered(writes, err)
 			}
@@ -102,7 +106,9 @@ func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionT
 	case <-leading.Done():
 		return nil // ctx is done: the election cannot be lost before it is won
 	}
+	kept.Store(true)
 	err = run(leading)
+	kept.Store(errors.Is(err, operator.ErrNotStopped))
 	if errors.Is(context.Cause(leading), ErrLeadershipLost) {
 		return errors.Join(ErrLeadershipLost, err)
 	}
@@ -119,9 +125,11 @@ func electionConfig(cfg *rest.Config, times electionTimes) *rest.Config {
 	return cfg
 }
 
-// reportingLock calls answered with the outcomes of requests. The election sends one request at a time.
+// reportingLock calls answered with the outcomes of requests, and does not release the Lease while kept is set. The
+// election sends one request at a time.
 type reportingLock struct {
 	resourcelock.Interface
+	kept        *atomic.Bool
 	answered    func(writes bool, err error)
 	read, write outcome // of the last requests
 }
@@ -146,7 +154,13 @@ func (l *reportingLock) Create(ctx context.Context, record resourcelock.LeaderEl
 	return err
 }
 
+// errKept is logged by klog.
+var errKept = errors.New("the Lease is kept, because work that it protects has not stopped")
+
 func (l *reportingLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == "" && l.kept.Load() {
+		return errKept
+	}
 	err := l.Interface.Update(ctx, record)
 	l.report(&l.write, err)
 	return err

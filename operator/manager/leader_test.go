@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/operator"
 )
 
 func TestOneReplicaIsElected(t *testing.T) {
@@ -68,6 +69,37 @@ func TestLostLeaseEndsTheRun(t *testing.T) {
 	})
 	if !errors.Is(err, ErrLeadershipLost) {
 		t.Errorf("Elected returns %v", err)
+	}
+}
+
+// The Lease is released after a run that has stopped, and kept after one that has not, or that panics.
+func TestLeaseIsKeptWhileWorkContinues(t *testing.T) {
+	for name, test := range map[string]struct {
+		run      func(context.Context) error
+		released bool
+	}{
+		"stopped":     {func(context.Context) error { return errors.New("failed") }, true},
+		"not stopped": {func(context.Context) error { return fmt.Errorf("%w: stuck", operator.ErrNotStopped) }, false},
+		"panic":       {func(context.Context) error { panic("at the disco") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored := &leases{stored: map[string]*coordinationv1.Lease{}}
+			cfg := newServer(t, stored)
+			func() {
+				defer func() { _ = recover() }()
+				_ = Elected(t.Context(), cfg, Lease{Namespace: "default", Name: "one", Identity: "me"}, test.run)
+			}()
+			stored.mu.Lock()
+			defer stored.mu.Unlock()
+			for path, lease := range stored.stored {
+				if holder := *lease.Spec.HolderIdentity; (holder == "") != test.released {
+					t.Errorf("the holder of %s is %q", path, holder)
+				}
+			}
+			if len(stored.stored) != 1 {
+				t.Errorf("%d Leases", len(stored.stored))
+			}
+		})
 	}
 }
 

@@ -38,7 +38,11 @@ type leases struct {
 
 // newLeases returns the configuration of clients of a server that ends with the test.
 func newLeases(t *testing.T) *rest.Config {
-	s := httptest.NewServer(&leases{stored: map[string]*coordinationv1.Lease{}})
+	return newServer(t, &leases{stored: map[string]*coordinationv1.Lease{}})
+}
+
+func newServer(t *testing.T, h http.Handler) *rest.Config {
+	s := httptest.NewServer(h)
 	cfg := &rest.Config{Host: s.URL, QPS: -1}
 	transport := &http.Transport{}
 	cfg.Transport = transport

@@ -1,0 +1,114 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/keepwatch/keepwatch/operator/internal/write"
+)
+
+// hanging is a server that does not answer patches of some objects until their requests end.
+type hanging struct {
+	*fakeServer
+	names []string
+	j     *journal
+}
+
+func (h hanging) patch(ctx context.Context, state map[string]any, r write.Request) (*unstructured.Unstructured, error) {
+	if !slices.Contains(h.names, text(state, "name")) {
+		return h.fakeServer.patch(ctx, state, r)
+	}
+	<-ctx.Done()
+	h.j.add("the patch of %s ends: %v", text(state, "name"), context.Cause(ctx))
+	return nil, ctx.Err()
+}
+
+// A write that the server does not answer ends with Run, whose error names its object.
+func TestWritesEndWithRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
+		op := New("widgets.example.com")
+		OnCreate(op, func(context.Context, *thing) error { return nil })
+		Timer(op, time.Hour, func(_ context.Context, r *thing) error {
+			r.Patch.Label("beat", "yes")
+			return nil
+		}, ID("beat"), When(func(o *Thing) bool { return o.Name == "timed" }))
+		for _, name := range []string{"one", "other", "timed"} {
+			w.create(name, spec(1))
+		}
+		r := startWith(t, w, op, hanging{w, []string{"one", "timed"}, j})
+		time.Sleep(time.Second)
+		r.stop(StopWithin(errors.New("the lease was lost"), 5*time.Second))
+		err := <-r.ended
+		want := "the operator has not stopped: requests were not answered: default/one, default/timed"
+		if !errors.Is(err, ErrNotStopped) || err.Error() != want {
+			t.Errorf("Run returns %v\nwant %s", err, want)
+		}
+		synctest.Wait()
+		slices.Sort(j.lines)
+		j.want(t, "6 the patch of one ends: the operator stops", "6 the patch of timed ends: the operator stops",
+			"6 the patch of timed ends: the operator stops")
+	})
+}
+
+// What a handler does that returns after Run has no effect, and no further handler is called.
+func TestNothingIsWrittenAfterRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
+		op := New("widgets.example.com", ShutdownGrace(time.Second))
+		release := make(chan struct{})
+		ignoring := func(_ context.Context, r *thing) error {
+			<-release
+			r.Patch.Label("late", "yes")
+			if r.Stopping() != nil {
+				if err := r.Apply(); !errors.Is(err, ErrStopped) {
+					t.Errorf("Apply returns %v", err)
+				}
+			}
+			j.add("%s returns", r.Object.Name)
+			return nil
+		}
+		is := func(name string) HandlerOption { return When(func(o *Thing) bool { return o.Name == name }) }
+		OnCreate(op, ignoring, ID("create"), is("created"))
+		OnCreate(op, func(context.Context, *thing) error {
+			j.add("another handler is called")
+			return nil
+		}, ID("second"), When(func(o *Thing) bool {
+			if o.Name == "filtered" {
+				<-release
+			}
+			return true
+		}), is("filtered"))
+		OnEvent(op, ignoring, ID("event"), is("seen"))
+		OnEvent(op, func(context.Context, *thing) error {
+			j.add("another handler of the event is called")
+			return nil
+		}, ID("next"), is("seen"))
+		Daemon(op, ignoring, ID("daemon"), is("daemon"))
+		for _, name := range []string{"created", "seen", "daemon", "filtered"} {
+			w.create(name, spec(1))
+		}
+		r := startIn(t, w, op)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		w.mu.Lock()
+		w.patches = nil
+		w.mu.Unlock()
+		if err := r.end(); !errors.Is(err, ErrNotStopped) {
+			t.Errorf("Run returns %v", err)
+		}
+		close(release)
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.patches) > 0 {
+			t.Errorf("patches after Run has returned: %v", w.patches)
+		}
+		slices.Sort(j.lines)
+		j.want(t, "7 created returns", "7 daemon returns", "7 seen returns")
+	})
+}
