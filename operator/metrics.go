@@ -147,9 +147,11 @@ func (m *metrics) unfinishedWork() (total, longest time.Duration) {
 	return 0, 0
 }
 
-// Collectors returns the operator's metrics and those of its informers. Register them once.
+// Collectors returns the operator's metrics and those of its informers. Register them once. All have the label
+// controller, which is the operator's [Operator.Name], so that one registry takes those of several operators.
 func (op *Operator) Collectors() []prometheus.Collector {
-	return append([]prometheus.Collector{op.group}, op.metrics.collectors...)
+	informers := prometheus.WrapCollectorWith(prometheus.Labels{"controller": op.Name()}, op.group)
+	return append([]prometheus.Collector{informers}, op.metrics.collectors...)
 }
 
 // The results of processing an object, in controller-runtime's words.

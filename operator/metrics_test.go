@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keepwatch/keepwatch/informer/health"
 )
 
 // value returns the sum of a metric over its series; of a histogram, its count.
@@ -121,6 +123,43 @@ func TestMetrics(t *testing.T) {
 		}
 		_ = r.end()
 	})
+}
+
+// One registry takes two operators of a resource, also while their informers run.
+func TestMetricsOfTwoOperators(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	ops := []*Operator{New("widgets.example.com"), New("widgets.example.com", Prefix("example.com"))}
+	for _, op := range ops {
+		op.group.Add(idle{})
+		registry.MustRegister(op.Collectors()...)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		found := map[string]bool{}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "controller" {
+					found[l.GetValue()] = true
+				}
+			}
+		}
+		if len(found) != 2 || !found["widgets.example.com"] || !found["widgets.example.com@example.com"] {
+			t.Errorf("%s has the controllers %v", f.GetName(), found)
+		}
+	}
+}
+
+// idle is an informer that has done nothing yet.
+type idle struct{}
+
+func (idle) Name() string          { return "Widget" }
+func (idle) Status() health.Status { return health.Status{} }
+func (idle) Queued() int           { return 0 }
+func (idle) Latency() (uint64, float64, map[float64]uint64) {
+	return 0, 0, nil
 }
 
 // TestLabels checks that the labels are controller-runtime's and no others.

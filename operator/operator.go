@@ -116,19 +116,26 @@ func New(resource string, options ...Option) *Operator {
 		op.set.finalizer = op.set.prefix + "/finalizer"
 	}
 	op.group = health.NewGroup()
-	op.metrics = newMetrics(resource, op.set.workers)
+	op.metrics = newMetrics(op.Name(), op.set.workers)
 	return op
 }
 
 // OnStart declares a function that is called once, before the resource is watched. It can
 // make clients from cfg. If replicas elect a leader, it is called in the leader. Its error
-// ends [Run].
+// ends [Run]. ctx is done when the operator is stopped: Run returns nil then, whatever f returns.
 func OnStart(op *Operator, f func(ctx context.Context, cfg *rest.Config) error) {
 	op.starts = append(op.starts, f)
 }
 
-// Name returns the resource as it was given to New.
-func (op *Operator) Name() string { return op.name }
+// Name returns the operator's name in metrics and in the report of its health: the resource as it was given to New. An
+// operator with another prefix than the default has it after an @, like "pods@example.com", since several
+// operators of one resource have different prefixes.
+func (op *Operator) Name() string {
+	if op.set.prefix == defaultPrefix {
+		return op.name
+	}
+	return op.name + "@" + op.set.prefix
+}
 
 // Resource returns the resource and its group.
 func (op *Operator) Resource() schema.GroupResource { return op.resource }

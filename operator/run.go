@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -28,7 +29,8 @@ func (op *Operator) Run(ctx context.Context, cfg *rest.Config) error { return Ru
 // and names the handlers that did not return and the objects whose requests were not answered.
 // After Run has returned, operators send no request. No handler is called
 // before all operators have their first lists. An operator runs once: if one of ops was given
-// to Run before, Run returns an error and starts nothing.
+// to Run before, Run returns an error and starts nothing. So it does if two operators of one
+// resource have the same [Prefix] or [Finalizer], or their [ProgressInStatus] meets.
 func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
 	if len(ops) == 0 {
 		return errors.New("no operators to run")
@@ -40,6 +42,7 @@ func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
 			errs = append(errs, fmt.Errorf("operator of %s: it has run already", op.name))
 		}
 	}
+	errs = append(errs, checkTogether(ops, (*Operator).Resource)...)
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -48,6 +51,30 @@ func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
 		return err
 	}
 	return p.run(ops)
+}
+
+// checkTogether returns errors for operators that would take each other's records on objects for their own. A resource
+// with a version is known only after discovery: "a.b.c" can be one.
+func checkTogether(ops []*Operator, resource func(*Operator) schema.GroupResource) (errs []error) {
+	for i, a := range ops {
+		for _, b := range ops[:i] {
+			shared := ""
+			switch {
+			case a == b || resource(a) != resource(b):
+				continue
+			case a.set.prefix == b.set.prefix:
+				shared = "the prefix " + a.set.prefix + "; set Prefix"
+			case a.set.finalizer == b.set.finalizer:
+				shared = "the finalizer " + a.set.finalizer + "; set Finalizer"
+			case a.set.progressStore != nil && b.set.progressStore != nil && a.set.progressStore.Meets(b.set.progressStore):
+				shared = "the field of ProgressInStatus: " + a.set.progressStore.String()
+			default:
+				continue
+			}
+			errs = append(errs, fmt.Errorf("operators of %s: two have %s", a.name, shared))
+		}
+	}
+	return errs
 }
 
 // process is shared by operators that run together.
@@ -168,7 +195,19 @@ func (p *process) newEngines(ops []*Operator, recorder *eventRecorder) ([]*engin
 		})
 	}
 	discoveries.Wait()
-	return engines, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return engines, errors.Join(checkTogether(ops, discovered(engines))...)
+}
+
+// discovered returns the function for the resources that engines have found.
+func discovered(engines []*engine) func(*Operator) schema.GroupResource {
+	found := map[*Operator]schema.GroupResource{}
+	for _, e := range engines {
+		found[e.Operator] = e.kind.resource.GroupResource()
+	}
+	return func(op *Operator) schema.GroupResource { return found[op] }
 }
 
 // drive runs engines until they end.

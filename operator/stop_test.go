@@ -3,12 +3,17 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
@@ -111,4 +116,63 @@ func TestNothingIsWrittenAfterRun(t *testing.T) {
 		slices.Sort(j.lines)
 		j.want(t, "7 created returns", "7 daemon returns", "7 seen returns")
 	})
+}
+
+// Operators of one resource that would take each other's records for their own do not run.
+func TestOperatorsThatShareRecords(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for want, ops := range map[string][2]*Operator{
+		"operators of Pods: two have the prefix keepwatch.io; set Prefix": {New("pods"), New("Pods")},
+		"operators of pods: two have the finalizer example.com/mine; set Finalizer": {
+			New("pods", Prefix("a.example.com"), Finalizer("example.com/mine")),
+			New("pods", Prefix("b.example.com"), Finalizer("example.com/mine")),
+		},
+		"operators of pods: two have the field of ProgressInStatus: status.a.b": {
+			New("pods", Prefix("a.example.com"), ProgressInStatus("status.a")),
+			New("pods", Prefix("b.example.com"), ProgressInStatus("status.a.b")),
+		},
+		"":                  {New("pods"), New("pods", Prefix("b.example.com"))},
+		"<other resources>": {New("pods"), New("nodes")},
+	} {
+		for _, op := range ops {
+			OnCreate(op, func(context.Context, *thing) error { return nil })
+		}
+		got := ""
+		if err := Run(ctx, &rest.Config{Host: "http://no.example"}, ops[0], ops[1]); err != nil {
+			got = err.Error()
+		}
+		if got != strings.TrimPrefix(want, "<other resources>") {
+			t.Errorf("Run returns %q, want %q", got, want)
+		}
+	}
+}
+
+// A version in the name of the resource does not hide that two operators have the same one.
+func TestOperatorsThatShareRecordsOfAVersion(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/apis":
+			fmt.Fprint(w, `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}],
+				"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}}]}`)
+		case "/apis/apps":
+			fmt.Fprint(w, `{"kind":"APIGroup","name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}],
+				"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}}`)
+		case "/apis/apps/v1":
+			fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"apps/v1",
+				"resources":[{"name":"deployments","kind":"Deployment","namespaced":true,"verbs":["list"]}]}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer s.Close()
+	ops := []*Operator{New("deployments.v1.apps"), New("deployments.apps")}
+	for _, op := range ops {
+		OnCreate(op, func(context.Context, *thing) error { return nil })
+	}
+	err := Run(t.Context(), &rest.Config{Host: s.URL}, ops...)
+	if err == nil || err.Error() != "operators of deployments.apps: two have the prefix keepwatch.io; set Prefix" {
+		t.Errorf("Run returns %v", err)
+	}
 }

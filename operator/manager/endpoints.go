@@ -73,8 +73,12 @@ func (p *endpoints) listen() (serve func(ctx context.Context) error, err error) 
 	at(p.health).HandleFunc("/readyz", p.ready)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registered := map[string]bool{}
 	for _, op := range p.ops {
-		registry.MustRegister(op.Collectors()...)
+		if !registered[op.Name()] { // Run refuses two of one name, and says why
+			registry.MustRegister(op.Collectors()...)
+		}
+		registered[op.Name()] = true
 	}
 	at(p.metrics).Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	delete(muxes, "0")

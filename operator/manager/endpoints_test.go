@@ -34,6 +34,24 @@ func TestHealthHandler(t *testing.T) {
 	}
 }
 
+// Two operators of a resource have one /metrics and one /healthz.
+func TestEndpointsOfTwoOperators(t *testing.T) {
+	ops := []*operator.Operator{operator.New("pods"), operator.New("pods", operator.Prefix("example.com"))}
+	p := &endpoints{health: "127.0.0.1:0", metrics: "0", ops: ops}
+	serve, err := p.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := serve(ctx); err != nil {
+		t.Error(err)
+	}
+	if code, body := ask(HealthHandler(ops...)); code != http.StatusOK || body != "pods: ok\npods@example.com: ok\n" {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
 func TestEndpoints(t *testing.T) {
 	p := &endpoints{health: "127.0.0.1:0", metrics: "127.0.0.1:0", ops: []*operator.Operator{idle()}}
 	serve, err := p.listen()

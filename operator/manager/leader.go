@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -36,6 +38,17 @@ type Lease struct {
 	// outcome of the last request of its sort was the same: one that reads, or one that writes. The election continues
 	// after an error. The calls are one at a time. client-go logs each error by klog.
 	Answered func(writes bool, err error)
+}
+
+// check returns an error if no server would store the Lease: nobody would ever be elected.
+func (l Lease) check() error {
+	if problems := validation.IsDNS1123Subdomain(l.Name); len(problems) > 0 {
+		return fmt.Errorf("name of the Lease %q: %s", l.Name, strings.Join(problems, "; "))
+	}
+	if problems := validation.IsDNS1123Label(l.Namespace); len(problems) > 0 {
+		return fmt.Errorf("namespace of the Lease %q: %s", l.Namespace, strings.Join(problems, "; "))
+	}
+	return nil
 }
 
 // The times of elections are kube-controller-manager's defaults.
@@ -63,6 +76,9 @@ type electionTimes struct{ lease, renew, retry time.Duration }
 
 func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionTimes,
 	run func(context.Context) error) error {
+	if err := lease.check(); err != nil {
+		return err
+	}
 	client, err := kubernetes.NewForConfig(electionConfig(cfg, times))
 	if err != nil {
 		return err

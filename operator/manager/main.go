@@ -2,6 +2,8 @@ package manager
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -78,7 +81,8 @@ func (c *command) flags(name string, stderr io.Writer, ops []*operator.Operator)
 		"kubeconfig file; by default $KUBECONFIG, the pod's service account, or ~/.kube/config")
 	f.StringVar(&c.context, "context", "", "context of the kubeconfig to use")
 	f.BoolVar(&c.elect, "leader-elect", false, "work only while elected among all replicas, by a Lease")
-	f.StringVar(&c.lease.Name, "leader-elect-resource-name", leaseName(ops), "name of the Lease")
+	f.StringVar(&c.lease.Name, "leader-elect-resource-name", leaseName(ops),
+		"name of the Lease; replicas of another program, or of another release, need another one")
 	f.StringVar(&c.lease.Namespace, "leader-elect-resource-namespace", "",
 		"namespace of the Lease; by default the pod's, else \"default\"")
 	f.StringVar(&c.endpoints.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
@@ -88,13 +92,23 @@ func (c *command) flags(name string, stderr io.Writer, ops []*operator.Operator)
 	return f
 }
 
-// leaseName returns the default name of the Lease: the resources of the operators.
+// leaseName returns the default name of the Lease: the resources of the operators, and the prefixes that are not the
+// default. A name that is too long is cut and ends with a hash of the whole.
 func leaseName(ops []*operator.Operator) string {
 	names := make([]string, len(ops))
 	for i, op := range ops {
 		names[i] = op.Resource().String()
+		if _, prefix, ok := strings.Cut(op.Name(), "@"); ok {
+			names[i] += "-" + prefix
+		}
 	}
-	return strings.Join(names, "-")
+	name := strings.Join(names, "-")
+	if len(name) <= validation.DNS1123SubdomainMaxLength {
+		return name
+	}
+	hash := sha256.Sum256([]byte(name))
+	end := hex.EncodeToString(hash[:8])
+	return strings.TrimRight(name[:validation.DNS1123SubdomainMaxLength-len(end)-1], "-.") + "-" + end
 }
 
 func (c *command) run(ctx context.Context, stderr io.Writer, ops []*operator.Operator) error {

@@ -3,6 +3,7 @@ package manager
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -54,6 +55,51 @@ func TestCommandLine(t *testing.T) {
 		code := c.ProcessState.ExitCode()
 		if code != test.code || !strings.Contains(stderr.String(), test.want) {
 			t.Errorf("%q: %d, %s; want %d, %q", test.args, code, stderr.String(), test.code, test.want)
+		}
+	}
+}
+
+// Main reports operators that Run refuses, and does not panic at their metrics.
+func TestOperatorsThatRunRefuses(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join("testdata", "unreachable.kubeconfig"))
+	c := exec.Command(os.Args[0], "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0")
+	c.Env = append(os.Environ(), asProgram+"=twice")
+	text, err := c.CombinedOutput()
+	want := "operators of widgets.example.com: two have the prefix keepwatch.io; set Prefix"
+	if c.ProcessState.ExitCode() != codeError || !strings.Contains(string(text), want) {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func TestLeaseName(t *testing.T) {
+	long := make([]*operator.Operator, 10)
+	for n := range long {
+		long[n] = operator.New(fmt.Sprintf("averylongresourcename%d.example.com", n))
+	}
+	names := map[string]bool{}
+	for want, ops := range map[string][]*operator.Operator{
+		"widgets.example.com":     {operator.New("widgets.example.com")},
+		"pods-nodes":              {operator.New("pods"), operator.New("nodes")},
+		"pods-a.example.com-pods": {operator.New("pods", operator.Prefix("a.example.com")), operator.New("pods")},
+		"":                        long, "ten": long[:9],
+	} {
+		got := leaseName(ops)
+		if err := (Lease{Namespace: "default", Name: got}).check(); err != nil {
+			t.Error(err)
+		}
+		if len(ops) < 9 && got != want || names[got] || leaseName(ops) != got {
+			t.Errorf("%q, want %q", got, want)
+		}
+		names[got] = true
+	}
+}
+
+// A Lease that no server stores is an error at once: nobody would ever be elected.
+func TestImpossibleLease(t *testing.T) {
+	for _, lease := range []Lease{{Name: "Widgets", Namespace: "default"}, {Name: "widgets", Namespace: "a.b"}, {}} {
+		err := Elected(t.Context(), newLeases(t), lease, func(context.Context) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), "of the Lease") {
+			t.Errorf("%+v: %v", lease, err)
 		}
 	}
 }

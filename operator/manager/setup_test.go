@@ -19,11 +19,15 @@ import (
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-// asProgram makes the test binary a program with an idle operator.
+// asProgram makes the test binary a program with an idle operator, or with two alike if it is "twice".
 const asProgram = "MANAGER_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	switch os.Getenv(asProgram) {
+	case "":
+	case "twice":
+		Main(idle(), idle())
+	default:
 		Main(idle())
 	}
 	os.Exit(await.Tests(m))
