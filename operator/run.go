@@ -142,8 +142,10 @@ func (p *process) run(ops []*Operator) error {
 	defer p.cancelHandlers(nil)
 	defer p.cancelRequests(ErrStopped)
 	defer p.stop(nil)
-	if err := p.callStarts(ops); err != nil {
+	if err := p.callStarts(ops); errors.Is(err, ErrNotStopped) {
 		return err
+	} else if err != nil {
+		return p.result(err)
 	}
 	recorder := newEventRecorder(p.api.CoreV1(), ops[0].logger())
 	recording, stopRecorder := context.WithCancel(context.WithoutCancel(p.ctx))
@@ -169,12 +171,34 @@ func (p *process) run(ops []*Operator) error {
 func (p *process) callStarts(ops []*Operator) error {
 	for _, op := range ops {
 		for _, f := range op.starts {
-			if err := f(p.ctx, rest.CopyConfig(p.cfg)); err != nil {
+			if err := p.callStart(f, ops); err != nil {
 				return fmt.Errorf("operator of %s: OnStart: %w", op.name, err)
 			}
 		}
 	}
 	return nil
+}
+
+// callStart calls a function of OnStart. After a stop it waits for it no longer than for a handler.
+func (p *process) callStart(f func(context.Context, *rest.Config) error, ops []*Operator) error {
+	returned := make(chan error, 1)
+	go func() {
+		err := errors.New("it has ended its goroutine") // by runtime.Goexit
+		defer func() { returned <- err }()
+		err = f(p.ctx, rest.CopyConfig(p.cfg))
+	}()
+	select {
+	case err := <-returned:
+		return err
+	case <-p.ctx.Done():
+	}
+	grace, timeout := p.limits(ops)
+	select {
+	case err := <-returned:
+		return err
+	case <-time.After(grace + timeout):
+		return fmt.Errorf("%w: it did not return", ErrNotStopped)
+	}
 }
 
 // newEngines discovers the resources concurrently, and returns their engines.
@@ -226,21 +250,29 @@ func (p *process) drive(engines []*engine) error {
 		lists.Wait()
 		close(gate)
 	})
-	var grace time.Duration
-	for _, e := range engines {
-		grace = max(grace, e.set.shutdownGrace)
-	}
 	<-p.ctx.Done()
-	timeout := killTimeout
+	var ops []*Operator
+	for _, e := range engines {
+		ops = append(ops, e.Operator)
+		e.daemons.Stop()
+	}
+	grace, timeout := p.limits(ops)
+	return errors.Join(p.result(nil), p.drain(engines, &running, grace, timeout))
+}
+
+// limits returns how long handlers may continue after a stop, until their contexts end, and how long from then on until
+// requests end and Run returns.
+func (p *process) limits(ops []*Operator) (grace, timeout time.Duration) {
+	for _, op := range ops {
+		grace = max(grace, op.set.shutdownGrace)
+	}
+	timeout = killTimeout
 	if cause := new(stopWithin); errors.As(context.Cause(p.ctx), cause) {
 		timeout = min(timeout, cause.within/2)
 		grace = min(grace, cause.within-timeout)
 		p.deadline = time.Now().Add(cause.within)
 	}
-	for _, e := range engines {
-		e.daemons.Stop()
-	}
-	return errors.Join(p.result(nil), p.drain(engines, &running, grace, timeout))
+	return grace, timeout
 }
 
 // killTimeout bounds the time between the end of handlers' contexts and that of requests.

@@ -118,6 +118,52 @@ func TestNothingIsWrittenAfterRun(t *testing.T) {
 	})
 }
 
+// A stop while OnStart waits is a stop like any other.
+func TestStopDuringOnStart(t *testing.T) {
+	for name, test := range map[string]struct {
+		start func(context.Context, *rest.Config) error
+		stop  error
+		want  string
+		after time.Duration
+	}{
+		"it returns its context's error": {
+			start: func(ctx context.Context, _ *rest.Config) error { <-ctx.Done(); return ctx.Err() },
+		},
+		"it returns another error": {
+			start: func(ctx context.Context, _ *rest.Config) error { <-ctx.Done(); return errors.New("no cache") },
+		},
+		"it ignores its context": {
+			start: func(context.Context, *rest.Config) error { time.Sleep(time.Hour); return nil },
+			want:  "operator of widgets.example.com: OnStart: the operator has not stopped: it did not return",
+			after: 25 * time.Second,
+		},
+		"it ignores its context after a lost election": {
+			start: func(context.Context, *rest.Config) error { time.Sleep(time.Hour); return nil },
+			stop:  StopWithin(errors.New("the lease was lost"), 5*time.Second),
+			want:  "operator of widgets.example.com: OnStart: the operator has not stopped: it did not return",
+			after: 5 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				op := New("widgets.example.com")
+				OnCreate(op, func(context.Context, *thing) error { return nil })
+				OnStart(op, test.start)
+				ctx, stop := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second, func() { stop(test.stop) })
+				begun, got := time.Now(), ""
+				if err := Run(ctx, &rest.Config{Host: "http://no.example"}, op); err != nil {
+					got = err.Error()
+				}
+				if after := time.Since(begun) - time.Second; got != test.want || after != test.after {
+					t.Errorf("Run returns %q after %v, want %q after %v", got, after, test.want, test.after)
+				}
+				time.Sleep(time.Hour) // OnStart returns
+			})
+		})
+	}
+}
+
 // Operators of one resource that would take each other's records for their own do not run.
 func TestOperatorsThatShareRecords(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
