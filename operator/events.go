@@ -73,24 +73,16 @@ func (o *object) recordEvent(state map[string]any, kind, reason, message string)
 	}
 }
 
-// run posts Events until ctx is done, and then the pending ones within flushTimeout, until posting is done.
+// run posts Events until ctx is done, and then the pending ones until posting is done.
 func (p *eventRecorder) run(ctx, posting context.Context) {
-	for {
+	for posting.Err() == nil {
 		select {
 		case event := <-p.outgoing:
-			p.post(ctx, event)
+			p.post(posting, event)
 		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(posting, flushTimeout)
-			defer cancel()
-			for ctx.Err() == nil {
-				select {
-				case event := <-p.outgoing:
-					p.post(ctx, event)
-				default:
-					return
-				}
+			if len(p.outgoing) == 0 {
+				return
 			}
-			return
 		}
 	}
 }

@@ -148,23 +148,34 @@ func (p *process) run(ops []*Operator) error {
 		return p.result(err)
 	}
 	recorder := newEventRecorder(p.api.CoreV1(), ops[0].logger())
-	recording, stopRecorder := context.WithCancel(context.WithoutCancel(p.ctx))
-	posting, cutRecorder := context.WithCancel(context.WithoutCancel(p.ctx))
-	defer cutRecorder()
-	var recorders sync.WaitGroup
-	recorders.Go(func() { recorder.run(recording, posting) })
-	defer func() {
-		stopRecorder()
-		if !p.deadline.IsZero() {
-			defer time.AfterFunc(time.Until(p.deadline), cutRecorder).Stop()
-		}
-		recorders.Wait()
-	}()
+	defer p.record(recorder)()
 	engines, err := p.newEngines(ops, recorder)
 	if err != nil {
 		return p.result(err)
 	}
 	return p.drive(engines)
+}
+
+// record runs a recorder until the returned function is called, which posts what is pending within flushTimeout, and
+// until p.deadline.
+func (p *process) record(recorder *eventRecorder) (end func()) {
+	recording, stop := context.WithCancel(context.WithoutCancel(p.ctx))
+	posting, cut := context.WithCancel(context.WithoutCancel(p.ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		recorder.run(recording, posting)
+	}()
+	return func() {
+		defer cut()
+		stop()
+		left := flushTimeout
+		if !p.deadline.IsZero() {
+			left = min(left, time.Until(p.deadline))
+		}
+		defer time.AfterFunc(left, cut).Stop()
+		<-ended
+	}
 }
 
 // callStarts calls the functions of OnStart, in the order of declaration.

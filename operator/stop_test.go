@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,7 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/operator/internal/write"
@@ -220,5 +224,41 @@ func TestOperatorsThatShareRecordsOfAVersion(t *testing.T) {
 	err := Run(t.Context(), &rest.Config{Host: s.URL}, ops...)
 	if err == nil || err.Error() != "operators of deployments.apps: two have the prefix keepwatch.io; set Prefix" {
 		t.Errorf("Run returns %v", err)
+	}
+}
+
+// silentEvents is a server that does not answer requests about Events.
+type silentEvents struct{ typedcorev1.EventInterface }
+
+func (e silentEvents) Events(string) typedcorev1.EventInterface { return e }
+func (silentEvents) Create(ctx context.Context, _ *corev1.Event, _ metav1.CreateOptions) (*corev1.Event, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Events that cannot be posted delay Run by a second, and never beyond the time of StopWithin.
+func TestEventsDoNotDelayTheEnd(t *testing.T) {
+	const short = 10 * time.Millisecond
+	for within, want := range map[time.Duration]time.Duration{0: flushTimeout, short: short} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &process{}
+			p.begin(t.Context())
+			defer p.stop(nil)
+			recorder := newEventRecorder(silentEvents{}, slog.New(slog.DiscardHandler))
+			end := p.record(recorder)
+			for n := range 3 {
+				about := corev1.ObjectReference{Name: fmt.Sprint(n)}
+				recorder.outgoing <- &corev1.Event{InvolvedObject: about, Count: 1}
+			}
+			synctest.Wait()
+			begun := time.Now()
+			if within > 0 {
+				p.deadline = begun.Add(within)
+			}
+			end()
+			if after := time.Since(begun); after != want {
+				t.Errorf("with %v left, the recorder ends after %v, want %v", within, after, want)
+			}
+		})
 	}
 }
