@@ -50,8 +50,10 @@ func Resync(period time.Duration) HandlerOption {
 //
 // If handler returns an error, or panics, the change is reported and delivered again after
 // 1 s, doubling to 1 min, merged with later changes of the object: Old is always the state
-// that handler accepted last. Changes of other objects are delivered in the meantime. ctx
-// is done when the handler is removed or the informer ends.
+// that handler accepted last. A later change of the object, and a resync, is delivered at
+// once. Changes of other objects are delivered in the meantime, unless 10,000 objects wait
+// for their retries: then other objects wait for the first that handler accepts, also in
+// the first list. ctx is done when the handler is removed or the informer ends.
 func (i *Informer[T]) Handle(handler func(ctx context.Context, change Change[T]) error,
 	options ...HandlerOption) (*Registration, error) {
 	var set handlerSettings

@@ -137,24 +137,22 @@ func (h *Handler) follow(seen *store.Snapshot) {
 		due = ticker.C
 	}
 	for !h.stopped() {
+		var changes []keepwatch.Change
 		var newer <-chan struct{}
-		if !h.retries.full() {
-			var changes []keepwatch.Change
-			changes, seen, newer = h.follower.store.Since(seen, exact)
-			if len(changes) > 0 {
-				h.follower.applier.waitPublished()
-				h.progress.start(seen, len(changes))
-				h.deliverAll(changes)
-				h.runDue() // there may always be changes
-				select {
-				case <-due:
-					h.resync(seen)
-				default:
-				}
-				continue
+		changes, seen, newer = h.follower.store.Since(seen, exact)
+		if len(changes) > 0 {
+			h.follower.applier.waitPublished()
+			h.progress.start(seen, len(changes))
+			h.deliverAll(changes)
+			h.runDue() // there may always be changes
+			select {
+			case <-due:
+				h.resync(seen)
+			default:
 			}
-			h.progress.start(seen, 0)
+			continue
 		}
+		h.progress.start(seen, 0)
 		wait, stop := h.retries.due()
 		select {
 		case <-newer:
