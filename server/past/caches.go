@@ -347,7 +347,7 @@ func (c *caches) replay(ctx context.Context, e *entry, of *resolved) (*replay, e
 	cache, err := e.family.root.At(begin, func(cache *watchcache.Cache) (watchcache.Source, error) {
 		return source{c.history.Source(history.SourceOptions{
 			Resource: of.typ.Resource, Namespace: of.stream.ID.Namespace, At: of.point, Onward: true, Speed: of.speed,
-			Start:  of.started,
+			Time: of.time, Start: of.started,
 			Decode: func(o *history.Object) keepwatch.Object { return newObject(cache, of.format, o) },
 		})}, nil
 	})

@@ -14,7 +14,8 @@
 //
 // # Moments
 //
-// A moment is what [history.ParseMoment] reads: a time, revision/4711, or now. A list in pages stays at the revision
+// A moment is what [history.ParseMoment] reads: a time, revision/4711, or now. See [history.View.PointsOf] for what a
+// time is for several types. A list in pages stays at the revision
 // of its first page, and a request for an exact resourceVersion is answered from that one. A moment that is not known
 // is refused with 410 and the nearest known ones; with [Config].AllowGaps, one in a gap is answered with a Warning
 // header. The header Keepwatch-Moment has the revision and the time.
@@ -22,7 +23,9 @@
 // # Watches
 //
 // A watch continues after its resourceVersion, or after the moment if it has none: with the events of the past at the
-// pace at which they were recorded, and at the end with what a sync stores now. /speed/60 behind the moment, or
+// pace at which they were recorded, from the time of the moment on, or from that of the last change of any type up to
+// the resourceVersion. In quiet times bookmarks move on, so that the next watch does not wait again. At the end, and at
+// the moment now, it delivers what a sync stores. /speed/60 behind the moment, or
 // ?speed=60, makes it 60 times as fast, and 0 as fast as the client reads. Each watch has a replay of its own, which
 // begins with the state of its moment, and of which [Config].MaxReplays bounds the number. A gap becomes the difference
 // between its ends.

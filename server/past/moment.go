@@ -74,7 +74,9 @@ type resolved struct {
 	stream   sink.Status
 	point    sink.Point
 	mark     history.Mark // of the point
-	time     time.Time
+	time     time.Time    // of the point, or of the moment of the address if the point is that one
+	// addressed is the time of the moment of the address.
+	addressed time.Time
 	// the earliest creation of the objects of a namespace, zero if there are none or nobody is asked about the right
 	oldest  time.Time
 	warning string
@@ -118,6 +120,9 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 		resource: group.WithVersion(info.APIVersion), watch: info.Verb == "watch", speed: p.speed,
 		tables: s.tables, started: make(chan struct{}),
 	}
+	if p.moment.IsNow() { // what was stored since the client's resourceVersion is late already
+		found.speed = 0
+	}
 	err = s.config.History.View(q.Context(), func(v *history.View) error {
 		if found.stream, err = v.StreamOf(group.String(), info.Namespace); err != nil {
 			return notFound(err.Error())
@@ -135,6 +140,9 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 			located = found.locate(q.Context(), v, moment, s.config.AllowGaps)
 		}
 		t, err := v.TypeAt(q.Context(), group.String(), found.time) // the newest, if the moment is not known
+		if err == nil && t != nil && t.Version != info.APIVersion { // a watch may have continued behind the type's change
+			t, err = v.TypeAt(q.Context(), group.String(), found.addressed)
+		}
 		if err != nil {
 			return err
 		}
@@ -181,14 +189,14 @@ func momentError(err error) error {
 
 // locate finds the point of a moment.
 func (r *resolved) locate(ctx context.Context, v *history.View, m history.Moment, allowGaps bool) error {
-	points, err := v.Points(ctx, m, false, r.stream)
+	points, err := v.PointsOf(ctx, m, false, r.stream)
 	if r.mayBeIn(err, allowGaps) {
-		points, err = v.Points(ctx, m, true, r.stream)
+		points, err = v.PointsOf(ctx, m, true, r.stream)
 	}
 	if err != nil {
 		return err
 	}
-	r.newest = m.IsNow()
+	r.newest, r.addressed = m.IsNow(), points.Time
 	r.set(v, points.Of(r.stream), points.Time)
 	return nil
 }
@@ -214,11 +222,12 @@ func (r *resolved) set(v *history.View, at sink.Point, seen time.Time) {
 // locateNamed finds the point of a revision that a request names itself, at a moment.
 func (r *resolved) locateNamed(ctx context.Context, v *history.View, m history.Moment, named named,
 	allowGaps bool) error {
-	points, err := v.Points(ctx, m, true, r.stream)
+	points, err := v.PointsOf(ctx, m, true, r.stream)
 	if err != nil {
 		return err
 	}
 	near := points.Of(r.stream)
+	r.addressed = points.Time
 	at, err := v.Named(ctx, r.stream, near, named.revision, named.page)
 	if err != nil {
 		return err

@@ -33,17 +33,19 @@ type History struct {
 	options  Options
 	latest   latest
 	gaps     sortedGaps
+	cuts     cuts
 }
 
 // New returns the history in a database, which it does not close.
 func New(database Database, options Options) *History {
-	return &History{database: database, options: options, latest: latest{lock: make(chan struct{}, 1)}}
+	return &History{database: database, options: options, latest: latest{lock: make(chan struct{}, 1)},
+		cuts: cuts{known: map[cut]sink.Point{}}}
 }
 
 // View calls read with one state of the database. It is valid until read returns.
 func (h *History) View(ctx context.Context, read func(*View) error) error {
 	return h.database.Snapshot(ctx, func(tables sink.Snapshot) error {
-		v := &View{tables: tables, known: h.options.Known, sorted: h.gaps.sort, partBytes: partBytes}
+		v := &View{tables: tables, known: h.options.Known, sorted: h.gaps.sort, cuts: &h.cuts, partBytes: partBytes}
 		if err := v.load(ctx); err != nil {
 			return err
 		}
@@ -56,6 +58,7 @@ type View struct {
 	tables  sink.Snapshot
 	known   func(resource string) *sink.Type
 	sorted  func([]sink.StoredGap) map[place][]sink.StoredGap
+	cuts    *cuts
 	streams []sink.Status
 	gaps    map[place][]sink.StoredGap
 	types   []sink.StoredType

@@ -252,6 +252,40 @@ func TestPoints(t *testing.T) {
 	})
 }
 
+// TestPointsOf reads a type at the last change of all that share its revisions, if its state there is known.
+func TestPointsOf(t *testing.T) {
+	database := past()
+	service := func(revision int, seen time.Time) {
+		s := state("s", revision, 0, 0, 0)
+		s.Resource, s.SeenFrom = "services", seen
+		database.states = append(database.states, s)
+	}
+	service(25, sec(3, 30)) // in a gap of pods
+	service(33, sec(5, 30))
+	for name, row := range map[string]struct {
+		moment     history.Moment
+		pods, maps int
+		time       time.Time
+	}{
+		"after another type's change":  {history.Moment{Time: sec(5, 45)}, 33, 33, sec(5, 45)},
+		"before the gap":               {history.Moment{Time: sec(3, 35)}, 18, 25, sec(3, 35)},
+		"where one is not known to be": {history.Moment{Time: minute(6)}, 40, 10, minute(6)},
+		"a revision":                   {history.Moment{Revision: 34}, 34, 34, sec(5, 30)},
+	} {
+		database.status = append(past().status, sink.Status{ID: stream.Identity{Resource: "services"}, Active: true,
+			First: at(10), FirstSeen: minute(0), Progress: sink.Progress{Cursor: 45, Since: 10}, Time: minute(8)})
+		database.status[0].Progress.Cursor = 35 // of configmaps
+		view(t, database, func(v *history.View) {
+			for resource, want := range map[string]int{"pods": row.pods, "configmaps": row.maps} {
+				points, err := v.PointsOf(t.Context(), row.moment, false, streamOf(t, v, resource))
+				if err != nil || points.Of(streamOf(t, v, resource)) != at(want) || !points.Time.Equal(row.time) {
+					t.Errorf("%s of %s: %+v, %v, want %d", name, resource, points, err, want)
+				}
+			}
+		})
+	}
+}
+
 // TestNow has the newest state of the types that are followed, and not that of one that is followed no longer, or that
 // was never listed.
 func TestNow(t *testing.T) {

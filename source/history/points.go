@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
@@ -94,6 +95,31 @@ func (v *View) Points(ctx context.Context, m Moment, lenient bool, streams ...si
 		}
 	}
 	return p, nil
+}
+
+// PointsOf returns the points of one stream at a moment, as Points does. Of a time, it is the greatest point of all types
+// that share the stream's revisions if the stream's state there is known: what is read of several types at a time is of
+// one revision then.
+func (v *View) PointsOf(ctx context.Context, m Moment, lenient bool, of sink.Status) (*Points, error) {
+	p, err := v.Points(ctx, m, lenient, of)
+	switch {
+	case err != nil || m.IsNow():
+		return p, err
+	case m.Revision > 0:
+		p.Time, err = v.SeenAt(ctx, of, p.Of(of))
+		return p, err
+	}
+	at, err := v.cutAt(ctx, m.Time, v.line(of))
+	if err == nil {
+		err = v.Check(ctx, of, at)
+	}
+	switch {
+	case err == nil:
+		p.lines[of.Line] = at
+	case errors.As(err, new(*Unknown)):
+		err = nil
+	}
+	return p, err
 }
 
 // checkMoment returns an [Unknown] if the state of a stream at its point, or at the moment, is not known. line are the
@@ -196,9 +222,44 @@ func (v *View) isIn(ctx context.Context, of sink.Status, at sink.Point) (bool, e
 	return unknown.Gap != nil && unknown.Gap.Reason != keepwatch.GapRewind, nil
 }
 
-// SeenAt returns when the last change of a stream up to a point was stored.
+// SeenAt returns when the last change up to a point was stored, of all types that share the revisions of a stream, or
+// the first list of one of them, if that was later.
 func (v *View) SeenAt(ctx context.Context, of sink.Status, at sink.Point) (time.Time, error) {
-	return v.tables.SeenAt(ctx, []string{of.ID.Resource}, at)
+	line := v.line(of)
+	seen, err := v.tables.SeenAt(ctx, names(line), at)
+	for _, s := range line {
+		if s.First.Revision > 0 && !at.Before(s.First) && s.FirstSeen.After(seen) {
+			seen = s.FirstSeen
+		}
+	}
+	return seen, err
+}
+
+// line returns the streams that share the revisions of one.
+func (v *View) line(of sink.Status) []sink.Status {
+	return slices.DeleteFunc(slices.Clone(v.streams), func(s sink.Status) bool { return s.Line != of.Line })
+}
+
+// storedUntil returns the greatest point between two of one epoch at which the types that share the revisions of a
+// stream have nothing after the first one that was stored after a time.
+func (v *View) storedUntil(ctx context.Context, of sink.Status, from, upTo sink.Point,
+	until time.Time) (sink.Point, error) {
+	for _, name := range names(v.line(of)) {
+		low, high := from.Revision, upTo.Revision+1 // nothing is later at low
+		for probe := upTo.Revision; low+1 < high; probe = low + (high-low)/2 {
+			seen, err := v.tables.SeenAt(ctx, []string{name}, sink.Point{Epoch: upTo.Epoch, Revision: probe})
+			if err != nil {
+				return from, err
+			}
+			if seen.After(until) {
+				high = probe
+			} else {
+				low = probe
+			}
+		}
+		upTo.Revision = low
+	}
+	return upTo, nil
 }
 
 // ByLine returns streams, those of the line with the most of them first: a revision of several types is one of that
@@ -249,6 +310,48 @@ func (v *View) pointAt(ctx context.Context, at time.Time, of []sink.Status) (sin
 		}
 	}
 	return point, err
+}
+
+// cuts remembers the points of lines at times: to find one reads the beginnings and ends of all later states.
+type cuts struct {
+	mu    sync.Mutex
+	known map[cut]sink.Point
+}
+
+type cut struct {
+	line int
+	at   time.Time
+}
+
+const (
+	// maxCuts bounds the cuts that are remembered, which are those of times settledAfter before the last transaction.
+	maxCuts      = 256
+	settledAfter = time.Minute
+)
+
+// cutAt is pointAt for all streams of a line.
+func (v *View) cutAt(ctx context.Context, at time.Time, line []sink.Status) (sink.Point, error) {
+	key, settled := cut{line[0].Line, at.UTC()}, false
+	for _, s := range line {
+		settled = settled || at.Before(s.Time.Add(-settledAfter))
+	}
+	v.cuts.mu.Lock()
+	point, ok := v.cuts.known[key]
+	v.cuts.mu.Unlock()
+	if ok {
+		return point, nil
+	}
+	point, err := v.pointAt(ctx, at, line)
+	if err != nil || !settled {
+		return point, err
+	}
+	v.cuts.mu.Lock()
+	defer v.cuts.mu.Unlock()
+	if len(v.cuts.known) >= maxCuts {
+		clear(v.cuts.known)
+	}
+	v.cuts.known[key] = point
+	return point, nil
 }
 
 // checkEnd returns an [Unknown] for a time after the last transaction of a line.

@@ -40,6 +40,9 @@ type SourceOptions struct {
 	Onward bool
 	// Speed is how many times faster than it was recorded the past is delivered. Zero delivers it without a pause.
 	Speed float64
+	// Time is the recorded time at which the replay begins, which may be later than the last change up to At. Zero is when
+	// the state at At was complete.
+	Time time.Time
 	// Start is when the past begins to go on: watches deliver nothing before it is closed. Nil is at once.
 	Start <-chan struct{}
 	// Decode returns the object to be delivered. It must have o's key, UID and revision. Nil delivers each *[Object].
@@ -49,8 +52,11 @@ type SourceOptions struct {
 const (
 	// pollEvery is how often a watch at the end of the history looks for more.
 	pollEvery = 200 * time.Millisecond
-	// batchPoints bounds the revisions of a batch.
+	// moveEvery is how often a replay without changes of its resource looks how far those of the others have come.
+	moveEvery = 10 * time.Second
+	// batchPoints bounds the revisions that a replay reads at a time, and replayBytes the objects of several revisions.
 	batchPoints = 200
+	replayBytes = 1 << 20
 )
 
 // Source is one resource at a moment of the past, and onward. List, Watch and the watch's methods are for one
@@ -62,7 +68,7 @@ type Source struct {
 	mu      sync.Mutex
 	at      sink.Point // what List shows
 	reached keepwatch.Revision
-	start   time.Time // the recorded time of At; zero until it was read
+	start   time.Time // the recorded time at which the replay begins; zero until it was read
 	begun   time.Time // when the replay of At began; zero before
 }
 
@@ -152,7 +158,7 @@ func (s *Source) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revisi
 // shows the state at the gap's end.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	at := s.point()
-	w := &replay{source: s, at: sink.Point{Epoch: at.Epoch, Revision: from}}
+	w := &replay{source: s, at: sink.Point{Epoch: at.Epoch, Revision: from}, few: batchPoints}
 	if at.Before(w.at) && !s.options.Onward {
 		return nil, keepwatch.Failed(keepwatch.Rewound, "watch %s: the moment is revision %d, below %d", s.options.Resource,
 			at.Revision, from)
@@ -167,6 +173,10 @@ type replay struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	at     sink.Point // what was delivered
+	rest   []recorded // what was read after that, and is not delivered yet
+	upTo   sink.Point // rest is complete up to here
+	few    int        // points are read at a time
+	moved  time.Time  // when move was called last, or might have been
 	end    error      // permanent
 }
 
@@ -176,20 +186,16 @@ func (w *replay) Close() { w.cancel() }
 func (w *replay) Next() (keepwatch.Batch, error) {
 	w.source.begin(w.ctx)
 	for w.end == nil {
-		batch, due, err := w.next()
+		batch, again, err := w.next()
 		switch {
 		case err != nil:
 			w.end = w.source.failure(err)
-		case batch != nil && w.wait(due):
+		case batch != nil && w.ctx.Err() == nil:
 			w.at.Revision = batch.To
 			w.source.advance(batch.To)
 			return *batch, nil
 		case batch == nil:
-			until := time.Now().Add(pollEvery)
-			if due.After(until) {
-				until = due
-			}
-			w.wait(until)
+			w.wait(again)
 		}
 		if w.ctx.Err() != nil {
 			w.end = &keepwatch.Failure{Kind: keepwatch.Ended, Err: context.Cause(w.ctx)}
@@ -213,23 +219,17 @@ func (s *Source) begin(ctx context.Context) {
 	}
 }
 
-// wait waits until a time, and reports whether it has come.
-func (w *replay) wait(until time.Time) bool {
-	delay := time.Until(until)
+// wait waits until a time, or for ever if nothing follows the source's point.
+func (w *replay) wait(until time.Time) {
 	if !w.source.options.Onward {
 		<-w.ctx.Done()
-		return false
+		return
 	}
-	if delay <= 0 {
-		return w.ctx.Err() == nil
-	}
-	timer := time.NewTimer(delay)
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-w.ctx.Done():
-		return false
 	}
 }
 
@@ -239,29 +239,63 @@ func (s *Source) advance(to keepwatch.Revision) {
 	s.reached = max(s.reached, to)
 }
 
-// next returns the next batch, and when it is due. It returns nil if there is none yet, or a gap follows, whose end is
-// due then.
-func (w *replay) next() (batch *keepwatch.Batch, due time.Time, err error) {
-	if !w.source.options.Onward {
-		return nil, due, nil
-	}
+// next returns the next batch if there is one that is due, and otherwise nil and when to look again.
+func (w *replay) next() (batch *keepwatch.Batch, again time.Time, err error) {
 	options := w.source.options
-	if more, err := w.source.history.mayHaveMore(w.ctx, options.Resource, options.Namespace, w.at); err != nil || !more {
-		return nil, due, err
+	if !options.Onward {
+		return nil, again, nil
 	}
-	err = w.source.history.View(w.ctx, func(v *View) error {
-		batch, due, err = w.read(v)
-		return err
-	})
-	return batch, due, err
+	if w.moved.IsZero() {
+		w.moved = time.Now()
+	}
+	if len(w.rest) == 0 {
+		again = time.Now().Add(pollEvery)
+		more, err := w.source.history.mayHaveMore(w.ctx, options.Resource, options.Namespace, w.at)
+		if err != nil || !more {
+			return nil, again, err
+		}
+		var due time.Time
+		err = w.source.history.View(w.ctx, func(v *View) error {
+			batch, due, err = w.read(v)
+			return err
+		})
+		if due.After(again) {
+			again = due
+		}
+		if err != nil || batch != nil || len(w.rest) == 0 {
+			return batch, again, err
+		}
+	}
+	now := time.Now()
+	due := w.source.dueAt(w.rest[0].seen)
+	if !due.After(now) {
+		return w.take(now), again, nil
+	}
+	if again = w.moved.Add(moveEvery); again.After(now) {
+		return nil, earlier(again, due), nil
+	}
+	batch, err = w.move()
+	return batch, earlier(now.Add(moveEvery), due), err
 }
 
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// read reads what comes next into rest. It returns a bookmark if there are no changes, and nothing if there is no more
+// yet, or a gap follows, whose end is due then.
 func (w *replay) read(v *View) (*keepwatch.Batch, time.Time, error) {
 	s := w.source
 	var none time.Time
 	of, err := v.StreamOf(s.options.Resource, s.options.Namespace)
 	if err != nil {
 		return nil, none, keepwatch.Failed(keepwatch.Absent, "%w", err)
+	}
+	if err := s.findStart(w.ctx, v, of); err != nil {
+		return nil, none, err
 	}
 	end := sink.Point{Epoch: of.Progress.Epoch, Revision: of.Progress.Cursor}
 	if of.Progress.Gap == keepwatch.GapRewind {
@@ -273,29 +307,92 @@ func (w *replay) read(v *View) (*keepwatch.Batch, time.Time, error) {
 			if end.Before(after) {
 				return nil, none, nil // the list that ends it is not complete
 			}
-			due, err := w.dueAt(v, of, gap.Ended)
-			if err != nil || time.Now().Before(due) {
-				return nil, due, err
+			if due := s.dueAt(gap.Ended); time.Now().Before(due) {
+				return nil, due, nil
 			}
 			return nil, none, s.leap(*gap, after)
 		}
 		end = sink.Point{Epoch: w.at.Epoch, Revision: gap.From}
 	}
-	if !w.at.Before(end) {
+	for w.at.Before(end) {
+		points, err := v.tables.PointsAfter(w.ctx, of.ID.Resource, of.ID.Namespace, w.at, w.few)
+		if err != nil {
+			return nil, none, err
+		}
+		if len(points) == 0 || end.Before(points[0]) {
+			if s.options.Speed > 0 {
+				if end, err = v.storedUntil(w.ctx, of, w.at, end, s.present()); err != nil || !w.at.Before(end) {
+					return nil, time.Now().Add(moveEvery), err
+				}
+			}
+			return &keepwatch.Batch{From: w.at.Revision, To: end.Revision}, none, nil // a bookmark
+		}
+		to, most := end, replayBytes
+		if len(points) == w.few && points[w.few-1].Before(end) {
+			to = points[w.few-1]
+		}
+		if len(points) == 1 { // the changes of a revision are one batch
+			most = 0
+		}
+		states, err := v.between(w.ctx, Objects{Resource: of.ID.Resource, Namespace: of.ID.Namespace}, w.at, to, false, most)
+		if err == errTooLarge {
+			w.few = len(points) / 2
+			continue
+		}
+		if err != nil {
+			return nil, none, err
+		}
+		if bytesOf(states) < replayBytes/4 {
+			w.few = min(2*w.few, batchPoints)
+		}
+		if w.rest, w.upTo = s.changes(states, w.at, to), to; len(w.rest) == 0 {
+			return &keepwatch.Batch{From: w.at.Revision, To: to.Revision}, none, nil
+		}
 		return nil, none, nil
 	}
-	points, err := v.tables.PointsAfter(w.ctx, of.ID.Resource, of.ID.Namespace, w.at, batchPoints)
-	if err != nil {
-		return nil, none, err
+	return nil, none, nil
+}
+
+// take returns those of rest that are due at a time, and at least the first revision of them.
+func (w *replay) take(now time.Time) *keepwatch.Batch {
+	batch := &keepwatch.Batch{From: w.at.Revision, To: w.upTo.Revision}
+	for i, c := range w.rest {
+		if i > 0 && c.Revision > w.rest[i-1].Revision && w.source.dueAt(c.seen).After(now) {
+			batch.To = w.rest[i-1].Revision
+			w.rest = w.rest[i:]
+			return batch
+		}
+		batch.Changes = append(batch.Changes, c.Change)
 	}
-	to := end
-	if len(points) == batchPoints && points[batchPoints-1].Before(end) {
-		to = points[batchPoints-1]
-	}
-	if len(points) == 0 || end.Before(points[0]) {
-		return &keepwatch.Batch{From: w.at.Revision, To: end.Revision}, none, nil // a bookmark
-	}
-	return w.batch(v, of, to)
+	w.rest = nil
+	return batch
+}
+
+// move returns a bookmark before the next change of the resource, at what was stored of all resources by now: a client
+// that resumes there does not wait from the resource's last change on again. It returns nil if nothing was.
+func (w *replay) move() (batch *keepwatch.Batch, err error) {
+	w.moved = time.Now()
+	s := w.source
+	err = s.history.View(w.ctx, func(v *View) error {
+		of, err := v.StreamOf(s.options.Resource, s.options.Namespace)
+		if err != nil {
+			return keepwatch.Failed(keepwatch.Absent, "%w", err)
+		}
+		to := sink.Point{Epoch: w.at.Epoch, Revision: w.rest[0].Revision - 1}
+		if to, err = v.storedUntil(w.ctx, of, w.at, to, s.present()); err != nil || !w.at.Before(to) {
+			return err
+		}
+		before, err := v.SeenAt(w.ctx, of, w.at)
+		if err != nil {
+			return err
+		}
+		seen, err := v.SeenAt(w.ctx, of, to)
+		if err == nil && seen.After(before) {
+			batch = &keepwatch.Batch{From: w.at.Revision, To: to.Revision}
+		}
+		return err
+	})
+	return batch, err
 }
 
 // leap moves the source over a gap, and returns why the watch cannot continue.
@@ -310,62 +407,36 @@ func (s *Source) leap(gap sink.StoredGap, to sink.Point) error {
 	return keepwatch.Failed(keepwatch.Expired, "watch %s: %s", s.options.Resource, lost(gap))
 }
 
-// batch returns the changes after w.at and not after to. With a speed, these are only those of the first time of
-// them.
-func (w *replay) batch(v *View, of sink.Status, to sink.Point) (*keepwatch.Batch, time.Time, error) {
-	var due time.Time
-	states, err := v.Between(w.ctx, Objects{Resource: of.ID.Resource, Namespace: of.ID.Namespace}, w.at, to)
-	if err != nil {
-		return nil, due, err
+// dueAt returns when what was stored at a time is due, zero without a speed.
+func (s *Source) dueAt(at time.Time) (due time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if speed := s.options.Speed; speed > 0 {
+		return s.begun.Add(time.Duration(min(float64(at.Sub(s.start))/speed, never)))
 	}
-	changes := w.source.changes(states, w.at, to)
-	if speed := w.source.options.Speed; speed > 0 && len(changes) > 0 {
-		first := changes[0].seen
-		if due, err = w.dueAt(v, of, first); err != nil {
-			return nil, due, err
-		}
-		for i, c := range changes {
-			if c.seen.After(first) && c.Revision > changes[i-1].Revision {
-				changes, to.Revision = changes[:i], changes[i-1].Revision
-				break
-			}
-		}
-	}
-	batch := &keepwatch.Batch{From: w.at.Revision, To: to.Revision}
-	for _, c := range changes {
-		batch.Changes = append(batch.Changes, c.Change)
-	}
-	return batch, due, nil
+	return due
 }
 
-// dueAt returns when what was stored at a time is due, zero without a speed.
-func (w *replay) dueAt(v *View, of sink.Status, at time.Time) (due time.Time, err error) {
-	speed := w.source.options.Speed
-	if speed == 0 {
-		return due, nil
-	}
-	start, err := w.source.startTime(w.ctx, v, of)
-	if err != nil {
-		return due, err
-	}
-	return w.source.begun.Add(time.Duration(min(float64(at.Sub(start))/speed, never))), nil
+// present returns the recorded time that the replay has reached.
+func (s *Source) present() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.start.Add(time.Duration(min(float64(time.Since(s.begun))*s.options.Speed, never)))
 }
 
 // never is later than any watch lasts, and fits into a Duration.
 const never = float64(100 * 365 * 24 * time.Hour)
 
-// startTime returns the recorded time of the point that the source began with.
-func (s *Source) startTime(ctx context.Context, v *View, of sink.Status) (time.Time, error) {
+// findStart finds the recorded time at which the replay begins.
+func (s *Source) findStart(ctx context.Context, v *View, of sink.Status) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.start.IsZero() {
-		seen, err := v.timeOf(ctx, of, s.options.At)
-		if err != nil {
-			return seen, err
+		if s.start = s.options.Time; s.start.IsZero() {
+			s.start, err = v.timeOf(ctx, of, s.options.At)
 		}
-		s.start = seen
 	}
-	return s.start, nil
+	return err
 }
 
 // recorded is a change, and when it was stored.

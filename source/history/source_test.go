@@ -15,6 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -174,6 +175,127 @@ func TestSpeed(t *testing.T) {
 			}
 			if got := strings.Join(times, " "); got != want {
 				t.Errorf("speed %v: %s, want %s", speed, got, want)
+			}
+		})
+	}
+}
+
+// TestTime replays from a time after the last change.
+func TestTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		source := history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+			Time: sec(0, 30), Onward: true, Speed: 1})
+		watch, err := source.Watch(t.Context(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer watch.Close()
+		if batch, err := watch.Next(); err != nil || len(batch.Changes) != 1 || time.Since(began) != 30*time.Second {
+			t.Errorf("%+v after %v, %v", batch, time.Since(began), err)
+		}
+	})
+}
+
+// quiet is a history in which a pod changes at 12 and, an hour later, at 100, and other objects each minute.
+func quiet() *tables {
+	database := past()
+	database.gaps = nil
+	database.states = []sink.State{state("a", 5, 12, 0, 1), state("a", 12, 100, 1, 60), state("a", 100, 0, 60, 0)}
+	for i := range 58 {
+		s := state("s", 13+i, 14+i, 1+i, 2+i)
+		s.Resource = "services"
+		database.states = append(database.states, s)
+	}
+	for i := range database.states {
+		database.states[i].ID = int64(i) + 1
+	}
+	database.status = nil
+	for _, resource := range []string{"pods", "services"} {
+		database.status = append(database.status, sink.Status{ID: stream.Identity{Resource: resource}, Active: true,
+			First: at(10), FirstSeen: minute(0), Progress: sink.Progress{Cursor: 110, Since: 10}, Time: minute(61)})
+	}
+	return database
+}
+
+// TestQuietReplayMovesOn ends a watch every five minutes, and continues after what it has delivered: it does not wait
+// again for what other types were waited for.
+func TestQuietReplayMovesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := history.New(quiet(), history.Options{})
+		began, reached := time.Now(), at(12)
+		for watches := 1; ; watches++ {
+			var start time.Time
+			if err := h.View(t.Context(), func(v *history.View) (err error) {
+				start, err = v.SeenAt(t.Context(), streamOf(t, v, "pods"), reached)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			source := h.Source(history.SourceOptions{Resource: "pods", At: reached, Time: start, Onward: true, Speed: 1})
+			watch, err := source.Watch(t.Context(), reached.Revision)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(5*time.Minute, watch.Close)
+			for err == nil {
+				var batch keepwatch.Batch
+				if batch, err = watch.Next(); err == nil {
+					reached.Revision = batch.To
+				}
+				if len(batch.Changes) > 0 {
+					took := time.Since(began)
+					if watches < 12 || took < 59*time.Minute || took > 75*time.Minute || batch.Changes[0].Revision != 100 {
+						t.Errorf("%+v in watch %d, after %v", batch, watches, took)
+					}
+					watch.Close()
+					return
+				}
+			}
+			if watches == 30 {
+				t.Fatalf("%d watches have reached %v", watches, reached)
+			}
+		}
+	})
+}
+
+// TestReplayReadsOnce reads each state once, however many times there are, and few bytes at a time.
+func TestReplayReadsOnce(t *testing.T) {
+	const changes, size = 300, 100_000
+	for name, row := range map[string]struct {
+		size, queries int
+	}{"small": {10, 4}, "large": {size, 100}} {
+		synctest.Test(t, func(t *testing.T) {
+			database := &asked{tables: past()}
+			database.gaps, database.states = nil, nil
+			for i := range changes {
+				s := state("a", 11+i, 12+i, i+1, i+2)
+				s.Object = fmt.Appendf(nil, `{"metadata":{"name":"a"},"data":%q}`, strings.Repeat("x", row.size))
+				s.ID = int64(i) + 1
+				database.states = append(database.states, s)
+			}
+			database.status[1].Progress.Cursor, database.status[1].Time = 10+changes, minute(changes+10)
+			watch, err := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+				Onward: true, Speed: 60}).Watch(t.Context(), 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer watch.Close()
+			began := time.Now()
+			for got := 0; got < changes; {
+				batch, err := watch.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range batch.Changes {
+					got++
+				}
+			}
+			if took := time.Since(began); took != changes*time.Second {
+				t.Errorf("%s: the replay takes %v", name, took)
+			}
+			if database.queries > row.queries || database.most > 1<<20+2*size {
+				t.Errorf("%s: %d queries for states, with at most %d bytes", name, database.queries, database.most)
 			}
 		})
 	}
