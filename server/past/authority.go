@@ -21,6 +21,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
 )
 
 const (
@@ -46,7 +48,13 @@ type authority struct {
 	users      authenticator.Request
 	rights     authorizer.Authorizer
 	client     kubernetes.Interface
-	namespaces *cache.LRUExpireCache // name → when it was created, zero if it does not exist
+	namespaces *cache.LRUExpireCache // name → liveNamespace
+}
+
+// liveNamespace is a namespace of the cluster, the zero value if it does not exist.
+type liveNamespace struct {
+	uid     keepwatch.UID
+	created time.Time
 }
 
 func newAuthority(config *rest.Config) (*authority, error) {
@@ -107,12 +115,11 @@ func (a *authority) allowed(ctx context.Context, u user.Info, info *request.Requ
 		Namespace: info.Namespace, Name: info.Name,
 	}
 	if info.Namespace != "" {
-		created, err := a.created(ctx, info.Namespace)
+		live, err := a.namespace(ctx, info.Namespace)
 		if err != nil {
-			return apierrors.NewServiceUnavailable(fmt.Sprintf("whether the namespace %s exists is not known: %v",
-				info.Namespace, err))
+			return unknownNamespace(info.Namespace, err)
 		}
-		if created.IsZero() || then.IsZero() || created.After(then) {
+		if live.created.IsZero() || then.IsZero() || live.created.After(then) {
 			attributes.Namespace = ""
 		}
 	}
@@ -126,6 +133,10 @@ func (a *authority) allowed(ctx context.Context, u user.Info, info *request.Requ
 	return responsewriters.ForbiddenStatusError(attributes, reason)
 }
 
+func unknownNamespace(name string, err error) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("whether the namespace %s exists is not known: %v", name, err))
+}
+
 // existedSince returns the time since when a namespace must exist whose present readers may read what it had at a time:
 // that, or, if there are older objects, when the oldest was created. A history stores late what happened while its sync
 // did not run, and has times of another clock: its time of a state does not prove that the namespace is the one of
@@ -137,23 +148,22 @@ func existedSince(then, oldest time.Time) time.Time {
 	return then
 }
 
-// created returns when a namespace of the cluster was created, zero if it does not exist.
-func (a *authority) created(ctx context.Context, name string) (time.Time, error) {
+// namespace returns a namespace of the cluster.
+func (a *authority) namespace(ctx context.Context, name string) (live liveNamespace, err error) {
 	if known, ok := a.namespaces.Get(name); ok {
-		return known.(time.Time), nil
+		return known.(liveNamespace), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	var created time.Time
 	namespace, err := a.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		created = namespace.CreationTimestamp.Time
+		live = liveNamespace{keepwatch.UID(namespace.UID), namespace.CreationTimestamp.Time}
 	case !apierrors.IsNotFound(err):
-		return created, err
+		return live, err
 	}
-	a.namespaces.Add(name, created, decidedFor)
-	return created, nil
+	a.namespaces.Add(name, live, decidedFor)
+	return live, nil
 }
 
 // follow asks again and again whether a watch may go on, and calls end when the token or the right is gone, or when the

@@ -136,7 +136,7 @@ func liveCluster(w http.ResponseWriter, q *http.Request) {
 		about := answer["spec"].(map[string]any)["resourceAttributes"].(map[string]any)
 		answer["status"] = map[string]any{"allowed": about["namespace"] == "shop"}
 	default:
-		answer = map[string]any{"kind": "Namespace", "apiVersion": "v1", "metadata": map[string]any{"name": "shop",
+		answer = map[string]any{"kind": "Namespace", "apiVersion": "v1", "metadata": map[string]any{"name": "shop", "uid": "today",
 			"creationTimestamp": "2026-11-28T10:06:00Z"}}
 	}
 	w.Header().Set("Content-Type", "application/json")

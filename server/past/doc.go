@@ -34,8 +34,8 @@
 //
 // Everybody with [Config].Token, or, with [Config].Cluster, who may read the same in the live cluster now. The objects
 // of a namespace that is gone, or was created after the moment or after one of the objects, need the right to read them
-// in all namespaces: a history has the times at which it stored its states, which may be later. Open watches end with
-// the right.
+// in all namespaces: a history has the times at which it stored its states, which may be later. A history of namespaces
+// decides that by their UIDs. Open watches end with the right.
 //
 // # The page
 //
@@ -55,6 +55,7 @@
 //	caches.go    watch caches of resources         table.go     columns
 //	family.go    what those of one resource share, and how one is read
 //	authority.go  who may read what: the live cluster decides
+//	namespace.go  whether a namespace is the one of then
 //	audit.go     the log of reads
 //	metrics.go   metrics, and the refusals at a bound
 //	discovery.go  groups, versions, resources      openapi.go   their schemas, by package schemas

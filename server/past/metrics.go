@@ -36,13 +36,13 @@ func newMeters(registry metrics.KubeRegistry) *meters {
 			Help: "Requests answered with 429, since a bound was reached."}, []string{"bound"}),
 	}
 	registry.MustRegister(m.replays, m.moments, m.bytes, m.begun, m.states, m.refused)
-	for _, bound := range []string{boundReplays, boundMoments, boundBytes} {
+	for _, bound := range []string{boundReplays, boundMoments, boundBytes, boundCreations} {
 		m.refused.WithLabelValues(bound)
 	}
 	return m
 }
 
-const boundReplays, boundMoments, boundBytes = "replays", "moments", "bytes"
+const boundReplays, boundMoments, boundBytes, boundCreations = "replays", "moments", "bytes", "creations"
 
 // retrySeconds is the Retry-After of a refused request.
 const retrySeconds = 5

@@ -77,8 +77,8 @@ type resolved struct {
 	time     time.Time    // of the point, or of the moment of the address if the point is that one
 	// addressed is the time of the moment of the address.
 	addressed time.Time
-	// the earliest creation of the objects of a namespace, zero if there are none or nobody is asked about the right
-	oldest  time.Time
+	// since is the time since when the namespace must exist, if a cluster is asked about the right.
+	since   time.Time
 	warning string
 	inGap   bool // the moment is in one, and answered nevertheless
 	watch   bool
@@ -123,6 +123,14 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 	if p.moment.IsNow() { // what was stored since the client's resourceVersion is late already
 		found.speed = 0
 	}
+	var today liveNamespace
+	decided := s.cluster == nil // since when the namespace must exist
+	if !decided && info.Namespace != "" {
+		if today, err = s.cluster.namespace(q.Context(), info.Namespace); err != nil {
+			return nil, unknownNamespace(info.Namespace, err)
+		}
+	}
+	var what *shown
 	err = s.config.History.View(q.Context(), func(v *history.View) error {
 		if found.stream, err = v.StreamOf(group.String(), info.Namespace); err != nil {
 			return notFound(err.Error())
@@ -153,30 +161,33 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 			return located
 		}
 		found.typ, found.format = *t, s.tables.format(*t)
-		if found.oldest, err = s.oldest(q.Context(), v, found, info); err != nil {
+		if found.table, err = s.tables.source(q.Context(), v, found); err != nil || s.cluster == nil {
 			return err
 		}
-		found.table, err = s.tables.source(q.Context(), v, found)
+		if found.since, decided = found.time, info.Namespace == ""; decided {
+			return nil
+		}
+		what = found.shown(info)
+		found.since, decided, err = what.sinceIn(q.Context(), v, info.Namespace, today, s.now())
 		return err
 	})
+	if err == nil && !decided {
+		found.since, err = s.sinceOldest(q.Context(), what, found.watch)
+	}
 	return found, momentError(err)
 }
 
-// oldest returns the earliest creation of the objects of a namespace that a request shows; see existedSince.
-func (s *Server) oldest(ctx context.Context, v *history.View, r *resolved,
-	info *request.RequestInfo) (time.Time, error) {
-	if s.cluster == nil || info.Namespace == "" {
-		return time.Time{}, nil
-	}
-	of := history.Objects{Resource: r.resource.GroupResource().String(), Name: info.Name}
+// shown returns what a request in a namespace shows.
+func (r *resolved) shown(info *request.RequestInfo) *shown {
+	all := &shown{of: history.Objects{Resource: r.resource.GroupResource().String(), Name: info.Name}, stream: r.stream,
+		from: r.point, upTo: r.point, then: r.time}
 	if r.typ.Namespaced {
-		of.Namespace = info.Namespace
+		all.of.Namespace = info.Namespace
 	}
-	upTo := r.point
 	if r.watch {
-		upTo = sink.Point{Epoch: r.stream.Progress.Epoch, Revision: r.stream.Progress.Cursor}
+		all.upTo = sink.Point{Epoch: r.stream.Progress.Epoch, Revision: r.stream.Progress.Cursor}
 	}
-	return v.OldestCreation(ctx, of, r.point, upTo)
+	return all
 }
 
 // momentError returns the API's error of a moment that is not known, and any other error as it is.

@@ -224,7 +224,27 @@ func (r *pageRead) since(then time.Time, from, upTo sink.Point) (time.Time, erro
 	if r.server.cluster == nil || r.info.Namespace == "" {
 		return then, nil
 	}
-	oldest, err := r.view.OldestCreation(r.q.Context(), r.objects, from, upTo)
+	ctx, s := r.q.Context(), r.server
+	stream, err := r.view.StreamOf(r.objects.Resource, r.objects.Namespace)
+	if err != nil {
+		return then, err
+	}
+	today, err := s.cluster.namespace(ctx, r.info.Namespace)
+	if err != nil {
+		return then, unknownNamespace(r.info.Namespace, err)
+	}
+	what := &shown{r.objects, stream, from, upTo, then}
+	since, decided, err := what.sinceIn(ctx, r.view, r.info.Namespace, today, s.now())
+	if err != nil || decided {
+		return since, err
+	}
+	select {
+	case s.creations.turns <- struct{}{}: // without a wait: it has a connection of the database
+		defer func() { <-s.creations.turns }()
+	default:
+		return then, s.caches.meters.tooMany(boundCreations, "other reads look for the oldest objects of namespaces: try again")
+	}
+	oldest, err := s.creations.oldest(ctx, r.view, what)
 	return existedSince(then, oldest), err
 }
 

@@ -54,11 +54,12 @@ type Server struct {
 	caches *caches
 	tables *tables
 	// cluster is nil if the token decides, audit if nothing is logged.
-	cluster *authority
-	audit   *auditLog
-	reads   http.Handler
-	shown   http.Handler // the metrics
-	now     func() time.Time
+	cluster   *authority
+	creations *creations
+	audit     *auditLog
+	reads     http.Handler
+	shown     http.Handler // the metrics
+	now       func() time.Time
 
 	requestTimeout time.Duration
 }
@@ -79,7 +80,7 @@ func New(config Config) (*Server, error) {
 	budget := readpath.NewBudget(encodingsBudget)
 	budget.Register(config.Registry)
 	s := &Server{
-		config: config, tables: tables, now: time.Now, shown: metricsHandler(config.Registry),
+		config: config, tables: tables, creations: newCreations(), now: time.Now, shown: metricsHandler(config.Registry),
 		requestTimeout: defaultRequestTimeout,
 		infos: &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")},
@@ -208,7 +209,7 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 	}
 	found, err := s.resolve(q, info, p)
 	if err == nil && s.cluster != nil {
-		err = s.cluster.allowed(q.Context(), u, info, existedSince(found.time, found.oldest))
+		err = s.cluster.allowed(q.Context(), u, info, found.since)
 	}
 	if err != nil {
 		s.refuse(w, q, u, info, p.moment.String(), err)
@@ -223,7 +224,7 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 		asked, followed := q.Clone(ctx), make(chan struct{}) // q changes below
 		go func() {
 			defer close(followed)
-			s.cluster.follow(ctx, asked, info, existedSince(found.time, found.oldest), cancel)
+			s.cluster.follow(ctx, asked, info, found.since, cancel)
 		}()
 		defer func() { cancel(); <-followed }()
 		q = q.WithContext(ctx)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -228,24 +229,64 @@ func (v *View) Valid(ctx context.Context, of Objects, at, notAt sink.Point, yiel
 	}, yield)
 }
 
-// OldestCreation returns the earliest metadata.creationTimestamp of the objects that are there at a point, or behind it
-// and not behind another one. It is zero if none has one.
-func (v *View) OldestCreation(ctx context.Context, of Objects, from, upTo sink.Point) (oldest time.Time, err error) {
-	see := func(s sink.State) error {
+// OldestAt returns the earliest metadata.creationTimestamp of the objects that are there at a point, zero if none has
+// one.
+func (v *View) OldestAt(ctx context.Context, of Objects, at sink.Point) (oldest time.Time, err error) {
+	return oldest, v.EachAt(ctx, of, at, older(&oldest))
+}
+
+// OldestAfter returns the earliest metadata.creationTimestamp of the objects that are there after a point and not after
+// another one, and were not at the first. It is zero if none has one. It reads one state of each object.
+func (v *View) OldestAfter(ctx context.Context, of Objects, after, upTo sink.Point) (oldest time.Time, err error) {
+	type incarnation struct {
+		key keepwatch.Key
+		uid keepwatch.UID
+	}
+	seen := map[incarnation]struct{}{}
+	query := sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, At: &after,
+		WithoutObjects: true}
+	if err := v.tables.States(ctx, query, func(s sink.State) error {
+		seen[incarnation{s.Key, s.UID}] = struct{}{}
+		return nil
+	}); err != nil {
+		return oldest, err
+	}
+	var first []sink.State
+	query.At, query.After, query.UpTo = nil, &after, &upTo
+	if err := v.tables.States(ctx, query, func(s sink.State) error {
+		if _, ok := seen[incarnation{s.Key, s.UID}]; !ok {
+			seen[incarnation{s.Key, s.UID}] = struct{}{}
+			first = append(first, s)
+		}
+		return nil
+	}); err != nil {
+		return oldest, err
+	}
+	see := older(&oldest)
+	for _, s := range first {
+		one := Objects{of.Resource, s.Key.Namespace, s.Key.Name}
+		before := sink.Point{Epoch: s.From.Epoch, Revision: s.From.Revision - 1}
+		states, err := v.Between(ctx, one, before, s.From)
+		if err != nil {
+			return oldest, err
+		}
+		for _, state := range states {
+			_ = see(state)
+		}
+	}
+	return oldest, nil
+}
+
+// older returns a function that sets a time to an object's creation if that is earlier.
+func older(than *time.Time) func(sink.State) error {
+	return func(s sink.State) error {
 		var object struct {
 			Metadata struct{ CreationTimestamp time.Time }
 		}
 		created := &object.Metadata.CreationTimestamp
-		if json.Unmarshal(s.Object, &object) == nil && !created.IsZero() && (oldest.IsZero() || created.Before(oldest)) {
-			oldest = *created
+		if json.Unmarshal(s.Object, &object) == nil && !created.IsZero() && (than.IsZero() || created.Before(*than)) {
+			*than = *created
 		}
 		return nil
 	}
-	query := sink.StateQuery{Resource: of.Resource, Namespace: of.Namespace, Name: of.Name}
-	query.At = &from
-	if err = v.tables.States(ctx, query, see); err != nil || !from.Before(upTo) {
-		return oldest, err
-	}
-	query.At, query.After, query.UpTo = nil, &from, &upTo
-	return oldest, v.tables.States(ctx, query, see)
 }

@@ -646,3 +646,42 @@ func TestParseSpan(t *testing.T) {
 		}
 	}
 }
+
+// TestOldest finds the earliest creation of objects at a point and after it, from one state of each object.
+func TestOldest(t *testing.T) {
+	created := func(s sink.State, id int, at string) sink.State {
+		s.ID, s.Object = int64(id), fmt.Appendf(nil, `{"metadata":{"creationTimestamp":"2026-11-28T%s:00Z"},"x":%q}`, at,
+			strings.Repeat("x", 1000))
+		return s
+	}
+	database := past()
+	database.states = nil
+	for i := range 50 {
+		database.states = append(database.states, created(state("a", 11+i, 12+i, i, i+1), 1+i, "09:00"),
+			created(state("b", 31+i, 32+i, i, i+1), 100+i, "08:00"))
+	}
+	view(t, database, func(v *history.View) {
+		for name, row := range map[string]struct {
+			read func() (time.Time, error)
+			want string
+			most int
+		}{
+			"at":            {func() (time.Time, error) { return v.OldestAt(t.Context(), pods, at(20)) }, "09:00", 2000},
+			"nothing there": {func() (time.Time, error) { return v.OldestAt(t.Context(), pods, at(5)) }, "", 0},
+			"after":         {func() (time.Time, error) { return v.OldestAfter(t.Context(), pods, at(20), at(60)) }, "08:00", 4000},
+			"no new ones":   {func() (time.Time, error) { return v.OldestAfter(t.Context(), pods, at(40), at(60)) }, "", 0},
+		} {
+			database.most = 0
+			oldest, err := row.read()
+			got := ""
+			if !oldest.IsZero() {
+				got = oldest.UTC().Format("15:04")
+			}
+			if err != nil || got != row.want || database.most > row.most {
+				t.Errorf("%s: %q, %v, want %q; %d bytes were read", name, got, err, row.want, database.most)
+			}
+		}
+	})
+}
+
+var pods = history.Objects{Resource: "pods"}

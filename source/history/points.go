@@ -97,9 +97,9 @@ func (v *View) Points(ctx context.Context, m Moment, lenient bool, streams ...si
 	return p, nil
 }
 
-// PointsOf returns the points of one stream at a moment, as Points does. Of a time, it is the greatest point of all types
-// that share the stream's revisions if the stream's state there is known: what is read of several types at a time is of
-// one revision then.
+// PointsOf returns the points of one stream at a moment, as Points does. Of a time, it is the greatest point of all
+// types that share the stream's revisions if the stream's state there is known: what is read of several types at a time
+// is of one revision then.
 func (v *View) PointsOf(ctx context.Context, m Moment, lenient bool, of sink.Status) (*Points, error) {
 	p, err := v.Points(ctx, m, lenient, of)
 	switch {

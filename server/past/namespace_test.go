@@ -1,0 +1,150 @@
+package past
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// spaced is a history of secrets and, perhaps, of namespaces: shop is the one of today since 108, as the history has
+// learned late. It counts the queries for secrets with their contents.
+type spaced struct {
+	lagging
+	queries *atomic.Int64
+	reached keepwatch.Revision // of namespaces; 0: it has none
+}
+
+func (d spaced) Snapshot(_ context.Context, read func(sink.Snapshot) error) error { return read(d) }
+
+func (d spaced) Status(ctx context.Context) ([]sink.Status, error) {
+	all, err := d.lagging.Status(ctx)
+	if d.reached > 0 {
+		namespaces := all[0]
+		namespaces.ID, namespaces.Progress.Cursor = stream.Identity{Resource: "namespaces"}, d.reached
+		all = append([]sink.Status{namespaces}, all...)
+	}
+	return all, err
+}
+
+func (d spaced) States(_ context.Context, q sink.StateQuery, yield func(sink.State) error) error {
+	if q.Resource == "secrets" {
+		if !q.WithoutObjects {
+			d.queries.Add(1)
+		}
+		return selected(laggingStates, q, yield)
+	}
+	former := sink.State{ID: 1, Resource: "namespaces", Key: keepwatch.Key{Name: "shop"}, UID: "former",
+		From: sink.Point{Revision: 3}, To: &sink.Point{Revision: 106}, Deleted: true}
+	present := sink.State{ID: 2, Resource: "namespaces", Key: keepwatch.Key{Name: "shop"}, UID: "today",
+		From: sink.Point{Revision: 108}}
+	return selected([]sink.State{former, present}, q, yield)
+}
+
+// authorized returns a server of a history of which a cluster decides, whose namespace shop is the one of today, and
+// was created at 10:06.
+func authorized(t *testing.T, database history.Database) (s *Server, get func(path string) int) {
+	t.Helper()
+	cluster := httptest.NewServer(http.HandlerFunc(liveCluster))
+	t.Cleanup(cluster.Close)
+	s, err := New(Config{
+		History: history.New(database, history.Options{}),
+		Cluster: &rest.Config{Host: cluster.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.now = func() time.Time { return clock("10:30") }
+	t.Cleanup(run(t, s))
+	return s, func(path string) int {
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		q.Header.Set("Authorization", "Bearer eve")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, q)
+		return w.Code
+	}
+}
+
+// A history of namespaces knows by their UIDs whether one is that of then, and looks for no old objects.
+func TestNamespaceOfThen(t *testing.T) {
+	t.Parallel()
+	const secrets = "/api/v1/namespaces/shop/secrets"
+	for _, reached := range []keepwatch.Revision{200, 150} {
+		database := spaced{queries: &atomic.Int64{}, reached: reached}
+		_, get := authorized(t, database)
+		for path, want := range map[string]int{
+			"/at/2026-11-28T10:03:00Z" + secrets: http.StatusForbidden, "/at/revision/107" + secrets: http.StatusForbidden,
+			"/at/revision/101" + secrets + "/former":                                    http.StatusForbidden,
+			"/at/revision/107" + secrets + "?watch=1":                                   http.StatusForbidden,
+			"/keepwatch/?type=secrets&namespace=shop&from=revision/101&to=revision/110": http.StatusForbidden,
+		} {
+			if code := get(path); code != want || database.queries.Load() != 0 {
+				t.Errorf("%s: %d, want %d; %d queries for secrets", path, code, want, database.queries.Load())
+			}
+		}
+		for path, want := range map[string]int{
+			"/at/revision/108" + secrets + "?watch=1&timeoutSeconds=1":                  http.StatusOK,
+			"/at/revision/108" + secrets:                                                http.StatusOK,
+			"/at/now" + secrets + "/present":                                            http.StatusOK,
+			"/keepwatch/?type=secrets&namespace=shop&from=revision/108&to=revision/110": http.StatusOK,
+		} {
+			if code := get(path); code != want {
+				t.Errorf("%s: %d, want %d", path, code, want)
+			}
+		}
+	}
+}
+
+// Without namespaces in the history, the oldest objects are looked for once for each point, and by few reads at a time.
+func TestOldestObjectsAreRemembered(t *testing.T) {
+	t.Parallel()
+	database := spaced{queries: &atomic.Int64{}}
+	s, get := authorized(t, database)
+	const secrets = "/api/v1/namespaces/shop/secrets"
+	const page = "/keepwatch/?type=secrets&namespace=shop&from=revision/108&to=revision/110"
+	var before int64
+	for i := range 3 {
+		if code := get("/at/revision/110" + secrets); code != http.StatusOK {
+			t.Errorf("%d", code)
+		}
+		if n := database.queries.Load(); i == 0 {
+			before = n
+		} else if n != before {
+			t.Errorf("%d queries for secrets by the same list", n-before)
+		}
+	}
+	for range creationReads {
+		s.creations.turns <- struct{}{}
+	}
+	if code := get(page); code != http.StatusTooManyRequests {
+		t.Errorf("the page beside other reads: %d", code)
+	}
+	ended := make(chan int)
+	go func() { ended <- get("/at/revision/111" + secrets) }()
+	for range creationReads {
+		<-s.creations.turns
+	}
+	if code := <-ended; code != http.StatusOK {
+		t.Errorf("a list after other reads: %d", code)
+	}
+	if code := get(page); code != http.StatusOK {
+		t.Errorf("the page after other reads: %d", code)
+	}
+	s.caches.mu.Lock()
+	s.caches.bound = 0
+	s.caches.mu.Unlock()
+	before = database.queries.Load()
+	if code := get("/at/revision/112" + secrets + "?watch=1"); code != http.StatusTooManyRequests ||
+		database.queries.Load() != before {
+		t.Errorf("a watch too many: %d, and %d queries for secrets", code, database.queries.Load()-before)
+	}
+}
