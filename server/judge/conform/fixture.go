@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -72,16 +73,19 @@ func newFixture(cfg *rest.Config, o Options) (*fixture, error) {
 func (f *fixture) create(ctx context.Context) (subjects []*subject, missing string, err error) {
 	labels := map[string]string{runLabel: f.run}
 	if f.namespace == "" {
+		f.namespace = f.run // from here on it may exist
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.run, Labels: labels}}
 		if _, err := f.kubernetes.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+			if isRefusal(err) {
+				f.namespace = ""
+			}
 			return nil, "", fmt.Errorf("creating a namespace: %w; with --namespace an existing one is used", err)
 		}
-		f.namespace = f.run
 	}
 	f.subjects = []*subject{{
 		client: f.client, config: f.config, host: f.host, base: "/api/v1", resource: "configmaps", title: "configmaps",
 		kind: "ConfigMap", apiVersion: "v1",
-		field: "data", protobuf: true, namespace: f.namespace, prefix: f.run + "-",
+		field: "data", protobuf: true, namespace: f.namespace, run: f.run, prefix: f.run + "-",
 	}}
 	if err := f.subjects[0].writable(ctx); err != nil {
 		return nil, "", err
@@ -119,17 +123,28 @@ func (f *fixture) define(ctx context.Context, labels map[string]string) (*subjec
 			}},
 		},
 	}
+	f.definition = d.Name // from here on it may exist
 	all := f.definitions.ApiextensionsV1().CustomResourceDefinitions()
 	if _, err := all.Create(ctx, d, metav1.CreateOptions{}); err != nil {
+		if isRefusal(err) {
+			f.definition = ""
+		}
 		return nil, err
 	}
-	f.definition = d.Name
 	s := &subject{
 		client: f.client, config: f.config, host: f.host, base: "/apis/" + group + "/v1", resource: plural,
 		title: "custom resource", kind: kind, apiVersion: group + "/v1",
-		field: "spec", namespace: f.namespace, prefix: f.run + "-",
+		field: "spec", namespace: f.namespace, run: f.run, prefix: f.run + "-",
 	}
 	return s, s.served(ctx)
+}
+
+// isRefusal reports whether the server says that it has not done a write. Of one without an answer, and of one that
+// failed in the server, it is not known.
+func isRefusal(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && answer.Status().Code >= http.StatusBadRequest &&
+		answer.Status().Code < http.StatusInternalServerError
 }
 
 // writable returns an error if no object can be created.
@@ -174,45 +189,44 @@ func (f *fixture) version(ctx context.Context) string {
 	return v.GitVersion
 }
 
-// remove deletes what the run created, also after its context is done. What it cannot delete is logged.
+// remove deletes what the run created, also after its context is done. What it cannot delete is logged. The definition
+// and the namespace come first: the server deletes their objects with them, however many these are.
 func (f *fixture) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), removal)
 	defer cancel()
 	defer f.client.CloseIdleConnections()
-	var failed []error
-	gone := func(err error) error {
-		if apierrors.IsNotFound(err) {
-			return nil
+	left := func(err error, advice string) {
+		if err != nil && !apierrors.IsNotFound(err) {
+			f.options.log("not deleted: %v; kubectl delete %s -l %s=%s", err, advice, runLabel, f.run)
 		}
-		return err
-	}
-	for _, s := range f.subjects {
-		failed = append(failed, s.clear(ctx))
 	}
 	if f.definition != "" {
-		failed = append(failed, gone(f.definitions.ApiextensionsV1().CustomResourceDefinitions().Delete(ctx, f.definition,
-			metav1.DeleteOptions{})))
+		left(f.definitions.ApiextensionsV1().CustomResourceDefinitions().Delete(ctx, f.definition,
+			metav1.DeleteOptions{}), "customresourcedefinitions")
 	}
 	if f.namespace == f.run {
-		failed = append(failed, gone(f.kubernetes.CoreV1().Namespaces().Delete(ctx, f.namespace, metav1.DeleteOptions{})))
-	}
-	if err := errors.Join(failed...); err != nil {
-		f.options.log("not deleted: %v; kubectl delete namespaces,customresourcedefinitions -l %s=%s", err, runLabel, f.run)
+		left(f.kubernetes.CoreV1().Namespaces().Delete(ctx, f.namespace, metav1.DeleteOptions{}), "namespaces")
+	} else if len(f.subjects) > 0 {
+		left(f.subjects[0].clear(ctx), "configmaps -n "+f.namespace)
 	}
 }
 
-// clear deletes the objects of the run.
+// clear deletes the objects of the run, some at a time.
 func (s *subject) clear(ctx context.Context) error {
-	l, err := s.mustList(ctx, nil)
+	l, err := s.mustList(ctx, query("labelSelector", runLabel+"="+s.run))
 	if err != nil {
 		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
 	for _, o := range l.items {
-		if err := s.remove(ctx, o); err != nil {
-			if refused, ok := errors.AsType[*refusedWrite](err); !ok || refused.answer.code != http.StatusNotFound {
-				return err
+		group.Go(func() error {
+			err := s.remove(ctx, o)
+			if refused, ok := errors.AsType[*refusedWrite](err); ok && refused.answer.code == http.StatusNotFound {
+				return nil
 			}
-		}
+			return err
+		})
 	}
-	return nil
+	return group.Wait()
 }

@@ -57,6 +57,7 @@ type subject struct {
 	field      string // that has the value: data or spec
 	protobuf   bool   // whether the resource has this encoding
 	namespace  string
+	run        string       // the run's name, which labels all its objects
 	prefix     string       // of the names of the objects of the current rule
 	disturbed  *atomic.Bool // whether the disturbance of a storm has begun; nil outside of storms
 }
@@ -162,7 +163,9 @@ func (s *subject) unexpected(what string, a answer) error {
 
 // body returns an object to write. A nil previous state creates it.
 func (s *subject) body(name string, labels map[string]string, value string, previous *object) map[string]any {
-	metadata := map[string]any{"name": s.prefix + name, "namespace": s.namespace, "labels": labels}
+	all := map[string]string{runLabel: s.run}
+	maps.Copy(all, labels)
+	metadata := map[string]any{"name": s.prefix + name, "namespace": s.namespace, "labels": all}
 	if previous != nil {
 		metadata["resourceVersion"], metadata["uid"] = previous.revision.String(), string(previous.uid)
 	}

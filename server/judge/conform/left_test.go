@@ -1,0 +1,134 @@
+package conform_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/judgetest"
+	"github.com/keepwatch/keepwatch/server/judge/conform"
+)
+
+// However long a server takes to delete one object, the namespace and the definition are deleted, and it deletes their
+// objects with them.
+func TestSlowDeletionsLeaveNothing(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	p := judgetest.Proxy{Intercept: func(_ http.ResponseWriter, r *http.Request) bool {
+		_, object, _ := strings.Cut(r.URL.Path, "/namespaces/")
+		if r.Method != http.MethodDelete || ctx.Err() == nil || !strings.Contains(object, "/") {
+			return false
+		}
+		<-r.Context().Done() // of an object in the namespace: longer than the run waits
+		return true
+	}}
+	o := small
+	o.Progress = func(line string) {
+		if strings.HasPrefix(line, "list.any:") {
+			interrupt()
+		}
+		if strings.HasPrefix(line, "not deleted") {
+			t.Error(line)
+		}
+	}
+	if _, err := conform.Run(ctx, p.Serve(t, api), o); err == nil {
+		t.Error("the run was not interrupted")
+	}
+	leavesNothing(t)
+}
+
+// A run that is interrupted while its first objects are created deletes them.
+func TestLostCreationsLeaveNothing(t *testing.T) {
+	for _, created := range []string{"/customresourcedefinitions", "/api/v1/namespaces"} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		p := judgetest.Proxy{Intercept: func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, created) {
+				return false
+			}
+			forward(t, r)
+			interrupt() // its answer does not arrive
+			<-r.Context().Done()
+			return true
+		}}
+		if _, err := conform.Run(ctx, p.Serve(t, api), conform.Only(small, "list.newest")); err == nil {
+			t.Error("the run was not interrupted")
+		}
+	}
+	leavesNothing(t)
+}
+
+// forward sends a request to the server and returns the code of its answer.
+func forward(t *testing.T, r *http.Request) int {
+	transport, err := rest.TransportFor(api)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	again, err := http.NewRequestWithContext(t.Context(), r.Method, api.Host+r.URL.RequestURI(), bytes.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	again.Header = r.Header.Clone()
+	response, err := transport.RoundTrip(again)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// Each object of a run has its label, by which people find what a killed run has left.
+func TestObjectsAreLabelled(t *testing.T) {
+	t.Parallel()
+	client, err := kubernetes.NewForConfig(api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "labelled"}}
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	unlabelled := map[string]bool{}
+	p := judgetest.Proxy{Answer: func(r *http.Request, body []byte) []byte {
+		if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/namespaces/labelled/") &&
+			!bytes.Contains(body, []byte(`"conform.keepwatch.io/run":"conform-`)) {
+			mu.Lock()
+			defer mu.Unlock()
+			unlabelled[string(body)] = true
+		}
+		return body
+	}}
+	o := conform.Only(small, "list.selector", "storm")
+	o.Namespace = "labelled"
+	report, err := conform.Run(t.Context(), p.Serve(t, api), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Broken())+len(unlabelled) > 0 {
+		t.Errorf("%v, without the label: %d", report.Broken(), len(unlabelled))
+	}
+	left, err := client.CoreV1().ConfigMaps("labelled").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Items) > 0 {
+		t.Errorf("%d objects are left", len(left.Items))
+	}
+}
