@@ -9,8 +9,9 @@ import (
 // structure is an estimate of what the metadata of an object needs beside its encoded bytes.
 const structure = 1 << 10
 
-// maxNodes bounds the parts of a value that are measured, as for one that refers to itself.
-const maxNodes = 1 << 20
+// maxNodes bounds the parts of a value that are measured, as for one that refers to itself: more than an object in etcd
+// has.
+const maxNodes = 1 << 18
 
 // sizeOf estimates the value's bytes in memory: three times the size of its protobuf encoding and the structure, if the
 // type reports that size, and else what the parts of the value need.
