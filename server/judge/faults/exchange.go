@@ -216,9 +216,11 @@ func (x *exchange) status(status *metav1.Status) {
 	_ = x.write(body)
 }
 
-// copy forwards a body that has no frames, with the fault if it has a place in such a body.
+// copy forwards a body that has no frames, with the fault if it has a place in such a body. A watch has none if
+// upstream refuses it or encodes it in another way: then it does not meet the faults of watches.
 func (x *exchange) copy(body io.Reader, fault Fault) {
-	if fault.kind.edits() || fault.after.events > 0 || fault.after.idle > 0 || fault.after.elapsed > 0 {
+	ofWatches := x.isWatch() && kinds[fault.kind].classes != nil
+	if ofWatches || fault.after.events > 0 || fault.after.idle > 0 || fault.after.elapsed > 0 {
 		fault = None
 	}
 	buffer := make([]byte, 32<<10)
