@@ -83,7 +83,7 @@ type Match struct {
 type Position struct {
 	Bytes  int64 `json:"bytes,omitempty"`
 	Events int   `json:"events,omitempty"` // of a watch
-	// Idle is a time in which a watch had no event.
+	// Idle is a time in which a watch had no event. A rule with Events, Idle or Time selects watches only.
 	Idle metav1.Duration `json:"idle,omitempty"`
 	// Time is the time since the answer began, of a watch.
 	Time metav1.Duration `json:"time,omitempty"`
@@ -183,6 +183,12 @@ func (r *Rule) compile() (compiledRule, error) {
 	}
 	if err := r.checkParameters(d.parameters); err != nil {
 		return c, err
+	}
+	if r.After.Events > 0 || r.After.Idle.Duration > 0 || r.After.Time.Duration > 0 {
+		c.classes = slices.DeleteFunc(c.classes, func(class Class) bool { return !slices.Contains(watches, class) })
+	}
+	if len(c.classes) == 0 {
+		return c, fmt.Errorf("after: events, idle and time are places in a watch, and match.verb is %s", r.Match.Verb)
 	}
 	fault, err := r.fault()
 	c.fault = fault

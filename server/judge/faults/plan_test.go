@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestNamedPlans(t *testing.T) {
@@ -54,6 +56,8 @@ func TestBadPlans(t *testing.T) {
 		{"rules:\n- fault: cut\n  after: {bytes: 1, events: 1}", "rules[0].after"},
 		{"rules:\n- fault: cut\n  after: {random: true}", "rules[0].after.random"},
 		{"rules:\n- fault: cut\n  after: {events: -1}", "rules[0].after"},
+		{"rules:\n- fault: cut\n  match: {verb: list}\n  after: {events: 3}", "rules[0].after: events, idle and time"},
+		{"rules:\n- fault: outage\n  for: 1s\n  match: {verb: get}\n  after: {time: 1s}", "match.verb is get"},
 		{"rules:\n- fault: oversized\n  size: 99999999999", "rules[0].size"},
 		{"rules:\n- fault: slow\n  rate: -1", "rules[0].rate"},
 		{"seed: -1", "seed"},
@@ -126,6 +130,20 @@ func TestMatch(t *testing.T) {
 		}
 		if got := newDraws(1, rules).fault(test.req, test.now); (got.kind == cut) != test.want {
 			t.Errorf("%s: got %v for %+v", test.match, got, test.req)
+		}
+	}
+}
+
+// A rule whose place only a watch has leaves other requests to the later rules.
+func TestPlacesOfWatches(t *testing.T) {
+	rules, err := (&Plan{Rules: []Rule{{Fault: "stall", After: Position{Idle: metav1.Duration{Duration: time.Second}}},
+		{Fault: "cut"}}}).compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for class, want := range map[Class]kind{Watch: stall, StreamList: stall, List: cut, Get: cut} {
+		if got := newDraws(1, rules).fault(Request{Class: class}, 0); got.kind != want {
+			t.Errorf("%s: %v, want %s", class, got, want)
 		}
 	}
 }
