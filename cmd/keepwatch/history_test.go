@@ -384,9 +384,9 @@ func testHistoryQuickStart(t *testing.T) {
 		case background && args[0] == "serve":
 			startProcess(t, append(args, "--listen", "127.0.0.1:0")...).waitStderr(t, "at/MOMENT")
 		case background:
-			startProcess(t, args...).waitStderr(t, "synced at")
-			_, log, _ := execute(t, "history", "log", "deployment/web", "--from", "sqlite:state.db", "-o", "json")
-			revision = regexp.MustCompile(`"revision": (\d+)`).FindStringSubmatch(log)[1]
+			sync := startProcess(t, args...)
+			sync.waitStderr(t, "objects of")
+			revision = regexp.MustCompile(`synced at (\d+)`).FindStringSubmatch(sync.stderr.String())[1]
 			pastKubectl(t, "get", "deployments") // of the cluster
 		default:
 			waitFor(t, func() bool {

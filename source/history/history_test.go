@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	_ "time/tzdata"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/source/history"
@@ -621,8 +622,8 @@ func TestParseMoment(t *testing.T) {
 	for _, text := range []string{
 		"", "yesterday", "25:00", "10:42:61", "-", "--1m", "-1x", "15m", "+15m", "revision/", "revision/0", "revision/-1",
 		"revision/04", "revision/x", "4711",
-		"2026-11-28T13:00:00Z", "0000-01-01", "-999999d", "-1e9h", "-x d", "-d", "revision/99999999999999999999",
-		"2026-13-01",
+		"2026-11-28T13:00:00Z", "0000-01-01", "0001-01-01T00:00:00Z", "-999999d", "-1e9h", "-x d", "-d",
+		"revision/99999999999999999999", "2026-13-01",
 	} {
 		if m, err := history.ParseMoment(text, now); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q is %v, %v", text, m, err)
@@ -685,3 +686,32 @@ func TestOldest(t *testing.T) {
 }
 
 var pods = history.Objects{Resource: "pods"}
+
+// A time of a day is the last one that the clock has shown, also where it is set to another time.
+func TestClockThatIsSet(t *testing.T) {
+	for _, row := range []struct{ zone, now, text, want string }{
+		{"Europe/Berlin", "2026-10-25T00:40:00Z", "02:30", "2026-10-25T00:30:00Z"}, // the first time
+		{"Europe/Berlin", "2026-10-25T01:40:00Z", "02:30", "2026-10-25T01:30:00Z"}, // the second time
+		{"Europe/Berlin", "2026-10-25T01:20:00Z", "02:30", "2026-10-25T00:30:00Z"},
+		{"Europe/Berlin", "2026-10-25T00:20:00Z", "02:30", "2026-10-24T00:30:00Z"},
+		{"America/New_York", "2026-11-01T06:40:00Z", "01:30", "2026-11-01T06:30:00Z"},
+		{"America/New_York", "2026-11-01T12:00:00Z", "01:30:05", "2026-11-01T06:30:05Z"},
+		{"Europe/Berlin", "2026-03-29T02:00:00Z", "02:30", "2026-03-28T01:30:00Z"}, // the clock did not show it
+		{"Europe/Berlin", "2026-03-30T00:10:00Z", "02:30", "2026-03-28T01:30:00Z"},
+		{"Europe/Berlin", "2026-03-29T02:00:00Z", "03:30", "2026-03-29T01:30:00Z"},
+		{"UTC", "2026-03-29T02:00:00Z", "02:00", "2026-03-29T02:00:00Z"},
+	} {
+		zone, err := time.LoadLocation(row.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := time.Parse(time.RFC3339, row.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := history.ParseMoment(row.text, now.In(zone))
+		if got := m.Time.UTC().Format(time.RFC3339); err != nil || got != row.want {
+			t.Errorf("%s at %s in %s: %s, %v, want %s", row.text, row.now, row.zone, got, err, row.want)
+		}
+	}
+}

@@ -69,22 +69,33 @@ func ParseMoment(text string, now time.Time) (Moment, error) {
 	}
 	for _, format := range clockFormats {
 		if t, err := time.Parse(format, text); err == nil {
-			y, m, d := now.Date()
-			clock := time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
-			if clock.After(now) {
-				clock = time.Date(y, m, d-1, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
-			}
-			return at(clock, now, text)
+			return at(lastClock(t, now), now, text)
 		}
 	}
 	return Moment{}, fmt.Errorf("moment %q: give %s", text, momentForms)
+}
+
+// lastClock returns when a clock in the zone of now has shown a time of a day last. On one day of a year it may have
+// shown it twice, and on another one not at all.
+func lastClock(of, now time.Time) (last time.Time) {
+	y, m, d := now.Date()
+	for _, back := range []int{0, 1, 2} {
+		day := time.Date(y, m, d-back, of.Hour(), of.Minute(), of.Second(), 0, now.Location())
+		for _, shift := range []time.Duration{-time.Hour, 0, time.Hour} {
+			t := day.Add(shift)
+			if t.Format(time.TimeOnly) == of.Format(time.TimeOnly) && !t.After(now) && t.After(last) {
+				last = t
+			}
+		}
+	}
+	return last
 }
 
 func at(t, now time.Time, text string) (Moment, error) {
 	if t.After(now) {
 		return Moment{}, fmt.Errorf("moment %q is in the future: it is %s", text, now.Format(time.RFC3339))
 	}
-	if t.Year() < 1 { // the zero time is none
+	if t.Year() < 1 || t.IsZero() { // the zero time is none
 		return Moment{}, fmt.Errorf("moment %q is before every history", text)
 	}
 	return Moment{Time: t}, nil
