@@ -141,9 +141,9 @@ test:
 # The same with the race detector, where goroutines meet. Not the simulation, of which more schedules run without it, the protocol's
 # machine, which is a pure function, and the command, which starts what other packages are raced for: make verify races it, too.
 # Four packages run at a time on two cores: the longest ones, which begin, wait for timeouts and processes.
-# COMPARED are tests that compare states, bytes or verdicts in large numbers, which takes minutes with the race detector. Other tests
+# COMPARED are tests that compare or store in large numbers, which takes minutes with the race detector. Other tests
 # of their packages run the same goroutines, and make verify races these, too.
-COMPARED = $(subst $(subst ,, ),|,ReadPathIsExact SeededBugs Thinning)
+COMPARED = $(subst $(subst ,, ),|,MaxSizeOfABurst ReadPathIsExact SeededBugs Thinning)
 RACED = $(shell go list $(LONGEST) work | grep -v -e /reflector/internal/machine$$ -e /testonly/sim$$ -e /cmd/keepwatch$$)
 test-race:
 	$(GOTEST) ./server/internal/testonly/sim -sim.n 3000
