@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
@@ -121,6 +122,25 @@ func TestReplayOverAGap(t *testing.T) {
 		}
 		if text := strings.Join(got, ", "); text != want {
 			t.Errorf("%s, %q: %s, want %s", w.reason, w.query, text, want)
+		}
+	}
+}
+
+// A replay begins at the time of its address, not at the last change before it, and at the moment now nothing waits.
+func TestReplayBeginsAtItsMoment(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{History: history.New(rewound{}, history.Options{}), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.now = func() time.Time { return clock("10:40") }
+	defer run(t, s)()
+	for path, want := range map[string]string{ // the first change is due at once, and not later than tests wait
+		"/at/2026-11-28T10:14:59Z/speed/1.5/api/v1/secrets?watch=1&resourceVersion=95": "MODIFIED s0@98",
+		"/at/now/speed/0.5/api/v1/secrets?watch=1&resourceVersion=70":                  "MODIFIED s0@101",
+	} {
+		if got := replayed(t, s, path)(); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -319,8 +320,8 @@ type cuts struct {
 }
 
 type cut struct {
-	line int
-	at   time.Time
+	resources string // of the line, which may become others
+	at        time.Time
 }
 
 const (
@@ -331,7 +332,7 @@ const (
 
 // cutAt is pointAt for all streams of a line.
 func (v *View) cutAt(ctx context.Context, at time.Time, line []sink.Status) (sink.Point, error) {
-	key, settled := cut{line[0].Line, at.UTC()}, false
+	key, settled := cut{strings.Join(names(line), " "), at.UTC()}, false
 	for _, s := range line {
 		settled = settled || at.Before(s.Time.Add(-settledAfter))
 	}
