@@ -1,16 +1,15 @@
 package forward
 
 import (
-	"context"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	utilproxy "k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -21,10 +20,9 @@ import (
 
 // sender sends requests to the server as they are.
 type sender struct {
-	location  *url.URL
-	transport http.RoundTripper
-	// Of requests that upgrade their connection: how to connect, and what adds the credentials.
-	upgrades, upgradeCredentials http.RoundTripper
+	location *url.URL
+	// upgrades is the transport of requests that upgrade their connection, which HTTP/2 does not have.
+	transport, upgrades http.RoundTripper
 }
 
 // newSender returns a sender to the server of a configuration, whose credentials it adds to requests.
@@ -43,7 +41,9 @@ func newSender(server *rest.Config) (*sender, error) {
 		return nil, err
 	}
 	f.transport = takeoverTransport{f.transport}
-	return f, f.upgradeTo(server)
+	server.NextProtos = []string{"http/1.1"}
+	f.upgrades, err = rest.TransportFor(server)
+	return f, err
 }
 
 // receiveBuffer bounds what is received of a response before the client has read it. By default it is 4 MiB: many
@@ -82,69 +82,35 @@ func transportBelow(rt http.RoundTripper) *http.Transport {
 	}
 }
 
-// upgradeTo sets the transport of requests that upgrade their connection, which HTTP/2 does not have.
-func (f *sender) upgradeTo(server *rest.Config) error {
-	config, err := server.TransportConfig()
-	if err != nil {
-		return err
-	}
-	secure, err := transport.TLSConfigFor(config)
-	if err != nil {
-		return err
-	}
-	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
-	f.upgrades = &http.Transport{TLSClientConfig: secure, Proxy: server.Proxy, DialContext: func(ctx context.Context,
-		network, address string) (net.Conn, error) {
-		connection, err := dialer.DialContext(ctx, network, address)
-		if err == nil { // the wait for the server's answer has no other end while the server says nothing
-			context.AfterFunc(ctx, func() { connection.Close() })
-		}
-		return connection, err
-	}}
-	f.upgradeCredentials, err = transport.HTTPWrappersForConfig(config, utilproxy.MirrorRequest)
-	return err
-}
-
 // as returns a sender that impersonates a user. It adds the headers where the credentials are added: a client could
 // have headers of the request removed, by naming them in its header Connection.
 func (f *sender) as(u transport.ImpersonationConfig) *sender {
 	as := *f
 	as.transport = transport.NewImpersonatingRoundTripper(u, f.transport)
-	as.upgradeCredentials = transport.NewImpersonatingRoundTripper(u, f.upgradeCredentials)
+	as.upgrades = transport.NewImpersonatingRoundTripper(u, f.upgrades)
 	return &as
 }
+
+// flushAfter is how long a part of a response of known length may wait for the next one. Others, such as a watch or a
+// log, are flushed after each write.
+const flushAfter = 200 * time.Millisecond
 
 // ServeHTTP forwards a request, and copies the response as it arrives. The client's header Connection ends here: a
 // proxy on the way to the server would remove the headers that it names, which could be those that impersonate a user.
 func (f *sender) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	to := httputil.NewSingleHostReverseProxy(f.location)
+	to.Transport, to.FlushInterval, to.ErrorHandler = f.transport, flushAfter, f.unanswered
+	q = q.Clone(q.Context())
+	q.Host = f.location.Host
 	if httpstream.IsUpgradeRequest(q) { // net/http/httputil removes the header from other requests
-		q = q.Clone(q.Context())
+		to.Transport = f.upgrades
 		q.Header.Set("Connection", "Upgrade")
 	}
-	location := *q.URL
-	location.Scheme, location.Host = f.location.Scheme, f.location.Host
-	location.Path = joinPath(f.location.Path, q.URL.Path)
-	if q.URL.RawPath != "" { // encoded slashes stay encoded
-		location.RawPath = joinPath(f.location.EscapedPath(), q.URL.RawPath)
-	}
-	handler := utilproxy.NewUpgradeAwareHandler(&location, f.transport, false, false, f)
-	handler.UpgradeTransport = utilproxy.NewUpgradeRequestRoundTripper(f.upgrades, f.upgradeCredentials)
-	handler.UseLocationHost = true
-	// net/http/httputil flushes a response of unknown length after each write: a watch, a log. The handler's default
-	// flushes others after 200 ms at most.
-	handler.ServeHTTP(w, q)
+	to.ServeHTTP(w, q)
 }
 
-// joinPath returns the path below a prefix, which servers behind another proxy have.
-func joinPath(prefix, path string) string {
-	if prefix == "/" {
-		return path
-	}
-	return prefix + path
-}
-
-// Error answers a request that could not be forwarded.
-func (f *sender) Error(w http.ResponseWriter, q *http.Request, err error) {
+// unanswered answers a request that could not be forwarded.
+func (f *sender) unanswered(w http.ResponseWriter, q *http.Request, err error) {
 	if q.Context().Err() != nil {
 		return // the client is gone
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -202,6 +203,28 @@ func TestOwnTokenImpersonates(t *testing.T) {
 			want := as != "" && header != "Accept"
 			if refused := w.Code == http.StatusForbidden; refused != want || (forwarded.Load() == before) != want {
 				t.Errorf("--as %q, %s: %d %s", as, header, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// The address of a server may have a path, with and without a slash at its end. Encoded slashes stay encoded.
+func TestServersBelowAPath(t *testing.T) {
+	var received string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		received = q.Host + " " + q.URL.RequestURI()
+	}))
+	defer server.Close()
+	for _, below := range []string{"", "/", "/k8s/c-1", "/k8s/c-1/", "/k8s%2Fc-1/"} {
+		s, err := newSender(&rest.Config{Host: server.URL + below})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"/api/v1/pods?limit=1", "/api/v1/nodes/a%2Fb", "/apis/", "/"} {
+			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+			want := server.Listener.Addr().String() + " " + strings.TrimSuffix(below, "/") + path
+			if received != want {
+				t.Errorf("%s of %q: the server receives %s, want %s", path, below, received, want)
 			}
 		}
 	}
