@@ -83,6 +83,7 @@ type entry struct {
 	until     time.Time                             // when it may be followed again; zero while it is followed
 	why       error                                 // why the server has not described the resource
 	needs     int64                                 // the bytes of its objects, if it was given up for memory
+	returns   bool                                  // it will be followed again
 	described bool                                  // about was known once
 	begun     time.Time
 	early     bool           // no request has begun it
@@ -186,89 +187,6 @@ func (c *caches) ready(q *http.Request, info *request.RequestInfo) (*follower, r
 	return f, ""
 }
 
-const (
-	// requiredWait is how long a read that the server cannot answer waits for the first list of its resource: one with a
-	// shard selector, and a personal view.
-	requiredWait = 10 * time.Second
-	// firstListWait bounds the wait of reads for the first list of their resource, from the moment on in which the proxy
-	// begins to follow it: the first reader of a small resource is answered from memory, and those of a large one do not
-	// wait for it.
-	firstListWait = 2 * time.Second
-)
-
-// await is ready, and waits for the first list of the resource as long as the request may: one that resumes after a
-// restart, one that the server cannot answer, and one that it need not answer.
-func (c *caches) await(q *http.Request, info *request.RequestInfo) (*follower, reason) {
-	f, why := c.ready(q, info)
-	if why != reasonNotReady {
-		return f, why
-	}
-	c.awaitRestored(q, info)
-	switch {
-	case isSharded(q, info):
-		return c.awaitRequired(q, info)
-	case isConsistentRead(q, info): // the server answers those of small collections anyhow
-		return nil, why
-	}
-	ctx, cancel := context.WithDeadline(q.Context(), c.begunAt(q, info).Add(c.firstListWait))
-	defer cancel()
-	return c.awaitFollower(ctx, q, info)
-}
-
-// awaitRequired is ready, and waits until the resource is left to the server, or for requiredWait.
-func (c *caches) awaitRequired(q *http.Request, info *request.RequestInfo) (*follower, reason) {
-	ctx, cancel := context.WithTimeout(q.Context(), requiredWait)
-	defer cancel()
-	return c.awaitFollower(ctx, q, info)
-}
-
-// begunAt returns when the proxy began to follow a resource as the response to a request needs it, the zero time if it
-// does not.
-func (c *caches) begunAt(q *http.Request, info *request.RequestInfo) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.all[resourceOf(info)]
-	if e == nil {
-		return time.Time{}
-	}
-	if e.about != nil {
-		if as, ok := c.representationOf(e.about, q, info); ok && e.followers[as] != nil {
-			return e.followers[as].begun
-		}
-	}
-	return e.begun
-}
-
-// awaitFollower is ready, and waits until the resource is left to the server, or until ctx ends.
-func (c *caches) awaitFollower(ctx context.Context, q *http.Request, info *request.RequestInfo) (*follower, reason) {
-	for begun := (*entry)(nil); ; {
-		f, why := c.ready(q, info)
-		e := c.following(info)
-		if why != reasonNotReady || ctx.Err() != nil || e == nil {
-			return f, why
-		}
-		if begun != e { // ready begins to follow what the response needs when the resource is described
-			select {
-			case <-e.started:
-				begun = e
-				continue
-			case <-ctx.Done():
-				return nil, why
-			}
-		}
-		cache := c.restoring(e, q, info)
-		if cache == nil {
-			return nil, why
-		}
-		awaitReady(ctx, cache)
-		select {
-		case <-cache.Ended():
-			return nil, why
-		default:
-		}
-	}
-}
-
 // following returns the entry of a resource that is followed, and has not failed, or nil.
 func (c *caches) following(info *request.RequestInfo) *entry {
 	c.mu.Lock()
@@ -281,14 +199,6 @@ func (c *caches) following(info *request.RequestInfo) *entry {
 
 // follows reports whether a resource is followed, and has not failed.
 func (c *caches) follows(info *request.RequestInfo) bool { return c.following(info) != nil }
-
-// returns reports whether a resource is followed, or will be again: its cache has failed, or had no room.
-func (c *caches) returns(info *request.RequestInfo) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.all[resourceOf(info)]
-	return e != nil && (e.until.IsZero() || e.about != nil)
-}
 
 func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
@@ -423,17 +333,27 @@ func (e *entry) answered(reason error) bool { return e.about != nil || answers(r
 // answers reports whether the server has answered with this error what a resource is, being ready.
 func answers(err error) bool { return discovery.IsAnswer(err) && !errors.Is(err, access.ErrNotReady) }
 
-// fail leaves a resource to the server for some time.
+// fail leaves a resource to the server for some time. It will be followed again if there was no memory for it, or if
+// the server has described it before and has not said what it is now. What the server has no longer, or refuses to
+// the proxy, need not return.
 func (c *caches) fail(e *entry, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.followers, e.until = nil, time.Now().Add(failedFor)
 	if !e.answered(cause) {
-		e.until = time.Now().Add(unansweredFor)
+		e.until, e.returns = time.Now().Add(unansweredFor), e.described
 	}
 	if full, ok := errors.AsType[outOfMemory](cause); ok {
-		e.needs, e.until = full.bytes, time.Now().Add(forgottenFor)
+		e.needs, e.until, e.returns = full.bytes, time.Now().Add(forgottenFor), true
 	}
+}
+
+// returns reports whether a resource is followed, or will be again.
+func (c *caches) returns(info *request.RequestInfo) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.all[resourceOf(info)]
+	return e != nil && (e.until.IsZero() || e.returns)
 }
 
 // newFollower returns a follower of a resource in a representation. gone is called when the server no longer has the

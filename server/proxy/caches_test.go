@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -15,8 +17,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/discovery"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/index"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 	"github.com/keepwatch/keepwatch/server/readpath"
@@ -166,5 +170,37 @@ func TestFollowedResourceBecomesAggregated(t *testing.T) {
 	defer c.mu.Unlock()
 	if left := time.Until(c.all[resourceOf(info)].until); left < failedFor/2 {
 		t.Errorf("it is followed again in %v", left)
+	}
+}
+
+// What was given up for want of memory, and what the server has described and does not describe now, will be followed
+// again. What the server has no longer, or refuses to the proxy, will not: it words its answer itself.
+func TestWhatReturns(t *testing.T) {
+	unanswered := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	for name, c := range map[string]struct {
+		about, described bool
+		cause            error
+		want             bool
+	}{
+		"no memory":      {true, true, outOfMemory{1}, true},
+		"deleted":        {true, true, &keepwatch.Failure{Kind: keepwatch.Absent}, false},
+		"refused":        {true, true, &keepwatch.Failure{Kind: keepwatch.Forbidden}, false},
+		"server is down": {false, true, unanswered, true},
+		"never known":    {false, false, unanswered, false},
+		"gone meanwhile": {false, true, discovery.Refusal{Code: http.StatusNotFound}, false},
+	} {
+		info := &request.RequestInfo{APIVersion: "v1", Resource: "pods"}
+		e := &entry{described: c.described}
+		if c.about {
+			e.about = &discovery.Resource{}
+		}
+		all := &caches{all: map[schema.GroupVersionResource]*entry{resourceOf(info): e}}
+		if !all.returns(info) {
+			t.Errorf("%s: not while it is followed", name)
+		}
+		all.fail(e, c.cause)
+		if got := all.returns(info); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -156,6 +156,7 @@
 //	representation.go   what each follower has
 //	personal.go         reads of some namespaces
 //	caches.go           resources, from their first use on
+//	firstlist.go        reads that wait for their first list
 //	selection.go        which resources may be cached
 //	named.go            those that are read at the start
 //	rights.go           what the proxy's identity needs

@@ -349,6 +349,12 @@ type answer struct {
 	still func(context.Context) bool
 }
 
+// isStill is still, and gives the seats of the request back if the server takes long to say it.
+func (a answer) isStill(ctx context.Context) bool {
+	defer fairness.LeaveIfLong(ctx)()
+	return a.still(ctx)
+}
+
 // decidedBefore is how long a list may wait between the decision about it and its answer.
 const decidedBefore = 100 * time.Millisecond
 
@@ -369,7 +375,7 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, q *http.Reque
 	asked := time.Now()
 	p.gate.Serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		// one that has waited for its seats is judged after that, as at the server
-		if a.still != nil && time.Since(asked) > decidedBefore && !a.still(q.Context()) {
+		if a.still != nil && time.Since(asked) > decidedBefore && !a.isStill(q.Context()) {
 			p.leave(w, q, reasonRefused)
 			return
 		}
