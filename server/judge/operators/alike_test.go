@@ -121,6 +121,52 @@ func TestPatternsOfOneType(t *testing.T) {
 	}
 }
 
+// What the server has generated is replaced in the names of fields, too.
+func TestGeneratedFieldNames(t *testing.T) {
+	run := func(id string) state {
+		objects, err := parseObjects([]byte(`
+{apiVersion: v1, kind: Secret, metadata: {name: web-` + id[31:] + `, namespace: shop}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: shop}, data: {"web-` + id + `.yaml": a, "web-` +
+			id[31:] + `": b, plain: c}}
+`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		random := []namePattern{generated(Place{Resource: "secrets", Namespace: "shop"}, "web-")}
+		return newState([]unstructured.Unstructured{*objects[0], *objects[1]},
+			map[string]string{"Secret.": "secrets", "ConfigMap.": "configmaps"}, random, nil)
+	}
+	first := run("5d0a8f0e-6f0b-4c57-9a2f-0123456789ab")
+	if found := differences(first, run("1c2d3e4f-6f0b-4c57-9a2f-ba9876543210")); len(found) > 0 {
+		t.Error(found)
+	}
+	want := []string{"apiVersion", "data.plain", "data.web-*", "data.web-a UID.yaml", "kind"}
+	if got := sortedKeys(first["configmaps shop/web"]); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The order of conditions, which are known by their types, says nothing.
+func TestOrderOfConditions(t *testing.T) {
+	run := func(first, second string) state {
+		objects, err := parseObjects([]byte(`{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop},
+status: {conditions: [{type: ` + first + `, status: yes}, {type: ` + second + `, status: yes}]}, spec: {order: [` + first + `]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newState([]unstructured.Unstructured{*objects[0]}, map[string]string{"Pod.": "pods"}, nil, nil)
+	}
+	found := differences(run("Ready", "Done"), run("Done", "Ready"))
+	if len(found) != 1 || found[0].path != "spec.order[0]" {
+		t.Error(found)
+	}
+	twice := run("Ready", "Ready")
+	if f := twice["pods shop/web"]; f["status.conditions[0].type"] == "" || f["status.conditions[1].type"] == "" {
+		t.Errorf("conditions of one type: %v", f)
+	}
+}
+
 // An object more or less among those with random names is one difference, wherever its content has its place.
 func TestAlikeObjects(t *testing.T) {
 	say := func(words ...string) state {

@@ -235,25 +235,50 @@ var uid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0
 
 // flatten adds the values below a path.
 func flatten(into fields, path string, value any, replacer *strings.Replacer) {
+	known := func(text string) string { return uid.ReplaceAllString(replacer.Replace(text), "a UID") }
 	switch value := value.(type) {
 	case map[string]any:
-		for name, v := range value {
+		times := map[string]int{}
+		for _, name := range sortedKeys(value) {
 			if name == "observedGeneration" {
 				continue
 			}
-			flatten(into, path+"."+name, v, replacer)
+			at := known(name)
+			if times[at]++; at != name { // several may differ in what is generated alone
+				at = numbered(at, times[at])
+			}
+			flatten(into, path+"."+at, value[name], replacer)
 		}
 	case []any:
 		for i, v := range value {
-			flatten(into, fmt.Sprintf("%s[%d]", path, i), v, replacer)
+			at := fmt.Sprint(i)
+			if strings.HasSuffix(path, ".conditions") {
+				at = conditionType(value, i)
+			}
+			flatten(into, fmt.Sprintf("%s[%s]", path, at), v, replacer)
 		}
 	default:
 		text := fmt.Sprint(value)
 		if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
 			text = "a time"
 		}
-		into[strings.TrimPrefix(path, ".")] = uid.ReplaceAllString(replacer.Replace(text), "a UID")
+		into[strings.TrimPrefix(path, ".")] = known(text)
 	}
+}
+
+// conditionType returns the type of a condition, by which it is known in whatever order conditions are, or its number in
+// a list of something else.
+func conditionType(list []any, i int) string {
+	words := map[string]bool{}
+	for _, item := range list {
+		condition, _ := item.(map[string]any)
+		word, _ := condition["type"].(string)
+		words[word] = true
+	}
+	if condition, ok := list[i].(map[string]any); ok && !words[""] && len(words) == len(list) {
+		return fmt.Sprint(condition["type"])
+	}
+	return fmt.Sprint(i)
 }
 
 // String is the fields in a fixed order.
