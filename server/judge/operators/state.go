@@ -205,7 +205,8 @@ func visible(o unstructured.Unstructured) map[string]any {
 }
 
 func isDefinition(o unstructured.Unstructured) bool {
-	return o.GroupVersionKind().GroupKind() == schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
+	kind := o.GroupVersionKind()
+	return kind.Group == definitions.Group && kind.Kind == "CustomResourceDefinition"
 }
 
 // shortened returns the versions of a definition with a checksum in place of each schema, which may have a field for
@@ -266,8 +267,8 @@ func flatten(into fields, path string, value any, replacer *strings.Replacer) {
 	}
 }
 
-// conditionType returns the type of a condition, by which it is known in whatever order conditions are, or its number in
-// a list of something else.
+// conditionType returns the type of a condition, by which it is known in whatever order conditions are, or its number
+// in a list of something else.
 func conditionType(list []any, i int) string {
 	words := map[string]bool{}
 	for _, item := range list {
