@@ -90,8 +90,13 @@ func (l *ListResult) page(r *ListRequest, snapshot *store.Snapshot) (more bool) 
 	return more
 }
 
-// choose is scan, or finds the objects by the index of a term that the predicate requires, if that reads far fewer.
+// choose is scan, or finds the objects by the index of a term that the predicate requires, if that reads far fewer,
+// and at once that there can be none.
 func (l *ListResult) choose(c *Cache, r *ListRequest, snapshot *store.Snapshot) (more bool, err error) {
+	if r.predicate.isEmptyIn(r.scope) {
+		c.meter.selected(lookupIndex)
+		return false, nil
+	}
 	if objects, ok := c.byTerm(r, snapshot); ok {
 		return l.filterIndexed(c, r, snapshot, objects)
 	}

@@ -332,7 +332,10 @@ func (c *Cache) Cost(namespace string, within *Namespaces, by apistorage.Selecti
 	snapshot := c.store.Snapshot()
 	all := s.count(snapshot, "")
 	p, err := c.predicateOf(by)
-	if err != nil || !c.termIndexes.any() {
+	switch {
+	case err == nil && p.isEmptyIn(s):
+		return 0
+	case err != nil || !c.termIndexes.any():
 		return all
 	}
 	if _, _, n, ok := fewest(s, &p, snapshot, ""); ok {

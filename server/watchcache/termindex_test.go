@@ -129,8 +129,8 @@ func (w *indexedWorld) compare(
 	}
 }
 
-// Whatever is written, listed again, unreadable or indexed, and whenever: a list by an index answers what a scan of its
-// state answers, with its pages, at each revision and in each scope.
+// Whatever is written, listed again, unreadable or indexed, and whenever: a list by an index answers what a scan of
+// its state answers, with its pages, at each revision and in each scope.
 func TestTermIndexesAnswerAsScansDo(t *testing.T) {
 	helped := map[bool]int{}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -337,6 +337,49 @@ func TestCost(t *testing.T) {
 	all, red := w.Cost("a", nil, selecting("", "").Predicate), w.Cost("b", nil, selecting("color=red", "").Predicate)
 	if all != 30 || red != 0 {
 		t.Errorf("lists of one namespace look at %d and %d", all, red)
+	}
+}
+
+// What no object can have costs nothing: a name or a namespace that there cannot be, two of them, or the namespace of
+// another list. A list and a watch of it look at nothing: of an object that cannot be read, either would fail.
+func TestWhatNoObjectHas(t *testing.T) {
+	w := newIndexedWorld(t)
+	w.LeastRead(math.MaxInt)
+	newest := w.paint(keepwatch.Key{Namespace: "a", Name: "w"}, "red", "-")
+	w.locked.Store(true)
+	newest = max(newest, w.paint(keepwatch.Key{Namespace: "a", Name: "odd"}, "red", "-"))
+	if err := w.WaitForRevision(t.Context(), newest); err != nil {
+		t.Fatal(err)
+	}
+	for field, empty := range map[string]bool{
+		"metadata.name=w": false, "metadata.namespace=a": false, "metadata.name!=w": false, "metadata.namespace!=A_B": false,
+		"metadata.name=w,metadata.name=w": false, "metadata.name=..": true, "metadata.name=a/b": true, "metadata.name=": true,
+		"metadata.namespace=A_B": true, "metadata.namespace=": true, "metadata.name=v,metadata.name=w": true,
+		"metadata.namespace=a,metadata.namespace=b": true, "metadata.name!=w,metadata.namespace==A_B": true,
+	} {
+		o := selecting("", field)
+		if cost := w.Cost("", nil, o.Predicate); (cost == 0) != empty {
+			t.Errorf("%s: a list looks at %d objects", field, cost)
+		}
+		list, err := w.List(t.Context(), "/widgets/", o)
+		if (err == nil) != empty || err == nil && list.Len() > 0 {
+			t.Errorf("%s: a list has %v, %v", field, list, err)
+		}
+		watch, err := w.Watch(t.Context(), "/widgets/", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if events, _, err := watch.TryNext(); (err == nil) != empty || err == nil && len(events) > 0 {
+			t.Errorf("%s: a watch has %v, %v", field, events, err)
+		}
+	}
+	for namespace, want := range map[string]bool{"a": false, "b": true} {
+		if cost := w.Cost(namespace, nil, selecting("", "metadata.namespace=a").Predicate); (cost == 0) != want {
+			t.Errorf("a list in %s looks at %d objects", namespace, cost)
+		}
+	}
+	if cost := w.Cost("b", nil, selecting("", "metadata.namespace=b").Predicate); cost != 0 {
+		t.Errorf("an empty namespace has %d objects", cost)
 	}
 }
 

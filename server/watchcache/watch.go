@@ -98,7 +98,7 @@ func (c *Cache) watch(ctx context.Context, key string, options apistorage.ListOp
 	}
 	if start.state == nil {
 		w.missed = c.store.Snapshot().Revision()
-	} else {
+	} else if !predicate.isEmptyIn(s) {
 		w.state = slices.Collect(s.segments(start.state, ""))
 	}
 	return w, nil
