@@ -35,7 +35,7 @@ func encodesSame(ctx context.Context, s *subject) (outcome, error) {
 			return outcome{}, err
 		}
 		if a.code != http.StatusOK {
-			result = result.and(notOffered(accept + ": " + a.String()))
+			result = result.and(a.declines(accept + ", or 406"))
 			continue
 		}
 		if accept == asProtobuf {
@@ -86,7 +86,7 @@ func encodesCBOR(ctx context.Context, s *subject) (outcome, error) {
 		return outcome{}, err
 	}
 	if a.code != http.StatusOK {
-		return notOffered(a.String()), nil
+		return a.declines("CBOR, or 406"), nil
 	}
 	var decoded any
 	if err := direct.Unmarshal(a.body, &decoded); err != nil {
@@ -123,7 +123,7 @@ func encodesEventsSame(ctx context.Context, s *subject) (outcome, error) {
 			return outcome{}, err
 		}
 		if w == nil {
-			result = result.and(notOffered(accept + ": " + a.String()))
+			result = result.and(a.declines("a watch as " + accept + ", or 406"))
 			continue
 		}
 		required := want
@@ -172,7 +172,7 @@ func compressesSame(ctx context.Context, s *subject) (outcome, error) {
 			return outcome{}, err
 		}
 		if response == nil {
-			return notOffered("the state to compare with is gone: " + a.String()), nil
+			return a.declines("the state to compare with, or 410"), nil
 		}
 		body := io.Reader(response.Body)
 		if encoding == "gzip" {

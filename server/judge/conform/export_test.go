@@ -37,9 +37,9 @@ func BuiltinOnly(o Options) Options {
 
 // ShortWaits shortens the waits for events that a broken server does not send, until the end of the test.
 func ShortWaits(t *testing.T) {
-	before := [...]time.Duration{eventTimeout, convergence}
-	eventTimeout, convergence = 5*time.Second, 2*time.Second
-	t.Cleanup(func() { eventTimeout, convergence = before[0], before[1] })
+	before := [...]time.Duration{eventTimeout, convergence, lag}
+	eventTimeout, convergence, lag = 5*time.Second, 2*time.Second, 2*time.Second
+	t.Cleanup(func() { eventTimeout, convergence, lag = before[0], before[1], before[2] })
 }
 
 // ShortRecovery shortens the time in which a server has to answer again, until the end of the test.

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,7 @@ type fixture struct {
 	run         string
 	client      *http.Client
 	config      *rest.Config
+	timeout     time.Duration // of a request that is not a watch
 	host        *url.URL
 	kubernetes  kubernetes.Interface
 	definitions apiextensions.Interface
@@ -50,10 +52,13 @@ type fixture struct {
 func newFixture(cfg *rest.Config, o Options) (*fixture, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = -1, -1 // the server's own limits are waited for
+	timeout := cmp.Or(cfg.Timeout, requestTimeout)
+	cfg.Timeout = 0 // the client's would bound watches, too
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
-	f := &fixture{options: o, run: "conform-" + rand.String(6), namespace: o.Namespace, config: cfg}
+	f := &fixture{options: o, run: "conform-" + rand.String(6), namespace: o.Namespace, config: cfg,
+		timeout: timeout}
 	var err error
 	if f.client, err = rest.HTTPClientFor(cfg); err != nil {
 		return nil, err
@@ -83,8 +88,8 @@ func (f *fixture) create(ctx context.Context) (subjects []*subject, missing stri
 		}
 	}
 	f.subjects = []*subject{{
-		client: f.client, config: f.config, host: f.host, base: "/api/v1", resource: "configmaps", title: "configmaps",
-		kind: "ConfigMap", apiVersion: "v1",
+		client: f.client, config: f.config, timeout: f.timeout, host: f.host, base: "/api/v1",
+		resource: "configmaps", title: "configmaps", kind: "ConfigMap", apiVersion: "v1",
 		field: "data", protobuf: true, namespace: f.namespace, run: f.run, prefix: f.run + "-",
 	}}
 	if err := f.subjects[0].writable(ctx); err != nil {
@@ -95,7 +100,7 @@ func (f *fixture) create(ctx context.Context) (subjects []*subject, missing stri
 	}
 	probes, err := f.define(ctx, labels)
 	switch {
-	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err):
+	case lacksRights(err):
 		return f.subjects, "no custom resource: " + err.Error(), nil
 	case err != nil:
 		return nil, "", fmt.Errorf("creating a custom resource: %w", err)
@@ -132,8 +137,8 @@ func (f *fixture) define(ctx context.Context, labels map[string]string) (*subjec
 		return nil, err
 	}
 	s := &subject{
-		client: f.client, config: f.config, host: f.host, base: "/apis/" + group + "/v1", resource: plural,
-		title: "custom resource", kind: kind, apiVersion: group + "/v1",
+		client: f.client, config: f.config, timeout: f.timeout, host: f.host,
+		base: "/apis/" + group + "/v1", resource: plural, title: "custom resource", kind: kind, apiVersion: group + "/v1",
 		field: "spec", namespace: f.namespace, run: f.run, prefix: f.run + "-",
 	}
 	return s, s.served(ctx)
@@ -145,6 +150,15 @@ func isRefusal(err error) bool {
 	var answer apierrors.APIStatus
 	return errors.As(err, &answer) && answer.Status().Code >= http.StatusBadRequest &&
 		answer.Status().Code < http.StatusInternalServerError
+}
+
+// lacksRights reports whether the server does not let the user have a custom resource, neither its definition nor its
+// objects, or has no definitions.
+func lacksRights(err error) bool {
+	if refused, ok := errors.AsType[*refusedWrite](err); ok {
+		return refused.forbids()
+	}
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err)
 }
 
 // writable returns an error if no object can be created.
@@ -162,8 +176,9 @@ func (s *subject) served(ctx context.Context) error {
 	defer cancel()
 	for {
 		err := s.writable(ctx)
-		if err == nil {
-			return nil
+		refused, ok := errors.AsType[*refusedWrite](err)
+		if err == nil || ok && refused.forbids() {
+			return err
 		}
 		if sleep(ctx, 100*time.Millisecond) != nil {
 			return fmt.Errorf("%s is not served within %v: %w", s.resource, established, err)

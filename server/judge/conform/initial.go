@@ -19,13 +19,29 @@ func streamingList(revision string) url.Values {
 }
 
 // initialEvents reads the initial events up to their bookmark. The outcome is not kept if something
-// else comes; the stream is nil if the server refuses the request.
+// else comes; the stream is nil if the server refuses the request. It may do so by an ERROR in place of the first
+// event: kube-apiserver does on an etcd without the progress of watches, and as long as its cache is behind.
 func (s *subject) initialEvents(ctx context.Context, q url.Values) (*stream, *listed, outcome, error) {
-	w, a, err := s.watch(ctx, q)
+	var w *stream
+	inStream := false
+	a, err := s.recovered(ctx, func() (answer, error) {
+		opened, a, err := s.watch(ctx, q)
+		if inStream = opened != nil; !inStream {
+			return a, err
+		}
+		if e := opened.peek(ctx); e.Type == "ERROR" {
+			if status, err := e.status(); err == nil {
+				opened.stop()
+				return answer{code: int(status.Code), body: e.Object}, nil
+			}
+		}
+		w = opened
+		return a, nil
+	})
 	switch {
 	case err != nil:
 		return nil, nil, outcome{}, err
-	case w == nil && a.refused():
+	case w == nil && (inStream || a.refused()):
 		return nil, nil, notOffered("the server refuses sendInitialEvents: " + a.String()), nil
 	case w == nil:
 		return nil, nil, outcome{}, s.unexpected("watching with sendInitialEvents", a)
@@ -66,7 +82,7 @@ func (s *subject) isStateAt(ctx context.Context, state *listed, least keepwatch.
 	case then == nil && tooLarge(a):
 		return broken("the revision of a state", fmt.Sprintf("%d, of which the server says: %v", state.revision, a)), nil
 	case then == nil:
-		return notOffered("the state to compare with is gone: " + a.String()), nil
+		return a.declines("the state to compare with, or 410"), nil
 	}
 	return sameState(then, state), nil
 }

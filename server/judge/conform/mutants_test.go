@@ -31,6 +31,14 @@ type mutant struct {
 	// compacted is whether the real server has no history of its first revisions.
 	compacted bool
 	events    func() func(frame) []frame // changes the events of a watch in JSON; nil: unchanged
+	// intercept reports whether it has answered a request itself; nil: none
+	intercept func(w http.ResponseWriter, r *http.Request) bool
+}
+
+// fails answers a request with an error of the server.
+func fails(w http.ResponseWriter) bool {
+	judgetest.Refuse(w, http.StatusInternalServerError, "InternalError", "no kind is registered", "")
+	return true
 }
 
 // frame is an event of a watch.
@@ -292,9 +300,9 @@ var mutants = []mutant{
 			l["items"] = items[:len(items)-1]
 		}
 	})},
-	{name: "remainingItemCount is one less", breaks: []string{"pages.remaining"}, answer: inLists(func(l map[string]any) {
-		if n, ok := l["metadata"].(map[string]any)["remainingItemCount"].(float64); ok {
-			l["metadata"].(map[string]any)["remainingItemCount"] = n - 1
+	{name: "remainingItemCount is zero", breaks: []string{"pages.remaining"}, answer: inLists(func(l map[string]any) {
+		if _, ok := l["metadata"].(map[string]any)["remainingItemCount"]; ok {
+			l["metadata"].(map[string]any)["remainingItemCount"] = 0
 		}
 	})},
 	{name: "gets are one state behind", breaks: []string{"get.notolder"}, answer: behind(func(r *http.Request) bool {
@@ -470,13 +478,40 @@ var mutants = []mutant{
 			}
 			return regexp.MustCompile(`"resourceVersion":"\d+"`).ReplaceAll(body, []byte(`"resourceVersion":"1"`))
 		}},
-	{name: "later revisions are no numbers", breaks: []string{"list.order"}, answer: func(r *http.Request,
-		body []byte) []byte {
-		if r.Method != http.MethodPost || !bytes.Contains(body, []byte("item-001")) {
-			return body
-		}
-		return bytes.Replace(body, []byte(`"resourceVersion":"`), []byte(`"resourceVersion":"v`), 1)
-	}},
+	{name: "other encodings than JSON fail", breaks: []string{"encoding.same", "encoding.watch", "encoding.cbor"},
+		intercept: func(w http.ResponseWriter, r *http.Request) bool {
+			accept := r.Header.Get("Accept")
+			return r.Method == http.MethodGet && accept != "application/json" && accept != "" && fails(w)
+		}},
+	{name: "lists at an exact revision fail", breaks: []string{"list.any", "initial.newest", "initial.any",
+		"pages.notolder", "encoding.gzip"},
+		intercept: func(w http.ResponseWriter, r *http.Request) bool {
+			return r.URL.Query().Get("resourceVersionMatch") == "Exact" && fails(w)
+		}},
+	{name: "lists at 0 lack an object, and exact states are gone", breaks: []string{"list.any"},
+		intercept: func(w http.ResponseWriter, r *http.Request) bool {
+			isExact := r.URL.Query().Get("resourceVersionMatch") == "Exact"
+			if isExact {
+				judgetest.Refuse(w, http.StatusGone, "Expired", "the state is gone", "")
+			}
+			return isExact
+		},
+		ask: func(q url.Values, _ *http.Request) {
+			if q.Get("resourceVersion") == "0" {
+				q.Del("resourceVersion") // a cache may be behind: that state is not known
+			}
+		},
+		answer: func(r *http.Request, body []byte) []byte {
+			return inLists(func(l map[string]any) {
+				if items := l["items"].([]any); len(items) > 2 {
+					l["items"] = items[1:]
+				}
+			})(r, body)
+		}},
+	{name: "initial events end with an error", breaks: []string{"initial.newest", "initial.any"},
+		events: eventsOf("BOOKMARK", func(frame) []frame {
+			return []frame{{"ERROR", map[string]any{"kind": "Status", "apiVersion": "v1", "code": 500}}}
+		})},
 	{name: "lists at 0 state a revision that does not exist yet", breaks: []string{"list.any"},
 		answer: func(r *http.Request, body []byte) []byte {
 			if r.URL.Query().Get("resourceVersion") != "0" {
@@ -518,7 +553,7 @@ func (m mutant) serve(t *testing.T) *rest.Config {
 	if m.compacted {
 		real = compacted
 	}
-	p := judgetest.Proxy{Request: m.ask, Answer: m.answer}
+	p := judgetest.Proxy{Intercept: m.intercept, Request: m.ask, Answer: m.answer}
 	if m.events != nil {
 		p.Events = func(body io.ReadCloser) io.ReadCloser { return alter(body, m.events()) }
 	}

@@ -75,7 +75,7 @@ func pagesNotOlder(ctx context.Context, s *subject) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	got, most := &listed{}, len(whole.items)+1
+	got, most := &listed{}, whole.count+1
 	q := query("limit", pageLimit, "resourceVersion", least.String(), "resourceVersionMatch", "NotOlderThan")
 	for range most {
 		page, a, err := s.list(ctx, q)
@@ -122,7 +122,8 @@ func pagesExpire(ctx context.Context, s *subject) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	then, a, err := s.list(ctx, query("limit", "500", "continue", old))
+	// Without a limit the answer has the rest, in which a namespace that was given may have many other objects.
+	then, a, err := s.list(ctx, query("continue", old))
 	switch {
 	case err != nil:
 		return outcome{}, err
@@ -135,7 +136,7 @@ func pagesExpire(ctx context.Context, s *subject) (outcome, error) {
 	case a.code != http.StatusGone || a.status().Continue == "":
 		return broken("410 with a continue token", a.String()), nil
 	}
-	rest, a, err := s.list(ctx, query("limit", "500", "continue", a.status().Continue))
+	rest, a, err := s.list(ctx, query("continue", a.status().Continue))
 	switch {
 	case err != nil:
 		return outcome{}, err
@@ -183,17 +184,8 @@ func pagesCountTheRest(ctx context.Context, s *subject) (outcome, error) {
 		return notOffered("the server ignores limit"), nil
 	}
 	result := kept
-	if page.remaining != nil {
-		then, a, err := s.exactly(ctx, page.revision)
-		if err != nil {
-			return outcome{}, err
-		}
-		if then == nil {
-			return notOffered("the state to compare with is gone: " + a.String()), nil
-		}
-		if want := int64(then.count - page.count); *page.remaining != want {
-			result = broken(fmt.Sprintf("%d remain", want), fmt.Sprint(*page.remaining))
-		}
+	if page.remaining != nil && *page.remaining < 1 { // the API does not promise that it is exact
+		result = broken("more than 0 remain", fmt.Sprint(*page.remaining))
 	}
 	selected, err := s.mustList(ctx, query("limit", "3", "labelSelector", "color=red"))
 	if err != nil {

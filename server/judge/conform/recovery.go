@@ -12,6 +12,10 @@ import (
 // throttles. Tests shorten it.
 var recovery = 5 * time.Minute
 
+// lag bounds the time in which a server that has issued a revision gets to it: behind a balancer there may be another
+// one, and the cache of each follows the writes. Tests shorten it.
+var lag = 30 * time.Second
+
 // notReady ends the message of kube-apiserver's answer 403 to a write while its admission plugins have not read
 // their configuration (admission.NewForbidden in k8s.io/apiserver/pkg/admission/plugin).
 const notReady = "not yet ready to handle request"
@@ -39,14 +43,24 @@ func (a answer) retryAfter() time.Duration {
 	return reconnect
 }
 
-// recovered calls do until its answer is not temporary, for at most the time recovery: then it returns the last
-// answer. An error of do is returned at once.
+// patience is the time in which a request with an answer is repeated, 0 for a final answer.
+func (s *subject) patience(a answer) time.Duration {
+	switch {
+	case s.temporary(a):
+		return recovery
+	case tooLarge(a) && !s.future:
+		return lag
+	}
+	return 0
+}
+
+// recovered calls do while its answer is one that patience helps with, and returns the last answer. An error of do is
+// returned at once.
 func (s *subject) recovered(ctx context.Context, do func() (answer, error)) (answer, error) {
-	deadline := time.Now().Add(recovery)
+	began := time.Now()
 	for {
 		a, err := do()
-		if err != nil || !s.temporary(a) || time.Now().Add(a.retryAfter()).After(deadline) ||
-			sleep(ctx, a.retryAfter()) != nil {
+		if err != nil || time.Since(began)+a.retryAfter() > s.patience(a) || sleep(ctx, a.retryAfter()) != nil {
 			return a, err
 		}
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// requestTimeout bounds a request that is not a watch.
+	// requestTimeout bounds a request that is not a watch, unless the configuration has another bound.
 	requestTimeout = time.Minute
 	// maxBody bounds the answer to a request, in bytes.
 	maxBody = 256 << 20
@@ -47,7 +47,8 @@ const (
 // subject is a resource in a namespace, on the server that is judged.
 type subject struct {
 	client     *http.Client
-	config     *rest.Config // of the client, for WebSockets
+	config     *rest.Config  // of the client, for WebSockets
+	timeout    time.Duration // of a request that is not a watch
 	host       *url.URL
 	base       string // the path of the resource's version
 	resource   string
@@ -59,6 +60,7 @@ type subject struct {
 	namespace  string
 	run        string       // the run's name, which labels all its objects
 	prefix     string       // of the names of the objects of the current rule
+	future     bool         // whether it asks for revisions that do not exist yet: then that answer is final
 	disturbed  *atomic.Bool // whether the disturbance of a storm has begun; nil outside of storms
 }
 
@@ -66,6 +68,13 @@ type subject struct {
 func (s *subject) of(rule string) *subject {
 	own := *s
 	own.prefix = s.prefix + strings.ReplaceAll(rule, ".", "-") + "-"
+	return &own
+}
+
+// inFuture returns the subject for requests of revisions that do not exist yet.
+func (s *subject) inFuture() *subject {
+	own := *s
+	own.future = true
 	return &own
 }
 
@@ -110,7 +119,7 @@ func query(pairs ...string) url.Values {
 // do makes a request. It repeats requests that the server refuses temporarily. An error means that there is no answer.
 func (s *subject) do(ctx context.Context, method, name string, q url.Values, accept string, body any) (answer, error) {
 	return s.recovered(ctx, func() (answer, error) {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 		response, err := s.open(ctx, method, name, q, http.Header{"Accept": {accept}}, body)
 		if err != nil {
@@ -196,9 +205,11 @@ func (s *subject) written(a answer, err error) (*object, error) {
 	return parseObject(a.body)
 }
 
-// remove deletes an object, and not another one that has its name meanwhile.
-func (s *subject) remove(ctx context.Context, o *object) error {
-	a, err := s.do(ctx, http.MethodDelete, o.key.Name, nil, asJSON, precondition("uid", string(o.uid)))
+// remove deletes an object, and not another one that has its name meanwhile. More preconditions are names and values in
+// turn.
+func (s *subject) remove(ctx context.Context, o *object, more ...string) error {
+	body := precondition(append([]string{"uid", string(o.uid)}, more...)...)
+	a, err := s.do(ctx, http.MethodDelete, o.key.Name, nil, asJSON, body)
 	if err != nil {
 		return err
 	}
@@ -208,15 +219,25 @@ func (s *subject) remove(ctx context.Context, o *object) error {
 	return nil
 }
 
-// precondition is the body of a deletion.
-func precondition(name, value string) map[string]any {
-	return map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]any{name: value}}
+// precondition is the body of a deletion: names and values in turn.
+func precondition(pairs ...string) map[string]any {
+	all := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		all[pairs[i]] = pairs[i+1]
+	}
+	return map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": all}
 }
 
 // refusedWrite is a write that the server answered with an error.
 type refusedWrite struct {
 	error
 	answer answer
+}
+
+// forbids reports whether the user lacks a permission for the write.
+func (r *refusedWrite) forbids() bool {
+	return r.answer.code == http.StatusUnauthorized ||
+		r.answer.code == http.StatusForbidden && !strings.HasSuffix(r.answer.status().Message, notReady)
 }
 
 // fill creates objects with numbered names: item-000, item-001, …
@@ -320,6 +341,14 @@ type stream struct {
 	body    io.Closer
 	events  chan eventOrError
 	done    chan struct{} // closed when the reader has ended
+	peeked  *peeked       // what next returns next, or nil
+}
+
+// peeked is what next has returned.
+type peeked struct {
+	event  event
+	object *object
+	err    error
 }
 
 type eventOrError struct {
@@ -367,7 +396,7 @@ func (s *subject) stream(ctx context.Context, q url.Values, header http.Header) 
 // follow reads the events of an open watch. The stream ends by cancel and by closing the body.
 func (s *subject) follow(ctx context.Context, cancel context.CancelFunc, body io.Closer,
 	next func() (event, error)) *stream {
-	w := &stream{s, cancel, body, make(chan eventOrError), make(chan struct{})}
+	w := &stream{s, cancel, body, make(chan eventOrError), make(chan struct{}), nil}
 	go w.read(ctx, next)
 	return w
 }
@@ -409,6 +438,10 @@ var errSilent = errors.New("no event")
 
 // next returns the next event of the rule's objects, and bookmarks and errors.
 func (w *stream) next(ctx context.Context, within time.Duration) (event, *object, error) {
+	if p := w.peeked; p != nil {
+		w.peeked = nil
+		return p.event, p.object, p.err
+	}
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
 	for {
@@ -427,6 +460,13 @@ func (w *stream) next(ctx context.Context, within time.Duration) (event, *object
 			return event{}, nil, ctx.Err()
 		}
 	}
+}
+
+// peek returns the next event, which next returns again.
+func (w *stream) peek(ctx context.Context) event {
+	e, o, err := w.next(ctx, eventTimeout)
+	w.peeked = &peeked{e, o, err}
+	return e
 }
 
 // expectation is an event that a rule requires.

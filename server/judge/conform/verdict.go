@@ -2,6 +2,7 @@ package conform
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 )
 
@@ -82,6 +83,16 @@ func keptUnless(facts []string) outcome {
 
 // notOffered is an outcome with the reason.
 func notOffered(reason string) outcome { return outcome{NotOffered, []string{reason}} }
+
+// declines is the outcome of a rule that has no answer of the required kind to judge. A client's error is a refusal:
+// the server does not offer what the rule is about, or no longer has the state to compare with. Anything else is no
+// answer.
+func (a answer) declines(required string) outcome {
+	if a.code >= http.StatusBadRequest && a.code < http.StatusInternalServerError {
+		return notOffered("in place of " + required + ": " + a.String())
+	}
+	return broken(required, a.String())
+}
 
 // and joins two outcomes of one rule.
 func (o outcome) and(other outcome) outcome {

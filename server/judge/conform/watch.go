@@ -269,7 +269,7 @@ func watchesWithoutBookmarks(ctx context.Context, s *subject) (outcome, error) {
 }
 
 func watchesUntilTimeout(ctx context.Context, s *subject) (outcome, error) {
-	const seconds = 2
+	const seconds, most = 2, 12
 	began := time.Now()
 	w, err := s.mustWatch(ctx, query("timeoutSeconds", fmt.Sprint(seconds)))
 	if err != nil {
@@ -282,7 +282,7 @@ func watchesUntilTimeout(ctx context.Context, s *subject) (outcome, error) {
 		case ctx.Err() != nil:
 			return outcome{}, ctx.Err()
 		case errors.Is(err, io.EOF):
-			if lasted := time.Since(began); lasted < (seconds-1)*time.Second {
+			if lasted := time.Since(began); lasted < (seconds-1)*time.Second || lasted > most*time.Second {
 				return broken("an end after 2s", fmt.Sprintf("an end after %v", lasted)), nil
 			}
 			return kept, nil
@@ -336,7 +336,7 @@ func watchesFuture(ctx context.Context, s *subject) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	w, a, err := s.watch(ctx, query("resourceVersion", (o.revision+ahead).String(), "timeoutSeconds", "5"))
+	w, a, err := s.inFuture().watch(ctx, query("resourceVersion", (o.revision+ahead).String(), "timeoutSeconds", "5"))
 	switch {
 	case err != nil:
 		return outcome{}, err

@@ -108,7 +108,7 @@ func (w *watcher) run(ctx context.Context) {
 			w.failure = err
 			return
 		}
-		if sleep(ctx, reconnect) != nil {
+		if sleep(ctx, max(reconnect, failure.RetryAfter)) != nil {
 			continue
 		}
 	}
@@ -205,7 +205,9 @@ func (w *watcher) once(ctx context.Context) error {
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
 		a := answer{response.StatusCode, response.Header, text}
-		return keepwatch.Failed(w.subject.failure(a), "%s: %v", w.view, a)
+		failure := keepwatch.Failed(w.subject.failure(a), "%s: %v", w.view, a)
+		failure.RetryAfter = a.retryAfter()
+		return failure
 	}
 	next := events(response.Body, w.view.protobuf)
 	for {

@@ -27,6 +27,9 @@ func conflicts(ctx context.Context, s *subject) (outcome, error) {
 		{"a deletion with another UID", http.MethodDelete, precondition("uid", "00000000-0000-0000-0000-000000000000")},
 	} {
 		a, err := s.do(ctx, request.method, old.key.Name, nil, asJSON, request.body)
+		if err == nil && a.code >= http.StatusInternalServerError {
+			err = s.unexpected(request.what+" of", a)
+		}
 		if err != nil {
 			return outcome{}, err
 		}
@@ -51,7 +54,9 @@ func createsOnce(ctx context.Context, s *subject) (outcome, error) {
 	for i := range contenders {
 		group.Go(func() error {
 			a, err := s.do(groupCtx, http.MethodPost, "", nil, asJSON, s.body("a", nil, fmt.Sprint(i), nil))
-			codes[i] = a.code
+			if codes[i] = a.code; err == nil && a.code >= http.StatusInternalServerError {
+				err = s.unexpected("creating", a) // it may have succeeded
+			}
 			return err
 		})
 	}

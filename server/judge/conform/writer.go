@@ -56,7 +56,7 @@ func (w *writer) one(ctx context.Context, name string) error {
 		o, err := w.create(ctx, name, color, value)
 		return w.outcome(ctx, name, o, err)
 	case w.random.IntN(4) == 0:
-		err := w.remove(ctx, known)
+		err := w.remove(ctx, known, "resourceVersion", known.revision.String())
 		if err == nil {
 			w.history.removed(known)
 			delete(w.current, name)
