@@ -87,18 +87,31 @@ func (m *merge) add(o *object, kind Kind) {
 	}
 }
 
+// maxUnread is the number of objects in a row whose reads have failed with a server's error, behind which no other one
+// is read: each has taken some attempts.
+const maxUnread = 3
+
 // finish adds the fields of the different objects, and returns the report.
 func (m *merge) finish(ctx context.Context, server, against side) (*Report, error) {
+	var last error
+	unread := 0
 	for i := range m.report.Differences {
 		d := &m.report.Differences[i]
-		if d.Kind != Different {
+		switch {
+		case d.Kind != Different:
+			continue
+		case unread < maxUnread:
+			last = d.addFields(ctx, server, against)
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if last == nil {
+			unread = 0
 			continue
 		}
-		if err := d.addFields(ctx, server, against); err != nil {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			d.Unknown = err.Error()
+		if d.Unknown = last.Error(); failed(last, keepwatch.Unreachable, keepwatch.Idle, keepwatch.ServerError) {
+			unread++
 		}
 	}
 	return m.report, nil

@@ -98,3 +98,33 @@ func TestDifferencesAreBounded(t *testing.T) {
 		t.Errorf("%d missing, %d differences, %v", r.Missing, len(r.Differences), err)
 	}
 }
+
+// goneSide is a state whose objects cannot be read again.
+type goneSide struct {
+	fakeSide
+	reads *int
+}
+
+func (s goneSide) content(context.Context, keepwatch.Key) (content, error) {
+	*s.reads++
+	return nil, keepwatch.Failed(keepwatch.Unreachable, "connection refused")
+}
+
+// A server that goes away behind the comparison is not asked for each different object.
+func TestServerGoesBehindTheComparison(t *testing.T) {
+	server, against := fakeSide{map[keepwatch.Key]string{}, 4}, fakeSide{map[keepwatch.Key]string{}, 4}
+	for i := range 20 {
+		key := keepwatch.Key{Name: fmt.Sprintf("%02d", i)}
+		server.state[key], against.state[key] = "1", "2"
+	}
+	reads := 0
+	r, err := compare(t.Context(), server, goneSide{against, &reads}, func(context.Context) (keepwatch.Revision, error) {
+		return 1, nil
+	}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reads != maxUnread || r.Different != 20 || r.Differences[19].Unknown == "" {
+		t.Errorf("%d reads, the report is %+v", reads, r)
+	}
+}
