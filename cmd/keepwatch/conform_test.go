@@ -52,7 +52,7 @@ func TestConformCommand(t *testing.T) {
 
 func TestConformUsage(t *testing.T) {
 	for _, args := range [][]string{{"-o", "yaml"}, {"--watchers", "0"}, {"--writes", "-1"}, {"argument"},
-		{"--seed", "x"}} {
+		{"--seed", "x"}, {"-n", ""}, {"--disturb", ""}} {
 		code, stdout, stderr := execute(t, append([]string{"conform"}, args...)...)
 		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)

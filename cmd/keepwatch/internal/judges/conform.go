@@ -1,10 +1,7 @@
 package judges
 
 import (
-	"context"
 	"fmt"
-	"os/exec"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -69,6 +66,7 @@ func NewConformCommand() *cobra.Command {
 	flags.IntVar(&o.watchers, "watchers", conform.DefaultWatchers, "watchers of each resource")
 	flags.IntVar(&o.writes, "writes", conform.DefaultWrites, "random writes of each resource that the watchers follow")
 	flags.Uint64Var(&o.seed, "seed", 0, "repeat the writes of a report's seed; 0 is a random one")
+	exit.NotEmpty(flags, "namespace", "disturb")
 	return cmd
 }
 
@@ -104,7 +102,7 @@ func (o *conformOptions) run(cmd *cobra.Command) error {
 		Progress: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), messages.Line(line)) },
 	}
 	if o.disturb != "" {
-		options.Disturb = o.runDisturbance(cmd)
+		options.Disturb = disturbance(o.disturb, cmd.ErrOrStderr())
 	}
 	report, err := conform.Run(cmd.Context(), cfg, options)
 	if err != nil {
@@ -120,17 +118,4 @@ func (o *conformOptions) run(cmd *cobra.Command) error {
 		return fmt.Errorf("%s breaks %d of %d rules", report.Server, broken, len(report.Results))
 	}
 	return nil
-}
-
-// disturbanceEnd bounds the wait for the output of a disturbance that was interrupted.
-const disturbanceEnd = 5 * time.Second
-
-// runDisturbance returns the function that runs the command of --disturb.
-func (o *conformOptions) runDisturbance(cmd *cobra.Command) func(context.Context) error {
-	return func(ctx context.Context) error {
-		shell := exec.CommandContext(ctx, "sh", "-c", o.disturb)
-		shell.Stdout, shell.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
-		shell.WaitDelay = disturbanceEnd
-		return shell.Run()
-	}
 }
