@@ -378,7 +378,7 @@ func TestPersonalPages(t *testing.T) {
 	rest := r.get(0, ada, configMaps+"?continue="+url.QueryEscape(gone.list.Metadata.Continue))
 	if got := append(first.names(), rest.names()...); rest.code != http.StatusOK || len(got) < 6 ||
 		slices.ContainsFunc(got, func(n string) bool { return strings.HasPrefix(n, "b/") }) {
-		t.Errorf("the rest is %d %v", rest.code, got)
+		t.Errorf("the rest is %d %v %s", rest.code, got, rest.list.Message)
 	}
 	r.grant("ada", "")
 	r.until("ada may list everything", func() bool { return r.get(0, ada, configMaps).header.Get(PersonalHeader) == "" })
