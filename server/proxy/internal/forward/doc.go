@@ -11,5 +11,5 @@
 //	forwarder.go    with whose credentials      unread.go    responses that clients do not read
 //	sender.go       requests as they are        takeover.go  ends watches, to continue them
 //	impersonate.go  in somebody's name          frames.go    which revision a watch has delivered
-//	inflight.go     how many of a user
+//	inflight.go     how many of a user          repeat.go    requests that can be sent once more
 package forward

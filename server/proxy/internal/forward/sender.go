@@ -102,6 +102,12 @@ func (f *sender) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	to.Transport, to.FlushInterval, to.ErrorHandler = f.transport, flushAfter, f.unanswered
 	q = q.Clone(q.Context())
 	q.Host = f.location.Host
+	kept, err := keepBody(q)
+	defer keptBytes.Add(-kept)
+	if err != nil {
+		Refuse(w, q, apierrors.NewBadRequest("the body of the request could not be read: "+err.Error()))
+		return
+	}
 	if httpstream.IsUpgradeRequest(q) { // net/http/httputil removes the header from other requests
 		to.Transport = f.upgrades
 		q.Header.Set("Connection", "Upgrade")
