@@ -180,19 +180,33 @@ func (s Server) watch(ctx context.Context, path string, r *Resource) error {
 		"timeoutSeconds":      {"5"}, "fieldSelector": {"metadata.name=" + noObject},
 	}
 	r.ListEnds = map[verbatim.Encoding][]byte{}
-	for _, accept := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON} {
-		response, err := s.open(ctx, path+"/"+r.Resource, query, accept)
-		if err != nil {
+	for _, protobuf := range []bool{false, true} {
+		if err := s.watchIn(ctx, path+"/"+r.Resource, query, protobuf, r); err != nil {
 			return err
 		}
-		protobuf := strings.HasPrefix(response.Header.Get("Content-Type"), runtime.ContentTypeProtobuf)
-		r.Protobuf = r.Protobuf || protobuf
-		if response.StatusCode == http.StatusOK {
-			r.ListEnds[verbatim.EncodingOf(protobuf)] = readBookmark(response.Body, protobuf)
-		}
-		_ = response.Body.Close() // the watch ends
 	}
 	return nil
+}
+
+// watchIn reads the bookmark in one encoding. The server may answer in JSON if it has no protobuf.
+func (s Server) watchIn(ctx context.Context, path string, query url.Values, protobuf bool, r *Resource) error {
+	ctx, cancel := context.WithTimeout(ctx, watchFor)
+	defer cancel() // the watch ends
+	accept := runtime.ContentTypeJSON
+	if protobuf {
+		accept = runtime.ContentTypeProtobuf + "," + accept
+	}
+	response, err := s.open(ctx, path, query, accept)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	protobuf = strings.HasPrefix(response.Header.Get("Content-Type"), runtime.ContentTypeProtobuf)
+	r.Protobuf = r.Protobuf || protobuf
+	if response.StatusCode == http.StatusOK {
+		r.ListEnds[verbatim.EncodingOf(protobuf)] = readBookmark(response.Body, protobuf)
+	}
+	return ctx.Err() // nothing was learned of a server that did not end its answer
 }
 
 // readBookmark returns the object of the first event of a watch if that is a bookmark, or nil.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -16,6 +17,14 @@ import (
 
 // maxDescription bounds a response that describes a resource.
 const maxDescription = 64 << 20
+
+const (
+	// answerFor bounds the wait for a whole response, as API servers bound it. A request that is never answered, on a
+	// connection that lives on, would otherwise never end.
+	answerFor = time.Minute
+	// watchFor bounds a watch, beside the 5 s that it asks for.
+	watchFor = 15 * time.Second
+)
 
 // Server is an API server, which is asked what it serves. It is safe for concurrent use.
 type Server struct {
@@ -42,10 +51,12 @@ func (s Server) getJSON(ctx context.Context, path string, query url.Values) ([]b
 	return s.Get(ctx, path, query, runtime.ContentTypeJSON, maxDescription)
 }
 
-// Get returns the server's response to a GET. It returns a refusal if that is not OK, and an error if it is longer than
-// a limit.
+// Get returns the server's response to a GET, for which it waits for a minute at most. It returns a refusal if that is
+// not OK, and an error if it is longer than a limit.
 func (s Server) Get(ctx context.Context, path string, query url.Values, accept string,
 	limit int64) ([]byte, http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerFor)
+	defer cancel()
 	response, err := s.open(ctx, path, query, accept)
 	if err != nil {
 		return nil, nil, err
@@ -62,7 +73,7 @@ func (s Server) Get(ctx context.Context, path string, query url.Values, accept s
 	return body, response.Header, err
 }
 
-// open sends a GET. The caller closes the body.
+// open sends a GET. The caller closes the body, and bounds the wait.
 func (s Server) open(ctx context.Context, path string, query url.Values, accept string) (*http.Response, error) {
 	to := *s.address
 	to.Path, to.RawQuery = strings.TrimSuffix(s.address.Path, "/")+path, query.Encode()
