@@ -186,3 +186,28 @@ func TestTheServersClockDecidesWhetherATokenHasExpired(t *testing.T) {
 		t.Errorf("it ends at once: the token expires at %v", by.expires)
 	}
 }
+
+// The scheme of the proxy's own token may be in any case, as at API servers. A second header could name somebody else.
+func TestOwnToken(t *testing.T) {
+	own := &ownIdentity{token: "secret"}
+	for name, test := range map[string]struct {
+		headers []string
+		want    bool
+	}{
+		"as kubectl":     {[]string{"Bearer secret"}, true},
+		"another case":   {[]string{"bearer secret"}, true},
+		"another token":  {[]string{"Bearer secret2"}, false},
+		"another scheme": {[]string{"Basic secret"}, false},
+		"no scheme":      {[]string{"secret"}, false},
+		"two headers":    {[]string{"Bearer secret", "Bearer client's"}, false},
+		"none":           {nil, false},
+	} {
+		q := &http.Request{Header: http.Header{"Authorization": test.headers}}
+		if got := own.sent(q); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if (*ownIdentity)(nil).sent(&http.Request{Header: http.Header{"Authorization": {"Bearer "}}}) {
+		t.Error("a proxy without a token of its own recognizes one")
+	}
+}

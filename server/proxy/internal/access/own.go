@@ -19,9 +19,9 @@ import (
 // ownIdentity is the proxy's identity at the server, and a token whose bearer acts under it. A nil *ownIdentity has no
 // token.
 type ownIdentity struct {
-	authorization string // the header
-	reviews       authenticationclient.AuthenticationV1Interface
-	probe         *Probe
+	token   string
+	reviews authenticationclient.AuthenticationV1Interface
+	probe   *Probe
 
 	asking sync.Mutex // while the server is asked
 	last   atomic.Pointer[ownReview]
@@ -36,15 +36,15 @@ type ownReview struct {
 
 func newOwnIdentity(token string, reviews authenticationclient.AuthenticationV1Interface,
 	probe *Probe) *ownIdentity {
-	o := &ownIdentity{authorization: "Bearer " + token, reviews: authenticationclient.New(once{reviews.RESTClient()}),
-		probe: probe}
+	o := &ownIdentity{token: token, reviews: authenticationclient.New(once{reviews.RESTClient()}), probe: probe}
 	o.last.Store(&ownReview{})
 	return o
 }
 
-// sent reports whether a request has the token.
+// sent reports whether a request has the token, and no other credentials in its header Authorization.
 func (o *ownIdentity) sent(q *http.Request) bool {
-	return o != nil && subtle.ConstantTimeCompare([]byte(q.Header.Get("Authorization")), []byte(o.authorization)) == 1
+	return o != nil && len(q.Header["Authorization"]) == 1 &&
+		subtle.ConstantTimeCompare([]byte(bearerToken(q)), []byte(o.token)) == 1
 }
 
 // user returns who the proxy is for the server. While the server does not answer, one caller waits for it.
