@@ -437,7 +437,7 @@ func TestRewound(t *testing.T) {
 		}
 		return fmt.Sprint(err)
 	}
-	before := "revision 45 at 2026-11-28T10:06:00Z"
+	const before = "2026-11-28T10:06:00Z (before a restore from a backup)" // revision/45 is one after it
 	for _, row := range []struct {
 		at           sink.Point
 		during, done string
@@ -456,6 +456,17 @@ func TestRewound(t *testing.T) {
 			t.Errorf("after the list, %v: %s, want %s", row.at, got, row.done)
 		}
 	}
+	view(t, database, func(v *history.View) { // the moment that is named has that state
+		moment, err := history.ParseMoment(strings.Fields(before)[0], minute(30))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := streamOf(t, v, "pods")
+		points, err := v.Points(t.Context(), moment, false, pods)
+		if err != nil || points.Of(pods).Epoch != 0 || points.Of(pods).Revision > 45 {
+			t.Errorf("%s: %v, %v", moment, points, err)
+		}
+	})
 	pods.First, pods.Progress = sink.Point{}, sink.Progress{}
 	if got := check(at(5)); got != "<nil> <nil>" {
 		t.Errorf("before the first list: %s", got)

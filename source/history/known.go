@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
@@ -13,9 +14,16 @@ import (
 type Known struct {
 	Point sink.Point
 	Time  time.Time
+	// Restored reports whether etcd was restored from a backup after it. The moment of its revision is another one then:
+	// that of the newest epoch.
+	Restored bool
 }
 
+// String names the moment as [ParseMoment] finds it.
 func (k Known) String() string {
+	if k.Restored && !k.Time.IsZero() {
+		return k.Time.UTC().Format(timeFormat) + " (before a restore from a backup)"
+	}
 	text := "revision " + k.Point.Revision.String()
 	if !k.Time.IsZero() {
 		text += " at " + k.Time.UTC().Format(timeFormat)
@@ -54,10 +62,7 @@ func (u *Unknown) NotFollowed(of sink.Status) bool {
 
 // Check returns an [Unknown] if the state of a stream at a point is not known.
 func (v *View) Check(ctx context.Context, of sink.Status, at sink.Point) error {
-	first, last := of.First, sink.Point{Epoch: of.Progress.Epoch, Revision: of.Progress.Cursor}
-	if of.Progress.Gap == keepwatch.GapRewind { // the cursor is still that of the epoch before
-		last.Epoch--
-	}
+	first, last := of.First, lastOf(of)
 	if first.Revision == 0 {
 		return v.unknownAt(ctx, of, "the first list is not complete", nil, nil, nil)
 	}
@@ -165,9 +170,24 @@ func (v *View) unknownAt(ctx context.Context, of sink.Status, reason string, gap
 		if err != nil {
 			return err
 		}
-		*end.to = &Known{*end.at, seen}
+		*end.to = knownAt(*end.at, seen, v.line(of))
 	}
 	return u
+}
+
+// knownAt returns a known point of a stream, of a line with its streams.
+func knownAt(at sink.Point, seen time.Time, line []sink.Status) *Known {
+	newer := func(s sink.Status) bool { return s.Progress.Epoch > at.Epoch }
+	return &Known{Point: at, Time: seen, Restored: slices.ContainsFunc(line, newer)}
+}
+
+// lastOf returns the last known point of a stream.
+func lastOf(of sink.Status) sink.Point {
+	at := sink.Point{Epoch: of.Progress.Epoch, Revision: of.Progress.Cursor}
+	if of.Progress.Gap == keepwatch.GapRewind { // the cursor is still that of the epoch before
+		at.Epoch--
+	}
+	return at
 }
 
 // gapAt returns the gap that a point is in, nil if it is in none. Of several, it is the one that lasts longest: a
@@ -200,7 +220,7 @@ func pointsOf(g sink.StoredGap, all []sink.StoredGap) (begin, end sink.Point) {
 // timeOf returns when the state of a stream at a known point was complete.
 func (v *View) timeOf(ctx context.Context, of sink.Status, at sink.Point) (time.Time, error) {
 	seen, err := v.tables.SeenAt(ctx, []string{of.ID.Resource}, at)
-	if of.First == at && !of.FirstSeen.IsZero() {
+	if !at.Before(of.First) && of.FirstSeen.After(seen) { // without a change since the first list
 		seen = of.FirstSeen
 	}
 	if at.Revision == of.Progress.Cursor && at.Epoch == of.Progress.Epoch && of.Progress.Gap == "" {

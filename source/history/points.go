@@ -371,6 +371,6 @@ func checkEnd(m Moment, s sink.Status, line []sink.Status) error {
 	}
 	return &Unknown{
 		Resource: s.ID.Resource, Reason: fmt.Sprintf("the history ends before %s", m),
-		Earlier: &Known{sink.Point{Epoch: s.Progress.Epoch, Revision: s.Progress.Cursor}, s.Time},
+		Earlier: knownAt(lastOf(s), s.Time, line),
 	}
 }
