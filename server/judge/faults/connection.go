@@ -3,11 +3,14 @@ package faults
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
 )
@@ -62,7 +65,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) track(c net.Conn) *connection {
 	thawed := make(chan struct{})
 	close(thawed)
-	kept := &connection{Conn: c, closed: make(chan struct{}), thawed: thawed}
+	kept := &connection{Conn: c, closed: make(chan struct{}), gone: make(chan struct{}), thawed: thawed}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.live[kept] = struct{}{}
@@ -169,10 +172,22 @@ type connection struct {
 	closed    chan struct{}
 	closeOnce sync.Once
 	forget    func() // called once, when the connection closes
+	// gone is closed when the client has ended the connection, also if it is frozen.
+	gone     chan struct{}
+	goneOnce sync.Once
 
-	mu     sync.Mutex
-	thawed chan struct{} // closed while the connection is not frozen
+	mu          sync.Mutex
+	thawed      chan struct{} // closed while the connection is not frozen
+	ahead       bool          // whether Read reads ahead
+	interrupted bool          // whether a thaw has interrupted that, by a deadline in the past
+
+	// Of Read, which is called by one goroutine at a time: what has arrived while the connection was frozen.
+	retained []byte
+	end      error // behind the retained data, or nil
 }
+
+// maxRetained bounds the data that a frozen connection retains. The end behind more of it is not noticed.
+const maxRetained = 64 << 10
 
 func (c *connection) freeze() {
 	c.mu.Lock()
@@ -191,14 +206,31 @@ func (c *connection) thaw() {
 	case <-c.thawed:
 	default:
 		close(c.thawed)
+		if c.ahead {
+			c.interrupted = true
+			_ = c.SetReadDeadline(time.Unix(1, 0))
+		}
+	}
+}
+
+// frozen returns a channel that is closed when the connection thaws, or nil if it is not frozen.
+func (c *connection) frozen() chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.thawed:
+		return nil
+	default:
+		return c.thawed
 	}
 }
 
 // wait returns when the connection isn't frozen.
 func (c *connection) wait() error {
-	c.mu.Lock()
-	thawed := c.thawed
-	c.mu.Unlock()
+	thawed := c.frozen()
+	if thawed == nil {
+		return nil
+	}
 	select {
 	case <-thawed:
 		return nil
@@ -207,16 +239,73 @@ func (c *connection) wait() error {
 	}
 }
 
-// Read retains the data that arrived while the connection was freezing until it thaws.
+// Read retains the data that arrives while the connection is freezing or frozen until it thaws.
 func (c *connection) Read(b []byte) (int, error) {
-	if err := c.wait(); err != nil {
-		return 0, err
+	for {
+		c.readAhead()
+		if err := c.wait(); err != nil {
+			return 0, err
+		}
+		if len(c.retained) > 0 {
+			n := copy(b, c.retained)
+			c.retained = c.retained[n:]
+			return n, nil
+		}
+		if err := c.end; err != nil {
+			c.end = nil
+			return 0, err
+		}
+		n, err := c.Conn.Read(b)
+		if c.frozen() == nil {
+			return n, err
+		}
+		c.retain(b[:n], err)
 	}
-	n, err := c.Conn.Read(b)
-	if frozen := c.wait(); frozen != nil {
-		return 0, frozen
+}
+
+// readAhead reads while the connection is frozen, so that it notices a client that goes: as long as the connection is
+// frozen, its exchanges do not end otherwise.
+func (c *connection) readAhead() {
+	part := make([]byte, 4<<10)
+	for c.end == nil && len(c.retained) < maxRetained && c.beginAhead() {
+		n, err := c.Conn.Read(part)
+		if c.endAhead() && errors.Is(err, os.ErrDeadlineExceeded) {
+			err = nil // the thaw's
+		}
+		c.retain(part[:n], err)
 	}
-	return n, err
+}
+
+// beginAhead returns whether Read reads ahead: the connection is frozen.
+func (c *connection) beginAhead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.thawed:
+	default:
+		c.ahead = true
+	}
+	return c.ahead
+}
+
+// endAhead returns whether a thaw has interrupted Read.
+func (c *connection) endAhead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	interrupted := c.interrupted
+	if interrupted {
+		_ = c.SetReadDeadline(time.Time{})
+	}
+	c.ahead, c.interrupted = false, false
+	return interrupted
+}
+
+// retain keeps what was read from a frozen connection.
+func (c *connection) retain(part []byte, end error) {
+	c.retained, c.end = append(c.retained, part...), end
+	if end != nil && !errors.Is(end, os.ErrDeadlineExceeded) {
+		c.goneOnce.Do(func() { close(c.gone) })
+	}
 }
 
 func (c *connection) Write(b []byte) (int, error) {

@@ -1,9 +1,15 @@
 package faults
 
 import (
+	"context"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
@@ -73,4 +79,42 @@ func TestAddressIsTakenDuringOutage(t *testing.T) {
 	})
 	other.Close()
 	await.State(t, "connections are accepted", func() (bool, string) { return accepts(p.listener), "they are refused" })
+}
+
+// A half-open connection whose client goes away ends, and with it the watch at the server.
+func TestClientOfHalfOpenConnectionGoes(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http1 bool) {
+		var open atomic.Int64
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			open.Add(1)
+			defer open.Add(-1)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}))
+		t.Cleanup(server.Close)
+		p := New(t, &rest.Config{Host: server.URL,
+			TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(server.Certificate())}},
+			parsePlan(t, http1, "- {fault: half-open, after: {time: 1ms}}"))
+		c := newClient(t, p, http1)
+		var conn net.Conn
+		transport := c.Transport.(*http.Transport)
+		dial := transport.DialContext
+		transport.DialContext = func(ctx context.Context, network, address string) (_ net.Conn, err error) {
+			conn, err = dial(ctx, network, address)
+			return conn, err
+		}
+		response, err := c.get(t.Context(), watchPods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		await.True(t, "the connection is half-open", func() bool { return len(p.Transcript()[0].Faults) == 1 })
+		if _, err := conn.Write([]byte("of TLS, before the end")); err != nil {
+			t.Error(err)
+		}
+		conn.Close()
+		await.True(t, "the watch at the server ends", func() bool { return open.Load() == 0 })
+	})
 }

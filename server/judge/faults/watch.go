@@ -216,24 +216,25 @@ func (x *exchange) tear(whole []byte, fault Fault) {
 // stall waits until the fault is over, or for a command, which it does.
 func (x *exchange) stall(fault Fault) (more bool) {
 	_ = x.flush()
-	command, more := x.waitForCommand(fault)
+	command, more := x.waitForCommand(fault, nil)
 	return more && (command == None || x.act(command))
 }
 
-// freeze is stall with a frozen connection. The proxy does not notice a client that
-// disconnects.
+// freeze is stall with a frozen connection. The proxy notices a client that closes the connection, and not one that
+// closes a request of several.
 func (x *exchange) freeze(fault Fault) (more bool) {
 	_ = x.flush()
 	c := connectionOf(x.r)
 	c.freeze()
 	defer c.thaw()
-	command, more := x.waitForCommand(fault)
+	command, more := x.waitForCommand(fault, c.gone)
 	c.thaw()
 	return more && (command == None || x.act(command))
 }
 
-// waitForCommand returns the command that ends a fault, or None when its time is over.
-func (x *exchange) waitForCommand(fault Fault) (command Fault, more bool) {
+// waitForCommand returns the command that ends a fault, or None when its time is over. No more follows when the client
+// is gone.
+func (x *exchange) waitForCommand(fault Fault, gone <-chan struct{}) (command Fault, more bool) {
 	over := newAlarm(position{elapsed: fault.length})
 	defer over.Stop()
 	select {
@@ -241,6 +242,8 @@ func (x *exchange) waitForCommand(fault Fault) (command Fault, more bool) {
 		return None, true
 	case command := <-x.commands:
 		return command, true
+	case <-gone:
+		return None, false
 	case <-x.ctx.Done():
 		return None, false
 	}
