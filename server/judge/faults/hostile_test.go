@@ -1,9 +1,12 @@
 package faults
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +132,14 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	want := p.Transcript()
+	empty := t.TempDir()
+	other, err := Start(upstream, plan, Options{Record: empty, Listen: p.listener.Addr().String()})
+	if err == nil {
+		_ = other.Close()
+	}
+	if files, readErr := os.ReadDir(empty); err == nil || readErr != nil || len(files) > 0 {
+		t.Errorf("a proxy at a taken address: %v, it left %v, %v", err, files, readErr)
+	}
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -141,9 +152,19 @@ func TestRecord(t *testing.T) {
 	if err != nil || replay.Seed != p.Seed() || len(replay.Rules) != 1 {
 		t.Errorf("got %+v, %v", replay, err)
 	}
+	if info, err := os.Stat(filepath.Join(dir, transcriptFile)); err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("others may read the addresses of requests: %v, %v", info.Mode(), err)
+	}
 	if again, err := Start(upstream, plan, Options{Record: dir}); err == nil {
 		_ = again.Close()
 		t.Error("a record was replaced")
+	}
+}
+
+// A report without clients is an empty list in JSON.
+func TestEmptyReport(t *testing.T) {
+	if text, err := json.Marshal(Report(nil)); string(text) != "[]" || err != nil {
+		t.Errorf("got %s, %v", text, err)
 	}
 }
 

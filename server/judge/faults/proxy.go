@@ -110,17 +110,17 @@ func Start(upstream *rest.Config, plan Plan, options Options) (*Proxy, error) {
 	if p.certificate, err = newCertificate(options.Listen); err != nil {
 		return nil, err
 	}
+	if p.listener, err = listen(options.Listen); err != nil {
+		return nil, err
+	}
 	var record *recorder
-	if options.Record != "" {
+	if options.Record != "" { // last: a proxy that does not start leaves no record
 		if record, err = newRecorder(options.Record, plan); err != nil {
+			_ = p.listener.Close()
 			return nil, err
 		}
 	}
 	p.transcript = newTranscript(record)
-	if p.listener, err = listen(options.Listen); err != nil {
-		_ = p.transcript.close()
-		return nil, err
-	}
 	p.config = p.upstream.clientConfig(upstream, p.listener.Addr(), p.certificate.authority())
 	p.serve()
 	return p, nil

@@ -25,10 +25,10 @@ type recorder struct {
 	err  error // the first one
 }
 
-// newRecorder writes the plan with its seed to a folder, and begins a transcript in it. It refuses a folder
-// that has one.
+// newRecorder writes the plan with its seed to a folder, and begins a transcript in it, which only its owner may read:
+// addresses of requests may have secrets, such as the command of an exec. It refuses a folder that has one.
 func newRecorder(dir string, plan Plan) (*recorder, error) {
-	file, err := os.OpenFile(filepath.Join(dir, transcriptFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(filepath.Join(dir, transcriptFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func Report(entries []Entry) []Client {
 	for _, e := range entries {
 		byClient[e.Client] = append(byClient[e.Client], e)
 	}
-	var clients []Client
+	clients := []Client{} // an empty list in JSON, too
 	for agent, requests := range byClient {
 		slices.SortStableFunc(requests, func(a, b Entry) int { return cmp.Compare(a.Start, b.Start) })
 		c := Client{UserAgent: agent, Requests: len(requests), Faults: make(map[string]int),

@@ -67,6 +67,9 @@ func classify(r *http.Request) Request {
 		req.Name = path[1]
 	}
 	req.Class = class(r.Method, req.Name, query)
+	if req.Class == Get && isUpgrade(r) { // an exec, an attach or a port-forward over a WebSocket
+		req.Class = Write
+	}
 	return req
 }
 

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,13 +29,18 @@ func TestClassify(t *testing.T) {
 		{"DELETE", "/apis/example.com/v1/namespaces/a/widgets", Request{Class: Write, Resource: "widgets.example.com",
 			Namespace: "a"}},
 		{"GET", "/apis/example.com/v1", Request{Class: Other}},
+		{"GET", "/api/v1/namespaces/a/pods/b/exec?command=id", Request{Class: Write, Resource: "pods", Namespace: "a",
+			Name: "b"}},
 		{"GET", "/api/v1", Request{Class: Other}},
 		{"GET", "/readyz", Request{Class: Other}},
 	}
 	for _, test := range tests {
 		test.want.URI = test.uri
-		if diff := cmp.Diff(test.want, classify(httptest.NewRequest(test.method, test.uri, nil)),
-			cmp.AllowUnexported(Request{})); diff != "" {
+		r := httptest.NewRequest(test.method, test.uri, nil)
+		if test.want.Class == Watch || strings.Contains(test.uri, "/exec?") {
+			r.Header.Set("Upgrade", "websocket")
+		}
+		if diff := cmp.Diff(test.want, classify(r), cmp.AllowUnexported(Request{})); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s", test.method, test.uri, diff)
 		}
 	}
