@@ -92,7 +92,7 @@ func testHistoryRestore(t *testing.T, client kubernetes.Interface) {
 	// One alone loses the owner that is gone; all together are restored in the order of owners.
 	_, stderr = run(0, "cm/b-child", "--at", at, "--dry-run=true")
 	if !strings.Contains(stderr,
-		"configmaps/b-child -n restore: its owner ConfigMap z-parent does not exist: it is restored without") {
+		"configmaps/b-child -n restore: its owner ConfigMap z-parent does not exist, or is being deleted: it is restored without") {
 		t.Error(stderr)
 	}
 	run(0, "configmaps", "-l", "app=x", "--at", at)
@@ -199,12 +199,22 @@ func testRestoreObstacles(t *testing.T, client kubernetes.Interface, to string,
 	}
 	stored(t, to, "svc/web", ns, service.ResourceVersion)
 	stored(t, to, "cm/held", ns, held.ResourceVersion)
+	leaf := createMap(t, client, ns, "leaf", held)
+	stored(t, to, "cm/leaf", ns, leaf.ResourceVersion)
 	if err := client.CoreV1().ConfigMaps(ns).Delete(t.Context(), "held", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	at := "revision/" + held.ResourceVersion
 	if _, stderr := run(1, "cm/held", "--at", at); !strings.Contains(stderr,
 		"it is being deleted, which waits for its finalizers: example.com/hold") {
+		t.Error(stderr)
+	}
+	// The garbage collector would delete it with such an owner.
+	if err := client.CoreV1().ConfigMaps(ns).Delete(t.Context(), "leaf", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr := run(0, "cm/leaf", "--at", "revision/"+leaf.ResourceVersion); !strings.Contains(stderr,
+		"its owner ConfigMap held does not exist, or is being deleted: it is restored without") {
 		t.Error(stderr)
 	}
 	patch := []byte(`{"metadata":{"finalizers":null}}`)

@@ -449,6 +449,7 @@ func testPastRefused(t *testing.T, past *pastServer, first, last string) {
 		"the future":       {"/at/2999-01-01T00:00:00Z/api/v1/configmaps", 400, "is in the future"},
 		"a later revision": {"/at/revision/99999999/api/v1/configmaps", 410, "the last known moment is revision"},
 		"before":           {"/at/revision/2/api/v1/configmaps", 410, "the first known moment is revision"},
+		"types before":     {"/at/revision/2/apis", 410, "the first known moment is revision"},
 		"before, by time":  {"/at/-2d/api/v1/configmaps", 410, "the first known moment is revision"},
 		"another type":     {at + "/api/v1/pods", 404, "the history has no pods"},
 		"another version": {at + "/apis/example.com/v2/widgets", 404,
@@ -537,7 +538,8 @@ func testPastContexts(t *testing.T, past *pastServer, last string) {
 		"no file":        {"now --kubeconfig nowhere", 1, "keepwatch serve --history writes it"},
 		"another file":   {"now --kubeconfig " + otherKubeconfig(t), 1, "is not of keepwatch serve --history"},
 		"the name now":   {"10:42 --name now --kubeconfig " + past.kubeconfig, 2, "the context now is the newest state"},
-		"two servers":    {"", 2, "accepts 1 arg(s)"},
+		"into the past":  {"now --speed -1", 2, "--speed -1: give a number from 0 to 1000000000"},
+		"no speed":       {"now --speed NaN", 2, "--speed NaN: give a number"},
 		"the same again": {"now --name then --kubeconfig " + past.kubeconfig, 0, ""},
 	} {
 		code, _, stderr := execute(t, append([]string{"history", "context"}, strings.Fields(row.args)...)...)

@@ -33,7 +33,7 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, p *momen
 		return err
 	})
 	if err != nil {
-		writeStatus(w, err)
+		writeStatus(w, momentError(err))
 		return
 	}
 	if strings.HasPrefix(q.URL.Path+"/", schemas.Path+"/") {

@@ -115,7 +115,7 @@ func FuzzPath(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if p.path == "" || p.path[0] != '/' || !(p.speed >= 0 && p.speed <= maxSpeed) || p.moment.Time.After(s.now()) {
+		if p.path == "" || p.path[0] != '/' || !(p.speed >= 0 && p.speed <= history.MaxSpeed) || p.moment.Time.After(s.now()) {
 			t.Errorf("%q?%s is %+v", path, query, p)
 		}
 	})

@@ -53,18 +53,15 @@ func (s *Server) parsePath(address *url.URL) (*momentPath, error) {
 	}
 	if speed != "" {
 		// NaN is neither
-		if p.speed, err = strconv.ParseFloat(speed, 64); err != nil || !(p.speed >= 0 && p.speed <= maxSpeed) {
+		if p.speed, err = strconv.ParseFloat(speed, 64); err != nil || !(p.speed >= 0 && p.speed <= history.MaxSpeed) {
 			return nil, badRequest(fmt.Errorf("speed %q: give a number from 0, which is as fast as possible, to %d", speed,
-				int(maxSpeed)))
+				int(history.MaxSpeed)))
 		}
 	}
 	query.Del("speed")
 	p.path, p.query = "/"+rest, query.Encode()
 	return p, nil
 }
-
-// maxSpeed bounds how many times faster the past is replayed.
-const maxSpeed = 1e9
 
 // resolved is the resource and the point that a request is for.
 type resolved struct {

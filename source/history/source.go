@@ -28,6 +28,9 @@ func (o *Object) Revision() keepwatch.Revision { return o.revision }
 // that.
 func (o *Object) JSON() []byte { return o.text }
 
+// MaxSpeed bounds how many times faster the past is replayed.
+const MaxSpeed = 1e9
+
 // SourceOptions configure a Source. Resource and At are required.
 type SourceOptions struct {
 	Resource string
@@ -38,7 +41,8 @@ type SourceOptions struct {
 	// Onward makes watches deliver what came after At, and then what is stored while they are open. Otherwise the
 	// source stays at At: its watches deliver nothing.
 	Onward bool
-	// Speed is how many times faster than it was recorded the past is delivered. Zero delivers it without a pause.
+	// Speed is how many times faster than it was recorded the past is delivered, at most MaxSpeed. Zero delivers it
+	// without a pause.
 	Speed float64
 	// Time is the recorded time at which the replay begins, which may be later than the last change up to At. Zero is when
 	// the state at At was complete.

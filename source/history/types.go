@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,13 +53,16 @@ func (v *View) Types(ctx context.Context) (all []Type, err error) {
 }
 
 // TypesAt returns the types that were followed at a moment, by resource, each as it was known then. Gaps do not matter.
+// It returns an [Unknown] if there are streams, and none was followed then.
 func (v *View) TypesAt(ctx context.Context, m Moment) (all []Type, err error) {
+	var none *Unknown
 	for _, s := range v.streams {
 		if len(all) > 0 && all[len(all)-1].Resource == s.ID.Resource {
 			continue
 		}
 		points, err := v.pointsIn(ctx, m, s)
-		if errors.As(err, new(*Unknown)) {
+		if unknown, ok := errors.AsType[*Unknown](err); ok {
+			none = cmp.Or(none, unknown)
 			continue
 		}
 		if err != nil {
@@ -66,6 +70,7 @@ func (v *View) TypesAt(ctx context.Context, m Moment) (all []Type, err error) {
 		}
 		err = v.Check(ctx, s, points.Of(s))
 		if unknown, ok := errors.AsType[*Unknown](err); ok && unknown.NotFollowed(s) {
+			none = cmp.Or(none, unknown)
 			continue
 		} else if err != nil && !ok {
 			return nil, err
@@ -77,6 +82,9 @@ func (v *View) TypesAt(ctx context.Context, m Moment) (all []Type, err error) {
 		if t != nil {
 			all = append(all, *t)
 		}
+	}
+	if len(all) == 0 && none != nil {
+		return nil, none
 	}
 	return all, nil
 }

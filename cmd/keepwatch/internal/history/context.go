@@ -36,6 +36,9 @@ The context has the name of the moment. A time of a day, and one before now, is 
 			if err != nil {
 				return exit.Usage(err)
 			}
+			if !(speed >= 0 && speed <= history.MaxSpeed) {
+				return exit.Usage(fmt.Errorf("--speed %v: give a number from 0 to %d", speed, int(history.MaxSpeed)))
+			}
 			return addContext(file, cmp.Or(name, args[0]), m, speed, cmd.OutOrStdout())
 		},
 	}

@@ -247,7 +247,7 @@ func (r *restoration) prepareOwners(ctx context.Context, one *restored) error {
 		case err != nil:
 			return err
 		case uid == "":
-			one.notes = append(one.notes, fmt.Sprintf("its owner %s %s does not exist: it is restored without", owner.Kind,
+			one.notes = append(one.notes, fmt.Sprintf("its owner %s %s does not exist, or is being deleted: it is restored without", owner.Kind,
 				owner.Name))
 			continue
 		case uid != owner.UID:
@@ -280,7 +280,7 @@ func (r *restoration) owner(reference metav1.OwnerReference, of *restored) *rest
 	return nil
 }
 
-// liveOwner returns the UID of an owner, empty if it does not exist.
+// liveOwner returns the UID of an owner, empty if it does not exist, or is being deleted.
 func (r *restoration) liveOwner(ctx context.Context, owner metav1.OwnerReference, namespace string) (types.UID, error) {
 	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
 	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -300,6 +300,9 @@ func (r *restoration) liveOwner(ctx context.Context, owner metav1.OwnerReference
 	}
 	if err != nil {
 		return "", err
+	}
+	if o.GetDeletionTimestamp() != nil { // the garbage collector deletes what has it
+		return "", nil
 	}
 	return o.GetUID(), nil
 }

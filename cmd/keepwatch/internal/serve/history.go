@@ -100,6 +100,9 @@ func (h *pastServing) fork(ctx context.Context, options controlplane.Options, st
 func checkReadable(ctx context.Context, h *history.History) error {
 	return h.View(ctx, func(v *history.View) error {
 		_, err := v.TypesAt(ctx, history.Moment{Time: time.Now()})
+		if errors.As(err, new(*history.Unknown)) { // the first lists are under way
+			return nil
+		}
 		return err
 	})
 }
