@@ -187,3 +187,28 @@ func TestWatchOfANamedRevision(t *testing.T) {
 		}
 	}
 }
+
+// unavailable is a database that cannot be read now.
+type unavailable struct{}
+
+func (unavailable) Snapshot(context.Context, func(sink.Snapshot) error) error {
+	return sink.Unavailablef("not now")
+}
+
+func (unavailable) Close() error { return nil }
+
+// A history that cannot be read now may be read later, which is what 503 says.
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{History: history.New(unavailable{}, history.Options{}), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/at/now/apis", "/at/now/openapi/v2", "/at/now/api/v1/secrets", "/keepwatch/"} {
+		w, q := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+		q.Header.Set("Authorization", "Bearer x")
+		if s.ServeHTTP(w, q); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}

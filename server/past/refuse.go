@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 func statusError(code int32, reason metav1.StatusReason, message string) error {
@@ -79,6 +80,9 @@ func refuse(w http.ResponseWriter, q *http.Request) {
 func statusOf(err error) metav1.Status {
 	if known, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return known.ErrStatus
+	}
+	if errors.As(err, new(*sink.Unavailable)) {
+		return apierrors.NewServiceUnavailable(err.Error()).ErrStatus
 	}
 	return apierrors.NewInternalError(err).ErrStatus
 }

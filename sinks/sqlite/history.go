@@ -18,57 +18,66 @@ import (
 // up no writer: a snapshot delays only that the write-ahead log becomes shorter. It is safe for concurrent use.
 type History struct {
 	path string
-	gaps history.Gaps
 
-	mu sync.Mutex
-	db *sql.DB // nil: closed
-	// still is the file when it was opened as one that nobody writes, otherwise nil. SQLite sees no change of such a
-	// file.
-	still os.FileInfo
+	mu   sync.Mutex
+	last *opened // nil: closed
+}
+
+// opened is a file that was opened for reading.
+type opened struct {
+	db   *sql.DB
+	file os.FileInfo // when it was opened
+	// still reports whether it was opened as one that nobody writes. SQLite sees no change of such a file.
+	still bool
+	gaps  history.Gaps
 }
 
 // OpenHistory opens a file for reading. It returns an error for a file that does not exist, is damaged, or has no
 // tables of keepwatch sync or those of a newer one.
 func OpenHistory(ctx context.Context, path string) (*History, error) {
 	h := &History{path: path}
-	if err := h.open(ctx); err != nil {
-		return nil, errors.Join(h.failure(err), h.Close())
+	var err error
+	if h.last, err = h.open(ctx); err != nil {
+		return nil, h.failure(err)
 	}
 	return h, nil
 }
 
-// open opens the file. The caller holds the lock, or is the only one that has h.
-func (h *History) open(ctx context.Context) error {
+// open opens the file at the path.
+func (h *History) open(ctx context.Context) (*opened, error) {
 	file, err := os.Stat(h.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("there is no such file: give the one that keepwatch sync writes")
+		return nil, errors.New("there is no such file: give the one that keepwatch sync writes")
 	} else if err != nil {
-		return err
+		return nil, err
 	}
 	if file.IsDir() {
-		return errors.New("it is a directory")
+		return nil, errors.New("it is a directory")
 	}
-	h.still = nil
-	if h.db, err = sql.Open("sqlite",
+	o := &opened{file: file}
+	if o.db, err = sql.Open("sqlite",
 		dataSource(h.path, "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)")); err != nil {
-		return err
+		return nil, err
 	}
-	format, err := formatOf(ctx, h.db)
+	format, err := formatOf(ctx, o.db)
 	if reportedCode(err) == cannotOpen && !h.hasLog() {
 		// SQLite needs a file beside this one, which a read-only file system refuses. Nobody writes now: a writer has a
 		// log.
-		_ = h.db.Close() // nothing was read
-		if h.db, err = sql.Open("sqlite", dataSource(h.path, "mode=ro&immutable=1&_pragma=query_only(1)")); err != nil {
-			return err
+		_ = o.db.Close() // nothing was read
+		if o.db, err = sql.Open("sqlite", dataSource(h.path, "mode=ro&immutable=1&_pragma=query_only(1)")); err != nil {
+			return nil, err
 		}
-		h.still = file
-		format, err = formatOf(ctx, h.db)
+		o.still = true
+		format, err = formatOf(ctx, o.db)
 	}
-	h.db.SetMaxOpenConns(maxSnapshots)
+	o.db.SetMaxOpenConns(maxSnapshots)
+	if err == nil {
+		err = checkFormat(format)
+	}
 	if err != nil {
-		return err
+		return nil, errors.Join(err, o.db.Close())
 	}
-	return checkFormat(format)
+	return o, nil
 }
 
 func checkFormat(format int) error {
@@ -84,32 +93,33 @@ func (h *History) hasLog() bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// isStill reports whether nobody has written to a file since it was opened.
-func (h *History) isStill(still os.FileInfo) bool {
+// isCurrent reports whether a file is the one at the path, and nothing was written to it that SQLite does not see.
+func (h *History) isCurrent(o *opened) bool {
 	file, err := os.Stat(h.path)
-	return err == nil && os.SameFile(file, still) && file.Size() == still.Size() && file.ModTime().Equal(still.ModTime())
+	if err != nil || !os.SameFile(file, o.file) {
+		return false // it was deleted or replaced, which SQLite does not see
+	}
+	return !o.still || file.Size() == o.file.Size() && file.ModTime().Equal(o.file.ModTime())
 }
 
-// current returns the open file. It opens the file again if that is not the one that failed, or has a writer that
+// current returns the open file. It opens the file at the path if that is another one, failed, or has a writer that
 // SQLite does not see. Snapshots of the one before continue.
-func (h *History) current(ctx context.Context, failed *sql.DB) (db *sql.DB, still os.FileInfo, err error) {
+func (h *History) current(ctx context.Context, failed *opened) (*opened, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.db == nil {
-		return nil, nil, errors.New("it is closed")
+	before := h.last
+	switch {
+	case before == nil:
+		return nil, errors.New("it is closed")
+	case before != failed && h.isCurrent(before) && (!before.still || !h.hasLog()):
+		return before, nil
 	}
-	if h.db != failed && (h.still == nil || h.isStill(h.still) && !h.hasLog()) {
-		return h.db, h.still, nil
+	o, err := h.open(ctx)
+	if err != nil { // the next snapshot tries again
+		return nil, sink.Unavailablef("it cannot be opened again: %w", err)
 	}
-	before, stillBefore := h.db, h.still
-	if err = h.open(ctx); err == nil {
-		return h.db, h.still, before.Close()
-	}
-	if h.db != nil && h.db != before {
-		err = errors.Join(err, h.db.Close())
-	}
-	h.db, h.still = before, stillBefore // the next snapshot tries again
-	return nil, nil, err
+	h.last = o
+	return o, before.db.Close()
 }
 
 // maxSnapshots bounds the snapshots that are read at a time, each on a connection of its own.
@@ -131,23 +141,23 @@ func (h *History) failure(err error) error { return (&Sink{path: h.path}).failur
 func (h *History) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.db == nil {
+	if h.last == nil {
 		return nil
 	}
-	err := h.db.Close()
-	h.db = nil
+	err := h.last.db.Close()
+	h.last = nil
 	return err
 }
 
 // Snapshot calls read with one state of the tables. It is valid until read returns.
 func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) error {
-	tables, still, err := h.begin(ctx)
+	tables, err := h.begin(ctx)
 	if err != nil {
 		return h.failure(err)
 	}
 	err = read(tables)
 	_ = tables.tx.Rollback() // it has changed nothing
-	if err == nil && still != nil && !h.isStill(still) {
+	if o := tables.of; err == nil && o.still && !h.isCurrent(o) {
 		return sink.Unavailablef("SQLite file %s: a process that writes began while the file was read", h.path)
 	}
 	return err
@@ -155,27 +165,27 @@ func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) 
 
 // begin begins a transaction that reads. The writer may end between the opening of the file and this: in a folder that
 // is read-only here, the file must be opened in another way then.
-func (h *History) begin(ctx context.Context) (*snapshot, os.FileInfo, error) {
-	var failed *sql.DB
+func (h *History) begin(ctx context.Context) (*snapshot, error) {
+	var failed *opened
 	for attempt := 1; ; attempt++ {
-		db, still, err := h.current(ctx, failed)
+		o, err := h.current(ctx, failed)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		s := &snapshot{history: h}
-		if s.tx, err = db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}); err == nil {
+		s := &snapshot{history: h, of: o}
+		if s.tx, err = o.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}); err == nil {
 			if s.format, err = formatOf(ctx, s.tx); err == nil {
 				err = checkFormat(s.format)
 			}
 			if err == nil {
-				return s, still, nil
+				return s, nil
 			}
 			_ = s.tx.Rollback() // it has changed nothing
 		}
-		if closed := h.isClosed(db); attempt == maxAttempts || !closed && reportedCode(err) != cannotOpen {
-			return nil, nil, err
+		if closed := h.isClosed(o); attempt == maxAttempts || !closed && reportedCode(err) != cannotOpen {
+			return nil, err
 		}
-		failed = db
+		failed = o
 	}
 }
 
@@ -183,8 +193,8 @@ func (h *History) begin(ctx context.Context) (*snapshot, os.FileInfo, error) {
 const maxAttempts = 3
 
 // isClosed reports whether another snapshot has closed the file, to open it again.
-func (h *History) isClosed(db *sql.DB) bool {
+func (h *History) isClosed(o *opened) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.db != db
+	return h.last != o
 }

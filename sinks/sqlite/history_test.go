@@ -214,6 +214,53 @@ func TestNoHistory(t *testing.T) {
 	}
 }
 
+// TestHistoryOfAnotherFile reads the file at the path, not one that was deleted there, and waits for one.
+func TestHistoryOfAnotherFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	begin := func(at keepwatch.Revision) *sqlite.Sink {
+		s := sqlite.New(path, sqlite.Options{})
+		open(t, s)
+		if err := write(t, s, 1, at, time.Now(), event(keepwatch.Added, "a", at), stream.Synced{Revision: at,
+			Count: 1}); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := begin(5)
+	h, err := sqlite.OpenHistory(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	has := func(want keepwatch.Revision) {
+		t.Helper()
+		if err := h.Snapshot(t.Context(), func(tables sink.Snapshot) error {
+			all, err := tables.Status(t.Context())
+			if err != nil || all[2].Progress.Cursor != want {
+				t.Errorf("%+v, %v, want %d", all, err, want)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	has(5)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Skip("a file that is open cannot be deleted:", err) // on Windows
+		}
+	}
+	err = h.Snapshot(t.Context(), func(sink.Snapshot) error { return nil })
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), path) {
+		t.Errorf("the file is gone: %v", err)
+	}
+	begin(211)
+	has(211)
+}
+
 // TestPlans reads states by the indexes of what a query selects, and never all of a resource.
 func TestPlans(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")

@@ -17,6 +17,7 @@ import (
 type snapshot struct {
 	tx      *sql.Tx
 	history *History
+	of      *opened
 	format  int
 	bases   map[int64]*history.Text
 	memory  int // bytes of bases
@@ -48,7 +49,7 @@ func (s *snapshot) Gaps(ctx context.Context) ([]sink.StoredGap, error) {
 	if err != nil {
 		return nil, s.history.failure(err)
 	}
-	return s.history.gaps.Get(state, func() ([]sink.StoredGap, error) { return s.readGaps(ctx) })
+	return s.of.gaps.Get(state, func() ([]sink.StoredGap, error) { return s.readGaps(ctx) })
 }
 
 func (s *snapshot) readGaps(ctx context.Context) (all []sink.StoredGap, err error) {
