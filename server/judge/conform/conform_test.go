@@ -15,6 +15,7 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/conform"
@@ -91,21 +92,28 @@ func leavesNothing(t *testing.T) {
 	}
 }
 
-func TestExistingNamespace(t *testing.T) {
-	t.Parallel()
-	client, err := kubernetes.NewForConfig(api)
+// newNamespace creates a namespace, and returns a client of its server.
+func newNamespace(t *testing.T, server *rest.Config) (kubernetes.Interface, string) {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "existing"}}
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "existing-"}}
+	if ns, err = client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	return client, ns.Name
+}
+
+func TestExistingNamespace(t *testing.T) {
+	t.Parallel()
+	client, namespace := newNamespace(t, api)
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}}
-	if _, err := client.CoreV1().ConfigMaps("existing").Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	report, err := conform.Run(t.Context(), api, conform.Only(conform.Options{Namespace: "existing"}, "list.exact",
+	report, err := conform.Run(t.Context(), api, conform.Only(conform.Options{Namespace: namespace}, "list.exact",
 		"pages.remaining"))
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +123,7 @@ func TestExistingNamespace(t *testing.T) {
 			t.Errorf("%s is %v: %v", one.Rule.ID, one.Verdict, one.Facts)
 		}
 	}
-	left, err := client.CoreV1().ConfigMaps("existing").List(t.Context(), metav1.ListOptions{})
+	left, err := client.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/judgetest"
 	"github.com/keepwatch/keepwatch/server/judge/conform"
@@ -38,27 +38,20 @@ func wantVerdict(t *testing.T, p judgetest.Proxy, o conform.Options, want confor
 // A namespace that is given may have more objects of others than the run creates, before all of its own.
 func TestCrowdedNamespace(t *testing.T) {
 	t.Parallel()
-	client, err := kubernetes.NewForConfig(compacted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "crowded"}}
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	client, namespace := newNamespace(t, compacted)
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(16)
 	for i := range 520 {
 		group.Go(func() error {
 			foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("app-", i)}}
-			_, err := client.CoreV1().ConfigMaps(ns.Name).Create(ctx, foreign, metav1.CreateOptions{})
+			_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, foreign, metav1.CreateOptions{})
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	o := conform.BuiltinOnly(conform.Only(conform.Options{Namespace: ns.Name}, "pages.notolder", "pages.expired",
+	o := conform.BuiltinOnly(conform.Only(conform.Options{Namespace: namespace}, "pages.notolder", "pages.expired",
 		"pages.remaining"))
 	report, err := conform.Run(t.Context(), compacted, o)
 	if err != nil {
@@ -226,5 +219,43 @@ func TestFailedWrites(t *testing.T) {
 	if _, err := conform.Run(t.Context(), p.Serve(t, api), o); err == nil ||
 		!strings.Contains(err.Error(), "etcdserver: request timed out") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// transport is a function that sends requests.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The timeout of a configuration bounds requests, and not watches.
+func TestRequestTimeout(t *testing.T) {
+	t.Parallel()
+	cfg := rest.CopyConfig(api)
+	cfg.Timeout = 24 * time.Hour
+	var lists, watches atomic.Int64
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(r *http.Request) (*http.Response, error) {
+			deadline, bounded := r.Context().Deadline()
+			switch {
+			case isWatch(r):
+				watches.Add(1)
+				if bounded {
+					t.Errorf("the watch %s ends in %v", r.URL, time.Until(deadline))
+				}
+			case isList(r):
+				lists.Add(1)
+				if !bounded || time.Until(deadline) < cfg.Timeout/2 {
+					t.Errorf("the list %s ends in %v", r.URL, time.Until(deadline))
+				}
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	report, err := conform.Run(t.Context(), cfg, conform.BuiltinOnly(conform.Only(small, "watch.since")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Broken()) > 0 || lists.Load() == 0 || watches.Load() == 0 {
+		t.Errorf("%d lists, %d watches, broken: %v", lists.Load(), watches.Load(), report.Broken())
 	}
 }

@@ -9,9 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/judgetest"
@@ -96,18 +94,11 @@ func forward(t *testing.T, r *http.Request) int {
 // Each object of a run has its label, by which people find what a killed run has left.
 func TestObjectsAreLabelled(t *testing.T) {
 	t.Parallel()
-	client, err := kubernetes.NewForConfig(api)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "labelled"}}
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	client, namespace := newNamespace(t, api)
 	var mu sync.Mutex
 	unlabelled := map[string]bool{}
 	p := judgetest.Proxy{Answer: func(r *http.Request, body []byte) []byte {
-		if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/namespaces/labelled/") &&
+		if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/namespaces/"+namespace+"/") &&
 			!bytes.Contains(body, []byte(`"conform.keepwatch.io/run":"conform-`)) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -116,7 +107,7 @@ func TestObjectsAreLabelled(t *testing.T) {
 		return body
 	}}
 	o := conform.Only(small, "list.selector", "storm")
-	o.Namespace = "labelled"
+	o.Namespace = namespace
 	report, err := conform.Run(t.Context(), p.Serve(t, api), o)
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +115,7 @@ func TestObjectsAreLabelled(t *testing.T) {
 	if len(report.Broken())+len(unlabelled) > 0 {
 		t.Errorf("%v, without the label: %d", report.Broken(), len(unlabelled))
 	}
-	left, err := client.CoreV1().ConfigMaps("labelled").List(t.Context(), metav1.ListOptions{})
+	left, err := client.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
