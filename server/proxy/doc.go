@@ -41,7 +41,9 @@
 //
 // The proxy selects by shardSelector (KEP-5866) itself: servers ignore it unless an alpha feature gate is on. A list or
 // watch with one waits for the first list of its resource. If that takes longer than ten seconds, the server answers
-// the list, whose metadata then need not have shardInfo, and a watch is refused with 503 for the client to repeat.
+// the list, whose metadata then need not have shardInfo, and a watch is refused with 503 for the client to repeat. So
+// is any other watch of a shard that memory cannot answer, unless the server answers with an error, or the resource may
+// not be cached.
 //
 // # Permission
 //

@@ -105,3 +105,39 @@ func TestFirstReadOfNothing(t *testing.T) {
 		t.Errorf("%d: %s", code, body)
 	}
 }
+
+// A watch of a shard that memory cannot answer is not left to a server that would send the objects of all shards. The
+// server's errors are passed on. A resource that may not be cached is the server's.
+func TestWatchesOfShards(t *testing.T) {
+	const half = "/api/v1/configmaps?watch=1&timeoutSeconds=1&shardSelector=" +
+		"shardRange(object.metadata.uid,'0x0000000000000000','0x8000000000000000')"
+	cached := newCrowdRig(t, func(*Config) {})
+	cached.write("one", "text")
+	await.True(t, "the resource is cached", cached.cached)
+	none, err := ParseSelection(nil, []string{"configmaps"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	uncached := newCrowdRig(t, func(c *Config) { c.Cached = none })
+	for _, test := range []struct {
+		name string
+		of   *crowdRig
+		path string
+		code int
+	}{
+		{"answered from memory", cached, half, http.StatusOK},
+		{"with a timeout that the server judges", cached, half + "&timeout=900ms", http.StatusServiceUnavailable},
+		{"with an error of the server", cached, half + "&timeout=900ms&fieldSelector=spec.none%3D1", http.StatusBadRequest},
+		{"of a resource that is not cached", uncached, half, http.StatusOK},
+	} {
+		answer, err := test.of.get(t.Context(), test.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != test.code ||
+			(answer.Header.Get("Retry-After") != "") != (test.code == http.StatusServiceUnavailable) {
+			t.Errorf("%s: %s, Retry-After %q", test.name, answer.Status, answer.Header.Get("Retry-After"))
+		}
+	}
+}

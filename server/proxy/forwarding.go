@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch/server/proxy/internal/fairness"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/socket"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
@@ -79,7 +80,10 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 		counted.read.forward(why)
 	}
 	p.forwardings.total.WithLabelValues(of.Group, of.Version, of.Resource, string(why)).Inc()
-	if why == reasonNotReady || why == reasonRevision {
+	switch {
+	case p.isWatchOfShard(q, info):
+		q = forward.OnlyErrors(q, errShard)
+	case why == reasonNotReady || why == reasonRevision:
 		var done func()
 		q, done = p.forwarder.Observe(q, info)
 		defer done()

@@ -388,15 +388,10 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, q *http.Reque
 	}), w, q.WithContext(context.WithValue(ctx, answerKey{}, a)))
 }
 
-// forwardUncached forwards a read of a resource whose cache has not caught up. It refuses a watch with a shard
-// selector: a server that ignores the selector would send the objects of all shards, and its client could not notice
-// that.
+// forwardUncached forwards a read of a resource whose cache has not caught up.
 func (p *Proxy) forwardUncached(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, why reason) {
-	if info.Verb == "watch" && isSharded(q, info) && p.caches.follows(info) {
-		w.Header().Set("Retry-After", "1")
-		forward.Refuse(w, q,
-			apierrors.NewServiceUnavailable(
-				"the proxy has not listed the objects of this resource yet, which it needs for a watch of a shard"))
+	if p.isWatchOfShard(q, info) && p.caches.follows(info) { // soon it has: the server need not be asked
+		forward.Refuse(w, q, errShard)
 		return
 	}
 	p.forward(w, q, info, why)

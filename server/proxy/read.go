@@ -7,6 +7,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/sharding"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -41,6 +43,22 @@ func checkShard(q *http.Request, info *request.RequestInfo) error {
 		return apierrors.NewBadRequest("invalid shard selector: " + err.Error())
 	}
 	return nil
+}
+
+// errShard is why a watch of a shard is not forwarded. A server that ignores the selector would send the objects of all
+// shards, and its client could not notice that.
+var errShard = func() *apierrors.StatusError {
+	err := apierrors.NewServiceUnavailable(
+		"a watch of a shard is answered from memory only, which cannot answer this one now")
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
+}()
+
+// isWatchOfShard reports whether a request is a watch that a server without shards would answer with too much. One of a
+// resource that may not be cached is between its client and the server.
+func (p *Proxy) isWatchOfShard(q *http.Request, info *request.RequestInfo) bool {
+	return info != nil && info.IsResourceRequest && info.Verb == "watch" && isSharded(q, info) &&
+		p.cached.Allows(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})
 }
 
 // isConsistentRead reports whether a read must have everything that was written before it.

@@ -1,6 +1,8 @@
 package forward
 
 import (
+	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -112,13 +114,33 @@ func (f *sender) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		to.Transport = f.upgrades
 		q.Header.Set("Connection", "Upgrade")
 	}
+	if instead, ok := q.Context().Value(onlyErrors{}).(error); ok {
+		to.ModifyResponse = func(answer *http.Response) error {
+			if answer.StatusCode < http.StatusBadRequest {
+				return instead
+			}
+			return nil
+		}
+	}
 	to.ServeHTTP(w, q)
+}
+
+type onlyErrors struct{}
+
+// OnlyErrors returns a request whose client receives the server's answer only if that is an error. In place of any
+// other answer it receives instead.
+func OnlyErrors(q *http.Request, instead *apierrors.StatusError) *http.Request {
+	return q.WithContext(context.WithValue(q.Context(), onlyErrors{}, error(instead)))
 }
 
 // unanswered answers a request that could not be forwarded.
 func (f *sender) unanswered(w http.ResponseWriter, q *http.Request, err error) {
 	if q.Context().Err() != nil {
 		return // the client is gone
+	}
+	if instead, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		Refuse(w, q, instead)
+		return
 	}
 	klog.V(2).InfoS("The server does not answer", "err", err)
 	Refuse(w, q, apierrors.NewServiceUnavailable("the API server behind the proxy is unavailable"))
