@@ -1,12 +1,15 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -241,6 +244,10 @@ func (o *settings) run(ctx context.Context, selection proxy.Selection, named boo
 		return err
 	}
 	defer listener.Close()
+	if isAt(server.Host, listener.Addr()) {
+		return exit.Usage(fmt.Errorf("--kubeconfig (or KUBECONFIG) names the server %s, which is the address of this proxy: "+
+			"give the cluster's own file, not one that a proxy has written", server.Host))
+	}
 	certificate, err := serving.NewCertificate(o.certFile, o.keyFile, listener.Addr(), own, p.ClientAuthorities())
 	if err != nil {
 		return err
@@ -267,6 +274,20 @@ func (o *settings) run(ctx context.Context, selection proxy.Selection, named boo
 		fmt.Fprintf(stderr, "keepwatch: clients trust the certificate by this authority\n%s", certificate.Authority)
 	}
 	return serving.Reads(ctx, p, certificate, listener, stderr)
+}
+
+// isAt reports whether a server has the address of a listener: a proxy in front of itself sends each request round and
+// round.
+func isAt(server string, listener net.Addr) bool {
+	location, _, err := rest.DefaultServerUrlFor(&rest.Config{Host: server, TLSClientConfig: rest.TLSClientConfig{
+		Insecure: true}}) // an address without a scheme means HTTPS
+	at, ok := listener.(*net.TCPAddr)
+	if err != nil || !ok || cmp.Or(location.Port(), "443") != strconv.Itoa(at.Port) {
+		return false
+	}
+	host := net.ParseIP(location.Hostname())
+	local := location.Hostname() == "localhost" || host.IsLoopback()
+	return host.Equal(at.IP) || local && (at.IP.IsLoopback() || at.IP.IsUnspecified())
 }
 
 // metricsOnly serves the metrics to everybody, and lets nobody reset them.

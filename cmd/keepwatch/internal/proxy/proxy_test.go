@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"net"
+	"net/netip"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -13,5 +15,32 @@ func TestProxyInPod(t *testing.T) {
 	}
 	if !inPod(&rest.Config{BearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}) {
 		t.Error("a service account's credentials are not known")
+	}
+}
+
+// A proxy whose kubeconfig is the one that it writes would be in front of itself.
+func TestProxyInFrontOfItself(t *testing.T) {
+	for _, test := range []struct {
+		server, listener string
+		want             bool
+	}{
+		{"https://127.0.0.1:7443", "127.0.0.1:7443", true},
+		{"127.0.0.1:7443", "127.0.0.1:7443", true},
+		{"https://localhost:7443/", "127.0.0.1:7443", true},
+		{"https://127.0.0.1:7443", "[::]:7443", true},
+		{"https://[::1]:7443", "[::1]:7443", true},
+		{"https://10.0.0.1:7443", "10.0.0.1:7443", true},
+		{"https://10.0.0.1", "10.0.0.1:443", true},
+		{"https://127.0.0.1:6443", "127.0.0.1:7443", false},
+		{"https://10.0.0.1:7443", "127.0.0.1:7443", false},
+		{"https://cluster.example:7443", "[::]:7443", false},
+	} {
+		at, err := netip.ParseAddrPort(test.listener)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := isAt(test.server, net.TCPAddrFromAddrPort(at)); got != test.want {
+			t.Errorf("%s at %s: %v", test.server, test.listener, got)
+		}
 	}
 }
