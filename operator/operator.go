@@ -122,7 +122,8 @@ func New(resource string, options ...Option) *Operator {
 
 // OnStart declares a function that is called once, before the resource is watched. It can
 // make clients from cfg. If replicas elect a leader, it is called in the leader. Its error
-// ends [Run]. ctx is done when the operator is stopped: Run returns nil then, whatever f returns.
+// ends [Run]. ctx is done when the operator is stopped: Run returns nil then, whatever f returns,
+// and calls no further one.
 func OnStart(op *Operator, f func(ctx context.Context, cfg *rest.Config) error) {
 	op.starts = append(op.starts, f)
 }

@@ -182,6 +182,9 @@ func (p *process) record(recorder *eventRecorder) (end func()) {
 func (p *process) callStarts(ops []*Operator) error {
 	for _, op := range ops {
 		for _, f := range op.starts {
+			if p.ctx.Err() != nil {
+				return p.ctx.Err() // the next one would begin beside another leader
+			}
 			if err := p.callStart(f, ops); err != nil {
 				return fmt.Errorf("operator of %s: OnStart: %w", op.name, err)
 			}
@@ -272,16 +275,19 @@ func (p *process) drive(engines []*engine) error {
 }
 
 // limits returns how long handlers may continue after a stop, until their contexts end, and how long from then on until
-// requests end and Run returns.
+// requests end and Run returns. The first call after a stop with StopWithin sets the deadline of both.
 func (p *process) limits(ops []*Operator) (grace, timeout time.Duration) {
 	for _, op := range ops {
 		grace = max(grace, op.set.shutdownGrace)
 	}
 	timeout = killTimeout
 	if cause := new(stopWithin); errors.As(context.Cause(p.ctx), cause) {
-		timeout = min(timeout, cause.within/2)
-		grace = min(grace, cause.within-timeout)
-		p.deadline = time.Now().Add(cause.within)
+		if p.deadline.IsZero() {
+			p.deadline = time.Now().Add(cause.within)
+		}
+		left := max(time.Until(p.deadline), 0)
+		timeout = min(timeout, left/2)
+		grace = min(grace, left-timeout)
 	}
 	return grace, timeout
 }

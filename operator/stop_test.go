@@ -168,6 +168,39 @@ func TestStopDuringOnStart(t *testing.T) {
 	}
 }
 
+// After a stop no further function of OnStart is called, and the time that the running one takes is not given again.
+func TestStopBetweenOnStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op := New("widgets.example.com")
+		OnCreate(op, func(context.Context, *thing) error { return nil })
+		OnStart(op, func(context.Context, *rest.Config) error { time.Sleep(5 * time.Second); return nil })
+		OnStart(op, func(context.Context, *rest.Config) error { t.Error("the second OnStart is called"); return nil })
+		ctx, stop := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { stop(StopWithin(errors.New("the lease was lost"), 5*time.Second)) })
+		begun := time.Now()
+		if err := Run(ctx, &rest.Config{Host: "http://no.example"}, op); err != nil || time.Since(begun) != 5*time.Second {
+			t.Errorf("Run returns %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+// The time of StopWithin begins once: what was waited for before takes its part of it.
+func TestStopWithinBeginsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &process{}
+		p.begin(t.Context())
+		p.stop(StopWithin(errors.New("the lease was lost"), 5*time.Second))
+		ops := []*Operator{New("pods")}
+		for _, want := range []time.Duration{5 * time.Second, time.Second, 0} {
+			grace, timeout := p.limits(ops)
+			if grace+timeout != want || grace < 0 || timeout < 0 {
+				t.Errorf("%v and %v are left, want %v together", grace, timeout, want)
+			}
+			time.Sleep(4 * time.Second)
+		}
+	})
+}
+
 // Operators of one resource that would take each other's records for their own do not run.
 func TestOperatorsThatShareRecords(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
