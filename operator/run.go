@@ -340,7 +340,7 @@ func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, timeo
 		causes = append(causes, "requests were not answered: "+strings.Join(unanswered, ", "))
 	}
 	if len(causes) == 0 {
-		causes = append(causes, "a filter or an index function did not return")
+		causes = append(causes, "a filter or an index function did not return, or the informer did not end")
 	}
 	return fmt.Errorf("%w: %s", ErrNotStopped, strings.Join(causes, "; "))
 }

@@ -122,6 +122,34 @@ func TestNothingIsWrittenAfterRun(t *testing.T) {
 	})
 }
 
+// endless is a source that does not end with its context.
+type endless struct {
+	*fakeServer
+	release chan struct{}
+}
+
+func (s endless) run(ctx context.Context, deliver func(change), listed func()) error {
+	err := s.fakeServer.run(ctx, deliver, listed)
+	<-s.release
+	return err
+}
+
+// An informer that does not end is named, like the functions that nothing counts.
+func TestInformerThatDoesNotEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, _ *journal) {
+		op := New("widgets.example.com")
+		OnCreate(op, func(context.Context, *thing) error { return nil })
+		release := make(chan struct{})
+		err := startWith(t, endless{w, release}, op, w).end()
+		const want = "the operator has not stopped: a filter or an index function did not return, or the informer did not end"
+		if err == nil || err.Error() != want {
+			t.Errorf("Run returns %v", err)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
 // A stop while OnStart waits is a stop like any other.
 func TestStopDuringOnStart(t *testing.T) {
 	for name, test := range map[string]struct {
