@@ -75,10 +75,11 @@ func TestUsage(t *testing.T) {
 // on.
 func TestEmptyFlags(t *testing.T) {
 	for command, flags := range map[string][]string{
-		"serve":  {"--data-dir", "--etcd-servers", "--kubeconfig-out", "--token", "--history", "--authorize", "--audit-log"},
+		"serve": {"--authorization-mode", "--data-dir", "--etcd-servers", "--kubeconfig-out", "--token", "--history", "--authorize",
+			"--audit-log"},
 		"watch":  {"--state"},
 		"sync":   {"--to", "--state", "--filename", "--signing-key", "--leader-elect", "--max-size"},
-		"proxy":  {"--personal-groups", "--state", "--tls-cert-file"},
+		"proxy":  {"--personal-groups", "--state", "--tls-cert-file", "--cache", "--audit-policy-file"},
 		"judge":  {"--workload", "--expected", "--record"},
 		"faults": {"--kubeconfig-out", "--record"},
 	} {

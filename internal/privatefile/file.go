@@ -12,8 +12,8 @@ import (
 
 var errNotRegular = errors.New("not a regular file")
 
-// Check returns an error if path is a device or a pipe, which Write does not replace. Who reads the former file first
-// calls it before that: to open a pipe waits for its writer.
+// Check returns an error if path is a device or a pipe, which Write does not replace. It is called before the former
+// file is read: to open a pipe would wait for its writer.
 func Check(path string) error {
 	// Rename refuses a directory
 	if about, err := os.Stat(path); err == nil && !about.IsDir() && !about.Mode().IsRegular() {

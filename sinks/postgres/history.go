@@ -16,7 +16,7 @@ import (
 type History struct {
 	address string
 	gaps    history.Gaps
-	turns   chan struct{} // has an element for each snapshot that is read
+	slots   chan struct{} // has an element for each snapshot that is read
 
 	mu     sync.Mutex
 	idle   []*Sink // have a connection; the one that was used last is the last
@@ -29,7 +29,7 @@ const maxSnapshots = 8
 // OpenHistory connects to an address. It returns an error if the schema has no tables of keepwatch sync, or those of
 // a newer one.
 func OpenHistory(ctx context.Context, address string) (*History, error) {
-	h := &History{address: address, turns: make(chan struct{}, maxSnapshots)}
+	h := &History{address: address, slots: make(chan struct{}, maxSnapshots)}
 	c, err := h.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -71,8 +71,8 @@ func readableFormat(ctx context.Context, q querier) (int, error) {
 	return format, history.CheckFormat(format, len(migrations))
 }
 
-// take returns a connection that no snapshot has, nil if there is none.
-func (h *History) take() (*Sink, error) {
+// acquire returns a connection that no snapshot has, nil if there is none.
+func (h *History) acquire() (*Sink, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := len(h.idle)
@@ -114,8 +114,8 @@ func (h *History) Close() error {
 // Snapshot calls read with one state of the tables. It is valid until read returns.
 func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) error {
 	select {
-	case h.turns <- struct{}{}:
-		defer func() { <-h.turns }()
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -138,7 +138,7 @@ func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) 
 // begin begins a transaction that reads. Connections that have ended since they were used are no reason to fail.
 func (h *History) begin(ctx context.Context) (*Sink, pgx.Tx, error) {
 	for {
-		c, err := h.take()
+		c, err := h.acquire()
 		if err != nil {
 			return nil, nil, err
 		}

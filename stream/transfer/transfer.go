@@ -130,7 +130,7 @@ func (t *Transfer) Run(ctx context.Context) error {
 // the other: each rewind lists everything. A type that comes and goes opens the sink again with each change, which may
 // read an index of all objects, and the watches of all types.
 type repeats struct {
-	free  int // so many are not waited for
+	free  int // the number of repeats without a wait
 	count int
 	last  time.Time
 }

@@ -43,7 +43,8 @@ type member struct {
 	sink.Stream
 	shown  *Resource // nil if no server has shown it to this process
 	absent time.Time // since when the server has not shown it, zero if it does
-	// changed is when it was last shown in another way, and rest how long it then stays as it is.
+	// changed is when a server last showed the type in another way, and rest how long further changes are ignored from
+	// then on.
 	changed time.Time
 	rest    time.Duration
 }

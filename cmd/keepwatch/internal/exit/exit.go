@@ -53,12 +53,15 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// NotEmpty makes flags refuse an empty value, as an unset variable of a script is: who gives such a flag relies on what
-// the command does not do without it.
+// NotEmpty makes flags refuse an empty value, which an unset variable of a script has. The user of such a flag relies
+// on something that the command does not do without it.
 func NotEmpty(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		flag := flags.Lookup(name)
 		flag.Value = notEmpty{flag.Value}
+		if flag.DefValue == "[]" { // --help would show it, since the type of the value is another one now
+			flag.DefValue = ""
+		}
 	}
 }
 

@@ -134,7 +134,8 @@ func (s *syncSettings) parse(text []byte) error {
 	return errors.Join(append(strict[:min(1, len(strict))], err)...)
 }
 
-// onlyDocument returns the YAML document of a file that has one. Of several, YAMLToJSONStrict would read the first.
+// onlyDocument returns the YAML document of a file that has one. Of several documents YAMLToJSONStrict would read the
+// first.
 func onlyDocument(text []byte) (only []byte, err error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for {
@@ -142,8 +143,8 @@ func onlyDocument(text []byte) (only []byte, err error) {
 		if errors.Is(err, io.EOF) {
 			return only, nil
 		}
-		if err != nil {
-			return nil, err
+		if err != nil { // a directive, or a document on the line of its separator
+			return text, nil
 		}
 		if content, err := yaml.YAMLToJSON(one); err == nil && string(content) == "null" {
 			continue // comments

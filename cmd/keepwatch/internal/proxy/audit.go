@@ -11,6 +11,7 @@ import (
 	genericserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/options"
 
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
@@ -39,6 +40,7 @@ func (a auditFlags) addTo(cmd *cobra.Command) {
 		"The server's audit log has the other requests. All --audit flags of kube-apiserver are accepted"
 	flags.Lookup(
 		"audit-log-path").Usage = "write the audit log of --audit-policy-file to this file; - means standard output"
+	exit.NotEmpty(flags, "audit-policy-file", "audit-log-path", "audit-webhook-config-file")
 }
 
 // check returns an error for flags that contradict each other.

@@ -124,7 +124,7 @@ func NewCommand() *cobra.Command {
 		"directory for an index of what is cached, without contents and without Secrets, and for the proxy's authority and token: with it clients' watches resume after a restart of the proxy")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0",
 		"serve /metrics on this address, too, as plain HTTP for everybody, for example :8080; 0 for none")
-	exit.NotEmpty(flags, "personal-groups", "state", "tls-cert-file", "tls-private-key-file")
+	exit.NotEmpty(flags, "cache", "no-cache", "personal-groups", "state", "tls-cert-file", "tls-private-key-file")
 	flags.IntVar(&o.inFlight, "max-requests-inflight", proxy.DefaultMaxRequestsInFlight,
 		"seats that the server's priority levels share while memory answers requests, as of kube-apiserver; other requests wait their turn, or are answered 429. 0 for no bound")
 	o.audit.addTo(cmd)

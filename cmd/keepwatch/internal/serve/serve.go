@@ -154,7 +154,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage),
 		"implementation of reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache, which needs an etcd (--etcd without another one)")
 	flags.Var((*watchhistory.History)(&options.WatchHistory), "watch-history", watchhistory.Usage)
-	exit.NotEmpty(flags, "data-dir", "etcd-servers", "kubeconfig-out", "token", "history", "at", "authorize", "audit-log")
+	exit.NotEmpty(flags, "authorization-mode", "data-dir", "etcd-servers", "kubeconfig-out", "token", "history", "at", "authorize", "audit-log")
 	return cmd
 }
 
