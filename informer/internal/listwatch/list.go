@@ -24,12 +24,7 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 		options.ResourceVersion = req.NotOlderThan.String()
 		options.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
 	}
-	list, failure := s.list(ctx, options)
-	if failure == nil && options.Limit > 0 && s.hidesContinue(list, req) {
-		options.Limit = 0
-		list, failure = s.list(ctx, options)
-		s.whole.Store(failure == nil && meta.LenList(list) > pageSize) // else the page was complete
-	}
+	list, failure := s.listPage(ctx, options)
 	if failure != nil {
 		return keepwatch.Page{}, failure
 	}
@@ -50,12 +45,23 @@ func (s *Source) limit() int64 {
 	return pageSize
 }
 
+// listPage reads a page, and all without a limit if the first page may hide that there are more.
+func (s *Source) listPage(ctx context.Context, options metav1.ListOptions) (runtime.Object, *keepwatch.Failure) {
+	list, failure := s.list(ctx, options)
+	if failure == nil && options.Limit > 0 && options.Continue == "" && hidesContinue(list) {
+		options.Limit = 0
+		list, failure = s.list(ctx, options)
+		s.whole.Store(failure == nil && meta.LenList(list) > pageSize) // else the page was complete
+	}
+	return list, failure
+}
+
 // hidesContinue reports whether a list that seems to be complete may be a first page: it is full. Clients that merge
 // the lists of namespaces, or make a list of their own in another way, often leave the token out: client-go's first
 // list asks for the resourceVersion 0, for which API servers ignore the limit.
-func (s *Source) hidesContinue(list runtime.Object, req keepwatch.ListRequest) bool {
+func hidesContinue(list runtime.Object) bool {
 	about, err := meta.ListAccessor(list)
-	return err == nil && req.Continue == "" && about.GetContinue() == "" && meta.LenList(list) >= pageSize
+	return err == nil && about.GetContinue() == "" && meta.LenList(list) >= pageSize
 }
 
 // page returns the page of a response.

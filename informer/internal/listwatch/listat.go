@@ -23,7 +23,7 @@ func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit f
 		Limit: s.limit(), ResourceVersion: revision.String(), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 	}
 	for progress := (paging.Progress{}); ; {
-		list, failure := s.list(ctx, options)
+		list, failure := s.listPage(ctx, options)
 		if failure != nil {
 			return failure
 		}

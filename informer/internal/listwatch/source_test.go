@@ -1,6 +1,7 @@
 package listwatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,6 +152,44 @@ func TestListWithoutTokens(t *testing.T) {
 		return nil
 	}); err != nil || compared != all {
 		t.Errorf("compared: %d, %v", compared, err)
+	}
+}
+
+// TestListAtWithoutTokens compares the states of a client that leaves out the token for the next page, and that had less
+// than one page at the list before.
+func TestListAtWithoutTokens(t *testing.T) {
+	objects := map[string]int{"10": 300, "20": 700, "30": 700} // at each revision
+	changed := map[string]int{"20": 650, "30": 600}
+	client := func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		at := cmp.Or(options.ResourceVersion, "10")
+		l := list(at, "")
+		for n := range objects[at] {
+			if options.Limit > 0 && n == int(options.Limit) {
+				break
+			}
+			revision := "1"
+			if n == changed[at] {
+				revision = at
+			}
+			l.Items = append(l.Items, pod(fmt.Sprintf("p%d/u%d@%s", n, n, revision)))
+		}
+		return l, nil
+	}
+	for _, to := range []keepwatch.Revision{20, 30} {
+		s := New(&cache.ListWatch{ListWithContextFunc: client}, "pods")
+		if page, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil || len(page.Objects) != 300 {
+			t.Fatalf("%d objects, %v", len(page.Objects), err)
+		}
+		if err := s.Unchanged(t.Context(), to-10, to); kind(err) != keepwatch.Silent {
+			t.Errorf("up to %d: %v", to, err)
+		}
+		compared := 0
+		if err := s.ListAt(t.Context(), to, func(objects []keepwatch.Object) error {
+			compared += len(objects)
+			return nil
+		}); err != nil || compared != 700 {
+			t.Errorf("compared at %d: %d, %v", to, compared, err)
+		}
 	}
 }
 
