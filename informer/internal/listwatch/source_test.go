@@ -155,8 +155,8 @@ func TestListWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestListAtWithoutTokens compares the states of a client that leaves out the token for the next page, and that had less
-// than one page at the list before.
+// TestListAtWithoutTokens compares the states of a client that leaves out the token for the next page, and that had
+// less than one page at the list before.
 func TestListAtWithoutTokens(t *testing.T) {
 	objects := map[string]int{"10": 300, "20": 700, "30": 700} // at each revision
 	changed := map[string]int{"20": 650, "30": 600}
@@ -281,6 +281,43 @@ func TestWatchesThatDoNotResume(t *testing.T) {
 	objects = objects[1:]
 	if page, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil || len(page.Objects) != 1 {
 		t.Errorf("after a deletion in between: %v, %v", format(page.Objects), err)
+	}
+}
+
+// TestWatchesOutOfOrder reads watches that do resume, with an old event in the middle: the source does not say that
+// they begin with it.
+func TestWatchesOutOfOrder(t *testing.T) {
+	for name, begin := range map[string]func(*watch.FakeWatcher){
+		"a change": func(w *watch.FakeWatcher) { changed := pod("a/1@10"); w.Modify(&changed) },
+		"a bookmark": func(w *watch.FakeWatcher) {
+			w.Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "10"}})
+		},
+	} {
+		s := (&server{}).source()
+		s.versioned = true
+		for range maxReplays {
+			stream := watch.NewFakeWithChanSize(10, false)
+			begin(stream)
+			old := pod("b/2@5")
+			stream.Modify(&old)
+			s.client = cache.ToListerWatcherWithContext(&cache.ListWatch{WatchFuncWithContext: func(context.Context,
+				metav1.ListOptions) (watch.Interface, error) {
+				return stream, nil
+			}})
+			w, err := s.Watch(t.Context(), 9)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if _, err := w.Next(); err != nil {
+					t.Errorf("behind %s: %v", name, err)
+				}
+			}
+			w.Close()
+		}
+		if s.versions != nil {
+			t.Errorf("behind %s: the source assigns revisions", name)
+		}
 	}
 }
 

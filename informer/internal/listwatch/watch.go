@@ -121,7 +121,7 @@ func (w *stream) read(timeout time.Duration) bool {
 	switch {
 	case failure != nil:
 		w.fail(failure)
-	case ok && w.source.replayed(e, w.from):
+	case ok && w.source.replayed(e, w.from, w.newest):
 		w.fail(keepwatch.Failed(keepwatch.ProtocolViolation, "watch %s: one from revision %d begins with %s of %v at %d: the "+
 			"ListerWatcher, or the server, does not resume watches; from now on a list follows each", w.source.name, w.from,
 			e.change.Type, e.change.Object.Key(), e.revision))
