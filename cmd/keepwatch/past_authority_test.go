@@ -295,7 +295,7 @@ func (p *authorizedPast) checkLog(file string) {
 			seen[fmt.Sprint(e.User.Username, " ", e.Verb, " ", e.ObjectRef.Namespace, " ",
 				e.Annotations["authorization.k8s.io/decision"])] = true
 		}
-		if e.Annotations["authorization.k8s.io/decision"] == "allow" && e.ResponseStatus == nil &&
+		if e.ObjectRef != nil && e.Annotations["authorization.k8s.io/decision"] == "allow" && e.ResponseStatus == nil &&
 			!strings.HasPrefix(e.Annotations["keepwatch.io/moment"], "revision=") {
 			p.Errorf("no moment: %s", line)
 		}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// auditLog writes each read and its user, a line for each request, in the format of kube-apiserver's audit log. It is
+// auditLog writes a line for each request, with its user, in the format of kube-apiserver's audit log. It is
 // safe for concurrent use.
 type auditLog struct {
 	mu  sync.Mutex

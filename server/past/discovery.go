@@ -20,11 +20,12 @@ const gitVersion = "v0.0.0-keepwatch-history"
 // serveDiscovery answers which groups, versions and resources the history has at a moment.
 func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, p *momentPath) {
 	if q.Method != http.MethodGet && q.Method != http.MethodHead {
-		writeStatus(w, statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the past is read-only"))
+		s.fail(w, q, p, statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"the past is read-only"))
 		return
 	}
 	if path := strings.TrimSuffix(q.URL.Path, "/"); path == "/version" {
-		writeJSON(w, http.StatusOK, version.Info{GitVersion: gitVersion})
+		s.answer(w, q, p, version.Info{GitVersion: gitVersion})
 		return
 	}
 	var types []history.Type
@@ -33,7 +34,7 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, p *momen
 		return err
 	})
 	if err != nil {
-		writeStatus(w, momentError(err))
+		s.fail(w, q, p, momentError(err))
 		return
 	}
 	if strings.HasPrefix(q.URL.Path+"/", schemas.Path+"/") {
@@ -41,10 +42,10 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, p *momen
 		return
 	}
 	if found := discover(types, strings.Trim(q.URL.Path, "/")); found != nil {
-		writeJSON(w, http.StatusOK, found)
+		s.answer(w, q, p, found)
 		return
 	}
-	writeStatus(w, notFound("the history has no "+q.URL.Path))
+	s.fail(w, q, p, notFound("the history has no "+q.URL.Path))
 }
 
 // discover returns the document at a path, nil if there is none.

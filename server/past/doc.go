@@ -56,7 +56,7 @@
 //	family.go    what those of one resource share, and how one is read
 //	authority.go  who may read what: the live cluster decides
 //	namespace.go  whether a namespace is the one of then
-//	audit.go     the log of reads
+//	audit.go     the log of requests
 //	metrics.go   metrics, and the refusals at a bound
 //	discovery.go  groups, versions, resources      openapi.go   their schemas, by package schemas
 //	refuse.go    what is not answered, and why

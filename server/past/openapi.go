@@ -23,10 +23,10 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, q *http.Request, p *momentP
 	of := schemas.InVersion(types, version)
 	switch {
 	case version == "":
-		writeJSON(w, http.StatusOK, schemas.Index(types))
+		s.answer(w, q, p, schemas.Index(types))
 		return
 	case len(of) == 0:
-		writeStatus(w, notFound("the history has no "+q.URL.Path))
+		s.fail(w, q, p, notFound("the history has no "+q.URL.Path))
 		return
 	}
 	var custom []*apiextensionsv1.CustomResourceDefinition
@@ -39,10 +39,10 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, q *http.Request, p *momentP
 		document, err = schemas.Document(s.tables.scheme, of, custom)
 	}
 	if err != nil {
-		writeStatus(w, momentError(err))
+		s.fail(w, q, p, momentError(err))
 		return
 	}
-	writeJSON(w, http.StatusOK, document)
+	s.answer(w, q, p, document)
 }
 
 // definitionsOf returns the definitions of types at a moment, of those that have one.

@@ -107,6 +107,9 @@ func (s *Server) servePage(w http.ResponseWriter, q *http.Request, u user.Info, 
 	if err != nil {
 		status := statusOf(err)
 		code, p.Failure = int(status.Code), status.Message
+		if code == http.StatusInternalServerError { // nothing is shown that is not logged
+			p = page{Query: p.Query, Failure: p.Failure}
+		}
 	}
 	var text bytes.Buffer
 	if err := pageTemplate.ExecuteTemplate(&text, "page.html", p); err != nil {
@@ -135,16 +138,23 @@ type pageRead struct {
 	typ     history.Type
 	objects history.Objects
 	query   pageQuery
+	logged  bool
 }
 
 // fillPage reads what a page shows. What it has read before an error stays. ofAll is true if the moment of the list is
 // one of all types.
-func (s *Server) fillPage(q *http.Request, u user.Info, v *history.View, p *page, ofAll bool) error {
+func (s *Server) fillPage(q *http.Request, u user.Info, v *history.View, p *page, ofAll bool) (err error) {
+	r := &pageRead{server: s, view: v, q: q, user: u, query: p.Query,
+		info: &request.RequestInfo{Verb: strings.ToLower(q.Method)}}
+	defer func() {
+		if !r.logged {
+			err = r.log("", err)
+		}
+	}()
 	types, err := v.Types(q.Context())
 	if err != nil {
 		return err
 	}
-	r := &pageRead{server: s, view: v, q: q, user: u, query: p.Query}
 	for _, t := range types {
 		p.Types = append(p.Types, t.Resource)
 		if t.Resource == p.Query.Type {
@@ -212,10 +222,16 @@ func (r *pageRead) allowed(then time.Time, moment string) error {
 	if err == nil && moment == "" {
 		return nil
 	}
-	if failed := s.audit.write(r.q, r.user, r.info, moment, err); failed != nil {
-		return unlogged(failed)
+	return r.log(moment, err)
+}
+
+// log logs a read that is answered, or with an error is not.
+func (r *pageRead) log(moment string, refused error) error {
+	r.logged = true
+	if err := r.server.audit.write(r.q, r.user, r.info, moment, refused); err != nil {
+		return unlogged(err)
 	}
-	return err
+	return refused
 }
 
 // since returns the time since when the namespace of the objects must exist, for a read of them as they were at a

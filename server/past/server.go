@@ -34,7 +34,8 @@ type Config struct {
 	// Cluster is the live cluster, if it decides who may read what: by TokenReviews of the clients' bearer tokens, and
 	// SubjectAccessReviews. Its identity needs the right to create both, and to get namespaces.
 	Cluster *rest.Config
-	// Audit receives a line for each request, before it is answered. It may be nil.
+	// Audit receives a line for each request, before it is answered, except those for the server's health and for the
+	// page's style sheet. It may be nil.
 	Audit io.Writer
 	// AllowGaps answers moments in a declared gap with the state that is known of them, and a Warning header.
 	AllowGaps bool
@@ -125,7 +126,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	p, err := s.parsePath(q.URL)
 	if err != nil {
-		writeStatus(w, err)
+		s.refuse(w, q, u, &request.RequestInfo{Verb: strings.ToLower(q.Method)}, "", err)
 		return
 	}
 	if strings.HasPrefix(p.path+"/", pagePath) {
@@ -136,7 +137,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	q.URL.Path, q.URL.RawPath, q.URL.RawQuery = p.path, "", p.query
 	info, err := s.infos.NewRequestInfo(q)
 	if err != nil {
-		writeStatus(w, badRequest(err))
+		s.refuse(w, q, u, &request.RequestInfo{Verb: strings.ToLower(q.Method)}, p.moment.String(), badRequest(err))
 		return
 	}
 	q = q.WithContext(request.WithUser(request.WithRequestInfo(q.Context(), info), u))
@@ -144,9 +145,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case !info.IsResourceRequest:
 		s.serveDiscovery(w, q, p)
 	case info.Verb != "get" && info.Verb != "list" && info.Verb != "watch":
-		writeStatus(w, readOnly(info))
+		s.fail(w, q, p, readOnly(info))
 	case info.Subresource != "":
-		writeStatus(w, noSubresource(info))
+		s.fail(w, q, p, noSubresource(info))
 	default:
 		s.serveRead(w, q, info, p)
 	}
@@ -154,12 +155,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 
 // serveMetrics answers who may read them.
 func (s *Server) serveMetrics(w http.ResponseWriter, q *http.Request, u user.Info) {
+	info := &request.RequestInfo{Verb: "get", Path: q.URL.Path}
 	if s.cluster != nil {
-		if err := s.cluster.allowed(q.Context(), u, &request.RequestInfo{Verb: "get", Path: q.URL.Path},
-			time.Time{}); err != nil {
-			writeStatus(w, err)
+		if err := s.cluster.allowed(q.Context(), u, info, time.Time{}); err != nil {
+			s.refuse(w, q, u, info, "", err)
 			return
 		}
+	}
+	if err := s.audit.write(q, u, info, "", nil); err != nil {
+		writeStatus(w, unlogged(err))
+		return
 	}
 	s.shown.ServeHTTP(w, q)
 }
@@ -185,6 +190,24 @@ func (s *Server) refuse(w http.ResponseWriter, q *http.Request, u user.Info, inf
 		err = unlogged(failed)
 	}
 	writeStatus(w, err)
+}
+
+// fail logs and answers a request for a moment that is not answered.
+func (s *Server) fail(w http.ResponseWriter, q *http.Request, p *momentPath, err error) {
+	u, _ := request.UserFrom(q.Context())
+	info, _ := request.RequestInfoFrom(q.Context())
+	s.refuse(w, q, u, info, p.moment.String(), err)
+}
+
+// answer logs a request for a moment, and answers it with a document.
+func (s *Server) answer(w http.ResponseWriter, q *http.Request, p *momentPath, document any) {
+	u, _ := request.UserFrom(q.Context())
+	info, _ := request.RequestInfoFrom(q.Context())
+	if err := s.audit.write(q, u, info, p.moment.String(), nil); err != nil {
+		writeStatus(w, unlogged(err))
+		return
+	}
+	writeJSON(w, http.StatusOK, document)
 }
 
 // unlogged is the error of a request that cannot be logged, and is not answered.

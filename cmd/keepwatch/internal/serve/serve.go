@@ -125,7 +125,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&past.authorize, "authorize", "",
 		"with --history: the kubeconfig of the live cluster, which decides by the rights of now who may read what; clients send tokens of it")
 	flags.StringVar(&past.audit, "audit-log", "",
-		"with --history: append a line for each read to this file, in the format of kube-apiserver's audit log")
+		"with --history: append a line for each request to this file, in the format of kube-apiserver's audit log")
 	flags.IntVar(&past.replays, "max-replays", 64, "with --history: open watches; another one is answered with 429")
 	flags.BoolVar(&past.writable, "writable", false,
 		"with --history: serve a server in memory that begins with the state of --at; what is written to it is gone at the end")
