@@ -148,7 +148,7 @@ func (m *metrics) unfinishedWork() (total, longest time.Duration) {
 }
 
 // Collectors returns the operator's metrics and those of its informers. Register them once. All have the label
-// controller, which is the operator's [Operator.Name], so that one registry takes those of several operators.
+// controller, which is the operator's [Operator.Name], so that one registry takes those of several names.
 func (op *Operator) Collectors() []prometheus.Collector {
 	informers := prometheus.WrapCollectorWith(prometheus.Labels{"controller": op.Name()}, op.group)
 	return append([]prometheus.Collector{informers}, op.metrics.collectors...)

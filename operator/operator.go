@@ -129,8 +129,9 @@ func OnStart(op *Operator, f func(ctx context.Context, cfg *rest.Config) error) 
 }
 
 // Name returns the operator's name in metrics and in the report of its health: the resource as it was given to New. An
-// operator with another prefix than the default has it after an @, like "pods@example.com", since several
-// operators of one resource have different prefixes.
+// operator with another prefix than the default has it after an @, like "pods@example.com", since several operators of
+// the same objects have different prefixes. Two of one resource and prefix that have no namespace of [Namespaces] in
+// common have one name, and a registry takes the metrics of only one of them.
 func (op *Operator) Name() string {
 	if op.set.prefix == defaultPrefix {
 		return op.name

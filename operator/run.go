@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -30,7 +29,8 @@ func (op *Operator) Run(ctx context.Context, cfg *rest.Config) error { return Ru
 // After Run has returned, operators send no request. No handler is called
 // before all operators have their first lists. An operator runs once: if one of ops was given
 // to Run before, Run returns an error and starts nothing. So it does if two operators of one
-// resource have the same [Prefix] or [Finalizer], or their [ProgressInStatus] meets.
+// resource have the same [Prefix] or [Finalizer], or their [ProgressInStatus] meets, unless they have no
+// namespace of [Namespaces] in common.
 func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
 	if len(ops) == 0 {
 		return errors.New("no operators to run")
@@ -42,7 +42,7 @@ func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
 			errs = append(errs, fmt.Errorf("operator of %s: it has run already", op.name))
 		}
 	}
-	errs = append(errs, checkTogether(ops, (*Operator).Resource)...)
+	errs = append(errs, checkTogether(ops, declared)...)
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -53,14 +53,16 @@ func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
 	return p.run(ops)
 }
 
-// checkTogether returns errors for operators that would take each other's records on objects for their own. A resource
-// with a version is known only after discovery: "a.b.c" can be one.
-func checkTogether(ops []*Operator, resource func(*Operator) schema.GroupResource) (errs []error) {
+// checkTogether returns errors for operators that would take each other's records on objects for their own. Those
+// without a common object cannot. A resource with a version is known only after discovery: "a.b.c" can be one.
+func checkTogether(ops []*Operator, of func(*Operator) kind) (errs []error) {
 	for i, a := range ops {
 		for _, b := range ops[:i] {
 			shared := ""
 			switch {
-			case a == b || resource(a) != resource(b):
+			case a == b || of(a).resource.GroupResource() != of(b).resource.GroupResource():
+				continue
+			case !meet(a.set.followed(of(a).namespaced), b.set.followed(of(b).namespaced)):
 				continue
 			case a.set.prefix == b.set.prefix:
 				shared = "the prefix " + a.set.prefix + "; set Prefix"
@@ -75,6 +77,12 @@ func checkTogether(ops []*Operator, resource func(*Operator) schema.GroupResourc
 		}
 	}
 	return errs
+}
+
+// declared returns what is known of an operator's resource before discovery. One without namespaces can still be
+// declared with some.
+func declared(op *Operator) kind {
+	return kind{resource: op.Resource().WithVersion(""), namespaced: true}
 }
 
 // process is shared by operators that run together.
@@ -240,12 +248,12 @@ func (p *process) newEngines(ops []*Operator, recorder *eventRecorder) ([]*engin
 }
 
 // discovered returns the function for the resources that engines have found.
-func discovered(engines []*engine) func(*Operator) schema.GroupResource {
-	found := map[*Operator]schema.GroupResource{}
+func discovered(engines []*engine) func(*Operator) kind {
+	found := map[*Operator]kind{}
 	for _, e := range engines {
-		found[e.Operator] = e.kind.resource.GroupResource()
+		found[e.Operator] = e.kind
 	}
-	return func(op *Operator) schema.GroupResource { return found[op] }
+	return func(op *Operator) kind { return found[op] }
 }
 
 // drive runs engines until they end.

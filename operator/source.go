@@ -45,16 +45,8 @@ type informers struct {
 // or daemons need the objects decoded.
 func newInformers(cfg *rest.Config, k kind, op *Operator) (*informers, error) {
 	set := op.set
-	namespaces := set.namespaces
-	if len(namespaces) == 0 || !k.namespaced {
-		namespaces = []string{""}
-	}
-	if slices.Contains(namespaces, "") {
-		namespaces = []string{""}
-	}
 	f := new(informers)
-	// two of one would deliver each change twice
-	for _, ns := range slices.Compact(slices.Sorted(slices.Values(namespaces))) {
+	for _, ns := range set.followed(k.namespaced) {
 		options := []informer.Option{
 			informer.Resource(k.resource), informer.Namespace(ns), informer.InGroup(op.group),
 			informer.StartupDeadline(set.startupDeadline), informer.DropManagedFields(),
@@ -69,6 +61,20 @@ func newInformers(cfg *rest.Config, k kind, op *Operator) (*informers, error) {
 		f.each = append(f.each, i)
 	}
 	return f, nil
+}
+
+// followed returns the namespaces that an operator follows, each once: two informers of one would deliver each change
+// twice. Only the empty name is all.
+func (s settings) followed(namespaced bool) []string {
+	if !namespaced || len(s.namespaces) == 0 || slices.Contains(s.namespaces, "") {
+		return []string{""}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(s.namespaces)))
+}
+
+// meet reports whether two operators follow a common namespace.
+func meet(a, b []string) bool {
+	return a[0] == "" || b[0] == "" || slices.ContainsFunc(a, func(ns string) bool { return slices.Contains(b, ns) })
 }
 
 func (f *informers) run(ctx context.Context, deliver func(change), listed func()) error {

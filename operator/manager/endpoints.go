@@ -75,10 +75,14 @@ func (p *endpoints) listen() (serve func(ctx context.Context) error, err error) 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registered := map[string]bool{}
 	for _, op := range p.ops {
-		if !registered[op.Name()] { // Run refuses two of one name, and says why
+		switch name := op.Name(); {
+		case p.metrics == "0":
+		case registered[name]:
+			return nil, fmt.Errorf("two operators have the name %s: their metrics cannot be told apart; set Prefix", name)
+		default:
 			registry.MustRegister(op.Collectors()...)
+			registered[name] = true
 		}
-		registered[op.Name()] = true
 	}
 	at(p.metrics).Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	delete(muxes, "0")

@@ -59,15 +59,19 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// Main reports operators that Run refuses, and does not panic at their metrics.
+// Main reports operators that it or Run refuses, and does not panic at their metrics.
 func TestOperatorsThatRunRefuses(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join("testdata", "unreachable.kubeconfig"))
-	c := exec.Command(os.Args[0], "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0")
-	c.Env = append(os.Environ(), asProgram+"=twice")
-	text, err := c.CombinedOutput()
-	want := "operators of widgets.example.com: two have the prefix keepwatch.io; set Prefix"
-	if c.ProcessState.ExitCode() != codeError || !strings.Contains(string(text), want) {
-		t.Errorf("%v: %s", err, text)
+	for metrics, want := range map[string]string{
+		"127.0.0.1:0": "two operators have the name widgets.example.com: their metrics cannot be told apart; set Prefix",
+		"0":           "operators of widgets.example.com: two have the prefix keepwatch.io; set Prefix",
+	} {
+		c := exec.Command(os.Args[0], "--metrics-bind-address="+metrics, "--health-probe-bind-address=0")
+		c.Env = append(os.Environ(), asProgram+"=twice")
+		text, err := c.CombinedOutput()
+		if c.ProcessState.ExitCode() != codeError || !strings.Contains(string(text), want) {
+			t.Errorf("%v: %s", err, text)
+		}
 	}
 }
 
