@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keepwatch/keepwatch/source/history"
@@ -44,6 +45,55 @@ func TestItems(t *testing.T) {
 	}
 	if got, err := pod.item([]byte(`{"kind": `)); err == nil {
 		t.Errorf("a torn text is %s", got)
+	}
+}
+
+// Objects can be selected by the fields that the API server selects by.
+func TestSelectableFields(t *testing.T) {
+	const event = `{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"e","namespace":"n"},"reason":"Killing",` +
+		`"regarding":{"kind":"Pod","name":"a"},"reportingController":"kubelet","type":"Normal"}`
+	certificates := func(kind string) string {
+		return `{"apiVersion":"certificates.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"c"},"spec":{"signerName":"s/n"}}`
+	}
+	const slice = `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"r"},"spec":{"driver":"gpu"}}`
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"nodeName":"one"},"status":{"podIPs":[{"ip":"::1"}]}}`
+	const set = `{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"name":"a"},"status":{"replicas":1}}`
+	for _, row := range []struct {
+		resource, version, kind, text, selector string
+		selects, refused                        bool
+	}{
+		{"events.events.k8s.io", "v1", "Event", event, "regarding.name=a,regarding.kind=Pod,reason=Killing", true, false},
+		{"events.events.k8s.io", "v1", "Event", event, "reportingController=kubelet,type!=Warning", true, false},
+		{"events.events.k8s.io", "v1", "Event", event, "regarding.uid=1", false, false},
+		{"events.events.k8s.io", "v1", "Event", event, "involvedObject.name=a", false, true},
+		{"certificatesigningrequests.certificates.k8s.io", "v1", "CertificateSigningRequest",
+			certificates("CertificateSigningRequest"), "spec.signerName=s/n", true, false},
+		{"clustertrustbundles.certificates.k8s.io", "v1beta1", "ClusterTrustBundle",
+			certificates("ClusterTrustBundle"), "spec.signerName=s/n", true, false},
+		{"resourceslices.resource.k8s.io", "v1", "ResourceSlice", slice, "spec.driver=gpu,spec.nodeName=", true, false},
+		{"pods", "v1", "Pod", pod, "spec.host=one", true, false},
+		{"pods", "v1", "Pod", pod, "status.podIPs=::1", false, false},
+		{"replicasets.apps", "v1", "ReplicaSet", set, "status.replicas=1", false, true},
+	} {
+		f := formatOf(t, row.resource, row.version, row.kind)
+		selector, err := fields.ParseSelector(row.selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if selector, err = selector.Transform(f.fieldLabel); err != nil {
+			if !row.refused {
+				t.Errorf("%s by %s: %v", row.resource, row.selector, err)
+			}
+			continue
+		}
+		decoded, _, err := f.Decode([]byte(row.text), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, values, err := f.attributes(decoded)
+		if got := selector.Matches(values); err != nil || got != row.selects || row.refused {
+			t.Errorf("%s by %s: %t, %v", row.resource, row.selector, got, err)
+		}
 	}
 }
 

@@ -30,16 +30,24 @@ var eventFields = append(texts("involvedObject.kind", "involvedObject.namespace"
 var selectableFields = map[string][]selectable{
 	"pods": append(texts("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
 		"status.phase", "status.podIP",
-		"status.nominatedNodeName"), selectable{label: "spec.hostNetwork", paths: []string{"spec.hostNetwork"},
-		absent: "false"}),
+		"status.nominatedNodeName"),
+		selectable{label: "spec.hostNetwork", paths: []string{"spec.hostNetwork"}, absent: "false"},
+		selectable{label: "spec.host", paths: []string{"spec.nodeName"}},
+		selectable{label: "status.podIPs"}), // it is accepted, and no Pod has a value
 	"nodes":      {{label: "spec.unschedulable", paths: []string{"spec.unschedulable"}, absent: "false"}},
 	"namespaces": texts("status.phase"),
 	"services":   texts("spec.clusterIP", "spec.type"),
 	"secrets":    texts("type"),
 	"events":     eventFields,
 
+	"events.events.k8s.io": texts("regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid",
+		"regarding.apiVersion", "regarding.resourceVersion", "regarding.fieldPath", "reason", "type", "reportingController"),
+	"certificatesigningrequests.certificates.k8s.io": texts("spec.signerName"),
+	"clustertrustbundles.certificates.k8s.io":        texts("spec.signerName"),
+	"podcertificaterequests.certificates.k8s.io":     texts("spec.signerName", "spec.podName", "spec.nodeName"),
+	"resourceslices.resource.k8s.io":                 texts("spec.nodeName", "spec.driver", "spec.pool.name"),
+
 	"replicationcontrollers": {{label: "status.replicas", paths: []string{"status.replicas"}, absent: "0"}},
-	"replicasets.apps":       {{label: "status.replicas", paths: []string{"status.replicas"}, absent: "0"}},
 	"jobs.batch":             {{label: "status.successful", paths: []string{"status.succeeded"}, absent: "0"}},
 }
 
