@@ -159,6 +159,7 @@ func (a *applier) accept(o *item.Item) *item.Item {
 	if a.transform != nil {
 		o = a.transformed(o)
 	}
+	o = o.Measured()
 	if a.accepted != nil && !o.Packed() && o.Err() == nil {
 		a.accepted(o.Value())
 	}

@@ -19,8 +19,8 @@ type Item struct {
 	uid      keepwatch.UID
 	revision keepwatch.Revision
 	packed   Packed // instead of value, if not nil
-	rejected error
 	sum      uint64 // of the encoded object; 0 if unknown
+	size     int    // of the value; 0 if it was not measured
 }
 
 // Packed is an encoded value. Any goroutine may use it.
@@ -32,6 +32,13 @@ type Packed interface {
 	// Size returns the number of encoded bytes.
 	Size() int
 }
+
+// rejection is packed instead of a value.
+type rejection struct{ err error }
+
+func (r rejection) Unpack() any              { return nil }
+func (r rejection) Pack(any) (Packed, error) { return nil, r.err }
+func (r rejection) Size() int                { return structure }
 
 // New returns an item. The value must not change any more.
 func New(key keepwatch.Key, uid keepwatch.UID, revision keepwatch.Revision, value any) *Item {
@@ -47,6 +54,7 @@ func Pack(key keepwatch.Key, uid keepwatch.UID, revision keepwatch.Revision, val
 // packed, the item is rejected.
 func (i *Item) Showing(value any) *Item {
 	shown := *i
+	shown.size = 0
 	if i.packed == nil {
 		shown.value = value
 		return &shown
@@ -61,7 +69,7 @@ func (i *Item) Showing(value any) *Item {
 // Rejected returns the item without a value, because of err. Its key, UID and revision can still
 // be compared, counted and deleted.
 func (i *Item) Rejected(err error) *Item {
-	return &Item{key: i.key, uid: i.uid, revision: i.revision, rejected: err, sum: i.sum}
+	return &Item{key: i.key, uid: i.uid, revision: i.revision, packed: rejection{err}, sum: i.sum}
 }
 
 // MadeOf sets the hash of the encoded object. It must be called before the item is shared.
@@ -79,7 +87,7 @@ func (i *Item) UID() keepwatch.UID           { return i.uid }
 func (i *Item) Revision() keepwatch.Revision { return i.revision }
 
 // Packed reports whether the value is encoded.
-func (i *Item) Packed() bool { return i.packed != nil }
+func (i *Item) Packed() bool { return i.packed != nil && i.Err() == nil }
 
 // Value returns the object, nil if it was rejected.
 func (i *Item) Value() any {
@@ -90,18 +98,33 @@ func (i *Item) Value() any {
 }
 
 // Err returns why the object was rejected, nil if it was not.
-func (i *Item) Err() error { return i.rejected }
+func (i *Item) Err() error {
+	r, _ := i.packed.(rejection)
+	return r.err
+}
+
+// Measured measures the value, so that Size does not read it. It must be called before the item is shared: handlers
+// may change a value, although they must not, while the store asks for its size.
+func (i *Item) Measured() *Item {
+	if i.packed == nil && i.size == 0 { // else it may be shared
+		i.size = sizeOf(i.value)
+	}
+	return i
+}
 
 // Size estimates the value's bytes in memory.
 func (i *Item) Size() int {
-	if i.packed != nil {
+	switch {
+	case i.packed != nil:
 		return i.packed.Size()
+	case i.size != 0:
+		return i.size
 	}
 	return sizeOf(i.value)
 }
 
 // Plain returns the value. ok is false if the item was rejected or is packed.
-func (i *Item) Plain() (value any, ok bool) { return i.value, i.rejected == nil && i.packed == nil }
+func (i *Item) Plain() (value any, ok bool) { return i.value, i.packed == nil }
 
 // IsStateOf reports whether the other item is certainly the same state of the same object, with the same encoding.
 func (i *Item) IsStateOf(other *Item) bool {
@@ -113,9 +136,9 @@ func (i *Item) IsStateOf(other *Item) bool {
 func (i *Item) Equal(o keepwatch.Object) bool {
 	other, ok := o.(*Item)
 	switch {
-	case !ok || (i.rejected == nil) != (other.rejected == nil):
+	case !ok || (i.Err() == nil) != (other.Err() == nil):
 		return false
-	case i.rejected != nil || i == other || i.sum != 0 && i.sum == other.sum:
+	case i.Err() != nil || i == other || i.sum != 0 && i.sum == other.sum:
 		return true
 	}
 	return reflect.DeepEqual(i.Value(), other.Value())

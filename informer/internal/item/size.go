@@ -9,12 +9,13 @@ import (
 // structure is an estimate of what the metadata of an object needs beside its encoded bytes.
 const structure = 1 << 10
 
-// maxNodes bounds the parts of a value that are measured, as for one that refers to itself: more than an object in etcd
-// has.
+// maxNodes bounds the parts of a value that are measured, as for one that refers to itself. Those behind it count
+// nothing: an object of 1.5 MB, which etcd accepts, can have more, as of many small numbers.
 const maxNodes = 1 << 18
 
 // sizeOf estimates the value's bytes in memory: three times the size of its protobuf encoding and the structure, if the
-// type reports that size, and else what the parts of the value need.
+// type reports that size, and else what the parts of the value need. Unexported fields are not read: what they refer
+// to may change behind a lock, as a cache does.
 func sizeOf(value any) int {
 	if sized, ok := value.(interface{ Size() int }); ok {
 		return structure + 3*sized.Size()
@@ -84,15 +85,9 @@ func (m *measure) add(v reflect.Value) {
 			m.add(v.Elem())
 		}
 	case reflect.Interface:
-		if v.IsNil() {
-			return
-		}
-		if v.CanInterface() {
+		if !v.IsNil() {
 			m.boxed(v.Interface())
-			return
 		}
-		m.bytes += int(v.Elem().Type().Size())
-		m.add(v.Elem())
 	case reflect.Slice:
 		m.bytes += v.Cap() * int(v.Type().Elem().Size())
 		m.addElements(v)
@@ -100,7 +95,7 @@ func (m *measure) add(v reflect.Value) {
 		m.addElements(v)
 	case reflect.Map:
 		of := v.Type()
-		if of == reflect.TypeFor[map[string]any]() && v.CanInterface() {
+		if of == reflect.TypeFor[map[string]any]() {
 			m.boxed(v.Interface()) // without reflection
 			return
 		}
@@ -114,7 +109,9 @@ func (m *measure) add(v reflect.Value) {
 			return // the location is shared
 		}
 		for i := range v.NumField() {
-			m.add(v.Field(i))
+			if field := v.Field(i); field.CanInterface() { // it is exported
+				m.add(field)
+			}
 		}
 	}
 }

@@ -90,12 +90,9 @@ func heap() int {
 
 // TestSizeOfAnyValue measures values that no API has: a client's ListerWatcher decides what an object is.
 func TestSizeOfAnyValue(t *testing.T) {
-	type loop struct {
-		one, two *loop
-		private  map[string]any
-	}
-	itself := &loop{private: map[string]any{"a": []any{"b"}}}
-	itself.one, itself.two = itself, itself
+	type loop struct{ One, Two *loop }
+	itself := &loop{}
+	itself.One, itself.Two = itself, itself
 	for name, value := range map[string]any{
 		"nil": nil, "a number": 1, "text": "a", "itself": itself, "a function": func() {}, "a channel": make(chan int),
 		"a time": time.Now(), "an array": [2]any{1, "a"}, "a nil pointer": (*widget)(nil),
@@ -103,5 +100,28 @@ func TestSizeOfAnyValue(t *testing.T) {
 		if size := New(keepwatch.Key{Name: "w"}, "u", 1, value).Size(); size < structure {
 			t.Errorf("%s: %d", name, size)
 		}
+	}
+}
+
+// TestSizeIsMeasuredOnce changes a value after it was measured, as a handler may: its size stays, and is not read from
+// the value again. What a value has in private is never read: a lock of its own may guard it.
+func TestSizeIsMeasuredOnce(t *testing.T) {
+	large := map[string]any{"a": strings.Repeat("x", 10_000)}
+	value := map[string]any{}
+	i := New(keepwatch.Key{Name: "w"}, "u", 1, value).Measured()
+	before := i.Size()
+	value["a"] = large
+	if after := i.Size(); after != before {
+		t.Errorf("%d bytes, and %d after a change", before, after)
+	}
+	if shown := i.Showing(large).Measured().Size(); shown < 10_000 {
+		t.Errorf("another value of the same item: %d bytes", shown)
+	}
+	type lazy struct {
+		Name string
+		lazy map[string]any
+	}
+	if size := New(keepwatch.Key{Name: "w"}, "u", 1, &lazy{"w", large}).Size(); size > 2*structure {
+		t.Errorf("with private fields: %d bytes", size)
 	}
 }
