@@ -52,8 +52,11 @@ func Resync(period time.Duration) HandlerOption {
 // 1 s, doubling to 1 min, merged with later changes of the object: Old is always the state
 // that handler accepted last. A later change of the object, and a resync, is delivered at
 // once. Changes of other objects are delivered in the meantime, unless 10,000 objects wait
-// for their retries: then other objects wait for the first that handler accepts, also in
-// the first list. ctx is done when the handler is removed or the informer ends.
+// for their retries and another one is to be delivered, also by a resync or in the first
+// list: then only these retries are delivered, with the changes as they are, until handler
+// accepts one of them. Later changes of the 10,000 wait, too: a handler that fails because
+// of what objects contain should return nil for them, as their corrections may not reach
+// it otherwise. ctx is done when the handler is removed or the informer ends.
 func (i *Informer[T]) Handle(handler func(ctx context.Context, change Change[T]) error,
 	options ...HandlerOption) (*Registration, error) {
 	var set handlerSettings
@@ -103,7 +106,8 @@ func (c callbacks[T]) Callback(n follow.Notification) func() error {
 type Registration struct{ handler *follow.Handler }
 
 // Synced returns a channel that is closed once the initial state was delivered to the
-// handler. Retries of failed calls may be pending.
+// handler. Retries of failed calls may be pending. While 10,000 are and there are more
+// objects, it waits until the handler accepts some; see [Informer.Handle].
 func (r *Registration) Synced() <-chan struct{} { return r.handler.Synced() }
 
 // Done returns a channel that is closed once the handler was removed, or the informer has

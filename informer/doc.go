@@ -14,7 +14,8 @@
 // them. A handler that lags by more receives the difference between that state and the newest
 // one: one update for each object that changed, and every deletion. A slow handler delays
 // neither the other handlers nor the server. No queue grows; a slow handler keeps one old
-// snapshot alive, and the retries of a failing one hold at most 10,000 notifications.
+// snapshot alive, and the retries of a failing one hold at most 10,000 notifications: behind
+// them it waits, as [Informer.Handle] describes.
 //
 // # Guarantees
 //

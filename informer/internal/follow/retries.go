@@ -22,7 +22,7 @@ type retry struct {
 	index    int // in retries.order
 }
 
-// maxRetries bounds the pending retries. A handler with so many receives no other object
+// maxRetries bounds the pending retries. A handler with so many receives no other object, and no later change of these,
 // before it has accepted one of them.
 const maxRetries = 10_000
 
