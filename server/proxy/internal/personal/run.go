@@ -13,14 +13,17 @@ import (
 
 // run is one decision about the set of a view. It asks first about the namespaces that are shown, and those in which
 // the user is bound. What is denied is published at once, and what is granted when all of the first are decided. After
-// a change it asks about the first again, and about the others only if it has not yet: so no change waits for a slow
-// decision, and changes without an end do not keep it from ending. One goroutine uses it.
+// a change it asks about the first again, and once more each second until all API servers follow the change; about the
+// others it asks only if it has not yet. So no change waits for a slow decision, and changes without an end do not keep
+// it from ending. One goroutine uses it.
 type run struct {
 	view  *View
 	open  bool // it is for open watches
 	began time.Time
 	// number is that of the changes which the questions know of, and existing and candidates are as of them.
 	number        uint64
+	round         int // of questions about the first
+	roundBegan    time.Time
 	existing      map[string]keepwatch.UID
 	candidates    map[string]bool // the namespaces that may be in the set
 	first, others []string        // to be asked about; the empty one stands for all of them
@@ -43,6 +46,7 @@ type decision struct {
 	allowed bool
 	uid     keepwatch.UID
 	number  uint64 // of the changes before it
+	round   int
 }
 
 // answer is the decision about a namespace, or about all.
@@ -72,22 +76,56 @@ func (r *run) decide(ctx context.Context) error {
 			failed = r.begin()
 			continue
 		}
+		var again <-chan time.Time
+		if failed == nil {
+			again = r.again()
+		}
 		select {
 		case a := <-r.answers:
 			if err := r.takeAll(a); failed == nil {
 				failed = err
 			}
 		case <-r.view.changed:
-			if failed == nil {
+			if failed == nil && r.hasChanges() {
 				failed = r.begin()
 			}
+		case <-again:
+			failed = r.begin()
 		case <-ended:
 			failed, ended = context.Cause(ctx), nil
 		}
 	}
 }
 
-// begin begins with the present changes. What was allowed before them is asked about again, as is all that is shown.
+// hasChanges reports whether there were changes of which the questions do not know.
+func (r *run) hasChanges() bool {
+	r.view.mu.Lock()
+	defer r.view.mu.Unlock()
+	return r.view.changes != r.number
+}
+
+// again returns a channel that receives when the first are asked once more: the API server that decides may follow the
+// roles later than this process. It is nil before the first are decided, and if they were asked when the last change
+// had settled.
+func (r *run) again() <-chan time.Time {
+	if len(r.first) > 0 || r.firstInFlight > 0 {
+		return nil
+	}
+	w := r.view
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !r.roundBegan.Before(w.epoch.settles.Add(time.Second)) {
+		return nil
+	}
+	at := r.roundBegan.Add(time.Second)
+	if w.again.After(r.roundBegan) && w.again.Before(at) {
+		at = w.again
+	}
+	return time.After(time.Until(at))
+}
+
+// begin begins a round with the present changes. What was allowed before them is asked about again, as is all that is
+// shown.
 func (r *run) begin() (err error) {
 	w, v := r.view, r.view.views
 	w.mu.Lock()
@@ -99,6 +137,7 @@ func (r *run) begin() (err error) {
 	}
 	candidates, bound := v.candidates(w.subject, existing)
 	r.number, r.existing, r.candidates = changes, existing, make(map[string]bool, len(candidates))
+	r.round, r.roundBegan = r.round+1, time.Now()
 	r.first, r.others, r.changes = []string{""}, nil, true
 	delete(r.decided, "")
 	for _, namespace := range candidates {
@@ -129,7 +168,7 @@ func (r *run) askNext(ctx context.Context) bool {
 		return false
 	}
 	a := answer{namespace: (*queue)[0], first: first, extra: extra}
-	a.number, a.uid = r.number, r.existing[a.namespace]
+	a.number, a.round, a.uid = r.number, r.round, r.existing[a.namespace]
 	*queue = (*queue)[1:]
 	r.count(a, 1)
 	present, _, _ := w.Namespaces()
@@ -167,8 +206,8 @@ func (r *run) takeAll(a answer) (failed error) {
 	}
 }
 
-// take takes an answer. One from before the last change counts if it denies a namespace; one that is allowed is asked
-// about again.
+// take takes an answer. One of an earlier round counts if it denies a namespace; one that is allowed is asked about
+// again.
 func (r *run) take(a answer) {
 	r.count(a, -1)
 	if a.extra {
@@ -176,8 +215,8 @@ func (r *run) take(a answer) {
 	}
 	of := a.namespace
 	switch last, known := r.decided[of]; {
-	case a.err != nil, known && last.number > a.number:
-	case a.number == r.number, of != "" && !a.allowed && a.uid == r.existing[of]:
+	case a.err != nil, known && last.round > a.round:
+	case a.round == r.round, of != "" && !a.allowed && a.uid == r.existing[of]:
 		r.decided[of] = a.decision
 		r.changes = r.changes || a.first
 	case r.candidates[of] && !slices.Contains(r.first, of):
@@ -218,14 +257,14 @@ func (r *run) publish() {
 	w.show(watchcache.NewNamespaces(now, w.subject.ofNamespaces()), r.began, r.number)
 }
 
-// allowed returns the namespaces that the server has allowed, as of the present changes.
+// allowed returns the namespaces that the server has allowed, and that may be in the set as of the present changes.
 func (r *run) allowed() map[string]keepwatch.UID {
 	if r.everywhere() {
 		return r.existing
 	}
 	all := map[string]keepwatch.UID{}
 	for namespace, d := range r.decided {
-		if d.allowed {
+		if d.allowed && r.candidates[namespace] && r.existing[namespace] == d.uid {
 			all[namespace] = d.uid
 		}
 	}

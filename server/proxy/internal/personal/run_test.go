@@ -107,6 +107,44 @@ func TestRevokedBeforeTheFirstDecisionEnds(t *testing.T) {
 	})
 }
 
+// Where roles alone decide, a namespace whose binding is deleted while others are asked about is shown neither then nor
+// at the decision's end: it is not asked about again.
+func TestUnboundDuringADecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := slow(t, 20)
+		w.set(func() { w.beyond = false })
+		for _, namespace := range numbered(20) {
+			w.bind("ada", namespace, true)
+		}
+		time.AfterFunc(150*time.Millisecond, func() { w.bind("ada", "n000", false) })
+		if got := names(w.of(subject("ada"))); !slices.Equal(got, numbered(20)[1:]) {
+			t.Errorf("ada has %v", got)
+		}
+	})
+}
+
+// An API server follows roles later than this process: a revocation that it knows a second later is asked about once
+// more, although a decision is being made.
+func TestLateServerDuringALongDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := slow(t, 1000)
+		w.bind("ada", "n900", true)
+		view := w.of(subject("ada"))
+		defer w.open(view)()
+		time.Sleep(time.Minute)
+		w.views.Recheck()
+		time.Sleep(time.Second) // a decision takes twelve
+		w.views.Touch(map[string]bool{userPrefix + "ada": true}, true)
+		time.Sleep(time.Second)
+		w.set(func() { w.allowed["ada/n900"] = false })
+		began := time.Now()
+		becomes(view)
+		if took := time.Since(began); took > 1500*time.Millisecond {
+			t.Errorf("it takes %v", took)
+		}
+	})
+}
+
 // A decision ends although bindings change all the time, and asks little more often than once about each namespace.
 func TestDecisionsEndDuringChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
