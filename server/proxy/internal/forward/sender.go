@@ -36,7 +36,8 @@ func newSender(server *rest.Config) (*sender, error) {
 	f := &sender{location: location}
 	server = rest.CopyConfig(server)
 	server.DisableCompression = true // a response is forwarded as the client has asked for it
-	if server.Transport == nil {
+	own := server.Transport == nil
+	if own {
 		receiveLittle(server)
 	}
 	if f.transport, err = rest.TransportFor(server); err != nil {
@@ -44,6 +45,9 @@ func newSender(server *rest.Config) (*sender, error) {
 	}
 	f.transport = takeoverTransport{f.transport}
 	server.NextProtos = []string{"http/1.1"}
+	if own { // net/http repeats a GET, such as an exec over WebSockets, if a connection that it has used before ends
+		adapt(server, func(t *http.Transport) { t.DisableKeepAlives = true })
+	}
 	f.upgrades, err = rest.TransportFor(server)
 	return f, err
 }
@@ -58,10 +62,17 @@ func receiveLittle(server *rest.Config) {
 	if server.Dial == nil { // client-go shares no transport that has a dialer
 		server.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
+	adapt(server, func(t *http.Transport) {
+		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: receiveBuffer}
+	})
+}
+
+// adapt changes the transport that client-go makes for a configuration.
+func adapt(server *rest.Config, change func(*http.Transport)) {
 	wrap := server.WrapTransport
 	server.WrapTransport = func(base http.RoundTripper) http.RoundTripper {
 		if t := transportBelow(base); t != nil {
-			t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: receiveBuffer}
+			change(t)
 		}
 		if wrap != nil {
 			return wrap(base)

@@ -87,6 +87,33 @@ func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
 	}
 }
 
+// An upgrade is sent once, also after one that the server has refused: the server may have begun what it does not
+// answer. An exec over WebSockets is a GET, and net/http repeats that if a connection that it has used before ends.
+func TestUpgradesAreSentOnce(t *testing.T) {
+	var received atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if received.Add(1) > 1 {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	s, err := newSender(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{http.StatusForbidden, http.StatusServiceUnavailable} {
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+			"/api/v1/namespaces/default/pods/web/exec?command=id", nil)
+		q.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, q)
+		if got := received.Load(); w.Code != want || got != int64(i+1) {
+			t.Errorf("%d, and the server has received %d upgrades, want %d and %d", w.Code, got, want, i+1)
+		}
+	}
+}
+
 // A client that leaves before the server has answered its upgrade leaves no connection to the server behind.
 func TestUpgradesEndWithTheirClient(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
