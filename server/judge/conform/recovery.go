@@ -13,7 +13,8 @@ import (
 var recovery = 5 * time.Minute
 
 // lag bounds the time in which a server that has issued a revision gets to it: behind a balancer there may be another
-// one, and the cache of each follows the writes. Tests shorten it.
+// one, and the cache of each follows the writes. It begins anew with each answer of another kind: a server that has
+// started has a cache that is empty. Tests shorten it.
 var lag = 30 * time.Second
 
 // notReady ends the message of kube-apiserver's answer 403 to a write while its admission plugins have not read
@@ -58,10 +59,18 @@ func (s *subject) patience(a answer) time.Duration {
 // returned at once.
 func (s *subject) recovered(ctx context.Context, do func() (answer, error)) (answer, error) {
 	began := time.Now()
+	behind := began // when the first of the requests was made that found the server behind
 	for {
 		a, err := do()
-		if err != nil || time.Since(began)+a.retryAfter() > s.patience(a) || sleep(ctx, a.retryAfter()) != nil {
+		since := began
+		if tooLarge(a) {
+			since = behind
+		}
+		if err != nil || time.Since(since)+a.retryAfter() > s.patience(a) || sleep(ctx, a.retryAfter()) != nil {
 			return a, err
+		}
+		if !tooLarge(a) {
+			behind = time.Now()
 		}
 	}
 }
