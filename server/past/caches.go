@@ -16,6 +16,7 @@ import (
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 const (
@@ -344,18 +345,19 @@ func (c *caches) replay(ctx context.Context, e *entry, of *resolved) (*replay, e
 		return nil, c.meters.tooMany(boundBytes, fmt.Sprintf(
 			"open watches of the past (%d) began with %d MiB: try again when some of them have ended", c.replays, c.begun>>20))
 	}
+	ctx, end := context.WithCancel(ctx)
 	cache, err := e.family.root.At(begin, func(cache *watchcache.Cache) (watchcache.Source, error) {
-		return source{c.history.Source(history.SourceOptions{
+		return source{end: end, Source: c.history.Source(history.SourceOptions{
 			Resource: of.typ.Resource, Namespace: of.stream.ID.Namespace, At: of.point, Onward: true, Speed: of.speed,
 			Time: of.time, Start: of.started,
 			Decode: func(o *history.Object) keepwatch.Object { return newObject(cache, of.format, o) },
 		})}, nil
 	})
 	if err != nil {
+		end()
 		unshare(begin, byReplays)
 		return nil, err
 	}
-	ctx, end := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.running, end)
 	c.begun += added
 	c.replays++
@@ -376,7 +378,33 @@ func (c *caches) replay(ctx context.Context, e *entry, of *resolved) (*replay, e
 }
 
 // source is a resource of a history, as a watch cache reads it.
-type source struct{ *history.Source }
+type source struct {
+	*history.Source
+	end context.CancelFunc // ends the cache
+}
+
+// Watch returns a watch that ends the cache once the database is unavailable: the client watches again, and is told why
+// it cannot.
+func (s source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	w, err := s.Source.Watch(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	return endingWatch{w, s.end}, nil
+}
+
+type endingWatch struct {
+	keepwatch.Watch
+	end context.CancelFunc
+}
+
+func (w endingWatch) Next() (keepwatch.Batch, error) {
+	batch, err := w.Watch.Next()
+	if errors.As(err, new(*sink.Unavailable)) {
+		w.end()
+	}
+	return batch, err
+}
 
 // Seed fails: a moment has no history before it.
 func (source) Seed(context.Context, keepwatch.Target) error {

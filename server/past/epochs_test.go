@@ -9,10 +9,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -188,26 +190,55 @@ func TestWatchOfANamedRevision(t *testing.T) {
 	}
 }
 
-// unavailable is a database that cannot be read now.
-type unavailable struct{}
-
-func (unavailable) Snapshot(context.Context, func(sink.Snapshot) error) error {
-	return sink.Unavailablef("not now")
+// unavailable is a database that cannot be read once it is lost.
+type unavailable struct {
+	churn
+	lost *atomic.Bool
 }
 
-func (unavailable) Close() error { return nil }
+func (u unavailable) Snapshot(ctx context.Context, read func(sink.Snapshot) error) error {
+	if u.lost.Load() {
+		return sink.Unavailablef("not now")
+	}
+	return u.churn.Snapshot(ctx, read)
+}
 
-// A history that cannot be read now may be read later, which is what 503 says.
+// A history that cannot be read now may be read later, which is what 503 says, also of moments in memory. Open watches
+// end, so that their clients are told.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	s, err := New(Config{History: history.New(unavailable{}, history.Options{}), Token: "x"})
+	c := newChurn()
+	c.put("a", 11, 0)
+	*c.cursor = 45
+	u := unavailable{c, new(atomic.Bool)}
+	s, err := New(Config{History: history.New(u, history.Options{}), Token: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/at/now/apis", "/at/now/openapi/v2", "/at/now/api/v1/secrets", "/keepwatch/"} {
-		w, q := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+	defer run(t, s)()
+	answers := func(path string) *httptest.ResponseRecorder {
+		w, q := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 		q.Header.Set("Authorization", "Bearer x")
-		if s.ServeHTTP(w, q); w.Code != http.StatusServiceUnavailable {
+		s.ServeHTTP(w, q)
+		return w
+	}
+	const list = "/at/now/api/v1/secrets"
+	if w := answers(list); w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	watched := make(chan *httptest.ResponseRecorder)
+	go func() { watched <- answers(list + "?watch=1&resourceVersion=45") }()
+	await.True(t, "the watch is open", func() bool {
+		s.caches.mu.Lock()
+		defer s.caches.mu.Unlock()
+		return s.caches.replays == 1
+	})
+	u.lost.Store(true)
+	if w := await.Receive(t, "the end of the watch", watched); w.Code != http.StatusOK || w.Body.Len() > 0 {
+		t.Errorf("the watch: %d %s", w.Code, w.Body)
+	}
+	for _, path := range []string{"/at/now/apis", "/at/now/openapi/v2", list, list + "?watch=1", "/keepwatch/"} {
+		if w := answers(path); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "not now") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}

@@ -14,6 +14,9 @@ func (s *Sink) SetSweep(rows int) { s.sweep = rows }
 // SetCompress replaces wholeTime and minCompressed.
 func (s *Sink) SetCompress(whole time.Duration, least int) { s.whole, s.least = whole, least }
 
+// CloseIdle closes the connections that no snapshot has, as database/sql does with those whose read was interrupted.
+func (h *History) CloseIdle() { h.last.db.SetMaxIdleConns(0) }
+
 // Plans returns how SQLite reads the states of each query.
 func (h *History) Plans(ctx context.Context, queries ...sink.StateQuery) (all [][]string, err error) {
 	return all, h.Snapshot(ctx, func(tables sink.Snapshot) error {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/keepwatch/keepwatch/sinks/internal/history"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -18,64 +19,96 @@ import (
 // up no writer: a snapshot delays only that the write-ahead log becomes shorter. It is safe for concurrent use.
 type History struct {
 	path string
+	// file is what was opened. What was read of it may be in the memory of others, so that no other file is read ever.
+	file os.FileInfo
+	lost atomic.Bool // another file was at the path: connections may be of that one
+	gaps history.Gaps
 
 	mu   sync.Mutex
 	last *opened // nil: closed
 }
 
-// opened is a file that was opened for reading.
+// opened is the file as it was opened for reading.
 type opened struct {
-	db   *sql.DB
-	file os.FileInfo // when it was opened
-	// still reports whether it was opened as one that nobody writes. SQLite sees no change of such a file.
-	still bool
-	gaps  history.Gaps
+	db *sql.DB
+	// held is a connection that is always open: a file that was deleted and is open has a number that no other one gets,
+	// so that os.SameFile tells them apart.
+	held *sql.Conn
+	// still is the file when it was opened as one that nobody writes, otherwise nil. SQLite sees no change of such a
+	// file.
+	still os.FileInfo
 }
 
+func (o *opened) close() error { return errors.Join(o.held.Close(), o.db.Close()) }
+
 // OpenHistory opens a file for reading. It returns an error for a file that does not exist, is damaged, or has no
-// tables of keepwatch sync or those of a newer one.
+// tables of keepwatch sync or those of a newer one. If the file is deleted or replaced, each snapshot is a
+// [sink.Unavailable] from then on.
 func OpenHistory(ctx context.Context, path string) (*History, error) {
 	h := &History{path: path}
 	var err error
-	if h.last, err = h.open(ctx); err != nil {
+	if h.file, err = os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("there is no such file: give the one that keepwatch sync writes")
+	} else if err == nil && h.file.IsDir() {
+		err = errors.New("it is a directory")
+	}
+	if err == nil {
+		h.last, err = h.open(ctx)
+	}
+	if err != nil {
 		return nil, h.failure(err)
 	}
 	return h, nil
 }
 
-// open opens the file at the path.
-func (h *History) open(ctx context.Context) (*opened, error) {
+// stat returns the file at the path, which must be the one that was opened.
+func (h *History) stat() (os.FileInfo, error) {
 	file, err := os.Stat(h.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("there is no such file: give the one that keepwatch sync writes")
-	} else if err != nil {
+	missing := errors.Is(err, fs.ErrNotExist) // it may have been renamed, and come back
+	if err == nil && !os.SameFile(file, h.file) {
+		h.lost.Store(true)
+	}
+	if missing || h.lost.Load() {
+		return nil, sink.Unavailablef("it was deleted or replaced since this process opened it: start the process again")
+	}
+	return file, err
+}
+
+// open opens the file.
+func (h *History) open(ctx context.Context) (*opened, error) {
+	file, err := h.stat()
+	if err != nil {
 		return nil, err
 	}
-	if file.IsDir() {
-		return nil, errors.New("it is a directory")
-	}
-	o := &opened{file: file}
-	if o.db, err = sql.Open("sqlite",
-		dataSource(h.path, "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)")); err != nil {
-		return nil, err
-	}
-	format, err := formatOf(ctx, o.db)
+	o, err := h.connect(ctx, "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
 	if reportedCode(err) == cannotOpen && !h.hasLog() {
 		// SQLite needs a file beside this one, which a read-only file system refuses. Nobody writes now: a writer has a
 		// log.
-		_ = o.db.Close() // nothing was read
-		if o.db, err = sql.Open("sqlite", dataSource(h.path, "mode=ro&immutable=1&_pragma=query_only(1)")); err != nil {
-			return nil, err
+		if o, err = h.connect(ctx, "mode=ro&immutable=1&_pragma=query_only(1)"); err == nil {
+			o.still = file
 		}
-		o.still = true
-		format, err = formatOf(ctx, o.db)
 	}
-	o.db.SetMaxOpenConns(maxSnapshots)
+	return o, err
+}
+
+// connect opens the file with parameters of the driver.
+func (h *History) connect(ctx context.Context, query string) (*opened, error) {
+	db, err := sql.Open("sqlite", dataSource(h.path, query))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(maxSnapshots + 1) // and held
+	held, err := db.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	o := &opened{db: db, held: held}
+	format, err := formatOf(ctx, held)
 	if err == nil {
 		err = checkFormat(format)
 	}
 	if err != nil {
-		return nil, errors.Join(err, o.db.Close())
+		return nil, errors.Join(err, o.close())
 	}
 	return o, nil
 }
@@ -93,16 +126,13 @@ func (h *History) hasLog() bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// isCurrent reports whether a file is the one at the path, and nothing was written to it that SQLite does not see.
-func (h *History) isCurrent(o *opened) bool {
-	file, err := os.Stat(h.path)
-	if err != nil || !os.SameFile(file, o.file) {
-		return false // it was deleted or replaced, which SQLite does not see
-	}
-	return !o.still || file.Size() == o.file.Size() && file.ModTime().Equal(o.file.ModTime())
+// isStill reports whether nobody has written to a file since it was opened.
+func (h *History) isStill(still os.FileInfo) bool {
+	file, err := h.stat()
+	return err == nil && file.Size() == still.Size() && file.ModTime().Equal(still.ModTime())
 }
 
-// current returns the open file. It opens the file at the path if that is another one, failed, or has a writer that
+// current returns the open file. It opens the file again if that is not the one that failed, or has a writer that
 // SQLite does not see. Snapshots of the one before continue.
 func (h *History) current(ctx context.Context, failed *opened) (*opened, error) {
 	h.mu.Lock()
@@ -111,15 +141,15 @@ func (h *History) current(ctx context.Context, failed *opened) (*opened, error) 
 	switch {
 	case before == nil:
 		return nil, errors.New("it is closed")
-	case before != failed && h.isCurrent(before) && (!before.still || !h.hasLog()):
+	case before != failed && (before.still == nil || h.isStill(before.still) && !h.hasLog()):
 		return before, nil
 	}
 	o, err := h.open(ctx)
 	if err != nil { // the next snapshot tries again
-		return nil, sink.Unavailablef("it cannot be opened again: %w", err)
+		return nil, err
 	}
 	h.last = o
-	return o, before.db.Close()
+	return o, before.close()
 }
 
 // maxSnapshots bounds the snapshots that are read at a time, each on a connection of its own.
@@ -144,7 +174,7 @@ func (h *History) Close() error {
 	if h.last == nil {
 		return nil
 	}
-	err := h.last.db.Close()
+	err := h.last.close()
 	h.last = nil
 	return err
 }
@@ -157,7 +187,7 @@ func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) 
 	}
 	err = read(tables)
 	_ = tables.tx.Rollback() // it has changed nothing
-	if o := tables.of; err == nil && o.still && !h.isCurrent(o) {
+	if o := tables.of; err == nil && o.still != nil && !h.isStill(o.still) {
 		return sink.Unavailablef("SQLite file %s: a process that writes began while the file was read", h.path)
 	}
 	return err
@@ -177,10 +207,16 @@ func (h *History) begin(ctx context.Context) (*snapshot, error) {
 			if s.format, err = formatOf(ctx, s.tx); err == nil {
 				err = checkFormat(s.format)
 			}
-			if err == nil {
-				return s, nil
-			}
+		}
+		_, lost := h.stat() // a connection that was opened for this may be of another file, which SQLite does not see
+		if err == nil && lost == nil {
+			return s, nil
+		}
+		if s.tx != nil {
 			_ = s.tx.Rollback() // it has changed nothing
+		}
+		if lost != nil {
+			return nil, lost
 		}
 		if closed := h.isClosed(o); attempt == maxAttempts || !closed && reportedCode(err) != cannotOpen {
 			return nil, err

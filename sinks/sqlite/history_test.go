@@ -214,51 +214,104 @@ func TestNoHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryOfAnotherFile reads the file at the path, not one that was deleted there, and waits for one.
+// TestHistoryOfAnotherFile reads no file but the one that was opened: what was read of that one is in memory.
 func TestHistoryOfAnotherFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	begin := func(at keepwatch.Revision) *sqlite.Sink {
+	begin := func(at keepwatch.Revision) {
 		s := sqlite.New(path, sqlite.Options{})
 		open(t, s)
-		if err := write(t, s, 1, at, time.Now(), event(keepwatch.Added, "a", at), stream.Synced{Revision: at,
-			Count: 1}); err != nil {
+		if err := errors.Join(write(t, s, 1, at, time.Now(), event(keepwatch.Added, "a", at), stream.Synced{Revision: at,
+			Count: 1}), s.Close()); err != nil {
 			t.Fatal(err)
 		}
-		return s
 	}
-	s := begin(5)
+	begin(5)
 	h, err := sqlite.OpenHistory(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	has := func(want keepwatch.Revision) {
+	reads := func(when string) {
 		t.Helper()
 		if err := h.Snapshot(t.Context(), func(tables sink.Snapshot) error {
 			all, err := tables.Status(t.Context())
-			if err != nil || all[2].Progress.Cursor != want {
-				t.Errorf("%+v, %v, want %d", all, err, want)
+			if err != nil || all[2].Progress.Cursor != 5 {
+				t.Errorf("%s: %+v, %v, want 5", when, all, err)
 			}
 			return nil
 		}); err != nil {
-			t.Error(err)
+			t.Errorf("%s: %v", when, err)
 		}
 	}
-	has(5)
+	refuses := func(when string) {
+		t.Helper()
+		err := h.Snapshot(t.Context(), func(sink.Snapshot) error {
+			t.Errorf("%s: it is read", when)
+			return nil
+		})
+		if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "deleted or replaced") ||
+			!strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	move := func(suffix string, back bool) {
+		t.Helper()
+		for _, file := range []string{path, path + "-wal", path + "-shm"} {
+			from, to := file, file+suffix
+			if back {
+				from, to = to, from
+			}
+			if err := os.Rename(from, to); errors.Is(err, os.ErrNotExist) {
+				continue
+			} else if err != nil {
+				t.Skip("a file that is open cannot be renamed:", err) // on Windows
+			}
+		}
+	}
+	reads("at first")
+	move(".old", false)
+	refuses("renamed")
+	move(".old", true)
+	reads("back again")
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	refuses("deleted")
+	begin(211)
+	refuses("replaced")
+	move(".new", false)
+	refuses("replaced and deleted")
+}
+
+// TestHistoryIsHeld tells a file from one that was deleted before, whose number it would get if that were not open.
+func TestHistoryIsHeld(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := sqlite.New(path, sqlite.Options{})
+	open(t, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Skip("a file that is open cannot be deleted:", err) // on Windows
-		}
+	h, err := sqlite.OpenHistory(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	err = h.Snapshot(t.Context(), func(sink.Snapshot) error { return nil })
-	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), path) {
-		t.Errorf("the file is gone: %v", err)
+	defer h.Close()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	begin(211)
-	has(211)
+	h.CloseIdle()
+	if err := os.Remove(path); err != nil {
+		t.Skip("a file that is open cannot be deleted:", err) // on Windows
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Snapshot(t.Context(), func(sink.Snapshot) error { return nil }); !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("another file is read: %v", err)
+	}
 }
 
 // TestPlans reads states by the indexes of what a query selects, and never all of a resource.

@@ -49,7 +49,7 @@ func (s *snapshot) Gaps(ctx context.Context) ([]sink.StoredGap, error) {
 	if err != nil {
 		return nil, s.history.failure(err)
 	}
-	return s.of.gaps.Get(state, func() ([]sink.StoredGap, error) { return s.readGaps(ctx) })
+	return s.history.gaps.Get(state, func() ([]sink.StoredGap, error) { return s.readGaps(ctx) })
 }
 
 func (s *snapshot) readGaps(ctx context.Context) (all []sink.StoredGap, err error) {
