@@ -15,8 +15,7 @@
 // The first list that has objects decides between the two, or the first event if the list was
 // empty. A client that declares that it does not support streaming lists, as client-go's fakes
 // do, has no revisions. A server that has shown revisions once must have them in every later
-// event; only a list can change the decision, and two watches in a row that begin with what was there
-// before: then it assigns revisions, too, and a list follows each watch.
+// event; only a list can change the decision.
 //
 // # Files
 //

@@ -64,23 +64,6 @@ func (s *Source) parse(event watch.Event,
 	return e, ok, nil
 }
 
-// replayed counts an event of a watch from a revision, unless the source assigns revisions, or a newer event was before
-// it: such a watch resumes, although it is out of order. newest is the greatest revision before the event. replayed
-// reports whether that was an event of one watch too many that begins with what was there before; then the source
-// assigns revisions.
-func (s *Source) replayed(e parsedEvent, from, newest keepwatch.Revision) bool {
-	if s.versions != nil || s.replayedLast || e.bookmark || e.revision > from || newest > from ||
-		e.change.Type == keepwatch.Deleted { // one at the revision of the last state says nothing about watches
-		return false
-	}
-	s.replayedLast = true
-	if s.replays++; s.replays < maxReplays {
-		return false // the reflector refuses it
-	}
-	s.assignVersions()
-	return true
-}
-
 var changeTypes = map[watch.EventType]keepwatch.ChangeType{
 	watch.Added: keepwatch.Added, watch.Modified: keepwatch.Modified, watch.Deleted: keepwatch.Deleted,
 }

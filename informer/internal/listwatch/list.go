@@ -32,7 +32,6 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	if err != nil {
 		return keepwatch.Page{}, err
 	}
-	s.watched = false
 	s.newest = max(s.newest, page.Revision)
 	return page, nil
 }

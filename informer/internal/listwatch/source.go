@@ -33,11 +33,6 @@ type Source struct {
 	newest    keepwatch.Revision
 	whole     atomic.Bool            // lists have no limit: a first page was full, and had no token for the next one
 	token     atomic.Pointer[string] // of versions; nil if the server has revisions
-	// replays counts the watches in a row that began with what was there before, until there were maxReplays;
-	// replayedLast: the newest watch is one.
-	replays      int
-	replayedLast bool
-	watched      bool // a watch was opened since the last list
 }
 
 const (
@@ -45,10 +40,6 @@ const (
 	endTimeout = 10 * time.Second
 	// stopTimeout is how long a client may take to stop. Then its goroutine is abandoned.
 	stopTimeout = time.Second
-	// maxReplays is after how many watches that begin with what was there before the client is taken for one that cannot
-	// resume a watch: a WatchFunc that ignores its options, or a server (porch #1101). Then the order of arrival counts,
-	// and each watch is followed by a list, which shows what was deleted in between.
-	maxReplays = 2
 )
 
 // New returns a source. name names the resource in errors.

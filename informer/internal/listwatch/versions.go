@@ -116,9 +116,6 @@ func (a *versionAssigner) event(kind watch.EventType, o runtime.Object) (change 
 		final := item.New(key, known.item.UID(), a.last, o)
 		return keepwatch.Change{Type: keepwatch.Deleted, Revision: a.last, Object: final}, true
 	}
-	if kind == watch.Added && exists && older(about, known) {
-		return keepwatch.Change{}, false // a list has shown a later state
-	}
 	a.last++
 	e := a.newEntry(about, o, known, exists)
 	if kind == watch.Added && exists && e.sameAs(known) {
@@ -131,21 +128,6 @@ func (a *versionAssigner) event(kind watch.EventType, o runtime.Object) (change 
 		change.Type = keepwatch.Modified
 	}
 	return change, true
-}
-
-// older reports whether a state is certainly older than that of an entry.
-func older(about metav1.Object, than entry) bool {
-	value, ok := than.item.Plain()
-	if !ok || string(about.GetUID()) != than.uid {
-		return false
-	}
-	known, err := meta.Accessor(value)
-	if err != nil {
-		return false
-	}
-	a, err1 := keepwatch.ParseRevision(about.GetResourceVersion())
-	b, err2 := keepwatch.ParseRevision(known.GetResourceVersion())
-	return err1 == nil && err2 == nil && a < b
 }
 
 // setToken stores the resourceVersion of an event or a bookmark.

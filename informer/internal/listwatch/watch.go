@@ -22,12 +22,6 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	switch {
 	case s.versions == nil:
 		options.ResourceVersion = from.String()
-		if !s.replayedLast {
-			s.replays = 0
-		}
-		s.replayedLast = false
-	case s.replays == maxReplays && s.watched:
-		return nil, keepwatch.Failed(keepwatch.Expired, "watch %s: watches do not resume", s.name)
 	case s.versions.stale:
 		return nil, keepwatch.Failed(keepwatch.Expired,
 			"watch %s: the last event had no resource version, so that there is none to resume from", s.name)
@@ -38,7 +32,7 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if failure != nil {
 		return nil, failure
 	}
-	w.to, w.newest, w.from, s.watched = from, from, from, true
+	w.to, w.newest = from, from
 	return w, nil
 }
 
@@ -57,7 +51,6 @@ type stream struct {
 	done   <-chan struct{} // of its context
 	stop   sync.Once
 
-	from   keepwatch.Revision
 	to     keepwatch.Revision // of the last batch
 	newest keepwatch.Revision // the greatest that was read
 	buffer []parsedEvent      // read, and not returned yet
@@ -121,10 +114,6 @@ func (w *stream) read(timeout time.Duration) bool {
 	switch {
 	case failure != nil:
 		w.fail(failure)
-	case ok && w.source.replayed(e, w.from, w.newest):
-		w.fail(keepwatch.Failed(keepwatch.ProtocolViolation, "watch %s: one from revision %d begins with %s of %v at %d: the "+
-			"ListerWatcher, or the server, does not resume watches; from now on a list follows each", w.source.name, w.from,
-			e.change.Type, e.change.Object.Key(), e.revision))
 	case ok:
 		w.add(e)
 	}
