@@ -27,11 +27,11 @@ func TestInterruptedDisturbance(t *testing.T) {
 		if _, err := output.ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
-		writer.Close() // the processes have it
 		interrupt()
 		if err := await.Receive(t, "the disturbance ends", ended); err == nil {
 			t.Error("no error")
 		}
+		writer.Close() // what it has started has it still
 		closed := make(chan error, 1)
 		go func() {
 			_, err := io.Copy(io.Discard, output)
