@@ -17,6 +17,7 @@
 //	rule.go      a rule: its sentence, its source, its judgement
 //	verdict.go   the verdicts
 //	subject.go   a resource in a namespace: requests and their answers
+//	stream.go    a watch of it, and the events that a rule expects
 //	recovery.go  the answers of a server that starts or is overloaded, which are waited for
 //	fixture.go   the namespace and the custom resource, and their deletion
 //	object.go    one state of an object
