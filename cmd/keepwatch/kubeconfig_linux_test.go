@@ -12,7 +12,8 @@ import (
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/history"
 )
 
-// A pipe, such as a shell's >(command), is refused as a kubeconfig: who reads what it has would wait for ever.
+// A pipe, such as a shell's >(command), is refused as a kubeconfig: a read of its former content would
+// wait for ever.
 func TestKubeconfigIntoPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

@@ -383,8 +383,8 @@ type source struct {
 	end context.CancelFunc // ends the cache
 }
 
-// Watch returns a watch that ends the cache once the database is unavailable: the client watches again, and is told why
-// it cannot.
+// Watch returns a watch that ends the cache once the database is unavailable: the next request of the
+// client receives the reason.
 func (s source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	w, err := s.Source.Watch(ctx, from)
 	if err != nil {

@@ -204,7 +204,7 @@ func (u unavailable) Snapshot(ctx context.Context, read func(sink.Snapshot) erro
 }
 
 // A history that cannot be read now may be read later, which is what 503 says, also of moments in memory. Open watches
-// end, so that their clients are told.
+// end, so that their clients receive the reason.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	c := newChurn()

@@ -110,7 +110,7 @@ func (s goneSide) content(context.Context, keepwatch.Key) (content, error) {
 	return nil, keepwatch.Failed(keepwatch.Unreachable, "connection refused")
 }
 
-// A server that goes away behind the comparison is not asked for each different object.
+// A server that is unreachable after the comparison is not asked for each different object.
 func TestServerGoesBehindTheComparison(t *testing.T) {
 	server, against := fakeSide{map[keepwatch.Key]string{}, 4}, fakeSide{map[keepwatch.Key]string{}, 4}
 	for i := range 20 {

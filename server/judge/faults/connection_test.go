@@ -81,7 +81,7 @@ func TestAddressIsTakenDuringOutage(t *testing.T) {
 	await.State(t, "connections are accepted", func() (bool, string) { return accepts(p.listener), "they are refused" })
 }
 
-// A half-open connection whose client goes away ends, and with it the watch at the server.
+// A half-open connection ends when its client closes it, and with it the watch at the server.
 func TestClientOfHalfOpenConnectionGoes(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {
 		var open atomic.Int64

@@ -259,7 +259,7 @@ func (w *world) kept(ctx context.Context, of schema.GroupVersionResource, namesp
 	return names, nil
 }
 
-// exists reports whether an owner of an object is there, as far as the server can tell.
+// exists reports whether an owner of an object is there, by what the server has seen.
 func (w *world) exists(ctx context.Context, owner metav1.OwnerReference, namespace string) bool {
 	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
 	mapping, err := w.mapper().RESTMapping(kind.GroupKind(), kind.Version)
