@@ -6,21 +6,32 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 )
 
 // Authorities is the ConfigMap in kube-system in which API servers publish the authorities of client certificates and
 // of front proxies, and the headers of the latter.
 const Authorities = "extension-apiserver-authentication"
+
+// Keys of the two authorities in it. A server without one of them leaves its key out.
+const (
+	clientsKey      = "client-ca-file"
+	frontProxiesKey = "requestheader-client-ca-file"
+)
 
 // certificates authenticates callers by client certificate, and by a front proxy's certificate and headers, with
 // the authorities of the server, as k8s.io/apiserver does in front of an aggregated API. A nil *certificates knows
@@ -29,21 +40,24 @@ type certificates struct {
 	clients      *dynamiccertificates.ConfigMapCAController
 	frontProxies *dynamiccertificates.ConfigMapCAController
 	headers      *headerrequest.RequestHeaderAuthRequestController
+	configMaps   typedcorev1.ConfigMapInterface
+	published    atomic.Pointer[corev1.ConfigMap] // as it was read at first: which authorities there are; nil before
 	authenticate authenticator.Request
 }
 
 func newCertificates(client kubernetes.Interface) (*certificates, error) {
 	clients, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem,
-		Authorities, "client-ca-file", client)
+		Authorities, clientsKey, client)
 	if err != nil {
 		return nil, err
 	}
 	frontProxies, err := dynamiccertificates.NewDynamicCAFromConfigMapController("front-proxy-ca", metav1.NamespaceSystem,
-		Authorities, "requestheader-client-ca-file", client)
+		Authorities, frontProxiesKey, client)
 	if err != nil {
 		return nil, err
 	}
-	c := &certificates{clients: clients, frontProxies: frontProxies}
+	c := &certificates{clients: clients, frontProxies: frontProxies,
+		configMaps: client.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
 	c.headers = headerrequest.NewRequestHeaderAuthRequestController(Authorities, metav1.NamespaceSystem, client,
 		"requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix",
@@ -70,15 +84,40 @@ func (c *certificates) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { c.clients.Run(ctx, 1) })
 	running.Go(func() { c.frontProxies.Run(ctx, 1) })
-	running.Go(func() { c.headers.Run(ctx, 1) })
+	running.Go(func() {
+		c.learn(ctx)
+		c.headers.Run(ctx, 1)
+	})
 	running.Wait()
 }
 
-// known reports whether the server's authorities have been read.
+// learn reads which authorities there are, and the headers of front proxies. It tries until it has, or ctx ends.
+func (c *certificates) learn(ctx context.Context) {
+	tries := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 30 * time.Second}
+	_ = tries.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+		published, err := c.configMaps.Get(ctx, Authorities, metav1.GetOptions{})
+		if err == nil {
+			err = c.headers.RunOnce(ctx)
+		}
+		if err != nil {
+			klog.V(2).InfoS("The authorities of client certificates are not known", "err", err)
+			return false, nil
+		}
+		c.published.Store(published)
+		return true, nil
+	})
+}
+
+// known reports whether all of the server's authorities have been read. With some of them alone, the request of a front
+// proxy would be judged by a token that it passes on, and not by the user that it names.
 func (c *certificates) known() bool {
+	published := c.published.Load()
+	if published == nil {
+		return false
+	}
 	_, clients := c.clients.VerifyOptions()
 	_, frontProxies := c.frontProxies.VerifyOptions()
-	return clients || frontProxies
+	return (clients || published.Data[clientsKey] == "") && (frontProxies || published.Data[frontProxiesKey] == "")
 }
 
 // removeHeaders removes the headers of front proxies.
@@ -94,7 +133,7 @@ var (
 		"client certificates do not pass through this proxy: use a bearer token, or start the proxy with --impersonate")
 	errNoAuthorities = apierrors.NewServiceUnavailable(
 		"the proxy does not know the authorities of client certificates: it has not read the ConfigMap kube-system/" +
-			Authorities + " yet, may not read it, or the cluster has none")
+			Authorities + " yet, or may not read it")
 	errUnauthorized = apierrors.NewUnauthorized("Unauthorized") // as the server says it
 )
 
@@ -146,14 +185,15 @@ func CertifiedUser(ctx context.Context) user.Info {
 
 // Identify returns a request without a certificate as it is, and one with a certificate with the user that it proves.
 // As at the server, a certificate that proves none does not keep a request with a token from being judged by it.
-// Without a token, identify returns the error to answer.
+// Without a token, identify returns the error to answer, and with one as well while it is not known whether the
+// certificate is a front proxy's.
 func (c *Control) Identify(q *http.Request) (*http.Request, error) {
 	if q.TLS == nil || len(q.TLS.PeerCertificates) == 0 {
 		return q, nil
 	}
 	known, err := c.certificates.user(q)
 	switch {
-	case err != nil && !hasToken(q):
+	case err != nil && (!hasToken(q) || errors.Is(err, errNoAuthorities)):
 		return nil, err
 	case err != nil || known == nil:
 		return q, nil
