@@ -534,7 +534,8 @@ var rules = map[string]rule{
 		ours: []string{"", "store", "reflector", "source/kube", "server/readpath", "server/proxy/internal/personal",
 			"internal/pause"},
 		others: []string{
-			"k8s.io/api/authentication/v1$", "k8s.io/api/authorization/v1$", "k8s.io/api/rbac/v1$", "k8s.io/apimachinery/",
+			"k8s.io/api/authentication/v1$", "k8s.io/api/authorization/v1$", "k8s.io/api/core/v1$", "k8s.io/api/rbac/v1$",
+			"k8s.io/apimachinery/",
 			"k8s.io/apiserver/pkg/authentication/",
 			"k8s.io/apiserver/pkg/authorization/", "k8s.io/apiserver/pkg/server/dynamiccertificates$",
 			"k8s.io/apiserver/pkg/util/webhook$", "k8s.io/client-go/", "k8s.io/klog/", "golang.org/x/sync/singleflight",
