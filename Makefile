@@ -192,7 +192,7 @@ mutants:
 
 # Everything at its full size, part by part: hours. A part that passed on these sources does not run again. The results are
 # in test/results, and their table in docs/verification.md. AREA is one of library, sinks, proxy, serve, testserver, kubernetes,
-# judges and deploy.
+# judges and deploy, or a part such as proxy-personal.
 AREA ?=
 verify: clients peers
 	cd test && GOTEST='$(GOTEST)' go run ./verify -area '$(AREA)' -seed '$(SEED)'

@@ -1,7 +1,7 @@
 // Command verify runs the tests that are too long for each change, part by part, and records what each part found.
 //
 //	go run ./verify                 every part, from the folder test (make verify)
-//	go run ./verify -area proxy     the parts of one area
+//	go run ./verify -area proxy     the parts of one area; -area proxy-personal is one part
 //	go run ./verify -list           the parts and their last results
 //
 // A part that passed on the same sources and seed does not run again, so that an interrupted run continues where it

@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	area := flag.String("area", "", "only the parts of this area")
+	area := flag.String("area", "", "only the parts of this area, or this part")
 	seed := flag.String("seed", "1", "the seed of random tests")
 	list := flag.Bool("list", false, "print the parts and their last results, and run none")
 	flag.Parse()

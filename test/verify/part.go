@@ -76,7 +76,7 @@ const twoReleases = `rm -rf bin/verify/release && mkdir -p bin/verify/release &&
 (cd elsewhere && umask 077 && TZ=Pacific/Kiritimati LC_ALL=tr_TR.UTF-8 GOCACHE=$PWD/bin/cache make release VERSION=v0.1.0-rc.1) &&
 cmp a/bin/release/v0.1.0-rc.1/SHA256SUMS elsewhere/bin/release/v0.1.0-rc.1/SHA256SUMS && rm -rf elsewhere`
 
-// selectParts returns the parts of an area, or all of them if area is "".
+// selectParts returns the parts of an area, or the one with this id, or all of them if area is "".
 func selectParts(area string) ([]part, error) {
 	if area == "" {
 		return parts, nil
@@ -84,13 +84,13 @@ func selectParts(area string) ([]part, error) {
 	var selected []part
 	var areas []string
 	for _, p := range parts {
-		if p.area == area {
+		if p.area == area || p.id() == area {
 			selected = append(selected, p)
 		}
 		areas = append(areas, p.area)
 	}
 	if selected == nil {
-		return nil, fmt.Errorf("there is no area %q: use one of %s", area, strings.Join(slices.Compact(areas), ", "))
+		return nil, fmt.Errorf("there is no area or part %q: use one of %s, or a part as the table of results names it", area, strings.Join(slices.Compact(areas), ", "))
 	}
 	return selected, nil
 }

@@ -68,6 +68,9 @@ func TestParts(t *testing.T) {
 	if _, err := selectParts("no-area"); err == nil || !strings.Contains(err.Error(), "proxy, ") {
 		t.Errorf("selectParts of an unknown area: %v", err)
 	}
+	if selected, err := selectParts("proxy-personal"); err != nil || len(selected) != 1 || selected[0].name != "personal" {
+		t.Errorf("selectParts of a part: %v, %v", selected, err)
+	}
 }
 
 // The workflow that verifies on a schedule runs each area.
