@@ -106,16 +106,14 @@ func (m *modes) create(namespace, name string, data int) *corev1.ConfigMap {
 func (m *modes) same(r differential.Request) differential.Answer {
 	m.Helper()
 	var ours, upstreams differential.Answer
-	for range 20 {
+	await.State(m, "both servers answer the same", func() (bool, string) {
 		ours, upstreams = m.keepwatch.Ask(m.Context(), r), m.itsCache.Ask(m.Context(), r)
-		if ours.Incomplete == "" && upstreams.Incomplete == "" && ours.Status == upstreams.Status &&
-			withoutSlash(ours.Body) == withoutSlash(upstreams.Body) &&
-			ours.Header.Get("Content-Type") == upstreams.Header.Get("Content-Type") {
-			return ours
-		}
-	}
-	m.Errorf("%s\nkeepwatch: %d %s %s\nupstream:  %d %s %s", r, ours.Status, ours.Incomplete, ours.Body, upstreams.Status,
-		upstreams.Incomplete, upstreams.Body)
+		return ours.Incomplete == "" && upstreams.Incomplete == "" && ours.Status == upstreams.Status &&
+				withoutSlash(ours.Body) == withoutSlash(upstreams.Body) &&
+				ours.Header.Get("Content-Type") == upstreams.Header.Get("Content-Type"),
+			fmt.Sprintf("%s\nkeepwatch: %d %s %s\nupstream:  %d %s %s", r, ours.Status, ours.Incomplete, ours.Body,
+				upstreams.Status, upstreams.Incomplete, upstreams.Body)
+	})
 	return ours
 }
 
