@@ -89,6 +89,14 @@ func TestWrongValues(t *testing.T) {
 		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "**"}}}}, "resource"},
 		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "*."}}}}, "resource"},
 		{"keepwatch-sync", values{"config": values{"resources": []any{}}}, "resources"},
+		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "deployments"}}}},
+			`"deployments" is no type of the core group`},
+		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "po", "namespace": "shop"}}}},
+			`"po" is no type of the core group`},
+		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "secrets"}}}},
+			"--include-secrets"},
+		{"keepwatch-sync", values{"config": values{"to": "https://h/"}}, "state"},
+		{"keepwatch-sync", values{"config": values{"sinks": []any{values{"to": "https://h/"}}}}, "state"},
 		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "Pods"}}}}, "resource"},
 	} {
 		if _, err := render(c.chart, c.v); err == nil || !strings.Contains(err.Error(), c.want) {

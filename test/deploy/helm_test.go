@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -37,16 +38,23 @@ func newHelm(t *testing.T, kubeconfig string) *helmProgram {
 // run runs helm in the namespace of the releases, and returns what it printed.
 func (h *helmProgram) run(args ...string) string {
 	h.Helper()
+	out, err := h.try(args...)
+	if err != nil {
+		h.Fatalf("helm %q: %v: %s", args, err, out)
+	}
+	return out
+}
+
+// try is run that may fail.
+func (h *helmProgram) try(args ...string) (string, error) {
+	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), 2*await.Deadline)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.path, append(args, "--namespace", installed)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig, "HELM_CACHE_HOME="+filepath.Join(h.home, "cache"),
 		"HELM_CONFIG_HOME="+filepath.Join(h.home, "config"), "HELM_DATA_HOME="+filepath.Join(h.home, "data"))
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		h.Fatalf("helm %q: %v: %s", args, err, out)
-	}
-	return string(out)
+	return string(out), err
 }
 
 // The program helm installs the charts of a release as the documentation says, waits until their pods are ready, which
@@ -77,12 +85,17 @@ func TestHelm(t *testing.T) {
 			}
 			objects := objects(t, name, helm.run("get", "manifest", name))
 
-			helm.run(append([]string{"upgrade", name, archive, "--reuse-values", "--set", "image.tag=v0.2.0"}, wait...)...)
+			upgrade := append([]string{"upgrade", name, archive, "--reset-then-reuse-values"}, wait...)
+			helm.run(append(upgrade, "--set", "image.tag=v0.2.0")...)
 			c.runs(t, name, workload, "v0.2.0")
 			helm.run(append([]string{"rollback", name, "1"}, wait...)...)
 			c.runs(t, name, workload, released)
 			if history := helm.run("history", name); strings.Count(history, "\n") != 4 {
 				t.Errorf("helm history:\n%s", history)
+			}
+
+			if name == "keepwatch-sync" {
+				c.enlarge(t, &helm, upgrade)
 			}
 
 			helm.run(append([]string{"uninstall", name}, wait...)...)
@@ -97,6 +110,47 @@ func TestHelm(t *testing.T) {
 				t.Errorf("claims after helm uninstall: %v, %v", claims, err)
 			}
 		})
+	}
+}
+
+// enlarge upgrades keepwatch-sync to a larger volume, which is refused with what to do first, before anything is
+// written.
+func (c *cluster) enlarge(t *testing.T, helm *helmProgram, upgrade []string) {
+	t.Helper()
+	const name, claim = "keepwatch-sync", "data-keepwatch-sync-0"
+	file := func() string {
+		secret, err := c.client.CoreV1().Secrets(installed).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(secret.Data["sync.yaml"])
+	}
+	before := file()
+	upgrade = append(upgrade, "--set", "storage.size=20Gi,config.maxSize=16Gi")
+	patch := `{"spec":{"resources":{"requests":{"storage":"20Gi"}}}}`
+	out, err := helm.try(upgrade...)
+	if err == nil || !strings.Contains(out, "statefulset "+name+" --cascade=orphan") ||
+		!strings.Contains(out, "patch pvc "+claim+" -p '"+patch+"'") || file() != before {
+		t.Errorf("the upgrade is refused with %v: %s; the file is now\n%s", err, out, file())
+	}
+	_, err = c.client.CoreV1().PersistentVolumeClaims(installed).Patch(t.Context(), claim, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphan := metav1.DeletePropagationOrphan
+	sets := c.client.AppsV1().StatefulSets(installed)
+	if err := sets.Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the StatefulSet is gone", func() bool {
+		_, err := sets.Get(t.Context(), name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	helm.run(upgrade...)
+	c.runs(t, name, "StatefulSet", released)
+	if after := file(); !strings.Contains(after, "maxSize: 16Gi") {
+		t.Errorf("after the upgrade the file is\n%s", after)
 	}
 }
 

@@ -41,11 +41,49 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if regexMatch "\"(sqlite|files|https?):" (include "keepwatch-sync.addresses" .) }}true{{ end }}
 {{- end }}
 
-{{- /* The right to follow a type: TYPE[.VERSION][.GROUP], *.GROUP, or *, which has Secrets, too: RBAC cannot leave them out. */}}
+{{- /* The right to follow a type: TYPE[.VERSION][.GROUP], *.GROUP, or *, which has Secrets, too: RBAC cannot leave them out.
+A rule needs the plural and the group; what has no group is of the core group, whose types stay the same. */}}
 {{- define "keepwatch-sync.rule" }}
+  {{- $core := list "*" "configmaps" "endpoints" "events" "limitranges" "namespaces" "nodes" "persistentvolumeclaims" "persistentvolumes" "pods" "podtemplates" "replicationcontrollers" "resourcequotas" "serviceaccounts" "services" }}
+  {{- if eq . "secrets" }}
+    {{- fail "config.resources: secrets are stored only with --include-secrets, which this chart does not give" }}
+  {{- else if not (or (contains "." .) (has . $core)) }}
+    {{- fail (printf "config.resources: %q is no type of the core group: give its plural and its group, deployments.apps for example, as kubectl api-resources has them" .) }}
+  {{- end }}
   {{- $name := regexReplaceAll "^([^.]+)[.]v[0-9]+((alpha|beta)[0-9]+)?[.]" . "${1}." }}
   {{- $parts := splitn "." 2 $name }}
 - apiGroups: [{{ if eq . "*" }}"*"{{ else }}{{ $parts._1 | default "" | quote }}{{ end }}]
   resources: [{{ $parts._0 | quote }}]
   verbs: [get, list, watch]
+{{- end }}
+
+{{- /* The bytes of a quantity: 1.5Ti and 1536Gi, as the API server writes it, are the same. */ -}}
+{{- define "keepwatch-sync.bytes" -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- mulf (regexFind "^[0-9.]+" .) (get $units (regexFind "[A-Za-z]*$" .)) -}}
+{{- end }}
+
+{{- /* The volume of a StatefulSet cannot be changed. Helm would notice that when the Secret with the new file is written,
+with which the old pod starts again. */ -}}
+{{- define "keepwatch-sync.upgradable" -}}
+{{- with lookup "apps/v1" "StatefulSet" .Release.Namespace .Release.Name -}}
+{{- $set := printf "the StatefulSet %s" $.Release.Name -}}
+{{- $delete := printf "kubectl -n %s delete statefulset %s --cascade=orphan" $.Release.Namespace $.Release.Name -}}
+{{- $claims := first (.spec.volumeClaimTemplates | default list) -}}
+{{- $file := include "keepwatch-sync.file" $ -}}
+{{- if and $file (not $claims) -}}
+{{- fail (printf "%s has no volume, and config.to asks for one. Nothing is changed. Upgrade again after: %s" $set $delete) -}}
+{{- else if and $claims (not $file) -}}
+{{- fail (printf "%s has a volume, and config.to asks for none; what it has stored stays in the claim data-%s-0. Nothing is changed. Upgrade again after: %s" $set $.Release.Name $delete) -}}
+{{- else if $claims -}}
+{{- $class := $claims.spec.storageClassName | default "" -}}
+{{- $size := $claims.spec.resources.requests.storage -}}
+{{- $storage := $.Values.storage -}}
+{{- if ne $class ($storage.className | default "") -}}
+{{- fail (printf "%s has a volume of the class %q, and storage.className is %q. Nothing is changed: a claim keeps its class, so install another release" $set $class $storage.className) -}}
+{{- else if ne (include "keepwatch-sync.bytes" $size) (include "keepwatch-sync.bytes" $storage.size) -}}
+{{- fail (printf "%s has a volume of %s, and storage.size is %s. Nothing is changed. Enlarge the claim, and upgrade again after: kubectl -n %s patch pvc data-%s-0 -p '{\"spec\":{\"resources\":{\"requests\":{\"storage\":%q}}}}' && %s" $set $size $storage.size $.Release.Namespace $.Release.Name $storage.size $delete) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
