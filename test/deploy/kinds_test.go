@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -127,6 +128,18 @@ func TestKinds(t *testing.T) {
 		slices.Sort(c.want)
 		if got := kinds(manifests(t, c.chart, settings[c.chart][c.which])); !slices.Equal(got, c.want) {
 			t.Errorf("%s with %s: %v", c.chart, c.which, got)
+		}
+	}
+}
+
+// The policies restrict who connects to the pods, and not where these connect to: the port of the API server itself,
+// which a policy sees in place of its Service's, is another one in many clusters.
+func TestPoliciesOfPods(t *testing.T) {
+	for chart := range settings {
+		policy := find[networkingv1.NetworkPolicy](t, manifests(t, chart, values{}), "NetworkPolicy").Spec
+		if !slices.Equal(policy.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) ||
+			len(policy.Egress) > 0 {
+			t.Errorf("%s: %+v", chart, policy)
 		}
 	}
 }
