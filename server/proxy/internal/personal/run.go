@@ -288,8 +288,6 @@ func (r *run) end() bool {
 	}
 	w.of, w.applied, w.decided, w.failing = len(r.existing), applied, r.began, time.Time{}
 	w.show(set, r.began, applied)
-	if applied == w.changes {
-		w.touched, w.rechecked = false, false
-	}
+	w.touched, w.rechecked = false, w.rechecked && applied != w.changes
 	return true
 }

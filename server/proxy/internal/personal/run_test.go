@@ -123,6 +123,36 @@ func TestUnboundDuringADecision(t *testing.T) {
 	})
 }
 
+// What a decision denied before a change of bindings may be allowed by another authorizer when it ends. A revision that
+// was listed without is not of the set that the next decision shows.
+func TestRevisionsOfADecisionOvertakenByAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := slow(t, 1000)
+		w.bind("ada", "n900", true)
+		view := w.of(subject("ada"))
+		time.Sleep(10 * time.Minute)
+		var listing sync.WaitGroup
+		listing.Go(func() { w.of(subject("ada")) }) // takes twelve seconds, and the change settles in five
+		time.Sleep(3 * time.Second)
+		w.set(func() { w.allowed["ada/n001"] = true })
+		w.bindAs("other", userPrefix+"ada", "n900", true)
+		listing.Wait()
+		if got := names(view); !slices.Equal(got, []string{"n900"}) {
+			t.Fatalf("the list has %v", got)
+		}
+		view.Settle(t.Context(), w.newest)
+		w.set(func() { w.revision += 10 })
+		listed := w.revision
+		w.of(subject("ada"))
+		if got := names(view); !slices.Equal(got, []string{"n001", "n900"}) {
+			t.Fatalf("the next list has %v", got)
+		}
+		if view.Resumable(listed) {
+			t.Error("what was listed without n001 is resumed as if it had been listed with it")
+		}
+	})
+}
+
 // An API server follows roles later than this process: a revocation that it knows a second later is asked about once
 // more, although a decision is being made.
 func TestLateServerDuringALongDecision(t *testing.T) {

@@ -58,7 +58,8 @@ type View struct {
 	changes  uint64    // that may change the set
 	applied  uint64    // of them, in the set
 	failing  time.Time // since when the server does not decide; zero while it does
-	// What the changes are that are not applied: of bindings, of namespaces.
+	// touched is true if bindings have changed since a decision last ended, and rechecked if namespaces have changed and
+	// that is not applied.
 	touched, rechecked bool
 	epoch              epoch
 	again              time.Time // when it is decided once more; zero if that is not due
@@ -143,7 +144,8 @@ func (w *View) wake() {
 	}
 }
 
-// current waits until the set is decided, as of a time after the last change.
+// current waits until the set is decided, as of a time after the call, or after the last change. It does not wait until
+// a change during the decision is applied: changes without an end would keep it waiting.
 func (w *View) current(ctx context.Context) error {
 	if w.fresh() {
 		return nil
@@ -195,8 +197,8 @@ func (w *View) decide(ctx context.Context, open bool) error {
 }
 
 // show replaces the set by one that is decided as of some of the changes, by decisions that began at a time. A set
-// that changes by bindings alone, and was decided when their change had settled, is that of their epoch. w.mu is
-// locked.
+// that changes by bindings alone, and was decided when their change had settled, is that of their epoch, unless another
+// decision has ended since: what was listed with its set is of the epoch, too. w.mu is locked.
 func (w *View) show(set *watchcache.Namespaces, began time.Time, applied uint64) {
 	before := w.present
 	if w.gone || before != nil && w.err == nil && set.Equal(before) {
