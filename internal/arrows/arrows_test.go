@@ -568,8 +568,8 @@ var rules = map[string]rule{
 	"server/proxy/internal/forward": {
 		ours: []string{"", "server/readpath", "server/proxy/internal/access"},
 		others: []string{
-			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/client-go/", "k8s.io/component-base/metrics$",
-			"k8s.io/klog/", "k8s.io/streaming/pkg/httpstream$",
+			"k8s.io/apimachinery/", "k8s.io/apiserver/pkg/apis/audit$", "k8s.io/apiserver/pkg/endpoints/", "k8s.io/client-go/",
+			"k8s.io/component-base/metrics$", "k8s.io/klog/", "k8s.io/streaming/pkg/httpstream$",
 		},
 		why: "a request reaches the server without caches",
 	},

@@ -20,8 +20,7 @@ type Audit struct {
 const decisionAnnotation = "authorization.k8s.io/decision"
 
 // records returns a handler that records what next answers to a caller whom the server has allowed a request, or
-// forbidden it: its context has both. The request's Audit-ID is that of the event, as at the server. A nil *Audit
-// records nothing.
+// forbidden it: its context has both, and its Audit-ID. A nil *Audit records nothing.
 func (a *Audit) records(decision string, next http.Handler) http.Handler {
 	if a == nil {
 		return next
@@ -30,8 +29,7 @@ func (a *Audit) records(decision string, next http.Handler) http.Handler {
 		audit.AddAuditAnnotation(q.Context(), decisionAnnotation, decision)
 		next.ServeHTTP(w, q)
 	})
-	return genericapifilters.WithAuditInit(genericapifilters.WithAudit(decided, a.Backend, withoutObjects{a.Policy},
-		endsLate))
+	return genericapifilters.WithAudit(decided, a.Backend, withoutObjects{a.Policy}, endsLate)
 }
 
 // allowed is records for reads.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
@@ -21,6 +23,7 @@ type auditLog struct {
 	mu     sync.Mutex
 	events []string
 	fails  bool
+	last   string // the ID of the last one
 }
 
 func (*auditLog) Run(<-chan struct{}) error { return nil }
@@ -31,6 +34,7 @@ func (l *auditLog) ProcessEvents(events ...*auditinternal.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range events {
+		l.last = string(e.AuditID)
 		l.events = append(l.events, fmt.Sprintf("%s %s %s %s %s", e.Stage, e.Level, e.Verb, e.RequestURI,
 			e.Annotations[decisionAnnotation]))
 	}
@@ -112,4 +116,55 @@ func TestAudit(t *testing.T) {
 	log.fails = true
 	log.mu.Unlock()
 	get("/metrics", http.StatusInternalServerError) // it is not recorded before it is answered
+}
+
+// Each answer has one Audit-ID, as each of an API server: the request's, if it has one. It is that of the event.
+func TestAuditIDs(t *testing.T) {
+	log := &auditLog{}
+	r := newCrowdRig(t, func(c *Config) {
+		c.Audit = &Audit{log, policy.NewPolicyRuleEvaluator(&auditinternal.Policy{
+			Rules:      []auditinternal.PolicyRule{{Level: auditinternal.LevelMetadata}},
+			OmitStages: []auditinternal.Stage{auditinternal.StageRequestReceived}})}
+	})
+	without := newCrowdRig(t, func(*Config) {})
+	await.True(t, "the resource is cached", func() bool { return r.cached() && without.cached() })
+	down, err := New(Config{Server: &rest.Config{Host: "http://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what, path, token string
+		by                http.Handler
+		code              int
+		recorded          bool
+	}{
+		{"from memory", "/api/v1/configmaps?resourceVersion=0", "own", r.proxy, http.StatusOK, true},
+		{"from memory, not recorded", "/api/v1/configmaps?resourceVersion=0", "own", without.proxy, http.StatusOK, false},
+		{"forwarded", "/version", "own", r.proxy, http.StatusOK, false},
+		{"an endpoint", "/metrics", "own", r.proxy, http.StatusOK, true},
+		{"health", "/livez", "", r.proxy, http.StatusOK, false},
+		{"refused", "/metrics", "", r.proxy, http.StatusUnauthorized, false},
+		{"not answered", "/version", "", down, http.StatusServiceUnavailable, false},
+	} {
+		for _, sent := range []string{"", "of-the-client"} {
+			log.take(t, 0)
+			q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.path, nil)
+			if c.token != "" {
+				q.Header.Set("Authorization", "Bearer "+c.token)
+			}
+			if sent != "" {
+				q.Header.Set("Audit-ID", sent)
+			}
+			w := httptest.NewRecorder()
+			c.by.ServeHTTP(w, q)
+			ids := w.Result().Header.Values("Audit-ID")
+			if w.Code != c.code || len(ids) != 1 || sent != "" && ids[0] != sent {
+				t.Errorf("%s, asked as %q: %d with the Audit-IDs %q", c.what, sent, w.Code, ids)
+				continue
+			}
+			if events := log.take(t, 0); c.recorded && (len(events) != 1 || log.last != ids[0]) {
+				t.Errorf("%s: %q, and the event %q", c.what, ids, log.last)
+			}
+		}
+	}
 }

@@ -94,6 +94,7 @@ type Proxy struct {
 	forwarder   *forward.Forwarder
 	access      *access.Control
 	gate        *fairness.Gate // before reads
+	handler     http.Handler   // all of it
 	reads       http.Handler
 	infos       *request.RequestInfoFactory
 	caches      *caches
@@ -175,6 +176,7 @@ func New(config Config) (*Proxy, error) {
 	handler.Filter(func(next http.Handler) http.Handler { return countsAnswers(p.audit.allowed(next)) })
 	p.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(handler))
 	p.endpoints = p.newEndpoints()
+	p.handler = genericapifilters.WithAuditInit(http.HandlerFunc(p.serve)) // as an API server, with or without a log
 	return p, nil
 }
 
@@ -200,7 +202,10 @@ func (p *Proxy) Run(ctx context.Context) {
 
 // ServeHTTP answers a read from a cache if the server allows it to the caller, answers the proxy's own endpoints, and
 // forwards any other request.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, asked *http.Request) {
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) { p.handler.ServeHTTP(w, q) }
+
+// serve is ServeHTTP for a request whose context has its Audit-ID, as the answer has.
+func (p *Proxy) serve(w http.ResponseWriter, asked *http.Request) {
 	if open(asked.URL.Path) {
 		p.endpoints.ServeHTTP(w, asked)
 		return

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -125,13 +126,13 @@ func (f *sender) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		to.Transport = f.upgrades
 		q.Header.Set("Connection", "Upgrade")
 	}
-	if instead, ok := q.Context().Value(onlyErrors{}).(error); ok {
-		to.ModifyResponse = func(answer *http.Response) error {
-			if answer.StatusCode < http.StatusBadRequest {
-				return instead
-			}
-			return nil
+	instead, _ := q.Context().Value(onlyErrors{}).(error)
+	to.ModifyResponse = func(answer *http.Response) error {
+		if instead != nil && answer.StatusCode < http.StatusBadRequest {
+			return instead
 		}
+		w.Header().Del(auditinternal.HeaderAuditID) // the server has its own
+		return nil
 	}
 	to.ServeHTTP(w, q)
 }
