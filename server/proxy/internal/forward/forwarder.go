@@ -31,6 +31,7 @@ func New(server *rest.Config, c *access.Control, o access.Options,
 	registry metrics.KubeRegistry) (_ *Forwarder, err error) {
 	f := &Forwarder{control: c, inFlight: newInFlight(registry), unread: newUnreadResponses(registry),
 		takeovers: newTakeovers(registry)}
+	registerKept(registry)
 	if f.callers, err = newSender(rest.AnonymousClientConfig(server)); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"k8s.io/component-base/metrics"
 	"k8s.io/streaming/pkg/httpstream"
 )
 
@@ -19,6 +20,14 @@ const (
 
 // keptBytes is the length of what is kept of all bodies.
 var keptBytes atomic.Int64
+
+const keptHelp = "Bytes that are kept of the bodies of forwarded requests, to be sent once more on another connection."
+
+func registerKept(registry metrics.KubeRegistry) {
+	registry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
+		Name: "keepwatch_proxy_kept_body_bytes", StabilityLevel: metrics.ALPHA, Help: keptHelp,
+	}, func() float64 { return float64(keptBytes.Load()) }))
+}
 
 // keepBody reads the body of a request, so that net/http can send it once more on another connection: a server that
 // ends a connection of HTTP/2, as each one does that restarts, has not processed the last requests on it. Without that

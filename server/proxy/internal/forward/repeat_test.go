@@ -3,6 +3,7 @@ package forward
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,10 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 )
 
 // A server that ends a connection of HTTP/2 gracefully has not processed the last requests on it. They are sent once
@@ -99,6 +104,32 @@ func TestBodiesOfUpgradesAreNotKept(t *testing.T) {
 		t.Errorf("kept %d, %v", kept, err)
 	}
 	keptBytes.Add(-kept)
+}
+
+// The bytes that are kept of bodies are a metric while the server has not answered.
+func TestKeptBodiesAreCounted(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	counted := func(bytes int) error {
+		return testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(`# HELP %[1]s [ALPHA] %[2]s
+# TYPE %[1]s gauge
+%[1]s %[3]d
+`, "keepwatch_proxy_kept_body_bytes", keptHelp, bytes)), "keepwatch_proxy_kept_body_bytes")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if err := counted(4); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	f, err := New(&rest.Config{Host: server.URL}, nil, access.Options{}, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	f.callers.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("body")))
+	if err := counted(0); err != nil || w.Code != http.StatusOK {
+		t.Error(w.Code, err)
+	}
 }
 
 // reading is a function that reads.
