@@ -17,13 +17,27 @@ import (
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-// A proxy that may not read the server's configuration has the default one, until it may.
+// A proxy that may not read the server's configuration has the default one, until it may. It has all of it if it may not
+// read a part: the server's FlowSchemas name levels that the default ones lack.
 func TestDefaultConfiguration(t *testing.T) {
 	t.Parallel()
+	for name, refused := range map[string]string{"all": "", "FlowSchemas": "/flowschemas",
+		"levels": "/prioritylevelconfigurations"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			defaultConfiguration(t, refused)
+		})
+	}
+}
+
+// defaultConfiguration is the test of a server that refuses paths with an end.
+func defaultConfiguration(t *testing.T, refused string) {
 	var allowed atomic.Bool
+	var shown, refusals atomic.Int64 // lists of the kind that is not refused, and refusals
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if !allowed.Load() {
+		if !allowed.Load() && strings.HasSuffix(q.URL.Path, refused) {
+			refusals.Add(1)
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
 			return
@@ -32,6 +46,7 @@ func TestDefaultConfiguration(t *testing.T) {
 			<-q.Context().Done()
 			return
 		}
+		shown.Add(1)
 		kind := "FlowSchemaList"
 		if strings.HasSuffix(q.URL.Path, "/prioritylevelconfigurations") {
 			kind = "PriorityLevelConfigurationList"
@@ -66,8 +81,12 @@ func TestDefaultConfiguration(t *testing.T) {
 	}
 	await.State(t, "the default configuration is used", func() (bool, string) {
 		is := names()
-		return slices.Contains(is, "workload-low") && slices.Contains(is, "service-accounts"), strings.Join(is, " ")
+		return slices.Contains(is, "workload-low") && slices.Contains(is, "service-accounts") && refusals.Load() > 2 &&
+			(refused == "" || shown.Load() > 2), strings.Join(is, " ")
 	})
+	if slices.Contains(names(), "theirs") {
+		t.Error("a part is the server's")
+	}
 	some, _ := schemas.List(labels.Everything())
 	for _, s := range some {
 		if s.UID == "" {

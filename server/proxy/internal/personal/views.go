@@ -88,8 +88,9 @@ func (v *Views) len() int {
 	return len(v.all)
 }
 
-// WriteUser writes all of a user that a decision may depend on. Groups are a set, and may be named in any order.
-// Strings are quoted, so that no value of one field reads as another field.
+// WriteUser writes all of a user that a decision may depend on. Groups are a set, and may be named in any order. The
+// values of an extra field are a list: a webhook, or an expression of the server's configuration, may judge by the
+// first of them. Strings are quoted, so that no value of one field reads as another field.
 func WriteUser(h io.Writer, u user.Info) {
 	groups := slices.Compact(slices.Sorted(slices.Values(u.GetGroups())))
 	fmt.Fprintf(h, "%q %q %q", u.GetName(), u.GetUID(), groups)

@@ -790,6 +790,7 @@ func TestViewsAreNotShared(t *testing.T) {
 		{&user.DefaultInfo{Name: "ada", Groups: []string{"devs ops"}}, pods, "list"},
 		{&user.DefaultInfo{Name: "ada", Extra: map[string][]string{"scope": {"a"}}}, pods, "list"},
 		{&user.DefaultInfo{Name: "ada", Extra: map[string][]string{"scope": {"a", "b"}}}, pods, "list"},
+		{&user.DefaultInfo{Name: "ada", Extra: map[string][]string{"scope": {"b", "a"}}}, pods, "list"},
 		{&user.DefaultInfo{Name: "ada", Extra: map[string][]string{"scope": {"a"}, "b": nil}}, pods, "list"},
 		{&user.DefaultInfo{Name: "ada"}, pods, "watch"},
 		{&user.DefaultInfo{Name: "ada"}, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "list"},
