@@ -23,8 +23,9 @@ import (
 // refusedFor is how long a server that refuses its configuration is not asked for it again.
 const refusedFor = time.Minute
 
-// newConfiguration returns the informers of the server's configuration. While the server refuses it, they have the one
-// that kube-apiserver creates at its first start.
+// newConfiguration returns the informers of the server's configuration. While the server refuses a part of it, they
+// have all of the one that kube-apiserver creates at its first start: the server's FlowSchemas name levels that the
+// default ones lack, and all their requests would share the few seats of the level catch-all.
 func newConfiguration(client kubernetes.Interface) informers.SharedInformerFactory {
 	return newConfigurationAskedAgain(client, refusedFor)
 }
@@ -32,17 +33,14 @@ func newConfiguration(client kubernetes.Interface) informers.SharedInformerFacto
 func newConfigurationAskedAgain(client kubernetes.Interface, after time.Duration) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	schemas, levels := client.FlowcontrolV1().FlowSchemas(), client.FlowcontrolV1().PriorityLevelConfigurations()
+	listSchemas := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return schemas.List(ctx, o) }
+	listLevels := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return levels.List(ctx, o) }
+	shown := &shown{now: make(chan struct{})}
 	// the factory's own functions find these informers by the type of their objects
-	follow(factory, &flowcontrolv1.FlowSchema{}, &configured{
-		again: after,
-		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return schemas.List(ctx, o) },
-		watch: schemas.Watch, defaults: defaultSchemas(),
-	})
-	follow(factory, &flowcontrolv1.PriorityLevelConfiguration{}, &configured{
-		again: after,
-		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return levels.List(ctx, o) },
-		watch: levels.Watch, defaults: defaultLevels(),
-	})
+	follow(factory, &flowcontrolv1.FlowSchema{}, &configured{shown: shown, again: after,
+		list: listSchemas, other: listLevels, watch: schemas.Watch, defaults: defaultSchemas()})
+	follow(factory, &flowcontrolv1.PriorityLevelConfiguration{}, &configured{shown: shown, again: after,
+		list: listLevels, other: listSchemas, watch: levels.Watch, defaults: defaultLevels()})
 	return factory
 }
 
@@ -81,15 +79,32 @@ func defaultLevels() runtime.Object {
 // defaultRevision is the resource version of the default objects: a list from it on has any state.
 const defaultRevision = "0"
 
-// configured lists and watches objects of one kind of the server, or the default ones if it refuses them. One
-// reflector uses it.
+// shown is whether the server has shown the objects of both kinds. From then on the default ones are not used.
+type shown struct {
+	once sync.Once
+	now  chan struct{} // closed then
+}
+
+func (s *shown) set() { s.once.Do(func() { close(s.now) }) }
+
+func (s *shown) is() bool {
+	select {
+	case <-s.now:
+		return true
+	default:
+		return false
+	}
+}
+
+// configured lists and watches objects of one kind of the server, or the default ones if it refuses them, or those of
+// the other kind. One reflector uses it.
 type configured struct {
-	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	defaults runtime.Object
-	again    time.Duration
-	known    atomic.Bool // the server's objects were listed once
-	refused  atomic.Bool // the last list had the default objects
+	shown       *shown // of both
+	list, other func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch       func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	defaults    runtime.Object
+	again       time.Duration
+	refused     atomic.Bool // the last list had the default objects
 }
 
 // IsWatchListSemanticsUnSupported makes client-go list.
@@ -109,43 +124,57 @@ func (c *configured) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // refuses everybody for a moment.
 func (c *configured) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	all, err := c.list(ctx, o)
-	if err == nil {
-		c.known.Store(true)
+	if err == nil && !c.shown.is() {
+		if _, err = c.other(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+			c.shown.set()
+		}
 	}
-	if c.known.Load() {
-		return all, err
-	}
-	refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
+	refused := !c.shown.is() && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err))
 	c.refused.Store(refused)
-	if refused {
+	switch {
+	case refused:
 		return c.defaults.DeepCopyObject(), nil
+	case err != nil:
+		return nil, err
 	}
-	return all, err
+	return all, nil
 }
 
 // WatchWithContext watches the server's objects. If the default ones were listed, it ends when the server shall be
-// asked again.
+// asked again: at the latest when it has shown both kinds.
 func (c *configured) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !c.refused.Load() {
 		return c.watch(ctx, o)
 	}
-	w := &pause{events: make(chan watch.Event, 1)}
-	w.timer = time.AfterFunc(c.again, func() {
-		again := apierrors.NewResourceExpired("the server is asked again")
-		w.events <- watch.Event{Type: watch.Error, Object: &again.ErrStatus}
+	w := &pause{events: make(chan watch.Event, 1), stopped: make(chan struct{})}
+	w.waiting.Go(func() {
+		again := time.NewTimer(c.again)
+		defer again.Stop()
+		select {
+		case <-again.C:
+		case <-c.shown.now:
+		case <-w.stopped:
+			return
+		}
+		expired := apierrors.NewResourceExpired("the server is asked again")
+		w.events <- watch.Event{Type: watch.Error, Object: &expired.ErrStatus}
 	})
 	return w, nil
 }
 
 // pause is a watch whose only event is an error, after some time.
 type pause struct {
-	events chan watch.Event // never closed: the reflector has stopped it
-	timer  *time.Timer
-	once   sync.Once
+	events  chan watch.Event // never closed: the reflector has stopped it
+	stopped chan struct{}
+	once    sync.Once
+	waiting sync.WaitGroup
 }
 
 // Stop implements watch.Interface.
-func (p *pause) Stop() { p.once.Do(func() { p.timer.Stop() }) }
+func (p *pause) Stop() {
+	p.once.Do(func() { close(p.stopped) })
+	p.waiting.Wait()
+}
 
 // ResultChan implements watch.Interface.
 func (p *pause) ResultChan() <-chan watch.Event { return p.events }

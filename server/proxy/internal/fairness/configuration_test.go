@@ -10,15 +10,20 @@ import (
 	"testing"
 	"time"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-// A proxy that may not read the server's configuration has the default one, until it may. It has all of it if it may not
-// read a part: the server's FlowSchemas name levels that the default ones lack.
+// A proxy that may not read the server's configuration has the default one, until it may. It has all of it if it may
+// not read a part: the server's FlowSchemas name levels that the default ones lack.
 func TestDefaultConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]string{"all": "", "FlowSchemas": "/flowschemas",
@@ -33,11 +38,9 @@ func TestDefaultConfiguration(t *testing.T) {
 // defaultConfiguration is the test of a server that refuses paths with an end.
 func defaultConfiguration(t *testing.T, refused string) {
 	var allowed atomic.Bool
-	var shown, refusals atomic.Int64 // lists of the kind that is not refused, and refusals
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if !allowed.Load() && strings.HasSuffix(q.URL.Path, refused) {
-			refusals.Add(1)
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
 			return
@@ -46,7 +49,6 @@ func defaultConfiguration(t *testing.T, refused string) {
 			<-q.Context().Done()
 			return
 		}
-		shown.Add(1)
 		kind := "FlowSchemaList"
 		if strings.HasSuffix(q.URL.Path, "/prioritylevelconfigurations") {
 			kind = "PriorityLevelConfigurationList"
@@ -81,8 +83,7 @@ func defaultConfiguration(t *testing.T, refused string) {
 	}
 	await.State(t, "the default configuration is used", func() (bool, string) {
 		is := names()
-		return slices.Contains(is, "workload-low") && slices.Contains(is, "service-accounts") && refusals.Load() > 2 &&
-			(refused == "" || shown.Load() > 2), strings.Join(is, " ")
+		return slices.Contains(is, "workload-low") && slices.Contains(is, "service-accounts"), strings.Join(is, " ")
 	})
 	if slices.Contains(names(), "theirs") {
 		t.Error("a part is the server's")
@@ -98,4 +99,36 @@ func defaultConfiguration(t *testing.T, refused string) {
 		is := names()
 		return slices.Equal(is, []string{"theirs", "theirs"}), strings.Join(is, " ")
 	})
+}
+
+// While the default objects of one kind are used, and the server then shows both kinds, they are replaced at once.
+func TestDefaultsEndTogether(t *testing.T) {
+	theirs := func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		return &flowcontrolv1.FlowSchemaList{}, nil
+	}
+	refuses := func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		return nil, apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+	}
+	shown := &shown{now: make(chan struct{})}
+	early := &configured{shown: shown, again: time.Hour, list: refuses, other: theirs, defaults: defaultSchemas()}
+	late := &configured{shown: shown, again: time.Hour, list: theirs, other: theirs, defaults: defaultLevels()}
+	if _, err := early.List(metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := early.Watch(metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if _, err := late.List(metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-w.ResultChan():
+	case <-time.After(await.Deadline):
+		t.Fatal("the default objects are used on")
+	}
+	if _, err := early.List(metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the default objects of one kind are used beside the server's of the other: %v", err)
+	}
 }
