@@ -45,7 +45,7 @@ func newPersonalReads(of *Personal, c *access.Control, registry metrics.KubeRegi
 		return nil
 	}
 	views := personal.New(c.Cluster(), c.Reviews(), registry, settled)
-	c.OnChanges(views.Recheck, views.Touch)
+	c.OnChanges(views.Recheck, views.Touch, views.Wake)
 	return &personalReads{Personal: *of, views: views, control: c}
 }
 

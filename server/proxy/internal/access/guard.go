@@ -89,7 +89,9 @@ func (r *openRequest) follow(ctx context.Context) {
 		return d + rand.N(d/4) // many watches begin together, when a proxy starts
 	}
 	// for what no change of roles shows: the identity, webhooks, roles that the proxy may not read
-	again := time.NewTimer(interval())
+	unseen := r.permissions.untilUnseen() // before the interval, which it makes shorter
+	due := time.Now().Add(interval())
+	again := time.NewTimer(time.Until(due))
 	defer again.Stop()
 	for held := true; held; {
 		select {
@@ -98,7 +100,14 @@ func (r *openRequest) follow(ctx context.Context) {
 			held = r.holds(ctx, r.allowed)
 		case <-again.C:
 			held = r.holds(ctx, r.identified) && r.holds(ctx, r.allowed)
-			again.Reset(interval())
+			due = time.Now().Add(interval())
+			again.Reset(time.Until(due))
+		case <-unseen:
+			unseen = r.permissions.untilUnseen()
+			if sooner := time.Now().Add(interval()); sooner.Before(due) {
+				due = sooner
+				again.Reset(time.Until(due))
+			}
 		case <-ctx.Done():
 			return
 		}

@@ -88,6 +88,28 @@ func after(passed, until time.Duration, err error) error {
 	return nil
 }
 
+// When changes of roles are no longer seen, an open watch is asked about as often as if they never had been.
+func TestGuardsOfUnseenChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &pipedJudge{}
+		server.allows.Store(true)
+		p, err := newPermissions(server.client(t).AuthorizationV1(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		p.observe(true)
+		ctx := guarded(t, p)
+		time.Sleep(knownFor + knownFor/2)
+		p.observe(false)
+		server.allows.Store(false)
+		time.Sleep(2*unobservedFor + settlingFor)
+		if synctest.Wait(); ctx.Err() == nil {
+			t.Error("it is open")
+		}
+	})
+}
+
 // Whatever timeout its client asks for, no watch is open for much more than an hour.
 func TestGuardsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

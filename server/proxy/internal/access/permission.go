@@ -57,8 +57,9 @@ type permissions struct {
 	found       func() // is called once when that turns out
 
 	mu       sync.Mutex
-	observed bool   // changes of roles and bindings are seen
-	number   uint64 // of changes and renewals
+	observed bool          // changes of roles and bindings are seen
+	unseen   chan struct{} // closed when they no longer are; nil if nobody waits for that
+	number   uint64        // of changes and renewals
 	scopes
 	open map[string]map[*openRequest]struct{} // by namespace
 }

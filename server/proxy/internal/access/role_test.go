@@ -81,7 +81,7 @@ func TestAnnotatedBindings(t *testing.T) {
 		if ok && len(subjects) > 0 {
 			touched.Add(1)
 		}
-	})
+	}, func() {})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); c.Run(ctx) }()

@@ -23,15 +23,16 @@ type roles struct {
 	reflectors  []*reflector.Reflector
 	stores      []*store.Store
 	// granted has what personal views need, nil without them. touched is called with the subjects that changes concern;
-	// with false if that may be anybody.
+	// with false if that may be anybody. unseen is called when changes are no longer seen.
 	granted *personal.Roles
 	touched func(subjects map[string]bool, ok bool)
+	unseen  func()
 
 	mu sync.Mutex // locked while it is decided whether changes are seen, so that a failure is not overtaken
 }
 
 func newRoles(server *rest.Config, p *permissions, forPersonal bool) (*roles, error) {
-	r := &roles{permissions: p, touched: func(map[string]bool, bool) {}}
+	r := &roles{permissions: p, touched: func(map[string]bool, bool) {}, unseen: func() {}}
 	decode := decodeRole
 	if forPersonal {
 		decode = decodeGrant
@@ -71,9 +72,22 @@ func (r *roles) touch(changes []keepwatch.Change) {
 // failed records that changes are not seen until the reflector is live again.
 func (r *roles) failed(n reflector.Notice) {
 	if n.Failure != nil && n.State != reflector.Live {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.permissions.observe(false)
+		r.record(func() bool { return false })
+	}
+}
+
+// record records whether changes are seen.
+func (r *roles) record(observed func() bool) {
+	r.mu.Lock()
+	now := observed()
+	changed := r.permissions.observe(now)
+	r.mu.Unlock()
+	switch {
+	case !changed:
+	case now:
+		r.touched(nil, false) // a change may have been undone unseen
+	default:
+		r.unseen()
 	}
 }
 
@@ -83,12 +97,7 @@ const observeEvery = time.Second
 
 // observe records whether changes are seen.
 func (r *roles) observe() {
-	r.mu.Lock()
-	again := r.permissions.observe(!slices.ContainsFunc(r.reflectors, notLive))
-	r.mu.Unlock()
-	if again {
-		r.touched(nil, false) // a change may have been undone unseen
-	}
+	r.record(func() bool { return !slices.ContainsFunc(r.reflectors, notLive) })
 }
 
 func (r *roles) observeAlways(ctx context.Context) {

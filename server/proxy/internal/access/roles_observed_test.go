@@ -59,7 +59,8 @@ func TestQuietRolesAreObserved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var anybody atomic.Int64
+		var anybody, unseen atomic.Int64
+		r.unseen = func() { unseen.Add(1) }
 		r.touched = func(_ map[string]bool, ok bool) {
 			if !ok {
 				anybody.Add(1)
@@ -81,6 +82,9 @@ func TestQuietRolesAreObserved(t *testing.T) {
 		close(server.ended)
 		time.Sleep(time.Minute)
 		is(false, "in the outage")
+		if n := unseen.Load(); n != 1 {
+			t.Errorf("personal views learn %d times that changes are not seen", n)
+		}
 		before := anybody.Load()
 		server.ended = make(chan struct{})
 		server.down.Store(false)

@@ -164,16 +164,32 @@ func (p *permissions) drop(s *scope) {
 }
 
 // observe records whether changes are seen. Decisions are used for longer only after settling: the last changes
-// may be recent. It reports whether changes are seen again.
-func (p *permissions) observe(observed bool) (again bool) {
+// may be recent. Open requests that count on seeing the changes learn that they are not seen. It reports whether this
+// is another answer than before.
+func (p *permissions) observe(observed bool) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	again = observed && !p.observed
-	if observed && !p.observed {
+	changed = observed != p.observed
+	switch {
+	case !changed:
+	case observed:
 		p.settleLater(p.cluster)
+	case p.unseen != nil:
+		close(p.unseen)
+		p.unseen = nil
 	}
 	p.observed = observed
-	return again
+	return changed
+}
+
+// untilUnseen returns a channel that is closed when changes are no longer seen.
+func (p *permissions) untilUnseen() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unseen == nil {
+		p.unseen = make(chan struct{})
+	}
+	return p.unseen
 }
 
 // isObserved reports whether changes are seen.

@@ -265,6 +265,15 @@ func (v *Views) Touch(subjects map[string]bool, ok bool) {
 	}
 }
 
+// Wake lets all views look again when they are to be decided: DecidedFor is shorter than it was. It does not block.
+func (v *Views) Wake() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, view := range v.all {
+		view.wake()
+	}
+}
+
 // Recheck lets all views be decided again, because the namespaces have changed. It does not block.
 func (v *Views) Recheck() {
 	v.mu.Lock()

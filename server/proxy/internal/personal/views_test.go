@@ -43,12 +43,13 @@ type world struct {
 	inFlight atomic.Int64
 	most     atomic.Int64
 	takes    time.Duration
+	lifetime time.Duration
 	now      map[string]int // in flight, by user
 }
 
 func newWorld(t *testing.T, namespaces ...string) *world {
 	w := &world{T: t, uids: map[string]keepwatch.UID{}, allowed: map[string]bool{}, revision: 100, asked: map[string]int{},
-		now: map[string]int{}}
+		now: map[string]int{}, lifetime: 2 * time.Minute}
 	w.roles = &Roles{store.New(store.Options{}), store.New(store.Options{}), store.New(store.Options{})}
 	for _, bindings := range []*store.Store{w.roles.Bindings, w.roles.ClusterBindings} {
 		if err := Index(bindings); err != nil {
@@ -78,8 +79,13 @@ func (w *world) Namespaces() (map[string]keepwatch.UID, error) {
 	return maps.Clone(w.uids), nil
 }
 
-func (w *world) Roles() *Roles             { return w.roles }
-func (w *world) DecidedFor() time.Duration { return 2 * time.Minute }
+func (w *world) Roles() *Roles { return w.roles }
+
+func (w *world) DecidedFor() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lifetime
+}
 
 func (w *world) BeyondRoles() bool {
 	w.mu.Lock()
@@ -277,6 +283,24 @@ func becomes(v *View, want ...string) {
 		}
 		<-replaced
 	}
+}
+
+// An open view whose decisions count for less time from now on is decided again after that time.
+func TestDecisionsThatCountForLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		w.bind("ada", "a", true)
+		view := w.of(subject("ada"))
+		defer w.open(view)()
+		time.Sleep(10 * time.Minute)
+		w.set(func() { w.lifetime, w.allowed["ada/a"] = 10*time.Second, false })
+		w.views.Wake()
+		began := time.Now()
+		becomes(view)
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("what is revoked is shown for %v", took)
+		}
+	})
 }
 
 // A view with a watch is decided again as soon as a binding of its user changes, and the views of other users are not.
