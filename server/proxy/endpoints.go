@@ -47,10 +47,15 @@ func (p *Proxy) newEndpoints() *endpoints {
 func (p *Proxy) serverCheck() healthz.HealthChecker {
 	var once atomic.Bool
 	return healthz.NamedCheck("api-server", func(*http.Request) error {
-		if !once.Load() && !p.access.Answered() {
+		switch {
+		case once.Load():
+		case !p.access.Probe.RefusedSince().IsZero():
+			return errors.New("the API server does not know the proxy's own credentials")
+		case !p.access.Answered():
 			return errors.New("the API server has not answered yet")
+		default:
+			once.Store(true)
 		}
-		once.Store(true)
 		return nil
 	})
 }

@@ -150,6 +150,15 @@ func New(config Config) (*Proxy, error) {
 		Name: "keepwatch_proxy_reviews_in_flight", StabilityLevel: metrics.ALPHA,
 		Help: "Reviews of tokens and requests that the API server has not answered yet.",
 	}, func() float64 { return float64(p.access.Probe.ReviewsInFlight()) }))
+	config.Registry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
+		Name: "keepwatch_proxy_credentials_refused", StabilityLevel: metrics.ALPHA,
+		Help: "1 while the API server does not know the proxy's own credentials: all requests are forwarded.",
+	}, func() float64 {
+		if p.access.Probe.RefusedSince().IsZero() {
+			return 0
+		}
+		return 1
+	}))
 	if p.forwarder, err = forward.New(server, p.access, accepted, config.Registry); err != nil {
 		return nil, err
 	}

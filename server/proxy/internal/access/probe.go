@@ -23,6 +23,9 @@ const (
 	// probePath is exempt from an API server's priority and fairness, as the paths below it are not: a probe that waits in
 	// the queue of a busy server would find it silent.
 	probePath = "/readyz"
+	// The proxy's credentials count as refused when that has lasted for refusedAfter: a server that starts refuses some.
+	// It is logged every refusedEvery.
+	refusedAfter, refusedEvery = 10 * time.Second, 10 * time.Minute
 )
 
 // errSilent is why the server is not asked, errNotReady why its answer does not count.
@@ -47,7 +50,9 @@ type Probe struct {
 	// unanswered is since when probes have failed without an answer: the server is silent, or there is no connection. Nil
 	// while it answers.
 	unanswered atomic.Pointer[time.Time]
-	asking     singleflight.Group
+	// refused is since when the server answers that it does not know the proxy's credentials, nil while it does.
+	refused atomic.Pointer[time.Time]
+	asking  singleflight.Group
 	// reviews bounds the reviews in flight.
 	reviews reviewQueue
 }
@@ -70,6 +75,7 @@ func (p *Probe) run(ctx context.Context) {
 	defer p.answered()
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
+	var logged time.Time // that the credentials are refused
 	for {
 		began := time.Now()
 		err := p.ask(ctx)
@@ -81,6 +87,19 @@ func (p *Probe) run(ctx context.Context) {
 			p.unanswered.Store(nil)
 		case p.unanswered.CompareAndSwap(nil, &began):
 			klog.ErrorS(err, "The server does not answer: it is asked again until it does", "every", probeEvery)
+		}
+		switch {
+		case apierrors.IsUnauthorized(err):
+			p.refused.CompareAndSwap(nil, &began)
+		case isAnswer(err):
+			p.refused.Store(nil)
+		}
+		if since := p.RefusedSince(); !since.IsZero() && time.Since(logged) >= refusedEvery {
+			logged = time.Now()
+			klog.ErrorS(err, "The server does not know the proxy's own credentials: all requests are forwarded, and nothing is "+
+				"answered from memory", "since", since)
+		} else if since.IsZero() {
+			logged = time.Time{}
 		}
 		switch {
 		case utilnet.IsTimeout(err) && last.silent.IsZero():
@@ -161,6 +180,15 @@ func (p *Probe) UnansweredSince() time.Time {
 		return time.Time{}
 	}
 	if since := p.unanswered.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
+}
+
+// RefusedSince returns since when the server does not know the proxy's credentials, zero while it does, and in the
+// first moments.
+func (p *Probe) RefusedSince() time.Time {
+	if since := p.refused.Load(); since != nil && time.Since(*since) >= refusedAfter {
 		return *since
 	}
 	return time.Time{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"sync"
@@ -129,6 +130,49 @@ func TestLostConnectionsAreNoAnswers(t *testing.T) {
 			time.Sleep(2*probeEvery + probeEvery/2)
 			if silent := !probe.SilentSince().IsZero(); silent != c.silent || probe.UnansweredSince().IsZero() {
 				t.Errorf("%v: silent %t, unanswered since %v", c.fails, silent, probe.UnansweredSince())
+			}
+		}
+	})
+}
+
+// The proxy knows that the server does not know its credentials, be a resource followed or not, until it does. A
+// refusal of a moment does not count.
+func TestRefusedCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var code atomic.Int64
+		code.Store(http.StatusOK)
+		client, err := rest.UnversionedRESTClientFor(&rest.Config{Host: "http://server", QPS: -1,
+			Transport: roundTripper(func(q *http.Request) (*http.Response, error) {
+				w := httptest.NewRecorder()
+				w.WriteHeader(int(code.Load()))
+				answer := w.Result()
+				answer.Request = q
+				return answer, nil
+			}), ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		probe := newProbe(client)
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer end()
+		running.Go(func() { probe.run(ctx) })
+		for _, c := range []struct {
+			code    int
+			lasts   time.Duration
+			refused bool
+		}{
+			{http.StatusOK, time.Minute, false},
+			{http.StatusUnauthorized, refusedAfter - probeEvery, false},
+			{http.StatusOK, time.Minute, false},
+			{http.StatusUnauthorized, refusedAfter + 2*probeEvery, true},
+			{http.StatusInternalServerError, 2 * probeEvery, false},
+		} {
+			code.Store(int64(c.code))
+			time.Sleep(c.lasts)
+			if since := probe.RefusedSince(); since.IsZero() == c.refused {
+				t.Errorf("%d for %v: refused since %v", c.code, c.lasts, since)
 			}
 		}
 	})
