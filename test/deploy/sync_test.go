@@ -119,8 +119,8 @@ func TestInstalledSync(t *testing.T) {
 	c := newCluster(t, peer.Kubernetes(t))
 	all := manifests(t, "keepwatch-sync",
 		values{"config": values{"retention": "1h", "resources": []any{values{"resource": "namespaces"},
-			values{"resource": "configmaps", "metadataOnly": true}, values{"resource": "deployments.v1.apps",
-				"namespace": installed}}}})
+			values{"resource": "configmaps", "metadataOnly": true},
+			values{"resource": "*", "namespace": installed}}}})
 	c.apply(all)
 	pod := find[appsv1.StatefulSet](t, all, "StatefulSet").Spec.Template.Spec
 	if args := strings.Join(pod.Containers[0].Args,

@@ -185,7 +185,7 @@ func (w *members) selects(p Pattern, resource string) bool {
 func (w *members) addStored(all []sink.Status) {
 	for _, s := range all {
 		for _, p := range w.Patterns {
-			if !w.selects(p, s.ID.Resource) || s.ID.Namespace != "" && s.ID.Namespace != p.Namespace {
+			if !w.selects(p, s.ID.Resource) || s.ID.Namespace != p.Namespace {
 				continue
 			}
 			id := stream.Identity{
@@ -231,6 +231,9 @@ func (w *members) request(ctx context.Context) (changes []transfer.Resource, inc
 		found, unknown, err := w.typesOf(ctx, p)
 		incomplete, isUnknown = cmp.Or(incomplete, err), append(isUnknown, unknown)
 		for _, t := range found {
+			if p.Namespace != "" && !t.Shown.Namespaced {
+				continue
+			}
 			r := p.resource(t)
 			if id := r.Identity(w.Cluster); w.selects(p, id.Resource) && shown[id] == nil {
 				shown[id], order = &r, append(order, id)

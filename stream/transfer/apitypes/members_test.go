@@ -163,6 +163,22 @@ func TestIncompleteAnswers(t *testing.T) {
 	r.want("the newer one", nil, nil, false, false)
 }
 
+// A pattern with a namespace leaves out the types whose objects have none, also those that an earlier process stored.
+func TestPatternOfANamespace(t *testing.T) {
+	r := newMembersRig(t, &fakeAPI{types: map[string][]string{"": {"nodes", "pods"}, "apps": {"deployments"}}}, Options{
+		Patterns: []Pattern{{Selection: Selection{Namespace: "shop"}}, {Group: "apps"}},
+	})
+	r.addStored([]sink.Status{
+		{ID: stream.Identity{Resource: "nodes"}}, {ID: stream.Identity{Resource: "configmaps", Namespace: "shop"}},
+	})
+	r.want("at the start", []string{"deployments.apps ", "pods shop"}, nil, false, true)
+	for id := range r.all {
+		if id.Resource == "nodes" {
+			t.Errorf("%v is followed", id)
+		}
+	}
+}
+
 // A type whose definition cannot be read leaves when the server has not shown it for a while, and not before.
 func TestTypeLeavesAfterAWhile(t *testing.T) { testTypeLeaves(t, false) }
 

@@ -35,9 +35,9 @@ type Selection struct {
 	OtherEtcd bool
 }
 
-// Pattern selects objects of all types of a group, or of all groups. A type joins when the server shows it, and leaves
-// when the server has it no more. Types that are among the named resources are left out. Secrets must be named, and
-// Events are stored once, although two groups have them.
+// Pattern selects objects of all types of a group, or of all groups; with a namespace, of the types whose objects have
+// one. A type joins when the server shows it, and leaves when the server has it no more. Types that are among the named
+// resources are left out. Secrets must be named, and Events are stored once, although two groups have them.
 type Pattern struct {
 	// Group is an API group, example.com for example. It is empty for all groups except those of other patterns.
 	Group string
@@ -63,11 +63,7 @@ func (p Pattern) matches(name string) bool {
 
 // resource returns what a pattern selects of a type. Another version of it joins in its place.
 func (p Pattern) resource(t Type) Resource {
-	r := Resource{Type: t, Selection: p.Selection, Pinned: true}
-	if !t.Shown.Namespaced {
-		r.Namespace = ""
-	}
-	return r
+	return Resource{Type: t, Selection: p.Selection, Pinned: true}
 }
 
 // Scope names the objects for people: pods in kube-system.

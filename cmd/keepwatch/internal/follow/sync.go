@@ -52,10 +52,10 @@ directory of --state, and after a crash the last changes may be repeated with th
 The resource types of one etcd share its revisions. SYNCED at a revision means that all of them are complete
 at it. A type in another etcd, often events, is recognized by its revisions and is complete on its own.
 
-*.example.com stands for every type of the API group example.com, and * for every type but Secrets.
-Types join when their CustomResourceDefinitions are established, and leave when these are deleted:
-their objects are then stored as deleted, within a gap. SYNCED follows again at a revision at which
-all types are complete.
+*.example.com stands for every type of the API group example.com, and * for every type but Secrets;
+in a namespace (without -A) for those whose objects have a namespace. Types join when their
+CustomResourceDefinitions are established, and leave when these are deleted: their objects are then
+stored as deleted, within a gap. SYNCED follows again at a revision at which all types are complete.
 
 The file of -f has the same in YAML:
 

@@ -50,6 +50,7 @@ lines are
 
 Several types (pods,deployments.apps or *.example.com) in one etcd have one SYNCED; a type in another
 etcd, often events, has its own. When a type of *.example.com appears or is deleted, SYNCED follows again.
+In a namespace (without -A) *.example.com is the types whose objects have a namespace.
 
 The other output formats are kubectl's. With them, GAP and SYNCED are messages on stderr, and
 bookmarks are not shown. Stderr has a line for each reconnect and its reason; reconnects of a watch
