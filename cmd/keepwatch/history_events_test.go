@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,6 +27,8 @@ func dyingPod(t *testing.T, client kubernetes.Interface, namespace string) *core
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	})
+	neighbor := create(t, client.CoreV1().Pods(namespace).Create,
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "neighbor"}, Spec: pod.Spec})
 	involved := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: "web", UID: pod.UID}
 	clock := time.Now().Truncate(time.Second)
 	tick := func() time.Time { // the times of Events have seconds
@@ -59,6 +62,8 @@ func dyingPod(t *testing.T, client kubernetes.Interface, namespace string) *core
 	create(t, client.EventsV1().Events(namespace).Create, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "web.2"}, Regarding: involved, Type: "Warning", Reason: "Killed",
 		Note: "out of\tmemory", Action: "Kill",
+		Related: &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: "neighbor",
+			UID: neighbor.UID},
 		ReportingController: "example.com/oom", ReportingInstance: "node-1", EventTime: metav1.NewMicroTime(tick()),
 	})
 	report("web.3", "Warning", "BackOff", "Back-off restarting container c")
@@ -100,7 +105,7 @@ func testHistoryEvents(t *testing.T, client kubernetes.Interface) {
 	mustMatch(t, out, `
 LAST SEEN +COUNT +FIRST SEEN +TYPE +REASON +EVENT +REVISION +STATE +MESSAGE *
 T +1 +T +Normal +Started +current +\d+ +1/1 Running 0 +Started container c *
-T +1 +T +Warning +Killed +current +\d+ +0/1 OOMKilled 3 +out of memory *
+T +1 +T +Warning +Killed +current +\d+ +0/1 OOMKilled 3 +out of memory \(related: Pod dying/neighbor, \d+\) *
 T +3 +T +Warning +BackOff +current +\d+ +0/1 OOMKilled 3 +Back-off restarting container c *
 T +1 +T +Normal +Killing +current +\d+ deleted +0/1 Terminating 3 +Stopping container c *
 `)
@@ -125,6 +130,12 @@ T +1 +T +Normal +Killing +current +\d+ deleted +0/1 Terminating 3 +Stopping cont
 		back.Event != ns+"/web.4" || string(back.Subject.UID) != string(pod.UID) || back.Last.Before(back.First) {
 		t.Errorf("%s", out)
 	}
+	killed := found.Events[1]
+	if killed.Object.Resource != "pods" || killed.Object.At != "revision/"+killed.Object.Revision.String() ||
+		killed.Related == nil || killed.Related.Name != "neighbor" || killed.Related.Object.At == "" {
+		t.Errorf("%s", out)
+	}
+	testPageOfEvents(t, servePast(t, to), ns)
 	if out, _ := look(t, "events", "po", "web", "-n", ns, "--from", to, "-o", "yaml"); !strings.Contains(out,
 		"because: it ended") {
 		t.Error(out)
@@ -134,7 +145,7 @@ T +1 +T +Normal +Killing +current +\d+ deleted +0/1 Terminating 3 +Stopping cont
 	alone := "sqlite:" + filepath.Join(t.TempDir(), "events.db")
 	syncOnce(t, "events.v1.events.k8s.io", "-A", "--to", alone)
 	out, _ = look(t, "events", "pod/web", "-n", ns, "--from", alone)
-	mustMatch(t, out, `(.*\n)*T +1 +T +Warning +Killed +current +<not stored> +out of memory *\n(.*\n)*`)
+	mustMatch(t, out, `(.*\n)*T +1 +T +Warning +Killed +current +<not stored> +out of memory \(related: Pod dying/neighbor\) *\n(.*\n)*`)
 	none := "sqlite:" + filepath.Join(t.TempDir(), "none.db")
 	syncOnce(t, "configmaps", "-A", "--to", none)
 	for name, row := range map[string]struct {
@@ -155,4 +166,26 @@ T +1 +T +Normal +Killing +current +\d+ deleted +0/1 Terminating 3 +Stopping cont
 			t.Errorf("%s: exit %d, %q%q, want %q", name, code, stdout, stderr, row.want)
 		}
 	}
+}
+
+// testPageOfEvents follows the links of the page from Events to the states of then.
+func testPageOfEvents(t *testing.T, past *pastServer, namespace string) {
+	t.Helper()
+	list := readPage(t, past, "/keepwatch/?type=events&at=now&namespace="+namespace)
+	started := readPage(t, past, "/keepwatch/"+list.link("", "pod/web")) // the Object of the first one
+	started.must(http.StatusOK, "1 pods at revision", "1/1", "keepwatch history restore pods/web")
+	if state := strings.Join(started.lines, "\n"); !strings.Contains(state, "ready: true") {
+		t.Errorf("the state is %s", state)
+	}
+	one := readPage(t, past, "/keepwatch/?type=events&name=web.2&namespace="+namespace)
+	event := readPage(t, past, "/keepwatch/"+one.link("added", "ADDED"))
+	event.must(http.StatusOK, "About Pod dying/web, as it was when the Event was written.", "Related Pod dying/neighbor")
+	killed := readPage(t, past, "/keepwatch/"+event.link("", "Pod dying/web"))
+	killed.must(http.StatusOK, "1 pods at revision", "OOMKilled")
+	readPage(t, past, "/keepwatch/"+event.link("", "Pod dying/neighbor")).must(http.StatusOK, "1 pods at revision")
+	last := readPage(t, past, "/keepwatch/?type=events&at=now&name=web.5&namespace="+namespace)
+	readPage(t, past, "/keepwatch/"+last.link("", "pod/web")).must(http.StatusOK, "No object existed then.")
+	other := readPage(t, past, "/keepwatch/?type=events&name=web.6&namespace="+namespace) // of a type that is not stored
+	other = readPage(t, past, "/keepwatch/"+other.link("added", "ADDED"))
+	other.must(http.StatusOK, "About Deployment dying/web.")
 }

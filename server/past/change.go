@@ -23,8 +23,9 @@ type shownChange struct {
 	Lines                             []diffLine
 	LeftOut                           int
 	Status                            bool
-	Other                             string // the address of the same with or without status
-	Diff, RestoreBefore, RestoreAfter string // commands
+	Other                             string        // the address of the same with or without status
+	Diff, RestoreBefore, RestoreAfter string        // commands
+	Named                             []namedObject // by an Event
 }
 
 // diffLine is a line of a unified diff.
@@ -117,18 +118,31 @@ func (c *shownChange) fill(r *pageRead, t *history.Timeline, key keepwatch.Key, 
 		return err
 	}
 	c.Nothing = "Only status or managedFields differ."
-	for line := range strings.Lines(text) {
-		if len(c.Lines) == maxDiffLines {
-			c.LeftOut++
-			continue
-		}
-		c.Lines = append(c.Lines, diffLine{diffClass(line), strings.TrimSuffix(line, "\n")})
-	}
+	c.Lines, c.LeftOut = linesOf(text, diffClass)
 	c.Managers = strings.Join(d.Managers(), ", ")
+	event := d.After
+	if event == nil {
+		event = d.Before
+	}
+	if c.Named, err = r.named(event); err != nil {
+		return err
+	}
 	if c.RestoreBefore, err = r.restore(t, key, d.Before); err == nil {
 		c.RestoreAfter, err = r.restore(t, key, d.After)
 	}
 	return err
+}
+
+// linesOf returns the first lines of a text, and how many others it has.
+func linesOf(text string, class func(line string) string) (all []diffLine, leftOut int) {
+	for line := range strings.Lines(text) {
+		if len(all) == maxDiffLines {
+			leftOut++
+			continue
+		}
+		all = append(all, diffLine{class(line), strings.TrimSuffix(line, "\n")})
+	}
+	return all, leftOut
 }
 
 func diffClass(line string) string {
@@ -149,11 +163,11 @@ const fromDatabase = " --from DATABASE"
 // diff returns the command that shows the difference between two points, of a gap that they are in that of its ends. It
 // is empty if the history does not know them, or --at cannot name them.
 func (r *pageRead) diff(t *history.Timeline, key keepwatch.Key, from, upTo sink.Point) (string, error) {
-	earlier, _, err := r.known(t, from)
+	earlier, _, err := r.view.Near(r.q.Context(), t.Stream, from)
 	if err != nil || earlier == nil {
 		return "", err
 	}
-	_, later, err := r.known(t, upTo)
+	_, later, err := r.view.Near(r.q.Context(), t.Stream, upTo)
 	if err != nil || later == nil {
 		return "", err
 	}
@@ -170,43 +184,11 @@ func (r *pageRead) restore(t *history.Timeline, key keepwatch.Key, s *sink.State
 	if s == nil {
 		return "", nil
 	}
-	at := s.From
-	if at.Before(t.Stream.First) { // the first list had states of before
-		at = t.Stream.First
-	}
-	_, later, err := r.known(t, at)
-	if err != nil || later == nil || s.To != nil && !later.Before(*s.To) {
+	revision, err := r.view.RevisionOf(r.q.Context(), t.Stream, s)
+	if err != nil || revision == 0 {
 		return "", err
 	}
-	text := fmt.Sprintf("keepwatch history restore %s --at revision/%d%s", r.arguments(key), later.Revision, fromDatabase)
-	return text, nil
-}
-
-// known returns the nearest known points, both of which are the point itself if it is known. They are nil if there are
-// none, and if --at cannot name them: a revision is one of the newest epoch.
-func (r *pageRead) known(t *history.Timeline, at sink.Point) (earlier, later *sink.Point, err error) {
-	err = r.view.Check(r.q.Context(), t.Stream, at)
-	unknown, ok := errors.AsType[*history.Unknown](err)
-	switch {
-	case err == nil:
-		earlier, later = &at, &at
-	case !ok:
-		return nil, nil, err
-	case unknown.Gap != nil:
-		if unknown.Earlier != nil {
-			earlier = &unknown.Earlier.Point
-		}
-		if unknown.Later != nil {
-			later = &unknown.Later.Point
-		}
-	}
-	if earlier != nil && earlier.Epoch != t.Stream.Progress.Epoch {
-		earlier = nil
-	}
-	if later != nil && later.Epoch != t.Stream.Progress.Epoch {
-		later = nil
-	}
-	return earlier, later, nil
+	return fmt.Sprintf("keepwatch history restore %s --at revision/%d%s", r.arguments(key), revision, fromDatabase), nil
 }
 
 // arguments returns the arguments of a command that name an object.

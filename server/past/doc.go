@@ -40,8 +40,9 @@
 // # The page
 //
 // /keepwatch/, also behind a moment, is a page without scripts: a timeline of a type's objects, the difference of a
-// change, and the list of a moment. A user sees of it what a GET of the object or a LIST shows, at the beginning of the
-// timeline and at the moment of the list. Its lanes, marks, lines and rows are bounded.
+// change, and the list of a moment. Events link to the objects that they name, as they were then. A user sees of it
+// what a GET of the object or a LIST shows, at the beginning of the timeline and at the moment of the list. Its lanes,
+// marks, lines and rows are bounded.
 //
 // # What is not served
 //
@@ -62,4 +63,5 @@
 //	refuse.go    what is not answered, and why
 //	page.go      the page, and who may see it     drawing.go   its timeline as a picture
 //	change.go    its difference of a change       list.go      its list of a moment
+//	named.go     its links from Events to the objects that they name
 package past

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/past/difference"
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -22,13 +23,19 @@ type shownList struct {
 	Columns        []string
 	Rows           []shownRow
 	LeftOut        int
+	// State is the state of the one object that the query names, as YAML, and LinesLeftOut how many more lines it has.
+	State        []diffLine
+	LinesLeftOut int
 }
 
 // shownRow is an object of a list.
 type shownRow struct {
-	Namespace, URL, Restore string
-	Cells                   []string
+	Namespace, Restore string
+	Cells              []shownCell
 }
+
+// shownCell is a cell of a row, and the address of what it names, empty for none.
+type shownCell struct{ Text, URL string }
 
 // list reads the list of the query's moment, which may be one of all types.
 func (r *pageRead) list(ofAll bool) (*shownList, error) {
@@ -89,14 +96,23 @@ func (r *pageRead) list(ofAll bool) (*shownList, error) {
 		}
 		l.Rows = append(l.Rows, row)
 	}
-	return l, nil
+	if r.objects.Name == "" || len(states) != 1 {
+		return l, nil
+	}
+	text, err := difference.Shown{Status: true}.YAML(&states[0])
+	l.State, l.LinesLeftOut = linesOf(text, func(string) string { return "" })
+	return l, err
 }
 
 // row returns the row of an object.
 func (r *pageRead) row(s *sink.State, found *resolved, table *readpath.Table) (shownRow, error) {
 	one := r.query.withoutChange()
 	one.Namespace, one.Name = s.Key.Namespace, s.Key.Name
-	row := shownRow{Namespace: s.Key.Namespace, URL: one.URL(), Restore: restoreAt(r, s.Key, found)}
+	row := shownRow{Namespace: s.Key.Namespace, Restore: restoreAt(r, s.Key, found)}
+	named, err := r.named(s)
+	if err != nil {
+		return row, err
+	}
 	o, _, err := found.format.Decode(s.Object, nil, nil)
 	if err != nil {
 		return row, fmt.Errorf("%s at revision %d: %w", s.Key, s.From.Revision, err)
@@ -116,7 +132,14 @@ func (r *pageRead) row(s *sink.State, found *resolved, table *readpath.Table) (s
 		if cell == nil {
 			cell = ""
 		}
-		row.Cells = append(row.Cells, strings.TrimSpace(fmt.Sprint(cell)))
+		shown := shownCell{Text: strings.TrimSpace(fmt.Sprint(cell))}
+		switch {
+		case len(row.Cells) == 0:
+			shown.URL = one.URL()
+		case c.Name == "Object" && len(named) > 0: // of an Event
+			shown.URL = named[0].URL
+		}
+		row.Cells = append(row.Cells, shown)
 	}
 	return row, nil
 }

@@ -138,6 +138,7 @@ type pageRead struct {
 	typ     history.Type
 	objects history.Objects
 	query   pageQuery
+	types   []history.Type
 	logged  bool
 }
 
@@ -151,11 +152,10 @@ func (s *Server) fillPage(q *http.Request, u user.Info, v *history.View, p *page
 			err = r.log("", err)
 		}
 	}()
-	types, err := v.Types(q.Context())
-	if err != nil {
+	if r.types, err = v.Types(q.Context()); err != nil {
 		return err
 	}
-	for _, t := range types {
+	for _, t := range r.types {
 		p.Types = append(p.Types, t.Resource)
 		if t.Resource == p.Query.Type {
 			r.typ = t

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -83,6 +84,48 @@ func (v *View) Check(ctx context.Context, of sink.Status, at sink.Point) error {
 		return v.missing(ctx, of, gap)
 	}
 	return nil
+}
+
+// Near returns the nearest points to one of a stream that are known, and that a [Moment] names by their revision,
+// which is one of the newest epoch. Both are the point itself if it is known. They are nil if there are none: outside
+// the history there are none either.
+func (v *View) Near(ctx context.Context, of sink.Status, at sink.Point) (earlier, later *sink.Point, err error) {
+	err = v.Check(ctx, of, at)
+	unknown, ok := errors.AsType[*Unknown](err)
+	switch {
+	case err == nil:
+		earlier, later = &at, &at
+	case !ok:
+		return nil, nil, err
+	case unknown.Gap != nil:
+		if unknown.Earlier != nil {
+			earlier = &unknown.Earlier.Point
+		}
+		if unknown.Later != nil {
+			later = &unknown.Later.Point
+		}
+	}
+	if earlier != nil && earlier.Epoch != of.Progress.Epoch {
+		earlier = nil
+	}
+	if later != nil && later.Epoch != of.Progress.Epoch {
+		later = nil
+	}
+	return earlier, later, nil
+}
+
+// RevisionOf returns the first revision at which a state of a stream is known to be valid, and that a [Moment] names,
+// 0 if there is none.
+func (v *View) RevisionOf(ctx context.Context, of sink.Status, s *sink.State) (keepwatch.Revision, error) {
+	at := s.From
+	if at.Before(of.First) { // the first list had states of before
+		at = of.First
+	}
+	_, later, err := v.Near(ctx, of, at)
+	if err != nil || later == nil || s.To != nil && !later.Before(*s.To) {
+		return 0, err
+	}
+	return later.Revision, nil
 }
 
 // CheckAt returns an [Unknown] if the state of a stream at its point is not known, or if the moment is a time in a gap:

@@ -19,6 +19,8 @@ import (
 // one Reported.
 type Reported struct {
 	Subject Subject
+	// Related is another object of the same happening, such as the Pod for which this one was removed, or nil.
+	Related *Subject
 	Type    string // Normal or Warning
 	Reason  string
 	Message string
@@ -41,6 +43,42 @@ type Subject struct {
 	Name       string        `json:"name"`
 	UID        keepwatch.UID `json:"uid,omitempty"`
 	FieldPath  string        `json:"fieldPath,omitempty"`
+}
+
+// group returns the group of the APIVersion.
+func (s Subject) group() string {
+	if group, _, grouped := strings.Cut(s.APIVersion, "/"); grouped {
+		return group
+	}
+	return ""
+}
+
+// TypeIn returns the type of an object among others, nil if it is not there, or not known. Without an APIVersion it is
+// one of the core group, or the only one of its kind.
+func (s Subject) TypeIn(all []Type) (found *Type) {
+	several := false
+	for i, t := range all {
+		switch {
+		case !strings.EqualFold(t.Kind, s.Kind) || s.APIVersion != "" && t.Group() != s.group():
+		case s.APIVersion != "" || t.Group() == "":
+			return &all[i]
+		default:
+			found, several = &all[i], found != nil
+		}
+	}
+	if several {
+		return nil
+	}
+	return found
+}
+
+// Named returns the objects that a state of an Event names: what it is about, and the related one, or nil.
+func Named(s *sink.State) (subject Subject, related *Subject, err error) {
+	e, err := parseEvent(s)
+	if err != nil {
+		return subject, nil, err
+	}
+	return e.subject, e.related(), nil
 }
 
 // Ending is how an Event has ended.
@@ -76,6 +114,9 @@ type About struct {
 
 // eventResources have the same objects.
 var eventResources = []string{"events", "events.events.k8s.io"}
+
+// AreEvents reports whether the objects of a resource are Events.
+func AreEvents(resource string) bool { return slices.Contains(eventResources, resource) }
 
 // maxReported bounds the Reported in memory.
 const maxReported = 250_000
@@ -126,15 +167,16 @@ func (v *View) reported(ctx context.Context, about About, most int) ([]Reported,
 
 // saying is what Events have in common that are one Reported.
 type saying struct {
-	subject                         Subject
+	subject, related                Subject
 	kind, reason, message, reporter string
 }
 
 // addTo adds an Event to those that say the same.
 func (e *reportedEvent) addTo(stories map[saying]*Reported) {
-	said := saying{e.subject, e.Type, e.Reason, cmp.Or(e.Message, e.Note), e.reporter()}
+	said := saying{e.subject, e.Related, e.Type, e.Reason, cmp.Or(e.Message, e.Note), e.reporter()}
 	one := &Reported{
-		Subject: e.subject, Type: e.Type, Reason: e.Reason, Message: said.message, Reporter: said.reporter, Count: e.count,
+		Subject: e.subject, Related: e.related(), Type: e.Type, Reason: e.Reason, Message: said.message,
+		Reporter: said.reporter, Count: e.count,
 		First: e.first, Last: e.last, State: e.state,
 	}
 	known := stories[said]
@@ -196,11 +238,7 @@ func (v *View) eventStream(namespace string) (stream sink.Status, err error) {
 }
 
 func (a About) selects(s Subject) bool {
-	group, _, grouped := strings.Cut(s.APIVersion, "/")
-	if !grouped {
-		group = ""
-	}
-	return strings.EqualFold(a.Kind, s.Kind) && (a.AnyGroup || s.APIVersion == "" || group == a.Group) &&
+	return strings.EqualFold(a.Kind, s.Kind) && (a.AnyGroup || s.APIVersion == "" || s.group() == a.Group) &&
 		(a.Namespace == "" || s.Namespace == a.Namespace) && (a.Name == "" || s.Name == a.Name)
 }
 
@@ -209,6 +247,7 @@ type reportedEvent struct {
 	Metadata       struct{ CreationTimestamp time.Time }
 	InvolvedObject Subject // of core/v1, as the others without their word for it
 	Regarding      Subject
+	Related        Subject // of both
 	Type           string
 	Reason         string
 	Message, Note  string
@@ -255,6 +294,14 @@ func parseEvent(s *sink.State) (*reportedEvent, error) {
 	return e, nil
 }
 
+// related returns the related object, nil if there is none.
+func (e *reportedEvent) related() *Subject {
+	if e.Related.Kind == "" || e.Related.Name == "" {
+		return nil
+	}
+	return &e.Related
+}
+
 // firstTime returns the first time that is set.
 func firstTime(times ...*time.Time) time.Time {
 	for _, t := range times {
@@ -293,11 +340,7 @@ func ending(stream sink.Status, gapOf func(sink.Point) *sink.StoredGap, r *Repor
 	if others := removed[*s.To]; gap == nil && others > 1 {
 		return because(Expired, "%d Events ended at this revision: only a lease of etcd ends several at once", others)
 	}
-	written := s.SeenFrom
-	if notThinned(gapOf(s.From)) != nil || !stream.First.Before(s.From) {
-		written = r.Last // the state was found by a list
-	}
-	age := s.SeenTo.Sub(written)
+	age := s.SeenTo.Sub(written(stream, gapOf, s, r.Last))
 	about := age.Round(time.Second)
 	switch {
 	case age < ttl-min(storedLate, ttl/20):
@@ -313,19 +356,53 @@ func ending(stream sink.Status, gapOf func(sink.Point) *sink.StoredGap, r *Repor
 		about, ttl)
 }
 
+// written returns when a state of an Event was written: when it was stored, or, if a list has found it, when the Event
+// was observed last.
+func written(stream sink.Status, gapOf func(sink.Point) *sink.StoredGap, s *sink.State, observed time.Time) time.Time {
+	if notThinned(gapOf(s.From)) != nil || !stream.First.Before(s.From) {
+		return observed
+	}
+	return s.SeenFrom
+}
+
+// EventsWritten returns what says when a state of an Event of a stream was written.
+func (v *View) EventsWritten(of sink.Status) func(s *sink.State) (time.Time, error) {
+	gapOf := v.gapsOf(of)
+	return func(s *sink.State) (time.Time, error) {
+		e, err := parseEvent(s)
+		if err != nil {
+			return time.Time{}, err
+		}
+		return written(of, gapOf, s, e.last), nil
+	}
+}
+
 // Beside is the state of an object when an Event about it was written.
 type Beside struct {
 	// State is nil if the history has none until then. If Deleted is true, it is the last one before the deletion.
 	State   *sink.State
 	Deleted bool
+	// At is a revision at which the history knows State to be valid, 0 if it knows none.
+	At keepwatch.Revision
 	// Doubt says why the object may have been in another state, "" if it was not.
 	Doubt string
 }
 
-// Beside returns the state of the object that r is about when it was written last, with its object. states are those of
-// that object, without theirs. Without revisions that both have in common it is that of the time.
-func (v *View) Beside(ctx context.Context, r *Reported, resource string, states []sink.State) (b Beside, err error) {
-	stream, err := v.StreamOf(resource, r.Subject.Namespace)
+// MomentOf returns the moment of a stream that belongs to the beginning of a state of another one: its revision, or
+// without revisions that both have in common, the time.
+func MomentOf(s *sink.State, from, of sink.Status) Moment {
+	if from.Line == of.Line && s.From.Epoch == of.Progress.Epoch {
+		return Moment{Revision: s.From.Revision}
+	}
+	return Moment{Time: s.SeenFrom}
+}
+
+// Beside returns the state of an object that r names, its Subject or its Related, when r was written last, with its
+// contents. states are those of that object, without theirs. Without revisions that both have in common it is that of
+// the time.
+func (v *View) Beside(ctx context.Context, r *Reported, subject Subject, resource string,
+	states []sink.State) (b Beside, err error) {
+	stream, err := v.StreamOf(resource, subject.Namespace)
 	if err != nil {
 		return b, err
 	}
@@ -342,10 +419,10 @@ func (v *View) Beside(ctx context.Context, r *Reported, resource string, states 
 	}
 	at := points.Of(stream)
 	// Some components give another UID than the object's: the kubelet's Events about a Node have its name.
-	byUID := slices.ContainsFunc(states, func(s sink.State) bool { return s.UID == r.Subject.UID })
+	byUID := slices.ContainsFunc(states, func(s sink.State) bool { return s.UID == subject.UID })
 	for i := range states {
 		s := &states[i]
-		if byUID && s.UID != r.Subject.UID || at.Before(s.From) {
+		if byUID && s.UID != subject.UID || at.Before(s.From) {
 			continue
 		}
 		if b.State == nil || b.State.From.Before(s.From) {
@@ -355,6 +432,9 @@ func (v *View) Beside(ctx context.Context, r *Reported, resource string, states 
 	if b.State != nil {
 		b.Deleted = b.State.To != nil && !at.Before(*b.State.To)
 		if b.State, err = v.whole(ctx, b.State); err != nil {
+			return b, err
+		}
+		if b.At, err = v.RevisionOf(ctx, stream, b.State); err != nil {
 			return b, err
 		}
 	}

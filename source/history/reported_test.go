@@ -132,6 +132,80 @@ func TestReportedOnce(t *testing.T) {
 	})
 }
 
+// What an Event names besides its subject makes it another one.
+func TestRelatedObject(t *testing.T) {
+	other := eventState(2, "b", "R", 1, 21, 0, 11, 0)
+	other.Object = []byte(strings.Replace(string(other.Object), `"type":`,
+		`"related":{"apiVersion":"v1","kind":"Pod","namespace":"ns","name":"other"},"type":`, 1))
+	database := &tables{status: []sink.Status{followed("events", 10, 500)},
+		states: []sink.State{eventState(1, "a", "R", 1, 20, 0, 10, 0), other}}
+	reported(t, database, aboutWeb, func(_ *history.View, all []history.Reported) {
+		if len(all) != 2 || all[0].Related != nil || all[1].Related == nil || all[1].Related.Name != "other" {
+			t.Errorf("%+v", all)
+		}
+	})
+	subject, related, err := history.Named(&other)
+	if err != nil || subject.Name != "web" || related == nil || related.Name != "other" {
+		t.Errorf("%+v, %+v, %v", subject, related, err)
+	}
+}
+
+// An Event was written when that was stored; of one that a list has found, its own times say when.
+func TestEventsWritten(t *testing.T) {
+	database := &tables{status: []sink.Status{followed("events", 10, 500)},
+		gaps: []sink.StoredGap{{Resource: "events", From: 100, To: 200, Reason: keepwatch.GapExpired, Seen: minute(300)}}}
+	view(t, database, func(v *history.View) {
+		written := v.EventsWritten(streamOf(t, v, "events"))
+		for revision, want := range map[int]int{5: 7, 20: 30, 150: 7} {
+			s := eventState(1, "e", "R", 1, revision, 0, 7, 0)
+			s.SeenFrom = minute(30)
+			if got, err := written(&s); err != nil || !got.Equal(minute(want)) {
+				t.Errorf("at revision %d: %v, %v, want minute %d", revision, got, err, want)
+			}
+		}
+	})
+}
+
+// The type of an object that an Event names is that of its group, which it need not say.
+func TestTypeOfASubject(t *testing.T) {
+	var all []history.Type
+	for _, resource := range []string{"pods", "pods.metrics.k8s.io", "deployments.apps", "jobs.batch",
+		"jobs.example.com"} {
+		name, _, _ := strings.Cut(resource, ".")
+		all = append(all, history.Type{Resource: resource, Type: sink.Type{Kind: strings.TrimSuffix(name, "s")}})
+	}
+	for text, want := range map[string]string{
+		"v1 Pod": "pods", "metrics.k8s.io/v1 Pod": "pods.metrics.k8s.io", " Pod": "pods", " Deployment": "deployments.apps",
+		"apps/v1beta1 Deployment": "deployments.apps", "v1 Deployment": "", " Job": "", "batch/v1 Job": "jobs.batch",
+		" Widget": "",
+	} {
+		version, kind, _ := strings.Cut(text, " ")
+		got := ""
+		if found := (history.Subject{APIVersion: version, Kind: kind}).TypeIn(all); found != nil {
+			got = found.Resource
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// The moment of an Event is a revision for a type that shares its revisions, also none of an earlier epoch.
+func TestMomentOfAnEvent(t *testing.T) {
+	event := eventState(1, "e", "R", 1, 20, 0, 10, 0)
+	events, pods := followed("events", 2, 500), followed("pods", 2, 100)
+	other, restored := pods, pods
+	other.Line, restored.Progress.Epoch = 2, 1
+	for want, of := range map[string]sink.Status{"revision/20": pods, "2026-11-28T10:10:00Z": other} {
+		if got := history.MomentOf(&event, events, of).String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := history.MomentOf(&event, events, restored); got.Revision != 0 {
+		t.Errorf("after a restore: %s", got)
+	}
+}
+
 // outline returns states without their objects.
 func outline(states []sink.State) []sink.State {
 	all := slices.Clone(states)
@@ -217,13 +291,16 @@ func TestBesideAnEvent(t *testing.T) {
 				database.status[0].Line = row.line
 			}
 			reported(t, database, aboutWeb, func(v *history.View, all []history.Reported) {
-				b, err := v.Beside(context.Background(), &all[0], "pods", outline(states))
+				b, err := v.Beside(context.Background(), &all[0], all[0].Subject, "pods", outline(states))
 				if err != nil {
 					t.Fatal(err)
 				}
 				got := keepwatch.Revision(0)
 				if b.State != nil {
 					got = b.State.From.Revision
+					if b.At != max(got, 10) { // the history begins at 10
+						t.Errorf("known at revision %d", b.At)
+					}
 					if !strings.Contains(string(b.State.Object), `"resourceVersion":"`+got.String()+`"`) {
 						t.Errorf("the object is %s", b.State.Object)
 					}

@@ -147,7 +147,7 @@ func TestBesideAnEventInAThinnedRange(t *testing.T) {
 				Seen: minute(48), Ended: minute(48)}},
 		}
 		reported(t, database, aboutWeb, func(v *history.View, all []history.Reported) {
-			b, err := v.Beside(t.Context(), &all[0], "pods", row.states)
+			b, err := v.Beside(t.Context(), &all[0], all[0].Subject, "pods", row.states)
 			if err != nil || (b.Doubt != "") != row.doubt {
 				t.Errorf("%s: doubt %q, %v", name, b.Doubt, err)
 			}

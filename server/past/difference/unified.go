@@ -20,11 +20,11 @@ type Shown struct {
 
 // Unified returns a difference as a unified diff of YAML, "" if the shown parts are equal. Times are in a zone.
 func (d Difference) Unified(shown Shown, zone *time.Location) (string, error) {
-	before, err := shown.text(d.Before)
+	before, err := shown.YAML(d.Before)
 	if err != nil {
 		return "", err
 	}
-	after, err := shown.text(d.After)
+	after, err := shown.YAML(d.After)
 	if err != nil || before == after {
 		return "", err
 	}
@@ -58,8 +58,8 @@ func Name(s *sink.State) string {
 	return name
 }
 
-// text returns a state as YAML without what is not shown, "" if there is none.
-func (shown Shown) text(s *sink.State) (string, error) {
+// YAML returns a state as YAML without what is not shown, "" if there is none.
+func (shown Shown) YAML(s *sink.State) (string, error) {
 	if s == nil {
 		return "", nil
 	}

@@ -36,9 +36,11 @@ func newEventsCommand() *cobra.Command {
 		Long: `Show the Events about an object, or about all of a type in a namespace, in the order in which they
 were observed last. Events that say the same are one line.
 
-REVISION is that of the object when the Event was written last, and STATE what kubectl get shows of
-it; "deleted" is behind the last revision of an object that was deleted by then, and "?" behind one
-that may not be that of the moment: in a gap, or not confirmed yet.
+STATE is what kubectl get shows of the object when the Event was written last, and REVISION the
+moment revision/N that has this state, for diff, restore, blame and context; "deleted" is behind the
+last revision of an object that was deleted by then, and "?" behind one that may not be that of the
+moment: in a gap, or not confirmed yet. A related object is behind the message. In -o json, "at" is
+the moment, and "related" has the same of the other object.
 
 EVENT is current, expired, deleted, or unknown. The API server records neither an expiry nor who
 deletes: an Event expired if it ended together with others, since only a lease of etcd ends several
@@ -75,15 +77,25 @@ type ReportedEvents struct {
 	Revision keepwatch.Revision `json:"revision"`
 	Subject  history.Subject    `json:"subject"`
 	Object   *objectBeside      `json:"object,omitempty"` // nil if the history does not have the type
-	End      *endOfEvent        `json:"end,omitempty"`    // nil if it is current
+	Related  *relatedObject     `json:"related,omitempty"`
+	End      *endOfEvent        `json:"end,omitempty"` // nil if it is current
+}
+
+// relatedObject is another object that an Event names.
+type relatedObject struct {
+	history.Subject
+	Object *objectBeside `json:"object,omitempty"` // nil if the history does not have the type
 }
 
 // objectBeside is the state of an object when an Event about it was written.
 type objectBeside struct {
+	Resource string             `json:"resource"`           // the TYPE of the other commands
 	Revision keepwatch.Revision `json:"revision,omitempty"` // 0 if the history has no state until then
-	Deleted  bool               `json:"deleted,omitempty"`
-	Summary  string             `json:"summary,omitempty"`
-	Doubt    string             `json:"doubt,omitempty"`
+	// At is a moment, as --at takes it, at which the history is known to have the state.
+	At      string `json:"at,omitempty"`
+	Deleted bool   `json:"deleted,omitempty"`
+	Summary string `json:"summary,omitempty"`
+	Doubt   string `json:"doubt,omitempty"`
 }
 
 // endOfEvent is how an Event has ended.
@@ -109,12 +121,12 @@ func (o *flags) events(ctx context.Context, v *history.View, args []string, ttl 
 		return fmt.Errorf("the history has no Events about %s", strings.TrimSpace(strings.Join(args, "/")+
 			inNamespace(about.Namespace)))
 	}
-	summary, err := newSummary(t)
+	types, err := v.Types(ctx)
 	if err != nil {
 		return err
 	}
 	list := o.newReportedList(out, about.Name == "")
-	states := statesOf{of: map[keepwatch.Key][]sink.State{}}
+	states := statesOf{view: v, of: map[objectOf][]sink.State{}, summaries: map[string]summary{}}
 	for _, r := range found {
 		one := ReportedEvents{
 			Type: r.Type, Reason: r.Reason, Message: r.Message, Reporter: r.Reporter, Count: r.Count, First: r.First,
@@ -124,16 +136,12 @@ func (o *flags) events(ctx context.Context, v *history.View, args []string, ttl 
 		if r.End.Type != history.Current {
 			one.End = &endOfEvent{r.End.Type, r.End.Because, r.End.Point.Revision, r.End.Time}
 		}
-		if t != nil {
-			all, err := states.get(ctx, v, t.Resource, r.Subject)
-			if err != nil {
-				return err
-			}
-			b, err := v.Beside(ctx, &r, t.Resource, all)
-			if err != nil {
-				return err
-			}
-			if one.Object, err = summary.beside(b, r.Last); err != nil {
+		if one.Object, err = states.beside(ctx, &r, r.Subject, t); err != nil {
+			return err
+		}
+		if r.Related != nil {
+			one.Related = &relatedObject{Subject: *r.Related}
+			if one.Related.Object, err = states.beside(ctx, &r, *r.Related, r.Related.TypeIn(types)); err != nil {
 				return err
 			}
 		}
@@ -146,20 +154,61 @@ func (o *flags) events(ctx context.Context, v *history.View, args []string, ttl 
 
 // statesOf are the states of objects, which many Events in a row may be about.
 type statesOf struct {
-	of    map[keepwatch.Key][]sink.State
-	count int
+	view      *history.View
+	of        map[objectOf][]sink.State
+	count     int
+	summaries map[string]summary // by resource
+}
+
+type objectOf struct {
+	resource string
+	key      keepwatch.Key
+}
+
+// beside returns the state of an object of a type when an Event that names it was written, nil if the history does not
+// have the type.
+func (s *statesOf) beside(ctx context.Context, r *history.Reported, of history.Subject,
+	t *history.Type) (*objectBeside, error) {
+	if t == nil {
+		return nil, nil
+	}
+	if !t.Namespaced {
+		of.Namespace = ""
+	}
+	if _, err := s.view.StreamOf(t.Resource, of.Namespace); err != nil {
+		return nil, nil // other namespaces are stored
+	}
+	all, err := s.get(ctx, t.Resource, of)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.view.Beside(ctx, r, of, t.Resource, all)
+	if err != nil {
+		return nil, err
+	}
+	shown, known := s.summaries[t.Resource]
+	if !known {
+		if shown, err = newSummary(t); err != nil {
+			return nil, err
+		}
+		s.summaries[t.Resource] = shown
+	}
+	o, err := shown.beside(b, r.Last)
+	if err == nil {
+		o.Resource = t.Resource
+	}
+	return o, err
 }
 
 // maxStates bounds the states in memory. Those of one object may be more.
 const maxStates = 100_000
 
-func (s *statesOf) get(ctx context.Context, v *history.View, resource string,
-	of history.Subject) ([]sink.State, error) {
-	key := keepwatch.Key{Namespace: of.Namespace, Name: of.Name}
+func (s *statesOf) get(ctx context.Context, resource string, of history.Subject) ([]sink.State, error) {
+	key := objectOf{resource, keepwatch.Key{Namespace: of.Namespace, Name: of.Name}}
 	if all, known := s.of[key]; known {
 		return all, nil
 	}
-	all, err := v.Outline(ctx, history.Objects{Resource: resource, Namespace: of.Namespace, Name: of.Name})
+	all, err := s.view.Outline(ctx, history.Objects{Resource: resource, Namespace: of.Namespace, Name: of.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -214,11 +263,8 @@ type summary struct {
 	kind   schema.GroupVersionKind
 }
 
-// newSummary returns the summary of the objects of a type, which may be nil.
+// newSummary returns the summary of the objects of a type.
 func newSummary(t *history.Type) (s summary, err error) {
-	if t == nil {
-		return s, nil
-	}
 	if s.scheme, err = builtin.PublicScheme(); err != nil {
 		return s, err
 	}
@@ -235,6 +281,9 @@ func (s summary) beside(b history.Beside, at time.Time) (*objectBeside, error) {
 		return o, nil
 	}
 	o.Revision = b.State.From.Revision
+	if b.At > 0 {
+		o.At = history.Moment{Revision: b.At}.String()
+	}
 	var err error
 	if o.Summary, err = s.of(b.State.Object, at); err != nil {
 		return nil, fmt.Errorf("%s at revision %d: %w", objectName(b.State), o.Revision, err)
@@ -314,8 +363,21 @@ func (t *reportedTable) add(e ReportedEvents) error {
 	}
 	revision, state := e.Object.text()
 	fmt.Fprintf(t.rows, "%s\t%d\t%s\t%s%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.Last), e.Count, clock(e.First), object, e.Type,
-		e.Reason, end, revision, state, strings.Join(strings.Fields(e.Message), " "))
+		e.Reason, end, revision, state, strings.Join(strings.Fields(e.Message+e.Related.text()), " "))
 	return t.added()
+}
+
+// text returns what a line says of a related object, "" if there is none.
+func (o *relatedObject) text() string {
+	if o == nil {
+		return ""
+	}
+	text := fmt.Sprintf(" (related: %s %s", o.Kind, keepwatch.Key{Namespace: o.Namespace, Name: o.Name})
+	if o.Object != nil {
+		revision, _ := o.Object.text()
+		text += ", " + revision
+	}
+	return text + ")"
 }
 
 // text returns the revision and the state of an object in a table.
@@ -329,6 +391,9 @@ func (o *objectBeside) text() (revision, state string) {
 		return "<none>", ""
 	}
 	revision = o.Revision.String()
+	if o.At != "" {
+		revision = strings.TrimPrefix(o.At, "revision/")
+	}
 	if o.Deleted {
 		revision += " deleted"
 	}
