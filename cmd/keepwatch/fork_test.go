@@ -44,6 +44,10 @@ func TestForkHistory(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), owned, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	create(t, client.CoreV1().Events("default").Create, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "brief"},
+		InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: "default", Name: "kept"},
+	})
 	p := startProcess(t, "sync", "*", "-A", "--to", "sqlite:"+file)
 	p.waitStderr(t, "synced at")
 	then := patch(t, client, "kept", "m", "color", "red")
@@ -83,7 +87,7 @@ func TestForkHistory(t *testing.T) {
 	// The command, with the rights of then.
 	kubeconfig := filepath.Join(t.TempDir(), "fork")
 	fork := startProcess(t, "serve", "--history", "sqlite:"+file, "--at", at, "--writable", "--authorization-mode", "RBAC",
-		"--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig)
+		"--event-ttl", "1s", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig)
 	fork.waitStderr(t, "ready in")
 	if !regexp.MustCompile(`begins with revision ` + then +
 		` at \S+: \d+ objects; \d+ apiservices.apiregistration.k8s.io are not served; ` +
@@ -104,6 +108,10 @@ func TestForkHistory(t *testing.T) {
 		"-  color: red\n+  color: green\n") {
 		t.Errorf("kubectl diff: %s", diff)
 	}
+	waitFor(t, func() bool { // an Event of then expires
+		_, err := forked.CoreV1().Events("default").Get(t.Context(), "brief", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
 	changed := patch(t, forked, "kept", "m", "color", "green")
 	if len(changed) < len(then) || changed <= then && len(changed) == len(then) {
 		t.Errorf("the change has revision %s, and began at %s", changed, then)

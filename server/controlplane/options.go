@@ -13,6 +13,9 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane/internal/serving"
 )
 
+// DefaultEventTTL is the default of [Options].EventTTL, as of kube-apiserver's flag.
+const DefaultEventTTL = time.Hour
+
 // Options configures a [Server]. The zero value is a server with its data in memory, on a free port of
 // 127.0.0.1.
 type Options struct {
@@ -53,7 +56,7 @@ type Options struct {
 	// --service-node-port-range. The default is 30000-32767.
 	ServiceNodePortRange string
 	// EventTTL is the time from the last write of an Event to its deletion, in whole seconds, as kube-apiserver's flag
-	// --event-ttl. The default is an hour.
+	// --event-ttl. The default is DefaultEventTTL.
 	EventTTL time.Duration
 	// ServiceAccounts has the keys of the tokens of service accounts.
 	ServiceAccounts ServiceAccounts
@@ -196,7 +199,7 @@ func (o Options) complete() (Options, error) {
 	}
 	switch {
 	case o.EventTTL == 0:
-		o.EventTTL = time.Hour
+		o.EventTTL = DefaultEventTTL
 	case o.EventTTL < time.Second:
 		return o, fmt.Errorf("events cannot be kept for %v: give a second at least, like 1h", o.EventTTL)
 	}

@@ -26,6 +26,8 @@ import (
 type RestoredObject struct {
 	Resource schema.GroupResource
 	JSON     []byte
+	// TTL is how long the object stays if it is not written again. 0 is for ever.
+	TTL time.Duration
 }
 
 // Restoration says what [RestoreMemory] has restored.
@@ -113,6 +115,7 @@ func (r *restorer) add(o RestoredObject) error {
 			return fmt.Errorf("%s: %w", o.Resource, err)
 		}
 		value, err := r.encode(o.Resource, object, stored.Codec, stored.Prefix)
+		value.TTL = (o.TTL + time.Second - 1).Truncate(time.Second) // few leases
 		r.values = append(r.values, value)
 		return err
 	}

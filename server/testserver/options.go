@@ -39,7 +39,7 @@ func History(database history.Database, at string) Option {
 			o.invalid = fmt.Errorf("History: %w", err)
 		}
 		o.history = func(ctx context.Context) (*fork.State, error) {
-			return fork.At(ctx, history.New(database, history.Options{Known: fork.KnownType}), m, false)
+			return fork.At(ctx, history.New(database, history.Options{Known: fork.KnownType}), m, false, 0)
 		}
 	}
 }

@@ -34,15 +34,22 @@ type State struct {
 // At returns the state at a moment, of every type that was followed then. It returns a [history.Unknown] if the moment
 // is in a gap of one of them, unless allowGaps, or if it is before or after all of them. References to owners whose
 // type is not in the history are removed. The caller owns the Memory.
-func At(ctx context.Context, h *history.History, m history.Moment, allowGaps bool) (state *State, err error) {
+//
+// Its Events expire when eventTTL has passed since their last write, of which the time up to the moment has passed
+// already: as they would have in the cluster, had it gone on like the fork. One that was older than that at the moment
+// comes from a cluster that keeps Events longer, which does not say for how long: it stays for a whole eventTTL, and
+// nothing that the moment had is gone at the start. An eventTTL of 0 is that of a server without another one.
+func At(ctx context.Context, h *history.History, m history.Moment, allowGaps bool,
+	eventTTL time.Duration) (state *State, err error) {
 	err = h.View(ctx, func(v *history.View) error {
-		state, err = read(ctx, v, m, allowGaps)
+		state, err = read(ctx, v, m, allowGaps, cmp.Or(eventTTL, controlplane.DefaultEventTTL))
 		return err
 	})
 	return state, err
 }
 
-func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool) (*State, error) {
+func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool,
+	eventTTL time.Duration) (*State, error) {
 	streams := history.ByLine(v.Streams())
 	if m.IsNow() { // what is not followed any more has no newest state
 		streams = slices.DeleteFunc(streams, func(s sink.Status) bool { return !s.Active })
@@ -83,7 +90,7 @@ func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool
 	for _, of := range followed {
 		newest = max(newest, points.Of(of).Revision)
 	}
-	memory, restored, err := controlplane.RestoreMemory(ctx, newest, objects(ctx, v, points, followed),
+	memory, restored, err := controlplane.RestoreMemory(ctx, newest, objects(ctx, v, points, followed, eventTTL),
 		func(owner metav1.OwnerReference) bool {
 			gv, err := schema.ParseGroupVersion(owner.APIVersion)
 			return err == nil && kinds[gv.WithKind(owner.Kind).GroupKind()]
@@ -96,8 +103,8 @@ func read(ctx context.Context, v *history.View, m history.Moment, allowGaps bool
 }
 
 // objects returns the objects of streams at their points.
-func objects(ctx context.Context, v *history.View, points *history.Points,
-	streams []sink.Status) iter.Seq2[controlplane.RestoredObject, error] {
+func objects(ctx context.Context, v *history.View, points *history.Points, streams []sink.Status,
+	eventTTL time.Duration) iter.Seq2[controlplane.RestoredObject, error] {
 	return func(yield func(controlplane.RestoredObject, error) bool) {
 		for _, of := range streams {
 			states, err := v.At(ctx, history.Objects{Resource: of.ID.Resource, Namespace: of.ID.Namespace}, points.Of(of))
@@ -105,14 +112,31 @@ func objects(ctx context.Context, v *history.View, points *history.Points,
 				yield(controlplane.RestoredObject{}, err)
 				return
 			}
+			lifetime := func(*sink.State) (time.Duration, error) { return 0, nil }
+			if history.AreEvents(of.ID.Resource) {
+				written := v.EventsWritten(of)
+				lifetime = func(s *sink.State) (time.Duration, error) {
+					last, err := written(s)
+					return remaining(eventTTL, points.Time.Sub(last)), err
+				}
+			}
 			resource := schema.ParseGroupResource(of.ID.Resource)
-			for _, s := range states {
-				if !yield(controlplane.RestoredObject{Resource: resource, JSON: s.Object}, nil) {
+			for i := range states {
+				ttl, err := lifetime(&states[i])
+				if !yield(controlplane.RestoredObject{Resource: resource, JSON: states[i].Object, TTL: ttl}, err) || err != nil {
 					return
 				}
 			}
 		}
 	}
+}
+
+// remaining returns how long an Event of an age stays.
+func remaining(ttl, age time.Duration) time.Duration {
+	if age < 0 || age >= ttl { // the times of a reporter may be ahead
+		return ttl
+	}
+	return ttl - age
 }
 
 // String says what the state has, for people.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -15,10 +16,12 @@ type Value struct {
 	Name     string // the key below it
 	Revision keepwatch.Revision
 	Value    []byte // belongs to the database
+	// TTL is how long the key stays if it is not written again, as with a lease, in whole seconds. 0 is for ever.
+	TTL time.Duration
 }
 
 // Restore returns a database that begins with values at a revision, which is not below theirs, and has no history
-// before it. Each key counts as written once, at its revision.
+// before it. Each key counts as written once, at its revision. Those with one TTL share a lease. Close ends its timer.
 func Restore(revision keepwatch.Revision, values []Value) (*DB, error) {
 	state := store.New(historyOptions())
 	must(state.AddIndexes(map[string]store.IndexFunc{leaseIndex: leaseOf}))
@@ -27,8 +30,16 @@ func Restore(revision keepwatch.Revision, values []Value) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	granted, now := leases{byID: map[clientv3.LeaseID]lease{}}, time.Now()
+	byTTL := map[time.Duration]clientv3.LeaseID{0: clientv3.NoLease}
 	for _, v := range values {
-		r := (*record)(nil).next(bucketOf(v.Prefix), "/"+v.Name, v.Value, clientv3.NoLease, v.Revision)
+		id, ok := byTTL[v.TTL]
+		if !ok {
+			granted.last++
+			id = granted.last
+			byTTL[v.TTL], granted.byID[id] = id, lease{ttl: v.TTL, end: now.Add(v.TTL)}
+		}
+		r := (*record)(nil).next(bucketOf(v.Prefix), "/"+v.Name, v.Value, id, v.Revision)
 		if err := list.Put(ctx, []keepwatch.Object{r}); err != nil {
 			list.Discard()
 			return nil, err
@@ -37,5 +48,5 @@ func Restore(revision keepwatch.Revision, values []Value) (*DB, error) {
 	if err := list.Commit(ctx, max(revision, firstRevision)); err != nil {
 		return nil, err
 	}
-	return newDB(state, leases{byID: map[clientv3.LeaseID]lease{}}), nil
+	return newDB(state, granted), nil
 }

@@ -1,7 +1,11 @@
 package memory_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 
@@ -33,4 +37,42 @@ func TestRestore(t *testing.T) {
 	if _, err := db.At(39); err == nil {
 		t.Error("there is a history before the state")
 	}
+}
+
+// A restored key stays for its time, and one without for ever; a write of it begins another time.
+func TestRestoredKeysExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := must(memory.Restore(40, []memory.Value{
+			{Prefix: podPrefix, Name: "a/short", Revision: 10, TTL: time.Minute},
+			{Prefix: podPrefix, Name: "a/too", Revision: 11, TTL: time.Minute},
+			{Prefix: podPrefix, Name: "a/long", Revision: 12, TTL: time.Hour},
+			{Prefix: podPrefix, Name: "a/ever", Revision: 13},
+			{Prefix: podPrefix, Name: "a/written", Revision: 14, TTL: time.Minute},
+		}))(t)
+		defer db.Close()
+		names := func() []string {
+			page := must(pods(db).List(t.Context(), keepwatch.ListRequest{}))(t)
+			all := map[string]bool{}
+			for _, o := range page.Objects {
+				all[o.Key().Name] = true
+			}
+			return slices.Sorted(maps.Keys(all))
+		}
+		put(t, db, "a/written")
+		time.Sleep(time.Minute - time.Nanosecond)
+		synctest.Wait()
+		if got := names(); len(got) != 5 {
+			t.Errorf("before the end: %q", got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := names(); !slices.Equal(got, []string{"ever", "long", "written"}) || db.Revision() != 42 {
+			t.Errorf("after a minute: %q at %d", got, db.Revision())
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := names(); !slices.Equal(got, []string{"ever", "written"}) {
+			t.Errorf("after an hour: %q", got)
+		}
+	})
 }

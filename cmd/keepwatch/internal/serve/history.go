@@ -86,7 +86,8 @@ func (h *pastServing) fork(ctx context.Context, options controlplane.Options, st
 	if err != nil {
 		return err
 	}
-	state, err := fork.At(ctx, history.New(database, history.Options{Known: fork.KnownType}), m, h.allowGaps)
+	state, err := fork.At(ctx, history.New(database, history.Options{Known: fork.KnownType}), m, h.allowGaps,
+		options.EventTTL)
 	if err := errors.Join(err, database.Close()); err != nil {
 		return err
 	}
