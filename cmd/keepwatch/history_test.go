@@ -160,6 +160,10 @@ REVISION +TIME +EVENT +GENERATION +MANAGERS +FIELDS *
 		`(?m)^` + second + ` +\S+ +MODIFIED +configmaps/default/story +bob +data.color *$`).MatchString(out) {
 		t.Errorf("all types: %s", out)
 	}
+	for _, since := range []string{"now", "-1s", "revision/" + second} { // now is behind all
+		look(t, "log", "cm", "--since", since, "--until", "now", "--from", to)
+	}
+	look(t, "log", "cm", "--since", "revision/"+second, "--until", "revision/"+second, "--from", to)
 	for _, output := range []string{"json", "yaml", "text"} {
 		if out, _ = look(t, "log", "cm", "--since", "now", "--from", to, "-o", output); strings.Contains(out, "MODIFIED") {
 			t.Errorf("since now: %s", out)
@@ -337,8 +341,15 @@ func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
 		"text":           {1, "log cm --from sqlite:" + text, "file is not a database"},
 		"no server":      {1, "log cm --from postgres://127.0.0.1:1/x", "connect"},
 		"no type":        {2, "log --from " + to, "give the type"},
-		"all types":      {2, "log * --from " + to, "for all types the moment to begin with: --since -15m"},
-		"unknown type":   {1, "log pods --from " + to, `the history has no resource type "pods", only configmaps`},
+		"the wrong order": {2, "log cm --since -15m --until -30m --from " + to,
+			"--until -30m is before --since -15m: nothing is between them"},
+		"the wrong order of revisions": {2, "log cm --since now --until revision/1 --from " + to,
+			"--until revision/1 is before --since now"},
+		"before now": {2, "log -A --since now --until -30m --from " + to, "--until -30m is before --since now"},
+		"a time before a revision": {2, "log cm --since revision/999999999 --until -30m --from " + to,
+			"--until -30m is before --since revision/999999999"},
+		"all types":    {2, "log * --from " + to, "for all types the moment to begin with: --since -15m"},
+		"unknown type": {1, "log pods --from " + to, `the history has no resource type "pods", only configmaps`},
 		"unknown object": {1, "log cm/nothing --from " + to,
 			"the history has no configmaps named nothing in namespace default, from revision"},
 		"no namespace":    {1, "log cm -n nowhere --from " + to, "the history has no configmaps in namespace nowhere"},

@@ -63,7 +63,13 @@ have written the state, and FIELDS what they have changed.`,
 				}
 				*flag.to = &m
 			}
-			return o.view(cmd.Context(), func(v *history.View) error { return l.log(cmd.Context(), v, args) })
+			return o.view(cmd.Context(), func(v *history.View) error {
+				err := l.log(cmd.Context(), v, args)
+				if err == errWrongOrder {
+					err = exit.Usage(fmt.Errorf("--until %s is before --since %s: nothing is between them", until, since))
+				}
+				return err
+			})
 		},
 	}
 	o.addTo(cmd.Flags(), "text, json or yaml")
@@ -71,6 +77,25 @@ have written the state, and FIELDS what they have changed.`,
 		"the moment to begin after: 2026-11-28T10:42:00Z, 10:42, -15m or revision/4711; otherwise the beginning of the history")
 	cmd.Flags().StringVar(&until, "until", until, "the last moment; otherwise everything that is stored")
 	return cmd
+}
+
+// errWrongOrder is the error of a log that ends before it begins.
+var errWrongOrder = errors.New("--until is before --since")
+
+// checkOrder returns errWrongOrder if a log of streams ends before it begins. The moment now is behind all others,
+// although the point that all streams have reached may not be.
+func (l *logger) checkOrder(streams []sink.Status, after, upTo func(sink.Status) sink.Point) error {
+	switch {
+	case l.since == nil || l.until == nil || l.until.IsNow():
+		return nil
+	case l.until.Time.IsZero() || l.since.Revision > 0:
+		if slices.ContainsFunc(streams, func(s sink.Status) bool { return upTo(s).Before(after(s)) }) {
+			return errWrongOrder
+		}
+	case l.since.IsNow() || l.until.Time.Before(l.since.Time):
+		return errWrongOrder
+	}
+	return nil
 }
 
 // logger writes what has happened.
@@ -125,6 +150,9 @@ func (l *logger) log(ctx context.Context, v *history.View, args []string) error 
 	}
 	upTo, err := l.points(ctx, v, l.until, streams)
 	if err != nil {
+		return err
+	}
+	if err := l.checkOrder(streams, after, upTo); err != nil {
 		return err
 	}
 	list := l.newList()
