@@ -131,7 +131,8 @@ func liveCluster(w http.ResponseWriter, q *http.Request) {
 	_ = json.NewDecoder(q.Body).Decode(&answer)
 	switch {
 	case strings.HasSuffix(q.URL.Path, "/tokenreviews"):
-		answer["status"] = map[string]any{"authenticated": true, "user": map[string]any{"username": "eve"}}
+		answer["status"] = map[string]any{"authenticated": true,
+			"user": map[string]any{"username": answer["spec"].(map[string]any)["token"]}}
 	case strings.HasSuffix(q.URL.Path, "/subjectaccessreviews"):
 		about := answer["spec"].(map[string]any)["resourceAttributes"].(map[string]any)
 		answer["status"] = map[string]any{"allowed": about["namespace"] == "shop"}

@@ -1,6 +1,7 @@
 package past
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -28,13 +29,16 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, p *momen
 		s.answer(w, q, p, version.Info{GitVersion: gitVersion})
 		return
 	}
+	ctx, cancel := context.WithTimeout(q.Context(), s.requestTimeout)
+	defer cancel()
+	q = q.WithContext(ctx)
 	var types []history.Type
 	err := s.config.History.View(q.Context(), func(v *history.View) (err error) {
 		types, err = v.TypesAt(q.Context(), p.moment)
 		return err
 	})
 	if err != nil {
-		s.fail(w, q, p, momentError(err))
+		s.fail(w, q, p, s.late(ctx, momentError(err)))
 		return
 	}
 	if strings.HasPrefix(q.URL.Path+"/", schemas.Path+"/") {

@@ -169,7 +169,8 @@ func (s *Server) resolve(q *http.Request, info *request.RequestInfo, p *momentPa
 		return err
 	})
 	if err == nil && !decided {
-		found.since, err = s.sinceOldest(q.Context(), what, found.watch)
+		u, _ := request.UserFrom(q.Context())
+		found.since, err = s.sinceOldest(q.Context(), u, what, found.watch)
 	}
 	return found, momentError(err)
 }

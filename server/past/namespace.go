@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
@@ -61,19 +63,19 @@ func (r *shown) sinceIn(ctx context.Context, v *history.View, name string, today
 	return since, decided, err
 }
 
-// sinceOldest returns the time since when the namespace of what is shown must exist, from the times of its objects.
-func (s *Server) sinceOldest(ctx context.Context, r *shown, watch bool) (since time.Time, err error) {
+// sinceOldest returns the time since when the namespace of what is shown to a user must exist, from the times of its
+// objects.
+func (s *Server) sinceOldest(ctx context.Context, u user.Info, r *shown, watch bool) (since time.Time, err error) {
 	if watch { // before anything is read for it
 		if err := s.caches.mayReplay(); err != nil {
 			return since, err
 		}
 	}
-	select {
-	case s.creations.turns <- struct{}{}:
-		defer func() { <-s.creations.turns }()
-	case <-ctx.Done():
-		return since, context.Cause(ctx)
+	end, err := s.creations.turn(ctx, u.GetName())
+	if err != nil {
+		return since, err
 	}
+	defer end()
 	err = s.config.History.View(ctx, func(v *history.View) error {
 		oldest, err := s.creations.oldest(ctx, v, r)
 		since = existedSince(r.then, oldest)
@@ -83,11 +85,19 @@ func (s *Server) sinceOldest(ctx context.Context, r *shown, watch bool) (since t
 }
 
 // creations remembers the earliest creations of objects, and bounds how many reads look for them at a time: they read
-// what a namespace had, and each has a connection of the database, of which others need some, too.
+// what a namespace had, and each has a connection of the database, of which others need some, too. A user has one at a
+// time, so that slow ones of one user hold up no other.
 type creations struct {
-	turns chan struct{}
+	turns chan struct{} // has an element for each read
 	mu    sync.Mutex
+	users map[string]*userTurn
 	known map[creationKey]creation
+}
+
+// userTurn is the turn of a user who has, or waits for one.
+type userTurn struct {
+	taken chan struct{} // has an element while there is a read
+	count int           // of the reads, and of those that wait
 }
 
 // creationKey is what the earliest creation at a point and behind it depends on.
@@ -103,13 +113,69 @@ type creation struct {
 }
 
 const (
-	// maxCreations bounds the creations that are remembered, and creationReads the reads that look for them at a time.
+	// maxCreations bounds the creations that are remembered, and creationReads the reads that look for them at a time:
+	// half of the connections of a database.
 	maxCreations  = 1000
-	creationReads = 2
+	creationReads = 4
 )
 
 func newCreations() *creations {
-	return &creations{turns: make(chan struct{}, creationReads), known: map[creationKey]creation{}}
+	return &creations{turns: make(chan struct{}, creationReads), users: map[string]*userTurn{},
+		known: map[creationKey]creation{}}
+}
+
+// turn waits until a user has no other read, and all have fewer than creationReads. It returns what ends the read.
+func (c *creations) turn(ctx context.Context, name string) (end func(), err error) {
+	own := c.enter(name)
+	for _, turns := range []chan struct{}{own.taken, c.turns} {
+		select {
+		case turns <- struct{}{}:
+			continue
+		case <-ctx.Done():
+		}
+		if turns != own.taken {
+			<-own.taken
+		}
+		c.leave(name)
+		return nil, context.Cause(ctx)
+	}
+	return func() { <-c.turns; <-own.taken; c.leave(name) }, nil
+}
+
+// tryTurn is turn without a wait: it returns nil if there is no turn now.
+func (c *creations) tryTurn(name string) (end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users[name] != nil {
+		return nil
+	}
+	select {
+	case c.turns <- struct{}{}:
+	default:
+		return nil
+	}
+	own := &userTurn{taken: make(chan struct{}, 1), count: 1}
+	own.taken <- struct{}{}
+	c.users[name] = own
+	return func() { <-c.turns; <-own.taken; c.leave(name) }
+}
+
+func (c *creations) enter(name string) *userTurn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users[name] == nil {
+		c.users[name] = &userTurn{taken: make(chan struct{}, 1)}
+	}
+	c.users[name].count++
+	return c.users[name]
+}
+
+func (c *creations) leave(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users[name].count--; c.users[name].count == 0 {
+		delete(c.users, name)
+	}
 }
 
 // oldest returns the earliest creation of the objects of what is shown, zero if there are none.

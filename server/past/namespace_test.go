@@ -54,6 +54,13 @@ func (d spaced) States(_ context.Context, q sink.StateQuery, yield func(sink.Sta
 // was created at 10:06.
 func authorized(t *testing.T, database history.Database) (s *Server, get func(path string) int) {
 	t.Helper()
+	s, getAs := authorizedUsers(t, database)
+	return s, func(path string) int { return getAs("eve", path) }
+}
+
+// authorizedUsers is authorized of users, whose tokens are their names.
+func authorizedUsers(t *testing.T, database history.Database) (s *Server, get func(name, path string) int) {
+	t.Helper()
 	cluster := httptest.NewServer(http.HandlerFunc(liveCluster))
 	t.Cleanup(cluster.Close)
 	s, err := New(Config{
@@ -65,9 +72,9 @@ func authorized(t *testing.T, database history.Database) (s *Server, get func(pa
 	}
 	s.now = func() time.Time { return clock("10:30") }
 	t.Cleanup(run(t, s))
-	return s, func(path string) int {
+	return s, func(name, path string) int {
 		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
-		q.Header.Set("Authorization", "Bearer eve")
+		q.Header.Set("Authorization", "Bearer "+name)
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, q)
 		return w.Code
@@ -146,5 +153,51 @@ func TestOldestObjectsAreRemembered(t *testing.T) {
 	if code := get("/at/revision/112" + secrets + "?watch=1"); code != http.StatusTooManyRequests ||
 		database.queries.Load() != before {
 		t.Errorf("a watch too many: %d, and %d queries for secrets", code, database.queries.Load()-before)
+	}
+}
+
+// One user's slow read for the oldest objects holds up the user's own other reads, until their deadline, and nobody
+// else's.
+func TestSlowReadsOfOneUser(t *testing.T) {
+	t.Parallel()
+	s, get := authorizedUsers(t, spaced{queries: &atomic.Int64{}})
+	const secrets = "/api/v1/namespaces/shop/secrets"
+	const page = "/keepwatch/?type=secrets&namespace=shop&from=revision/108&to=revision/110"
+	must := func(name, path string, want int) {
+		t.Helper()
+		if code := get(name, path); code != want {
+			t.Errorf("%s for %s: %d, want %d", path, name, code, want)
+		}
+	}
+	end, err := s.creations.turn(t.Context(), "eve")
+	if err != nil {
+		t.Fatal(err)
+	}
+	must("bob", "/at/revision/110"+secrets, http.StatusOK)
+	must("bob", page, http.StatusOK)
+	must("eve", page, http.StatusTooManyRequests)
+	s.requestTimeout = 50 * time.Millisecond
+	must("eve", "/at/revision/111"+secrets, http.StatusGatewayTimeout)
+	s.requestTimeout = time.Minute
+	for range creationReads - 1 { // all turns are taken
+		if s.creations.tryTurn(string(rune('a'+len(s.creations.turns)))) == nil {
+			t.Fatal("there are fewer turns")
+		}
+	}
+	must("bob", page, http.StatusTooManyRequests)
+	waiting, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		if _, err := s.creations.turn(waiting, "bob"); err != context.Canceled {
+			t.Errorf("a turn too many: %v", err)
+		}
+	}
+	end()
+	must("bob", "/at/revision/110"+secrets, http.StatusOK)
+	must("eve", "/at/revision/112"+secrets, http.StatusOK)
+	s.creations.mu.Lock()
+	defer s.creations.mu.Unlock()
+	if n := len(s.creations.users); n != creationReads-1 {
+		t.Errorf("%d users have a turn, want %d", n, creationReads-1)
 	}
 }

@@ -39,7 +39,7 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, q *http.Request, p *momentP
 		document, err = schemas.Document(s.tables.scheme, of, custom)
 	}
 	if err != nil {
-		s.fail(w, q, p, momentError(err))
+		s.fail(w, q, p, s.late(q.Context(), momentError(err)))
 		return
 	}
 	s.answer(w, q, p, document)

@@ -103,9 +103,12 @@ func (s *Server) servePage(w http.ResponseWriter, q *http.Request, u user.Info, 
 		p.Query.At = at.String()
 	}
 	code := http.StatusOK
-	err := s.config.History.View(q.Context(), func(v *history.View) error { return s.fillPage(q, u, v, &p, ofAll) })
+	ctx, cancel := context.WithTimeout(q.Context(), s.requestTimeout)
+	defer cancel()
+	q = q.WithContext(ctx)
+	err := s.config.History.View(ctx, func(v *history.View) error { return s.fillPage(q, u, v, &p, ofAll) })
 	if err != nil {
-		status := statusOf(err)
+		status := statusOf(s.late(ctx, err))
 		code, p.Failure = int(status.Code), status.Message
 		if code == http.StatusInternalServerError { // nothing is shown that is not logged
 			p = page{Query: p.Query, Failure: p.Failure}
@@ -135,10 +138,10 @@ type pageRead struct {
 	q       *http.Request
 	user    user.Info
 	info    *request.RequestInfo
+	types   []history.Type
 	typ     history.Type
 	objects history.Objects
 	query   pageQuery
-	types   []history.Type
 	logged  bool
 }
 
@@ -254,12 +257,11 @@ func (r *pageRead) since(then time.Time, from, upTo sink.Point) (time.Time, erro
 	if err != nil || decided {
 		return since, err
 	}
-	select {
-	case s.creations.turns <- struct{}{}: // without a wait: it has a connection of the database
-		defer func() { <-s.creations.turns }()
-	default:
+	end := s.creations.tryTurn(r.user.GetName()) // without a wait: it has a connection of the database
+	if end == nil {
 		return then, s.caches.meters.tooMany(boundCreations, "other reads look for the oldest objects of namespaces: try again")
 	}
+	defer end()
 	oldest, err := s.creations.oldest(ctx, r.view, what)
 	return existedSince(then, oldest), err
 }

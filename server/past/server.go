@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -66,7 +67,8 @@ type Server struct {
 }
 
 // defaultRequestTimeout bounds the answer to a read, as kube-apiserver's --request-timeout does by default: a client
-// that has stopped reading must not hold the cache of a moment, and its share of the memory for responses, for ever.
+// that has stopped reading must not hold the cache of a moment, and its share of the memory for responses, for ever,
+// nor a slow read a connection of the database. Of a watch it bounds what is read before it begins.
 const defaultRequestTimeout = time.Minute
 
 // New returns a server. It reads nothing.
@@ -230,7 +232,10 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 			return
 		}
 	}
-	found, err := s.resolve(q, info, p)
+	resolving, stop := context.WithTimeout(q.Context(), s.requestTimeout)
+	found, err := s.resolve(q.WithContext(resolving), info, p)
+	err = s.late(resolving, err)
+	stop()
 	if err == nil && s.cluster != nil {
 		err = s.cluster.allowed(q.Context(), u, info, found.since)
 	}
@@ -273,6 +278,15 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 		defer end()
 	}
 	s.reads.ServeHTTP(w, q.WithContext(ctx))
+}
+
+// late returns the error of a request whose deadline has passed, and any other error as it is.
+func (s *Server) late(ctx context.Context, err error) error {
+	if err == nil || errors.As(err, new(apierrors.APIStatus)) || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	return apierrors.NewTimeoutError(fmt.Sprintf("the history was not read within %v: try again", s.requestTimeout),
+		retrySeconds)
 }
 
 // startingWriter calls started when the response begins: the watch then has its place in the cache.
