@@ -74,6 +74,9 @@ type Source struct {
 	reached keepwatch.Revision
 	start   time.Time // the recorded time at which the replay begins; zero until it was read
 	begun   time.Time // when the replay of At began; zero before
+	// within is the end of the gap that the replay began in: up to there it shows what there is. It is nil until it was
+	// read, and zero if there is none.
+	within *sink.Point
 }
 
 // Source returns a source of one resource. It reads nothing.
@@ -81,21 +84,28 @@ func (h *History) Source(options SourceOptions) *Source {
 	return &Source{history: h, options: options, at: options.At, reached: options.At.Revision}
 }
 
-// List returns the state at the source's point as one page.
+// List returns the state at the source's point as one page. If the history does not reach back to it any more, List
+// fails, or shows the state where it begins now if watches go on from there.
 func (s *Source) List(ctx context.Context, request keepwatch.ListRequest) (page keepwatch.Page, err error) {
-	at := s.point()
-	switch {
-	case request.Continue != "":
+	if request.Continue != "" {
 		return page, keepwatch.Failed(keepwatch.Rejected, "list %s: no list has a second page", s.options.Resource)
-	case at.Revision < request.NotOlderThan:
-		return page, keepwatch.Failed(keepwatch.Rewound,
-			"list %s: the moment is revision %d, below %d, which was seen before",
-			s.options.Resource, at.Revision, request.NotOlderThan)
 	}
-	page.Revision = at.Revision
-	query := sink.StateQuery{Resource: s.options.Resource, Namespace: s.options.Namespace, At: &at}
-	err = s.history.database.Snapshot(ctx, func(tables sink.Snapshot) error {
-		return tables.States(ctx, query, func(state sink.State) error {
+	err = s.history.View(ctx, func(v *View) error {
+		of, err := v.StreamOf(s.options.Resource, s.options.Namespace)
+		if err != nil {
+			return keepwatch.Failed(keepwatch.Absent, "%w", err)
+		}
+		if err := s.overtaken(ctx, v, of, s.point()); err != nil && !s.options.Onward {
+			return err
+		}
+		at := s.point()
+		if at.Revision < request.NotOlderThan {
+			return keepwatch.Failed(keepwatch.Rewound, "list %s: the moment is revision %d, below %d, which was seen before",
+				s.options.Resource, at.Revision, request.NotOlderThan)
+		}
+		page.Revision = at.Revision
+		query := sink.StateQuery{Resource: s.options.Resource, Namespace: s.options.Namespace, At: &at}
+		return v.tables.States(ctx, query, func(state sink.State) error {
 			page.Objects = append(page.Objects, s.object(&state, state.From.Revision))
 			return nil
 		})
@@ -159,7 +169,8 @@ func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 func (s *Source) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
 
 // Watch returns the history after a revision. Where a gap begins, it fails with Expired or Rewound, and List then
-// shows the state at the gap's end.
+// shows the state at the gap's end. So it does, with the state where the history begins then, once retention has
+// deleted what would come next.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	at := s.point()
 	w := &replay{source: s, at: sink.Point{Epoch: at.Epoch, Revision: from}, few: batchPoints}
@@ -301,12 +312,16 @@ func (w *replay) read(v *View) (*keepwatch.Batch, time.Time, error) {
 	if err := s.findStart(w.ctx, v, of); err != nil {
 		return nil, none, err
 	}
+	if err := s.overtaken(w.ctx, v, of, w.at); err != nil {
+		return nil, none, err
+	}
 	end := sink.Point{Epoch: of.Progress.Epoch, Revision: of.Progress.Cursor}
 	if of.Progress.Gap == keepwatch.GapRewind {
 		end.Epoch--
 	}
-	if gap, after := v.nextGap(of, w.at); gap != nil {
-		if gap.From == w.at.Revision || gap.Reason == keepwatch.GapRewind &&
+	if gap, after := s.nextGap(v, of, w.at); gap != nil {
+		thinned := gap.Reason == sink.GapThinned && gap.Epoch == w.at.Epoch && gap.From < w.at.Revision
+		if thinned || gap.From == w.at.Revision || gap.Reason == keepwatch.GapRewind &&
 			!w.at.Before(sink.Point{Epoch: w.at.Epoch, Revision: gap.From}) {
 			if end.Before(after) {
 				return nil, none, nil // the list that ends it is not complete
@@ -399,6 +414,39 @@ func (w *replay) move() (batch *keepwatch.Batch, err error) {
 	return batch, err
 }
 
+// overtaken returns nil if all that a stream had after a point is still in the history, apart from its gaps. Otherwise
+// it moves the source to where the history begins now, and returns why a watch cannot continue. The replay's clock
+// does not stay behind that: retention may be as fast as a replay, which would never reach it.
+func (s *Source) overtaken(ctx context.Context, v *View, of sink.Status, at sink.Point) error {
+	if of.First.Revision == 0 || !at.Before(of.First) {
+		return nil
+	}
+	first := of.First
+	if gap := v.gapAt(of, first); gap != nil {
+		if isOpen(of, *gap) {
+			return keepwatch.Failed(keepwatch.ServerError, "%s: the list that ends a gap is not complete", s.options.Resource)
+		}
+		_, first = pointsOf(*gap, v.Gaps(of))
+	}
+	seen, err := v.timeOf(ctx, of, first)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at, s.reached = first, first.Revision
+	if behind := seen.Sub(s.presentLocked()); !s.begun.IsZero() && behind > 0 {
+		s.start = s.start.Add(behind)
+	}
+	kind := keepwatch.Expired
+	if first.Epoch != at.Epoch {
+		kind = keepwatch.Rewound
+	}
+	return keepwatch.Failed(kind,
+		"%s: the history after revision %d was deleted by retention: it begins at revision %d now", s.options.Resource,
+		at.Revision, first.Revision)
+}
+
 // leap moves the source over a gap, and returns why the watch cannot continue.
 func (s *Source) leap(gap sink.StoredGap, to sink.Point) error {
 	s.mu.Lock()
@@ -425,6 +473,11 @@ func (s *Source) dueAt(at time.Time) (due time.Time) {
 func (s *Source) present() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.presentLocked()
+}
+
+// presentLocked is present. s.mu is locked.
+func (s *Source) presentLocked() time.Time {
 	return s.start.Add(time.Duration(min(float64(time.Since(s.begun))*s.options.Speed, never)))
 }
 
@@ -447,6 +500,24 @@ func (s *Source) findStart(ctx context.Context, v *View, of sink.Status) (err er
 type recorded struct {
 	keepwatch.Change
 	seen time.Time
+}
+
+// nextGap returns the first gap that ends after a point of the replay, and the point of its end. It may have begun
+// before the point, if it was thinned out since the replay came there.
+func (s *Source) nextGap(v *View, of sink.Status, at sink.Point) (first *sink.StoredGap, end sink.Point) {
+	in := v.gapAt(of, at)
+	if in != nil {
+		_, end = pointsOf(*in, v.Gaps(of))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.within == nil {
+		s.within = &end
+	}
+	if in != nil && in.Reason == sink.GapThinned && !at.Before(*s.within) {
+		return in, end
+	}
+	return v.nextGap(of, at)
 }
 
 // nextGap returns the first gap that ends after a point, and the point of its end.
