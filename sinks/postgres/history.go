@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/keepwatch/keepwatch/sinks/internal/history"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -21,35 +22,37 @@ type History struct {
 	mu     sync.Mutex
 	idle   []*Sink // have a connection; the one that was used last is the last
 	closed bool
+	// tables tells the tables that were opened apart from others of their names. What was read of them may be in the
+	// memory of others, so that no other ones are read ever. It is empty until they were found.
+	tables string
 }
 
 // maxSnapshots bounds the snapshots that are read at a time, and the connections. Others wait.
 const maxSnapshots = 8
 
 // OpenHistory connects to an address. It returns an error if the schema has no tables of keepwatch sync, or those of
-// a newer one.
+// a newer one. If they are dropped, or made anew, each snapshot is a [sink.Unavailable] from then on.
 func OpenHistory(ctx context.Context, address string) (*History, error) {
 	h := &History{address: address, slots: make(chan struct{}, maxSnapshots)}
-	c, err := h.connect(ctx)
-	if err != nil {
+	if err := h.Snapshot(ctx, func(sink.Snapshot) error { return nil }); err != nil {
+		_ = h.Close() // it has changed nothing
 		return nil, err
 	}
-	h.release(c)
 	return h, nil
 }
 
 // connect returns a connection that reads.
 func (h *History) connect(ctx context.Context) (*Sink, error) {
 	s := New(h.address, Options{})
+	h.mu.Lock()
+	s.opened = h.tables != ""
+	h.mu.Unlock()
 	err := s.connect(ctx)
 	if err == nil {
 		_, err = s.conn.Exec(ctx, `SET default_transaction_read_only = on`)
 	}
 	if err == nil {
 		err = s.checkSchema(ctx)
-	}
-	if err == nil {
-		_, err = readableFormat(ctx, s.conn)
 	}
 	if err != nil {
 		err = s.failure(err)
@@ -59,17 +62,43 @@ func (h *History) connect(ctx context.Context) (*Sink, error) {
 	return s, nil
 }
 
-// readableFormat returns the format of the tables, or an error if there are none, or those of a newer keepwatch.
-func readableFormat(ctx context.Context, q querier) (int, error) {
-	format, err := formatOf(ctx, q)
-	switch {
+// hold keeps the tables from being dropped until the end of a transaction, and returns their format. It returns an
+// error if they are not those that were opened, or of a newer keepwatch. A transaction does not see rows of tables
+// that were made after its beginning: without the locks, those would be empty.
+func (h *History) hold(ctx context.Context, tx pgx.Tx) (int, error) {
+	var tables string
+	var format *int
+	_, err := tx.Exec(ctx, `LOCK TABLE keepwatch, resources, cursors, gaps IN ACCESS SHARE MODE`)
+	if err == nil {
+		err = tx.QueryRow(ctx, `SELECT (SELECT format FROM keepwatch), concat_ws(' ', to_regclass('keepwatch')::oid,
+			to_regclass('resources')::oid, to_regclass('cursors')::oid, to_regclass('gaps')::oid)`).Scan(&format, &tables)
+	}
+	missing := false
+	if reported := (*pgconn.PgError)(nil); errors.As(err, &reported) {
+		missing = reported.Code == undefinedTable
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch lost := missing || err == nil && tables != h.tables; {
+	case lost && h.tables != "":
+		return 0, sink.Unavailablef(
+			"the tables were dropped, or made anew, since this process opened them: start the process again")
+	case missing:
+		return 0, errors.New("the schema has no tables of keepwatch sync")
 	case err != nil:
 		return 0, err
-	case format == 0:
-		return 0, errors.New("the schema has no tables of keepwatch sync")
+	case format == nil:
+		return 0, history.ErrNoFormat
 	}
-	return format, history.CheckFormat(format, len(migrations))
+	if err := history.CheckFormat(*format, len(migrations)); err != nil {
+		return 0, err
+	}
+	h.tables = tables
+	return *format, nil
 }
+
+// undefinedTable is the SQLSTATE of a table that does not exist.
+const undefinedTable = "42P01"
 
 // acquire returns a connection that no snapshot has, nil if there is none.
 func (h *History) acquire() (*Sink, error) {
@@ -124,7 +153,7 @@ func (h *History) Snapshot(ctx context.Context, read func(sink.Snapshot) error) 
 		return err
 	}
 	defer h.release(c)
-	if format, failed := readableFormat(ctx, tx); failed != nil { // another sync may have changed the tables
+	if format, failed := h.hold(ctx, tx); failed != nil { // another sync may have changed the tables
 		err = c.failure(failed)
 	} else {
 		err = read(&snapshot{tx: tx, sink: c, gaps: &h.gaps, format: format})

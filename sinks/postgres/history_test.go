@@ -191,12 +191,18 @@ func testScans(t *testing.T, server *pgtest.Server) {
 		t.Fatal(err)
 	}
 	resources := []string{"pods"}
+	var hundreds []string
+	for i := range 256 {
+		hundreds = append(hundreds, fmt.Sprint("p", i))
+	}
 	middle, later := sink.Point{Revision: 10_000}, sink.Point{Revision: 10_100}
 	for i := range 10 {
 		if err := history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
 			for _, query := range []sink.StateQuery{
 				{Name: "p7", Namespace: "ns"}, {At: &middle, Namespace: "ns", Name: "p7"}, {At: &middle, NotAt: &later},
 				{At: &later, NotAt: &middle}, {After: &middle, UpTo: &later}, {Since: time.Now().Add(time.Hour)},
+				{Namespace: "ns", Names: []string{"p7", "p8"}, After: &middle, UpTo: &later},
+				{Namespace: "ns", Names: hundreds, After: &middle, UpTo: &later},
 			} {
 				query.Resource = "pods"
 				if err := tables.States(t.Context(), query, func(sink.State) error { return nil }); err != nil {
@@ -237,6 +243,67 @@ func testNewerTables(t *testing.T, server *pgtest.Server) {
 	err = history.Snapshot(t.Context(), func(sink.Snapshot) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "use a newer keepwatch") {
 		t.Error(err)
+	}
+}
+
+// testOtherTables drops the tables of a history, and lets another sync make them anew: no snapshot is of those. Those
+// of a snapshot stay until its end.
+func testOtherTables(t *testing.T, server *pgtest.Server) {
+	url := server.URL("made_anew")
+	sync := func() {
+		t.Helper()
+		s := postgres.New(url, postgres.Options{})
+		open(t, s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sync()
+	history, err := postgres.OpenHistory(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer history.Close()
+	const locked = `SELECT count(DISTINCT relation) FROM pg_locks WHERE mode = 'AccessShareLock'
+		AND relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'made_anew'::regnamespace AND relkind = 'r')`
+	read := func() error {
+		return history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
+			if n := server.SQL(locked); n != "4" {
+				t.Errorf("%s tables are locked", n)
+			}
+			_, err := tables.Status(t.Context())
+			return err
+		})
+	}
+	refuses := func(when string) {
+		t.Helper()
+		err := read()
+		if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "start the process again") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	if err := read(); err != nil {
+		t.Fatal(err)
+	}
+	server.SQL(`ALTER SCHEMA made_anew RENAME TO elsewhere`)
+	refuses("renamed")
+	server.SQL(`ALTER SCHEMA elsewhere RENAME TO made_anew`)
+	if err := read(); err != nil {
+		t.Errorf("back: %v", err)
+	}
+	server.SQL(`DROP SCHEMA made_anew CASCADE`)
+	refuses("dropped")
+	sync()
+	refuses("made anew")
+	server.SQL(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE 'rollback'`)
+	refuses("with another connection")
+	again, err := postgres.OpenHistory(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if err := again.Snapshot(t.Context(), func(sink.Snapshot) error { return nil }); err != nil {
+		t.Errorf("another process: %v", err)
 	}
 }
 

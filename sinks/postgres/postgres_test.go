@@ -83,6 +83,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("plans", func(t *testing.T) { testPlans(t, server) })
 	t.Run("no history", func(t *testing.T) { testNoHistory(t, server) })
 	t.Run("newer tables", func(t *testing.T) { testNewerTables(t, server) })
+	t.Run("other tables", func(t *testing.T) { testOtherTables(t, server) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, server) })
 	t.Run("max size", func(t *testing.T) { testMaxSize(t, server) })
 	t.Run("thinning", func(t *testing.T) { testThinning(t, server) })
