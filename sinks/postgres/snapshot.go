@@ -166,12 +166,19 @@ func statesQuery(q sink.StateQuery) (query string, values []any) {
 	}
 	c := &conditions{}
 	c.add("resource = %s", q.Resource)
-	if q.Namespace != "" || q.Name != "" {
+	if q.Namespace != "" || q.Name != "" || len(q.Names) > 0 {
 		c.add("namespace = %s", text(q.Namespace))
 	}
 	if q.Name != "" {
 		name, _ := indexed(q.Name)
 		c.add("name = %s", name)
+	}
+	if len(q.Names) > 0 {
+		names := make([]string, len(q.Names))
+		for i, name := range q.Names {
+			names[i], _ = indexed(name)
+		}
+		c.add("name = ANY(%s)", names)
 	}
 	if q.After != nil && q.UpTo != nil {
 		c.or(func() { c.within(beginPoint, *q.After, *q.UpTo) }, func() {

@@ -337,6 +337,7 @@ func TestPlans(t *testing.T) {
 		named   = "SEARCH states USING INDEX resources_history (resource=? AND namespace=? AND name=?)"
 	)
 	early, late := &sink.Point{Revision: 10}, &sink.Point{Revision: 20}
+	hundreds := make([]string, 256)
 	for _, row := range []struct {
 		query sink.StateQuery
 		want  []string
@@ -348,6 +349,7 @@ func TestPlans(t *testing.T) {
 		{sink.StateQuery{After: early, UpTo: late}, []string{begun, ended}},
 		{sink.StateQuery{Namespace: "ns", Name: "a"}, []string{named}},
 		{sink.StateQuery{Namespace: "ns", Name: "a", After: early, UpTo: late}, []string{named}},
+		{sink.StateQuery{Namespace: "ns", Names: hundreds, After: early, UpTo: late}, []string{named}},
 	} {
 		row.query.Resource = "pods"
 		plans, err := h.Plans(t.Context(), row.query)

@@ -126,7 +126,7 @@ func (s *snapshot) statesQuery(q sink.StateQuery) (query string, args []any) {
 		args = append(args, values...)
 	}
 	switch {
-	case q.Namespace == "" && q.Name == "":
+	case q.Namespace == "" && q.Name == "" && len(q.Names) == 0:
 	case q.NotAt != nil && q.Name == "":
 		where(`+namespace = ?`, q.Namespace) // not by the index of all states of a namespace
 	default:
@@ -134,6 +134,13 @@ func (s *snapshot) statesQuery(q sink.StateQuery) (query string, args []any) {
 	}
 	if q.Name != "" {
 		where(`name = ?`, q.Name)
+	}
+	if len(q.Names) > 0 {
+		names := make([]any, len(q.Names))
+		for i, name := range q.Names {
+			names[i] = name
+		}
+		where(`name IN (?`+strings.Repeat(`, ?`, len(names)-1)+`)`, names...)
 	}
 	if q.After != nil && q.UpTo != nil {
 		bounds := []any{q.After.Epoch, int64(q.After.Revision), q.UpTo.Epoch, int64(q.UpTo.Revision)}
@@ -149,7 +156,11 @@ func (s *snapshot) statesQuery(q sink.StateQuery) (query string, args []any) {
 		if q.Name != "" {
 			text.WriteString(` ORDER BY namespace, name, id`)
 		}
-		return s.selectStates(q.WithoutObjects, ``) + text.String(), args
+		by := ``
+		if len(q.Names) > 0 { // SQLite takes many states at one point for few
+			by = `resources_history`
+		}
+		return s.selectStates(q.WithoutObjects, by) + text.String(), args
 	}
 	if at, not := q.At, q.NotAt; not != nil {
 		from, to := []any{at.Epoch, int64(at.Revision)}, []any{not.Epoch, int64(not.Revision)}

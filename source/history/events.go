@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -48,6 +49,9 @@ const (
 	// more, the objects of a few states are in memory at a time, and of the others what identifies them.
 	batchEvents = 500
 	partBytes   = 8 << 20
+	// fewestNames are the objects of the first query for those of a part, and mostNames those of any.
+	fewestNames = 8
+	mostNames   = 256
 )
 
 // Events returns what has happened to objects after a point and not after another one, in the order of revisions, as
@@ -165,30 +169,46 @@ func (v *View) eachPart(ctx context.Context, of Objects, after, upTo sink.Point,
 	return nil
 }
 
-// eachObjectOf calls tell with the states that begin or end after a point and not after another one, those of a few
-// objects at a time.
+// eachObjectOf calls tell with the states that begin or end after a point and not after another one, those of some
+// objects of a namespace at a time, of as many as have no more bytes than that. What identifies the states is read
+// before: one read in the order of the objects would be open while tell reads something else, which a connection of a
+// database does not allow, and to begin it again after each part costs a sort of all of them.
 func (v *View) eachObjectOf(ctx context.Context, of Objects, after, upTo sink.Point,
 	tell func(states []sink.State, after, upTo sink.Point) error) error {
 	all, err := v.between(ctx, of, after, upTo, true, 0)
 	if err != nil {
 		return err
 	}
-	told := map[keepwatch.Key]struct{}{}
-	var states []sink.State
+	names := map[string][]string{} // by namespace
 	for _, s := range all {
-		if _, done := told[s.Key]; done {
-			continue
-		}
-		told[s.Key] = struct{}{}
-		one, err := v.between(ctx, Objects{of.Resource, s.Key.Namespace, s.Key.Name}, after, upTo, false, 0)
-		if err != nil {
-			return err
-		}
-		if states = append(states, one...); bytesOf(states) > v.partBytes/4 {
-			if err := tell(states, after, upTo); err != nil {
-				return err
+		names[s.Key.Namespace] = append(names[s.Key.Namespace], s.Key.Name)
+	}
+	var states []sink.State
+	few := fewestNames
+	for _, namespace := range slices.Sorted(maps.Keys(names)) {
+		rest := slices.Compact(slices.Sorted(slices.Values(names[namespace])))
+		for len(rest) > 0 {
+			n, most := min(few, len(rest)), v.partBytes/2
+			if n == 1 {
+				most = 0
 			}
-			states = nil
+			some, err := v.selected(ctx, sink.StateQuery{Resource: of.Resource, Namespace: namespace, Names: rest[:n],
+				After: &after, UpTo: &upTo}, most)
+			switch {
+			case err == errTooLarge:
+				few = n / 2
+				continue
+			case err != nil:
+				return err
+			case n == few && bytesOf(some) < v.partBytes/8:
+				few = min(2*few, mostNames)
+			}
+			if rest, states = rest[n:], append(states, some...); bytesOf(states) > v.partBytes/4 {
+				if err := tell(states, after, upTo); err != nil {
+					return err
+				}
+				states = nil
+			}
 		}
 	}
 	return tell(states, after, upTo)

@@ -169,7 +169,7 @@ func TestEventsOfLargePoints(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(uint64(seed), 0))
 	const objects, size, held = 300, 1000, 20_000
-	database := &tables{status: []sink.Status{followed("pods", 10, 5000)}}
+	database := &asked{tables: &tables{status: []sink.Status{followed("pods", 10, 5000)}}}
 	add := func(name string, from, to int) {
 		s := state(name, from, to, from/60, to/60)
 		s.ID = int64(len(database.states) + 1)
@@ -198,13 +198,13 @@ func TestEventsOfLargePoints(t *testing.T) {
 		}
 		want := sorted()
 		history.SetPartBytes(v, held)
-		database.most = 0
+		database.most, database.named = 0, 0
 		got := sorted()
 		if !slices.Equal(got, want) || len(want) < 2*objects {
 			t.Errorf("%d events, want %d", len(got), len(want))
 		}
-		if database.most > held+2*size {
-			t.Errorf("%d bytes of objects at a time", database.most)
+		if database.most > held+2*size || database.named == 0 || database.named > objects/3 {
+			t.Errorf("%d bytes of objects at a time, %d queries for %d objects", database.most, database.named, objects)
 		}
 		last := sink.Point{}
 		for _, e := range eventsOf(t, v, "", sink.Point{}, sink.Point{}) {

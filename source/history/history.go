@@ -206,11 +206,17 @@ func (v *View) between(ctx context.Context, of Objects, after, upTo sink.Point, 
 	if !after.Before(upTo) {
 		return nil, nil
 	}
-	bytes := 0
-	err = v.tables.States(ctx, sink.StateQuery{
+	return v.selected(ctx, sink.StateQuery{
 		Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, After: &after, UpTo: &upTo,
 		WithoutObjects: withoutObjects,
-	}, func(s sink.State) error {
+	}, most)
+}
+
+// selected returns the states of a query in the order in which they were stored. It returns errTooLarge as between
+// does.
+func (v *View) selected(ctx context.Context, q sink.StateQuery, most int) (all []sink.State, err error) {
+	bytes := 0
+	err = v.tables.States(ctx, q, func(s sink.State) error {
 		all = append(all, s)
 		if bytes += len(s.Object); most > 0 && bytes > most {
 			return errTooLarge

@@ -48,7 +48,7 @@ func (t *tables) States(_ context.Context, q sink.StateQuery, yield func(sink.St
 	for _, s := range t.states {
 		switch {
 		case s.Resource != q.Resource, q.Namespace != "" && q.Namespace != s.Key.Namespace, q.Name != "" &&
-			q.Name != s.Key.Name:
+			q.Name != s.Key.Name, q.Names != nil && (q.Namespace != s.Key.Namespace || !slices.Contains(q.Names, s.Key.Name)):
 		case q.At != nil && !isValid(s, *q.At), q.NotAt != nil && isValid(s, *q.NotAt):
 		case q.After != nil && !within(&s.From) && !within(s.To):
 		default:

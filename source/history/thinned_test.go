@@ -69,12 +69,16 @@ func TestThinnedEvents(t *testing.T) {
 type asked struct {
 	*tables
 	queries int
+	named   int // of them: for objects by their names
 }
 
 func (a *asked) Snapshot(_ context.Context, read func(sink.Snapshot) error) error { return read(a) }
 
 func (a *asked) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
 	a.queries++
+	if q.Name != "" || len(q.Names) > 0 {
+		a.named++
+	}
 	return a.tables.States(ctx, q, yield)
 }
 

@@ -78,6 +78,8 @@ type StateQuery struct {
 	Resource  string // required
 	Namespace string
 	Name      string // Namespace is that of the object then, also an empty one
+	// Names select objects of one namespace, as Name does, in any order. They are some hundreds at most.
+	Names []string
 	// At selects the states that are valid at a point.
 	At *Point
 	// NotAt selects, of the states that are valid at At, those that are not valid at another point.

@@ -193,6 +193,10 @@ func testStates(t *testing.T, tables sink.Snapshot, gap time.Time) {
 	}{
 		{"all", "a 3-7, b 5-8 deleted, a 7-, c 15-", sink.StateQuery{}},
 		{"one", "a 3-7, a 7-", sink.StateQuery{Namespace: "ns", Name: "a"}},
+		{"some", "a 3-7, a 7-, c 15-", sink.StateQuery{Namespace: "ns", Names: []string{"c", "none", "a"}}},
+		{"some of another namespace", "", sink.StateQuery{Names: []string{"a"}}},
+		{"changes of some", "a 3-7, a 7-", sink.StateQuery{Namespace: "ns", Names: []string{"a", "b"}, After: point(6),
+			UpTo: point(7)}},
 		{"another namespace", "", sink.StateQuery{Namespace: "n"}},
 		{"before the first state", "", sink.StateQuery{At: point(2)}},
 		{"the first state", "a 3-7, b 5-8 deleted", sink.StateQuery{At: point(6)}},
