@@ -59,6 +59,8 @@ func authorized(t *testing.T, database history.Database) (s *Server, get func(pa
 }
 
 // authorizedUsers is authorized of users, whose tokens are their names.
+//
+// It fails if an answer for another attempt does not say when.
 func authorizedUsers(t *testing.T, database history.Database) (s *Server, get func(name, path string) int) {
 	t.Helper()
 	cluster := httptest.NewServer(http.HandlerFunc(liveCluster))
@@ -77,6 +79,10 @@ func authorizedUsers(t *testing.T, database history.Database) (s *Server, get fu
 		q.Header.Set("Authorization", "Bearer "+name)
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, q)
+		if later := w.Code == http.StatusTooManyRequests; later != (w.Header().Get("Retry-After") != "") &&
+			w.Code != http.StatusGatewayTimeout {
+			t.Errorf("%s: %d with the header %v", path, w.Code, w.Header())
+		}
 		return w.Code
 	}
 }

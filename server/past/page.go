@@ -110,6 +110,7 @@ func (s *Server) servePage(w http.ResponseWriter, q *http.Request, u user.Info, 
 	if err != nil {
 		status := statusOf(s.late(ctx, err))
 		code, p.Failure = int(status.Code), status.Message
+		setRetryAfter(w, status)
 		if code == http.StatusInternalServerError { // nothing is shown that is not logged
 			p = page{Query: p.Query, Failure: p.Failure}
 		}

@@ -87,12 +87,17 @@ func statusOf(err error) metav1.Status {
 	return apierrors.NewInternalError(err).ErrStatus
 }
 
-// writeStatus answers with an error.
-func writeStatus(w http.ResponseWriter, err error) {
-	status := statusOf(err)
+// setRetryAfter sets the header of an error that another attempt may not meet.
+func setRetryAfter(w http.ResponseWriter, status metav1.Status) {
 	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 	}
+}
+
+// writeStatus answers with an error.
+func writeStatus(w http.ResponseWriter, err error) {
+	status := statusOf(err)
+	setRetryAfter(w, status)
 	status.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Status"})
 	writeJSON(w, int(status.Code), status)
 }
