@@ -316,6 +316,7 @@ var rules = map[string]rule{
 		why: "what counts depends on objects, and not on where they are stored",
 	},
 	"server/controlplane/internal/rbac": {
+		ours: []string{"server/startauthorizer"},
 		others: []string{
 			"k8s.io/api/rbac/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/auth/rbac/",
 			"sigs.k8s.io/yaml", "golang.org/x/sync/errgroup",
@@ -626,6 +627,10 @@ var rules = map[string]rule{
 			"k8s.io/apiserver/pkg/features", "k8s.io/apiserver/pkg/util/feature", "k8s.io/client-go/tools/cache",
 		},
 		why: "the readers of custom resources depend on apiextensions-apiserver, and not on the server around it: there are two",
+	},
+	"server/startauthorizer": {
+		others: []string{"k8s.io/apiserver/pkg/authorization/authorizer$"},
+		why:    "how requests wait for rules does not depend on who reads these: there are two servers",
 	},
 	"server/internal/etcddial": {
 		ours:   []string{"server/source/etcd"},

@@ -32,7 +32,7 @@
 //	resource.go        describes a built-in resource to the read path
 //	types.go           the types of each server's kinds
 //	memory.go          what the server need not hold: managed fields of its own pods, garbage of the start
-//	authorizer.go      requests of a starting server wait for the informers of its authorizers
+//	authorizer.go      the informers that requests of a starting server wait for
 //	readers.go         the readers of all resources, in the chain of handlers
 //	remoteversions.go  the API versions that the aggregator sends to other servers
 //	version.go         the version in which watch caches store objects

@@ -42,6 +42,11 @@ func (c *chain) createInitialObjects(hook genericapiserver.PostStartHookContext)
 			return nil
 		}
 	}
+	if c.policy != nil { // requests wait for it
+		ensure := func(ctx context.Context) error { return rbac.EnsureDefaults(ctx, c.client) }
+		_ = c.ensureInitial(hook, "the default roles", ensure)
+		_ = c.policy.Follow(hook) // its only error: the server stops
+	}
 	// see ensureInitial: the server starts without it
 	_ = c.ensureInitial(hook, "the service "+serviceName, c.ensureService)
 	for _, class := range builtin.SystemPriorityClasses() {
@@ -56,11 +61,6 @@ func (c *chain) createInitialObjects(hook genericapiserver.PostStartHookContext)
 	}
 	if c.workloads != nil {
 		_ = c.ensureInitial(hook, "the first node", c.workloads.EnsureNode)
-	}
-	if c.policy != nil {
-		ensure := func(ctx context.Context) error { return rbac.EnsureDefaults(ctx, c.client) }
-		_ = c.ensureInitial(hook, "the default roles", ensure)
-		_ = c.policy.Follow(hook) // its only error: the server stops
 	}
 	return nil
 }

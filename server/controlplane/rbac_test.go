@@ -5,8 +5,10 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -491,6 +493,46 @@ func TestRBACDefaultsAfterRestart(t *testing.T) {
 		t.Error("a binding that lacks nothing was written")
 	}
 	must(s.as(t, "anyone").Discovery().ServerGroups())(t)
+}
+
+// A request that roles allow is answered after a restart, also before the server has read its roles.
+func TestRBACAtAStart(t *testing.T) {
+	t.Parallel()
+	memory := controlplane.NewMemory()
+	t.Cleanup(memory.Close)
+	s := startRBAC(t, controlplane.Options{Memory: memory})
+	s.grantTo(t, "", "reader", user("jane"), rule("list", "configmaps"))
+	jane, listen := s.as(t, "jane"), strings.TrimPrefix(s.RESTConfig().Host, "https://")
+	s.stop()
+
+	var sent sync.Once
+	received := make(chan struct{})
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { sent.Do(func() { close(received) }) }})
+	listed := make(chan error, 1)
+	go func() {
+		for {
+			_, err := jane.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
+			if _, answered := err.(apierrors.APIStatus); err == nil || answered || ctx.Err() != nil {
+				listed <- err
+				return
+			}
+		}
+	}()
+	startRBAC(t, controlplane.Options{Memory: memory, Listen: listen, Middleware: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings" {
+				select {
+				case <-received:
+				case <-r.Context().Done():
+				}
+			}
+			h.ServeHTTP(w, r)
+		})
+	}})
+	if err := <-listed; err != nil {
+		t.Error(err)
+	}
 }
 
 // An authorization mode that is not offered is refused.

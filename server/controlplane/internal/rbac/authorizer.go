@@ -8,22 +8,33 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/keepwatch/keepwatch/server/startauthorizer"
 )
 
-// Authorizer decides about requests by a policy.
-type Authorizer struct{ policy *Policy }
+// Authorizer decides about requests by a policy. What the policy does not allow waits, after a start, until the policy
+// is read.
+type Authorizer struct {
+	startauthorizer.Authorizer
+	policy *Policy
+}
 
 // NewAuthorizer returns the authorizer of a policy.
-func NewAuthorizer(policy *Policy) *Authorizer { return &Authorizer{policy} }
+func NewAuthorizer(policy *Policy) *Authorizer {
+	return &Authorizer{startauthorizer.New(known{policy}, policy.read), policy}
+}
+
+// known decides by what is read of a policy.
+type known struct{ policy *Policy }
 
 // Authorize allows a request that a rule of its user allows, and every request of system:masters. About others it has
 // no opinion, which means that they are forbidden. The reason names the binding, or the roles that are missing.
-func (a *Authorizer) Authorize(_ context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+func (k known) Authorize(_ context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
 	if isMaster(request.GetUser()) {
 		return authorizer.DecisionAllow, "", nil
 	}
 	var allowed string
-	missing := a.policy.visit(request.GetUser(), request.GetNamespace(), func(by grant, rule *rbacv1.PolicyRule) bool {
+	missing := k.policy.visit(request.GetUser(), request.GetNamespace(), func(by grant, rule *rbacv1.PolicyRule) bool {
 		if !allows(rule, request) {
 			return true
 		}
@@ -44,22 +55,23 @@ func (a *Authorizer) Authorize(_ context.Context, request authorizer.Attributes)
 func isMaster(u user.Info) bool { return slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) }
 
 // ConditionsAwareAuthorize is Authorize: no rule has conditions.
-func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context,
+func (k known) ConditionsAwareAuthorize(ctx context.Context,
 	request authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, request))
+	return authorizer.ConditionsAwareDecisionFromParts(k.Authorize(ctx, request))
 }
 
 // EvaluateConditions returns an error: no rule has conditions.
-func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision,
+func (known) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision,
 	authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
 // RulesFor returns the rules of a user in a namespace. With an error, they are those that were found.
-func (a *Authorizer) RulesFor(_ context.Context, u user.Info,
+func (a *Authorizer) RulesFor(ctx context.Context, u user.Info,
 	namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	var resources []authorizer.ResourceRuleInfo
 	var paths []authorizer.NonResourceRuleInfo
+	a.Wait(ctx)
 	rules, err := a.policy.rules(u, namespace)
 	for _, rule := range rules {
 		if len(rule.Resources) > 0 {

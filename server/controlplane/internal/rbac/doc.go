@@ -7,7 +7,7 @@
 //	policy.go       Policy: which rules a user has
 //	subject.go      which users a binding names
 //	rule.go         which requests a rule allows
-//	authorizer.go   Authorizer: decides about requests, and lists a user's rules
+//	authorizer.go   Authorizer: decides about requests, and lists a user's rules, once the policy is read
 //	escalation.go   Escalation: refuses roles and bindings that grant more than their author has
 //	missing.go      describes the rights that an author lacks
 //	aggregation.go  Aggregator: the rules of ClusterRoles that select others

@@ -46,6 +46,7 @@ func (e *Escalation) Validate(ctx context.Context, a admission.Attributes, _ adm
 	if a.GetOperation() == admission.Update && changesOnlyCollection(a.GetObject(), a.GetOldObject()) {
 		return nil
 	}
+	e.authorizer.Wait(ctx) // the rule that allowed the request may be the only one that was read
 	switch object := a.GetObject().(type) {
 	case *rbacv1.Role:
 		return e.validateRules(ctx, a, object.Rules, false)

@@ -18,12 +18,13 @@ import (
 type Policy struct {
 	informers informers.SharedInformerFactory
 	rbac      rbacinformers.Interface
+	read      chan struct{} // closed when all that existed when Follow was called has been read
 }
 
 // NewPolicy returns the roles and bindings that a client reads. It is empty before Follow.
 func NewPolicy(client kubernetes.Interface) *Policy {
 	factory := informers.NewSharedInformerFactory(client, 0)
-	p := &Policy{informers: factory, rbac: factory.Rbac().V1()}
+	p := &Policy{informers: factory, rbac: factory.Rbac().V1(), read: make(chan struct{})}
 	// The factory starts the informers that were requested.
 	p.rbac.Roles().Informer()
 	p.rbac.RoleBindings().Informer()
@@ -33,11 +34,15 @@ func NewPolicy(client kubernetes.Interface) *Policy {
 }
 
 // Follow starts to follow the roles and bindings, and returns when all that exist have been read. It returns the cause
-// of ctx when ctx is done before.
+// of ctx when ctx is done before. It is called once.
 func (p *Policy) Follow(ctx context.Context) error {
 	p.informers.Start(ctx.Done())
 	p.informers.WaitForCacheSync(ctx.Done())
-	return context.Cause(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	close(p.read)
+	return nil
 }
 
 // Close waits until following has ended, after ctx of Follow is done.
