@@ -183,7 +183,10 @@ func TestSlowReadsOfOneUser(t *testing.T) {
 	must("bob", page, http.StatusOK)
 	must("eve", page, http.StatusTooManyRequests)
 	s.requestTimeout = 50 * time.Millisecond
-	must("eve", "/at/revision/111"+secrets, http.StatusGatewayTimeout)
+	if code := get("eve", "/at/revision/111"+secrets); code != http.StatusGatewayTimeout &&
+		code != http.StatusServiceUnavailable { // if the cluster was not asked in this time, on a busy machine
+		t.Errorf("eve's next read: %d", code)
+	}
 	s.requestTimeout = time.Minute
 	for range creationReads - 1 { // all turns are taken
 		if s.creations.tryTurn(string(rune('a'+len(s.creations.turns)))) == nil {
