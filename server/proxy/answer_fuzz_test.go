@@ -95,7 +95,7 @@ func FuzzAnswers(f *testing.F) {
 			defer cancel()
 			follower, err := caches.newFollower(about, verbatim.Representation{Encoding: verbatim.JSON{}}, func(error) {
 				cancel()
-			})
+			}, func() {})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -88,6 +88,7 @@ type entry struct {
 	begun     time.Time
 	early     bool           // no request has begun it
 	started   chan struct{}  // closed when about is set, or the resource is left to the server
+	relisted  chan struct{}  // has room for one: about may be another
 	recorded  sync.WaitGroup // runs while the index on disk is written
 }
 
@@ -230,7 +231,7 @@ func (c *caches) begin(of schema.GroupVersionResource, first func(*discovery.Res
 	before := c.all[of]
 	e := &entry{followers: map[verbatim.Representation]*follower{}, described: before != nil && before.described,
 		begun:   time.Now(),
-		started: make(chan struct{})}
+		started: make(chan struct{}), relisted: make(chan struct{}, 1)}
 	e.ctx, e.gone = context.WithCancelCause(running)
 	c.all[of] = e
 	c.active.Go(func() {
@@ -251,6 +252,10 @@ func (c *caches) begin(of schema.GroupVersionResource, first func(*discovery.Res
 // proxy. Anybody can ask for resources that do not exist or cannot be watched.
 func logLeft(e *entry, of schema.GroupVersionResource, reason error) {
 	refused, ok := errors.AsType[discovery.Refusal](reason)
+	if errors.Is(reason, discovery.ErrRedescribed) {
+		klog.InfoS("A resource is followed anew", "resource", of, "reason", reason)
+		return
+	}
 	if e.about != nil || ok && refused.Code != http.StatusNotFound && e.answered(reason) {
 		klog.ErrorS(reason, "A resource is left to the server", "resource", of)
 		return
@@ -284,12 +289,17 @@ func (c *caches) serve(e *entry, of schema.GroupVersionResource,
 	}
 	c.mu.Unlock()
 	close(e.started)
-	return c.describer.AwaitAggregated(e.ctx, about, c.belongsEvery)
+	return c.describer.AwaitChange(e.ctx, about, c.belongsEvery, e.relisted)
 }
 
 // follow begins to follow a resource in a representation. c.mu is locked.
 func (c *caches) follow(e *entry, as verbatim.Representation) {
-	f, err := c.newFollower(e.about, as, e.gone)
+	f, err := c.newFollower(e.about, as, e.gone, func() {
+		select {
+		case e.relisted <- struct{}{}:
+		default:
+		}
+	})
 	if err != nil {
 		e.gone(err)
 		return
@@ -333,14 +343,14 @@ func (e *entry) answered(reason error) bool { return e.about != nil || answers(r
 // answers reports whether the server has answered with this error what a resource is, being ready.
 func answers(err error) bool { return discovery.IsAnswer(err) && !errors.Is(err, access.ErrNotReady) }
 
-// fail leaves a resource to the server for some time. It will be followed again if there was no memory for it, or if
-// the server has described it before and has not said what it is now. What the server has no longer, or refuses to
-// the proxy, need not return.
+// fail leaves a resource to the server for some time. It will be followed again if there was no memory for it, if the
+// server describes it in another way, or if it has described it before and has not said what it is now. What the
+// server has no longer, or refuses to the proxy, need not return.
 func (c *caches) fail(e *entry, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.followers, e.until = nil, time.Now().Add(failedFor)
-	if !e.answered(cause) {
+	if !e.answered(cause) || errors.Is(cause, discovery.ErrRedescribed) {
 		e.until, e.returns = time.Now().Add(unansweredFor), e.described
 	}
 	if full, ok := errors.AsType[outOfMemory](cause); ok {
@@ -357,9 +367,9 @@ func (c *caches) returns(info *request.RequestInfo) bool {
 }
 
 // newFollower returns a follower of a resource in a representation. gone is called when the server no longer has the
-// resource.
+// resource, and relisted after each list but the first.
 func (c *caches) newFollower(about *discovery.Resource, as verbatim.Representation,
-	gone func(error)) (*follower, error) {
+	gone func(error), relisted func()) (*follower, error) {
 	f := verbatim.NewFormat(about.Layout, as)
 	history := c.history
 	history.Records = c.index.Take(about.GroupVersionResource, as)
@@ -370,7 +380,7 @@ func (c *caches) newFollower(about *discovery.Resource, as verbatim.Representati
 		Codec: f, NewFunc: f.NewDocument, GetAttrs: f.Attributes, Sharded: true, Metrics: c.metrics, Store: history,
 		Deleted: f.Deleted,
 	}, func(cache *watchcache.Cache) (_ watchcache.Source, err error) {
-		from, err = upstream.New(c.server, c.definitions, about.GroupVersionResource, f, cache, gone)
+		from, err = upstream.New(c.server, c.definitions, about.GroupVersionResource, f, cache, gone, relisted)
 		return seatless{from}, err
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -173,6 +174,80 @@ func TestFollowedResourceBecomesAggregated(t *testing.T) {
 	}
 }
 
+// What the server has said of a resource is asked again after each list but the first, since its definition may have
+// changed. If it is another, the resource is followed anew, and memory warns and names kinds as the server does now.
+func TestFollowedResourceIsDescribedAgain(t *testing.T) {
+	var kind atomic.Value
+	kind.Store("WidgetSet")
+	redefined := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		switch {
+		case q.URL.Path == "/apis/apiregistration.k8s.io/v1/apiservices/v1.example.com":
+			_, _ = io.WriteString(w, `{"kind":"APIService","spec":{}}`)
+		case q.URL.Path == "/apis/example.com/v1":
+			_, _ = io.WriteString(w,
+				`{"kind":"APIResourceList","resources":[{"name":"widgets","kind":"Widget","verbs":["get","list","watch"]}]}`)
+		case q.URL.Query().Has("sendInitialEvents"):
+			w.WriteHeader(http.StatusBadRequest) // it has no streaming lists
+		case q.URL.Query().Has("watch"):
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			if q.URL.Query().Get("resourceVersion") == "7" {
+				select {
+				case <-redefined:
+					_, _ = io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",`+
+						`"reason":"Expired","code":410}}`)
+					return
+				case <-q.Context().Done():
+				}
+			}
+			<-q.Context().Done()
+		default:
+			revision := "7"
+			if kind.Load() == "WidgetList" {
+				w.Header().Set("Warning", `299 - "widgets are deprecated"`)
+				revision = "8"
+			}
+			fmt.Fprintf(w, `{"apiVersion":"example.com/v1","kind":%q,"metadata":{"resourceVersion":%q},"items":[]}`,
+				kind.Load(), revision)
+		}
+	}))
+	defer server.Close()
+	c, err := newCaches(&rest.Config{Host: server.URL}, cachesOptions{budget: readpath.NewBudget(1 << 20),
+		metrics: watchcache.NewMetrics(metrics.NewKubeRegistry())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer c.active.Wait()
+	defer cancel()
+	c.running = ctx
+	q := httptest.NewRequest(http.MethodGet, "/apis/example.com/v1/widgets", nil)
+	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIGroup: "example.com", APIVersion: "v1",
+		Resource: "widgets"}
+	described := func() discovery.Resource {
+		if f, _ := c.ready(q, info); f == nil {
+			return discovery.Resource{}
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if about := c.all[resourceOf(info)].about; about != nil {
+			return *about
+		}
+		return discovery.Resource{}
+	}
+	await.True(t, "it is followed", func() bool { return described().ListKind == "WidgetSet" })
+	kind.Store("WidgetList")
+	close(redefined)
+	await.State(t, "it is followed as it is now", func() (bool, string) {
+		if !c.returns(info) {
+			t.Error("it does not return")
+		}
+		now := described()
+		return now.ListKind == "WidgetList" && now.Warning == "widgets are deprecated", now.ListKind
+	})
+}
+
 // What was given up for want of memory, and what the server has described and does not describe now, will be followed
 // again. What the server has no longer, or refuses to the proxy, will not: it words its answer itself.
 func TestWhatReturns(t *testing.T) {
@@ -184,6 +259,7 @@ func TestWhatReturns(t *testing.T) {
 	}{
 		"no memory":      {true, true, outOfMemory{1}, true},
 		"deleted":        {true, true, &keepwatch.Failure{Kind: keepwatch.Absent}, false},
+		"redescribed":    {true, true, discovery.ErrRedescribed, true},
 		"refused":        {true, true, &keepwatch.Failure{Kind: keepwatch.Forbidden}, false},
 		"server is down": {false, true, unanswered, true},
 		"never known":    {false, false, unanswered, false},

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/verbatim"
 )
 
@@ -82,20 +82,48 @@ const BelongsEvery = 30 * time.Second
 // belongsFor bounds the wait for its answer.
 const belongsFor = 10 * time.Second
 
-// AwaitAggregated waits until the server says that a resource belongs to an aggregated API, which it returns as an
-// error, or until ctx ends. It asks at an interval. Any other answer, and none, leave what the server has said before.
-func (s Server) AwaitAggregated(ctx context.Context, r *Resource, every time.Duration) error {
-	for {
-		_ = pause.For(ctx, every+rand.N(every/4)) // many resources are described together, when a proxy starts
-		if ctx.Err() != nil {
+// AwaitChange waits until the server says that a resource belongs to an aggregated API, or describes it in another
+// way, which it returns as an error, or until ctx ends. It asks who answers for the resource at an interval, and for
+// all when relisted receives: the definition of a custom resource may have changed, or the version of the server. Any
+// other answer, and none, leave what the server has said before.
+func (s Server) AwaitChange(ctx context.Context, r *Resource, every time.Duration, relisted <-chan struct{}) error {
+	for described := true; ; {
+		tick := time.NewTimer(every + rand.N(every/4)) // many resources are described together, when a proxy starts
+		select {
+		case <-tick.C:
+		case <-relisted:
+			described = false
+		case <-ctx.Done():
+		}
+		if tick.Stop(); ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		asking, cancel := context.WithTimeout(ctx, belongsFor)
-		err := s.belongs(asking, "", r)
-		if cancel(); errors.Is(err, errAggregated) {
+		var err error
+		if described {
+			asking, cancel := context.WithTimeout(ctx, belongsFor)
+			err = s.belongs(asking, "", r)
+			cancel()
+		} else {
+			var now *Resource
+			if now, err = s.Describe(ctx, r.GroupVersionResource); err == nil && !now.equal(r) {
+				return ErrRedescribed
+			}
+			described = err == nil
+		}
+		if errors.Is(err, errAggregated) {
 			return err
 		}
 	}
+}
+
+// ErrRedescribed is why a resource is described anew.
+var ErrRedescribed = errors.New("the server describes the resource in another way")
+
+// equal reports whether two descriptions differ in nothing but the bookmarks, which have revisions.
+func (r *Resource) equal(other *Resource) bool {
+	a, b := *r, *other
+	a.ListEnds, b.ListEnds = nil, nil
+	return reflect.DeepEqual(a, b)
 }
 
 // PathOf returns the path of a version of a group.

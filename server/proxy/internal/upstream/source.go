@@ -31,9 +31,11 @@ const (
 // Source is one resource of the server behind the proxy, as a watch cache reads it.
 type Source struct {
 	*kube.Source
-	reads  *freshread.Reads
-	gone   func(error)  // called when the server no longer has the resource, or forbids it
-	listed atomic.Int64 // see listedBytes
+	reads    *freshread.Reads
+	gone     func(error)  // called when the server no longer has the resource, or forbids it
+	relisted func()       // called after each list but the first
+	listed   atomic.Int64 // see listedBytes
+	complete atomic.Bool  // the first list is
 
 	mu      sync.Mutex
 	wanted  keepwatch.Revision // the newest revision that the cache must reach
@@ -46,11 +48,12 @@ type Source struct {
 	confirming bool
 }
 
-// New returns a source. Its objects are the cache's, of the server's text.
+// New returns a source. Its objects are the cache's, of the server's text. gone is called when the server no longer has
+// the resource, or forbids it, and relisted after each list but the first.
 func New(server *rest.Config, definitions *kube.Definitions, resource schema.GroupVersionResource,
 	f *verbatim.Format,
-	cache *watchcache.Cache, gone func(error)) (*Source, error) {
-	s := &Source{reads: freshread.New(), gone: gone}
+	cache *watchcache.Cache, gone func(error), relisted func()) (*Source, error) {
+	s := &Source{reads: freshread.New(), gone: gone, relisted: relisted}
 	var err error
 	s.Source, err = kube.New(server, kube.Options{
 		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.Encoding.Protobuf(), DropManagedFields: f.Slim,
@@ -127,6 +130,9 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 		s.gone(page.Skipped[0])
 		page, err = keepwatch.Page{}, page.Skipped[0]
 	}
+	if err == nil && page.Continue == "" {
+		s.endList()
+	}
 	return page, s.report(ctx, err)
 }
 
@@ -139,7 +145,14 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	if s.report(ctx, err) != nil {
 		return 0, nil, err
 	}
+	s.endList()
 	return revision, s.opened(ctx, revision, watch), nil
+}
+
+func (s *Source) endList() {
+	if s.complete.Swap(true) {
+		s.relisted()
+	}
 }
 
 // Watch opens a watch that confirm can replace.

@@ -31,7 +31,7 @@ func TestEndedRequestsAreNoFailure(t *testing.T) {
 	defer server.Close()
 	s, err := New(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
 		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
-		nil, func(error) {})
+		nil, func(error) {}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestUnreadableObjectsAreLeftToTheServer(t *testing.T) {
 		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
 		nil, func(err error) {
 			left = err
-		})
+		}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestRestoredServerIsWatchedAsAnyOther(t *testing.T) {
 	defer server.CloseClientConnections()
 	s, err := New(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
 		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
-		nil, func(error) {})
+		nil, func(error) {}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestNewestBelowDelivered(t *testing.T) {
 	defer server.Close()
 	s, err := New(&rest.Config{Host: server.URL}, nil, schema.GroupVersionResource{Version: "v1",
 		Resource: "configmaps"}, verbatim.NewFormat(verbatim.Layout{}, verbatim.Representation{Encoding: verbatim.JSON{}}),
-		nil, func(error) {})
+		nil, func(error) {}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
