@@ -2,9 +2,12 @@
 //
 // A server that resumes a watch over history that it does not have sends the deletions in it first, at the revision
 // that its client already has: a client that is cut off behind some of them resumes there, and receives all of them.
-// They belong to the next revision, and a source defers them until then.
+// They belong to the next revision, and a source defers them until then. So does every API server send the Events that
+// end with one lease of etcd's: at one revision, and not again to a client that resumes there. A source joins them to
+// the first one's batch while it can, and defers the others. What waits when a stream ends is kept for the next one.
 //
 //	pending.go   the deletions of one stream that wait
+//	kept.go      what waits between two streams
 package deletions
 
 import "github.com/keepwatch/keepwatch"
@@ -23,6 +26,19 @@ type Pending struct {
 	// at has the keys that were deleted at the stream's revision, true for those in changes.
 	at map[keepwatch.Key]bool
 }
+
+// Follows reports whether a change is the deletion of another object at a revision that the stream has reached by a
+// deletion.
+func (p *Pending) Follows(c keepwatch.Change, reached keepwatch.Revision) bool {
+	if c.Type != keepwatch.Deleted || c.Revision != reached || len(p.at) == 0 || len(p.changes) > 0 {
+		return false
+	}
+	_, repeated := p.at[c.Object.Key()]
+	return !repeated
+}
+
+// Joined notes a change that Follows as one that was delivered with the first one.
+func (p *Pending) Joined(c keepwatch.Change) { p.at[c.Object.Key()] = false }
 
 // Defer reports whether a change waits for the revision behind the one that the stream has reached, or repeats one that
 // does. size is that of its object, or zero. Beyond the bounds it fails with a ProtocolViolation.

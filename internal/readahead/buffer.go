@@ -2,6 +2,7 @@ package readahead
 
 import (
 	"sync"
+	"time"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -14,6 +15,7 @@ type Buffer struct {
 	mu      sync.Mutex
 	changed sync.Cond          // next, full or failure
 	next    pending            // was put and not taken
+	open    time.Time          // until then Next waits for parts of the newest revision; zero: it does not
 	full    bool               // Put waits for next to be taken
 	failure *keepwatch.Failure // follows next; nil while the stream is open
 }
@@ -46,15 +48,42 @@ func (b *Buffer) Put(p Part) *keepwatch.Failure {
 	defer b.mu.Unlock()
 	for b.failure == nil && !b.next.fits(p, b.limit) {
 		b.full = true
+		b.changed.Broadcast() // Next does not wait for more
 		b.changed.Wait()
 	}
 	b.full = false
 	if b.failure != nil {
 		return b.failure
 	}
-	b.next.add(p)
-	b.changed.Broadcast()
+	b.add(p)
 	return nil
+}
+
+// Join adds p, which continues the newest revision, to the batch that reaches it. It reports false if that one was
+// taken, or would exceed maxJoined.
+func (b *Buffer) Join(p Part) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	joins := b.failure == nil && len(b.next.Changes) > 0 && !b.next.ended && b.next.From < p.To && b.next.To == p.To &&
+		b.next.bytes+p.Bytes <= maxJoined
+	if joins {
+		b.add(p)
+	}
+	return joins
+}
+
+func (b *Buffer) add(p Part) {
+	b.next.add(p)
+	b.open = time.Time{}
+	if p.Open > 0 {
+		b.open = time.Now().Add(p.Open)
+		time.AfterFunc(p.Open, func() {
+			b.mu.Lock() // Next, which holds it, sees the time or waits
+			defer b.mu.Unlock()
+			b.changed.Broadcast()
+		})
+	}
+	b.changed.Broadcast()
 }
 
 // End ends the buffer with failure, and returns the failure that it has ended with:
@@ -75,7 +104,7 @@ func (b *Buffer) End(failure *keepwatch.Failure) *keepwatch.Failure {
 func (b *Buffer) Next() (keepwatch.Batch, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for !b.next.ready && b.failure == nil {
+	for b.failure == nil && (!b.next.ready || !b.full && time.Now().Before(b.open)) {
 		b.changed.Wait()
 	}
 	if !b.next.ready {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -186,6 +187,66 @@ func TestPutCopies(t *testing.T) {
 	p.Changes[0] = keepwatch.Change{}
 	if batch, _ := b.Next(); text(batch) != "5-6: 6" {
 		t.Errorf("the batch is %s", text(batch))
+	}
+}
+
+// Next waits for the parts of a revision that is open until another one begins, its time is over, or the stream ends.
+func TestOpenRevision(t *testing.T) {
+	open := changeAt(6)
+	open.Open = 2 * time.Second
+	for name, test := range map[string]struct {
+		then  func(b *Buffer)
+		want  string
+		after time.Duration
+	}{
+		"its time":        {func(*Buffer) {}, "5-6: 6", 2 * time.Second},
+		"more of it":      {func(b *Buffer) { time.Sleep(time.Second); b.Join(open) }, "5-6: 6 6", 3 * time.Second},
+		"another one":     {func(b *Buffer) { b.Put(changeAt(7)) }, "5-7: 6 7", 0},
+		"the end":         {func(b *Buffer) { b.End(stopped) }, "5-6: 6", 0},
+		"a repeated one":  {func(b *Buffer) { b.Put(changeAt(5)) }, "5-6: 6", 0},
+		"what comes late": {func(b *Buffer) { time.Sleep(3 * time.Second); b.Join(open) }, "5-6: 6", 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := New(from(5), roomy)
+				begun := time.Now()
+				b.Put(open)
+				var then sync.WaitGroup
+				then.Go(func() { test.then(b) })
+				batch, err := b.Next()
+				if err != nil || text(batch) != test.want || time.Since(begun) != test.after {
+					t.Errorf("%s, %v after %v, want %s after %v", text(batch), err, time.Since(begun), test.want, test.after)
+				}
+				then.Wait()
+			})
+		})
+	}
+}
+
+// A part joins the batch that reaches its revision only while that was not taken.
+func TestJoin(t *testing.T) {
+	b := New(from(5), Limit{1, 10})
+	if b.Join(changeAt(5)) {
+		t.Error("a change joins a batch that does not reach its revision")
+	}
+	b.Put(changeAt(6))
+	if !b.Join(changeAt(6)) || b.Join(changeAt(7)) {
+		t.Error("a batch is joined by another revision alone")
+	}
+	large := changeAt(6)
+	large.Bytes = maxJoined
+	if b.Join(large) {
+		t.Error("a batch is not bounded")
+	}
+	if batch, _ := b.Next(); text(batch) != "5-6: 6 6" {
+		t.Errorf("the batch is %s", text(batch))
+	}
+	if b.Join(changeAt(6)) {
+		t.Error("a change joins a batch that was taken")
+	}
+	b.Put(changeAt(6))
+	if b.Join(changeAt(6)) {
+		t.Error("a change joins a batch that repeats its revision")
 	}
 }
 

@@ -1,6 +1,13 @@
 package readahead
 
-import "github.com/keepwatch/keepwatch"
+import (
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// maxJoined bounds the objects of a batch with parts that joined its newest revision, in bytes.
+const maxJoined = 64 << 20
 
 // Part is what one message of a stream adds to a batch: a change, all changes of a
 // revision, or progress without changes. The changes of a part are never split.
@@ -16,6 +23,8 @@ type Part struct {
 	// Ends marks a bookmark that ends its batch: nothing joins behind it, and the batch
 	// is delivered although nothing may have changed.
 	Ends bool
+	// Open is how long Next waits for further parts of the revision To, zero if no more can follow.
+	Open time.Duration
 }
 
 // Limit bounds a batch. A single part may exceed it.

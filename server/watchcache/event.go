@@ -18,7 +18,7 @@ type Event struct {
 	// Object is the state, for Deleted the last one; nil for a bookmark.
 	Object *Object
 	// Revision is the event's, which the object is sent with: for Deleted the revision of the
-	// deletion.
+	// deletion, or an earlier one from which a client that resumes receives what else that revision has.
 	Revision keepwatch.Revision
 	// InitialEnd marks the bookmark after the initial events.
 	InitialEnd bool

@@ -105,8 +105,10 @@ func (w *Watch) sendProgress(to Receiver) error {
 func (w *Watch) step(ctx context.Context, stop <-chan struct{}, to Receiver) (newer <-chan struct{}, err error) {
 	initialized := w.initialized()
 	events, newer, failure := w.TryNext()
-	for _, e := range events {
-		if err := ctx.Err(); errors.Is(err, context.Canceled) || isClosed(stop) {
+	for i, e := range events {
+		// A client resumes behind the whole of a revision.
+		between := i == 0 || e.Revision != events[i-1].Revision
+		if err := ctx.Err(); errors.Is(err, context.Canceled) || between && isClosed(stop) {
 			return nil, err
 		}
 		if err := to.Send(e, w.unshared); err != nil {

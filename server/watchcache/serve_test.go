@@ -429,3 +429,53 @@ func TestBookmarksPassWhatOthersReceive(t *testing.T) {
 		}
 	})
 }
+
+// sender is a receiver of one function.
+type sender func(watchcache.Event) error
+
+func (s sender) Send(e watchcache.Event, _ bool) error { return s(e) }
+func (s sender) Initialized() error                    { return nil }
+func (s sender) Flush() error                          { return nil }
+
+// What a watch receives behind a bookmark is not below it, also if the watch is behind the history then.
+func TestDeletionBehindABookmark(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{WindowBytes: 1})
+	start := r.source.put("a", "x")
+	reach := func(to keepwatch.Revision) {
+		r.eventually("the cache has the change", func() bool { return r.Snapshot().Revision() >= to })
+	}
+	reach(start)
+	o := at(start, withLabel("x"))
+	o.Recursive, o.Predicate.AllowWatchBookmarks = true, true
+	w, err := r.Watch(t.Context(), "/widgets/", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reach(r.source.put("b", "y"))
+	ctx, cancel := context.WithTimeout(t.Context(), 2100*time.Millisecond) // a bookmark is sent two seconds before
+	defer cancel()
+	bookmark := keepwatch.Revision(0)
+	var got []string
+	err = w.Serve(ctx, nil, sender(func(e watchcache.Event) error {
+		switch {
+		case e.Type != watch.Bookmark:
+			got = append(got, fmt.Sprint(e.Type, " ", e.Object.Key().Name))
+		case bookmark == 0:
+			for _, label := range []string{"y", "x"} {
+				reach(r.source.put("c", label))
+			}
+			reach(r.source.remove("a"))
+		case len(got) > 0:
+			cancel()
+		}
+		if e.Revision < bookmark {
+			t.Errorf("%v at %d, behind a bookmark at %d", e.Type, e.Revision, bookmark)
+		}
+		bookmark = e.Revision
+		return nil
+	}))
+	if want := []string{"DELETED a", "ADDED c"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}

@@ -35,7 +35,8 @@ type Watch struct {
 	resumed   bool            // the watch resumes from a revision, and has delivered nothing
 	// missed is the revision up to which there were changes when the watch began behind them.
 	missed keepwatch.Revision
-	viewed *viewed // nil unless the watch is one of a view
+	told   keepwatch.Revision // the newest bookmark's
+	viewed *viewed            // nil unless the watch is one of a view
 	// unshared is true if the last events of TryNext belong to this watch alone.
 	unshared bool
 }
@@ -120,7 +121,10 @@ func (w *Watch) wantsBookmarks() bool {
 }
 
 // progress returns the bookmark of the revision that the watch has reached.
-func (w *Watch) progress() Event { return Event{Type: watch.Bookmark, Revision: w.Revision()} }
+func (w *Watch) progress() Event {
+	w.told = w.Revision()
+	return Event{Type: watch.Bookmark, Revision: w.told}
+}
 
 // TryNext returns the next events without blocking: at most a segment of the initial state, or one
 // delivery of the store. While newer is nil there may be more, also if TryNext returns no events: the watch
@@ -139,7 +143,9 @@ func (w *Watch) TryNext() (events []Event, newer <-chan struct{}, err error) {
 		}
 		w.stated = true
 		if w.bookmark {
-			return []Event{{Type: watch.Bookmark, Revision: w.Revision(), InitialEnd: true}}, nil, nil
+			end := w.progress()
+			end.InitialEnd = true
+			return []Event{end}, nil, nil
 		}
 	}
 	for {
@@ -184,7 +190,7 @@ func (w *Watch) countResumption(d keepwatch.Delivery, err error) {
 // received it as an event would resume from that old revision; one that lists receives it.
 func continues(gap keepwatch.Gap) bool {
 	return gap.Reason != keepwatch.GapRewind && !slices.ContainsFunc(gap.Changes, func(c keepwatch.Change) bool {
-		return c.Type != keepwatch.Deleted && c.Object.Revision() <= gap.From
+		return !isDeletion(c) && c.Object.Revision() <= gap.From
 	})
 }
 
@@ -221,7 +227,7 @@ func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 		if d.Bookmark() && w.options.ProgressNotify {
 			return []Event{w.progress()}, nil
 		}
-		return w.changes(d.Changes)
+		return w.changes(separate(d.Changes))
 	case keepwatch.Gap:
 		if !continues(d) {
 			w.cache.meter.expired()
@@ -235,6 +241,7 @@ func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 // gap returns the events of a gap, and a bookmark at its end if the client asked for bookmarks: with an earlier
 // revision it could not resume.
 func (w *Watch) gap(d keepwatch.Gap) ([]Event, error) {
+	d.From = max(d.From, w.told)
 	events, err := w.changes(resumable(d))
 	if n := len(events); err == nil && n > 0 && events[n-1].Revision < d.To && w.wantsBookmarks() {
 		events = append(events, w.progress())
@@ -267,7 +274,7 @@ func (w *Watch) changes(changes []keepwatch.Change) ([]Event, error) {
 func resumable(gap keepwatch.Gap) []keepwatch.Change {
 	changes := slices.Clone(gap.Changes)
 	for i := range changes {
-		if c := &changes[i]; c.Type == keepwatch.Deleted && c.Revision == gap.To {
+		if c := &changes[i]; isDeletion(*c) && c.Revision == gap.To {
 			c.Revision = gap.From
 		}
 	}
@@ -279,7 +286,7 @@ func resumable(gap keepwatch.Gap) []keepwatch.Change {
 		c := &changes[i]
 		if more := i+1 < len(changes) && changes[i+1].Revision == c.Revision; !more {
 			reached = max(reached, c.Revision)
-		} else if c.Type == keepwatch.Deleted {
+		} else if isDeletion(*c) {
 			c.Revision = reached
 		}
 	}
@@ -289,9 +296,39 @@ func resumable(gap keepwatch.Gap) []keepwatch.Change {
 	return changes
 }
 
+// separate returns the changes of a batch in an order, and at revisions, with which a client that has received some of
+// them, and resumes from the revision of the last one, receives the others. The objects of a lease of etcd, as Events
+// have it, are deleted at one revision: all of these deletions but the last change of the revision are sent at the one
+// before. Only a transaction of something else than an API server writes several objects at one revision.
+func separate(changes []keepwatch.Change) []keepwatch.Change {
+	copied := false
+	for from := 0; from < len(changes); {
+		revision, to := changes[from].Revision, from+1
+		for to < len(changes) && changes[to].Revision == revision {
+			to++
+		}
+		if to-from > 1 && slices.ContainsFunc(changes[from:to], isDeletion) {
+			if !copied {
+				changes, copied = slices.Clone(changes), true
+			}
+			shared := changes[from:to]
+			slices.SortStableFunc(shared, func(a, b keepwatch.Change) int { return cmp.Compare(order(a), order(b)) })
+			for i := range shared[:len(shared)-1] {
+				if isDeletion(shared[i]) {
+					shared[i].Revision = revision - 1
+				}
+			}
+		}
+		from = to
+	}
+	return changes
+}
+
+func isDeletion(c keepwatch.Change) bool { return c.Type == keepwatch.Deleted }
+
 // order returns the rank of a change among those at one revision.
 func order(c keepwatch.Change) int {
-	if c.Type == keepwatch.Deleted {
+	if isDeletion(c) {
 		return 0
 	}
 	return 1

@@ -46,6 +46,9 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 		return keepwatch.Page{}, keepwatch.Failed(keepwatch.StaleReplica,
 			"list %s: the server showed revision %v, requested was %v or later", s.name, page.Revision, req.NotOlderThan)
 	}
+	if page.Continue == "" {
+		s.kept.Drop()
+	}
 	s.storeColumns(l.columns)
 	return page, nil
 }

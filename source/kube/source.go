@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/deletions"
 )
 
 var _ keepwatch.Source = (*Source)(nil)
@@ -115,10 +116,12 @@ type Source struct {
 	maxObject      int64
 	idleTimeout    time.Duration
 	listEndTimeout time.Duration
+	leaseOpen      time.Duration
 	listTimeout    time.Duration
 	watchTimeout   func() time.Duration
 
-	versioned atomic.Bool // an object with a revision was read
+	versioned atomic.Bool    // an object with a revision was read
+	kept      deletions.Kept // between two watches
 
 	// columns are the newest that the server sent: it sends them with each page, but in a
 	// watch only with the first event.
@@ -162,6 +165,7 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 		maxObject:      opts.MaxObject,
 		idleTimeout:    opts.IdleTimeout,
 		listEndTimeout: listEndTimeout,
+		leaseOpen:      leaseOpen,
 		listTimeout:    cfg.Timeout,
 		watchTimeout:   opts.WatchTimeout,
 	}

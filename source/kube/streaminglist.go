@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/deletions"
 )
 
 // Bounds of a slice that a streaming list emits (one object is always allowed), and of the
@@ -66,7 +67,8 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	}
 	x.idle.setLimit(s.idleTimeout)
 	x.op = "watch " + s.name
-	return list.pending.From, s.follow(list.frames, list.pending), nil
+	s.kept.Drop()
+	return list.pending.From, s.follow(list.frames, list.pending, deletions.Pending{}), nil
 }
 
 func (s *Source) streamQuery(notOlderThan keepwatch.Revision) url.Values {

@@ -26,9 +26,10 @@ const maxBatchEvents = 1000
 
 // Watch returns the events after from.
 //
-// A Kubernetes API writes one object per revision, so a batch can end after any event.
-// Changes have the order in which the server sent them. Deletions at the revision that the stream has reached are
-// changes of the next one: a server that resumes a watch over history that it does not have may send
+// A Kubernetes API writes one object per revision, so a batch can end after any event but the deletion of an Event:
+// those that share a lease of etcd's are deleted at one revision, and are in one batch if they arrive within
+// leaseOpen. Changes have the order in which the server sent them. Other deletions at the revision that the stream has
+// reached are changes of the next one: a server that resumes a watch over history that it does not have may send
 // them. An event below an earlier revision
 // of the stream begins a new batch, as does every event after a bookmark: the batch's From
 // shows a target that the change is repeated. A bookmark below an earlier revision of the
@@ -41,12 +42,27 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 		return nil, failure
 	}
 	q := s.watchQuery()
-	q.Set("resourceVersion", from.String())
+	pending, begun := s.kept.Continue(from)
+	asked := from
+	if begun && s.leased() {
+		asked-- // the server sends all deletions of the revision again
+	}
+	q.Set("resourceVersion", asked.String())
 	x, failure := s.get(ctx, "watch", s.accept(watchAccept), q)
 	if failure != nil {
+		s.kept.Keep(from, pending)
 		return nil, failure
 	}
-	return s.follow(s.frames(x, from), keepwatch.Batch{From: from, To: from}), nil
+	return s.follow(s.frames(x, from), keepwatch.Batch{From: from, To: from}, pending), nil
+}
+
+// leaseOpen is how long a batch that ends with the deletion of an Event waits for others at its revision: an API server
+// sends them one after the other.
+const leaseOpen = 20 * time.Millisecond
+
+// leased reports whether the objects have leases of etcd's: of the API server's own types only Events do.
+func (s *Source) leased() bool {
+	return s.resource.Resource == "events" && (s.resource.Group == "" || s.resource.Group == "events.k8s.io")
 }
 
 // watchQuery requests bookmarks, and an end.
@@ -72,8 +88,8 @@ func (s *Source) timeout() time.Duration {
 
 // follow returns a watch that delivers first, and then the events of f, and that ends if the definition of the resource
 // has changed.
-func (s *Source) follow(f *frames, first keepwatch.Batch) *watch {
-	w := follow(f, first, s.batchBytes)
+func (s *Source) follow(f *frames, first keepwatch.Batch, pending deletions.Pending) *watch {
+	w := follow(f, first, s.batchBytes, pending)
 	w.tasks.Go(func() { s.watchDefinition(f.requestCtx, w) })
 	return w
 }
@@ -87,10 +103,10 @@ type watch struct {
 	tasks     sync.WaitGroup // its goroutines
 }
 
-// follow returns a watch that delivers first, and then the events of f.
-func follow(f *frames, first keepwatch.Batch, maxBytes int) *watch {
+// follow returns a watch that delivers first, and then the events of f, behind which pending waits.
+func follow(f *frames, first keepwatch.Batch, maxBytes int, pending deletions.Pending) *watch {
 	limit := readahead.Limit{Changes: maxBatchEvents, Bytes: maxBytes}
-	w := &watch{Buffer: readahead.New(first, limit), frames: f}
+	w := &watch{Buffer: readahead.New(first, limit), frames: f, deletions: pending}
 	w.tasks.Go(w.run)
 	return w
 }
@@ -98,6 +114,7 @@ func follow(f *frames, first keepwatch.Batch, maxBytes int) *watch {
 func (w *watch) run() {
 	defer w.frames.body.close()
 	w.Fill(w.read)
+	w.frames.source.kept.Keep(w.frames.newest, w.deletions)
 }
 
 // read reads one event.
@@ -113,6 +130,17 @@ func (w *watch) read() *keepwatch.Failure {
 	}
 	if e.bookmark() {
 		return w.Put(p)
+	}
+	if e.change.Type == keepwatch.Deleted && w.frames.source.leased() {
+		p.Open = w.frames.source.leaseOpen
+		if w.deletions.Follows(e.change, reached) {
+			joining := p
+			joining.Changes, joining.Bytes = []keepwatch.Change{e.change}, e.size
+			if w.Join(joining) {
+				w.deletions.Joined(e.change)
+				return nil
+			}
+		}
 	}
 	if waits, failure := w.deletions.Defer(e.change, e.size, reached); waits {
 		return failure

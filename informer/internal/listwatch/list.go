@@ -32,6 +32,9 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	if err != nil {
 		return keepwatch.Page{}, err
 	}
+	if page.Continue == "" {
+		s.kept.Drop()
+	}
 	s.newest = max(s.newest, page.Revision)
 	return page, nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/deletions"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -31,6 +32,7 @@ type Source struct {
 	versioned bool             // a list or an event has shown that the server has revisions
 	versions  *versionAssigner // nil if the server has revisions
 	newest    keepwatch.Revision
+	kept      deletions.Kept         // between two watches
 	whole     atomic.Bool            // lists have no limit: a first page was full, and had no token for the next one
 	token     atomic.Pointer[string] // of versions; nil if the server has revisions
 }

@@ -40,6 +40,7 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 		opened.Close()
 		return 0, nil, err
 	}
+	s.kept.Drop()
 	s.versioned = s.versioned || list.events > 0
 	opened.to, opened.buffer = list.revision, list.deferred
 	opened.newest = list.revision

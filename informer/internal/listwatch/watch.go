@@ -28,11 +28,13 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	default:
 		options.ResourceVersion = s.versions.token
 	}
+	pending, _ := s.kept.Continue(from)
 	w, failure := s.open(ctx, options)
 	if failure != nil {
+		s.kept.Keep(from, pending)
 		return nil, failure
 	}
-	w.to, w.newest = from, from
+	w.to, w.newest, w.deletions = from, from, pending
 	return w, nil
 }
 
@@ -185,6 +187,9 @@ func (w *stream) receive(timeout time.Duration) (event watch.Event, ok bool, fai
 func (w *stream) Close() {
 	w.cancel(nil)
 	w.stop.Do(func() {
+		if w.newest > 0 {
+			w.source.kept.Keep(w.newest, w.deletions)
+		}
 		w.watch.Stop()
 		timer := time.NewTimer(stopTimeout)
 		defer timer.Stop()
