@@ -50,10 +50,12 @@ func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpo
 		report.printf("%v; retrying", err)
 	}
 	lease := manager.Lease{Namespace: namespace, Name: name, Answered: answered}
-	err = manager.Elected(ctx, config, lease, func(ctx context.Context) error {
-		endpoint.setStandby(false)
-		report.printf("elected")
-		return run(ctx)
+	err = cluster.LeavePlugin(ctx, o.Config, func() error {
+		return manager.Elected(ctx, config, lease, func(ctx context.Context) error {
+			endpoint.setStandby(false)
+			report.printf("elected")
+			return run(ctx)
+		})
 	})
 	switch {
 	case errors.Is(err, manager.ErrLeadershipLost):

@@ -35,6 +35,10 @@ type destination struct {
 
 // follow stores the resources in one sink until ctx is done. It returns the reason of the end, never nil.
 func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to destination) error {
+	return cluster.LeavePlugin(ctx, o.Config, func() error { return o.store(ctx, resources, to) })
+}
+
+func (o *syncOptions) store(ctx context.Context, resources []syncResource, to destination) error {
 	report := to.report
 	config, err := cluster.Connection(o.Config)
 	if err != nil {

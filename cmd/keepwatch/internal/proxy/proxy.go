@@ -95,7 +95,14 @@ func NewCommand() *cobra.Command {
 		case o.printRBAC:
 			return o.printRights(selection, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}
-		return o.run(cmd.Context(), selection, cmd.Flags().Changed("kubeconfig-out"), cmd.ErrOrStderr())
+		ctx := cmd.Context()
+		err = cluster.LeavePlugin(ctx, o.config, func() error {
+			return o.run(ctx, selection, cmd.Flags().Changed("kubeconfig-out"), cmd.ErrOrStderr())
+		})
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			return nil // as after an end without a plugin
+		}
+		return err
 	}
 	flags := cmd.Flags()
 	o.config.AddFlags(flags)

@@ -1,0 +1,63 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+)
+
+// A command ends although the credential plugin that it has started does not: the plugin waits for a browser, for
+// example.
+func TestEndBesideAPlugin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("each command ends after 10 s; TestLeavePlugin has the time")
+	}
+	for _, args := range [][]string{
+		{"watch", "pods", "-A"}, {"watch", "*.example.com", "-A", "--state", "state"},
+		{"sync", "pods", "-A", "--to", "sqlite:state.db"},
+		{"sync", "pods", "-A", "--to", "sqlite:state.db", "--leader-elect", "default/sync"},
+		{"proxy", "--listen", "127.0.0.1:0"},
+	} {
+		t.Run(fmt.Sprint(args[0], len(args)), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := func(name string) string { return filepath.Join(dir, name) }
+			script := fmt.Sprintf("#!/bin/sh\nexec >&- 2>&-\n>%s\nwhile [ -e %s ]; do sleep 0.1; done\n", path("asked"),
+				path("hangs"))
+			config := "apiVersion: v1\nkind: Config\ncurrent-context: c\n" +
+				"contexts: [{name: c, context: {cluster: c, user: u}}]\n" +
+				"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', insecure-skip-tls-verify: true}}]\n" +
+				"users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: " + path("plugin") +
+				", interactiveMode: Never}}}]\n"
+			for name, text := range map[string]string{"hangs": "", "plugin": script, "kubeconfig": config} {
+				if err := os.WriteFile(path(name), []byte(text), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			defer os.Remove(path("hangs")) // before the folder, in which the plugin looks
+			p := newProcess(append([]string{self(t)}, args...))
+			p.Dir = dir
+			p.Env = append(p.Env, "KUBECONFIG="+path("kubeconfig"))
+			p.start(t)
+			await.NoError(t, "the plugin is asked", func() error {
+				_, err := os.Stat(path("asked"))
+				if errors.Is(err, fs.ErrNotExist) {
+					return fmt.Errorf("%w; %s", err, p.stderr)
+				}
+				return err
+			})
+			p.Process.Signal(syscall.SIGTERM)
+			if code := p.exit(t); code != 0 {
+				t.Errorf("exit code %d: %s", code, p.stderr)
+			}
+		})
+	}
+}
