@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"time"
@@ -164,9 +166,15 @@ func (c *Credentials) ClientConfig() *rest.Config {
 	}
 }
 
-// LoopbackConfig returns the configuration of the server's own clients.
+// LoopbackConfig returns the configuration of the server's own clients, which use no proxy of the environment: it may
+// not know the way back, and would see what they send.
 func (c *Credentials) LoopbackConfig() *rest.Config {
 	config := c.ClientConfig()
+	if target, err := url.Parse(c.url); err == nil {
+		if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: target}); proxy != nil || err != nil {
+			config.Proxy = http.ProxyURL(nil) // only then: client-go shares no connections of a configuration with a function
+		}
+	}
 	config.BearerToken = c.loopback
 	config.ServerName = loopbackName
 	config.UserAgent = "keepwatch-controlplane"
