@@ -703,7 +703,7 @@ var rules = map[string]rule{
 	},
 	"cmd/keepwatch/internal/messages": {
 		ours:   []string{"cmd/keepwatch/internal/exit"},
-		others: []string{"k8s.io/apimachinery", "k8s.io/klog/v2"},
+		others: []string{"golang.org/x/term", "k8s.io/apimachinery", "k8s.io/klog/v2"},
 		why:    "a message has the form of --log-format, whatever the command is",
 	},
 	"cmd/keepwatch/internal/cluster": {

@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
@@ -37,12 +34,7 @@ type statusPrinter struct {
 }
 
 func newStatusPrinter(out, data io.Writer) *statusPrinter {
-	return &statusPrinter{out: out, live: isTerminal(out) && !isTerminal(data)}
-}
-
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
+	return &statusPrinter{out: out, live: messages.Redraws(out) && !messages.Redraws(data)}
 }
 
 const (

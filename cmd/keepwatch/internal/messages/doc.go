@@ -2,6 +2,7 @@
 // Kubernetes libraries without those that a client causes.
 //
 //	log.go        text or JSON: --log-format
+//	terminal.go   whether lines can be drawn again
 //	libraries.go  the log of the Kubernetes libraries
 //	clients.go    removes reports about clients from it, and from net/http's
 package messages

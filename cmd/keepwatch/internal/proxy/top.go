@@ -21,13 +21,14 @@ import (
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
 const topHelp = `Show what a keepwatch proxy does: its server, the resources that it follows, which reads memory has
 answered, and the heaviest clients.
 
-In a terminal the table is refreshed until it is interrupted; otherwise it is written once. The
+In a terminal (not with TERM=dumb) the table is refreshed until it is interrupted; otherwise it is written once. The
 kubeconfig is that of the proxy, such as 'keepwatch proxy' writes. Any other user needs the
 permission to get /keepwatch/status: nonResourceURLs of a ClusterRole, as
 'keepwatch proxy --print-rbac' prints.`
@@ -54,8 +55,8 @@ func NewTopCommand() *cobra.Command {
 				return exit.Usage(err)
 			}
 			out := cmd.OutOrStdout()
-			file, isFile := out.(*os.File)
-			if isFile && term.IsTerminal(int(file.Fd())) {
+			if messages.Redraws(out) {
+				file := out.(*os.File)
 				size := func() (int, int, error) { return term.GetSize(int(file.Fd())) }
 				return RefreshTop(cmd.Context(), client, out, size, topEvery)
 			}
