@@ -144,6 +144,11 @@ func TestAssetsInCache(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(strings.TrimSpace(first), "kubectl")); err != nil {
 		t.Error(err)
 	}
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(strings.TrimSpace(first), "kubectl")) // a folder cannot be made in it
+	t.Setenv("HOME", os.Getenv("XDG_CACHE_HOME"))
+	if code, _, stderr := execute(t, "assets"); code != 1 || !strings.Contains(stderr, "give another one with --dir") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
 }
 
 // envtest looks for flags in the output of --help, with this expression, and requires exit code 0.

@@ -96,7 +96,7 @@ func makeAssets(dir string, exact bool) (string, error) {
 		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("cannot make the folder of the assets: %w", err)
+		return "", fmt.Errorf("cannot make the folder of the assets (%w): give another one with --dir", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
 		if err := link(targets[name], filepath.Join(dir, name)); err != nil {

@@ -259,7 +259,7 @@ func (o *settings) run(ctx context.Context, selection proxy.Selection, named boo
 	if err != nil {
 		return err
 	}
-	address := "https://" + listener.Addr().String()
+	address := serving.URL(listener)
 	files := ""
 	if o.kubeconfigOut != "" {
 		write := func() error {

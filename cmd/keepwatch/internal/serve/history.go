@@ -157,7 +157,7 @@ func (h *pastServing) serve(ctx context.Context, options controlplane.Options, s
 	if err != nil {
 		return err
 	}
-	address := "https://" + listener.Addr().String()
+	address := serving.URL(listener)
 	if err := lookback.WriteKubeconfig(options.Kubeconfig, address, certificate.Trusted(), token); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"syscall"
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
@@ -27,4 +28,13 @@ func ListenError(flag, address string, err error) error {
 		return exit.Usage(fmt.Errorf("%s: give a host and a port, like 127.0.0.1:8443, not %q", flag, address))
 	}
 	return fmt.Errorf("%s: %w", flag, err)
+}
+
+// URL returns the address of a listener for clients on this machine.
+func URL(listener net.Listener) string {
+	address := listener.Addr().String()
+	if at, ok := listener.Addr().(*net.TCPAddr); ok && at.IP.IsUnspecified() {
+		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(at.Port)) // :: has IPv4, too
+	}
+	return "https://" + address
 }
