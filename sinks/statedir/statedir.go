@@ -48,6 +48,7 @@ func (s *Sink) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 	}
 	stored, err := s.open(ctx, streams)
 	if err != nil {
+		s.record = nil // nothing was delivered: to write it once more would say the same error twice
 		return nil, errors.Join(s.failure(err), s.Close())
 	}
 	return stored, nil

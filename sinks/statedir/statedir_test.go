@@ -157,6 +157,34 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
+// A record that cannot be written is said once.
+func TestRecordIsNotWritten(t *testing.T) {
+	dir := t.TempDir()
+	s := statedir.New(dir, &receiver{name: "r"})
+	if _, err := s.Open(t.Context(), streams("pods")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	inTheWay := filepath.Join(dir, "sync.json.new")
+	if err := os.MkdirAll(filepath.Join(inTheWay, "file"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Open(t.Context(), streams("pods")); err == nil || strings.Count(err.Error(), inTheWay) != 1 {
+		t.Errorf("opened with %v", err)
+	}
+	if err := os.RemoveAll(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Open(t.Context(), streams("pods")); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReceiverFails checks that an error of the receiver passes, and that the directory can be opened again.
 func TestReceiverFails(t *testing.T) {
 	r := &receiver{name: "r", fail: sink.Unavailablef("down")}
