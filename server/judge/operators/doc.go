@@ -56,8 +56,9 @@
 //
 // An operator is quiet if for the time of Options.Quiet it has written nothing, no object has changed, it has read less
 // than five times, none of its requests waits for an answer, and it has as many watches open as at this point of the
-// reference. A watch that begins is a read. Leases, Events, reviews and tokens do not count. A step that is not quiet
-// within Options.Patience ends the run.
+// reference. After a restart five times Options.Quiet are enough in place of the last: watches that begin when they are
+// needed are not there if what needed them is done. A watch that begins is a read. Leases, Events, reviews and tokens
+// do not count. A step that is not quiet within Options.Patience ends the run.
 //
 // # What is compared
 //

@@ -20,7 +20,7 @@ func (r *run) settle(ctx context.Context, n int) error {
 		quiet := r.isQuiet(n)
 		late := r.isLate(r.quiet.whole-began, quiet)
 		if r.isOutage(n) {
-			if late = false; r.quiet.whole-began > r.outageTime() || r.quiet.time > outageQuiet*r.options.Quiet {
+			if late = false; r.quiet.whole-began > r.outageTime() || r.quiet.time > longQuiet*r.options.Quiet {
 				r.fault.endOutage()
 				r.world.traffic.note("its writes are executed again")
 				began = r.quiet.whole
@@ -65,8 +65,9 @@ func (r *run) until(ctx context.Context, n int, is func() (bool, error)) (bool, 
 	}
 }
 
-// outageQuiet is the number of times Options.Quiet after which an operator without writes no longer tries.
-const outageQuiet = 5
+// longQuiet is the number of times Options.Quiet after which an operator without writes no longer tries, has nothing to
+// do by what it reads, or has all the watches that it needs.
+const longQuiet = 5
 
 // isOutage reports whether the operator has met an outage that goes on.
 func (r *run) isOutage(n int) bool {
@@ -109,7 +110,7 @@ func (r *run) intervene(ctx context.Context, n int, quiet, late bool) (bool, err
 // this is what comes next. With the state before the step, the operator may have nothing to do.
 func (r *run) hasDecided() bool {
 	return r.world.traffic.hasDecided() ||
-		r.fault.mayIdle && r.quiet.time >= outageQuiet*r.options.Quiet
+		r.fault.mayIdle && r.quiet.time >= longQuiet*r.options.Quiet
 }
 
 // arrived compares the state with that of the reference. If it is late, it ends the run with what is missing.
@@ -225,13 +226,17 @@ func (r *run) isLate(waited time.Duration, quiet bool) bool {
 }
 
 // isQuiet reports whether nothing has happened for the time of Options.Quiet, and the operator has as many watches as
-// in the reference.
+// in the reference. One that was started again has less if some begin when they are needed, and what needed them is
+// done: then it is quiet after a longer time.
 func (r *run) isQuiet(n int) bool {
 	a := r.world.traffic.activity()
 	r.quiet.look(time.Now(), a, r.world.Revision())
 	want := 1
 	if r.ref != nil {
 		want = r.ref.watches[n]
+	}
+	if r.world.traffic.isRestarted() && a.watches > 0 && r.quiet.time >= longQuiet*r.options.Quiet {
+		return true
 	}
 	return r.quiet.time >= r.options.Quiet && a.watches >= want
 }

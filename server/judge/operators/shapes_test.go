@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 
 	"github.com/keepwatch/keepwatch/server/judge/operators"
 )
@@ -46,6 +47,10 @@ var shapes = []shape{
 			"3-child.delete.yaml": "{" + child + "}",
 		},
 		plans: []string{"unobserved", "delayed", "downtime"}, reached: []string{"delayed", "downtime"},
+	},
+	{
+		name: "a watch that begins when it is needed", do: templated,
+		plans: []string{"crash-after-write"}, reached: []string{"crash-after-write"},
 	},
 }
 
@@ -85,6 +90,19 @@ func appliedChild(ctx context.Context, c *controller, name string, w *unstructur
 	}
 	_, err := c.configMaps().Apply(ctx, name, sized(w), metav1.ApplyOptions{FieldManager: "operator", Force: true})
 	return err
+}
+
+// templated makes a child by what it reads from a cache of Secrets, which is filled when it is read first: an instance
+// that finds the child has one watch less.
+func templated(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+	if w != nil && c.cachedConfig(name) == nil && c.get("secrets") == "" {
+		c.set("secrets", "cached")
+		informers := dynamicinformer.NewDynamicSharedInformerFactory(c.api, 0)
+		informers.ForResource(secrets).Informer()
+		informers.Start(ctx.Done())
+		informers.WaitForCacheSync(ctx.Done())
+	}
+	return namedChild(ctx, c, name, w)
 }
 
 // tenant has a namespace with the size of its Widget as a label, and a ConfigMap in it.

@@ -189,6 +189,13 @@ func (t *traffic) started(kill func()) {
 	t.kill, t.dying = kill, false
 }
 
+// isRestarted reports whether the instance that runs is not the first one.
+func (t *traffic) isRestarted() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.instance > 1
+}
+
 // nextInstance returns the number of the next instance.
 func (t *traffic) nextInstance() string {
 	t.mu.Lock()
