@@ -42,6 +42,7 @@ type certificates struct {
 	headers      *headerrequest.RequestHeaderAuthRequestController
 	configMaps   typedcorev1.ConfigMapInterface
 	published    atomic.Pointer[corev1.ConfigMap] // as it was read at first: which authorities there are; nil before
+	refused      atomic.Bool                      // the server did not show the ConfigMap at the last attempt
 	authenticate authenticator.Request
 }
 
@@ -99,6 +100,7 @@ func (c *certificates) learn(ctx context.Context) {
 		if err == nil {
 			err = c.headers.RunOnce(ctx)
 		}
+		c.refused.Store(apierrors.IsForbidden(err) || apierrors.IsNotFound(err))
 		if err != nil {
 			klog.V(2).InfoS("The authorities of client certificates are not known", "err", err)
 			return false, nil
@@ -119,6 +121,9 @@ func (c *certificates) known() bool {
 	_, frontProxies := c.frontProxies.VerifyOptions()
 	return (clients || published.Data[clientsKey] == "") && (frontProxies || published.Data[frontProxiesKey] == "")
 }
+
+// answered reports whether all of the authorities have been read, or cannot be. A nil *certificates waits for none.
+func (c *certificates) answered() bool { return c == nil || c.known() || c.refused.Load() }
 
 // removeHeaders removes the headers of front proxies.
 func (c *certificates) removeHeaders(h http.Header) {

@@ -120,6 +120,7 @@ func authoritiesOf(t *testing.T, data map[string]string, answered int64) {
 	if !unknown() {
 		t.Error("the ConfigMap may not be read, and the authorities are known")
 	}
+	await.True(t, "the proxy is ready although it may not read the authorities", c.certificates.answered)
 	server.readable.Store(true)
 	if len(data) == 3 {
 		await.True(t, "one of both is read", func() bool {
@@ -130,7 +131,10 @@ func authoritiesOf(t *testing.T, data map[string]string, answered int64) {
 		if !unknown() {
 			t.Error("one of two authorities is read, and the authorities are known")
 		}
+		if c.certificates.answered() {
+			t.Error("one of two authorities is read, and the proxy is ready")
+		}
 	}
 	close(server.all)
-	await.True(t, "the authorities are known", func() bool { return !unknown() })
+	await.True(t, "the authorities are known", func() bool { return !unknown() && c.certificates.answered() })
 }

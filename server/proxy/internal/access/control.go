@@ -70,8 +70,9 @@ func (c *Control) Run(ctx context.Context) {
 // IsOwn reports whether a request has the proxy's own token.
 func (c *Control) IsOwn(q *http.Request) bool { return c.own.sent(q) }
 
-// Answered reports whether the server has ever answered, be it that the proxy may not read roles.
-func (c *Control) Answered() bool { return c.roles.answered() }
+// Answered reports whether the server has ever answered, be it that the proxy may not read roles, and the authorities
+// of certificates are known, unless the proxy may not read them: before, requests with a certificate are answered 503.
+func (c *Control) Answered() bool { return c.roles.answered() && c.certificates.answered() }
 
 // ClientAuthorities returns the authorities of certificates, nil without [Options].Certificates.
 func (c *Control) ClientAuthorities() dynamiccertificates.CAContentProvider {
