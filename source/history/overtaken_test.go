@@ -53,8 +53,9 @@ func mustExpire(t *testing.T, source *history.Source, watch keepwatch.Watch, why
 // begins then, at the time of that.
 func TestRetentionOvertakesAReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		database := &changing{}
-		database.current.Store(past())
+		database, before := &changing{}, past()
+		before.gaps, before.status[1].Progress.Cursor = nil, 20
+		database.current.Store(before)
 		source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
 			Onward: true, Speed: 1})
 		watch, err := source.Watch(t.Context(), 10)
@@ -63,6 +64,7 @@ func TestRetentionOvertakesAReplay(t *testing.T) {
 		}
 		defer watch.Close()
 		later := past()
+		later.gaps = nil
 		later.states = append(later.states[4:], state("e", 47, 0, 9, 0))
 		later.status[1].First, later.status[1].FirstSeen = at(41), minute(6)
 		later.status[1].Progress.Cursor, later.status[1].Time = 50, minute(10)
