@@ -11,7 +11,8 @@ import (
 
 // answerError returns the response to a request that failed after a wait: for a revision that did not
 // arrive, or for the source, which is unavailable. The API server would wait as long again. All other
-// requests are delegated: the API server's handlers word their errors.
+// requests are delegated: the API server's handlers word their errors, and the source can answer a consistent read
+// that the cache is too late for.
 func (s *Reader) answerError(err error, r readRequest) (http.HandlerFunc, reason) {
 	var known *apierrors.StatusError
 	switch {
@@ -21,6 +22,8 @@ func (s *Reader) answerError(err error, r readRequest) (http.HandlerFunc, reason
 		return s.errorHandler(known), ""
 	case waitedFor(err, r):
 		return s.errorHandler(err), ""
+	case apistorage.IsTooLargeResourceVersion(err):
+		return nil, reasonLate
 	}
 	return nil, reasonState
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/routine"
 	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 // Lookup returns the reader of the resource that a request names, or nil if the API server should
@@ -134,6 +136,9 @@ func metricsVerb(info *request.RequestInfo) string {
 // delegate serves a request by the API server's handlers.
 func (h *Handler) delegate(w http.ResponseWriter, q *http.Request, why reason) {
 	h.counts.delegated.WithLabelValues(string(why)).Inc()
+	if why == reasonLate {
+		q = q.WithContext(watchcache.Waited(q.Context()))
+	}
 	if routine.TaskFrom(q.Context()) != nil { // the library would count a watch before it is served, with no status
 		q = q.WithContext(routine.WithTask(q.Context(), nil))
 	}

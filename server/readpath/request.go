@@ -36,6 +36,7 @@ const (
 	reasonBusy     reason = "busy"     // too many large responses are being written
 	// a past or future revision, an unreadable object, a watch cache that has not started
 	reasonState reason = "state"
+	reasonLate  reason = "late" // a consistent read that the watch cache did not catch up for within 3 seconds
 )
 
 // readRequest is a GET, LIST or WATCH as the watch cache understands it.

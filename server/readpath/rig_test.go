@@ -1,6 +1,7 @@
 package readpath
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -175,6 +176,7 @@ type rig struct {
 	stop      func()                                // ends the storage
 	context   func(context.Context) context.Context // of requests
 	delegated atomic.Int64                          // the number of delegated requests
+	next      func(*http.Request)                   // is called for each of them; may be nil
 }
 
 // options configure a rig.
@@ -184,6 +186,7 @@ type options struct {
 	transformer value.Transformer // of reads; writes are not encrypted
 	store       store.Options
 	minTimeout  time.Duration
+	client      *clientv3.Client // of the cache's reads; nil is the backend's
 }
 
 func newRig(t testing.TB, k kind, o options) *rig {
@@ -204,7 +207,7 @@ func newRig(t testing.TB, k kind, o options) *rig {
 		k.resource.GroupResource(), identity.NewEncryptCheckTransformer(),
 		etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(k.codec, versioner), versioner))(t)
 	stored := must(storage.New(storage.Config{
-		Client: b.client.Client, Etcd: writes, GroupResource: k.resource.GroupResource(), Prefix: prefix,
+		Client: cmp.Or(o.client, b.client.Client), Etcd: writes, GroupResource: k.resource.GroupResource(), Prefix: prefix,
 		ResourcePrefix: resource, Namespaced: k.namespaced,
 		Codec: k.codec, Transformer: o.transformer, NewFunc: k.newObject, GetAttrs: attributes, Store: o.store,
 	}))(t)
@@ -219,8 +222,11 @@ func newRig(t testing.TB, k kind, o options) *rig {
 		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer,
 		Dynamic: k.dynamic, Predicate: predicate, Table: &testTable,
 	}, o.budget))(t)
-	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	next := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.delegated.Add(1)
+		if r.next != nil {
+			r.next(q)
+		}
 		w.WriteHeader(http.StatusTeapot)
 	})
 	r.handler = NewHandler(next, r.lookup, o.budget, o.minTimeout)

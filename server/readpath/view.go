@@ -106,7 +106,7 @@ func (s *Reader) answerViewError(err error) http.HandlerFunc {
 // refuseInView answers a request that would be delegated: the API server refuses it.
 func (s *Reader) refuseInView(w http.ResponseWriter, q *http.Request, why reason) {
 	err := error(apierrors.NewBadRequest("a personal view has no such answer: " + string(why)))
-	if why == reasonState || why == reasonBusy {
+	if why == reasonState || why == reasonLate || why == reasonBusy {
 		w.Header().Set("Retry-After", "1")
 		err = apierrors.NewServiceUnavailable("the proxy cannot answer this personal view now")
 	}

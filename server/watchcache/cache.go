@@ -37,6 +37,7 @@ type Cache struct {
 	life        context.Context // ends with Run
 	endLife     context.CancelFunc
 	floor       atomic.Uint64 // the revision since which there is history; see DropHistory
+	missed      atomic.Uint64 // the revision that a read waited for in vain
 
 	mu    sync.Mutex
 	cause error // of Run's end; nil before

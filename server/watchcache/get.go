@@ -28,7 +28,7 @@ func (c *Cache) Get(ctx context.Context, key, resourceVersion string) (*Object, 
 	var snapshot *store.Snapshot
 	if resourceVersion != "" {
 		snapshot, err = c.notOlderThan(ctx, keepwatch.Revision(least))
-	} else if snapshot, err = c.newest(ctx); err != nil && !apistorage.IsUnreachable(err) {
+	} else if snapshot, err = c.newestOf(ctx, true); err != nil && !apistorage.IsUnreachable(err) {
 		return nil, ErrNotConfirmed
 	} else {
 		c.meter.consistent(err)

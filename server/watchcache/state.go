@@ -37,7 +37,7 @@ func (c *Cache) state(ctx context.Context, r ListRequest) (*store.Snapshot, erro
 	case metav1.ResourceVersionMatchNotOlderThan:
 		return c.notOlderThan(ctx, r.revision)
 	}
-	return c.current(ctx)
+	return c.current(ctx, !r.recursive)
 }
 
 // SnapshotAt returns the state at a revision, exactly. It fails as WaitForRevision does, and with
@@ -61,6 +61,15 @@ func (c *Cache) notOlderThan(ctx context.Context, revision keepwatch.Revision) (
 	return c.store.Snapshot(), nil
 }
 
+// newestOf is newest for a list, or for one object. The source answers what fails. One object costs it little: until
+// the cache has reached what another read waited for in vain, such a read does not wait.
+func (c *Cache) newestOf(ctx context.Context, one bool) (*store.Snapshot, error) {
+	if one && uint64(c.store.Revision()) < c.missed.Load() {
+		ctx = Waited(ctx)
+	}
+	return c.newest(ctx)
+}
+
 // newest returns a state that has everything which was committed when it was called.
 func (c *Cache) newest(ctx context.Context) (*store.Snapshot, error) {
 	if _, err := c.WaitForNewest(ctx); err != nil {
@@ -69,10 +78,10 @@ func (c *Cache) newest(ctx context.Context) (*store.Snapshot, error) {
 	return c.store.Snapshot(), nil
 }
 
-// current is newest for a list. If the source is unavailable, asking it for the state has no
+// current is newestOf for List. If the source is unavailable, asking it for the state has no
 // use; any other failure is the source's to report.
-func (c *Cache) current(ctx context.Context) (*store.Snapshot, error) {
-	snapshot, err := c.newest(ctx)
+func (c *Cache) current(ctx context.Context, one bool) (*store.Snapshot, error) {
+	snapshot, err := c.newestOf(ctx, one)
 	if err != nil && !apistorage.IsTooLargeResourceVersion(err) && !apistorage.IsUnreachable(err) {
 		return nil, ErrNotConfirmed
 	}

@@ -60,7 +60,11 @@ func (c *Cache) WaitForNewest(ctx context.Context) (keepwatch.Revision, error) {
 	if c.store.Revision() < newest {
 		defer c.meter.waited(ctx, time.Now())
 	}
-	return newest, c.requireRevision(ctx, newest)
+	err = c.requireRevision(ctx, newest)
+	if err != nil && ctx.Err() == nil && ctx.Value(waited{}) == nil {
+		c.missed.Store(uint64(newest))
+	}
+	return newest, err
 }
 
 // WaitForRevision waits until the cache has reached a revision that a client has named. It asks
@@ -71,6 +75,9 @@ func (c *Cache) WaitForRevision(ctx context.Context, revision keepwatch.Revision
 		return nil
 	}
 	defer c.meter.waited(ctx, time.Now())
+	if ctx.Value(waited{}) != nil {
+		return c.requireRevision(ctx, revision)
+	}
 	ctx, cancel := context.WithTimeout(ctx, revisionWait)
 	defer cancel()
 	for {
@@ -84,9 +91,20 @@ func (c *Cache) WaitForRevision(ctx context.Context, revision keepwatch.Revision
 	}
 }
 
+// waited is the key of Waited.
+type waited struct{}
+
+// Waited returns the context of a read that has waited for the cache as long as it may. It does not wait for a revision
+// again.
+func Waited(ctx context.Context) context.Context { return context.WithValue(ctx, waited{}, true) }
+
 // requireRevision waits for a revision up to revisionWait, and returns the API's error after that.
 func (c *Cache) requireRevision(ctx context.Context, revision keepwatch.Revision) error {
-	if c.waitForRevision(ctx, revision, revisionWait) != nil {
+	wait := revisionWait
+	if ctx.Value(waited{}) != nil {
+		wait = 0
+	}
+	if c.waitForRevision(ctx, revision, wait) != nil {
 		return apistorage.NewTooLargeResourceVersionError(uint64(revision), uint64(c.store.Revision()), retryAfter)
 	}
 	return nil
