@@ -226,7 +226,8 @@ var rules = map[string]rule{
 	"server/readpath": {
 		ours: []string{"", "store", "server/watchcache", "server/readpath/internal/objectjson", "internal/pause"},
 		others: []string{
-			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/component-base/metrics", "k8s.io/streaming/",
+			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/component-base/metrics", "k8s.io/component-base/version",
+			"k8s.io/streaming/",
 			"github.com/klauspost/compress/", "google.golang.org/protobuf/encoding/protowire",
 		},
 		why: "a read path writes the results of a watch cache to HTTP, for any source of the cache",

@@ -4,9 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/endpoints/deprecation"
 	apistorage "k8s.io/apiserver/pkg/storage"
-	"k8s.io/component-base/version"
 
 	"github.com/keepwatch/keepwatch/server/readpath"
 )
@@ -23,10 +21,11 @@ func (s servedResource) reads(from openedStorage, complete func(runtime.Object))
 			return convertCompleted(o)
 		}
 	}
+	warning, removed := s.deprecation()
 	return readpath.Resource{
 		Cache: from.Cache(), Resource: s.resource, Kind: s.kind, Namespaced: s.namespaced,
 		Serializer: types.negotiated(s.resource.Group), Convert: convert,
-		Table: tableOf(s.resource.GroupResource(), from.newFunc(), complete), Warning: s.warning(),
+		Table: tableOf(s.resource.GroupResource(), from.newFunc(), complete), Warning: warning, RemovedRelease: removed,
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: from.attributes}
 		},
@@ -36,16 +35,11 @@ func (s servedResource) reads(from openedStorage, complete func(runtime.Object))
 	}
 }
 
-// warning returns what the API server warns of in responses with a deprecated kind.
-func (s servedResource) warning() string {
+// deprecation returns what the API server says in answers with a deprecated kind.
+func (s servedResource) deprecation() (warning, removedRelease string) {
 	o, err := typesOf(s.resource.Group).scheme.New(s.kind)
 	if err != nil {
-		return ""
+		return "", ""
 	}
-	o.GetObjectKind().SetGroupVersionKind(s.kind)
-	major, minor, _ := deprecation.MajorMinor(version.Get())
-	if !deprecation.IsDeprecated(o, major, minor) {
-		return ""
-	}
-	return deprecation.WarningMessage(o)
+	return readpath.Deprecation(o, s.kind)
 }

@@ -8,10 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/endpoints/deprecation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/component-base/version"
 
 	"github.com/keepwatch/keepwatch/server/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/server/controlplane/columns"
@@ -59,10 +57,11 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 			continue
 		}
 		kind := k.Resource.GroupVersion().WithKind(k.Kind)
+		warning, removed := readpath.Deprecation(k.Store.New(), kind)
 		reader, err := readpath.NewReader(readpath.Resource{
 			Cache: stored.Cache(), Resource: k.Resource, Kind: kind, Namespaced: k.Namespaced,
 			Serializer: kinds.Codecs, Predicate: k.Store.PredicateFunc, Table: columns.Of(k.Resource.GroupResource()),
-			Warning: warning(k), ListEncodingUsed: r.encodings.Recorder(k.Resource),
+			Warning: warning, RemovedRelease: removed, ListEncodingUsed: r.encodings.Recorder(k.Resource),
 			FieldLabel: func(label, value string) (string, string, error) {
 				return kinds.Scheme.ConvertFieldLabel(kind, label, value)
 			},
@@ -74,17 +73,6 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 		r.encodings.AddReader(k.Resource, reader)
 	}
 	return nil
-}
-
-// warning returns the warning of k8s.io/apiserver for requests of a deprecated kind; empty for others.
-func warning(k builtin.Served) string {
-	object := k.Store.New()
-	object.GetObjectKind().SetGroupVersionKind(k.Resource.GroupVersion().WithKind(k.Kind))
-	major, minor, _ := deprecation.MajorMinor(version.Get()) // zeros mean any version, as in k8s.io/apiserver
-	if !deprecation.IsDeprecated(object, major, minor) {
-		return ""
-	}
-	return deprecation.WarningMessage(object)
 }
 
 // ready returns an error until the caches of all built-in resources are ready.

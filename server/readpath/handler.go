@@ -76,7 +76,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	counted := metrics.InstrumentHandlerFunc(metricsVerb(info), info.APIGroup, info.APIVersion, info.Resource, "",
 		metrics.CleanScope(info),
-		metrics.APIServerComponent, reader.resource.Warning != "", "", response)
+		metrics.APIServerComponent, reader.resource.Warning != "", reader.resource.RemovedRelease, response)
 	if info.Verb == "watch" {
 		response = func(w http.ResponseWriter, q *http.Request) { serveWatch(counted, w, q) }
 	} else {

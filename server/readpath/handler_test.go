@@ -6,11 +6,14 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // reasonFor returns the reason for which a request is delegated, "" if it is not.
@@ -251,6 +254,46 @@ func TestAuditedObjects(t *testing.T) {
 		}
 	}
 }
+
+// A read of a deprecated kind is counted, and annotated in the audit log, with the release that does not have the kind
+// any more.
+func TestReadsOfDeprecatedKinds(t *testing.T) {
+	metrics.Register()
+	r := newRig(t, pods, options{})
+	r.waitFor(r.create("default", "o1"))
+	warning, removed := Deprecation(&oldPod{}, pods.gvk)
+	r.reader.resource.Warning, r.reader.resource.RemovedRelease = warning, removed
+	q := httptest.NewRequestWithContext(audit.WithAuditContext(t.Context()), http.MethodGet, "/api/v1/pods", nil)
+	q.Header = accept("application/json")
+	audited := audit.AuditContextFrom(q.Context())
+	if err := audited.Init(audit.RequestAuditConfig{Level: auditinternal.LevelMetadata}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.handler.ServeHTTP(httptest.NewRecorder(), r.withInfo(q))
+	if got, _ := audited.GetEventAnnotation("k8s.io/removed-release"); got != "999.2" || warning == "" {
+		t.Errorf("the audit log has the release %q, the warning is %q", got, warning)
+	}
+	const name = "apiserver_requested_deprecated_apis"
+	counted := false
+	for _, family := range must(legacyregistry.DefaultGatherer.Gather())(t) {
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				counted = counted || family.GetName() == "apiserver_requested_deprecated_apis" &&
+					label.GetName() == "removed_release" && label.GetValue() == "999.2"
+			}
+		}
+	}
+	if !counted {
+		t.Error("the metric does not have the release")
+	}
+}
+
+// oldPod is deprecated.
+type oldPod struct{ corev1.Pod }
+
+func (*oldPod) APILifecycleDeprecated() (major, minor int) { return 1, 1 }
+
+func (*oldPod) APILifecycleRemoved() (major, minor int) { return 999, 2 }
 
 // A response that a filter replaces is called nevertheless, with nobody to write to: it releases what it holds. So does
 // one whose filter panics.

@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/deprecation"
 	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/component-base/version"
 
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
@@ -38,6 +40,8 @@ type Resource struct {
 	ListEncodingUsed func(ListEncoding)
 	// Warning is sent with each response, unless it is empty: that the resource is deprecated.
 	Warning string
+	// RemovedRelease is the release of Kubernetes that does not have the deprecated resource any more, if that is known.
+	RemovedRelease string
 	// Convert returns the value that is served for a cached object, without apiVersion and kind. It may
 	// change the object. Requests for objects that it fails for are delegated. If it is nil, the cache's
 	// objects are served as they are. For the version that the cache stores (watchcache.Cache.Served), it is
@@ -46,6 +50,17 @@ type Resource struct {
 	// FieldLabel checks and converts one term of a field selector. If it is nil, metadata.name and
 	// metadata.namespace are allowed, and requests with others are delegated.
 	FieldLabel func(label, value string) (string, string, error)
+}
+
+// Deprecation returns what an API server says in answers with a kind, of which o is an object: a warning, and the
+// release that does not have the kind any more. They are empty if it is not deprecated.
+func Deprecation(o runtime.Object, kind schema.GroupVersionKind) (warning, removedRelease string) {
+	o.GetObjectKind().SetGroupVersionKind(kind)
+	major, minor, _ := deprecation.MajorMinor(version.Get()) // zeros mean any version, as in k8s.io/apiserver
+	if !deprecation.IsDeprecated(o, major, minor) {
+		return "", ""
+	}
+	return deprecation.WarningMessage(o), deprecation.RemovedRelease(o)
 }
 
 func (r *Resource) listKind() string {
