@@ -15,9 +15,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
@@ -362,6 +364,42 @@ func request(ctx context.Context, config *rest.Config, path, accept, encoding st
 	}
 	return response{answer.StatusCode, answer.Header.Get("Content-Type"), contentEncoding,
 		strings.Join(answer.Header["Warning"], ""), text}, err
+}
+
+// Lists and watches with the selectable fields of a custom resource are answered from memory.
+func TestSelectableFieldsFromMemory(t *testing.T) {
+	t.Parallel()
+	server := start(t, controlplane.Options{})
+	c := connect(t, server.RESTConfig())
+	resource := newCRD(t, c, "widgets", func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
+		v.SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.replicas"}}
+	})
+	open(t, c, resource)
+	widgets := c.dynamic.Resource(resource).Namespace("default")
+	for replicas := range int64(3) {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": resource.GroupVersion().String(),
+			"kind": "Widgets", "metadata": map[string]any{"name": fmt.Sprint("w", replicas)},
+			"spec": map[string]any{"replicas": replicas}}}
+		must(widgets.Create(t.Context(), o, metav1.CreateOptions{}))(t)
+	}
+	const invalid = `keepwatch_readpath_delegated_total{reason="invalid"}`
+	before := counted(t, server.RESTConfig(), invalid)
+	selected := metav1.ListOptions{FieldSelector: "spec.replicas=1"}
+	if list := must(widgets.List(t.Context(), selected))(t); len(list.Items) != 1 || list.Items[0].GetName() != "w1" {
+		t.Errorf("the list has %v", list.Items)
+	}
+	w := must(widgets.Watch(t.Context(), selected))(t)
+	defer w.Stop()
+	if event := <-w.ResultChan(); event.Type != watch.Added || event.Object.(metav1.Object).GetName() != "w1" {
+		t.Errorf("the watch begins with %+v", event)
+	}
+	if n := counted(t, server.RESTConfig(), invalid) - before; n != 0 {
+		t.Errorf("%v requests were delegated", n)
+	}
+	_, err := widgets.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.size=3"})
+	if !apierrors.IsBadRequest(err) || counted(t, server.RESTConfig(), invalid) == before {
+		t.Errorf("another field: %v", err)
+	}
 }
 
 // counted returns the sum of a server's metrics whose names and labels have a prefix.

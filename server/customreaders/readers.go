@@ -2,6 +2,7 @@ package customreaders
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
 	apistorage "k8s.io/apiserver/pkg/storage"
@@ -117,9 +119,10 @@ func (r *Readers) add(resource schema.GroupResource, example, list runtime.Objec
 		return noReader, nil
 	}
 	name := resource.WithVersion(kind.Version)
+	namespaced := definition.Spec.Scope == apiextensionsv1.NamespaceScoped
 	described := readpath.Resource{
 		Cache: cached, Resource: name, Kind: kind, ListKind: list.GetObjectKind().GroupVersionKind().Kind,
-		Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		Namespaced: namespaced, FieldLabel: fieldLabel(definition, kind.Version, namespaced),
 		Serializer: codecs(), Dynamic: true, Table: tableOf(definition, kind.Version),
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: attributes}
@@ -135,6 +138,26 @@ func (r *Readers) add(resource schema.GroupResource, example, list runtime.Objec
 	added := &reader{made, id}
 	r.set(name, added)
 	return func() { r.remove(name, added) }, nil
+}
+
+// fieldLabel returns the check of field selectors of a version.
+func fieldLabel(definition *apiextensionsv1.CustomResourceDefinition, version string,
+	namespaced bool) func(label, value string) (string, string, error) {
+	selectable := sets.New("metadata.name")
+	if namespaced {
+		selectable.Insert("metadata.namespace")
+	}
+	if v := customcolumns.VersionOf(definition, version); v != nil {
+		for _, field := range v.SelectableFields {
+			selectable.Insert(strings.TrimPrefix(field.JSONPath, "."))
+		}
+	}
+	return func(label, value string) (string, string, error) {
+		if !selectable.Has(label) {
+			return "", "", fmt.Errorf("field label not supported: %s", label)
+		}
+		return label, value, nil
+	}
 }
 
 // codecs are those that routes of custom resources negotiate with: CBOR is among them if its feature gate is on.
