@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
-import { delimiter, join } from 'node:path';
+import { delimiter, resolve } from 'node:path';
 import { promisify } from 'node:util';
 
 /** The version of this package. */
@@ -30,7 +30,7 @@ export async function findProgram(program?: string): Promise<string> {
   const wanted = program || process.env['KEEPWATCH'] || 'keepwatch';
   const folders = wanted.includes('/') ? [''] : (process.env['PATH'] ?? '').split(delimiter);
   for (const folder of folders) {
-    const path = join(folder, wanted);
+    const path = resolve(folder, wanted); // without a slash, spawn would look it up in PATH again
     if (!(await isProgram(path))) continue;
     let check = checked.get(path);
     if (!check) checked.set(path, (check = checkVersion(path)));

@@ -79,5 +79,6 @@ export async function startServer(flags: string[] = [], options: ServerOptions =
 function field(kubeconfig: string, name: string): string {
   const value = new RegExp(`^[ -]*${name}: (\\S+)$`, 'm').exec(kubeconfig)?.[1];
   if (!value) throw new KeepwatchError(`the kubeconfig of keepwatch serve has no ${name}`);
-  return value;
+  if (value.startsWith('"')) return JSON.parse(value) as string; // what would be a number, for example
+  return value.startsWith("'") ? value.slice(1, -1).replaceAll("''", "'") : value;
 }

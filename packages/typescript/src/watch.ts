@@ -156,7 +156,11 @@ export class Watch<T = KubernetesObject> implements AsyncIterableIterator<Event<
         if (types.has(event.type)) yield event; // a later version may have more types
         this.acknowledge();
       }
-      await Promise.all([this.#ended, messages]);
+      await this.#ended;
+      // A program that was killed may leave a credential plugin, which has stderr, too, as long as it runs.
+      let timer: NodeJS.Timeout | undefined;
+      await Promise.race([messages, new Promise((resolve) => (timer = setTimeout(resolve, 5_000)))]);
+      clearTimeout(timer);
     } catch (error) {
       if (this.#closed) return; // stdout was destroyed
       await this.close();
@@ -164,6 +168,7 @@ export class Watch<T = KubernetesObject> implements AsyncIterableIterator<Event<
     }
     if (this.#closed) return;
     this.#closed = true;
+    program.stderr.destroy();
     if (program.signalCode) {
       throw new KeepwatchError(`keepwatch watch was killed by ${program.signalCode}`, program.signalCode);
     }

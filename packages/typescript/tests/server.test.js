@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { CoreV1Api, KubeConfig } from '@kubernetes/client-node';
 import { findProgram, startServer } from 'keepwatch';
 import { expect, test, vi } from 'vitest';
@@ -72,6 +72,38 @@ test('a program of another version, no keepwatch, and none', async () => {
   await expect(program('other', 'watchkeeper')).rejects.toThrow('is not keepwatch');
   await expect(findProgram(join(folder, 'none'))).rejects.toThrow('is no program: install keepwatch v0.1');
   await rm(folder, { recursive: true });
+});
+
+test('a program of the working directory is not the one on the PATH', async () => {
+  const here = await mkdtemp(join(process.cwd(), 'keepwatch-test-'));
+  const other = await mkdtemp(join(tmpdir(), 'keepwatch-test-'));
+  for (const folder of [here, other]) {
+    await writeFile(join(folder, 'mine'), "#!/bin/sh\necho 'keepwatch v0.1.0 (go1.26.8, linux/amd64)'\n");
+    await chmod(join(folder, 'mine'), 0o755);
+  }
+  const code = `
+    import { findProgram } from 'keepwatch';
+    console.log(await findProgram(process.argv[1]));`;
+  const found = async (wanted, path) => {
+    const env = { ...process.env, PATH: `${path}:${process.env.PATH}` };
+    const node = spawn(process.execPath, ['--input-type=module', '-e', code, wanted], {
+      cwd: here,
+      env,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    return String((await once(node.stdout, 'data'))[0]).trim();
+  };
+  expect(await found('./mine', other)).toBe(join(here, 'mine'));
+  expect(await found(`../${relative(process.cwd(), here)}/mine`, other)).toBe(join(here, 'mine'));
+  expect(await found('mine', `:${other}`)).toBe(join(here, 'mine')); // an empty element is the working directory
+  await rm(here, { recursive: true });
+  await rm(other, { recursive: true });
+});
+
+test.each(['123456', 'true', "it's"])('the token %s, which YAML may quote', async (token) => {
+  const server = await startServer(['--token', token]);
+  expect(server.token).toBe(token);
+  await server.stop();
 });
 
 function accepts(url) {
