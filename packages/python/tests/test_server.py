@@ -54,6 +54,12 @@ def test_a_wrong_flag():
         keepwatch.Server("--nonsense")
 
 
+@pytest.mark.parametrize("token", ["123456", "true", "it's"])
+def test_a_token_that_yaml_may_quote(token):
+    with keepwatch.Server("--token", token) as server:
+        assert server.token == token
+
+
 def test_the_server_of_a_killed_process_ends():
     code = "import keepwatch, time; s = keepwatch.Server(); print(s.url, flush=True); time.sleep(1e6)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -151,6 +152,44 @@ def test_close_ends_the_program(objects):
     events.close()
     assert process.returncode == 0
     assert list(events) == []
+
+
+def test_closing_in_another_thread_ends_the_iteration(objects):
+    events = objects.watch()
+    next(events)
+    reading, stdout = threading.Event(), events._process.stdout
+
+    class Stdout:
+        close = stdout.close
+
+        def readline(self):
+            reading.set()
+            return stdout.readline()
+
+    events._process.stdout = Stdout()
+    closing = threading.Thread(target=lambda: (reading.wait(DEADLINE), events.close()))
+    closing.start()
+    assert list(events) == []
+    closing.join()
+
+
+def test_close_does_not_wait_for_a_process_that_has_stderr(objects, tmp_path):
+    """A credential plugin, for example, whose stderr is the program's. It ends when the test writes the file."""
+    program, go = tmp_path / "program", tmp_path / "go"
+    program.write_text(
+        f"#!/bin/sh\n[ \"$1\" = version ] && exec {keepwatch.find_program()} version\n"
+        f"(while [ ! -e {go} ]; do sleep 0.1; done) <&- >&- &\nexec {keepwatch.find_program()} \"$@\"\n"
+    )
+    program.chmod(0o755)
+    events = objects.watch(program=str(program))
+    next(events)
+    try:
+        closing = threading.Thread(target=events.close)
+        closing.start()
+        closing.join(DEADLINE)
+        assert not closing.is_alive()
+    finally:
+        go.touch()
 
 
 def test_expired_history(tmp_path, monkeypatch):

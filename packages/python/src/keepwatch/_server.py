@@ -1,6 +1,7 @@
 """A Kubernetes API server for tests: keepwatch serve, as a process, with its data in memory."""
 
 import base64
+import json
 import pathlib
 import re
 import shutil
@@ -82,4 +83,7 @@ def _field(kubeconfig: str, name: str) -> str:
     found = re.search(rf"^[ -]*{name}: (\S+)$", kubeconfig, re.MULTILINE)
     if found is None:
         raise KeepwatchError(f"the kubeconfig of keepwatch serve has no {name}")
-    return found[1]
+    value = found[1]
+    if value.startswith('"'):  # what would be a number, for example
+        return str(json.loads(value))
+    return value[1:-1].replace("''", "'") if value.startswith("'") else value

@@ -73,7 +73,10 @@ def watch(
 
 
 class Watch(Iterator[Event]):
-    """Yields events until the program ends. Use it as a context manager, or close it. See watch."""
+    """Yields events until the program ends. Use it as a context manager, or close it. See watch.
+
+    One thread uses a watch; another one may close it, which ends the iteration.
+    """
 
     def __init__(
         self, types: str, *flags: str, state: Union[str, "os.PathLike[str]", None] = None, program: Optional[str] = None
@@ -95,10 +98,17 @@ class Watch(Iterator[Event]):
     def __next__(self) -> Event:
         """Acknowledges the last event, and waits for the next one. Raises KeepwatchError if the program fails."""
         self.acknowledge()
-        while self._process is not None:
-            line = self._process.stdout.readline()  # type: ignore[union-attr]
+        while True:
+            process = self._process
+            if process is None:
+                break
+            try:
+                line = process.stdout.readline()  # type: ignore[union-attr]
+            except ValueError:  # another thread has closed it
+                break
             if not line.endswith(b"\n"):  # the end; a line that is cut off comes again
-                self._end()
+                if self._process is not None:  # close() was not the reason
+                    self._end(process)
                 break
             self._unacknowledged += 1
             event = _decode(json.loads(line))
@@ -109,13 +119,14 @@ class Watch(Iterator[Event]):
 
     def acknowledge(self) -> None:
         """Marks the last event as handled, before the next one is requested: for a consumer that ends after it."""
-        if self._process is None or self._unacknowledged == 0:
+        process = self._process
+        if process is None or self._unacknowledged == 0:
             return
         try:
-            self._process.stdin.write(b"\n" * self._unacknowledged)  # type: ignore[union-attr]
-            self._process.stdin.flush()  # type: ignore[union-attr]
-        except BrokenPipeError:
-            pass  # the program has ended: reading shows why
+            process.stdin.write(b"\n" * self._unacknowledged)  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+        except (BrokenPipeError, ValueError):
+            pass  # the program has ended, and reading shows why, or another thread has closed the pipe
         self._unacknowledged = 0
 
     def close(self) -> None:
@@ -133,8 +144,8 @@ class Watch(Iterator[Event]):
             process.kill()
             process.wait()
         process.stdout.close()  # type: ignore[union-attr]
-        self._reader.join()
-        process.stderr.close()  # type: ignore[union-attr]
+        # A program that was killed may leave a credential plugin, which has stderr, too, as long as it runs.
+        self._reader.join(timeout=5)
 
     def __enter__(self) -> "Watch":
         return self
@@ -147,9 +158,7 @@ class Watch(Iterator[Event]):
     def __del__(self) -> None:
         self.close()
 
-    def _end(self) -> None:
-        process = self._process
-        assert process is not None
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
         code = process.wait()
         self.close()
         if code < 0:
@@ -162,11 +171,12 @@ class Watch(Iterator[Event]):
 
 def _read_messages(stderr: IO[bytes], last: list[str]) -> None:
     """Logs the program's messages, and keeps the last. It does not refer to the Watch, which is closed when unused."""
-    for line in stderr:
-        text = line.decode(errors="replace").rstrip()
-        if not text.startswith("See 'keepwatch "):  # which follows a wrong flag
-            last[:] = [text[len("keepwatch: ") :] if text.startswith("keepwatch: ") else text]
-        _log.info("%s", text)
+    with stderr:
+        for line in stderr:
+            text = line.decode(errors="replace").rstrip()
+            if not text.startswith("See 'keepwatch "):  # which follows a wrong flag
+                last[:] = [text[len("keepwatch: ") :] if text.startswith("keepwatch: ") else text]
+            _log.info("%s", text)
 
 
 def _decode(line: dict[str, Any]) -> Optional[Event]:
