@@ -44,7 +44,7 @@ else
   program=$(install "${KEEPWATCH_VERSION:-}") || { echo "$program"; exit 1; } # the error is on its stdout
 fi
 
-read -r -a flags <<<"${KEEPWATCH_FLAGS:-}"
+read -r -d '' -a flags <<<"${KEEPWATCH_FLAGS:-}" || true # of all lines; it fails at the end of the text
 kubeconfig=$folder/kubeconfig
 nohup "$program" serve --listen 127.0.0.1:0 --kubeconfig-out "$kubeconfig" ${flags[@]+"${flags[@]}"} \
   >"$folder/log" 2>&1 </dev/null &

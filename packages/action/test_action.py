@@ -105,6 +105,15 @@ def test_a_program_of_the_workflow(runner):
     assert [node.metadata.name for node in core.list_node().items] == ["node-1"]  # of --simulate
 
 
+def test_flags_in_several_lines(runner):
+    done = runner.run({"path": str(PROGRAM), "flags": "--simulate\n--authorization-mode RBAC\n"})
+    assert done.returncode == 0, done.stdout
+    core = runner.check()
+    assert [node.metadata.name for node in core.list_node().items] == ["node-1"]
+    with open(f"/proc/{runner.pid}/cmdline", encoding="utf-8") as command:
+        assert command.read().split("\0")[-4:] == ["--simulate", "--authorization-mode", "RBAC", ""]
+
+
 @pytest.fixture
 def releases(tmp_path):
     """A server with the release v0.1.0, as make release lays it out."""
@@ -154,6 +163,10 @@ def test_a_wrong_checksum(runner, releases):
         ({"path": "no/keepwatch"}, "no/keepwatch, is no program"),
         (
             {"path": str(PROGRAM), "flags": "--nonsense"},
+            "keepwatch serve has ended: keepwatch: unknown flag: --nonsense",
+        ),
+        (
+            {"path": str(PROGRAM), "flags": "--simulate\n--nonsense"},
             "keepwatch serve has ended: keepwatch: unknown flag: --nonsense",
         ),
     ],
