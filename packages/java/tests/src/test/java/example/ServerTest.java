@@ -23,6 +23,8 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Tests with the extension, as users write them, and of what it promises. */
 @ExtendWith(KeepwatchExtension.class)
@@ -61,6 +63,14 @@ class ServerTest {
     assertTrue(error.getMessage().contains("unknown flag: --nonsense"), error.getMessage());
   }
 
+  @ParameterizedTest
+  @ValueSource(strings = {"123456", "true", "it's"})
+  void aTokenThatYamlMayQuote(String token) {
+    try (Server server = Server.start("--token", token)) {
+      assertEquals(token, server.token());
+    }
+  }
+
   @Test
   void theServerOfAKilledProcessEnds() throws Throwable {
     Process process = Java.start(Endless.class);
@@ -88,6 +98,16 @@ class ServerTest {
     assertTrue(none.contains("keepwatch is no program: install keepwatch v0.1, and put it on the PATH"), none);
   }
 
+  @Test
+  void anEmptyElementOfThePathIsTheWorkingDirectory() throws Exception {
+    assertEquals("keepwatch", found("keepwatch v0.1.7 (go1.26.8, linux/amd64)"));
+    var process = Java.command(Finding.class, "whole").directory(folder.toFile());
+    process.environment().remove("KEEPWATCH");
+    process.environment().put("PATH", ":/nonexistent");
+    String path = new String(process.start().getInputStream().readAllBytes()).strip();
+    assertEquals(folder.resolve("keepwatch").toRealPath().toString(), path); // which another PATH does not change
+  }
+
   @TempDir Path folder;
 
   /** Returns what a process prints that finds a program on its PATH, which prints a version. */
@@ -107,7 +127,7 @@ class ServerTest {
   static final class Finding {
     public static void main(String[] args) {
       try {
-        System.out.println(Program.find().getFileName());
+        System.out.println(args.length > 0 ? Program.find() : Program.find().getFileName());
       } catch (KeepwatchException e) {
         System.out.println(e.getMessage());
       }

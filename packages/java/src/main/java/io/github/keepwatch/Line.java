@@ -41,6 +41,11 @@ final class Line {
     }
   }
 
+  /** Returns the text that a JSON string stands for. */
+  static String unquoted(String json) {
+    return new Line(json).string();
+  }
+
   private static String text(Map<String, Object> members, String name) {
     return (String) members.getOrDefault(name, "");
   }

@@ -31,7 +31,7 @@ public final class Program {
 
   static Path find(String program, String path) {
     for (String folder : program.contains("/") ? new String[] {""} : path.split(":")) {
-      Path found = Path.of(folder, program);
+      Path found = Path.of(folder, program).toAbsolutePath(); // what has no slash would be looked up in PATH again
       if (Files.isRegularFile(found) && Files.isExecutable(found)) {
         check(found);
         return found;

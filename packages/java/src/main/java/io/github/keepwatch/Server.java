@@ -88,7 +88,11 @@ public final class Server implements AutoCloseable {
     if (!found.find()) {
       throw new IllegalStateException("the kubeconfig of keepwatch serve has no " + name);
     }
-    return found.group(1);
+    String value = found.group(1);
+    if (value.startsWith("\"")) { // what would be a number, for example
+      return Line.unquoted(value);
+    }
+    return value.startsWith("'") ? value.substring(1, value.length() - 1).replace("''", "'") : value;
   }
 
   private static void stop(Process process, Path folder) {

@@ -31,6 +31,12 @@ import java.util.concurrent.TimeUnit;
 public final class Watch implements Iterable<Event>, Iterator<Event>, AutoCloseable {
   private static final System.Logger log = System.getLogger("keepwatch");
 
+  /**
+   * How many milliseconds the messages are waited for after the end of the program: one that was killed may leave a
+   * credential plugin, which has stderr, too, as long as it runs.
+   */
+  private static final long MESSAGES = 5_000;
+
   private final Process process;
   private final Thread messages;
   private volatile boolean closed;
@@ -135,7 +141,7 @@ public final class Watch implements Iterable<Event>, Iterator<Event>, AutoClosea
       if (!process.waitFor(30, TimeUnit.SECONDS)) {
         process.destroyForcibly().waitFor();
       }
-      messages.join();
+      messages.join(MESSAGES);
     } catch (InterruptedException e) {
       process.destroyForcibly();
       Thread.currentThread().interrupt();
@@ -147,7 +153,7 @@ public final class Watch implements Iterable<Event>, Iterator<Event>, AutoClosea
     int code;
     try {
       code = process.waitFor();
-      messages.join();
+      messages.join(MESSAGES);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new KeepwatchException("interrupted", e);
