@@ -4,7 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -128,6 +130,23 @@ func TestKinds(t *testing.T) {
 		slices.Sort(c.want)
 		if got := kinds(manifests(t, c.chart, settings[c.chart][c.which])); !slices.Equal(got, c.want) {
 			t.Errorf("%s with %s: %v", c.chart, c.which, got)
+		}
+	}
+}
+
+// A proxy of one replica is never without a ready pod, and pods that are not ready hold up no drain.
+func TestDisruptions(t *testing.T) {
+	for which, want := range map[string]int{"least": 0, "defaults": 1} {
+		all := manifests(t, "keepwatch-proxy", settings["keepwatch-proxy"][which])
+		update := find[appsv1.Deployment](t, all, "Deployment").Spec.Strategy.RollingUpdate
+		if update.MaxUnavailable.IntValue() != want {
+			t.Errorf("%s: %v", which, update)
+		}
+	}
+	for chart, which := range map[string]string{"keepwatch-proxy": "defaults", "keepwatch-sync": "postgres"} {
+		budget := find[policyv1.PodDisruptionBudget](t, manifests(t, chart, settings[chart][which]), "PodDisruptionBudget")
+		if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy == nil || *policy != policyv1.AlwaysAllow {
+			t.Errorf("%s: %+v", chart, budget.Spec)
 		}
 	}
 }
