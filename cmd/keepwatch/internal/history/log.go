@@ -83,16 +83,30 @@ have written the state, and FIELDS what they have changed.`,
 var errWrongOrder = errors.New("--until is before --since")
 
 // checkOrder returns errWrongOrder if a log of streams ends before it begins. The moment now is behind all others,
-// although the point that all streams have reached may not be.
-func (l *logger) checkOrder(streams []sink.Status, after, upTo func(sink.Status) sink.Point) error {
+// although the point that all streams have reached may not be. A revision may be one of another type: a time is before
+// it if it is before the last change up to it of all types, since the points of the streams alone may be older.
+func (l *logger) checkOrder(ctx context.Context, v *history.View, streams []sink.Status,
+	after, upTo func(sink.Status) sink.Point) error {
 	switch {
 	case l.since == nil || l.until == nil || l.until.IsNow():
 		return nil
-	case l.until.Time.IsZero() || l.since.Revision > 0:
+	case l.until.Time.IsZero():
 		if slices.ContainsFunc(streams, func(s sink.Status) bool { return upTo(s).Before(after(s)) }) {
 			return errWrongOrder
 		}
-	case l.since.IsNow() || l.until.Time.Before(l.since.Time):
+		return nil
+	case l.since.IsNow():
+		return errWrongOrder
+	}
+	since := l.since.Time
+	if l.since.Revision > 0 {
+		points, err := v.PointsOf(ctx, *l.since, true, streams[0])
+		if err != nil {
+			return err
+		}
+		since = points.Time
+	}
+	if l.until.Time.Before(since) {
 		return errWrongOrder
 	}
 	return nil
@@ -152,7 +166,7 @@ func (l *logger) log(ctx context.Context, v *history.View, args []string) error 
 	if err != nil {
 		return err
 	}
-	if err := l.checkOrder(streams, after, upTo); err != nil {
+	if err := l.checkOrder(ctx, v, streams, after, upTo); err != nil {
 		return err
 	}
 	list := l.newList()
