@@ -57,10 +57,11 @@ A rule needs the plural and the group; what has no group is of the core group, w
   verbs: [get, list, watch]
 {{- end }}
 
-{{- /* The bytes of a quantity: 1.5Ti and 1536Gi, as the API server writes it, are the same. */ -}}
+{{- /* The bytes of a quantity, rounded up: 1.5Ti and 1536Gi, as the API server writes it, are the same. It writes 2.3Gi,
+which has a fraction of a byte, as 2469606195200m. */ -}}
 {{- define "keepwatch-sync.bytes" -}}
-{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
-{{- mulf (regexFind "^[0-9.]+" .) (get $units (regexFind "[A-Za-z]*$" .)) -}}
+{{- $units := dict "n" 1e-9 "u" 1e-6 "m" 1e-3 "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- ceil (mulf (regexFind "^[0-9.]+" .) (get $units (regexFind "[A-Za-z]*$" .))) -}}
 {{- end }}
 
 {{- /* The volume of a StatefulSet cannot be changed. Helm would notice that when the Secret with the new file is written,
