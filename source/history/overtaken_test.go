@@ -98,6 +98,21 @@ func TestRetentionOvertakesAList(t *testing.T) {
 	}
 }
 
+// TestRetentionOvertakesAListInAGap lists nothing while the history begins in a gap whose end is not known yet: of the
+// source's point objects are deleted.
+func TestRetentionOvertakesAListInAGap(t *testing.T) {
+	database := past()
+	pods := &database.status[1]
+	pods.First, pods.Progress.Cursor, pods.Progress.Gap = at(41), 40, keepwatch.GapExpired
+	database.gaps = []sink.StoredGap{{Resource: "pods", From: 40, To: 50, Reason: keepwatch.GapExpired, Seen: minute(6)}}
+	source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(12),
+		Onward: true})
+	page, err := source.List(t.Context(), keepwatch.ListRequest{})
+	if failure, ok := errors.AsType[*keepwatch.Failure](err); !ok || failure.Kind != keepwatch.ServerError {
+		t.Errorf("%d objects at %d, %v", len(page.Objects), page.Revision, err)
+	}
+}
+
 // TestThinningOvertakesAReplay thins out the range that a replay has reached a part of: it does not pass over the
 // rest in silence, unless it began there.
 func TestThinningOvertakesAReplay(t *testing.T) {

@@ -95,7 +95,7 @@ func (s *Source) List(ctx context.Context, request keepwatch.ListRequest) (page 
 		if err != nil {
 			return keepwatch.Failed(keepwatch.Absent, "%w", err)
 		}
-		if err := s.overtaken(ctx, v, of, s.point()); err != nil && !s.options.Onward {
+		if err := s.overtaken(ctx, v, of, s.point()); err != nil && !(s.options.Onward && isMoved(err)) {
 			return err
 		}
 		at := s.point()
@@ -445,6 +445,12 @@ func (s *Source) overtaken(ctx context.Context, v *View, of sink.Status, at sink
 	return keepwatch.Failed(kind,
 		"%s: the history after revision %d was deleted by retention: it begins at revision %d now", s.options.Resource,
 		at.Revision, first.Revision)
+}
+
+// isMoved reports whether an error of overtaken is that of a source that it has moved.
+func isMoved(err error) bool {
+	failure, ok := errors.AsType[*keepwatch.Failure](err)
+	return ok && (failure.Kind == keepwatch.Expired || failure.Kind == keepwatch.Rewound)
 }
 
 // leap moves the source over a gap, and returns why the watch cannot continue.
