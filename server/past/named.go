@@ -19,23 +19,24 @@ func (r *pageRead) named(s *sink.State) (all []namedObject, err error) {
 		return nil, nil
 	}
 	subject, related, err := history.Named(s)
-	if err != nil {
+	if err != nil || subject.Kind == "" { // a history of metadata names none
 		return nil, err
 	}
-	all = append(all, r.namedObject("About", subject, s))
-	if related != nil {
-		all = append(all, r.namedObject("Related", *related, s))
+	about, err := r.namedObject("About", subject, s)
+	if err != nil || related == nil {
+		return []namedObject{about}, err
 	}
-	return all, nil
+	other, err := r.namedObject("Related", *related, s)
+	return []namedObject{about, other}, err
 }
 
 // namedObject returns an object that an Event names. Its state of then is the one when the Event was written.
-func (r *pageRead) namedObject(role string, named history.Subject, event *sink.State) namedObject {
-	o := namedObject{Role: role,
+func (r *pageRead) namedObject(role string, named history.Subject, event *sink.State) (o namedObject, err error) {
+	o = namedObject{Role: role,
 		Text: named.Kind + " " + keepwatch.Key{Namespace: named.Namespace, Name: named.Name}.String()}
 	t := named.TypeIn(r.types)
 	if t == nil || named.Name == "" || t.Namespaced && named.Namespace == "" {
-		return o
+		return o, nil
 	}
 	q := r.query.withoutChange()
 	q.Type, q.Namespace, q.Name = t.Resource, "", named.Name
@@ -44,13 +45,17 @@ func (r *pageRead) namedObject(role string, named history.Subject, event *sink.S
 	}
 	stream, err := r.view.StreamOf(t.Resource, q.Namespace)
 	if err != nil {
-		return o // another namespace is stored
+		return o, nil // another namespace is stored
 	}
 	from, err := r.view.StreamOf(event.Resource, event.Key.Namespace)
 	if err != nil {
-		return o
+		return o, nil
 	}
-	q.At = history.MomentOf(event, from, stream).String()
+	at, err := r.view.MomentOf(event, from, stream)
+	if err != nil {
+		return o, err
+	}
+	q.At = at.String()
 	o.URL = q.URL() + "#list"
-	return o
+	return o, nil
 }

@@ -357,9 +357,9 @@ func ending(stream sink.Status, gapOf func(sink.Point) *sink.StoredGap, r *Repor
 }
 
 // written returns when a state of an Event was written: when it was stored, or, if a list has found it, when the Event
-// was observed last.
+// was observed last, which only its contents say.
 func written(stream sink.Status, gapOf func(sink.Point) *sink.StoredGap, s *sink.State, observed time.Time) time.Time {
-	if notThinned(gapOf(s.From)) != nil || !stream.First.Before(s.From) {
+	if !observed.IsZero() && (notThinned(gapOf(s.From)) != nil || !stream.First.Before(s.From)) {
 		return observed
 	}
 	return s.SeenFrom
@@ -382,19 +382,22 @@ type Beside struct {
 	// State is nil if the history has none until then. If Deleted is true, it is the last one before the deletion.
 	State   *sink.State
 	Deleted bool
-	// At is a revision at which the history knows State to be valid, 0 if it knows none.
+	// At is a revision at which the history knows State to be valid, and that a [Moment] names, 0 if there is none.
 	At keepwatch.Revision
+	// Restored reports whether etcd was restored from a backup after State, which is why there is none.
+	Restored bool
 	// Doubt says why the object may have been in another state, "" if it was not.
 	Doubt string
 }
 
-// MomentOf returns the moment of a stream that belongs to the beginning of a state of another one: its revision, or
-// without revisions that both have in common, the time.
-func MomentOf(s *sink.State, from, of sink.Status) Moment {
+// MomentOf returns the moment of a stream that belongs to a state of an Event, which is of the stream from: its
+// revision, or without revisions that both have in common, the time at which it was written.
+func (v *View) MomentOf(s *sink.State, from, of sink.Status) (Moment, error) {
 	if from.Line == of.Line && s.From.Epoch == of.Progress.Epoch {
-		return Moment{Revision: s.From.Revision}
+		return Moment{Revision: s.From.Revision}, nil
 	}
-	return Moment{Time: s.SeenFrom}
+	written, err := v.EventsWritten(from)(s)
+	return Moment{Time: written}, err
 }
 
 // Beside returns the state of an object that r names, its Subject or its Related, when r was written last, with its
@@ -413,7 +416,8 @@ func (v *View) Beside(ctx context.Context, r *Reported, subject Subject, resourc
 	points := &Points{Moment: Moment{Revision: r.State.From.Revision}, exact: events.Line,
 		lines: map[int]sink.Point{events.Line: r.State.From}}
 	if stream.Line != events.Line {
-		if points, err = v.Points(ctx, Moment{Time: r.State.SeenFrom}, true, stream); err != nil {
+		at := written(events, v.gapsOf(events), r.State, r.Last)
+		if points, err = v.Points(ctx, Moment{Time: at}, true, stream); err != nil {
 			return b, err
 		}
 	}
@@ -437,6 +441,7 @@ func (v *View) Beside(ctx context.Context, r *Reported, subject Subject, resourc
 		if b.At, err = v.RevisionOf(ctx, stream, b.State); err != nil {
 			return b, err
 		}
+		b.Restored = b.At == 0 && b.State.From.Epoch < stream.Progress.Epoch
 	}
 	err = v.CheckAt(ctx, stream, points)
 	unknown, ok := errors.AsType[*Unknown](err)

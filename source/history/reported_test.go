@@ -193,16 +193,30 @@ func TestTypeOfASubject(t *testing.T) {
 // The moment of an Event is a revision for a type that shares its revisions, also none of an earlier epoch.
 func TestMomentOfAnEvent(t *testing.T) {
 	event := eventState(1, "e", "R", 1, 20, 0, 10, 0)
-	events, pods := followed("events", 2, 500), followed("pods", 2, 100)
+	found := event // by a list, which is later
+	found.SeenFrom = minute(30)
+	bare := found // of a history of metadata
+	bare.Object = []byte(`{}`)
+	events, late, pods := followed("events", 2, 500), followed("events", 20, 500), followed("pods", 2, 100)
 	other, restored := pods, pods
 	other.Line, restored.Progress.Epoch = 2, 1
-	for want, of := range map[string]sink.Status{"revision/20": pods, "2026-11-28T10:10:00Z": other} {
-		if got := history.MomentOf(&event, events, of).String(); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-	if got := history.MomentOf(&event, events, restored); got.Revision != 0 {
-		t.Errorf("after a restore: %s", got)
+	for name, row := range map[string]struct {
+		event    sink.State
+		from, of sink.Status
+		want     string
+	}{
+		"of one etcd":             {event, events, pods, "revision/20"},
+		"of another etcd":         {event, events, other, "2026-11-28T10:10:00Z"},
+		"after a restore":         {event, events, restored, "2026-11-28T10:10:00Z"},
+		"found by a list":         {found, late, other, "2026-11-28T10:10:00Z"},
+		"found, without contents": {bare, late, other, "2026-11-28T10:30:00Z"},
+		"found, of one etcd":      {found, late, pods, "revision/20"},
+	} {
+		view(t, &tables{status: []sink.Status{row.from}}, func(v *history.View) {
+			if got, err := v.MomentOf(&row.event, row.from, row.of); err != nil || got.String() != row.want {
+				t.Errorf("%s: %s, %v, want %s", name, got, err, row.want)
+			}
+		})
 	}
 }
 
@@ -253,14 +267,19 @@ func TestBesideAnEvent(t *testing.T) {
 		event    int // its revision, and minute
 		uid      string
 		line     int // of events
+		found    int // the minute at which a list has found it
 		revision int
 		deleted  bool
+		restored bool // etcd was, from a backup, after all states
 		doubt    string
 	}{
 		"when the first list had it": {event: 8, revision: 5},
 		"before a change":            {event: 29, revision: 5},
 		"at a change":                {event: 30, revision: 30},
 		"by the time":                {event: 35, line: 2, revision: 30},
+		"by its time in a list":      {event: 35, line: 2, found: 70, revision: 30},
+		"before a restore":           {event: 35, revision: 30, restored: true},
+		"deleted before a restore":   {event: 70, revision: 30, deleted: true, restored: true},
 		"after the deletion":         {event: 70, revision: 30, deleted: true},
 		"before all states":          {event: 3, doubt: "the history begins after revision 3"},
 		"in a gap":                   {event: 85, uid: "next", doubt: "between revisions 80 and 90 is missing"},
@@ -290,6 +309,18 @@ func TestBesideAnEvent(t *testing.T) {
 			if row.line != 0 {
 				database.status[0].Line = row.line
 			}
+			if row.found != 0 {
+				database.states[len(states)].SeenFrom = minute(row.found)
+				database.gaps = append(database.gaps, sink.StoredGap{Resource: "events", From: 30, To: 40,
+					Reason: keepwatch.GapDowntime, Seen: minute(row.found)})
+			}
+			if row.restored {
+				for i := range database.status {
+					database.status[i].Progress.Epoch = 1
+				}
+				database.gaps = append(database.gaps, sink.StoredGap{Resource: "pods", Epoch: 1, From: 100, To: 40,
+					Reason: keepwatch.GapRewind, Seen: minute(120)})
+			}
 			reported(t, database, aboutWeb, func(v *history.View, all []history.Reported) {
 				b, err := v.Beside(context.Background(), &all[0], all[0].Subject, "pods", outline(states))
 				if err != nil {
@@ -298,8 +329,12 @@ func TestBesideAnEvent(t *testing.T) {
 				got := keepwatch.Revision(0)
 				if b.State != nil {
 					got = b.State.From.Revision
-					if b.At != max(got, 10) { // the history begins at 10
-						t.Errorf("known at revision %d", b.At)
+					known := max(got, 10) // the history begins at 10
+					if row.restored {
+						known = 0
+					}
+					if b.At != known || b.Restored != row.restored {
+						t.Errorf("known at revision %d, restored %t", b.At, b.Restored)
 					}
 					if !strings.Contains(string(b.State.Object), `"resourceVersion":"`+got.String()+`"`) {
 						t.Errorf("the object is %s", b.State.Object)

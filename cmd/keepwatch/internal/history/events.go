@@ -38,9 +38,10 @@ were observed last. Events that say the same are one line.
 
 STATE is what kubectl get shows of the object when the Event was written last, and REVISION the
 moment revision/N that has this state, for diff, restore, blame and context; "deleted" is behind the
-last revision of an object that was deleted by then, and "?" behind one that may not be that of the
-moment: in a gap, or not confirmed yet. A related object is behind the message. In -o json, "at" is
-the moment, and "related" has the same of the other object.
+last revision of an object that was deleted by then, "?" behind one that may not be that of the moment: in
+a gap, or not confirmed yet, and "before a restore of etcd" behind one that no moment names any
+more. A related object is behind the message. In -o json, "at" is the moment, and "related"
+has the same of the other object.
 
 EVENT is current, expired, deleted, or unknown. The API server records neither an expiry nor who
 deletes: an Event expired if it ended together with others, since only a lease of etcd ends several
@@ -94,8 +95,10 @@ type objectBeside struct {
 	// At is a moment, as --at takes it, at which the history is known to have the state.
 	At      string `json:"at,omitempty"`
 	Deleted bool   `json:"deleted,omitempty"`
-	Summary string `json:"summary,omitempty"`
-	Doubt   string `json:"doubt,omitempty"`
+	// Restored reports whether etcd was restored from a backup since: Revision is another moment for --at.
+	Restored bool   `json:"restored,omitempty"`
+	Summary  string `json:"summary,omitempty"`
+	Doubt    string `json:"doubt,omitempty"`
 }
 
 // endOfEvent is how an Event has ended.
@@ -276,7 +279,7 @@ func newSummary(t *history.Type) (s summary, err error) {
 }
 
 func (s summary) beside(b history.Beside, at time.Time) (*objectBeside, error) {
-	o := &objectBeside{Deleted: b.Deleted, Doubt: b.Doubt}
+	o := &objectBeside{Deleted: b.Deleted, Restored: b.Restored, Doubt: b.Doubt}
 	if b.State == nil {
 		return o, nil
 	}
@@ -399,6 +402,9 @@ func (o *objectBeside) text() (revision, state string) {
 	}
 	if o.Doubt != "" {
 		revision += "?"
+	}
+	if o.Restored {
+		revision += " before a restore of etcd"
 	}
 	return revision, o.Summary
 }

@@ -47,3 +47,21 @@ func TestDataList(t *testing.T) {
 		}
 	}
 }
+
+// A revision from before a restore of etcd says so: --at takes it for another moment.
+func TestRevisionBesideAnEvent(t *testing.T) {
+	for want, o := range map[string]*objectBeside{
+		"<not stored>":                         nil,
+		"<none>":                               {},
+		"<unknown>":                            {Doubt: "in a gap"},
+		"30":                                   {Revision: 30, At: "revision/30"},
+		"41":                                   {Revision: 30, At: "revision/41"},
+		"30 deleted?":                          {Revision: 30, At: "revision/30", Deleted: true, Doubt: "in a gap"},
+		"30 before a restore of etcd":          {Revision: 30, Restored: true},
+		"30 deleted? before a restore of etcd": {Revision: 30, Deleted: true, Doubt: "in a gap", Restored: true},
+	} {
+		if got, _ := o.text(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
