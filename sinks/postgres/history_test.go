@@ -145,6 +145,25 @@ func testPlans(t *testing.T, server *pgtest.Server) {
 		FROM (SELECT i, CASE WHEN i <= 19000 THEN 0 END AS e, now() - (20000 - i) * interval '1 s' AS seen FROM generate_series(1, 20000) i) numbers;
 		ANALYZE plans.resources`)
 	at := func(revision int) *sink.Point { return &sink.Point{Revision: keepwatch.Revision(revision)} }
+	planOf := func(of sink.StateQuery) (query, plan string) {
+		of.Resource = "pods"
+		query, values := postgres.StatesQuery(of)
+		for i, value := range slices.Backward(values) {
+			text := fmt.Sprint(value)
+			switch value := value.(type) {
+			case string:
+				text = "'" + value + "'"
+			case []string:
+				text = "'{" + strings.Join(value, ",") + "}'"
+			}
+			query = strings.ReplaceAll(query, fmt.Sprint("$", i+1), text)
+		}
+		return query, server.SQL(`SET search_path = plans; EXPLAIN (COSTS OFF) ` + query)
+	}
+	count := func(query string) string {
+		lines := strings.Fields(server.SQL(`SET search_path = plans; SELECT count(*) FROM (` + query + `) found`))
+		return lines[len(lines)-1]
+	}
 	for name, row := range map[string]struct {
 		query  sink.StateQuery
 		states int
@@ -155,26 +174,34 @@ func testPlans(t *testing.T, server *pgtest.Server) {
 		"earlier": {sink.StateQuery{At: at(10_100), NotAt: at(10_000)}, 100, true},
 		"now":     {sink.StateQuery{At: at(20_000)}, 1000, true},
 	} {
-		row.query.Resource = "pods"
-		query, values := postgres.StatesQuery(row.query)
-		for i, value := range slices.Backward(values) {
-			text := fmt.Sprint(value)
-			if _, ok := value.(string); ok {
-				text = "'" + text + "'"
-			}
-			query = strings.ReplaceAll(query, fmt.Sprint("$", i+1), text)
-		}
-		const explain = `SET search_path = plans; EXPLAIN (COSTS OFF) `
-		plan := server.SQL(explain + query)
+		query, plan := planOf(row.query)
 		if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "ROW(") != row.whole {
 			t.Errorf("%s: %s\n%s", name, query, plan)
 		}
-		if n := server.SQL(`SET search_path = plans; SELECT count(*) FROM (` + query + `) found`); !strings.HasSuffix(n,
-			fmt.Sprint(row.states)) {
+		if n := count(query); n != fmt.Sprint(row.states) {
 			t.Errorf("%s: %s states, want %d", name, n, row.states)
 		}
 	}
+	// All pods are deleted at one point, of which the statistics do not know.
+	server.SQL(`UPDATE plans.resources SET to_epoch = 0, valid_to = 30000, seen_to = now(), deleted = true WHERE valid_to IS NULL`)
+	for _, names := range [][]string{namesOfPods(8), namesOfPods(256)} {
+		query, plan := planOf(sink.StateQuery{Namespace: "ns", Names: names, After: at(29_999), UpTo: at(30_000)})
+		if !strings.Contains(plan, "resources_pkey") || strings.Contains(plan, "resources_to") {
+			t.Errorf("%d names: %s", len(names), plan)
+		}
+		if n := count(query); n != fmt.Sprint(len(names)) {
+			t.Errorf("%s states of %d names", n, len(names))
+		}
+	}
 	testScans(t, server)
+}
+
+// namesOfPods returns the names of so many pods of testPlans.
+func namesOfPods(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprint("p", i))
+	}
+	return names
 }
 
 // testScans reads each part of the past ten times over one connection, so that also the plans are tried that Postgres
@@ -191,10 +218,6 @@ func testScans(t *testing.T, server *pgtest.Server) {
 		t.Fatal(err)
 	}
 	resources := []string{"pods"}
-	var hundreds []string
-	for i := range 256 {
-		hundreds = append(hundreds, fmt.Sprint("p", i))
-	}
 	middle, later := sink.Point{Revision: 10_000}, sink.Point{Revision: 10_100}
 	for i := range 10 {
 		if err := history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
@@ -202,7 +225,7 @@ func testScans(t *testing.T, server *pgtest.Server) {
 				{Name: "p7", Namespace: "ns"}, {At: &middle, Namespace: "ns", Name: "p7"}, {At: &middle, NotAt: &later},
 				{At: &later, NotAt: &middle}, {After: &middle, UpTo: &later}, {Since: time.Now().Add(time.Hour)},
 				{Namespace: "ns", Names: []string{"p7", "p8"}, After: &middle, UpTo: &later},
-				{Namespace: "ns", Names: hundreds, After: &middle, UpTo: &later},
+				{Namespace: "ns", Names: namesOfPods(256), After: &middle, UpTo: &later},
 			} {
 				query.Resource = "pods"
 				if err := tables.States(t.Context(), query, func(sink.State) error { return nil }); err != nil {

@@ -141,6 +141,11 @@ const (
 	hasEnded   = "valid_to IS NOT NULL"
 )
 
+// withoutIndex returns columns as no index has them. Postgres takes many states at one point for few, until it has
+// analyzed the table after them: by the index of points it reads all of them, and by that of objects only those of some
+// names.
+func withoutIndex(columns string) string { return strings.ReplaceAll(columns, ", ", " + 0, ") + " + 0" }
+
 func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
 	query, values := statesQuery(q)
 	var failed error // of yield
@@ -181,9 +186,13 @@ func statesQuery(q sink.StateQuery) (query string, values []any) {
 		c.add("name = ANY(%s)", names)
 	}
 	if q.After != nil && q.UpTo != nil {
-		c.or(func() { c.within(beginPoint, *q.After, *q.UpTo) }, func() {
+		begin, end := beginPoint, endPoint
+		if len(q.Names) > 0 {
+			begin, end = withoutIndex(begin), withoutIndex(end)
+		}
+		c.or(func() { c.within(begin, *q.After, *q.UpTo) }, func() {
 			c.add(hasEnded)
-			c.within(endPoint, *q.After, *q.UpTo)
+			c.within(end, *q.After, *q.UpTo)
 		})
 	}
 	if !q.Since.IsZero() {
