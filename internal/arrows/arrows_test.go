@@ -678,8 +678,9 @@ var rules = map[string]rule{
 	},
 	"internal/pause": {why: "a wait depends on its time and its context"},
 	"internal/deletions": {
-		ours: []string{""},
-		why:  "which deletions wait for the next revision depends on no source",
+		ours:   []string{""},
+		others: []string{"k8s.io/apimachinery/pkg/runtime/schema$"},
+		why:    "which deletions wait for the next revision depends on no source",
 	},
 	"internal/readahead": {
 		ours: []string{""},

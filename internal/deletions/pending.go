@@ -2,12 +2,15 @@
 //
 // A server that resumes a watch over history that it does not have sends the deletions in it first, at the revision
 // that its client already has: a client that is cut off behind some of them resumes there, and receives all of them.
-// They belong to the next revision, and a source defers them until then. So does every API server send the Events that
-// end with one lease of etcd's: at one revision, and not again to a client that resumes there. A source joins them to
-// the first one's batch while it can, and defers the others. What waits when a stream ends is kept for the next one.
+// They belong to the next revision, and a source defers them until then.
+//
+// The objects of a lease of etcd's, as Events have it, are deleted at one revision as well, and API servers send none
+// of these deletions again to a client that resumes there. A source joins them to the batch of the first one while it
+// can, defers the others, and asks for the revision before when it resumes.
 //
 //	pending.go   the deletions of one stream that wait
-//	kept.go      what waits between two streams
+//	ended.go     what a stream that resumes has delivered of its first revision
+//	leased.go    which objects have leases
 package deletions
 
 import "github.com/keepwatch/keepwatch"

@@ -16,6 +16,7 @@ type Buffer struct {
 	changed sync.Cond          // next, full or failure
 	next    pending            // was put and not taken
 	open    time.Time          // until then Next waits for parts of the newest revision; zero: it does not
+	opened  time.Time          // when the batch was opened first; zero: it was not
 	full    bool               // Put waits for next to be taken
 	failure *keepwatch.Failure // follows next; nil while the stream is open
 }
@@ -76,8 +77,14 @@ func (b *Buffer) add(p Part) {
 	b.next.add(p)
 	b.open = time.Time{}
 	if p.Open > 0 {
-		b.open = time.Now().Add(p.Open)
-		time.AfterFunc(p.Open, func() {
+		now := time.Now()
+		if b.opened.IsZero() {
+			b.opened = now
+		}
+		if b.open = now.Add(p.Open); b.open.After(b.opened.Add(maxOpens * p.Open)) {
+			b.open = b.opened.Add(maxOpens * p.Open)
+		}
+		time.AfterFunc(b.open.Sub(now), func() {
 			b.mu.Lock() // Next, which holds it, sees the time or waits
 			defer b.mu.Unlock()
 			b.changed.Broadcast()
@@ -111,7 +118,7 @@ func (b *Buffer) Next() (keepwatch.Batch, error) {
 		return keepwatch.Batch{}, b.failure
 	}
 	batch := b.next.Batch
-	b.next = pending{Batch: keepwatch.Batch{From: batch.To, To: batch.To}}
+	b.next, b.opened = pending{Batch: keepwatch.Batch{From: batch.To, To: batch.To}}, time.Time{}
 	b.changed.Broadcast()
 	return batch, nil
 }

@@ -199,11 +199,19 @@ func TestOpenRevision(t *testing.T) {
 		want  string
 		after time.Duration
 	}{
-		"its time":        {func(*Buffer) {}, "5-6: 6", 2 * time.Second},
-		"more of it":      {func(b *Buffer) { time.Sleep(time.Second); b.Join(open) }, "5-6: 6 6", 3 * time.Second},
-		"another one":     {func(b *Buffer) { b.Put(changeAt(7)) }, "5-7: 6 7", 0},
-		"the end":         {func(b *Buffer) { b.End(stopped) }, "5-6: 6", 0},
-		"a repeated one":  {func(b *Buffer) { b.Put(changeAt(5)) }, "5-6: 6", 0},
+		"its time":       {func(*Buffer) {}, "5-6: 6", 2 * time.Second},
+		"more of it":     {func(b *Buffer) { time.Sleep(time.Second); b.Join(open) }, "5-6: 6 6", 3 * time.Second},
+		"another one":    {func(b *Buffer) { b.Put(changeAt(7)) }, "5-7: 6 7", 0},
+		"the end":        {func(b *Buffer) { b.End(stopped) }, "5-6: 6", 0},
+		"a repeated one": {func(b *Buffer) { b.Put(changeAt(5)) }, "5-6: 6", 0},
+		"one after the other": {func(b *Buffer) {
+			for i := range 20 {
+				time.Sleep(3 * time.Second / 2)
+				next := changeAt(keepwatch.Revision(7 + i))
+				next.Open = open.Open
+				b.Put(next)
+			}
+		}, "5-12: 6 7 8 9 10 11 12", 10 * time.Second},
 		"what comes late": {func(b *Buffer) { time.Sleep(3 * time.Second); b.Join(open) }, "5-6: 6", 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,9 @@ import (
 // maxJoined bounds the objects of a batch with parts that joined its newest revision, in bytes.
 const maxJoined = 64 << 20
 
+// maxOpens bounds how long Next waits for a batch whose parts open their revisions one after the other: in Opens.
+const maxOpens = 5
+
 // Part is what one message of a stream adds to a batch: a change, all changes of a
 // revision, or progress without changes. The changes of a part are never split.
 type Part struct {

@@ -142,7 +142,7 @@ func TestRevisionsResumeAnywhere(t *testing.T) {
 			}
 			batch = append(append(batch, write), deleted...)
 		}
-		events := separate(batch)
+		events := separate(batch, from)
 		for n := range len(events) + 1 {
 			client, reached := maps.Clone(before), from
 			for _, c := range events[:n] {
@@ -171,7 +171,7 @@ func TestRevisionsResumeAnywhere(t *testing.T) {
 func TestRevisionsAreNotCopied(t *testing.T) {
 	batch := []keepwatch.Change{{Type: keepwatch.Deleted, Revision: 1}, {Type: keepwatch.Added, Revision: 2},
 		{Type: keepwatch.Added, Revision: 2}}
-	if &separate(batch)[0] != &batch[0] {
+	if &separate(batch, 0)[0] != &batch[0] {
 		t.Error("the batch is copied")
 	}
 }

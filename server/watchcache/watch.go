@@ -35,7 +35,7 @@ type Watch struct {
 	resumed   bool            // the watch resumes from a revision, and has delivered nothing
 	// missed is the revision up to which there were changes when the watch began behind them.
 	missed keepwatch.Revision
-	told   keepwatch.Revision // the newest bookmark's
+	sent   keepwatch.Revision // the newest that its client has: of an event, a bookmark, or the request
 	viewed *viewed            // nil unless the watch is one of a view
 	// unshared is true if the last events of TryNext belong to this watch alone.
 	unshared bool
@@ -97,6 +97,9 @@ func (c *Cache) watch(ctx context.Context, key string, options apistorage.ListOp
 		stated: start.state == nil, bookmark: start.bookmark,
 		resumed: start.state == nil && revision > 0, viewed: viewed,
 	}
+	if w.resumed {
+		w.sent = keepwatch.Revision(revision)
+	}
 	if start.state == nil {
 		w.missed = c.store.Snapshot().Revision()
 	} else if !predicate.isEmptyIn(s) {
@@ -122,8 +125,8 @@ func (w *Watch) wantsBookmarks() bool {
 
 // progress returns the bookmark of the revision that the watch has reached.
 func (w *Watch) progress() Event {
-	w.told = w.Revision()
-	return Event{Type: watch.Bookmark, Revision: w.told}
+	w.sent = max(w.sent, w.Revision())
+	return Event{Type: watch.Bookmark, Revision: w.Revision()}
 }
 
 // TryNext returns the next events without blocking: at most a segment of the initial state, or one
@@ -215,6 +218,7 @@ func (w *Watch) added(segment store.Segment) ([]Event, error) {
 		}
 		if w.cache.watched(cached, &w.predicate) {
 			events = append(events, Event{Type: watch.Added, Object: cached, Revision: cached.Revision()})
+			w.sent = max(w.sent, cached.Revision())
 		}
 	}
 	return events, nil
@@ -227,7 +231,7 @@ func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 		if d.Bookmark() && w.options.ProgressNotify {
 			return []Event{w.progress()}, nil
 		}
-		return w.changes(separate(d.Changes))
+		return w.changes(separate(d.Changes, w.sent))
 	case keepwatch.Gap:
 		if !continues(d) {
 			w.cache.meter.expired()
@@ -241,7 +245,7 @@ func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 // gap returns the events of a gap, and a bookmark at its end if the client asked for bookmarks: with an earlier
 // revision it could not resume.
 func (w *Watch) gap(d keepwatch.Gap) ([]Event, error) {
-	d.From = max(d.From, w.told)
+	d.From = max(d.From, w.sent)
 	events, err := w.changes(resumable(d))
 	if n := len(events); err == nil && n > 0 && events[n-1].Revision < d.To && w.wantsBookmarks() {
 		events = append(events, w.progress())
@@ -261,6 +265,7 @@ func (w *Watch) changes(changes []keepwatch.Change) ([]Event, error) {
 			return events, w.unreadable(c.Object.Key(), kind, err)
 		}
 		events = append(events, Event{Type: kind, Object: cached, Revision: c.Revision})
+		w.sent = max(w.sent, c.Revision)
 	}
 	return events, nil
 }
@@ -297,10 +302,11 @@ func resumable(gap keepwatch.Gap) []keepwatch.Change {
 }
 
 // separate returns the changes of a batch in an order, and at revisions, with which a client that has received some of
-// them, and resumes from the revision of the last one, receives the others. The objects of a lease of etcd, as Events
-// have it, are deleted at one revision: all of these deletions but the last change of the revision are sent at the one
-// before. Only a transaction of something else than an API server writes several objects at one revision.
-func separate(changes []keepwatch.Change) []keepwatch.Change {
+// them, and resumes from the revision of the last one, receives the others. The objects of a lease of etcd's, as Events
+// have it, are deleted at one revision: all of these deletions but the last change of the revision are sent at the
+// revision that the client has, sent or that of the change before. Only a transaction of something else than an API
+// server writes several objects at one revision.
+func separate(changes []keepwatch.Change, sent keepwatch.Revision) []keepwatch.Change {
 	copied := false
 	for from := 0; from < len(changes); {
 		revision, to := changes[from].Revision, from+1
@@ -311,17 +317,22 @@ func separate(changes []keepwatch.Change) []keepwatch.Change {
 			if !copied {
 				changes, copied = slices.Clone(changes), true
 			}
-			shared := changes[from:to]
-			slices.SortStableFunc(shared, func(a, b keepwatch.Change) int { return cmp.Compare(order(a), order(b)) })
-			for i := range shared[:len(shared)-1] {
-				if isDeletion(shared[i]) {
-					shared[i].Revision = revision - 1
-				}
-			}
+			stay(changes[from:to], sent)
 		}
-		from = to
+		from, sent = to, revision
 	}
 	return changes
+}
+
+// stay orders changes at one revision, and leaves the client at the revision that it has by the deletions in front of
+// others.
+func stay(shared []keepwatch.Change, sent keepwatch.Revision) {
+	slices.SortStableFunc(shared, func(a, b keepwatch.Change) int { return cmp.Compare(order(a), order(b)) })
+	for i := range shared[:len(shared)-1] {
+		if isDeletion(shared[i]) {
+			shared[i].Revision = sent
+		}
+	}
 }
 
 func isDeletion(c keepwatch.Change) bool { return c.Type == keepwatch.Deleted }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/internal/deletions"
 )
 
 // realPod returns a pod of realistic size: 8.8 KB, a third of it managedFields.
@@ -81,7 +80,7 @@ func BenchmarkWatchFrames(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		w := follow((&Source{}).frames(exchangeReading(bytes.NewReader(text.Bytes()), DefaultMaxObject), 5),
-			keepwatch.Batch{From: 5, To: 5}, DefaultBatchBytes, deletions.Pending{})
+			keepwatch.Batch{From: 5, To: 5}, DefaultBatchBytes).start()
 		got := 0
 		for {
 			batch, err := w.Next()

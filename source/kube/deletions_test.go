@@ -1,8 +1,10 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/store"
 )
 
 // Deletions at the revision that the stream has reached are changes of the next one, and are not lost with a stream
@@ -90,29 +95,49 @@ func TestDeletionsOfALease(t *testing.T) {
 	})
 }
 
-// What follows later waits for the next revision, and so it does if the stream ends before. It is asked for again: the
-// connection may have lost a part of the revision.
-func TestLateDeletionsOfALease(t *testing.T) {
-	taken := make(chan struct{})
-	asked := make(chan string, 3)
-	var streams atomic.Int32
-	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		if !r.URL.Query().Has("watch") {
+// leased is a server of Events that sends what its answers say, one to each watch, and a list at revision 5 of a, b and
+// c.
+type leased struct {
+	asked   chan string // the resourceVersions of watches
+	answers []func(w http.ResponseWriter, r *http.Request)
+	watches atomic.Int32
+}
+
+func (l *leased) source(t *testing.T) *Source {
+	l.asked = make(chan string, 10)
+	return newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/events"):
 			http.NotFound(w, r) // the definition
-			return
-		}
-		asked <- r.URL.Query().Get("resourceVersion")
-		switch streams.Add(1) {
-		case 1:
-			send(w, podFrame("DELETED", "a", 7))
-			<-taken
-			send(w, podFrame("DELETED", "b", 7))
-		case 2:
-			send(w, podFrame("DELETED", "a", 7), podFrame("DELETED", "b", 7), podFrame("DELETED", "c", 7))
+		case !r.URL.Query().Has("watch"):
+			send(w, podList(5, "", pod("a", 2), pod("b", 3), pod("c", 4)))
 		default:
-			send(w, bookmarkFrame(9))
+			l.asked <- r.URL.Query().Get("resourceVersion")
+			l.answers[min(int(l.watches.Add(1)), len(l.answers))-1](w, r)
 		}
 	}), eventsOptions)
+}
+
+func sends(texts ...string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) { send(w, texts...) }
+}
+
+// What follows later waits for the next revision. If the stream ends before, the next one asks for all of the revision
+// again: the connection may have lost a part of it. What was delivered of it is not delivered again.
+func TestLateDeletionsOfALease(t *testing.T) {
+	taken := make(chan struct{})
+	all := []string{podFrame("DELETED", "a", 7), podFrame("DELETED", "b", 7), podFrame("DELETED", "c", 7)}
+	l := leased{answers: []func(http.ResponseWriter, *http.Request){
+		func(w http.ResponseWriter, _ *http.Request) {
+			send(w, all[0])
+			<-taken
+			send(w, all[1])
+		},
+		sends(all...),
+		sends(append(all, bookmarkFrame(9))...),
+		sends(podFrame("ADDED", "d", 9), podFrame("ADDED", "e", 12)),
+	}}
+	s := l.source(t)
 	watch := func(from keepwatch.Revision) keepwatch.Watch {
 		w, err := s.Watch(t.Context(), from)
 		if err != nil {
@@ -126,53 +151,78 @@ func TestLateDeletionsOfALease(t *testing.T) {
 		t.Errorf("the first batch is %s, %v", got, err)
 	}
 	close(taken)
-	if batches, _ := drain(first); len(batches) > 0 {
-		t.Errorf("behind it are %d batches", len(batches))
+	for i, want := range []struct {
+		from, to keepwatch.Revision
+		changes  []string
+	}{{7, 7, nil}, {7, 9, []string{"DELETED b@9", "DELETED c@9"}}, {9, 12, []string{"ADDED e@12"}}} {
+		first.Close()
+		first = watch(want.from)
+		batches, err := drain(first)
+		wantFailure(t, err, keepwatch.Ended)
+		if wantHistory(t, batches, want.from, want.to, want.changes...); t.Failed() {
+			t.Fatalf("watch %d", i+2)
+		}
 	}
 	first.Close()
-	second := watch(7)
-	batches, _ := drain(second)
-	wantHistory(t, batches, 7, 7, "DELETED a@7") // which repeats
-	second.Close()
-	third := watch(7)
-	batches, _ = drain(third)
-	wantHistory(t, batches, 7, 9, "DELETED b@9", "DELETED c@9")
-	third.Close()
-	for _, want := range []string{"5", "6", "6"} {
-		if got := <-asked; got != want {
+	for _, want := range []string{"4", "6", "6", "8"} {
+		if got := <-l.asked; got != want {
 			t.Errorf("a watch from %s, want %s", got, want)
 		}
 	}
 }
 
-// What waits is kept for the stream that continues it, unless a list comes between them.
-func TestDeletionsAreKept(t *testing.T) {
+// A source that was not there when a revision was delivered does not know what of it was: it delivers what the server
+// sends again as deletions of the next revision. A list shows all of its revision.
+func TestDeletionsOfALeaseAfterAStart(t *testing.T) {
 	for _, listed := range []bool{false, true} {
-		var streams atomic.Int32
-		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-			switch {
-			case !strings.HasSuffix(r.URL.Path, "/pods"):
-				http.NotFound(w, r) // the definition
-			case !r.URL.Query().Has("watch"):
-				send(w, podList(5, ""))
-			case streams.Add(1) == 1:
-				send(w, podFrame("DELETED", "a", 5))
-			default:
-				send(w, bookmarkFrame(9))
-			}
-		}), Options{})
-		w := open(t, s)
-		drain(w)
-		w.Close()
-		want := []string{"DELETED a@9"}
+		l := leased{answers: []func(http.ResponseWriter, *http.Request){sends(bookmarkFrame(4),
+			podFrame("MODIFIED", "d", 5), podFrame("DELETED", "a", 5), bookmarkFrame(9))}}
+		s := l.source(t)
+		asked, want := "4", []string{"DELETED a@9"}
 		if listed {
 			if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
 				t.Fatal(err)
 			}
+			asked = "5"
+			l.answers[0] = sends(bookmarkFrame(9))
 			want = nil
 		}
 		batches, err := drain(open(t, s))
 		wantFailure(t, err, keepwatch.Ended)
 		wantHistory(t, batches, 5, 9, want...)
+		if got := <-l.asked; got != asked {
+			t.Errorf("a watch from %s, want %s", got, asked)
+		}
+	}
+}
+
+// A reflector resumes within the deletions of a lease, and lists once.
+func TestReflectorResumesWithinALease(t *testing.T) {
+	all := []string{podFrame("DELETED", "a", 7), podFrame("DELETED", "b", 7)}
+	l := leased{answers: []func(http.ResponseWriter, *http.Request){
+		sends(all[0]),
+		func(w http.ResponseWriter, r *http.Request) {
+			send(w, append(all, bookmarkFrame(9))...)
+			waitClosed(r)
+		},
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	state := store.New(store.Options{})
+	var notices []string
+	r := reflector.New(l.source(t), state, reflector.Options{Paged: true, Observe: func(n reflector.Notice) {
+		notices = append(notices, fmt.Sprintf("%+v", n))
+	}})
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	await.True(t, "the state is the server's", func() bool { return state.Revision() == 9 })
+	_, hasB := state.Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "b"})
+	if n := state.Snapshot().Len(); n != 1 || hasB {
+		t.Errorf("%d objects at 9", n)
+	}
+	stop()
+	<-ended
+	if got, want := []string{<-l.asked, <-l.asked}, []string{"5", "6"}; !slices.Equal(got, want) || len(l.asked) > 0 {
+		t.Errorf("watches from %q, want %q; notices %q", got, want, notices)
 	}
 }

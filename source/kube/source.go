@@ -64,7 +64,7 @@ type Options struct {
 	// or returns zero, that is 5 to 10 minutes, as with client-go.
 	WatchTimeout func() time.Duration
 	// BatchBytes bounds the objects of a watch's batch, and those that are read ahead of it, in bytes. Zero means
-	// DefaultBatchBytes. One object may be longer.
+	// DefaultBatchBytes. One object may be longer, and so may the deletions of Events at one revision, up to 64 MiB.
 	BatchBytes int
 	// Definitions are those of the server, which the sources of a client may share: then each asks before its first list,
 	// too. Nil: the source asks for itself.
@@ -120,8 +120,8 @@ type Source struct {
 	listTimeout    time.Duration
 	watchTimeout   func() time.Duration
 
-	versioned atomic.Bool    // an object with a revision was read
-	kept      deletions.Kept // between two watches
+	versioned atomic.Bool     // an object with a revision was read
+	ended     deletions.Ended // of leased objects
 
 	// columns are the newest that the server sent: it sends them with each page, but in a
 	// watch only with the first event.
@@ -165,7 +165,7 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 		maxObject:      opts.MaxObject,
 		idleTimeout:    opts.IdleTimeout,
 		listEndTimeout: listEndTimeout,
-		leaseOpen:      leaseOpen,
+		leaseOpen:      deletions.Open,
 		listTimeout:    cfg.Timeout,
 		watchTimeout:   opts.WatchTimeout,
 	}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/internal/deletions"
 )
 
 // Bounds of a slice that a streaming list emits (one object is always allowed), and of the
@@ -67,8 +66,9 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	}
 	x.idle.setLimit(s.idleTimeout)
 	x.op = "watch " + s.name
-	s.kept.Drop()
-	return list.pending.From, s.follow(list.frames, list.pending, deletions.Pending{}), nil
+	s.ended.Listed(list.pending.From)
+	list.frames.asked = list.frames.newest
+	return list.pending.From, s.follow(list.frames, list.pending, nil), nil
 }
 
 func (s *Source) streamQuery(notOlderThan keepwatch.Revision) url.Values {

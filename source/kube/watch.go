@@ -28,7 +28,7 @@ const maxBatchEvents = 1000
 //
 // A Kubernetes API writes one object per revision, so a batch can end after any event but the deletion of an Event:
 // those that share a lease of etcd's are deleted at one revision, and are in one batch if they arrive within
-// leaseOpen. Changes have the order in which the server sent them. Other deletions at the revision that the stream has
+// 20 ms. Changes have the order in which the server sent them. Other deletions at the revision that the stream has
 // reached are changes of the next one: a server that resumes a watch over history that it does not have may send
 // them. An event below an earlier revision
 // of the stream begins a new batch, as does every event after a bookmark: the batch's From
@@ -42,28 +42,21 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 		return nil, failure
 	}
 	q := s.watchQuery()
-	pending, begun := s.kept.Continue(from)
-	asked := from
-	if begun && s.leased() {
-		asked-- // the server sends all deletions of the revision again
+	asked, delivered := from, map[keepwatch.Key]bool(nil)
+	if s.leased() {
+		asked, delivered = s.ended.Resume(from)
 	}
 	q.Set("resourceVersion", asked.String())
 	x, failure := s.get(ctx, "watch", s.accept(watchAccept), q)
 	if failure != nil {
-		s.kept.Keep(from, pending)
 		return nil, failure
 	}
-	return s.follow(s.frames(x, from), keepwatch.Batch{From: from, To: from}, pending), nil
+	f := s.frames(x, from)
+	f.asked, f.least = asked, asked
+	return s.follow(f, keepwatch.Batch{From: from, To: from}, delivered), nil
 }
 
-// leaseOpen is how long a batch that ends with the deletion of an Event waits for others at its revision: an API server
-// sends them one after the other.
-const leaseOpen = 20 * time.Millisecond
-
-// leased reports whether the objects have leases of etcd's: of the API server's own types only Events do.
-func (s *Source) leased() bool {
-	return s.resource.Resource == "events" && (s.resource.Group == "" || s.resource.Group == "events.k8s.io")
-}
+func (s *Source) leased() bool { return deletions.Leased(s.resource.GroupResource()) }
 
 // watchQuery requests bookmarks, and an end.
 func (s *Source) watchQuery() url.Values {
@@ -88,8 +81,10 @@ func (s *Source) timeout() time.Duration {
 
 // follow returns a watch that delivers first, and then the events of f, and that ends if the definition of the resource
 // has changed.
-func (s *Source) follow(f *frames, first keepwatch.Batch, pending deletions.Pending) *watch {
-	w := follow(f, first, s.batchBytes, pending)
+func (s *Source) follow(f *frames, first keepwatch.Batch, delivered map[keepwatch.Key]bool) *watch {
+	w := follow(f, first, s.batchBytes)
+	w.delivered = delivered
+	w.start()
 	w.tasks.Go(func() { s.watchDefinition(f.requestCtx, w) })
 	return w
 }
@@ -99,14 +94,19 @@ func (s *Source) follow(f *frames, first keepwatch.Batch, pending deletions.Pend
 type watch struct {
 	*readahead.Buffer
 	frames    *frames
+	from      keepwatch.Revision     // where the watch begins; what the stream sends up to it repeats
+	delivered map[keepwatch.Key]bool // whose deletions at from the target has
 	deletions deletions.Pending
 	tasks     sync.WaitGroup // its goroutines
 }
 
-// follow returns a watch that delivers first, and then the events of f, behind which pending waits.
-func follow(f *frames, first keepwatch.Batch, maxBytes int, pending deletions.Pending) *watch {
+// follow returns a watch that delivers first, and, once it is started, the events of f.
+func follow(f *frames, first keepwatch.Batch, maxBytes int) *watch {
 	limit := readahead.Limit{Changes: maxBatchEvents, Bytes: maxBytes}
-	w := &watch{Buffer: readahead.New(first, limit), frames: f, deletions: pending}
+	return &watch{Buffer: readahead.New(first, limit), frames: f, from: f.newest}
+}
+
+func (w *watch) start() *watch {
 	w.tasks.Go(w.run)
 	return w
 }
@@ -114,14 +114,22 @@ func follow(f *frames, first keepwatch.Batch, maxBytes int, pending deletions.Pe
 func (w *watch) run() {
 	defer w.frames.body.close()
 	w.Fill(w.read)
-	w.frames.source.kept.Keep(w.frames.newest, w.deletions)
+}
+
+// Next returns the next batch; see keepwatch.Watch.
+func (w *watch) Next() (keepwatch.Batch, error) {
+	batch, err := w.Buffer.Next()
+	if err == nil && w.frames.source.leased() {
+		w.frames.source.ended.Delivered(batch)
+	}
+	return batch, err
 }
 
 // read reads one event.
 func (w *watch) read() *keepwatch.Failure {
 	reached := w.frames.newest
 	e, failure := w.frames.next()
-	if failure != nil {
+	if failure != nil || w.repeats(e) {
 		return failure
 	}
 	p := readahead.Part{After: e.revision, To: e.revision, Ends: e.bookmark()}
@@ -133,13 +141,8 @@ func (w *watch) read() *keepwatch.Failure {
 	}
 	if e.change.Type == keepwatch.Deleted && w.frames.source.leased() {
 		p.Open = w.frames.source.leaseOpen
-		if w.deletions.Follows(e.change, reached) {
-			joining := p
-			joining.Changes, joining.Bytes = []keepwatch.Change{e.change}, e.size
-			if w.Join(joining) {
-				w.deletions.Joined(e.change)
-				return nil
-			}
+		if w.join(e, p, reached) {
+			return nil
 		}
 	}
 	if waits, failure := w.deletions.Defer(e.change, e.size, reached); waits {
@@ -147,6 +150,31 @@ func (w *watch) read() *keepwatch.Failure {
 	}
 	p.Changes, p.Bytes = append(p.Changes, e.change), p.Bytes+e.size
 	return w.Put(p)
+}
+
+// repeats reports whether an event is one of those up to from, which a stream of leased objects sends again, and is no
+// deletion that the target lacks.
+func (w *watch) repeats(e event) bool {
+	switch {
+	case w.frames.asked == w.from || e.revision > w.from:
+		return false
+	case e.bookmark():
+		return e.revision < w.from
+	}
+	return e.change.Type != keepwatch.Deleted || w.delivered[e.change.Object.Key()]
+}
+
+// join reports whether a deletion has joined the batch of another one at its revision.
+func (w *watch) join(e event, p readahead.Part, reached keepwatch.Revision) bool {
+	if !w.deletions.Follows(e.change, reached) {
+		return false
+	}
+	p.Changes, p.Bytes = []keepwatch.Change{e.change}, e.size
+	joins := w.Join(p)
+	if joins {
+		w.deletions.Joined(e.change)
+	}
+	return joins
 }
 
 // Close ends the watch, and waits until its goroutines have ended.

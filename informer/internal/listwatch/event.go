@@ -3,14 +3,18 @@ package listwatch
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/deletions"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -44,7 +48,7 @@ func (s *Source) parse(event watch.Event,
 	if s.versions == nil {
 		parsed, err := parseVersioned(event.Object)
 		if err == nil {
-			s.versioned = true
+			s.readFirst(event.Object)
 			e.revision = parsed.Revision()
 			e.change = keepwatch.Change{Type: changeTypes[event.Type], Revision: e.revision, Object: parsed}
 			s.newest = max(s.newest, e.revision)
@@ -62,6 +66,26 @@ func (s *Source) parse(event watch.Event,
 		e.change, e.revision = change, change.Revision
 	}
 	return e, ok, nil
+}
+
+// readFirst notes that an object with a revision was read, and of the first one whether it is an Event.
+func (s *Source) readFirst(o runtime.Object) {
+	if !s.versioned {
+		s.versioned, s.leased = true, isEvent(o)
+	}
+}
+
+// isEvent reports whether an object is an Event, whose deletion may share its revision with others.
+func isEvent(o runtime.Object) bool {
+	if kind := o.GetObjectKind().GroupVersionKind(); kind.Kind != "" {
+		return kind.Kind == "Event" && deletions.Leased(schema.GroupResource{Group: kind.Group, Resource: "events"})
+	}
+	of := reflect.TypeOf(o)
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	return of.Name() == "Event" &&
+		(of.PkgPath() == "k8s.io/api/core/v1" || strings.HasPrefix(of.PkgPath(), "k8s.io/api/events/"))
 }
 
 var changeTypes = map[watch.EventType]keepwatch.ChangeType{

@@ -32,9 +32,6 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	if err != nil {
 		return keepwatch.Page{}, err
 	}
-	if page.Continue == "" {
-		s.kept.Drop()
-	}
 	s.newest = max(s.newest, page.Revision)
 	return page, nil
 }
@@ -98,7 +95,12 @@ func (s *Source) page(list runtime.Object, req keepwatch.ListRequest) (keepwatch
 		}
 		page.Objects = append(page.Objects, parsed)
 	}
-	s.versioned = s.versioned || len(objects) > 0
+	if len(objects) > 0 {
+		s.readFirst(objects[0])
+	}
+	if page.Continue == "" {
+		s.ended.Listed(page.Revision)
+	}
 	return page, nil
 }
 

@@ -32,7 +32,8 @@ type Source struct {
 	versioned bool             // a list or an event has shown that the server has revisions
 	versions  *versionAssigner // nil if the server has revisions
 	newest    keepwatch.Revision
-	kept      deletions.Kept         // between two watches
+	leased    bool                   // the objects are Events
+	ended     deletions.Ended        // of Events
 	whole     atomic.Bool            // lists have no limit: a first page was full, and had no token for the next one
 	token     atomic.Pointer[string] // of versions; nil if the server has revisions
 }

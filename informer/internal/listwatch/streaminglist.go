@@ -40,13 +40,14 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 		opened.Close()
 		return 0, nil, err
 	}
-	s.kept.Drop()
 	s.versioned = s.versioned || list.events > 0
 	opened.to, opened.buffer = list.revision, list.deferred
-	opened.newest = list.revision
+	opened.newest, opened.from, opened.asked = list.revision, list.revision, list.revision
+	s.ended.Listed(list.revision)
 	for _, e := range list.deferred {
 		opened.newest = max(opened.newest, e.revision)
 	}
+	opened.least = opened.newest
 	return list.revision, opened, nil
 }
 

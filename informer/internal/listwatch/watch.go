@@ -16,10 +16,17 @@ import (
 // maxBatch bounds the events of a batch.
 const maxBatch = 1000
 
+// maxOpens bounds how long Next waits for deletions behind deletions, in times of deletions.Open.
+const maxOpens = 5
+
 // Watch returns the events after from.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	options := watchOptions()
+	asked, delivered := from, map[keepwatch.Key]bool(nil)
 	switch {
+	case s.versions == nil && s.leased:
+		asked, delivered = s.ended.Resume(from)
+		options.ResourceVersion = asked.String()
 	case s.versions == nil:
 		options.ResourceVersion = from.String()
 	case s.versions.stale:
@@ -28,13 +35,12 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	default:
 		options.ResourceVersion = s.versions.token
 	}
-	pending, _ := s.kept.Continue(from)
 	w, failure := s.open(ctx, options)
 	if failure != nil {
-		s.kept.Keep(from, pending)
 		return nil, failure
 	}
-	w.to, w.newest, w.deletions = from, from, pending
+	w.to, w.newest, w.least = from, from, asked
+	w.from, w.asked, w.delivered = from, asked, delivered
 	return w, nil
 }
 
@@ -54,18 +60,24 @@ type stream struct {
 	stop   sync.Once
 
 	to     keepwatch.Revision // of the last batch
-	newest keepwatch.Revision // the greatest that was read
-	buffer []parsedEvent      // read, and not returned yet
-	failed *keepwatch.Failure // is returned after buffer
+	newest keepwatch.Revision // the greatest that was read, initially from
+	least  keepwatch.Revision // that no bookmark may be below
+	from   keepwatch.Revision // what the client sends up to it repeats
+	asked  keepwatch.Revision // that the client was asked for, at most from
+	// delivered are the objects whose deletions at from the target has.
+	delivered map[keepwatch.Key]bool
+	buffer    []parsedEvent      // read, and not returned yet
+	failed    *keepwatch.Failure // is returned after buffer
 	// deletions wait for the revision behind newest.
 	deletions deletions.Pending
 }
 
 // Next returns the events that the client has received, at most 1,000, and the others of the last one's revision. If
-// there are none, it waits for one. An event below the newest revision, and the event after a bookmark, begin a new
-// batch, as those of source/kube do.
+// there are none, it waits for one, and behind the deletion of an Event for others at its revision. An event below the
+// newest revision, and the event after a bookmark, begin a new batch, as those of source/kube do.
 func (w *stream) Next() (keepwatch.Batch, error) {
 	batch := keepwatch.Batch{From: w.to, To: w.to}
+	opened := time.Time{}
 	for w.failed == nil && len(w.buffer) == 0 {
 		w.read(w.idleTimeout())
 	}
@@ -74,7 +86,7 @@ func (w *stream) Next() (keepwatch.Batch, error) {
 	}
 	for {
 		full := len(batch.Changes) >= maxBatch
-		for len(w.buffer) == 0 && !full && w.failed == nil && w.read(0) {
+		for len(w.buffer) == 0 && !full && w.failed == nil && (w.read(0) || w.more(batch, &opened)) {
 		}
 		if len(w.buffer) == 0 {
 			break
@@ -91,7 +103,32 @@ func (w *stream) Next() (keepwatch.Batch, error) {
 		batch.Changes = append(batch.Changes, next.change)
 	}
 	w.to = batch.To
+	if w.source.leased {
+		w.source.ended.Delivered(batch)
+	}
 	return batch, nil
+}
+
+// more waits for an event behind a batch that ends with the deletion of an Event: there may be others at its revision.
+// opened is when it waited first for this batch.
+func (w *stream) more(batch keepwatch.Batch, opened *time.Time) bool {
+	n := len(batch.Changes)
+	if !w.source.leased || n == 0 || w.failed != nil || batch.Changes[n-1].Type != keepwatch.Deleted ||
+		batch.Changes[n-1].Revision != batch.To || batch.From == batch.To {
+		return false
+	}
+	if opened.IsZero() {
+		*opened = time.Now()
+	}
+	wait := min(deletions.Open, time.Until(opened.Add(maxOpens*deletions.Open)))
+	if wait <= 0 {
+		return false
+	}
+	event, ok, failure := w.receive(wait)
+	if failure != nil && failure.Kind == keepwatch.Idle {
+		return false
+	}
+	return w.take(event, ok, failure)
 }
 
 // idleTimeout bounds the silence of the server. It is negative, without limit, for a server that
@@ -105,21 +142,37 @@ func (w *stream) idleTimeout() time.Duration {
 
 // read reads one event into the buffer. It reports whether there was one; see receive.
 func (w *stream) read(timeout time.Duration) bool {
-	event, ok, failure := w.receive(timeout)
+	return w.take(w.receive(timeout))
+}
+
+// take reads what receive has returned into the buffer. It reports whether there was an event.
+func (w *stream) take(event watch.Event, ok bool, failure *keepwatch.Failure) bool {
 	if failure != nil {
 		w.fail(failure)
 	}
 	if !ok {
 		return false
 	}
-	e, ok, failure := w.source.parse(event, w.newest)
+	e, ok, failure := w.source.parse(event, w.least)
 	switch {
 	case failure != nil:
 		w.fail(failure)
-	case ok:
+	case ok && !w.repeats(e):
 		w.add(e)
 	}
 	return true
+}
+
+// repeats reports whether an event is one of those up to from, which a client that was asked for the revision before
+// sends again, and is no deletion that the target lacks.
+func (w *stream) repeats(e parsedEvent) bool {
+	if w.least = max(w.least, e.revision); w.asked == w.from || e.revision > w.from {
+		return false
+	}
+	if e.bookmark {
+		return e.revision < w.from
+	}
+	return e.change.Type != keepwatch.Deleted || w.delivered[e.change.Object.Key()]
 }
 
 // add adds an event to the buffer, and before it the deletions that waited for its revision.
@@ -131,6 +184,11 @@ func (w *stream) add(e parsedEvent) {
 		for _, c := range pending {
 			w.buffer = append(w.buffer, parsedEvent{change: c, revision: c.Revision})
 		}
+	}
+	if w.source.leased && w.to < reached && w.deletions.Follows(e.change, reached) {
+		w.deletions.Joined(e.change)
+		w.buffer = append(w.buffer, e)
+		return
 	}
 	if !e.bookmark {
 		waits, failure := w.deletions.Defer(e.change, 0, reached)
@@ -187,9 +245,6 @@ func (w *stream) receive(timeout time.Duration) (event watch.Event, ok bool, fai
 func (w *stream) Close() {
 	w.cancel(nil)
 	w.stop.Do(func() {
-		if w.newest > 0 {
-			w.source.kept.Keep(w.newest, w.deletions)
-		}
 		w.watch.Stop()
 		timer := time.NewTimer(stopTimeout)
 		defer timer.Stop()
