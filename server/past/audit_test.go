@@ -2,6 +2,7 @@ package past
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,10 +10,12 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 // Each request has one line in the audit log, and none is answered without one.
@@ -70,6 +73,49 @@ func TestAuditOfAllRequests(t *testing.T) {
 		}
 		if code, body := ask(full); code != http.StatusInternalServerError || strings.Contains(body, "secrets</option>") {
 			t.Errorf("%s: %d without a log: %s", request, code, body)
+		}
+	}
+}
+
+// stuck is a history that reads nothing before the deadline, neither the tables nor, if those are read, their states.
+type stuck struct {
+	rewound
+	tables bool
+}
+
+func (s stuck) Snapshot(ctx context.Context, read func(sink.Snapshot) error) error {
+	if s.tables {
+		return read(s)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (stuck) States(ctx context.Context, _ sink.StateQuery, _ func(sink.State) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// What is not read before the deadline has the code of its answer in the audit log.
+func TestAuditOfLateRequests(t *testing.T) {
+	t.Parallel()
+	for path, tables := range map[string]bool{
+		"/keepwatch/": false, "/at/now/apis": false, "/at/now/api/v1/secrets": false,
+		"/keepwatch/?type=secrets&from=revision/95&to=revision/99": true,
+	} {
+		var log bytes.Buffer
+		s, err := New(Config{History: history.New(stuck{tables: tables}, history.Options{}), Token: "x", Audit: &log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.requestTimeout = time.Millisecond
+		w, q := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+		q.Header.Set("Authorization", "Bearer x")
+		s.ServeHTTP(w, q)
+		var e auditv1.Event
+		if err := json.Unmarshal(log.Bytes(), &e); err != nil || e.ResponseStatus == nil ||
+			e.ResponseStatus.Code != http.StatusGatewayTimeout || w.Code != http.StatusGatewayTimeout {
+			t.Errorf("%s: %d, the log has %q, %v", path, w.Code, log.Bytes(), err)
 		}
 	}
 }

@@ -106,9 +106,16 @@ func (s *Server) servePage(w http.ResponseWriter, q *http.Request, u user.Info, 
 	ctx, cancel := context.WithTimeout(q.Context(), s.requestTimeout)
 	defer cancel()
 	q = q.WithContext(ctx)
-	err := s.config.History.View(ctx, func(v *history.View) error { return s.fillPage(q, u, v, &p, ofAll) })
+	r := &pageRead{server: s, q: q, user: u, query: p.Query, info: &request.RequestInfo{Verb: strings.ToLower(q.Method)}}
+	err := s.late(ctx, s.config.History.View(ctx, func(v *history.View) error {
+		r.view = v
+		return r.fill(&p, ofAll)
+	}))
+	if !r.logged {
+		err = r.log("", err)
+	}
 	if err != nil {
-		status := statusOf(s.late(ctx, err))
+		status := statusOf(err)
 		code, p.Failure = int(status.Code), status.Message
 		setRetryAfter(w, status)
 		if code == http.StatusInternalServerError { // nothing is shown that is not logged
@@ -146,17 +153,10 @@ type pageRead struct {
 	logged  bool
 }
 
-// fillPage reads what a page shows. What it has read before an error stays. ofAll is true if the moment of the list is
-// one of all types.
-func (s *Server) fillPage(q *http.Request, u user.Info, v *history.View, p *page, ofAll bool) (err error) {
-	r := &pageRead{server: s, view: v, q: q, user: u, query: p.Query,
-		info: &request.RequestInfo{Verb: strings.ToLower(q.Method)}}
-	defer func() {
-		if !r.logged {
-			err = r.log("", err)
-		}
-	}()
-	if r.types, err = v.Types(q.Context()); err != nil {
+// fill reads what a page shows. What it has read before an error stays. ofAll is true if the moment of the list is one
+// of all types.
+func (r *pageRead) fill(p *page, ofAll bool) (err error) {
+	if r.types, err = r.view.Types(r.q.Context()); err != nil {
 		return err
 	}
 	for _, t := range r.types {
@@ -179,7 +179,7 @@ func (s *Server) fillPage(q *http.Request, u user.Info, v *history.View, p *page
 		return badRequest(errors.New("a name needs a namespace"))
 	}
 	r.info = r.request()
-	if err := r.allowed(s.now(), ""); err != nil { // before anything of the history is said
+	if err := r.allowed(r.server.now(), ""); err != nil { // before anything of the history is said
 		return err
 	}
 	timeline, err := r.timeline()

@@ -68,7 +68,10 @@ type Server struct {
 
 // defaultRequestTimeout bounds the answer to a read, as kube-apiserver's --request-timeout does by default: a client
 // that has stopped reading must not hold the cache of a moment, and its share of the memory for responses, for ever,
-// nor a slow read a connection of the database. Of a watch it bounds what is read before it begins.
+// nor a slow read a connection of the database. Of a watch it bounds what is read before it begins. It is for each part
+// of an answer: what is read first, and the response. The wait between them for the state of a moment has loadTimeout.
+// The load of that state goes on when nobody waits for it any more: the next request finds it, where it would otherwise
+// never be there.
 const defaultRequestTimeout = time.Minute
 
 // New returns a server. It reads nothing.
