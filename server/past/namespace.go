@@ -178,25 +178,23 @@ func (c *creations) leave(name string) {
 	}
 }
 
-// oldest returns the earliest creation of the objects of what is shown, zero if there are none.
-func (c *creations) oldest(ctx context.Context, v *history.View, r *shown) (time.Time, error) {
+// oldest returns the earliest creation of the objects of what is shown, zero if there are none. What it has read before
+// an error is remembered: a read that takes longer than its deadline goes on with the next request.
+func (c *creations) oldest(ctx context.Context, v *history.View, r *shown) (oldest time.Time, err error) {
 	key := creationKey{r.of, r.from}
 	c.mu.Lock()
 	known, ok := c.known[key]
 	c.mu.Unlock()
-	var err error
 	if !ok {
 		known.upTo = r.from
 		if known.oldest, err = v.OldestAt(ctx, r.of, r.from); err != nil {
-			return time.Time{}, err
+			return oldest, err
 		}
 	}
 	if known.upTo.Before(r.upTo) {
-		later, err := v.OldestAfter(ctx, r.of, known.upTo, r.upTo)
-		if err != nil {
-			return time.Time{}, err
-		}
-		if known.upTo = r.upTo; known.oldest.IsZero() || !later.IsZero() && later.Before(known.oldest) {
+		var later time.Time
+		later, known.upTo, err = v.OldestAfter(ctx, r.of, known.upTo, r.upTo)
+		if known.oldest.IsZero() || !later.IsZero() && later.Before(known.oldest) {
 			known.oldest = later
 		}
 	}
@@ -206,5 +204,5 @@ func (c *creations) oldest(ctx context.Context, v *history.View, r *shown) (time
 		clear(c.known)
 	}
 	c.known[key] = known
-	return known.oldest, nil
+	return known.oldest, err
 }

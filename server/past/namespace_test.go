@@ -2,6 +2,7 @@ package past
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -208,5 +209,56 @@ func TestSlowReadsOfOneUser(t *testing.T) {
 	defer s.creations.mu.Unlock()
 	if n := len(s.creations.users); n != creationReads-1 {
 		t.Errorf("%d users have a turn, want %d", n, creationReads-1)
+	}
+}
+
+// ending is a history of secrets, of which one after the other was created, that reads the contents of a few and then
+// none before the deadline.
+type ending struct {
+	lagging
+	left *atomic.Int64 // reads
+}
+
+const endingObjects = 10
+
+func (d ending) Snapshot(_ context.Context, read func(sink.Snapshot) error) error { return read(d) }
+
+func (d ending) States(_ context.Context, q sink.StateQuery, yield func(sink.State) error) error {
+	if !q.WithoutObjects && d.left.Add(-1) < 0 {
+		return context.DeadlineExceeded
+	}
+	var all []sink.State
+	for i := range endingObjects {
+		name := fmt.Sprint("s", i)
+		all = append(all, sink.State{ID: int64(i), Resource: "secrets", Key: keepwatch.Key{Namespace: "shop", Name: name},
+			UID: keepwatch.UID(name), From: sink.Point{Revision: keepwatch.Revision(101 + (i*7)%endingObjects)},
+			Object: fmt.Appendf(nil, `{"metadata":{"creationTimestamp":"2026-11-28T09:%02d:00Z"}}`, 59-i)})
+	}
+	return selected(all, q, yield)
+}
+
+// A read for the oldest objects that has met its deadline goes on where it was, and finds them in the end.
+func TestReadsForTheOldestGoOn(t *testing.T) {
+	t.Parallel()
+	database := ending{left: &atomic.Int64{}}
+	creations := newCreations()
+	r := &shown{of: history.Objects{Resource: "secrets", Namespace: "shop"}, from: sink.Point{Revision: 100},
+		upTo: sink.Point{Revision: 120}}
+	for tries := 1; ; tries++ {
+		database.left.Store(2)
+		var oldest time.Time
+		err := history.New(database, history.Options{}).View(t.Context(), func(v *history.View) (err error) {
+			oldest, err = creations.oldest(t.Context(), v, r)
+			return err
+		})
+		if err == nil {
+			if got := oldest.Format("15:04"); got != "09:50" {
+				t.Errorf("the oldest is of %s", got)
+			}
+			return
+		}
+		if tries == endingObjects {
+			t.Fatalf("nothing was found in %d reads: %v", tries, err)
+		}
 	}
 }

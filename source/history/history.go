@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -242,8 +243,10 @@ func (v *View) OldestAt(ctx context.Context, of Objects, at sink.Point) (oldest 
 }
 
 // OldestAfter returns the earliest metadata.creationTimestamp of the objects that are there after a point and not after
-// another one, and were not at the first. It is zero if none has one. It reads one state of each object.
-func (v *View) OldestAfter(ctx context.Context, of Objects, after, upTo sink.Point) (oldest time.Time, err error) {
+// another one, and were not at the first. It is zero if none has one. It reads one state of each object, in the order
+// in which they were stored, and returns up to which point it has: with an error, another call can go on from there.
+func (v *View) OldestAfter(ctx context.Context, of Objects, after, upTo sink.Point) (oldest time.Time,
+	reached sink.Point, err error) {
 	type incarnation struct {
 		key keepwatch.Key
 		uid keepwatch.UID
@@ -255,32 +258,36 @@ func (v *View) OldestAfter(ctx context.Context, of Objects, after, upTo sink.Poi
 		seen[incarnation{s.Key, s.UID}] = struct{}{}
 		return nil
 	}); err != nil {
-		return oldest, err
+		return oldest, after, err
 	}
-	var first []sink.State
+	first := map[incarnation]sink.State{}
 	query.At, query.After, query.UpTo = nil, &after, &upTo
 	if err := v.tables.States(ctx, query, func(s sink.State) error {
-		if _, ok := seen[incarnation{s.Key, s.UID}]; !ok {
-			seen[incarnation{s.Key, s.UID}] = struct{}{}
-			first = append(first, s)
+		one := incarnation{s.Key, s.UID}
+		known, ok := first[one]
+		if _, before := seen[one]; !before && (!ok || s.From.Before(known.From)) {
+			first[one] = s
 		}
 		return nil
 	}); err != nil {
-		return oldest, err
+		return oldest, after, err
 	}
 	see := older(&oldest)
-	for _, s := range first {
-		one := Objects{of.Resource, s.Key.Namespace, s.Key.Name}
+	reached = after
+	for _, s := range slices.SortedFunc(maps.Values(first), func(a, b sink.State) int { return compare(a.From, b.From) }) {
 		before := sink.Point{Epoch: s.From.Epoch, Revision: s.From.Revision - 1}
-		states, err := v.Between(ctx, one, before, s.From)
+		if reached.Before(before) {
+			reached = before
+		}
+		states, err := v.Between(ctx, Objects{of.Resource, s.Key.Namespace, s.Key.Name}, before, s.From)
 		if err != nil {
-			return oldest, err
+			return oldest, reached, err
 		}
 		for _, state := range states {
 			_ = see(state)
 		}
 	}
-	return oldest, nil
+	return oldest, upTo, nil
 }
 
 // older returns a function that sets a time to an object's creation if that is earlier.

@@ -673,6 +673,13 @@ func TestOldest(t *testing.T) {
 		database.states = append(database.states, created(state("a", 11+i, 12+i, i, i+1), 1+i, "09:00"),
 			created(state("b", 31+i, 32+i, i, i+1), 100+i, "08:00"))
 	}
+	after := func(v *history.View, revision int) (time.Time, error) {
+		oldest, reached, err := v.OldestAfter(t.Context(), pods, at(revision), at(60))
+		if reached != at(60) {
+			t.Errorf("after %d it was read up to %v", revision, reached)
+		}
+		return oldest, err
+	}
 	view(t, database, func(v *history.View) {
 		for name, row := range map[string]struct {
 			read func() (time.Time, error)
@@ -681,8 +688,8 @@ func TestOldest(t *testing.T) {
 		}{
 			"at":            {func() (time.Time, error) { return v.OldestAt(t.Context(), pods, at(20)) }, "09:00", 2000},
 			"nothing there": {func() (time.Time, error) { return v.OldestAt(t.Context(), pods, at(5)) }, "", 0},
-			"after":         {func() (time.Time, error) { return v.OldestAfter(t.Context(), pods, at(20), at(60)) }, "08:00", 4000},
-			"no new ones":   {func() (time.Time, error) { return v.OldestAfter(t.Context(), pods, at(40), at(60)) }, "", 0},
+			"after":         {func() (time.Time, error) { return after(v, 20) }, "08:00", 4000},
+			"no new ones":   {func() (time.Time, error) { return after(v, 40) }, "", 0},
 		} {
 			database.most = 0
 			oldest, err := row.read()
