@@ -337,6 +337,8 @@ func ending(stream sink.Status, gapOf func(sink.Point) *sink.StoredGap, r *Repor
 		return end
 	}
 	gap := notThinned(gapOf(*s.To))
+	// A Keepwatch server sends all deletions of a lease but the last at the revision before, to which that of an Event
+	// by a client may belong.
 	if others := removed[*s.To]; gap == nil && others > 1 {
 		return because(Expired, "%d Events ended at this revision: only a lease of etcd ends several at once", others)
 	}
