@@ -62,28 +62,40 @@ func (h *History) connect(ctx context.Context) (*Sink, error) {
 	return s, nil
 }
 
+// isMissing reports whether an error is that of a table that does not exist.
+func isMissing(err error) bool {
+	reported, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && reported.Code == undefinedTable
+}
+
 // hold keeps the tables from being dropped until the end of a transaction, and returns their format. It returns an
 // error if they are not those that were opened, or of a newer keepwatch. A transaction does not see rows of tables
 // that were made after its beginning: without the locks, those would be empty.
 func (h *History) hold(ctx context.Context, tx pgx.Tx) (int, error) {
+	h.mu.Lock()
+	opened := h.tables != ""
+	h.mu.Unlock()
+	var err error
+	if !opened { // a schema without the tables is told from one that lacks some
+		_, err = tx.Exec(ctx, `LOCK TABLE keepwatch IN ACCESS SHARE MODE`)
+	}
+	alien := isMissing(err)
+	if err == nil {
+		_, err = tx.Exec(ctx, `LOCK TABLE keepwatch, resources, cursors, gaps IN ACCESS SHARE MODE`)
+	}
 	var tables string
 	var format *int
-	_, err := tx.Exec(ctx, `LOCK TABLE keepwatch, resources, cursors, gaps IN ACCESS SHARE MODE`)
 	if err == nil {
 		err = tx.QueryRow(ctx, `SELECT (SELECT format FROM keepwatch), concat_ws(' ', to_regclass('keepwatch')::oid,
 			to_regclass('resources')::oid, to_regclass('cursors')::oid, to_regclass('gaps')::oid)`).Scan(&format, &tables)
 	}
-	missing := false
-	if reported := (*pgconn.PgError)(nil); errors.As(err, &reported) {
-		missing = reported.Code == undefinedTable
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch lost := missing || err == nil && tables != h.tables; {
+	switch lost := isMissing(err) || err == nil && tables != h.tables; {
 	case lost && h.tables != "":
 		return 0, sink.Unavailablef(
 			"the tables were dropped, or made anew, since this process opened them: start the process again")
-	case missing:
+	case alien:
 		return 0, errors.New("the schema has no tables of keepwatch sync")
 	case err != nil:
 		return 0, err

@@ -184,7 +184,7 @@ func testPlans(t *testing.T, server *pgtest.Server) {
 	}
 	// All pods are deleted at one point, of which the statistics do not know.
 	server.SQL(`UPDATE plans.resources SET to_epoch = 0, valid_to = 30000, seen_to = now(), deleted = true WHERE valid_to IS NULL`)
-	for _, names := range [][]string{namesOfPods(8), namesOfPods(256)} {
+	for _, names := range [][]string{namesOfPods(8), namesOfPods(100)} {
 		query, plan := planOf(sink.StateQuery{Namespace: "ns", Names: names, After: at(29_999), UpTo: at(30_000)})
 		if !strings.Contains(plan, "resources_pkey") || strings.Contains(plan, "resources_to") {
 			t.Errorf("%d names: %s", len(names), plan)
@@ -225,7 +225,7 @@ func testScans(t *testing.T, server *pgtest.Server) {
 				{Name: "p7", Namespace: "ns"}, {At: &middle, Namespace: "ns", Name: "p7"}, {At: &middle, NotAt: &later},
 				{At: &later, NotAt: &middle}, {After: &middle, UpTo: &later}, {Since: time.Now().Add(time.Hour)},
 				{Namespace: "ns", Names: []string{"p7", "p8"}, After: &middle, UpTo: &later},
-				{Namespace: "ns", Names: namesOfPods(256), After: &middle, UpTo: &later},
+				{Namespace: "ns", Names: namesOfPods(100), After: &middle, UpTo: &later},
 			} {
 				query.Resource = "pods"
 				if err := tables.States(t.Context(), query, func(sink.State) error { return nil }); err != nil {
@@ -332,14 +332,17 @@ func testOtherTables(t *testing.T, server *pgtest.Server) {
 
 // testNoHistory refuses what is no history, with one line.
 func testNoHistory(t *testing.T, server *pgtest.Server) {
-	s := postgres.New(server.URL("future"), postgres.Options{})
-	open(t, s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
+	for _, schema := range []string{"future", "damaged"} {
+		s := postgres.New(server.URL(schema), postgres.Options{})
+		open(t, s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	server.SQL(`UPDATE future.keepwatch SET format = 99; CREATE SCHEMA foreigner; CREATE TABLE foreigner.resources (x int)`)
+	server.SQL(`UPDATE future.keepwatch SET format = 99; DROP TABLE damaged.gaps; CREATE SCHEMA foreigner; CREATE TABLE foreigner.resources (x int)`)
 	for name, row := range map[string]struct{ url, want string }{
 		"a newer format": {server.URL("future"), "use a newer keepwatch"},
+		"a table fewer":  {server.URL("damaged"), `relation "gaps" does not exist`},
 		"other tables":   {server.URL("foreigner"), "the schema has no tables of keepwatch sync"},
 		"no schema":      {server.URL("nowhere"), "the schema has no tables of keepwatch sync"},
 		"no server":      {"postgres://127.0.0.1:1/none", "failed to connect"},
