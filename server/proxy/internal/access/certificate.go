@@ -41,10 +41,14 @@ type certificates struct {
 	frontProxies *dynamiccertificates.ConfigMapCAController
 	headers      *headerrequest.RequestHeaderAuthRequestController
 	configMaps   typedcorev1.ConfigMapInterface
-	published    atomic.Pointer[corev1.ConfigMap] // as it was read at first: which authorities there are; nil before
+	published    atomic.Pointer[corev1.ConfigMap] // as it was read at first, or unpublished; nil before
 	refused      atomic.Bool                      // the server did not show the ConfigMap at the last attempt
+	read         wake                             // receives when an authority has been read
 	authenticate authenticator.Request
 }
+
+// unpublished stands for a ConfigMap that the server does not have: no certificate is valid.
+var unpublished = &corev1.ConfigMap{}
 
 func newCertificates(client kubernetes.Interface) (*certificates, error) {
 	clients, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem,
@@ -57,8 +61,10 @@ func newCertificates(client kubernetes.Interface) (*certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &certificates{clients: clients, frontProxies: frontProxies,
+	c := &certificates{clients: clients, frontProxies: frontProxies, read: make(wake, 1),
 		configMaps: client.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
+	clients.AddListener(c.read)
+	frontProxies.AddListener(c.read)
 	c.headers = headerrequest.NewRequestHeaderAuthRequestController(Authorities, metav1.NamespaceSystem, client,
 		"requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix",
@@ -92,26 +98,57 @@ func (c *certificates) run(ctx context.Context) {
 	running.Wait()
 }
 
-// learn reads which authorities there are, and the headers of front proxies. It tries until it has, or ctx ends.
+// learn reads which authorities there are, and the headers of front proxies. It tries until it has, or ctx ends, also
+// while the server says that it has no such ConfigMap: a new server publishes it some time after its start. A 404 that
+// is no API server's says nothing.
 func (c *certificates) learn(ctx context.Context) {
 	tries := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 30 * time.Second}
-	_ = tries.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
-		published, err := c.configMaps.Get(ctx, Authorities, metav1.GetOptions{})
-		if err == nil {
-			err = c.headers.RunOnce(ctx)
+	for delay := tries.DelayFunc(); !c.learnOnce(ctx); {
+		again := time.NewTimer(delay())
+		select {
+		case <-again.C:
+		case <-c.read:
+		case <-ctx.Done():
 		}
-		c.refused.Store(apierrors.IsForbidden(err) || apierrors.IsNotFound(err))
-		if err != nil {
-			klog.V(2).InfoS("The authorities of client certificates are not known", "err", err)
-			return false, nil
+		if again.Stop(); ctx.Err() != nil {
+			return
 		}
-		c.published.Store(published)
-		return true, nil
-	})
+	}
 }
 
-// known reports whether all of the server's authorities have been read. With some of them alone, the request of a front
-// proxy would be judged by a token that it passes on, and not by the user that it names.
+// learnOnce reports whether it has read the ConfigMap.
+func (c *certificates) learnOnce(ctx context.Context) bool {
+	published, err := c.configMaps.Get(ctx, Authorities, metav1.GetOptions{})
+	if err == nil {
+		err = c.headers.RunOnce(ctx)
+	}
+	absent := apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
+	if absent {
+		published = unpublished
+	}
+	if err == nil || absent {
+		c.published.Store(published)
+	}
+	c.refused.Store(apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && !absent)
+	if err != nil {
+		klog.V(2).InfoS("The authorities of client certificates are not known", "err", err)
+	}
+	return err == nil
+}
+
+// wake is a dynamiccertificates.Listener. It has room for one.
+type wake chan struct{}
+
+// Enqueue wakes.
+func (w wake) Enqueue() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}
+
+// known reports whether all of the server's authorities have been read, or it has none. With some of them alone, the
+// request of a front proxy would be judged by a token that it passes on, and not by the user that it names.
 func (c *certificates) known() bool {
 	published := c.published.Load()
 	if published == nil {
@@ -119,6 +156,9 @@ func (c *certificates) known() bool {
 	}
 	_, clients := c.clients.VerifyOptions()
 	_, frontProxies := c.frontProxies.VerifyOptions()
+	if published == unpublished {
+		return !clients && !frontProxies // with one of them, learn reads at once that it is published
+	}
 	return (clients || published.Data[clientsKey] == "") && (frontProxies || published.Data[frontProxiesKey] == "")
 }
 
