@@ -82,12 +82,13 @@ const BelongsEvery = 30 * time.Second
 // belongsFor bounds the wait for its answer.
 const belongsFor = 10 * time.Second
 
-// AwaitChange waits until the server says that a resource belongs to an aggregated API, or describes it in another
-// way, which it returns as an error, or until ctx ends. It asks who answers for the resource at an interval, and for
-// all when relisted receives: the definition of a custom resource may have changed, or the version of the server. Any
-// other answer, and none, leave what the server has said before.
+// AwaitChange waits until the server says that a resource belongs to an aggregated API, describes it in another way, or
+// no longer as one that can be followed, which it returns as an error, or until ctx ends. It asks who answers for the
+// resource at an interval, and for all when relisted receives: the definition of a custom resource may have changed, or
+// the version of the server. That the resource cannot be followed counts when the server repeats it: one that starts
+// denies what it will allow. Any other answer, and none, leave what the server has said before.
 func (s Server) AwaitChange(ctx context.Context, r *Resource, every time.Duration, relisted <-chan struct{}) error {
-	for described := true; ; {
+	for described, denied := true, false; ; {
 		tick := time.NewTimer(every + rand.N(every/4)) // many resources are described together, when a proxy starts
 		select {
 		case <-tick.C:
@@ -109,6 +110,11 @@ func (s Server) AwaitChange(ctx context.Context, r *Resource, every time.Duratio
 				return ErrRedescribed
 			}
 			described = err == nil
+			isDenied := err != nil && IsAnswer(err)
+			if isDenied && denied {
+				return err
+			}
+			denied = isDenied
 		}
 		if errors.Is(err, errAggregated) {
 			return err
@@ -216,7 +222,9 @@ func (s Server) watch(ctx context.Context, path string, r *Resource) error {
 	return nil
 }
 
-// watchIn reads the bookmark in one encoding. The server may answer in JSON if it has no protobuf.
+// watchIn reads the bookmark in one encoding. The server may answer in JSON if it has no protobuf. A server without
+// streaming lists refuses the request, in an encoding that it has. One that is busy or ends, or allows no watch, says
+// nothing about encodings.
 func (s Server) watchIn(ctx context.Context, path string, query url.Values, protobuf bool, r *Resource) error {
 	ctx, cancel := context.WithTimeout(ctx, watchFor)
 	defer cancel() // the watch ends
@@ -229,6 +237,15 @@ func (s Server) watchIn(ctx context.Context, path string, query url.Values, prot
 		return err
 	}
 	defer response.Body.Close()
+	switch refused := (Refusal{path, response.StatusCode}); refused.Code {
+	case http.StatusOK:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+		return refused
+	default:
+		if !IsAnswer(refused) {
+			return refused
+		}
+	}
 	protobuf = strings.HasPrefix(response.Header.Get("Content-Type"), runtime.ContentTypeProtobuf)
 	r.Protobuf = r.Protobuf || protobuf
 	if response.StatusCode == http.StatusOK {
