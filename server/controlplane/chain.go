@@ -260,7 +260,7 @@ func (c *chain) addPostStartHooks(readOnly bool) error {
 		return nil
 	}
 	return c.front.AddPostStartHook("rbac", func(hook genericapiserver.PostStartHookContext) error {
-		_ = c.policy.Follow(hook) // its only error: the server stops
+		c.followRoles(hook, func(context.Context) {})
 		return nil
 	})
 }

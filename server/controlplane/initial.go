@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,10 +43,15 @@ func (c *chain) createInitialObjects(hook genericapiserver.PostStartHookContext)
 			return nil
 		}
 	}
-	if c.policy != nil { // requests wait for it
-		ensure := func(ctx context.Context) error { return rbac.EnsureDefaults(ctx, c.client) }
-		_ = c.ensureInitial(hook, "the default roles", ensure)
-		_ = c.policy.Follow(hook) // its only error: the server stops
+	var roles sync.WaitGroup // a role that cannot be read keeps no other object from being created
+	defer roles.Wait()
+	if c.policy != nil {
+		roles.Go(func() {
+			c.followRoles(hook, func(ctx context.Context) {
+				ensure := func(ctx context.Context) error { return rbac.EnsureDefaults(ctx, c.client) }
+				_ = c.ensureInitial(ctx, "the default roles", ensure)
+			})
+		})
 	}
 	// see ensureInitial: the server starts without it
 	_ = c.ensureInitial(hook, "the service "+serviceName, c.ensureService)
@@ -65,8 +71,15 @@ func (c *chain) createInitialObjects(hook genericapiserver.PostStartHookContext)
 	return nil
 }
 
-// ensureInitial repeats ensure until it succeeds. It returns an error if the server stops, and one with causeNoSpace if
-// etcd has no space: the next start creates what is missing.
+// followRoles returns when requests need not wait for roles any longer. ensure may create some.
+func (c *chain) followRoles(hook context.Context, ensure func(context.Context)) {
+	if err := c.policy.Follow(hook, ensure); err != nil && hook.Err() == nil {
+		utilruntime.HandleErrorWithContext(hook, err, "The server starts without some roles or bindings")
+	}
+}
+
+// ensureInitial repeats ensure until it succeeds. It returns an error if ctx ends, and one with causeNoSpace if etcd
+// has no space: the next start creates what is missing.
 func (c *chain) ensureInitial(ctx context.Context, what string, ensure func(context.Context) error) error {
 	for {
 		err := ensure(ctx)

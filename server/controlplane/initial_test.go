@@ -1,10 +1,12 @@
 package controlplane_test
 
 import (
+	"context"
 	"net/url"
 	"slices"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +78,30 @@ func TestInitialObjectsAfterRestart(t *testing.T) {
 	if after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the service was written: %+v", after)
 	}
+}
+
+// A role that cannot be read keeps the server from creating the default roles, but not from creating other objects.
+func TestInitialObjectsBesideADamagedRole(t *testing.T) {
+	t.Parallel()
+	options := controlplane.Options{TemporaryEtcd: true, Authorization: controlplane.RBAC}
+	first := start(t, options)
+	cluster := first.EtcdCluster()
+	etcd := etcdClient(t, clientv3.Config{Endpoints: cluster.Servers})
+	const role, service = "/registry/clusterroles/damaged", "/registry/services/specs/default/kubernetes"
+	must(etcd.Put(t.Context(), role, "damaged"))(t)
+	if deleted := must(etcd.Delete(t.Context(), service))(t).Deleted; deleted != 1 {
+		t.Fatalf("%d keys are %s", deleted, service)
+	}
+
+	server := must(controlplane.New(controlplane.Options{Etcd: cluster, Adopt: true,
+		Authorization: controlplane.RBAC}))(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	second := &running{server, t, cancel, make(chan error, 1)}
+	go func() { second.ended <- server.Run(ctx) }()
+	defer second.stop()
+	await.True(t, "the service is created", func() bool {
+		return must(etcd.Get(t.Context(), service))(t).Count == 1
+	})
 }
 
 // A new namespace gets the default objects, and gets them again when they are deleted or changed.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,7 +19,7 @@ import (
 type Policy struct {
 	informers informers.SharedInformerFactory
 	rbac      rbacinformers.Interface
-	read      chan struct{} // closed when all that existed when Follow was called has been read
+	read      chan struct{} // closed when all that existed when Follow was called has been read, or cannot be
 }
 
 // NewPolicy returns the roles and bindings that a client reads. It is empty before Follow.
@@ -33,16 +34,33 @@ func NewPolicy(client kubernetes.Interface) *Policy {
 	return p
 }
 
-// Follow starts to follow the roles and bindings, and returns when all that exist have been read. It returns the cause
-// of ctx when ctx is done before. It is called once.
-func (p *Policy) Follow(ctx context.Context) error {
+// startTimeout bounds each of the two steps of Follow. An object in etcd that cannot be decoded makes them endless. A
+// server that is not ready within five minutes ends.
+const startTimeout = 90 * time.Second
+
+// errUnread is why Follow has not read everything.
+var errUnread = fmt.Errorf("not all default roles could be created, or not all roles and bindings read, in %v",
+	startTimeout)
+
+// Follow calls ensure, which may create roles, follows the roles and bindings, and returns when all that exist have
+// been read. After startTimeout it goes on nevertheless, and returns an error: requests no longer wait, and the kinds
+// that could be read decide. It returns the cause of ctx when ctx is done before. It is called once.
+func (p *Policy) Follow(ctx context.Context, ensure func(context.Context)) (err error) {
+	within := func(step func(context.Context)) {
+		limited, cancel := context.WithTimeoutCause(ctx, startTimeout, errUnread)
+		defer cancel()
+		if step(limited); err == nil {
+			err = context.Cause(limited)
+		}
+	}
+	within(ensure)
 	p.informers.Start(ctx.Done())
-	p.informers.WaitForCacheSync(ctx.Done())
+	within(func(reading context.Context) { p.informers.WaitForCacheSync(reading.Done()) })
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	close(p.read)
-	return nil
+	return err
 }
 
 // Close waits until following has ended, after ctx of Follow is done.
