@@ -18,7 +18,7 @@ func (r *run) settle(ctx context.Context, n int) error {
 			return err
 		}
 		quiet := r.isQuiet(n)
-		late := r.isLate(r.quiet.whole-began, quiet)
+		late := r.isLate(n, r.quiet.whole-began, quiet)
 		if r.isOutage(n) {
 			if late = false; r.quiet.whole-began > r.outageTime() || r.quiet.time > longQuiet*r.options.Quiet {
 				r.fault.endOutage()
@@ -56,7 +56,7 @@ func (r *run) until(ctx context.Context, n int, is func() (bool, error)) (bool, 
 		if done, err := is(); done || err != nil {
 			return done, err
 		}
-		if r.isLate(r.quiet.whole-began, r.isQuiet(n)) {
+		if r.isLate(n, r.quiet.whole-began, r.isQuiet(n)) {
 			return false, nil
 		}
 		if err := pause.For(ctx, pollPause); err != nil {
@@ -212,12 +212,12 @@ func (r *run) describeUnrest(n int) {
 }
 
 // isLate reports whether a step has taken too long. An operator that is not quiet, and does not do much either, has
-// more time: the machine may be slow.
-func (r *run) isLate(waited time.Duration, quiet bool) bool {
+// more time: the machine may be slow. So has one that is quiet without all watches: it may still be starting.
+func (r *run) isLate(n int, waited time.Duration, quiet bool) bool {
 	patience := r.options.Patience
 	a := r.world.traffic.activity()
 	switch active := a.actions+a.reads-r.actions >= manyActions; {
-	case !quiet && !active:
+	case !active && (!quiet || a.watches < r.wantedWatches(n)):
 		patience *= moreTime
 	case r.ref != nil && r.options.hurry > 0:
 		patience = r.options.hurry
@@ -225,18 +225,22 @@ func (r *run) isLate(waited time.Duration, quiet bool) bool {
 	return waited > patience
 }
 
+// wantedWatches returns the number of watches that an operator without a fault has after a step.
+func (r *run) wantedWatches(n int) int {
+	if r.ref == nil {
+		return 1
+	}
+	return r.ref.watches[n]
+}
+
 // isQuiet reports whether nothing has happened for the time of Options.Quiet, and the operator has as many watches as
-// in the reference. One that was started again has less if some begin when they are needed, and what needed them is
+// in the reference. One that was started again has fewer if some begin when they are needed, and what needed them is
 // done: then it is quiet after a longer time.
 func (r *run) isQuiet(n int) bool {
 	a := r.world.traffic.activity()
 	r.quiet.look(time.Now(), a, r.world.Revision())
-	want := 1
-	if r.ref != nil {
-		want = r.ref.watches[n]
-	}
 	if r.world.traffic.isRestarted() && a.watches > 0 && r.quiet.time >= longQuiet*r.options.Quiet {
 		return true
 	}
-	return r.quiet.time >= r.options.Quiet && a.watches >= want
+	return r.quiet.time >= r.options.Quiet && a.watches >= r.wantedWatches(n)
 }
