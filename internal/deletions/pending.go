@@ -6,10 +6,9 @@
 //
 // The objects of a lease of etcd's, as Events have it, are deleted at one revision as well, and API servers send none
 // of these deletions again to a client that resumes there. A source joins them to the batch of the first one while it
-// can, defers the others, and asks for the revision before when it resumes.
+// can, and defers the others. If its stream ends before they are delivered, only a list shows them.
 //
 //	pending.go   the deletions of one stream that wait
-//	ended.go     what a stream that resumes has delivered of its first revision
 //	leased.go    which objects have leases
 package deletions
 
@@ -27,13 +26,14 @@ type Pending struct {
 	changes []keepwatch.Change
 	bytes   int
 	// at has the keys that were deleted at the stream's revision, true for those in changes.
-	at map[keepwatch.Key]bool
+	at        map[keepwatch.Key]bool
+	delivered bool // a deletion at the stream's revision was, and advanced it
 }
 
 // Follows reports whether a change is the deletion of another object at a revision that the stream has reached by a
 // deletion.
 func (p *Pending) Follows(c keepwatch.Change, reached keepwatch.Revision) bool {
-	if c.Type != keepwatch.Deleted || c.Revision != reached || len(p.at) == 0 || len(p.changes) > 0 {
+	if c.Type != keepwatch.Deleted || c.Revision != reached || !p.delivered || len(p.changes) > 0 {
 		return false
 	}
 	_, repeated := p.at[c.Object.Key()]
@@ -42,6 +42,9 @@ func (p *Pending) Follows(c keepwatch.Change, reached keepwatch.Revision) bool {
 
 // Joined notes a change that Follows as one that was delivered with the first one.
 func (p *Pending) Joined(c keepwatch.Change) { p.at[c.Object.Key()] = false }
+
+// IsCut reports whether a stream that ends now has delivered a part of a revision: deletions of the same one wait.
+func (p *Pending) IsCut() bool { return p.delivered && len(p.changes) > 0 }
 
 // Defer reports whether a change waits for the revision behind the one that the stream has reached, or repeats one that
 // does. size is that of its object, or zero. Beyond the bounds it fails with a ProtocolViolation.
@@ -60,6 +63,7 @@ func (p *Pending) Defer(c keepwatch.Change, size int, reached keepwatch.Revision
 	waits = c.Revision == reached
 	p.at[key] = waits
 	if !waits {
+		p.delivered = true
 		return false, nil
 	}
 	p.changes = append(p.changes, c)

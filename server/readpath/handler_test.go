@@ -278,7 +278,7 @@ func TestReadsOfDeprecatedKinds(t *testing.T) {
 	for _, family := range must(legacyregistry.DefaultGatherer.Gather())(t) {
 		for _, m := range family.GetMetric() {
 			for _, label := range m.GetLabel() {
-				counted = counted || family.GetName() == "apiserver_requested_deprecated_apis" &&
+				counted = counted || family.GetName() == name &&
 					label.GetName() == "removed_release" && label.GetValue() == "999.2"
 			}
 		}

@@ -35,7 +35,7 @@ type Watch struct {
 	resumed   bool            // the watch resumes from a revision, and has delivered nothing
 	// missed is the revision up to which there were changes when the watch began behind them.
 	missed keepwatch.Revision
-	sent   keepwatch.Revision // the newest that its client has: of an event, a bookmark, or the request
+	sent   keepwatch.Revision // the newest that its client has: of an event, a bookmark, or the request; 0: none yet
 	viewed *viewed            // nil unless the watch is one of a view
 	// unshared is true if the last events of TryNext belong to this watch alone.
 	unshared bool
@@ -231,7 +231,7 @@ func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 		if d.Bookmark() && w.options.ProgressNotify {
 			return []Event{w.progress()}, nil
 		}
-		return w.changes(separate(d.Changes, w.sent))
+		return w.changes(separate(d.Changes, cmp.Or(w.sent, d.From)))
 	case keepwatch.Gap:
 		if !continues(d) {
 			w.cache.meter.expired()

@@ -80,7 +80,7 @@ func BenchmarkWatchFrames(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		w := follow((&Source{}).frames(exchangeReading(bytes.NewReader(text.Bytes()), DefaultMaxObject), 5),
-			keepwatch.Batch{From: 5, To: 5}, DefaultBatchBytes).start()
+			keepwatch.Batch{From: 5, To: 5}, DefaultBatchBytes)
 		got := 0
 		for {
 			batch, err := w.Next()

@@ -1,10 +1,8 @@
 package kube
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,9 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/internal/testonly/await"
-	"github.com/keepwatch/keepwatch/reflector"
-	"github.com/keepwatch/keepwatch/store"
 )
 
 // Deletions at the revision that the stream has reached are changes of the next one, and are not lost with a stream
@@ -122,107 +117,44 @@ func sends(texts ...string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) { send(w, texts...) }
 }
 
-// What follows later waits for the next revision. If the stream ends before, the next one asks for all of the revision
-// again: the connection may have lost a part of it. What was delivered of it is not delivered again.
+// What follows later waits for the next revision. If the stream ends before, only a list shows it: the server does not
+// send it again.
 func TestLateDeletionsOfALease(t *testing.T) {
-	taken := make(chan struct{})
-	all := []string{podFrame("DELETED", "a", 7), podFrame("DELETED", "b", 7), podFrame("DELETED", "c", 7)}
-	l := leased{answers: []func(http.ResponseWriter, *http.Request){
-		func(w http.ResponseWriter, _ *http.Request) {
-			send(w, all[0])
-			<-taken
-			send(w, all[1])
-		},
-		sends(all...),
-		sends(append(all, bookmarkFrame(9))...),
-		sends(podFrame("ADDED", "d", 9), podFrame("ADDED", "e", 12)),
-	}}
-	s := l.source(t)
-	watch := func(from keepwatch.Revision) keepwatch.Watch {
-		w, err := s.Watch(t.Context(), from)
-		if err != nil {
+	for _, ends := range []bool{false, true} {
+		taken := make(chan struct{})
+		l := leased{answers: []func(http.ResponseWriter, *http.Request){
+			func(w http.ResponseWriter, _ *http.Request) {
+				send(w, podFrame("DELETED", "a", 7))
+				<-taken
+				send(w, podFrame("DELETED", "b", 7))
+				if !ends {
+					send(w, bookmarkFrame(9))
+				}
+			},
+			sends(bookmarkFrame(9)),
+		}}
+		s := l.source(t)
+		w := open(t, s)
+		b, err := w.Next()
+		if got := describe(b); err != nil || got != "(5,7] DELETED a@7" {
+			t.Errorf("the first batch is %s, %v", got, err)
+		}
+		close(taken)
+		batches, err := drain(w)
+		wantFailure(t, err, keepwatch.Ended)
+		w.Close()
+		if !ends {
+			wantHistory(t, batches, 7, 9, "DELETED b@9")
+			continue
+		}
+		if len(batches) > 0 {
+			t.Errorf("behind the first batch are %d", len(batches))
+		}
+		_, err = s.Watch(t.Context(), 7)
+		wantFailure(t, err, keepwatch.Expired, "within the deletions at revision 7")
+		if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		return w
-	}
-	first := watch(5)
-	b, err := first.Next()
-	if got := describe(b); err != nil || got != "(5,7] DELETED a@7" {
-		t.Errorf("the first batch is %s, %v", got, err)
-	}
-	close(taken)
-	for i, want := range []struct {
-		from, to keepwatch.Revision
-		changes  []string
-	}{{7, 7, nil}, {7, 9, []string{"DELETED b@9", "DELETED c@9"}}, {9, 12, []string{"ADDED e@12"}}} {
-		first.Close()
-		first = watch(want.from)
-		batches, err := drain(first)
-		wantFailure(t, err, keepwatch.Ended)
-		if wantHistory(t, batches, want.from, want.to, want.changes...); t.Failed() {
-			t.Fatalf("watch %d", i+2)
-		}
-	}
-	first.Close()
-	for _, want := range []string{"4", "6", "6", "8"} {
-		if got := <-l.asked; got != want {
-			t.Errorf("a watch from %s, want %s", got, want)
-		}
-	}
-}
-
-// A source that was not there when a revision was delivered does not know what of it was: it delivers what the server
-// sends again as deletions of the next revision. A list shows all of its revision.
-func TestDeletionsOfALeaseAfterAStart(t *testing.T) {
-	for _, listed := range []bool{false, true} {
-		l := leased{answers: []func(http.ResponseWriter, *http.Request){sends(bookmarkFrame(4),
-			podFrame("MODIFIED", "d", 5), podFrame("DELETED", "a", 5), bookmarkFrame(9))}}
-		s := l.source(t)
-		asked, want := "4", []string{"DELETED a@9"}
-		if listed {
-			if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
-				t.Fatal(err)
-			}
-			asked = "5"
-			l.answers[0] = sends(bookmarkFrame(9))
-			want = nil
-		}
-		batches, err := drain(open(t, s))
-		wantFailure(t, err, keepwatch.Ended)
-		wantHistory(t, batches, 5, 9, want...)
-		if got := <-l.asked; got != asked {
-			t.Errorf("a watch from %s, want %s", got, asked)
-		}
-	}
-}
-
-// A reflector resumes within the deletions of a lease, and lists once.
-func TestReflectorResumesWithinALease(t *testing.T) {
-	all := []string{podFrame("DELETED", "a", 7), podFrame("DELETED", "b", 7)}
-	l := leased{answers: []func(http.ResponseWriter, *http.Request){
-		sends(all[0]),
-		func(w http.ResponseWriter, r *http.Request) {
-			send(w, append(all, bookmarkFrame(9))...)
-			waitClosed(r)
-		},
-	}}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	state := store.New(store.Options{})
-	var notices []string
-	r := reflector.New(l.source(t), state, reflector.Options{Paged: true, Observe: func(n reflector.Notice) {
-		notices = append(notices, fmt.Sprintf("%+v", n))
-	}})
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	await.True(t, "the state is the server's", func() bool { return state.Revision() == 9 })
-	_, hasB := state.Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "b"})
-	if n := state.Snapshot().Len(); n != 1 || hasB {
-		t.Errorf("%d objects at 9", n)
-	}
-	stop()
-	<-ended
-	if got, want := []string{<-l.asked, <-l.asked}, []string{"5", "6"}; !slices.Equal(got, want) || len(l.asked) > 0 {
-		t.Errorf("watches from %q, want %q; notices %q", got, want, notices)
+		open(t, s)
 	}
 }

@@ -19,8 +19,6 @@ type frames struct {
 	builder builder
 	// newest is the greatest revision of the stream, initially its start.
 	newest keepwatch.Revision
-	// asked is the revision that the stream was asked to begin behind, and least the one that no bookmark may be below.
-	asked, least keepwatch.Revision
 }
 
 // event is a change or a bookmark. It is validated alone: only a target, which has the
@@ -39,7 +37,7 @@ func (s *Source) frames(x *exchange, from keepwatch.Revision) *frames {
 }
 
 func (s *Source) framesBuiltBy(b builder, x *exchange, from keepwatch.Revision) *frames {
-	f := &frames{exchange: x, source: s, builder: b, newest: from, asked: from, least: from}
+	f := &frames{exchange: x, source: s, builder: b, newest: from}
 	if x.encoding == Protobuf {
 		f.framer = newProtobufFrames(x, f.builder)
 	} else {
@@ -71,7 +69,7 @@ func (f *frames) next() (event, *keepwatch.Failure) {
 	if err != nil {
 		return event{}, f.contentFailure(err)
 	}
-	f.newest, f.least = max(f.newest, e.revision), max(f.least, e.revision)
+	f.newest = max(f.newest, e.revision)
 	return e, nil
 }
 
@@ -102,15 +100,15 @@ func (f *frames) change(kind keepwatch.ChangeType, raw rawObject, r *row) (event
 	return event{change: change, size: len(raw.text), revision: change.Revision}, nil
 }
 
-// bookmark reads a bookmark. A bookmark below least is a violation: it contradicts the
+// bookmark reads a bookmark. A bookmark below newest is a violation: it contradicts the
 // events that were sent.
 func (f *frames) bookmark(raw rawObject) (event, error) {
 	revision, err := keepwatch.ParseRevision(raw.revision)
 	if err != nil {
 		return event{}, violation{fmt.Errorf("a bookmark's %w", err)}
 	}
-	if revision < f.least {
-		return event{}, violation{fmt.Errorf("a bookmark at revision %v, below %v", revision, f.least)}
+	if revision < f.newest {
+		return event{}, violation{fmt.Errorf("a bookmark at revision %v, below %v", revision, f.newest)}
 	}
 	ends, err := raw.endsList()
 	if err != nil {

@@ -47,7 +47,7 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 			"list %s: the server showed revision %v, requested was %v or later", s.name, page.Revision, req.NotOlderThan)
 	}
 	if page.Continue == "" {
-		s.ended.Listed(page.Revision)
+		s.cut.Store(0)
 	}
 	s.storeColumns(l.columns)
 	return page, nil

@@ -120,8 +120,8 @@ type Source struct {
 	listTimeout    time.Duration
 	watchTimeout   func() time.Duration
 
-	versioned atomic.Bool     // an object with a revision was read
-	ended     deletions.Ended // of leased objects
+	versioned atomic.Bool   // an object with a revision was read
+	cut       atomic.Uint64 // the revision of leased objects of which a stream delivered a part at first; 0: none
 
 	// columns are the newest that the server sent: it sends them with each page, but in a
 	// watch only with the first event.

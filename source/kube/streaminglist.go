@@ -66,9 +66,8 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	}
 	x.idle.setLimit(s.idleTimeout)
 	x.op = "watch " + s.name
-	s.ended.Listed(list.pending.From)
-	list.frames.asked = list.frames.newest
-	return list.pending.From, s.follow(list.frames, list.pending, nil), nil
+	s.cut.Store(0)
+	return list.pending.From, s.follow(list.frames, list.pending), nil
 }
 
 func (s *Source) streamQuery(notOlderThan keepwatch.Revision) url.Values {

@@ -27,13 +27,14 @@ const maxBatchEvents = 1000
 // Watch returns the events after from.
 //
 // A Kubernetes API writes one object per revision, so a batch can end after any event but the deletion of an Event:
-// those that share a lease of etcd's are deleted at one revision, and are in one batch if they arrive within
-// 20 ms. Changes have the order in which the server sent them. Other deletions at the revision that the stream has
-// reached are changes of the next one: a server that resumes a watch over history that it does not have may send
-// them. An event below an earlier revision
-// of the stream begins a new batch, as does every event after a bookmark: the batch's From
-// shows a target that the change is repeated. A bookmark below an earlier revision of the
-// stream is a ProtocolViolation.
+// those that share a lease of etcd's are deleted at one revision, and are in one batch if they arrive within 20 ms of
+// each other. If a stream ends before the others are delivered, a watch from that revision is Expired.
+//
+// Changes have the order in which the server sent them. Other deletions at the revision that the stream has reached are
+// changes of the next one: a server that resumes a watch over history that it does not have may send them. An event
+// below an earlier revision of the stream begins a new batch, as does every event after a bookmark: the batch's From
+// shows a target that the change is repeated. A bookmark below an earlier revision of the stream is a
+// ProtocolViolation.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	if from == 0 {
 		return nil, keepwatch.Failed(keepwatch.InvariantViolation, "watch %s: no revision to begin from", s.name)
@@ -42,18 +43,16 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 		return nil, failure
 	}
 	q := s.watchQuery()
-	asked, delivered := from, map[keepwatch.Key]bool(nil)
-	if s.leased() {
-		asked, delivered = s.ended.Resume(from)
+	if s.cut.CompareAndSwap(uint64(from), 0) {
+		return nil, keepwatch.Failed(keepwatch.Expired,
+			"watch %s: the stream ended within the deletions at revision %v, which are not sent again", s.name, from)
 	}
-	q.Set("resourceVersion", asked.String())
+	q.Set("resourceVersion", from.String())
 	x, failure := s.get(ctx, "watch", s.accept(watchAccept), q)
 	if failure != nil {
 		return nil, failure
 	}
-	f := s.frames(x, from)
-	f.asked, f.least = asked, asked
-	return s.follow(f, keepwatch.Batch{From: from, To: from}, delivered), nil
+	return s.follow(s.frames(x, from), keepwatch.Batch{From: from, To: from}), nil
 }
 
 func (s *Source) leased() bool { return deletions.Leased(s.resource.GroupResource()) }
@@ -81,10 +80,8 @@ func (s *Source) timeout() time.Duration {
 
 // follow returns a watch that delivers first, and then the events of f, and that ends if the definition of the resource
 // has changed.
-func (s *Source) follow(f *frames, first keepwatch.Batch, delivered map[keepwatch.Key]bool) *watch {
+func (s *Source) follow(f *frames, first keepwatch.Batch) *watch {
 	w := follow(f, first, s.batchBytes)
-	w.delivered = delivered
-	w.start()
 	w.tasks.Go(func() { s.watchDefinition(f.requestCtx, w) })
 	return w
 }
@@ -94,19 +91,14 @@ func (s *Source) follow(f *frames, first keepwatch.Batch, delivered map[keepwatc
 type watch struct {
 	*readahead.Buffer
 	frames    *frames
-	from      keepwatch.Revision     // where the watch begins; what the stream sends up to it repeats
-	delivered map[keepwatch.Key]bool // whose deletions at from the target has
 	deletions deletions.Pending
 	tasks     sync.WaitGroup // its goroutines
 }
 
-// follow returns a watch that delivers first, and, once it is started, the events of f.
+// follow returns a watch that delivers first, and then the events of f.
 func follow(f *frames, first keepwatch.Batch, maxBytes int) *watch {
 	limit := readahead.Limit{Changes: maxBatchEvents, Bytes: maxBytes}
-	return &watch{Buffer: readahead.New(first, limit), frames: f, from: f.newest}
-}
-
-func (w *watch) start() *watch {
+	w := &watch{Buffer: readahead.New(first, limit), frames: f}
 	w.tasks.Go(w.run)
 	return w
 }
@@ -116,20 +108,11 @@ func (w *watch) run() {
 	w.Fill(w.read)
 }
 
-// Next returns the next batch; see keepwatch.Watch.
-func (w *watch) Next() (keepwatch.Batch, error) {
-	batch, err := w.Buffer.Next()
-	if err == nil && w.frames.source.leased() {
-		w.frames.source.ended.Delivered(batch)
-	}
-	return batch, err
-}
-
 // read reads one event.
 func (w *watch) read() *keepwatch.Failure {
 	reached := w.frames.newest
 	e, failure := w.frames.next()
-	if failure != nil || w.repeats(e) {
+	if failure != nil {
 		return failure
 	}
 	p := readahead.Part{After: e.revision, To: e.revision, Ends: e.bookmark()}
@@ -146,22 +129,13 @@ func (w *watch) read() *keepwatch.Failure {
 		}
 	}
 	if waits, failure := w.deletions.Defer(e.change, e.size, reached); waits {
+		if w.frames.source.leased() && w.deletions.IsCut() {
+			w.frames.source.cut.Store(uint64(reached))
+		}
 		return failure
 	}
 	p.Changes, p.Bytes = append(p.Changes, e.change), p.Bytes+e.size
 	return w.Put(p)
-}
-
-// repeats reports whether an event is one of those up to from, which a stream of leased objects sends again, and is no
-// deletion that the target lacks.
-func (w *watch) repeats(e event) bool {
-	switch {
-	case w.frames.asked == w.from || e.revision > w.from:
-		return false
-	case e.bookmark():
-		return e.revision < w.from
-	}
-	return e.change.Type != keepwatch.Deleted || w.delivered[e.change.Object.Key()]
 }
 
 // join reports whether a deletion has joined the batch of another one at its revision.

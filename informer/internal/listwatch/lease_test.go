@@ -1,6 +1,8 @@
 package listwatch
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -20,63 +22,65 @@ func eventAt(name string, revision int) *corev1.Event {
 		ResourceVersion: fmt.Sprint(revision)}}
 }
 
-// The deletions of Events at one revision are in one batch. What a stream has not sent of them is asked for by the next
-// one, and what the target has is not delivered again.
+// The deletions of Events at one revision are in one batch. What comes later waits for the next revision, and if the
+// stream ends before, only a list shows it.
 func TestDeletionsOfALease(t *testing.T) {
-	var asked []string
-	streams := make(chan *watch.FakeWatcher, 10)
+	stream := watch.NewFakeWithChanSize(10, false)
 	s := New(&cache.ListWatch{
-		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &corev1.EventList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []corev1.Event{*eventAt("a", 4)}}, nil
 		},
-		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
-			asked = append(asked, o.ResourceVersion)
-			return <-streams, nil
-		}}, "events")
-	if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
-		t.Fatal(err)
-	}
-	next := func(from keepwatch.Revision, deleted ...string) (batches []string) {
-		stream := watch.NewFakeWithChanSize(10, false)
-		for _, name := range deleted {
-			if name == "bookmark" {
-				stream.Action(watch.Bookmark, eventAt("", 9))
-				continue
-			}
-			stream.Delete(eventAt(name, 7))
-		}
-		stream.Stop()
-		streams <- stream
-		w, err := s.Watch(t.Context(), from)
-		if err != nil {
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return stream, nil },
+	}, "events")
+	list := func() {
+		if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		defer w.Close()
-		for {
-			b, err := w.Next()
-			if err != nil {
-				return batches
-			}
+	}
+	list()
+	w, err := s.Watch(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, step := range [][]*corev1.Event{{eventAt("a", 7), eventAt("b", 7)}, {eventAt("c", 7), eventAt("d", 9)},
+		{eventAt("e", 9)}} {
+		for _, e := range step {
+			stream.Delete(e)
+		}
+		if step[0].Name == "e" {
+			stream.Stop()
+		}
+		var b keepwatch.Batch
+		if b, err = w.Next(); err == nil {
 			text := fmt.Sprintf("(%d,%d]", b.From, b.To)
 			for _, c := range b.Changes {
 				text += fmt.Sprintf(" %v %s@%d", c.Type, c.Object.Key().Name, c.Revision)
 			}
-			batches = append(batches, text)
+			got = append(got, text)
 		}
 	}
-	for i, step := range []struct{ got, want []string }{
-		{next(5, "a", "b"), []string{"(5,7] DELETED a@7 DELETED b@7"}},
-		{next(7, "a", "b", "c"), nil},
-		{next(7, "a", "b", "c", "d", "bookmark"), []string{"(7,9] DELETED c@9 DELETED d@9"}},
-		{next(9, "bookmark"), []string{"(9,9]"}},
-	} {
-		if !slices.Equal(step.got, step.want) {
-			t.Errorf("stream %d delivers %q, want %q", i+1, step.got, step.want)
-		}
+	want := []string{"(5,7] DELETED a@7 DELETED b@7", "(7,9] DELETED c@9 DELETED d@9"}
+	if !slices.Equal(got, want) || kindOf(err) != keepwatch.Ended {
+		t.Errorf("delivered %q, then %v, want %q", got, err, want)
 	}
-	if want := []string{"5", "6", "6", "8"}; !slices.Equal(asked, want) {
-		t.Errorf("watches from %q, want %q", asked, want)
+	w.Close()
+	if _, err := s.Watch(t.Context(), 9); kindOf(err) != keepwatch.Expired {
+		t.Errorf("a watch behind the stream: %v", err)
 	}
+	list()
+	if _, err := s.Watch(t.Context(), 9); err != nil {
+		t.Errorf("a watch behind a list: %v", err)
+	}
+}
+
+func kindOf(err error) keepwatch.FailureKind {
+	var failure *keepwatch.Failure
+	errors.As(err, &failure)
+	if failure == nil {
+		return 0
+	}
+	return failure.Kind
 }
 
 func TestEventsAreLeased(t *testing.T) {

@@ -99,7 +99,7 @@ func (s *Source) page(list runtime.Object, req keepwatch.ListRequest) (keepwatch
 		s.readFirst(objects[0])
 	}
 	if page.Continue == "" {
-		s.ended.Listed(page.Revision)
+		s.cut = 0
 	}
 	return page, nil
 }

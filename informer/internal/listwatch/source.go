@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/internal/deletions"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -33,7 +32,7 @@ type Source struct {
 	versions  *versionAssigner // nil if the server has revisions
 	newest    keepwatch.Revision
 	leased    bool                   // the objects are Events
-	ended     deletions.Ended        // of Events
+	cut       keepwatch.Revision     // of Events of which a stream delivered a part at first; 0: none
 	whole     atomic.Bool            // lists have no limit: a first page was full, and had no token for the next one
 	token     atomic.Pointer[string] // of versions; nil if the server has revisions
 }

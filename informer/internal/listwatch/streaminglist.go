@@ -42,12 +42,11 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	}
 	s.versioned = s.versioned || list.events > 0
 	opened.to, opened.buffer = list.revision, list.deferred
-	opened.newest, opened.from, opened.asked = list.revision, list.revision, list.revision
-	s.ended.Listed(list.revision)
+	opened.newest = list.revision
+	s.cut = 0
 	for _, e := range list.deferred {
 		opened.newest = max(opened.newest, e.revision)
 	}
-	opened.least = opened.newest
 	return list.revision, opened, nil
 }
 

@@ -22,11 +22,11 @@ const maxOpens = 5
 // Watch returns the events after from.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	options := watchOptions()
-	asked, delivered := from, map[keepwatch.Key]bool(nil)
 	switch {
-	case s.versions == nil && s.leased:
-		asked, delivered = s.ended.Resume(from)
-		options.ResourceVersion = asked.String()
+	case s.versions == nil && s.cut == from:
+		s.cut = 0
+		return nil, keepwatch.Failed(keepwatch.Expired,
+			"watch %s: the stream ended within the deletions at revision %v, which are not sent again", s.name, from)
 	case s.versions == nil:
 		options.ResourceVersion = from.String()
 	case s.versions.stale:
@@ -39,8 +39,7 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if failure != nil {
 		return nil, failure
 	}
-	w.to, w.newest, w.least = from, from, asked
-	w.from, w.asked, w.delivered = from, asked, delivered
+	w.to, w.newest = from, from
 	return w, nil
 }
 
@@ -60,14 +59,9 @@ type stream struct {
 	stop   sync.Once
 
 	to     keepwatch.Revision // of the last batch
-	newest keepwatch.Revision // the greatest that was read, initially from
-	least  keepwatch.Revision // that no bookmark may be below
-	from   keepwatch.Revision // what the client sends up to it repeats
-	asked  keepwatch.Revision // that the client was asked for, at most from
-	// delivered are the objects whose deletions at from the target has.
-	delivered map[keepwatch.Key]bool
-	buffer    []parsedEvent      // read, and not returned yet
-	failed    *keepwatch.Failure // is returned after buffer
+	newest keepwatch.Revision // the greatest that was read
+	buffer []parsedEvent      // read, and not returned yet
+	failed *keepwatch.Failure // is returned after buffer
 	// deletions wait for the revision behind newest.
 	deletions deletions.Pending
 }
@@ -103,9 +97,6 @@ func (w *stream) Next() (keepwatch.Batch, error) {
 		batch.Changes = append(batch.Changes, next.change)
 	}
 	w.to = batch.To
-	if w.source.leased {
-		w.source.ended.Delivered(batch)
-	}
 	return batch, nil
 }
 
@@ -153,26 +144,14 @@ func (w *stream) take(event watch.Event, ok bool, failure *keepwatch.Failure) bo
 	if !ok {
 		return false
 	}
-	e, ok, failure := w.source.parse(event, w.least)
+	e, ok, failure := w.source.parse(event, w.newest)
 	switch {
 	case failure != nil:
 		w.fail(failure)
-	case ok && !w.repeats(e):
+	case ok:
 		w.add(e)
 	}
 	return true
-}
-
-// repeats reports whether an event is one of those up to from, which a client that was asked for the revision before
-// sends again, and is no deletion that the target lacks.
-func (w *stream) repeats(e parsedEvent) bool {
-	if w.least = max(w.least, e.revision); w.asked == w.from || e.revision > w.from {
-		return false
-	}
-	if e.bookmark {
-		return e.revision < w.from
-	}
-	return e.change.Type != keepwatch.Deleted || w.delivered[e.change.Object.Key()]
 }
 
 // add adds an event to the buffer, and before it the deletions that waited for its revision.
@@ -196,6 +175,9 @@ func (w *stream) add(e parsedEvent) {
 			w.fail(failure)
 		}
 		if waits {
+			if w.source.leased && w.deletions.IsCut() {
+				w.source.cut = reached
+			}
 			return
 		}
 	}
