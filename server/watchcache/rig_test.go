@@ -132,13 +132,16 @@ func (m *memory) remove(name string) keepwatch.Revision {
 	return m.removeAt(keepwatch.Key{Namespace: "ns", Name: name})
 }
 
-func (m *memory) removeAt(key keepwatch.Key) (at keepwatch.Revision) {
+// removeAt removes objects at one revision.
+func (m *memory) removeAt(keys ...keepwatch.Key) (at keepwatch.Revision) {
 	m.change(func() {
 		m.newest++
 		at = m.newest
-		delete(m.current, key)
-		m.history = append(m.history, keepwatch.Change{Type: keepwatch.Deleted, Revision: at, Object: &item{key: key,
-			revision: at}})
+		for _, key := range keys {
+			delete(m.current, key)
+			m.history = append(m.history, keepwatch.Change{Type: keepwatch.Deleted, Revision: at, Object: &item{key: key,
+				revision: at}})
+		}
 	})
 	return at
 }

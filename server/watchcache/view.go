@@ -311,6 +311,7 @@ func (w *Watch) appendDeleted(events []Event, state *store.Snapshot, of, asked s
 				return nil, errOtherSet // the client lists again, and so loses the object
 			}
 			if cached.selectedBy(&w.predicate) {
+				w.sent = max(w.sent, w.Revision())
 				events = append(events, Event{Type: watch.Deleted, Object: cached, Revision: w.Revision()})
 			}
 		}

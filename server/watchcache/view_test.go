@@ -429,3 +429,47 @@ func TestResumedViewFollows(t *testing.T) {
 		t.Errorf("%v, %v", client.all(), err)
 	}
 }
+
+// The deletions of a revoked namespace have the revision that the watch has reached, and those of a lease behind them
+// are not below it.
+func TestLeaseBehindARevocation(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{})
+	r.source.putIn("aa", "a", "x")
+	r.source.putIn("aa", "b", "x")
+	start := r.source.putIn("bb", "x", "x")
+	reach := func(to keepwatch.Revision) {
+		r.eventually("the cache has the change", func() bool { return r.Snapshot().Revision() >= to })
+	}
+	reach(start)
+	view := newView(map[string]keepwatch.UID{"aa": "1", "bb": "1"})
+	o := everythingBelow()
+	o.ResourceVersion = start.String()
+	w, err := r.WatchIn(t.Context(), "/widgets/", o, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	read := func() {
+		for events, _, err := w.TryNext(); len(events) > 0 || err != nil; events, _, err = w.TryNext() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range events {
+				got = append(got, fmt.Sprint(e.Type, " ", e.Object.Key().Name, " ", e.Revision))
+			}
+		}
+	}
+	last := r.source.putIn("cc", "x", "x")
+	reach(last)
+	read()
+	view.set(map[string]keepwatch.UID{"aa": "1"})
+	read()
+	end := r.source.removeAt(keepwatch.Key{Namespace: "aa", Name: "a"}, keepwatch.Key{Namespace: "aa", Name: "b"})
+	reach(end)
+	read()
+	want := []string{fmt.Sprint("DELETED x ", last), fmt.Sprint("DELETED a ", last), fmt.Sprint("DELETED b ", end)}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

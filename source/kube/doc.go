@@ -24,9 +24,10 @@
 // # Bounds
 //
 // One object, with its frame, may have [Options].MaxObject bytes. A watch reads ahead by
-// at most 1,000 events or 1 MiB (one event is always allowed); then the connection exerts
-// back pressure. At most 64 MiB of deletions wait for their revision (internal/deletions). The
-// server decides the length of a page: some aggregated servers ignore the limit.
+// at most 1,000 events or 1 MiB (one event, or one revision of Events, is always allowed); then
+// the connection exerts back pressure. At most 64 MiB of deletions wait for their revision
+// (internal/deletions). The server decides the length of a page: some aggregated servers ignore
+// the limit.
 //
 // # Files
 //

@@ -74,6 +74,27 @@ func TestDeletionsOfALease(t *testing.T) {
 	}
 }
 
+// A revision is not split, however many objects end at it.
+func TestLargeLease(t *testing.T) {
+	const n = maxBatch + 200
+	stream := watch.NewFakeWithChanSize(n+1, false)
+	s := New(&cache.ListWatch{
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return stream, nil },
+	}, "events")
+	stream.Add(eventAt("first", 6))
+	for i := range n {
+		stream.Delete(eventAt(fmt.Sprint("e-", i), 7))
+	}
+	w, err := s.Watch(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if b, err := w.Next(); err != nil || len(b.Changes) != n+1 || b.To != 7 {
+		t.Errorf("a batch of %d changes to %d, %v", len(b.Changes), b.To, err)
+	}
+}
+
 func kindOf(err error) keepwatch.FailureKind {
 	var failure *keepwatch.Failure
 	errors.As(err, &failure)

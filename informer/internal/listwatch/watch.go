@@ -80,7 +80,7 @@ func (w *stream) Next() (keepwatch.Batch, error) {
 	}
 	for {
 		full := len(batch.Changes) >= maxBatch
-		for len(w.buffer) == 0 && !full && w.failed == nil && (w.read(0) || w.more(batch, &opened)) {
+		for len(w.buffer) == 0 && w.failed == nil && (w.read(0) || w.more(batch, &opened)) {
 		}
 		if len(w.buffer) == 0 {
 			break
