@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -100,8 +101,24 @@ func (c *Creator) Run(ctx context.Context) {
 	defer informers.Wait()
 	for _, informer := range c.owned {
 		informers.Go(func() { informer.RunWithContext(ctx) })
+		informers.Go(func() { c.enqueueAll(ctx, informer.HasSynced) })
 	}
 	c.worker.Run(ctx)
+}
+
+// enqueueAll looks at all namespaces once more after the first list of what they own: it does not show what was created
+// and deleted before it.
+func (c *Creator) enqueueAll(ctx context.Context, listed cache.InformerSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), listed) {
+		return
+	}
+	namespaces, err := c.namespaces.List(labels.Everything())
+	if err != nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "The namespaces are not listed")
+	}
+	for _, n := range namespaces {
+		c.worker.Add(n.Name)
+	}
 }
 
 // handle creates the objects of a namespace, unless it is gone or being deleted.
