@@ -194,11 +194,18 @@ func (o *onlookers) namespace(name string) {
 	if !slices.Contains(o.namespaces, name) {
 		o.namespaces = append(o.namespaces, name)
 	}
-	o.must2(o.admin.RbacV1().Roles(name).Create(o.Context(), &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "onlooker"},
-		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""},
-			Resources: []string{"configmaps"}}},
-	}, metav1.CreateOptions{}))
+	// The server may take a namespace that was made again for the one that ends, for a while.
+	await.NoError(o, "the namespace takes a role", func() error {
+		_, err := o.admin.RbacV1().Roles(name).Create(o.Context(), &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Name: "onlooker"},
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""},
+				Resources: []string{"configmaps"}}},
+		}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
+		return err
+	})
 }
 
 func (o *onlookers) must2(_ any, err error) {
@@ -559,7 +566,11 @@ func (o *onlookers) compare(ctx context.Context, u *onlooker, revision string) {
 		got := stdmaps.Clone(u.watched.all[namespace])
 		u.watched.mu.Unlock()
 		if slices.Contains(o.settled(u), namespace) && !stdmaps.Equal(got, want) && len(got)+len(want) > 0 {
-			o.Errorf("at the bookmark %s the watch has %v of %s, and the server %v", revision, got, namespace, want)
+			o.mu.Lock()
+			since := time.Since(u.since[namespace])
+			o.mu.Unlock()
+			o.Errorf("at the bookmark %s the watch has %v of %s, and the server %v; it was granted or revoked %v ago", revision,
+				got, namespace, want, since)
 		}
 	}
 	u.compared.Add(1)
