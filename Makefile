@@ -157,7 +157,7 @@ STORIES = ./real/conformance ./matrix ./real/proxy ./compat ./examples/... ./rea
   ./real/managed ./real/outage ./real/past ./published ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers \
   ./suites ./verify
 # Tests of these packages that only make verify runs.
-LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers ExpiredTokens FieldsOfNewerServers \
+LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers EventsEndTogether ExpiredTokens FieldsOfNewerServers \
   FirstWatchOfAShard FourShards InstallFromAProxy KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \
   PersonalHeadlamp PersonalKubectl PersonalPrograms ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
 test-real: peers

@@ -86,7 +86,7 @@ func (s *Server) sinceOldest(ctx context.Context, u user.Info, r *shown, watch b
 
 // creations remembers the earliest creations of objects, and bounds how many reads look for them at a time: they read
 // what a namespace had, and each has a connection of the database, of which others need some, too. A user has one at a
-// time, so that slow ones of one user hold up no other.
+// time, so that slow ones of one user delay no other.
 type creations struct {
 	turns chan struct{} // has an element for each read
 	mu    sync.Mutex

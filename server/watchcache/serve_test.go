@@ -437,6 +437,14 @@ func (s sender) Send(e watchcache.Event, _ bool) error { return s(e) }
 func (s sender) Initialized() error                    { return nil }
 func (s sender) Flush() error                          { return nil }
 
+// deadline is a context that has a deadline, and does not end by it.
+type deadline struct {
+	context.Context
+	at time.Time
+}
+
+func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
+
 // What a watch receives behind a bookmark is not below it, also if the watch is behind the history then.
 func TestDeletionBehindABookmark(t *testing.T) {
 	t.Parallel()
@@ -453,11 +461,12 @@ func TestDeletionBehindABookmark(t *testing.T) {
 		t.Fatal(err)
 	}
 	reach(r.source.put("b", "y"))
-	ctx, cancel := context.WithTimeout(t.Context(), 2100*time.Millisecond) // a bookmark is sent two seconds before
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	ends := deadline{ctx, time.Now().Add(2100 * time.Millisecond)} // a bookmark is sent two seconds before
 	bookmark := keepwatch.Revision(0)
 	var got []string
-	err = w.Serve(ctx, nil, sender(func(e watchcache.Event) error {
+	err = w.Serve(ends, nil, sender(func(e watchcache.Event) error {
 		switch {
 		case e.Type != watch.Bookmark:
 			got = append(got, fmt.Sprint(e.Type, " ", e.Object.Key().Name))
@@ -466,7 +475,8 @@ func TestDeletionBehindABookmark(t *testing.T) {
 				reach(r.source.put("c", label))
 			}
 			reach(r.source.remove("a"))
-		case len(got) > 0:
+		}
+		if len(got) == 2 {
 			cancel()
 		}
 		if e.Revision < bookmark {

@@ -121,7 +121,7 @@ type Source struct {
 	watchTimeout   func() time.Duration
 
 	versioned atomic.Bool   // an object with a revision was read
-	cut       atomic.Uint64 // the revision of leased objects of which a stream delivered a part at first; 0: none
+	cut       atomic.Uint64 // the revision of leased objects of which a stream delivered a part at first, until a list; 0: none
 
 	// columns are the newest that the server sent: it sends them with each page, but in a
 	// watch only with the first event.

@@ -42,11 +42,11 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if failure := s.definition.failure("watch " + s.name); failure != nil {
 		return nil, failure
 	}
-	q := s.watchQuery()
-	if s.cut.CompareAndSwap(uint64(from), 0) {
+	if s.cut.Load() == uint64(from) {
 		return nil, keepwatch.Failed(keepwatch.Expired,
 			"watch %s: the stream ended within the deletions at revision %v, which are not sent again", s.name, from)
 	}
+	q := s.watchQuery()
 	q.Set("resourceVersion", from.String())
 	x, failure := s.get(ctx, "watch", s.accept(watchAccept), q)
 	if failure != nil {

@@ -134,7 +134,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// A proxy of one replica is never without a ready pod, and pods that are not ready hold up no drain.
+// A proxy of one replica is never without a ready pod, and pods that are not ready block no drain.
 func TestDisruptions(t *testing.T) {
 	for which, want := range map[string]int{"least": 0, "defaults": 1} {
 		all := manifests(t, "keepwatch-proxy", settings["keepwatch-proxy"][which])

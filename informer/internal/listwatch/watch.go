@@ -24,7 +24,6 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	options := watchOptions()
 	switch {
 	case s.versions == nil && s.cut == from:
-		s.cut = 0
 		return nil, keepwatch.Failed(keepwatch.Expired,
 			"watch %s: the stream ended within the deletions at revision %v, which are not sent again", s.name, from)
 	case s.versions == nil:

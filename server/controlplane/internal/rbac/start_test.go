@@ -86,7 +86,7 @@ func TestDecisionsWaitForThePolicy(t *testing.T) {
 	})
 }
 
-// Roles that cannot be read, or created, hold up no request after startTimeout: the kinds that could be read decide.
+// Roles that cannot be read, or created, delay no request after startTimeout: the kinds that could be read decide.
 func TestDecisionsDoNotWaitForEver(t *testing.T) {
 	for name, broken := range map[string]string{"creation": "", "reading": "clusterroles"} {
 		t.Run(name, func(t *testing.T) {
