@@ -26,6 +26,7 @@
 //	types.go    types and names     known.go   which points are known
 //	events.go   what has happened   points.go  the points of a moment
 //	source.go   a resource at a moment and onward, as a keepwatch.Source
+//	replay.go   a watch of it
 //	difference.go  a resource at a moment, also as what differs from another one
 //	latest.go   whether there is more, for all replays at once
 //	reported.go  what Events of Kubernetes say about an object, beside its states

@@ -120,8 +120,9 @@ type Source struct {
 	listTimeout    time.Duration
 	watchTimeout   func() time.Duration
 
-	versioned atomic.Bool   // an object with a revision was read
-	cut       atomic.Uint64 // the revision of leased objects of which a stream delivered a part at first, until a list; 0: none
+	versioned atomic.Bool // an object with a revision was read
+	// cut is the revision of leased objects of which a stream delivered a part at first, until a list; 0: none.
+	cut atomic.Uint64
 
 	// columns are the newest that the server sent: it sends them with each page, but in a
 	// watch only with the first event.
