@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/store"
 )
 
 // Deletions at the revision that the stream has reached are changes of the next one, and are not lost with a stream
@@ -156,5 +160,41 @@ func TestLateDeletionsOfALease(t *testing.T) {
 			t.Fatal(err)
 		}
 		open(t, s)
+	}
+}
+
+// A reflector whose stream ends within a lease lists once, also at the revision of the lease, and goes on.
+func TestReflectorListsBehindACutLease(t *testing.T) {
+	var lists, watches atomic.Int32
+	delivered := make(chan struct{})
+	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/events"):
+			http.NotFound(w, r) // the definition
+		case !r.URL.Query().Has("watch") && lists.Add(1) == 1:
+			send(w, podList(5, "", pod("a", 2), pod("b", 3), pod("c", 4)))
+		case !r.URL.Query().Has("watch"):
+			send(w, podList(7, "", pod("c", 4)))
+		case watches.Add(1) == 1:
+			send(w, podFrame("DELETED", "a", 7))
+			<-delivered
+			send(w, podFrame("DELETED", "b", 7))
+		default:
+			send(w, bookmarkFrame(9))
+			waitClosed(r)
+		}
+	}), eventsOptions)
+	state := store.New(store.Options{})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- reflector.New(s, state, reflector.Options{Paged: true}).Run(ctx) }()
+	await.True(t, "the first deletion is delivered", func() bool { return state.Revision() == 7 })
+	close(delivered)
+	await.True(t, "the watch goes on", func() bool { return state.Revision() == 9 })
+	stop()
+	<-ended
+	if state.Snapshot().Len() != 1 || lists.Load() != 2 || watches.Load() != 2 {
+		t.Errorf("%d objects after %d lists and %d watches, want 1, 2 and 2", state.Snapshot().Len(), lists.Load(),
+			watches.Load())
 	}
 }
