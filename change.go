@@ -81,6 +81,10 @@ type Batch struct {
 // Bookmark reports whether the batch carries progress alone.
 func (b Batch) Bookmark() bool { return len(b.Changes) == 0 }
 
+// Progress reports whether the batch reaches beyond its last change, as a bookmark does: a source may join a
+// bookmark to the changes before it. For a view that has none of the changes the batch is a bookmark.
+func (b Batch) Progress() bool { return b.Bookmark() || b.To > b.Changes[len(b.Changes)-1].Revision }
+
 // GapReason is why a part of the history is delivered as a difference of states.
 type GapReason string
 

@@ -35,8 +35,8 @@ type view struct {
 	attributes attributeLog
 	// invalid, if set, is the reason why the next delivery must be a list.
 	invalid keepwatch.GapReason
-	// number counts the deliveries, and bookmark is the number of the newest one without
-	// changes.
+	// number counts the deliveries, and bookmark is the number of the newest one that reaches
+	// beyond its changes.
 	number, bookmark uint64
 }
 
@@ -185,13 +185,14 @@ func (s *Store) publish(t *txn, d keepwatch.Delivery) error {
 // of all scopes before log entries that they have not seen leave the window.
 func (s *Store) notify(next *view, e logEntry) {
 	changes, gap := e.changes(), e.isGap()
-	if len(changes) == 0 && !gap {
+	progress := e.isProgress()
+	if progress {
 		next.bookmark = next.number
 	}
 	s.notifiers.inScopes(changes, gap, func(c *scope) { c.lastChanged.Store(next.number) })
 	touched, every := s.terms.mark(changes, gap, next.number, s.options)
 	s.view.Store(next)
-	all := gap || len(changes) == 0 || next.number-s.lastBroadcast > uint64(next.window.len()/2)
+	all := gap || progress || next.number-s.lastBroadcast > uint64(next.window.len()/2)
 	if all {
 		s.lastBroadcast = next.number
 	}

@@ -53,7 +53,8 @@ func (s *Store) Watch(from Cursor, filter Filter) *Watcher {
 func (w *Watcher) Cursor() Cursor { return w.cursor }
 
 // Next waits for the next delivery: a batch while the window reaches back to the cursor,
-// else a gap. A batch without changes is a bookmark, and follows a bookmark of the source.
+// else a gap. A batch without changes is a bookmark, and follows a bookmark of the source, or changes
+// that the filter does not pass and that the source has joined to a bookmark; see [keepwatch.Batch.Progress].
 // Next fails with ctx's cause; permanently with a *keepwatch.Failure of kind Expired, when
 // the difference since the cursor is no longer known; and with an *Unreadable at a change
 // that the filter cannot judge. Deliveries share memory and must not be changed.
@@ -135,7 +136,7 @@ func (w *Watcher) advance(v *view) (keepwatch.Delivery, error) {
 			w.cursor = e.to
 			return w.deliver(keepwatch.Gap{From: w.delivered, To: d.To, Reason: d.Reason, Changes: changes}), nil
 		case keepwatch.Batch:
-			bookmark = bookmark || d.Bookmark()
+			bookmark = bookmark || d.Progress()
 			changes, unreadable := w.filter.filter(after(d.Changes, seen), 0)
 			w.cursor = e.to
 			if unreadable != nil {

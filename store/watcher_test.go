@@ -74,6 +74,34 @@ func TestWatchBookmarks(t *testing.T) {
 	wantLines(t, lines(poll(t, other)...), "batch 1-6")
 }
 
+// A source that reads ahead joins a bookmark to the changes before it. For a watcher that has these, or that does not
+// see them, the bookmark is left.
+func TestWatchBookmarksThatAreJoinedToChanges(t *testing.T) {
+	a := thingAt("a", 1)
+	filters := map[string]Filter{"everything": {}, "another namespace": {Namespace: "other"},
+		"an object": {Namespace: "ns", Name: "a"}, "an object of another namespace": {Namespace: "other", Name: "a"}}
+	for name, f := range filters {
+		t.Run(name, func(t *testing.T) {
+			s := listed(t, Options{}, 1, a)
+			idle := s.Watch(Cursor{Revision: 1}, f)
+			_, newer, err := idle.TryNext()
+			if err != nil {
+				t.Fatal(err)
+			}
+			apply(t, s, 3, modify(a.at(2)))
+			if !signaled(newer) {
+				t.Error("not woken for the bookmark")
+			}
+			joined := "batch 1-3"
+			if f.Namespace != "other" {
+				joined += "; MODIFIED@2 ns/a a-1@2"
+			}
+			wantLines(t, lines(poll(t, idle)...), joined)
+			wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 2}, f))...), "batch 2-3")
+		})
+	}
+}
+
 // What a view does not see moves the cursor but makes no delivery; the next one
 // starts where the last one ended (P1).
 func TestWatchDeliveriesAreContiguous(t *testing.T) {

@@ -48,6 +48,11 @@ func (e logEntry) isGap() bool {
 	return gap
 }
 
+func (e logEntry) isProgress() bool {
+	batch, ok := e.delivery.(keepwatch.Batch)
+	return ok && batch.Progress()
+}
+
 // window holds the recent deliveries, oldest first. Each starts where the one before it
 // ended.
 type window struct {

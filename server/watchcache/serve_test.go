@@ -397,6 +397,55 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// A source joins progress to the changes before it. A watch that asked for progress receives it: also one that has the
+// changes, or to which they do not belong.
+func TestProgressThatIsJoinedToChanges(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{})
+	before := r.Revision()
+	r.source.lag(true)
+	changed := r.source.put("a", "x")
+	r.source.advance(10)
+	newest, err := r.source.Newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.source.lag(false)
+	if err := r.WaitForRevision(t.Context(), newest); err != nil {
+		t.Fatal(err)
+	}
+	progress := fmt.Sprint("BOOKMARK ", newest)
+	for name, c := range map[string]struct {
+		key  string
+		from keepwatch.Revision
+		want []string
+	}{
+		"everything":                     {"/widgets/", before, []string{fmt.Sprint("ADDED a ", changed), progress}},
+		"everything after the change":    {"/widgets/", changed, []string{progress}},
+		"the object after the change":    {"/widgets/ns/a", changed, []string{progress}},
+		"another object":                 {"/widgets/ns/b", before, []string{progress}},
+		"an object of another namespace": {"/widgets/other/a", before, []string{progress}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := at(c.from, everything)
+			o.Recursive, o.ProgressNotify = c.key == "/widgets/", true
+			w, err := r.Watch(t.Context(), c.key, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			to := &recorder{idle: func() error { cancel(); return nil }}
+			if err := w.Serve(ctx, nil, to); err != nil {
+				t.Fatal(err)
+			}
+			got := slices.DeleteFunc(to.events, func(e string) bool { return e == "initialized" })
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // A watch that is not woken for objects that its selector excludes passes them all the same: its bookmarks have the
 // newest revision, and its client resumes behind them.
 func TestBookmarksPassWhatOthersReceive(t *testing.T) {

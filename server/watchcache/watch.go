@@ -228,10 +228,11 @@ func (w *Watch) added(segment store.Segment) ([]Event, error) {
 func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 	switch d := d.(type) {
 	case keepwatch.Batch:
-		if d.Bookmark() && w.options.ProgressNotify {
-			return []Event{w.progress()}, nil
+		events, err := w.changes(separate(d.Changes, cmp.Or(w.sent, d.From)))
+		if err == nil && d.Progress() && w.options.ProgressNotify {
+			events = append(events, w.progress())
 		}
-		return w.changes(separate(d.Changes, cmp.Or(w.sent, d.From)))
+		return events, err
 	case keepwatch.Gap:
 		if !continues(d) {
 			w.cache.meter.expired()
@@ -243,14 +244,18 @@ func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 }
 
 // gap returns the events of a gap, and a bookmark at its end if the client asked for bookmarks: with an earlier
-// revision it could not resume.
+// revision it could not resume. If it has nothing of the client's, only a client that asked for all progress needs one.
 func (w *Watch) gap(d keepwatch.Gap) ([]Event, error) {
 	d.From = max(d.From, w.sent)
 	events, err := w.changes(resumable(d))
-	if n := len(events); err == nil && n > 0 && events[n-1].Revision < d.To && w.wantsBookmarks() {
+	n := len(events)
+	switch {
+	case err != nil:
+		return events, err
+	case n == 0 && w.options.ProgressNotify, n > 0 && events[n-1].Revision < d.To && w.wantsBookmarks():
 		events = append(events, w.progress())
 	}
-	return events, err
+	return events, nil
 }
 
 func (w *Watch) changes(changes []keepwatch.Change) ([]Event, error) {

@@ -80,12 +80,12 @@ func (w *openWatch) position() keepwatch.Revision {
 func (w *openWatch) advance(b keepwatch.Batch) {
 	w.source.mu.Lock()
 	w.at, w.source.failing = b.To, time.Time{}
-	if b.Bookmark() {
+	if b.Progress() {
 		w.confirming = false
 	}
 	newest := w.source.wanted
 	w.source.mu.Unlock()
-	if b.Bookmark() {
+	if b.Progress() {
 		w.replaceBehind(newest)
 	}
 }
