@@ -90,10 +90,9 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 	return nil
 }
 
-// sendProgress sends a bookmark, if the client asked for bookmarks, and has received all objects of the granted
-// namespaces.
+// sendProgress sends a bookmark, if the client asked for bookmarks, and has received all objects of its view.
 func (w *Watch) sendProgress(to Receiver) error {
-	if !w.wantsBookmarks() || w.viewed != nil && len(w.viewed.granted) > 0 {
+	if !w.wantsBookmarks() || !w.viewed.isDelivered() {
 		return nil
 	}
 	return to.Send(w.progress(), false)

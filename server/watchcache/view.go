@@ -192,6 +192,10 @@ type viewed struct {
 	began    time.Time
 }
 
+// isDelivered reports whether the watch has delivered the objects of all namespaces of its view, once it has reached a
+// revision: otherwise no bookmark of that may be sent. It is true of a watch without a view.
+func (v *viewed) isDelivered() bool { return v == nil || len(v.granted) == 0 && !isClosed(v.replaced) }
+
 // granted is a namespace whose objects are to be delivered, in the state at the watch's revision.
 type granted struct {
 	namespace string
@@ -232,11 +236,11 @@ func (w *Watch) nextOfView() (events []Event, err error) {
 		}
 	default:
 	}
-	for w.stated && len(v.granted) > 0 {
+	for len(w.state) == 0 && len(v.granted) > 0 {
 		g := &v.granted[0]
 		if len(g.segments) == 0 {
 			v.granted = v.granted[1:]
-			v.marks = w.wantsBookmarks()
+			v.marks = w.wantsBookmarks() && (w.stated || !w.bookmark) // the initial state ends with one
 			continue
 		}
 		segment := g.segments[0]

@@ -3,17 +3,21 @@ package watchcache_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/ptr"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/server/watchcache"
@@ -268,6 +272,130 @@ func TestGrantEndsWithBookmark(t *testing.T) {
 	}
 	if !slices.Equal(bookmarks, []keepwatch.Revision{last}) {
 		t.Errorf("bookmarks at %v, want %d", bookmarks, last)
+	}
+}
+
+// The bookmark that ends the initial state is behind the objects of what is granted before it: between the decision in
+// which namespaces a watch begins, and its first event, the source may have had to confirm a revision.
+func TestGrantBeforeTheInitialEnd(t *testing.T) {
+	r := newRig(t, store.Options{})
+	r.source.putIn("b", "w", "")
+	last := r.source.putIn("a", "w", "")
+	r.eventually("the cache has it", func() bool { return r.Revision() >= last })
+	for _, begins := range []bool{false, true} {
+		view := newView(map[string]keepwatch.UID{"a": "1"})
+		options := everything
+		options.Recursive, options.Predicate.AllowWatchBookmarks, options.SendInitialEvents = true, true, ptr.To(true)
+		w, err := r.WatchIn(t.Context(), "/widgets/", options, view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &shownTo{map[string]string{}, func(string) bool { return true }, t}
+		var bookmarks []bool
+		look := func(e watchcache.Event) {
+			if e.Type == watch.Bookmark {
+				bookmarks = append(bookmarks, e.InitialEnd)
+				if len(client.objects) != 2 || e.Revision != last {
+					t.Errorf("a bookmark at %d behind %v", e.Revision, client.all())
+				}
+			}
+		}
+		if begins {
+			events, _, err := w.TryNext()
+			if err != nil || len(events) != 1 {
+				t.Fatalf("%v, %v", events, err)
+			}
+			client.add(events[0])
+		}
+		view.set(map[string]keepwatch.UID{"a": "1", "b": "1"})
+		if err := client.drain(w, look); err != nil || !slices.Equal(bookmarks, []bool{true}) {
+			t.Errorf("the bookmarks %v, %v", bookmarks, err)
+		}
+	}
+}
+
+// restless is a view whose set is replaced as soon as it was asked for.
+type restless struct {
+	*someNamespaces
+	next map[string]keepwatch.UID // the set that follows; nil if none does
+}
+
+func (s *restless) Namespaces() (*watchcache.Namespaces, <-chan struct{}, error) {
+	present, replaced, err := s.someNamespaces.Namespaces()
+	if next := s.next; next != nil {
+		s.next = nil
+		s.set(next)
+	}
+	return present, replaced, err
+}
+
+// No bookmark of a revision above that of a grant is sent before what is granted: not the one behind a gap, nor one
+// that is due.
+func TestNoBookmarkBeforeAGrant(t *testing.T) {
+	t.Parallel()
+	one, both := map[string]keepwatch.UID{"a": "1"}, map[string]keepwatch.UID{"a": "1", "b": "1"}
+	options := everythingBelow()
+	options.Predicate.AllowWatchBookmarks = true
+	r := newCache(t, store.Options{})
+	r.source.putIn("b", "old", "")
+	start := r.source.putIn("a", "w", "")
+	r.start()
+	r.eventually("the cache is ready", func() bool { return r.ReadinessCheck() == nil })
+	r.source.lag(true)
+	changed := r.source.putIn("a", "w", "")
+	end := r.source.putIn("c", "w", "")
+	r.source.breakWatch(keepwatch.Failed(keepwatch.Expired, "the history is lost"))
+	r.eventually("the cache has listed", func() bool { return r.Snapshot().Revision() == end })
+	r.source.breakWatch(nil)
+	view := &restless{newView(one), nil}
+	options.ResourceVersion = start.String()
+	w, err := r.WatchIn(t.Context(), "/widgets/", options, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view.set(one)
+	view.next = both
+	to := &recorder{idle: func() error { return errIdle }}
+	if err := w.Serve(t.Context(), nil, to); !errors.Is(err, errIdle) {
+		t.Fatal(err)
+	}
+	if want := []string{fmt.Sprint("MODIFIED w ", changed), "initialized", "ADDED old initial 2",
+		fmt.Sprint("BOOKMARK initial ", end)}; !slices.Equal(to.events, want) {
+		t.Errorf("behind a gap: %q, want %q", to.events, want)
+	}
+
+	for range 20 { // that the bookmark is due, and that the set is replaced, is noticed in any order
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, store.Options{})
+			r.source.putIn("b", "old", "")
+			last := r.source.putIn("a", "w", "")
+			r.eventually("the cache has it", func() bool { return r.Revision() >= last })
+			view := &restless{newView(one), nil}
+			options := options
+			options.ResourceVersion = ""
+			w, err := r.WatchIn(t.Context(), "/widgets/", options, view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			idle := 0
+			to := &recorder{idle: func() error {
+				if idle++; idle == 1 {
+					time.Sleep(2 * time.Minute)
+					view.set(one)
+					view.next = both
+				}
+				return nil
+			}}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			if err := w.Serve(ctx, nil, to); err != nil {
+				t.Fatal(err)
+			}
+			first := slices.IndexFunc(to.events, func(e string) bool { return strings.HasPrefix(e, "BOOKMARK") })
+			if granted := slices.Index(to.events, "ADDED old initial 2"); granted < 0 || first < granted {
+				t.Errorf("%q", to.events)
+			}
+		})
 	}
 }
 

@@ -252,7 +252,8 @@ func (w *Watch) gap(d keepwatch.Gap) ([]Event, error) {
 	switch {
 	case err != nil:
 		return events, err
-	case n == 0 && w.options.ProgressNotify, n > 0 && events[n-1].Revision < d.To && w.wantsBookmarks():
+	case n == 0 && w.options.ProgressNotify,
+		n > 0 && events[n-1].Revision < d.To && w.wantsBookmarks() && w.viewed.isDelivered():
 		events = append(events, w.progress())
 	}
 	return events, nil
