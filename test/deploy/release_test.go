@@ -79,7 +79,7 @@ func TestReleasedCharts(t *testing.T) {
 		if m.Version != "1.2.3-rc.1" || m.AppVersion != released || m.Annotations["artifacthub.io/license"] != "Apache-2.0" {
 			t.Errorf("%s says %+v", name, m)
 		}
-		files, err := renderChart(chart, name, values{})
+		files, err := renderChart(chart, name, installed, values{})
 		if err != nil {
 			t.Fatal(err)
 		}

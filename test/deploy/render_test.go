@@ -35,11 +35,11 @@ func render(name string, v values) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return renderChart(chart, name, v)
+	return renderChart(chart, name, installed, v)
 }
 
-func renderChart(chart *chartv2.Chart, name string, v values) (map[string]string, error) {
-	release := common.ReleaseOptions{Name: name, Namespace: installed, Revision: 1, IsInstall: true}
+func renderChart(chart *chartv2.Chart, name, namespace string, v values) (map[string]string, error) {
+	release := common.ReleaseOptions{Name: name, Namespace: namespace, Revision: 1, IsInstall: true}
 	all, err := util.ToRenderValues(chart, v, release, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
@@ -54,6 +54,11 @@ func manifests(t *testing.T, name string, v values) []*unstructured.Unstructured
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parsed(t, files)
+}
+
+func parsed(t *testing.T, files map[string]string) []*unstructured.Unstructured {
+	t.Helper()
 	var names []string
 	for file := range files {
 		if strings.HasSuffix(file, ".yaml") {

@@ -3,6 +3,11 @@ app.kubernetes.io/name: keepwatch-sync
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* The name of what is not in the release's namespace: another namespace may have a release of the same name. */ -}}
+{{- define "keepwatch-sync.global" -}}
+{{ .Release.Name }}.{{ .Release.Namespace }}
+{{- end }}
+
 {{- define "keepwatch-sync.labels" -}}
 {{ include "keepwatch-sync.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
