@@ -132,15 +132,7 @@ func (s *Stream) Apply(_ context.Context, batch keepwatch.Batch) (int, error) {
 // endsWithBookmark reports whether a batch reaches beyond its last change, or confirms
 // that the stream is current.
 func endsWithBookmark(batch keepwatch.Batch) bool {
-	if !batch.Bookmark() && batch.To == batch.From {
-		return false
-	}
-	for _, c := range batch.Changes {
-		if c.Revision >= batch.To {
-			return false
-		}
-	}
-	return true
+	return batch.Progress() && (batch.Bookmark() || batch.To != batch.From)
 }
 
 // confirmCurrent adds the Synced that is due, and a bookmark: the cursor is the source's
