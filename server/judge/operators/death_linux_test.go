@@ -15,13 +15,13 @@ import (
 	waiting "github.com/keepwatch/keepwatch/internal/testonly/await" // await is an action here
 )
 
-// asJudge makes the test's program start an operator, and wait.
+// asJudge makes the test's program start an operator in a folder, and wait.
 const asJudge = "KEEPWATCH_JUDGE"
 
 // TestDiesWithJudge checks that an operator ends with its judge, also if that is killed.
 func TestDiesWithJudge(t *testing.T) {
-	if os.Getenv(asJudge) != "" {
-		w := &world{folder: t.TempDir(), operator: &rest.Config{}, traffic: newTraffic(user)}
+	if folder := os.Getenv(asJudge); folder != "" {
+		w := &world{folder: folder, operator: &rest.Config{}, traffic: newTraffic(user)}
 		sleeper := Operator{Command: []string{"sh", "-c", "echo $$; exec sleep 3600"}, Output: os.Stdout}
 		if _, err := sleeper.start(w); err != nil {
 			t.Fatal(err)
@@ -29,7 +29,7 @@ func TestDiesWithJudge(t *testing.T) {
 		select {}
 	}
 	judge := exec.Command(os.Args[0], "-test.run=^TestDiesWithJudge$")
-	judge.Env = append(os.Environ(), asJudge+"=yes")
+	judge.Env = append(os.Environ(), asJudge+"="+t.TempDir())
 	out, err := judge.StdoutPipe()
 	if err == nil {
 		err = judge.Start()
