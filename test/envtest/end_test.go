@@ -38,7 +38,7 @@ func abandon(dir string) {
 func TestKilledTestLeavesNothing(t *testing.T) {
 	dir := assets(t)
 	test := exec.CommandContext(t.Context(), os.Args[0])
-	test.Env = append(os.Environ(), abandonVariable+"="+dir)
+	test.Env = append(os.Environ(), abandonVariable+"="+dir, "TMPDIR="+t.TempDir()) // what it leaves
 	stdout, err := test.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
