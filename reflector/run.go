@@ -338,7 +338,7 @@ func (r *run) read(ctx context.Context) (machine.Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	return machine.Delivered{Revision: r.target.Revision(), Bookmark: batch.Bookmark()}, nil
+	return machine.Delivered{Revision: r.target.Revision(), Bookmark: batch.Progress()}, nil
 }
 
 // wait waits for a.For, or until ctx is done.

@@ -112,6 +112,8 @@ func TestBatches(t *testing.T) {
 		"progress that repeats":    {from(5), roomy, []Part{progressAt(5), progressAt(4)}, nil},
 		"a bookmark ends its batch": {from(5), roomy, []Part{changeAt(6), bookmarkAt(8), changeAt(8), changeAt(9)},
 			[]string{"5-8: 6", "8-9: 8 9"}},
+		"a bookmark at the last change": {from(5), roomy, []Part{changeAt(6), bookmarkAt(6), changeAt(7)},
+			[]string{"5-6: 6", "6-6:", "6-7: 7"}},
 		"a bookmark that repeats": {from(5), roomy, []Part{bookmarkAt(5), bookmarkAt(5)},
 			[]string{"5-5:", "5-5:"}},
 		"a first batch": {keepwatch.Batch{From: 5, To: 7}, roomy, []Part{changeAt(8)},

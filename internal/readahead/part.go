@@ -24,7 +24,8 @@ type Part struct {
 	// To is the revision that the stream has reached with the part.
 	To keepwatch.Revision
 	// Ends marks a bookmark that ends its batch: nothing joins behind it, and the batch
-	// is delivered although nothing may have changed.
+	// is delivered although nothing may have changed. It joins changes if they are below it: the
+	// batch then shows it, see [keepwatch.Batch.Progress].
 	Ends bool
 	// Open is how long Next waits for further parts of the revision To, zero if no more can follow.
 	Open time.Duration
@@ -52,7 +53,8 @@ func (n *pending) fits(p Part, limit Limit) bool {
 	case n.ended:
 		return false
 	case len(p.Changes) == 0:
-		return true
+		// Behind a change at its revision, a bookmark that joins could not be seen.
+		return !p.Ends || keepwatch.Batch{Changes: n.Changes, To: max(n.To, p.To)}.Progress()
 	}
 	return p.After >= n.To && len(n.Changes)+len(p.Changes) <= limit.Changes && n.bytes+p.Bytes <= limit.Bytes
 }

@@ -33,8 +33,8 @@ const maxBatchEvents = 1000
 // Changes have the order in which the server sent them. Other deletions at the revision that the stream has reached are
 // changes of the next one: a server that resumes a watch over history that it does not have may send them. An event
 // below an earlier revision of the stream begins a new batch, as does every event after a bookmark: the batch's From
-// shows a target that the change is repeated. A bookmark below an earlier revision of the stream is a
-// ProtocolViolation.
+// shows a target that the change is repeated. So does a bookmark at the revision of the last change, which a batch of
+// both would not show. A bookmark below an earlier revision of the stream is a ProtocolViolation.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	if from == 0 {
 		return nil, keepwatch.Failed(keepwatch.InvariantViolation, "watch %s: no revision to begin from", s.name)

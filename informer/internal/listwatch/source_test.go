@@ -342,6 +342,8 @@ func TestBatches(t *testing.T) {
 	s := &server{stream: watch.NewFakeWithChanSize(20, false)}
 	for _, e := range []watch.Event{
 		event(watch.Added, "a/u@11"), event(watch.Modified, "a/u@12"),
+		event(watch.Bookmark, "@12"), // could not be seen behind the change
+		event(watch.Modified, "a/u@13"),
 		event(watch.Bookmark, "@15"),
 		event(watch.Deleted, "a/u@16"),
 		event(watch.Modified, "b/v@14"), // an old one
@@ -359,7 +361,7 @@ func TestBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	for _, want := range []string{"10-15 ADDED a@11 MODIFIED a@12", "15-16 DELETED a@16",
+	for _, want := range []string{"10-12 ADDED a@11 MODIFIED a@12", "12-12", "12-15 MODIFIED a@13", "15-16 DELETED a@16",
 		"16-19 MODIFIED b@14 DELETED c@19 DELETED d@19 ADDED c@19"} {
 		if got, err := w.Next(); err != nil || formatBatch(got) != want {
 			t.Errorf("%q, want %q; %v", formatBatch(got), want, err)

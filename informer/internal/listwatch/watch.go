@@ -67,7 +67,8 @@ type stream struct {
 
 // Next returns the events that the client has received, at most 1,000, and the others of the last one's revision. If
 // there are none, it waits for one, and behind the deletion of an Event for others at its revision. An event below the
-// newest revision, and the event after a bookmark, begin a new batch, as those of source/kube do.
+// newest revision, a bookmark at the revision of the last change, and the event after a bookmark, begin a new batch, as
+// those of source/kube do.
 func (w *stream) Next() (keepwatch.Batch, error) {
 	batch := keepwatch.Batch{From: w.to, To: w.to}
 	opened := time.Time{}
@@ -85,7 +86,8 @@ func (w *stream) Next() (keepwatch.Batch, error) {
 			break
 		}
 		next := w.buffer[0]
-		if next.revision < batch.To && len(batch.Changes) > 0 || full && next.revision != batch.To {
+		again := next.revision < batch.To || next.bookmark && next.revision == batch.To
+		if again && len(batch.Changes) > 0 || full && next.revision != batch.To {
 			break
 		}
 		w.buffer = w.buffer[1:]

@@ -36,8 +36,8 @@ type Opened struct{}
 // Delivered reports that the target accepted a batch and is at Revision now.
 type Delivered struct {
 	Revision keepwatch.Revision
-	// Bookmark is true for a batch without changes. It has confirmed to the target already
-	// that the target is current.
+	// Bookmark is true for a batch that is a bookmark, or has one behind its changes. It has confirmed to the target
+	// already that the target is current.
 	Bookmark bool
 }
 
