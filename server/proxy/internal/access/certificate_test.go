@@ -12,14 +12,26 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
+
+// client-go reports errors one by one, at the clock's pace: that of one test's bubble is not that of the next one's.
+func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
+
+// newBundle returns an authority.
+func newBundle() string {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+}
 
 // authorities answers requests for the ConfigMap of the authorities. Each part of a certificates lists it once: first
 // those of the two authorities, as it is read alone only then. One of these two lists is answered at once, and all
@@ -88,16 +100,14 @@ func (s *authorities) RoundTrip(q *http.Request) (*http.Response, error) {
 // A request with a certificate waits for all authorities, also if it has a token: the certificate may be that of a
 // front proxy, whose headers name another user. What the server does not publish is not waited for.
 func TestAllAuthoritiesAreKnown(t *testing.T) {
-	certificate := httptest.NewTLSServer(nil)
-	defer certificate.Close()
-	bundle := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate().Raw}))
+	bundle := newBundle()
 	both := map[string]string{clientsKey: bundle, frontProxiesKey: bundle, "requestheader-username-headers": `["X-User"]`}
 	for name, data := range map[string]map[string]string{"both": both, "clients": {clientsKey: bundle},
 		"front proxies": {frontProxiesKey: bundle, "requestheader-username-headers": `["X-User"]`}, "none": {}} {
 		for answered := range int64(2) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				authoritiesOf(t, data, answered+1)
+				synctest.Test(t, func(t *testing.T) { authoritiesOf(t, data, answered+1) })
 			})
 		}
 	}
@@ -167,9 +177,11 @@ func authoritiesOf(t *testing.T, data map[string]string, answered int64) {
 // tokens. It may publish them later. A 404 of a load balancer does not say that there are none.
 func TestNoAuthorities(t *testing.T) {
 	t.Parallel()
-	certificate := httptest.NewTLSServer(nil)
-	defer certificate.Close()
-	bundle := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate().Raw}))
+	bundle := newBundle()
+	synctest.Test(t, func(t *testing.T) { noAuthorities(t, bundle) })
+}
+
+func noAuthorities(t *testing.T, bundle string) {
 	server := newAuthorities(map[string]string{clientsKey: bundle, frontProxiesKey: bundle}, 1)
 	server.refusal.Store(&refusal{http.StatusNotFound, "default backend - 404"})
 	c, unknown := server.follow(t)

@@ -199,35 +199,35 @@ func TestGuard(t *testing.T) {
 
 // After a change of a role, the server is asked once about all open watches of a user with the same parameters.
 func TestGuardsShareReviews(t *testing.T) {
-	j, p := newJudge(t)
-	j.allows.Store(true)
-	ada, bob := asks("ada", "pods"), asks("bob", "pods")
-	var guarded []context.Context
-	for i := range 100 {
-		a := []authorizer.Attributes{ada, bob}[i%2]
-		_, number, err := p.allowed(t.Context(), a)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		server := &slow{}
+		p, _ := queued(t, server.decide)
+		var guarded []context.Context
+		for i := range 100 {
+			a := asks([]string{"ada", "bob"}[i%2], "pods")
+			_, number, err := p.allowed(t.Context(), a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, end := p.guard(t.Context(), knownCaller(a), a, number)
+			defer end()
+			guarded = append(guarded, ctx)
 		}
-		ctx, end := p.guard(t.Context(), knownCaller(a), a, number)
-		defer end()
-		guarded = append(guarded, ctx)
-	}
-	before := j.asked.Load()
-	j.allows.Store(false)
-	j.answers.Lock()
-	p.forget("")
-	for j.asked.Load() < before+2 {
-		time.Sleep(time.Millisecond)
-	}
-	j.answers.Unlock()
-	for _, ctx := range guarded {
-		<-ctx.Done()
-	}
-	// Each denial is confirmed once, and all are asked for again when the answers take long.
-	if n := j.asked.Load() - before; n < 4 || n > 8 {
-		t.Errorf("the server was asked %d times about the watches of two users", n)
-	}
+		before := server.asked.Load()
+		server.latency, server.revoked = settlingFor/2, "ada"
+		p.forget("")
+		time.Sleep(3 * settlingFor)
+		synctest.Wait()
+		for i, ctx := range guarded {
+			if revoked := i%2 == 0; revoked != (ctx.Err() != nil) {
+				t.Errorf("watch %d: revoked %v, and ended with %v", i, revoked, ctx.Err())
+			}
+		}
+		// A denial is confirmed once, and what is allowed is asked for again until the change has settled.
+		if n := server.asked.Load() - before; n < 4 || n > 6 {
+			t.Errorf("the server was asked %d times about the watches of two users", n)
+		}
+	})
 }
 
 // A question is not given up with the caller that asked it: others wait for the answer.
@@ -454,10 +454,19 @@ func TestReviewsPerUser(t *testing.T) {
 
 // An open watch ends without a change of roles, too: a webhook may have decided, and the proxy may not see the roles.
 func TestGuardWithoutChanges(t *testing.T) {
-	t.Parallel() // it waits for unobservedFor
-	j, p := newJudge(t)
-	j.allows.Store(true)
-	ctx := guarded(t, p)
-	j.allows.Store(false)
-	<-ctx.Done()
+	synctest.Test(t, func(t *testing.T) {
+		server := &pipedJudge{}
+		server.allows.Store(true)
+		p, err := newPermissions(server.client(t).AuthorizationV1(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		ctx := guarded(t, p)
+		server.allows.Store(false)
+		time.Sleep(2 * unobservedFor)
+		if synctest.Wait(); ctx.Err() == nil {
+			t.Error("it is open")
+		}
+	})
 }
