@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
@@ -41,22 +40,17 @@ func (l *auditLog) ProcessEvents(events ...*auditinternal.Event) bool {
 	return !l.fails
 }
 
-// take returns the events since the last call, when there are enough.
-func (l *auditLog) take(t *testing.T, enough int) (events []string) {
-	t.Helper()
-	for deadline := time.Now().Add(await.Deadline); ; time.Sleep(time.Millisecond) {
-		l.mu.Lock()
-		if events = l.events; len(events) >= enough || time.Now().After(deadline) {
-			l.events = nil
-			l.mu.Unlock()
-			return events
-		}
-		l.mu.Unlock()
-	}
+// take returns the events since the last call.
+func (l *auditLog) take() (events []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	events, l.events = l.events, nil
+	return events
 }
 
 // What the proxy answers itself is in its audit log, without objects; what it forwards is not.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	log := &auditLog{}
 	r := newCrowdRig(t, func(c *Config) {
 		c.Audit = &Audit{log, policy.NewPolicyRuleEvaluator(&auditinternal.Policy{Rules: []auditinternal.PolicyRule{
@@ -79,39 +73,51 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s has the Audit-Ids %q", path, ids)
 		}
 	}
-	const list = "/api/v1/configmaps?resourceVersion=0"
-	for deadline := time.Now().Add(await.Deadline); !r.cached() && time.Now().Before(deadline); {
-		get(list, http.StatusOK)
+	// recorded returns the events of requests whose answers are complete: a later one has come on the same connection.
+	recorded := func() []string {
+		t.Helper()
+		get("/version", http.StatusOK)
+		return log.take()
 	}
-	get("/version", http.StatusOK) // on the same connection: all before it is recorded
-	log.take(t, 0)
-	get(list, http.StatusOK)
+	// Memory answers unless the resource is not cached yet, or the server does not decide: it is busy with its start.
+	const list = "/api/v1/configmaps?resourceVersion=0"
+	want := []string{"ResponseComplete Request list " + list + " allow"}
+	await.State(t, "a list from memory is recorded", func() (bool, string) {
+		get(list, http.StatusOK)
+		got := recorded()
+		return slices.Equal(got, want), fmt.Sprintf("%q, want %q", got, want)
+	})
 	get("/api/v1/configmaps", http.StatusOK) // of a small collection
-	get("/version", http.StatusOK)
 	get("/keepwatch/", http.StatusOK)
 	get("/metrics", http.StatusOK)
-	want := []string{
-		"ResponseComplete Request list " + list + " allow",
-		"RequestReceived Metadata get /metrics ", "ResponseComplete Metadata get /metrics allow",
-	}
-	if got := log.take(t, len(want)); !slices.Equal(got, want) {
+	want = []string{"RequestReceived Metadata get /metrics ", "ResponseComplete Metadata get /metrics allow"}
+	if got := recorded(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	const watch = "/api/v1/configmaps?resourceVersion=0&watch=1"
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	answer, err := r.get(ctx, watch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if got := log.take(t, 1); !slices.Equal(got, []string{"ResponseStarted Request watch " + watch + " allow"}) {
-		t.Errorf("%q when a watch begins", got)
-	}
-	cancel()
-	if got := log.take(t, 1); !slices.Equal(got, []string{"ResponseComplete Request watch " + watch + " allow"}) {
-		t.Errorf("%q when a watch ends", got)
-	}
+	want = []string{"ResponseStarted Request watch " + watch + " allow"}
+	var end func()
+	await.State(t, "the beginning of a watch from memory is recorded", func() (bool, string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		answer, err := r.get(ctx, watch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end = func() { cancel(); answer.Body.Close() }
+		got := log.take()
+		is := slices.Equal(got, want)
+		if !is {
+			end()
+		}
+		return is, fmt.Sprintf("%q, want %q", got, want)
+	})
+	end()
+	want = []string{"ResponseComplete Request watch " + watch + " allow"}
+	var got []string
+	await.State(t, "the end of a watch is recorded", func() (bool, string) {
+		got = append(got, log.take()...)
+		return slices.Equal(got, want), fmt.Sprintf("%q, want %q", got, want)
+	})
 	log.mu.Lock()
 	log.fails = true
 	log.mu.Unlock()
@@ -120,6 +126,7 @@ func TestAudit(t *testing.T) {
 
 // Each answer has one Audit-ID, as each of an API server: the request's, if it has one. It is that of the event.
 func TestAuditIDs(t *testing.T) {
+	t.Parallel()
 	log := &auditLog{}
 	r := newCrowdRig(t, func(c *Config) {
 		c.Audit = &Audit{log, policy.NewPolicyRuleEvaluator(&auditinternal.Policy{
@@ -127,7 +134,23 @@ func TestAuditIDs(t *testing.T) {
 			OmitStages: []auditinternal.Stage{auditinternal.StageRequestReceived}})}
 	})
 	without := newCrowdRig(t, func(*Config) {})
-	await.True(t, "the resource is cached", func() bool { return r.cached() && without.cached() })
+	const list = "/api/v1/configmaps?resourceVersion=0"
+	ask := func(by http.Handler, path, token, id string) *httptest.ResponseRecorder {
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		if token != "" {
+			q.Header.Set("Authorization", "Bearer "+token)
+		}
+		if id != "" {
+			q.Header.Set("Audit-ID", id)
+		}
+		w := httptest.NewRecorder()
+		by.ServeHTTP(w, q)
+		return w
+	}
+	await.True(t, "memory answers", func() bool {
+		ask(r.proxy, list, "own", "")
+		return len(log.take()) == 1 && without.cached()
+	})
 	down, err := New(Config{Server: &rest.Config{Host: "http://127.0.0.1:1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -138,8 +161,8 @@ func TestAuditIDs(t *testing.T) {
 		code              int
 		recorded          bool
 	}{
-		{"from memory", "/api/v1/configmaps?resourceVersion=0", "own", r.proxy, http.StatusOK, true},
-		{"from memory, not recorded", "/api/v1/configmaps?resourceVersion=0", "own", without.proxy, http.StatusOK, false},
+		{"from memory", list, "own", r.proxy, http.StatusOK, true},
+		{"from memory, not recorded", list, "own", without.proxy, http.StatusOK, false},
 		{"forwarded", "/version", "own", r.proxy, http.StatusOK, false},
 		{"an endpoint", "/metrics", "own", r.proxy, http.StatusOK, true},
 		{"health", "/livez", "", r.proxy, http.StatusOK, false},
@@ -147,22 +170,14 @@ func TestAuditIDs(t *testing.T) {
 		{"not answered", "/version", "", down, http.StatusServiceUnavailable, false},
 	} {
 		for _, sent := range []string{"", "of-the-client"} {
-			log.take(t, 0)
-			q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.path, nil)
-			if c.token != "" {
-				q.Header.Set("Authorization", "Bearer "+c.token)
-			}
-			if sent != "" {
-				q.Header.Set("Audit-ID", sent)
-			}
-			w := httptest.NewRecorder()
-			c.by.ServeHTTP(w, q)
+			log.take()
+			w := ask(c.by, c.path, c.token, sent)
 			ids := w.Result().Header.Values("Audit-ID")
 			if w.Code != c.code || len(ids) != 1 || sent != "" && ids[0] != sent {
 				t.Errorf("%s, asked as %q: %d with the Audit-IDs %q", c.what, sent, w.Code, ids)
 				continue
 			}
-			if events := log.take(t, 0); c.recorded && (len(events) != 1 || log.last != ids[0]) {
+			if events := log.take(); c.recorded && (len(events) != 1 || log.last != ids[0]) {
 				t.Errorf("%s: %q, and the event %q", c.what, ids, log.last)
 			}
 		}
