@@ -109,6 +109,7 @@ func TestFirstReadOfNothing(t *testing.T) {
 // A watch of a shard that memory cannot answer is not left to a server that would send the objects of all shards. The
 // server's errors are passed on. A resource that may not be cached is the server's.
 func TestWatchesOfShards(t *testing.T) {
+	t.Parallel()
 	const half = "/api/v1/configmaps?watch=1&timeoutSeconds=1&shardSelector=" +
 		"shardRange(object.metadata.uid,'0x0000000000000000','0x8000000000000000')"
 	cached := newCrowdRig(t, func(*Config) {})

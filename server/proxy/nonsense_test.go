@@ -195,6 +195,7 @@ func allNonsense() map[string]nonsense {
 // that the server does not have, none of its other resources is concerned, and afterwards the watches of its clients
 // arrive at the server's state.
 func TestNonsense(t *testing.T) {
+	t.Parallel()
 	srv := testserver.New(t)
 	all := allNonsense()
 	names := slices.Sorted(maps.Keys(all))

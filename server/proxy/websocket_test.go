@@ -18,6 +18,7 @@ import (
 // Browsers accept compressed responses to every request. The messages of a WebSocket are not compressed, as in
 // kube-apiserver.
 func TestMessagesAreNotCompressed(t *testing.T) {
+	t.Parallel()
 	srv := testserver.New(t)
 	p, err := New(Config{Server: srv.Config(), OwnToken: "own"})
 	if err != nil {
