@@ -7,6 +7,7 @@ import (
 	stdmaps "maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -114,6 +115,13 @@ type onlookers struct {
 	granted map[string]*grants // by namespace
 	arrived int
 	latest  time.Duration
+	moments []moment // of each step, in order
+}
+
+// moment is when the server was asked for its newest revision: what has a higher one is later.
+type moment struct {
+	at       time.Time
+	revision int64
 }
 
 // grants are what roles and bindings say about a namespace.
@@ -228,11 +236,18 @@ func (o *onlookers) tokenOf(name string) string {
 	return token.Status.Token
 }
 
-// allow changes what is granted in a namespace, and then writes that.
+// allow changes what is granted in a namespace, and then writes that. Who may read it since then may since the write.
 func (o *onlookers) allow(namespace string, change func(*grants), write func()) {
 	o.Helper()
 	o.record(namespace, change)
 	write()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, u := range o.all {
+		if at, ever := u.revoked[namespace]; ever && at.IsZero() {
+			u.since[namespace] = time.Now()
+		}
+	}
 }
 
 // deny writes a change, and then changes what is granted in a namespace.
@@ -388,6 +403,14 @@ func (o *onlookers) arrives(u *onlooker, x any) {
 // step makes a random change.
 func (o *onlookers) step() {
 	o.Helper()
+	asked := moment{at: time.Now()}
+	newest, err := o.admin.CoreV1().ConfigMaps("default").List(o.Context(), metav1.ListOptions{Limit: 1})
+	o.must(err)
+	asked.revision, err = strconv.ParseInt(newest.ResourceVersion, 10, 64)
+	o.must(err)
+	o.mu.Lock()
+	o.moments = append(o.moments, asked)
+	o.mu.Unlock()
 	u, namespace := pick(o.random, o.all...), pick(o.random, o.namespaces...)
 	name := fmt.Sprintf("%s-m%d", namespace, o.random.IntN(5)) // programs show no namespaces
 	objects := o.admin.CoreV1().ConfigMaps(namespace)
@@ -548,9 +571,11 @@ func (o *onlookers) followBookmarks(ctx context.Context, u *onlooker, client kub
 	}
 }
 
-// compare compares what a watch has at a bookmark with the lists of the namespaces at its revision.
+// compare compares what a watch has at a bookmark with the lists of the namespaces at its revision. It may be a while
+// since the bookmark was sent, but not longer than since the server had an earlier revision.
 func (o *onlookers) compare(ctx context.Context, u *onlooker, revision string) {
-	for _, namespace := range o.settled(u) {
+	sent := o.notBefore(revision)
+	for _, namespace := range o.settled(u, sent) {
 		want := map[string]string{}
 		if o.allowedSince(u, namespace) {
 			list, err := o.admin.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{ResourceVersion: revision,
@@ -565,23 +590,39 @@ func (o *onlookers) compare(ctx context.Context, u *onlooker, revision string) {
 		u.watched.mu.Lock()
 		got := stdmaps.Clone(u.watched.all[namespace])
 		u.watched.mu.Unlock()
-		if slices.Contains(o.settled(u), namespace) && !stdmaps.Equal(got, want) && len(got)+len(want) > 0 {
+		if slices.Contains(o.settled(u, sent), namespace) && !stdmaps.Equal(got, want) && len(got)+len(want) > 0 {
 			o.mu.Lock()
-			since := time.Since(u.since[namespace])
+			since := sent.Sub(u.since[namespace])
 			o.mu.Unlock()
-			o.Errorf("at the bookmark %s the watch has %v of %s, and the server %v; it was granted or revoked %v ago", revision,
-				got, namespace, want, since)
+			o.Errorf("at the bookmark %s the watch has %v of %s, and the server %v; it was granted or revoked at least %v before",
+				revision, got, namespace, want, since)
 		}
 	}
 	u.compared.Add(1)
 }
 
-// settled returns the namespaces that a user may read, or may not, for long enough.
-func (o *onlookers) settled(u *onlooker) (all []string) {
+// notBefore returns a time before which the server did not have a revision.
+func (o *onlookers) notBefore(revision string) (at time.Time) {
+	of, err := strconv.ParseInt(revision, 10, 64)
+	if err != nil {
+		o.Error(err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, m := range slices.Backward(o.moments) {
+		if m.revision < of {
+			return m.at
+		}
+	}
+	return time.Time{}
+}
+
+// settled returns the namespaces that a user could read, or not, for long enough at a time, and since.
+func (o *onlookers) settled(u *onlooker, at time.Time) (all []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for namespace := range o.granted {
-		if time.Since(u.since[namespace]) > lateness {
+		if at.Sub(u.since[namespace]) > lateness {
 			all = append(all, namespace)
 		}
 	}
