@@ -373,7 +373,8 @@ func TestRevocationIsFast(t *testing.T) {
 			last = max(last, one.after)
 		}
 		watched = append(watched, last)
-		if n := r.reviews() - reviews; n > 10 {
+		// on a machine that is busy, for longer: each second once about reads, and about watches, with a confirmation
+		if n := r.reviews() - reviews; n > 10+4*time.Since(begun).Seconds() {
 			t.Errorf("the proxy asked %v times about the watches of one user", n)
 		}
 		_, err := bindings.Create(t.Context(), reader, metav1.CreateOptions{})

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/base64"
 	"net/url"
 	"strings"
@@ -56,7 +57,12 @@ func TestWebSocketWatches(t *testing.T) {
 	r.create(3)
 	r.waitCached(maps + "?resourceVersion=0")
 	r.waitCachedAs(maps+"?resourceVersion=0", inProtobuf)
+	last := ""
 	for name, accept := range map[string]string{"JSON": inJSON, "protobuf": inProtobuf, "as a browser": ""} {
+		r.eventually("the cache has the last write", func() bool { // each representation follows the server by itself
+			return strings.Contains(r.proxy(maps+"?resourceVersion=0", "Accept", cmp.Or(accept, inJSON)).body, last)
+		})
+		last = name
 		t.Run(name, func(t *testing.T) {
 			query := maps + "?watch=1&resourceVersion=0&labelSelector=half%3D0"
 			ours, theirs := r.dial(r.Config(), query, accept), r.dial(r.server.Config(), query, accept)
