@@ -469,10 +469,13 @@ func testPastRefused(t *testing.T, past *pastServer, first, last string) {
 		"dots":    {"/at/now/../../etc/passwd", 404, ""},
 		"nothing": {"/", 404, "the paths of this server begin with a moment"},
 	} {
-		code, body, _ := past.get(t, row.path, acceptJSON)
+		code, body, header := past.get(t, row.path, acceptJSON)
 		if code != row.code || !strings.Contains(string(body), row.want) ||
 			!strings.Contains(string(body), `"kind":"Status"`) {
 			t.Errorf("%s: %d, %s", name, code, body)
+		}
+		if code == http.StatusGone && strings.HasSuffix(row.path, "/apis") && !strings.Contains(header.Get("Warning"), row.want) {
+			t.Errorf("%s: %v does not warn", name, header) // kubectl prints this
 		}
 	}
 	if code, body, _ := past.get(t, at+"/api/v1/configmaps", "application/yaml"); code != http.StatusNotAcceptable {
@@ -527,6 +530,13 @@ func testPastContexts(t *testing.T, past *pastServer, last string) {
 	if !strings.Contains(kubectl, "\nh-last ") || !strings.Contains(kubectl, "service/last") ||
 		!regexp.MustCompile(`NAME +SIZE\n(.*\n)*widget.example.com/last +7\n`).MatchString(kubectl) {
 		t.Error(kubectl)
+	}
+	if code, _, stderr := execute(t, "history", "context", "revision/1", "--kubeconfig", past.kubeconfig); code != 0 {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	if out := kubectlExits(t, 1, "--kubeconfig", past.kubeconfig, "--context", "revision/1", "get", "configmaps"); !strings.Contains(
+		out, "Warning: ") || strings.Count(out, "the first known moment is revision") != 1 {
+		t.Errorf("before the history kubectl says: %s", out)
 	}
 	for name, row := range map[string]struct {
 		args string

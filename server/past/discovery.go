@@ -38,7 +38,9 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, q *http.Request, p *momen
 		return err
 	})
 	if err != nil {
-		s.fail(w, q, p, s.late(ctx, momentError(err)))
+		err = s.late(ctx, momentError(err))
+		warn(w, err)
+		s.fail(w, q, p, err)
 		return
 	}
 	if strings.HasPrefix(q.URL.Path+"/", schemas.Path+"/") {

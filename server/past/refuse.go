@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/keepwatch/keepwatch/source/history"
@@ -91,6 +92,14 @@ func statusOf(err error) metav1.Status {
 func setRetryAfter(w http.ResponseWriter, status metav1.Status) {
 	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
+	}
+}
+
+// warn says in a Warning, too, why a request is refused: a client begins with discovery, of whose errors client-go gives
+// the code alone, and kubectl prints warnings.
+func warn(w http.ResponseWriter, err error) {
+	if header, invalid := net.NewWarningHeader(299, "-", err.Error()); invalid == nil {
+		w.Header().Add("Warning", header)
 	}
 }
 

@@ -131,6 +131,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	p, err := s.parsePath(q.URL)
 	if err != nil {
+		warn(w, err)
 		s.refuse(w, q, u, &request.RequestInfo{Verb: strings.ToLower(q.Method)}, "", err)
 		return
 	}
