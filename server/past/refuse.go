@@ -95,8 +95,8 @@ func setRetryAfter(w http.ResponseWriter, status metav1.Status) {
 	}
 }
 
-// warn says in a Warning, too, why a request is refused: a client begins with discovery, of whose errors client-go gives
-// the code alone, and kubectl prints warnings.
+// warn says in a Warning, too, why a request is refused: a client begins with discovery, of whose errors client-go
+// gives the code alone, and kubectl prints warnings.
 func warn(w http.ResponseWriter, err error) {
 	if header, invalid := net.NewWarningHeader(299, "-", err.Error()); invalid == nil {
 		w.Header().Add("Warning", header)

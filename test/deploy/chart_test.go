@@ -92,9 +92,10 @@ func TestReleasesOfOneName(t *testing.T) {
 	}
 }
 
-// Values say where the pods run, and with which credentials their image is pulled.
-func TestPlacement(t *testing.T) {
+// Values say where the pods run, with which credentials their image is pulled, and with which other flags.
+func TestPods(t *testing.T) {
 	v := values{
+		"extraArgs":        []any{"--drop=a, b"},
 		"imagePullSecrets": []any{values{"name": "registry"}}, "nodeSelector": values{"disk": "fast"},
 		"tolerations": []any{values{"key": "infra", "operator": "Exists"}}, "priorityClassName": "system-cluster-critical",
 		"affinity": values{"nodeAffinity": values{"requiredDuringSchedulingIgnoredDuringExecution": values{
@@ -119,8 +120,8 @@ func TestPlacement(t *testing.T) {
 			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 				RequiredDuringSchedulingIgnoredDuringExecution: node}},
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v", name, got)
+		if args := pod.Containers[0].Args; !reflect.DeepEqual(got, want) || args[len(args)-1] != "--drop=a, b" {
+			t.Errorf("%s: %+v, %q", name, got, args)
 		}
 	}
 }
@@ -139,6 +140,7 @@ func TestWrongValues(t *testing.T) {
 		{"keepwatch-proxy", values{"cach": []any{"pods"}}, "cach"},
 		{"keepwatch-proxy", values{"replicas": 0}, "replicas"},
 		{"keepwatch-proxy", values{"imagePullSecrets": []any{"registry"}}, "imagePullSecrets"},
+		{"keepwatch-sync", values{"extraArgs": []any{"max-lag=5m"}}, "extraArgs"},
 		{"keepwatch-proxy", values{"tolerations": values{"key": "infra"}}, "tolerations"},
 		{"keepwatch-proxy", values{"memoryLimit": "much"}, "memoryLimit"},
 		{"keepwatch-proxy", values{"tls": values{"secretName": ""}}, "secretName"},
