@@ -70,11 +70,16 @@ func (w *watcher) Send(e watchcache.Event, initial bool) error {
 	return nil
 }
 
-// put sends an event, unless the watch or the storage ends before the reader takes it: the watch
-// loop notices both.
+// put sends an event, unless the watch or the storage ends before the reader takes it, and nothing more can wait for
+// the reader: the watch loop notices both.
 func (w *watcher) put(e watch.Event) {
 	if w.ctx.Err() != nil {
 		return
+	}
+	select {
+	case w.events <- e:
+		return
+	default:
 	}
 	select {
 	case w.events <- e:

@@ -26,8 +26,10 @@ type Receiver interface {
 }
 
 // Serve sends events to a receiver until ctx is done, stop is closed, or the cache ends: then it
-// returns nil. It returns the error that ends the watch otherwise. A nil stop never closes. A
-// client that is always behind receives bookmarks, too.
+// returns nil, at the end of the cache when everything is sent that it has: the deletions of the last
+// objects of a definition that was deleted, whose watches have no successor. It returns the error that
+// ends the watch otherwise. A nil stop never closes. A client that is always behind receives bookmarks,
+// too.
 func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) error {
 	if w.predicate.shard != nil {
 		w.cache.meter.shardedWatchBegins()
@@ -40,7 +42,8 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 			return err
 		}
 	}
-	due := false // a bookmark is to be sent, once the watch has passed the changes that it was not woken for
+	ended := false // the cache, which has nothing new since
+	due := false   // a bookmark is to be sent, once the watch has passed the changes that it was not woken for
 	for ctx.Err() == nil {
 		initial := !w.stated
 		newer, err := w.step(ctx, stop, to)
@@ -58,7 +61,7 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 				continue
 			}
 		} else if !due {
-			if err := to.Flush(); err != nil {
+			if err := to.Flush(); err != nil || ended {
 				return err
 			}
 			select {
@@ -74,7 +77,8 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 			case <-stop:
 				return nil
 			case <-w.cache.Ended():
-				return nil
+				ended = true
+				continue
 			}
 		}
 		due = false

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -259,6 +260,33 @@ func TestWatchesEnd(t *testing.T) {
 	refuse := errors.New("refused")
 	if err := w.Serve(t.Context(), nil, &recorder{fail: refuse}); !errors.Is(err, refuse) {
 		t.Errorf("the watch ended with: %v", err)
+	}
+}
+
+// A watch sends what the cache has at its end, also if it was idle until then.
+func TestWatchesSendTheLastChanges(t *testing.T) {
+	t.Parallel()
+	for range 20 { // it is woken by both
+		r := newRig(t, store.Options{})
+		from := r.source.put("a", "x")
+		w, err := r.Watch(t.Context(), "/widgets/", at(from, everythingBelow()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := &recorder{}
+		to.idle = sync.OnceValue(func() error {
+			deleted := r.source.remove("a")
+			r.eventually("the cache has the deletion", func() bool { return r.Revision() == deleted })
+			r.cancel()
+			await.Receive(t, "the cache has ended", r.Ended())
+			return nil
+		})
+		if err := w.Serve(t.Context(), nil, to); err != nil {
+			t.Error(err)
+		}
+		if want := []string{"initialized", fmt.Sprint("DELETED a ", from+1)}; !slices.Equal(to.events, want) {
+			t.Fatalf("it sends %q, want %q", to.events, want)
+		}
 	}
 }
 
