@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -42,6 +43,10 @@ type Collector struct {
 	worker     *worker.Worker[types.UID]
 	sources    sources
 	unfollowed chan struct{} // of capacity 1
+	// waits counts the waits for dependents that have begun, and waited is the number of the last one that has succeeded.
+	// Only Run uses waited.
+	waits  atomic.Uint64
+	waited uint64
 }
 
 // definitions are the objects that define other resources, and have their names.
@@ -65,7 +70,7 @@ func New(discovery discovery.DiscoveryInterface, metadata metadata.Interface) *C
 func (c *Collector) put(from *source, object *metav1.ObjectMeta) {
 	n := &node{
 		listing: from.listing, resource: from.resource, namespace: object.Namespace, name: object.Name, uid: object.UID,
-		owners: object.OwnerReferences, deleting: deletionOf(object),
+		owners: object.OwnerReferences, deleting: deletionOf(object), read: c.waits.Load(),
 	}
 	before := c.graph.put(n)
 	switch {
@@ -158,9 +163,13 @@ func (c *Collector) handle(ctx context.Context, uid types.UID) error {
 		return nil
 	}
 	switch n.deleting {
-	case orphaning:
-		return c.orphan(ctx, n)
-	case inForeground:
+	case orphaning, inForeground:
+		if err := c.awaitDependents(ctx, n); err != nil {
+			return err
+		}
+		if n.deleting == orphaning {
+			return c.orphan(ctx, n)
+		}
 		return c.deleteDependents(ctx, n)
 	case deleted:
 		return nil
@@ -168,6 +177,22 @@ func (c *Collector) handle(ctx context.Context, uid types.UID) error {
 	err := c.collect(ctx, n)
 	if errors.Is(err, errNamespacedOwner) { // it is left alone: no later attempt finds the owner
 		return nil
+	}
+	return err
+}
+
+// awaitDependents waits until the graph has what was written before an owner's deletion was read: a dependent of
+// another resource that was created just before it may not be known yet. It would not delay the owner's deletion in the
+// foreground, and it would be deleted with an owner that is deleted with Orphan. One wait is for all owners whose
+// deletions were read before it.
+func (c *Collector) awaitDependents(ctx context.Context, owner *node) error {
+	if c.waited > owner.read {
+		return nil
+	}
+	wait := c.waits.Add(1)
+	err := c.sources.awaitNewest(ctx)
+	if err == nil {
+		c.waited = wait
 	}
 	return err
 }

@@ -371,6 +371,44 @@ func TestLastDeletionsOfADefinition(t *testing.T) {
 	})
 }
 
+// A dependent of another resource that was created just before an owner's deletion may be known last. The owner waits
+// for it all the same, and one wait is for all owners.
+func TestDependentsThatAreKnownLast(t *testing.T) {
+	for finalizer, want := range map[string]struct{ secrets, configMaps string }{
+		metav1.FinalizerDeleteDependents: {"a+foregroundDeletion c", ""}, metav1.FinalizerOrphanDependents: {"a c", "b"},
+	} {
+		t.Run(finalizer, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				owner := deleting(object(secrets, "a"), finalizer)
+				c := newCluster(t, owner, deleting(object(secrets, "c"), finalizer))
+				c.follow(secrets)
+				c.add(nodes) // what cannot be read keeps nobody waiting for ever
+				dependents, _ := c.follow(configMaps)
+				dependent := object(configMaps, "b", owner)
+				if err := c.server.Tracker().Add(dependent); err != nil {
+					t.Fatal(err)
+				}
+				waits := 0
+				dependents.newest = func() error {
+					if waits++; waits == 1 {
+						return apierrors.NewTimeoutError("Too large resource version", 1)
+					}
+					dependents.change(keepwatch.Added, dependent)
+					return nil
+				}
+				close(c.complete)
+				c.run()
+				time.Sleep(syncTimeout + time.Second)
+				c.is(secrets, want.secrets)
+				c.is(configMaps, want.configMaps)
+				if waits != 2 {
+					t.Errorf("waited %d times", waits)
+				}
+			})
+		})
+	}
+}
+
 // The metadata of one object cannot be read: it is neither collected nor an obstacle.
 func TestDamagedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,8 @@
 //	Foreground  the owner is deleted when no dependent with blockOwnerDeletion is left
 //	Orphan      the owner is deleted when no dependent refers to it
 //
+// For the last two it waits until it knows every dependent that was created before the deletion, of whatever resource.
+//
 // It reads the objects in the server's memory, and writes through the API.
 // It begins when all objects were listed once, since any of them may be a dependent, or after 30 s.
 //

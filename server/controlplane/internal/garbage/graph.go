@@ -16,8 +16,9 @@ type node struct {
 	namespace, name string
 	uid             types.UID
 	owners          []metav1.OwnerReference
-	// deleting is how the object is being deleted.
+	// deleting is how the object is being deleted, and read how many waits for dependents had begun when it was read.
 	deleting deletion
+	read     uint64
 }
 
 // deletion is the state of an object's deletion.

@@ -50,6 +50,7 @@ type sources struct {
 	byResource map[schema.GroupResource][]*source
 	removed    []*source       // until follow has read them to their end
 	following  context.Context // of follow; nil before and after
+	awaiting   []chan struct{} // closed once follow has read all sources
 	changed    chan struct{}   // of capacity 1: sources were added or removed since it was received from
 	read       chan struct{}   // of capacity 1: follow has read all sources since it was received from
 	// listings is the number of the newest listing, and reached has the revision of the newest change of each resource
@@ -113,6 +114,37 @@ func (s *sources) awaitLast(of *source) {
 	}
 }
 
+// awaitNewest waits until the graph has what was written before the call, except to resources that were not read yet.
+func (s *sources) awaitNewest(ctx context.Context) error {
+	var mu sync.Mutex
+	var failed error
+	var waits sync.WaitGroup
+	s.mu.Lock()
+	for _, of := range s.byResource {
+		if first := of[0]; first.synced.Load() {
+			waits.Go(func() {
+				if _, err := first.objects.WaitForNewest(ctx); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					failed = err
+				}
+			})
+		}
+	}
+	s.mu.Unlock()
+	if waits.Wait(); failed != nil {
+		return failed
+	}
+	read := make(chan struct{})
+	s.change(func(s *sources) { s.awaiting = append(s.awaiting, read) })
+	select {
+	case <-read:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // change changes the sources, and wakes follow.
 func (s *sources) change(by func(*sources)) {
 	s.mu.Lock()
@@ -129,15 +161,17 @@ func signal(to chan<- struct{}) {
 	}
 }
 
-// followed returns the sources that are followed, and those that were removed since the last call.
-func (s *sources) followed() (first, removed []*source) {
+// followed returns the sources that are followed, those that were removed since the last call, and who waits since it
+// until all are read.
+func (s *sources) followed() (first, removed []*source, awaiting []chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, of := range s.byResource {
 		first = append(first, of[0])
 	}
 	removed, s.removed = s.removed, nil
-	return first, removed
+	awaiting, s.awaiting = s.awaiting, nil
+	return first, removed, awaiting
 }
 
 // synced reports whether the objects of all resources are known.
@@ -167,7 +201,7 @@ func (c *Collector) follow(ctx context.Context) {
 	c.sources.change(func(s *sources) { s.following = ctx })
 	defer c.sources.change(func(s *sources) { s.following = nil })
 	for ctx.Err() == nil {
-		followed, removed := c.sources.followed()
+		followed, removed, awaiting := c.sources.followed()
 		for _, s := range removed {
 			if s.watcher != nil {
 				c.read(s) // to its end
@@ -179,6 +213,9 @@ func (c *Collector) follow(ctx context.Context) {
 			wait = append(wait, receive(c.read(s)))
 		}
 		signal(c.sources.read)
+		for _, read := range awaiting {
+			close(read)
+		}
 		reflect.Select(wait)
 	}
 }
