@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/child"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -28,7 +28,8 @@ import (
 func TestRestartPreservesData(t *testing.T) {
 	t.Parallel()
 	dir, file := filepath.Join(t.TempDir(), strings.Repeat("long", 30)), filepath.Join(t.TempDir(), "kubeconfig")
-	first := start(t, controlplane.Options{DataDir: dir, Kubeconfig: file})
+	address := child.Address(t)
+	first := start(t, controlplane.Options{DataDir: dir, Listen: address, Kubeconfig: file})
 	c := connect(t, first.RESTConfig())
 	ns := newNamespace(t, c)
 	pod := must(c.typed.CoreV1().Pods(ns).Create(t.Context(), testPod("p"), metav1.CreateOptions{}))(t)
@@ -37,7 +38,7 @@ func TestRestartPreservesData(t *testing.T) {
 		&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": gvr.GroupVersion().String(), "kind": "Persisted", "metadata": map[string]any{"name": "k"},
 		}}, metav1.CreateOptions{}))(t)
-	config, address := first.RESTConfig(), strings.TrimPrefix(first.RESTConfig().Host, "https://")
+	config := first.RESTConfig()
 	first.stop()
 
 	second := start(t, controlplane.Options{DataDir: dir, Listen: address, Kubeconfig: file})
@@ -289,19 +290,4 @@ func snapshot(t *testing.T, dir string) map[string]string {
 		t.Fatal(err)
 	}
 	return files
-}
-
-// The server listens on no other port than that of the API.
-func TestNoOtherPort(t *testing.T) {
-	for _, server := range start(t, controlplane.Options{TemporaryEtcd: true}).EtcdCluster().Servers {
-		if !strings.HasPrefix(server, "unix:") {
-			t.Errorf("etcd listens on %s", server)
-		}
-	}
-	for _, port := range []string{"2379", "2380"} {
-		if conn, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
-			conn.Close()
-			t.Errorf("something listens on %s", port)
-		}
-	}
 }

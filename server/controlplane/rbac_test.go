@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/internal/testonly/child"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -500,9 +501,10 @@ func TestRBACAtAStart(t *testing.T) {
 	t.Parallel()
 	memory := controlplane.NewMemory()
 	t.Cleanup(memory.Close)
-	s := startRBAC(t, controlplane.Options{Memory: memory})
+	listen := child.Address(t)
+	s := startRBAC(t, controlplane.Options{Memory: memory, Listen: listen})
 	s.grantTo(t, "", "reader", user("jane"), rule("list", "configmaps"))
-	jane, listen := s.as(t, "jane"), strings.TrimPrefix(s.RESTConfig().Host, "https://")
+	jane := s.as(t, "jane")
 	s.stop()
 
 	var sent sync.Once

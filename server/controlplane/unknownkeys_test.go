@@ -2,7 +2,6 @@ package controlplane_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -10,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/child"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
@@ -18,7 +18,8 @@ import (
 func TestUnknownKeysAreIgnored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	server := start(t, controlplane.Options{DataDir: dir})
+	options := controlplane.Options{DataDir: dir, Listen: child.Address(t)}
+	server := start(t, options)
 	c := connect(t, server.RESTConfig())
 	newMap := func(namespace, name string) *corev1.ConfigMap {
 		return must(c.typed.CoreV1().ConfigMaps(namespace).Create(t.Context(),
@@ -91,7 +92,7 @@ func TestUnknownKeysAreIgnored(t *testing.T) {
 	follow(ns)
 	etcd.Close()
 	server.stop()
-	start(t, controlplane.Options{DataDir: dir, Listen: strings.TrimPrefix(server.RESTConfig().Host, "https://")})
+	start(t, options)
 	check()
 	follow("")
 }

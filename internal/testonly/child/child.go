@@ -3,6 +3,7 @@
 //
 //	child.go                    the process
 //	death_linux.go, death_other.go   its end with its parent
+//	address.go                  an address on which it can listen
 package child
 
 import (

@@ -2,8 +2,8 @@ package manager_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,11 +19,12 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/internal/testonly/child"
 )
 
 func TestMainServesAndEndsOnSIGTERM(t *testing.T) {
 	namespace := newNamespace(t)
-	health, metrics := freePort(t), freePort(t)
+	health, metrics := child.Address(t), child.Address(t)
 	c := exec.Command(os.Args[0], "--kubeconfig", kubeconfig(t, api), "--health-probe-bind-address="+health,
 		"--metrics-bind-address="+metrics, "--leader-elect", "--leader-elect-resource-namespace="+namespace,
 		"--log-format=json")
@@ -34,20 +34,16 @@ func TestMainServesAndEndsOnSIGTERM(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = c.Process.Kill() }() // it has ended, unless the test has failed
 	_, err := clients.CoreV1().ConfigMaps(namespace).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(await.Deadline); ; <-time.After(10 * time.Millisecond) {
+	await.State(t, "the ConfigMap is handled", func() (bool, string) {
 		one, err := clients.CoreV1().ConfigMaps(namespace).Get(t.Context(), "one", metav1.GetOptions{})
-		if err == nil && one.Data["answer"] == "42" {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the ConfigMap is not handled: %v, %v", one, err)
-		}
-	}
+		return err == nil && one.Data["answer"] == "42", fmt.Sprint(one, err)
+	})
 	for url, wants := range map[string][]string{
 		"http://" + health + "/healthz": {"configmaps: ok"},
 		"http://" + health + "/readyz":  {"ok"},
@@ -102,16 +98,6 @@ func holderOf(t *testing.T, namespace string) string {
 		return ""
 	}
 	return *lease.Spec.HolderIdentity
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // kubeconfig writes a kubeconfig file for a server.
