@@ -108,7 +108,8 @@ func TestCertificateSigningRequestIsOfItsUser(t *testing.T) {
 		Extra: map[string][]string{"team": {"a"}}}
 	client := must(kubernetes.NewForConfig(config))(t)
 	requests := client.CertificatesV1().CertificateSigningRequests()
-	request, _ := signingRequest(t, "of-bob", pkix.Name{CommonName: "jane"})
+	name := newNamespace(t, connect(t, shared.RESTConfig())) // which no other object has
+	request, _ := signingRequest(t, name, pkix.Name{CommonName: "jane"})
 	request.Spec.Username, request.Spec.Groups = "eve", []string{"system:masters"}
 	request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
 		{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
@@ -124,24 +125,25 @@ func TestCertificateSigningRequestIsOfItsUser(t *testing.T) {
 	if updated.Labels["a"] != "b" || updated.Spec.SignerName != request.Spec.SignerName || updated.Spec.Username != "bob" {
 		t.Errorf("updated to %+v", updated)
 	}
-	list := must(requests.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=of-bob,spec.signerName=" +
-		request.Spec.SignerName}))(t)
+	list := must(requests.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name +
+		",spec.signerName=" + request.Spec.SignerName}))(t)
 	if len(list.Items) != 1 {
 		t.Errorf("selected %d", len(list.Items))
 	}
-	if current := must(requests.Get(t.Context(), "of-bob", metav1.GetOptions{}))(t); len(current.Status.Certificate) > 0 {
+	if current := must(requests.Get(t.Context(), name, metav1.GetOptions{}))(t); len(current.Status.Certificate) > 0 {
 		t.Error("signed without controllers")
 	}
 }
 
 // Decisions exclude each other and stay; certificates are set once, by /status.
 func TestDecisionsAboutCertificates(t *testing.T) {
-	client := connect(t, shared.RESTConfig()).typed
+	c := connect(t, shared.RESTConfig())
+	client, name := c.typed, newNamespace(t, c) // which no other object has
 	requests := client.CertificatesV1().CertificateSigningRequests()
-	request, _ := signingRequest(t, "decided", pkix.Name{CommonName: "jane"})
+	request, _ := signingRequest(t, name, pkix.Name{CommonName: "jane"})
 	must(requests.Create(t.Context(), request, metav1.CreateOptions{}))(t)
-	must(0, decide(t, client, "decided", certificatesv1.CertificateApproved))(t)
-	approved := must(requests.Get(t.Context(), "decided", metav1.GetOptions{}))(t)
+	must(0, decide(t, client, name, certificatesv1.CertificateApproved))(t)
+	approved := must(requests.Get(t.Context(), name, metav1.GetOptions{}))(t)
 	if c := approved.Status.Conditions[0]; c.LastUpdateTime.IsZero() || c.LastTransitionTime.IsZero() {
 		t.Errorf("the condition is %+v", c)
 	}
@@ -155,10 +157,10 @@ func TestDecisionsAboutCertificates(t *testing.T) {
 	garbage.Status.Certificate = []byte("garbage")
 	for what, err := range map[string]error{
 		`updates may not remove a condition of type "Approved"`: second(requests.UpdateApproval(t.Context(),
-			"decided", none, metav1.UpdateOptions{})),
-		`Approved and Denied conditions are mutually exclusive`: decide(t, client, "decided",
+			name, none, metav1.UpdateOptions{})),
+		`Approved and Denied conditions are mutually exclusive`: decide(t, client, name,
 			certificatesv1.CertificateDenied),
-		`Duplicate value: "Approved"`: decide(t, client, "decided",
+		`Duplicate value: "Approved"`: decide(t, client, name,
 			certificatesv1.CertificateApproved),
 		`updates may not add a condition of type "Denied"`: second(requests.UpdateStatus(t.Context(), denied,
 			metav1.UpdateOptions{})),

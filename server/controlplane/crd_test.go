@@ -3,7 +3,6 @@ package controlplane_test
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,11 +21,20 @@ import (
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
 
-// newCRD creates a definition of a namespaced kind in a group of its own, and deletes it when the test ends.
+// groups counts the groups of newCRD.
+var groups atomic.Int64
+
+// newCRD creates a definition of a namespaced kind in a group of its own.
 func newCRD(t *testing.T, c clients, plural string,
 	more ...func(*apiextensionsv1.CustomResourceDefinitionVersion)) schema.GroupVersionResource {
 	t.Helper()
-	group := regexp.MustCompile("[^a-z0-9]").ReplaceAllString(strings.ToLower(t.Name()), "") + ".example.com"
+	return newCRDIn(t, c, fmt.Sprintf("test%d.example.com", groups.Add(1)), plural, more...)
+}
+
+// newCRDIn creates the definition in a group.
+func newCRDIn(t *testing.T, c clients, group, plural string,
+	more ...func(*apiextensionsv1.CustomResourceDefinitionVersion)) schema.GroupVersionResource {
+	t.Helper()
 	minimum := 1.0
 	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
@@ -192,7 +200,7 @@ func TestDeletedDefinitionDeletesItsObjects(t *testing.T) {
 		_, err := definitions.Get(t.Context(), "things."+gvr.Group, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), "it is still there"
 	})
-	newCRD(t, c, "things")
+	newCRDIn(t, c, gvr.Group, "things")
 	if list := must(things.List(t.Context(), metav1.ListOptions{}))(t); len(list.Items) != 0 {
 		t.Errorf("the kind came back with %v", list.Items)
 	}

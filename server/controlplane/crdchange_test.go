@@ -256,7 +256,7 @@ func TestDefinitionChangesDuringWatches(t *testing.T) {
 		"DELETED v2 d 1 blue"}; !slices.Equal(deleted, want) {
 		t.Errorf("the deletion of a definition sends %q", deleted)
 	}
-	newCRD(t, c, "widgets")
+	newCRDIn(t, c, gvr.Group, "widgets")
 	empty := must(widgets.List(t.Context(), metav1.ListOptions{}))(t)
 	if len(empty.Items) > 0 {
 		t.Errorf("the new definition has the objects %v", empty.Items)

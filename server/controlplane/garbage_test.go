@@ -321,11 +321,11 @@ func TestGarbageOfKindsThatAreNotServed(t *testing.T) {
 	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
 	serveOld := func(served bool) {
 		t.Helper()
-		definition := must(definitions.Get(t.Context(), gvr.GroupResource().String(), metav1.GetOptions{}))(t)
-		old := definition.Spec.Versions[0]
-		old.Name, old.Served, old.Storage = "v0", served, false
-		definition.Spec.Versions = append(definition.Spec.Versions[:1], old)
-		must(definitions.Update(t.Context(), definition, metav1.UpdateOptions{}))(t)
+		redefine(t, c, gvr.GroupResource().String(), func(d *apiextensionsv1.CustomResourceDefinitionSpec) {
+			old := d.Versions[0]
+			old.Name, old.Served, old.Storage = "v0", served, false
+			d.Versions = append(d.Versions[:1], old)
+		})
 		await.State(t, fmt.Sprintf("v0 is served: %v", served), func() (bool, string) {
 			_, err := c.dynamic.Resource(gvr.GroupResource().WithVersion("v0")).List(t.Context(), metav1.ListOptions{})
 			return (err == nil) == served, fmt.Sprint(err)
@@ -381,16 +381,10 @@ func TestGarbageOfVersionsThatAreNotServed(t *testing.T) {
 		"metadata": map[string]any{"name": "child"}}}
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: owner.UID}})
 	must(c.dynamic.Resource(gvr).Namespace(f.home).Create(t.Context(), o, metav1.CreateOptions{}))(t)
-	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
-	changeDefinition := func(change func(*apiextensionsv1.CustomResourceDefinitionSpec)) {
-		t.Helper()
-		d := must(definitions.Get(t.Context(), gvr.GroupResource().String(), metav1.GetOptions{}))(t)
-		change(&d.Spec)
-		must(definitions.Update(t.Context(), d, metav1.UpdateOptions{}))(t)
-	}
+	definition := gvr.GroupResource().String()
 	newer := c.dynamic.Resource(gvr.GroupResource().WithVersion("v2")).Namespace(f.home)
 	nobody := "https://127.0.0.1:1"
-	changeDefinition(func(d *apiextensionsv1.CustomResourceDefinitionSpec) {
+	redefine(t, c, definition, func(d *apiextensionsv1.CustomResourceDefinitionSpec) {
 		d.Versions = append(d.Versions, d.Versions[0])
 		d.Versions[0].Served, d.Versions[1].Name, d.Versions[1].Storage = false, "v2", false
 		d.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
@@ -405,7 +399,7 @@ func TestGarbageOfVersionsThatAreNotServed(t *testing.T) {
 	f.delete("a", metav1.DeletePropagationOrphan)
 	f.add("missing-child", "missing")
 	f.becomes("a*") // it waits for its dependent, which cannot be written
-	changeDefinition(func(d *apiextensionsv1.CustomResourceDefinitionSpec) { d.Conversion = nil })
+	redefine(t, c, definition, func(d *apiextensionsv1.CustomResourceDefinitionSpec) { d.Conversion = nil })
 	f.becomes("")
 	if left := must(newer.Get(t.Context(), "child", metav1.GetOptions{}))(t); len(left.GetOwnerReferences()) > 0 {
 		t.Errorf("the dependent has owners: %v", left.GetOwnerReferences())

@@ -80,16 +80,16 @@ func TestWatchesAreCountedWithTheirStatus(t *testing.T) {
 // Two servers in one process count their own requests only.
 func TestServersCountSeparately(t *testing.T) {
 	other := start(t, controlplane.Options{}).RESTConfig()
-	const lists = `keepwatch_readpath_answered_total{verb="list"}`
-	own, before := counted(t, shared.RESTConfig(), lists), counted(t, other, lists)
+	// The servers' own clients list meanwhile, and never what is invalid.
+	const invalid = `keepwatch_readpath_delegated_total{reason="invalid"}`
+	own, before := counted(t, shared.RESTConfig(), invalid), counted(t, other, invalid)
 	for range 5 {
-		must(request(t.Context(), other, "/api/v1/limitranges", asJSON, "identity"))(t)
+		must(request(t.Context(), other, "/api/v1/limitranges?fieldSelector=none%3Da", asJSON, "identity"))(t)
 	}
-	if n := counted(t, other, lists) - before; n < 5 {
+	if n := counted(t, other, invalid) - before; n != 5 {
 		t.Errorf("%v of 5 lists are counted", n)
 	}
-	// The server's own clients may list meanwhile.
-	if n := counted(t, shared.RESTConfig(), lists) - own; n >= 5 {
+	if n := counted(t, shared.RESTConfig(), invalid) - own; n != 0 {
 		t.Errorf("another server counts %v of them", n)
 	}
 	if n := counted(t, other, "keepwatch_readpath_encodings_budget_bytes"); n != 1<<30 {

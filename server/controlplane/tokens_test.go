@@ -397,7 +397,8 @@ func TestRBACOfServiceAccounts(t *testing.T) {
 // What the discovery documents say verifies a token.
 func TestOpenIDDiscovery(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
-	accountIn(t, c, "default", "discovered")
+	ns := newNamespace(t, c)
+	accountIn(t, c, ns, "discovered")
 	client := must(rest.HTTPClientFor(shared.RESTConfig()))(t)
 	defer client.CloseIdleConnections()
 	get := func(url, mediaType string, into any) {
@@ -422,7 +423,7 @@ func TestOpenIDDiscovery(t *testing.T) {
 	if len(keys.Keys) != 1 || !keys.Keys[0].IsPublic() || !slices.Equal(document.Algorithms, []string{"ES256"}) {
 		t.Fatalf("%+v has the keys %+v", document, keys)
 	}
-	token := must(jwt.ParseSigned(tokenOf(t, c, "default", "discovered", authenticationv1.TokenRequestSpec{}).Status.Token,
+	token := must(jwt.ParseSigned(tokenOf(t, c, ns, "discovered", authenticationv1.TokenRequestSpec{}).Status.Token,
 		[]jose.SignatureAlgorithm{jose.ES256}))(t)
 	var claims jwt.Claims
 	must(0, token.Claims(keys, &claims))(t)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -39,13 +38,8 @@ func TestAlarmEndsWithoutFurtherWrites(t *testing.T) {
 	if _, err := client.Delete(t.Context(), "/large/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(await.Deadline); ; time.Sleep(100 * time.Millisecond) {
+	await.True(t, "the alarm ends", func() bool {
 		check()
-		if !s.full {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the alarm does not end")
-		}
-	}
+		return !s.full
+	})
 }

@@ -3,6 +3,7 @@ package serving
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -115,16 +116,10 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 		})
 	}
 	for _, remaining := range []func() int{func() int { return len(tracking.conns) }, tracking.unauthenticated.Len} {
-		for end := time.Now().Add(await.Deadline); ; time.Sleep(time.Millisecond) {
+		await.State(t, "no connection is tracked", func() (bool, string) {
 			tracking.mu.Lock()
-			n := remaining()
-			tracking.mu.Unlock()
-			if n == 0 {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%d connections are still tracked", n)
-			}
-		}
+			defer tracking.mu.Unlock()
+			return remaining() == 0, fmt.Sprint(remaining())
+		})
 	}
 }
