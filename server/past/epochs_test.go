@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/source/history"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -226,16 +226,21 @@ func TestUnavailable(t *testing.T) {
 	if w := answers(list); w.Code != http.StatusOK {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	watched := make(chan *httptest.ResponseRecorder)
-	go func() { watched <- answers(list + "?watch=1&resourceVersion=45") }()
-	await.True(t, "the watch is open", func() bool {
-		s.caches.mu.Lock()
-		defer s.caches.mu.Unlock()
-		return s.caches.replays == 1
-	})
+	server := httptest.NewServer(s)
+	defer server.Close()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+list+"?watch=1&resourceVersion=45", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer x")
+	watched, err := server.Client().Do(q) // it is open when it is answered
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watched.Body.Close()
 	u.lost.Store(true)
-	if w := await.Receive(t, "the end of the watch", watched); w.Code != http.StatusOK || w.Body.Len() > 0 {
-		t.Errorf("the watch: %d %s", w.Code, w.Body)
+	if body, err := io.ReadAll(watched.Body); err != nil || watched.StatusCode != http.StatusOK || len(body) > 0 {
+		t.Errorf("the watch: %s %s, %v", watched.Status, body, err)
 	}
 	for _, path := range []string{"/at/now/apis", "/at/now/openapi/v2", list, list + "?watch=1", "/keepwatch/"} {
 		if w := answers(path); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "not now") {

@@ -2,16 +2,19 @@ package simulation
 
 import (
 	"context"
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
+
+func TestMain(m *testing.M) { os.Exit(await.Tests(m)) }
 
 // A simulation that is stopped before its caches are complete leaves no goroutine.
 func TestStoppedBeforeSync(t *testing.T) {
-	defer goleak.VerifyNone(t)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)

@@ -521,15 +521,14 @@ func TestRBAC(t *testing.T) {
 	mayList := func(on *testserver.Server, want bool) {
 		t.Helper()
 		c := connect(t, on.User("jane", "devs"))
-		for { // a role applies some milliseconds after its creation
+		// A role applies some milliseconds after its creation.
+		await.State(t, fmt.Sprint("jane lists: ", want), func() (bool, string) {
 			_, err := c.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
-			if (err == nil) == want {
-				return
+			if err != nil && !apierrors.IsForbidden(err) {
+				t.Fatal(err)
 			}
-			if !apierrors.IsForbidden(err) {
-				t.Fatalf("jane lists, want %v: %v", want, err)
-			}
-		}
+			return (err == nil) == want, fmt.Sprint(err)
+		})
 	}
 	mayList(srv, true)
 	mayList(srv.Fork(t), true)

@@ -260,20 +260,32 @@ func (m *moving) addNode(name string) {
 		Labels: map[string]string{"zone": name}}}, metav1.CreateOptions{}))(m)
 }
 
+// placed creates a pod of a zone, and reports whether the simulation finds a node for it.
+func (m *moving) placed(name, zone string) (placed bool) {
+	m.Helper()
+	pods := m.CoreV1().Pods("default")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: template("").Spec}
+	pod.Spec.NodeSelector = map[string]string{"zone": zone}
+	must(pods.Create(m.Context(), pod, metav1.CreateOptions{}))(m)
+	await.State(m, "the simulation has looked for a node", func() (bool, string) {
+		pod = must(pods.Get(m.Context(), name, metav1.GetOptions{}))(m)
+		conditions := pod.Status.Conditions
+		placed = pod.Spec.NodeName != ""
+		return placed || len(conditions) == 1 && conditions[0].Reason == corev1.PodReasonUnschedulable, fmt.Sprint(conditions)
+	})
+	return placed
+}
+
 // Each node is ready and has a lease, which is renewed. Pods go where their selectors say, and those of a node that is
 // deleted go after a while.
 func TestSimulatedNodes(t *testing.T) {
 	m := newMoving(t)
-	picky := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "picky"}, Spec: template("").Spec}
-	picky.Spec.NodeSelector = map[string]string{"zone": "second"}
-	must(m.CoreV1().Pods("default").Create(t.Context(), picky, metav1.CreateOptions{}))(t)
+	if m.placed("picky", "second") {
+		t.Error("the pod has a node of another zone")
+	}
 	get := func() *corev1.Pod {
 		return must(m.CoreV1().Pods("default").Get(t.Context(), "picky", metav1.GetOptions{}))(t)
 	}
-	await.True(t, "the pod is unschedulable", func() bool {
-		conditions := get().Status.Conditions
-		return len(conditions) == 1 && conditions[0].Reason == corev1.PodReasonUnschedulable
-	})
 	m.addNode("second")
 	await.True(t, "the pod runs on the second node", func() bool {
 		return get().Spec.NodeName == "second" &&
@@ -321,6 +333,11 @@ func TestSimulatedTermination(t *testing.T) {
 			metav1.PatchOptions{}, "status"))(t)
 	}
 	setReady(corev1.ConditionUnknown)
+	late := 0
+	await.True(t, "the simulation knows it", func() bool {
+		late++
+		return !m.placed(fmt.Sprint("late-", late), "second")
+	})
 	if err := pods.Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -223,12 +223,6 @@ func (p *testNamespace) create(name, spec string) *unstructured.Unstructured {
 		p.t.Fatal(err)
 	}
 	made, err := p.widgets().Create(p.t.Context(), &w, metav1.CreateOptions{})
-	for err != nil && strings.Contains(err.Error(), "etcdserver: request timed out") {
-		// On a busy machine etcd gives up after 7 s. The write may be committed all the same.
-		if made, err = p.widgets().Create(p.t.Context(), &w, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
-			made, err = p.widgets().Get(p.t.Context(), name, metav1.GetOptions{})
-		}
-	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -259,19 +253,10 @@ func (p *testNamespace) get(name string) *unstructured.Unstructured {
 	return w
 }
 
-// waitUntil polls until done returns true. Its string explains a failure.
+// waitUntil waits until done returns true. Its string explains a failure.
 func (p *testNamespace) waitUntil(what string, done func() (bool, string)) {
 	p.t.Helper()
-	for end := time.Now().Add(await.Deadline); ; {
-		ok, why := done()
-		if ok {
-			return
-		}
-		if time.Now().After(end) {
-			p.t.Fatalf("not within %v: %s: %s", await.Deadline, what, why)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+	await.State(p.t, what, done)
 }
 
 func (p *testNamespace) waitFor(lines ...string) {

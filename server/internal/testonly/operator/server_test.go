@@ -156,23 +156,23 @@ func TestRecreatedObjectIsNotWritten(t *testing.T) {
 func TestProgressInStatus(t *testing.T) {
 	p := newNamespace(t)
 	op := p.operator("widgets.example.com", operator.ProgressInStatus("status.operator"))
-	tried := make(chan struct{}, 10)
+	stored := make(chan struct{})
 	operator.OnCreate(op, func(_ context.Context, r *request) error {
 		p.log.add("try %d", r.Retry)
-		tried <- struct{}{}
 		if r.Retry == 0 {
 			return operator.RetryAfter(errors.New("not yet"), time.Second)
 		}
+		<-stored
 		r.Patch.Status("phase", "Ready")
 		return nil
 	}, operator.ID("make"))
 	p.start(op)
 	p.create("one", "{}")
-	<-tried
 	p.waitUntil("progress", func() (bool, string) {
 		message, _, _ := unstructured.NestedString(p.get("one").Object, "status", "operator", "make", "message")
 		return message == "not yet", message
 	})
+	close(stored)
 	p.waitUntil("an end", func() (bool, string) {
 		one := p.get("one")
 		status, _, _ := unstructured.NestedMap(one.Object, "status")
