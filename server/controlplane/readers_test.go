@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -50,8 +51,7 @@ func TestReadPathIsExact(t *testing.T) {
 	newest := lastRevision(t, c)
 	custom := "/apis/" + widgets.Group + "/v1/namespaces/default/widgets"
 
-	var all errgroup.Group
-	all.SetLimit(requestsAtATime)
+	all := newRequests()
 	paths := []string{"/api/v1/namespaces/web/pods", "/api/v1/configmaps", "/api/v1/nodes", "/apis/" + widgets.Group +
 		"/v1/widgets"}
 	if !testing.Short() {
@@ -90,12 +90,12 @@ func TestReadPathIsExact(t *testing.T) {
 					continue // tokens differ, and with them lengths
 				}
 				requested++
-				all.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path+"?"+query, accept) })
+				all.send(query, func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path+"?"+query, accept) })
 			}
 			for _, include := range []string{"None", "Object", "Metadata"} {
 				for _, accept := range []string{asTable, asTableBeta} {
 					requested++
-					all.Go(func() error {
+					all.send(query, func() error {
 						return same(t, own.RESTConfig(), library.RESTConfig(), path+"?"+query+"&includeObject="+include, accept)
 					})
 				}
@@ -110,10 +110,10 @@ func TestReadPathIsExact(t *testing.T) {
 				continue
 			}
 			requested++
-			all.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, accept) })
+			all.send(path, func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, accept) })
 		}
 	}
-	if err := all.Wait(); err != nil {
+	if err := all.wait(); err != nil {
 		t.Fatal(err)
 	}
 	if now := counted(t, own.RESTConfig(), "keepwatch_readpath_answered_total"); now-answered < requested {
@@ -131,10 +131,10 @@ func TestReadPathIsExact(t *testing.T) {
 		"/api/v1/nones", "/api/v1/watch/pods?timeoutSeconds=1&resourceVersion=" + first,
 	} {
 		for _, accept := range []string{asJSON, asTable, "application/yaml"} {
-			all.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, accept) })
+			all.send(path, func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, accept) })
 		}
 	}
-	if err := all.Wait(); err != nil {
+	if err := all.wait(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -265,9 +265,27 @@ var token = regexp.MustCompile(`"continue":"[^"]+"`)
 // age matches an age in a table.
 var age = regexp.MustCompile(`"(\d+[smhdy])+"|\((\d+[smhdy])+ ago\)`)
 
-// requestsAtATime limits the requests of a test. Watches wait for a second; lists compute, and together must not take
-// the minute after which a server gives up on a request, on any machine.
-const requestsAtATime = 16
+// requests are those of a test, as many at a time as a server answers in the minute after which it gives up on one, on
+// any machine. Watches wait for a second; lists compute.
+type requests struct{ lists, watches errgroup.Group }
+
+func newRequests() *requests {
+	r := &requests{}
+	r.lists.SetLimit(16)
+	r.watches.SetLimit(64)
+	return r
+}
+
+// send sends the requests of a path or a query.
+func (r *requests) send(path string, requests func() error) {
+	if strings.Contains(path, "watch") {
+		r.watches.Go(requests)
+	} else {
+		r.lists.Go(requests)
+	}
+}
+
+func (r *requests) wait() error { return errors.Join(r.lists.Wait(), r.watches.Wait()) }
 
 // same sends a request to both servers, with and without compression, and compares the responses.
 func same(t *testing.T, own, library *rest.Config, path, accept string) error {

@@ -33,8 +33,7 @@ func TestRoutesAreTheLibrarys(t *testing.T) {
 	custom := "/apis/" + widgets.Group + "/v1/namespaces/default/" + widgets.Resource
 	readUpTo(t, lastRevision(t, c), []string{all, "/api/v1/nodes", "/api/v1/namespaces", "/apis/apps/v1/deployments",
 		custom}, own, library)
-	var requests errgroup.Group
-	requests.SetLimit(requestsAtATime)
+	requests := newRequests()
 	for _, path := range []string{
 		maps, maps + "/", maps + "//", maps + "///c1", maps + "//c1", maps + "/c1", maps + "/c1/", maps + "/c1//",
 		maps + "/c1//x", maps + "/c1/x", maps + "/c1///x/y",
@@ -88,9 +87,9 @@ func TestRoutesAreTheLibrarys(t *testing.T) {
 		maps + "/c1?resourceVersion=a&export=false",
 		maps + "/c1?resourceVersion=-1", maps + "/c1?resourceVersion=0", maps + "/c1?limit=a",
 	} {
-		requests.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, asJSON) })
+		requests.send(path, func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, asJSON) })
 	}
-	must(0, requests.Wait())(t)
+	must(0, requests.wait())(t)
 }
 
 // A server whose routes are installed at the first requests answers as one that has them from its start, the first one
