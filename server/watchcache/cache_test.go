@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,27 +79,28 @@ func TestPagesShowOneState(t *testing.T) {
 // A consistent read waits for a source whose watch lags behind, and a read at a future revision
 // fails.
 func TestReadsWaitForTheSource(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, store.Options{})
-	r.source.lag(true)
-	written := r.source.put("a", "x")
-	if names, _, err := r.list(at(0, everything)); err != nil || len(names) > 0 {
-		t.Errorf("any state shows %v, %v", names, err)
-	}
-	go func() {
-		for r.source.newestReported() < written {
-			<-time.After(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, store.Options{})
+		r.source.lag(true)
+		written := r.source.put("a", "x")
+		if names, _, err := r.list(at(0, everything)); err != nil || len(names) > 0 {
+			t.Errorf("any state shows %v, %v", names, err)
 		}
-		r.source.lag(false)
-	}()
-	if names, _, err := r.list(everything); err != nil || !slices.Equal(names, []string{"a"}) {
-		t.Errorf("a consistent list shows %v, %v", names, err)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := r.WaitForRevision(ended, written+1000); !apistorage.IsTooLargeResourceVersion(err) {
-		t.Errorf("a future revision: %v", err)
-	}
+		go func() {
+			for r.source.newestReported() < written {
+				<-time.After(time.Millisecond)
+			}
+			r.source.lag(false)
+		}()
+		if names, _, err := r.list(everything); err != nil || !slices.Equal(names, []string{"a"}) {
+			t.Errorf("a consistent list shows %v, %v", names, err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.WaitForRevision(ended, written+1000); !apistorage.IsTooLargeResourceVersion(err) {
+			t.Errorf("a future revision: %v", err)
+		}
+	})
 }
 
 // While the source is unavailable, consistent reads fail with that error, and reads of any state succeed.

@@ -524,45 +524,46 @@ func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
 
 // What a watch receives behind a bookmark is not below it, also if the watch is behind the history then.
 func TestDeletionBehindABookmark(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, store.Options{WindowBytes: 1})
-	start := r.source.put("a", "x")
-	reach := func(to keepwatch.Revision) {
-		r.eventually("the cache has the change", func() bool { return r.Snapshot().Revision() >= to })
-	}
-	reach(start)
-	o := at(start, withLabel("x"))
-	o.Recursive, o.Predicate.AllowWatchBookmarks = true, true
-	w, err := r.Watch(t.Context(), "/widgets/", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reach(r.source.put("b", "y"))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ends := deadline{ctx, time.Now().Add(2100 * time.Millisecond)} // a bookmark is sent two seconds before
-	bookmark := keepwatch.Revision(0)
-	var got []string
-	err = w.Serve(ends, nil, sender(func(e watchcache.Event) error {
-		switch {
-		case e.Type != watch.Bookmark:
-			got = append(got, fmt.Sprint(e.Type, " ", e.Object.Key().Name))
-		case bookmark == 0:
-			for _, label := range []string{"y", "x"} {
-				reach(r.source.put("c", label))
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, store.Options{WindowBytes: 1})
+		start := r.source.put("a", "x")
+		reach := func(to keepwatch.Revision) {
+			r.eventually("the cache has the change", func() bool { return r.Snapshot().Revision() >= to })
+		}
+		reach(start)
+		o := at(start, withLabel("x"))
+		o.Recursive, o.Predicate.AllowWatchBookmarks = true, true
+		w, err := r.Watch(t.Context(), "/widgets/", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reach(r.source.put("b", "y"))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ends := deadline{ctx, time.Now().Add(2100 * time.Millisecond)} // a bookmark is sent two seconds before
+		bookmark := keepwatch.Revision(0)
+		var got []string
+		err = w.Serve(ends, nil, sender(func(e watchcache.Event) error {
+			switch {
+			case e.Type != watch.Bookmark:
+				got = append(got, fmt.Sprint(e.Type, " ", e.Object.Key().Name))
+			case bookmark == 0:
+				for _, label := range []string{"y", "x"} {
+					reach(r.source.put("c", label))
+				}
+				reach(r.source.remove("a"))
 			}
-			reach(r.source.remove("a"))
+			if len(got) == 2 {
+				cancel()
+			}
+			if e.Revision < bookmark {
+				t.Errorf("%v at %d, behind a bookmark at %d", e.Type, e.Revision, bookmark)
+			}
+			bookmark = e.Revision
+			return nil
+		}))
+		if want := []string{"DELETED a", "ADDED c"}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %v, want %q", got, err, want)
 		}
-		if len(got) == 2 {
-			cancel()
-		}
-		if e.Revision < bookmark {
-			t.Errorf("%v at %d, behind a bookmark at %d", e.Type, e.Revision, bookmark)
-		}
-		bookmark = e.Revision
-		return nil
-	}))
-	if want := []string{"DELETED a", "ADDED c"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q, %v, want %q", got, err, want)
-	}
+	})
 }
