@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,9 +41,11 @@ var conformance = map[string]struct {
 	"RunTestCreate": {run: func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunTestCreate(ctx, t, r, inEtcd(r))
 	}},
-	"RunTestCreateWithTTL":        {run: plain(storagetesting.RunTestCreateWithTTL)},
-	"RunTestCreateWithKeyExist":   {run: plain(storagetesting.RunTestCreateWithKeyExist)},
-	"RunTestGet":                  {run: plain(storagetesting.RunTestGet)},
+	"RunTestCreateWithTTL":      {run: timeToLive(storagetesting.RunTestCreateWithTTL)},
+	"RunTestCreateWithKeyExist": {run: plain(storagetesting.RunTestCreateWithKeyExist)},
+	"RunTestGet": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestGet(ctx, t, leased{r})
+	}},
 	"RunTestUnconditionalDelete":  {run: plain(storagetesting.RunTestUnconditionalDelete)},
 	"RunTestConditionalDelete":    {run: plain(storagetesting.RunTestConditionalDelete)},
 	"RunTestDeleteWithSuggestion": {run: plain(storagetesting.RunTestDeleteWithSuggestion)},
@@ -118,7 +121,7 @@ var conformance = map[string]struct {
 	"RunTestGuaranteedUpdate": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunTestGuaranteedUpdate(ctx, t, transformable{current{r}}, inEtcd(r))
 	}},
-	"RunTestGuaranteedUpdateWithTTL": {run: plain(storagetesting.RunTestGuaranteedUpdateWithTTL)},
+	"RunTestGuaranteedUpdateWithTTL": {run: timeToLive(storagetesting.RunTestGuaranteedUpdateWithTTL)},
 	"RunTestGuaranteedUpdateChecksStoredData": {options{transformer: prefixed(), codec: jsonCodec()},
 		func(ctx context.Context, t *testing.T, r *rig) {
 			storagetesting.RunTestGuaranteedUpdateChecksStoredData(ctx, t, transformable{current{r}})
@@ -150,8 +153,10 @@ var conformance = map[string]struct {
 	"RunTestWatchFromZero": {run: func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunTestWatchFromZero(ctx, t, r, r.compact)
 	}},
-	"RunTestWatchFromNonZero":     {run: plain(storagetesting.RunTestWatchFromNonZero)},
-	"RunTestDelayedWatchDelivery": {run: plain(storagetesting.RunTestDelayedWatchDelivery)},
+	"RunTestWatchFromNonZero": {run: plain(storagetesting.RunTestWatchFromNonZero)},
+	"RunTestDelayedWatchDelivery": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestDelayedWatchDelivery(ctx, t, patient{r, full()})
+	}},
 	"RunTestWatchError": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunTestWatchError(ctx, t, transformable{current{r}})
 	}},
@@ -161,25 +166,27 @@ var conformance = map[string]struct {
 	"RunTestWatchContextCancel":                 {run: plain(storagetesting.RunTestWatchContextCancel)},
 	"RunTestWatcherTimeout":                     {run: plain(storagetesting.RunTestWatcherTimeout)},
 	"RunTestWatchDeleteEventObjectHaveLatestRV": {run: plain(storagetesting.RunTestWatchDeleteEventObjectHaveLatestRV)},
-	"RunTestWatchInitializationSignal":          {run: plain(storagetesting.RunTestWatchInitializationSignal)},
+	"RunTestWatchInitializationSignal": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestWatchInitializationSignal(ctx, t, patient{r, nil})
+	}},
 	"RunOptionalTestProgressNotify": {run: func(ctx context.Context, t *testing.T, r *rig) {
-		storagetesting.RunOptionalTestProgressNotify(ctx, t, r, r.increaseRV)
+		storagetesting.RunOptionalTestProgressNotify(ctx, t, patient{r, progress}, r.increaseRV)
 	}},
 	"RunTestWatchDispatchBookmarkEvents": {run: func(ctx context.Context, t *testing.T, r *rig) {
-		storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, r, true)
+		storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, patient{r, aBookmark}, true)
 	}},
 	"RunTestOptionalWatchBookmarksWithCorrectResourceVersion": {run: func(ctx context.Context, t *testing.T, r *rig) {
-		storagetesting.RunTestOptionalWatchBookmarksWithCorrectResourceVersion(ctx, t, unhurried{r})
+		storagetesting.RunTestOptionalWatchBookmarksWithCorrectResourceVersion(ctx, t, upToBookmark{patient{r, nil}})
 	}},
 	"RunSendInitialEventsBackwardCompatibility": {run: plain(storagetesting.RunSendInitialEventsBackwardCompatibility)},
 	"RunWatchSemantics": {run: func(ctx context.Context, t *testing.T, r *rig) {
-		storagetesting.RunWatchSemantics(ctx, t, following{r})
+		storagetesting.RunWatchSemantics(ctx, t, settled{patient{r, nil}})
 	}},
 	"RunWatchSemanticInitialEventsExtended": {run: func(ctx context.Context, t *testing.T, r *rig) {
-		storagetesting.RunWatchSemanticInitialEventsExtended(ctx, t, following{r})
+		storagetesting.RunWatchSemanticInitialEventsExtended(ctx, t, settled{patient{r, nil}})
 	}},
 	"RunWatchListMatchSingle": {run: func(ctx context.Context, t *testing.T, r *rig) {
-		storagetesting.RunWatchListMatchSingle(ctx, t, following{r})
+		storagetesting.RunWatchListMatchSingle(ctx, t, settled{patient{r, nil}})
 	}},
 	"RunWatchErrorIsBlockingFurtherEvents": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T,
 		r *rig) {
@@ -187,15 +194,21 @@ var conformance = map[string]struct {
 	}},
 }
 
-// alone has the tests that do not run in parallel: they set feature gates, which all share, or have
-// deadlines of one to five seconds for a write or a watch.
+// alone has the tests that do not run in parallel: they set feature gates, which all share.
 var alone = []string{
-	"RunTestGet",
 	"RunTestGetListWithoutErrorAggregation", "RunTestStats", "RunWatchSemantics",
 	"RunWatchSemanticInitialEventsExtended", "RunWatchListMatchSingle", "RunTestDeleteExpectedTransformOrDecodeError",
-	"RunTestWatchDispatchBookmarkEvents", "RunTestOptionalWatchBookmarksWithCorrectResourceVersion",
-	"RunTestWatchInitializationSignal", "RunTestWatcherTimeout",
 }
+
+// virtual has the tests that run in virtual time in memory: they wait for seconds. Subtests are not possible there.
+var virtual = []string{
+	"RunTestCreateWithTTL", "RunTestGuaranteedUpdateWithTTL", "RunTestDelayedWatchDelivery", "RunTestWatcherTimeout",
+	"RunTestWatchInitializationSignal", "RunOptionalTestProgressNotify",
+	"RunTestOptionalWatchBookmarksWithCorrectResourceVersion",
+}
+
+// timed has the tests that assert how long something takes. They run in virtual time only: what it does is above etcd.
+var timed = []string{"RunTestWatcherTimeout"}
 
 // inapplicable has the tests that can't run, and the reasons.
 var inapplicable = map[string]string{
@@ -210,20 +223,22 @@ func TestConformance(t *testing.T) { testConformance(t, false) }
 // A database in memory passes the same tests.
 func TestConformanceInMemory(t *testing.T) { testConformance(t, true) }
 
-// quiet has the tests that wait for seconds, in which no bookmark must come.
-var quiet = []string{"RunTestWatchDispatchBookmarkEvents", "RunTestOptionalWatchBookmarksWithCorrectResourceVersion"}
-
 func testConformance(t *testing.T, memory bool) {
 	for name, c := range conformance {
+		if !memory && slices.Contains(timed, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
-			if memory && testing.Short() && slices.Contains(quiet, name) {
-				t.Skip("it waits for seconds; the same watch cache on etcd is tested")
-			}
 			if !slices.Contains(alone, name) {
 				t.Parallel()
 			}
-			c.options.memory = memory
-			c.run(context.Background(), t, newRig(t, c.options))
+			c.options.memory, c.options.follows = memory, true
+			run := func(t *testing.T) { c.run(context.Background(), t, newRig(t, c.options)) }
+			if memory && slices.Contains(virtual, name) {
+				synctest.Test(t, run)
+			} else {
+				run(t)
+			}
 		})
 	}
 }
@@ -263,6 +278,17 @@ func TestConformanceIsComplete(t *testing.T) {
 
 func plain(run func(context.Context, *testing.T, apistorage.Interface)) func(context.Context, *testing.T, *rig) {
 	return func(ctx context.Context, t *testing.T, r *rig) { run(ctx, t, r) }
+}
+
+// timeToLive runs a test of a time to live of a second: in memory in virtual time.
+func timeToLive(run func(context.Context, *testing.T, apistorage.Interface)) func(context.Context, *testing.T, *rig) {
+	return func(ctx context.Context, t *testing.T, r *rig) {
+		if r.db != nil {
+			run(ctx, t, r)
+		} else {
+			run(ctx, t, leased{r})
+		}
+	}
 }
 
 // pages omits the check of how many objects etcd returned: none.
@@ -390,13 +416,6 @@ func (o *overdue) GetList(ctx context.Context, key string, options apistorage.Li
 		}
 	}
 	return o.rig.GetList(ctx, key, options, into)
-}
-
-// unhurried creates objects also after the deadline of the context.
-type unhurried struct{ *rig }
-
-func (u unhurried) Create(ctx context.Context, key string, o, out runtime.Object, ttl uint64) error {
-	return u.rig.Create(context.WithoutCancel(ctx), key, o, out, ttl)
 }
 
 func prefixed() value.Transformer { return storagetesting.NewPrefixTransformer([]byte("test!"), false) }

@@ -37,6 +37,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/source/memory"
 	"github.com/keepwatch/keepwatch/server/storage"
@@ -116,6 +117,8 @@ type options struct {
 	dial []grpc.DialOption
 	// memory makes the rig use a database in memory instead of an etcd.
 	memory bool
+	// follows makes each write return when the cache has it: no read at its revision waits, which would fail after 3 s.
+	follows bool
 }
 
 // rig is a storage on an etcd or a database of its own, which can be restarted.
@@ -253,6 +256,32 @@ func (r *rig) transformWith(t value.Transformer) {
 	r.restart()
 }
 
+func (r *rig) Create(ctx context.Context, key string, o, out runtime.Object, ttl uint64) error {
+	return r.reached(out, r.Interface.Create(ctx, key, o, out, ttl))
+}
+
+func (r *rig) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *apistorage.Preconditions, update apistorage.UpdateFunc, cached runtime.Object) error {
+	return r.reached(out, r.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached))
+}
+
+func (r *rig) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions,
+	validate apistorage.ValidateObjectFunc, cached runtime.Object, opts apistorage.DeleteOptions) error {
+	return r.reached(out, r.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
+}
+
+// reached waits until the cache has what a write has returned, if the rig follows its writes.
+func (r *rig) reached(written runtime.Object, err error) error {
+	if err != nil || !r.options.follows || written == nil {
+		return err
+	}
+	revision := keepwatch.Revision(must(r.Versioner().ObjectResourceVersion(written))(r.t))
+	await.NoError(r.t, "the cache has the write", func() error {
+		return r.Interface.(*storage.Storage).Cache().WaitForRevision(context.Background(), revision)
+	})
+	return nil
+}
+
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -261,16 +290,6 @@ func must[T any](v T, err error) func(testing.TB) T {
 		}
 		return v
 	}
-}
-
-// following is a rig whose Create returns when the store has the object.
-type following struct{ *rig }
-
-func (f following) Create(ctx context.Context, key string, o, out runtime.Object, ttl uint64) error {
-	if err := f.rig.Create(ctx, key, o, out, ttl); err != nil {
-		return err
-	}
-	return f.rig.Get(ctx, key, apistorage.GetOptions{ResourceVersion: out.(*example.Pod).ResourceVersion}, &example.Pod{})
 }
 
 // clean is a rig whose writes omit the empty namespace of "/pods//name": a key with one

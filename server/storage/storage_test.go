@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,24 +29,28 @@ var everything = apistorage.ListOptions{Predicate: apistorage.Everything, Recurs
 // An exact list of one object at a future revision fails at once and without Retry-After, as in
 // kube-apiserver, which delegates it to etcd.
 func TestOneObjectOfTheFuture(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, options{})
-	r.create("a")
-	for recursive, seconds := range map[bool]int{true: 1, false: 0} {
-		key := "/pods/ns"
-		if !recursive {
-			key += "/a"
-		}
-		for _, revision := range []string{"999999999", "9223372036854775808"} { // which is no revision of etcd's
-			err := r.GetList(t.Context(), key, apistorage.ListOptions{
-				ResourceVersion: revision, ResourceVersionMatch: metav1.ResourceVersionMatchExact, Predicate: apistorage.Everything,
-				Recursive: recursive,
-			}, &example.PodList{})
-			if after, _ := apierrors.SuggestsClientDelay(err); !apistorage.IsTooLargeResourceVersion(err) || after != seconds {
-				t.Errorf("recursive %v: at %s: %v, Retry-After %d s", recursive, revision, err, after)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, options{memory: true})
+		r.create("a")
+		for recursive, seconds := range map[bool]int{true: 1, false: 0} {
+			key := "/pods/ns"
+			if !recursive {
+				key += "/a"
+			}
+			for _, revision := range []string{"999999999", "9223372036854775808"} { // which is no revision of etcd's
+				begun := time.Now()
+				err := r.GetList(t.Context(), key, apistorage.ListOptions{
+					ResourceVersion: revision, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+					Predicate: apistorage.Everything, Recursive: recursive,
+				}, &example.PodList{})
+				after, _ := apierrors.SuggestsClientDelay(err)
+				if waited := time.Since(begun); !apistorage.IsTooLargeResourceVersion(err) || after != seconds ||
+					(waited > 0) != recursive {
+					t.Errorf("recursive %v: at %s, after %v: %v, Retry-After %d s", recursive, revision, waited, err, after)
+				}
 			}
 		}
-	}
+	})
 }
 
 // A page at a revision that etcd has compacted is refused at once, not only the page after it. A whole list at this
