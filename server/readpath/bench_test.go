@@ -8,26 +8,18 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/fleet"
+	"github.com/keepwatch/keepwatch/server/source/memory"
 )
 
 // BenchmarkFirstList lists the pods of a storage that has just started and decoded none of them. It
 // reports the CPU time and the allocations for one pod, without HTTP.
 func BenchmarkFirstList(b *testing.B) {
-	const n, perWrite = 10_000, 100 // as many as one transaction of etcd may write
-	backend, prefix := must(etcd())(b), "/first"
-	for i := 0; i < n; i += perWrite {
-		var puts []clientv3.Op
-		for j := i; j < i+perWrite; j++ {
-			pod := fleet.Pod(j)
-			puts = append(puts, clientv3.OpPut(prefix+"/pods/"+pod.Namespace+"/"+pod.Name,
-				string(must(runtime.Encode(pods.codec, pod))(b))))
-		}
-		must(backend.client.Txn(b.Context()).Then(puts...).Commit())(b)
-	}
+	const n = 10_000
+	db := fleetOf(b, n)
 	for _, form := range []struct {
 		name, accept, encoding string
 		upstreams              bool // serializer
@@ -43,7 +35,7 @@ func BenchmarkFirstList(b *testing.B) {
 			var cpu time.Duration
 			var allocated uint64
 			for b.Loop() {
-				r := newRig(b, pods, options{prefix: prefix})
+				r := newRig(b, pods, options{db: db})
 				if form.upstreams {
 					r.reader.json = r.reader.json.(planSerializer).Serializer
 				}
@@ -51,10 +43,10 @@ func BenchmarkFirstList(b *testing.B) {
 				q.Header = accept(form.accept, "Accept-Encoding", form.encoding)
 				q = r.withInfo(q)
 				goruntime.GC()
-				begun, before := cpuTime(b), memory().TotalAlloc
+				begun, before := cpuTime(b), memoryStats().TotalAlloc
 				w := &countingWriter{header: http.Header{}}
 				r.handler.ServeHTTP(w, q)
-				cpu, allocated = cpu+cpuTime(b)-begun, allocated+memory().TotalAlloc-before
+				cpu, allocated = cpu+cpuTime(b)-begun, allocated+memoryStats().TotalAlloc-before
 				if r.delegated.Load() > 0 || w.bytes == 0 {
 					b.Fatalf("the response has %d bytes", w.bytes)
 				}
@@ -67,6 +59,19 @@ func BenchmarkFirstList(b *testing.B) {
 	}
 }
 
+// fleetOf returns a database with n pods.
+func fleetOf(b *testing.B, n int) *memory.DB {
+	db := memory.New()
+	b.Cleanup(db.Close)
+	client := db.Client(registry + "/pods/")
+	for i := range n {
+		pod := fleet.Pod(i)
+		must(client.OptimisticPut(b.Context(), registry+"/pods/"+pod.Namespace+"/"+pod.Name,
+			must(runtime.Encode(pods.codec, pod))(b), 0, kubernetes.PutOptions{}))(b)
+	}
+	return db
+}
+
 // cpuTime returns the CPU time of the process.
 func cpuTime(t testing.TB) time.Duration {
 	var u syscall.Rusage
@@ -74,7 +79,7 @@ func cpuTime(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func memory() (m goruntime.MemStats) {
+func memoryStats() (m goruntime.MemStats) {
 	goruntime.ReadMemStats(&m)
 	return m
 }

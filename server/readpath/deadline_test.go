@@ -43,19 +43,35 @@ func TestWritesAreBoundedBehindTheEnd(t *testing.T) {
 
 // A watch whose context has a deadline ends at it, as one that has reached its timeout.
 func TestWatchesEndAtTheirDeadline(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, pods, options{})
+	r, over := newRig(t, pods, options{}), make(chan struct{})
 	server := httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		ctx, cancel := context.WithTimeout(q.Context(), time.Second)
-		defer cancel()
-		r.handler.ServeHTTP(w, r.withInfo(q.WithContext(ctx)))
+		r.handler.ServeHTTP(w, r.withInfo(q.WithContext(deadline{q.Context(), over})))
 	})))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
 	answer := must(server.Client().Get(server.URL + r.path("") + "?watch=1&timeoutSeconds=1000"))(t)
 	defer answer.Body.Close()
+	close(over)
 	if _, err := io.ReadAll(answer.Body); err != nil || answer.ProtoMajor != 2 || answer.StatusCode != http.StatusOK {
 		t.Errorf("%s %s ends with %v", answer.Proto, answer.Status, err)
+	}
+}
+
+// deadline is a context whose deadline is over once a channel is closed.
+type deadline struct {
+	context.Context
+	over chan struct{}
+}
+
+func (deadline) Deadline() (time.Time, bool) { return time.Now().Add(time.Hour), true }
+func (d deadline) Done() <-chan struct{}     { return d.over }
+
+func (d deadline) Err() error {
+	select {
+	case <-d.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
 	}
 }

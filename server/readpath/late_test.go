@@ -2,85 +2,91 @@ package readpath
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	corev1 "k8s.io/api/core/v1"
-	apistorage "k8s.io/apiserver/pkg/storage"
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/source/memory"
+	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
-// heldWatches is an etcd whose watches deliver nothing from a moment on.
-type heldWatches struct {
-	held    chan struct{}
-	release chan struct{}
+// lateSource is a source whose watches deliver nothing once it is held.
+type lateSource struct {
+	*memory.Source
+	held chan struct{}
 }
 
-func (h *heldWatches) intercept(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
-	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	stream, err := streamer(ctx, desc, conn, method, opts...)
-	return heldStream{stream, h}, err
-}
-
-type heldStream struct {
-	grpc.ClientStream
-	by *heldWatches
-}
-
-func (s heldStream) RecvMsg(m any) error {
-	err := s.ClientStream.RecvMsg(m)
-	if _, watched := m.(*pb.WatchResponse); watched {
-		select {
-		case <-s.by.held:
-			<-s.by.release
-		default:
-		}
-	}
+func (s lateSource) Seed(ctx context.Context, target keepwatch.Target) error {
+	_, err := s.Source.Seed(ctx, target, 1000)
 	return err
 }
 
-// A consistent read that has waited for a late cache is delegated, and the API server's handlers do not wait for the
-// cache again: they read etcd.
-func TestDelegatedReadsDoNotWaitAgain(t *testing.T) {
-	t.Parallel() // it waits
-	etcd, backend := &heldWatches{make(chan struct{}), make(chan struct{})}, must(etcd())(t)
-	release := sync.OnceFunc(func() { close(etcd.release) })
-	client := must(clientv3.New(clientv3.Config{Endpoints: backend.client.Endpoints(), Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(etcd.intercept)}}))(t)
-	t.Cleanup(func() { client.Close() })
-	r := newRig(t, pods, options{client: client})
-	t.Cleanup(release)
-	r.waitFor(r.create("default", "o1"))
-	close(etcd.held)
-	r.create("default", "o2")
+func (s lateSource) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	w, err := s.Source.Watch(ctx, from)
+	return lateWatch{w, ctx, s.held}, err
+}
 
-	var shown []string
-	r.next = func(q *http.Request) {
-		list := &corev1.PodList{}
-		// The watch cache's own test shows that reads in such a context do not wait.
-		if of := fmt.Sprint(q.Context()); !strings.Contains(of, "watchcache.waited") {
-			t.Errorf("the handlers do not know that the request has waited: %s", of)
-		}
-		err := r.storage.GetList(q.Context(), "/pods/", apistorage.ListOptions{Predicate: apistorage.Everything,
-			Recursive: true}, list)
-		one := &corev1.Pod{}
-		if err = errors.Join(err, r.storage.Get(q.Context(), "/pods/default/o2", apistorage.GetOptions{}, one)); err != nil {
-			t.Error(err)
-		}
-		for _, pod := range append(list.Items, *one) {
-			shown = append(shown, pod.Name)
-		}
+type lateWatch struct {
+	keepwatch.Watch
+	ctx  context.Context
+	held chan struct{}
+}
+
+func (w lateWatch) Next() (keepwatch.Batch, error) {
+	batch, err := w.Watch.Next()
+	select {
+	case <-w.held:
+		<-w.ctx.Done()
+	default:
 	}
-	r.get(r.path("default"), accept("application/json"))
-	if want := []string{"o1", "o2", "o2"}; !slices.Equal(shown, want) {
-		t.Errorf("etcd shows %v, want %v", shown, want)
+	return batch, err
+}
+
+// late makes the rig read from a cache that follows its database until held is closed.
+func (r *rig) late(held chan struct{}) {
+	config := watchcache.Config{
+		GroupResource: r.kind.resource.GroupResource(), ResourcePrefix: "/" + r.kind.resource.Resource, Namespaced: true,
+		SourceName: "memory", Codec: r.kind.codec, NewFunc: r.kind.newObject, GetAttrs: attributes,
+		SourcePrefix: registry + "/" + r.kind.resource.Resource + "/",
 	}
+	cache := must(watchcache.New(config, func(c *watchcache.Cache) (watchcache.Source, error) {
+		return lateSource{r.db.Source(memory.Options{Prefix: config.SourcePrefix,
+			Decode: func(o *memory.Object, value []byte) keepwatch.Object { return c.NewObject(o, value) }}), held}, nil
+	}))(r.t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cache.Run(ctx) }()
+	r.t.Cleanup(func() { cancel(); <-ended })
+	must(0, cache.WaitUntilReady(r.t.Context()))(r.t)
+	resource := *r.reader.resource
+	resource.Cache = cache
+	r.reader = must(NewReader(resource, r.reader.budget))(r.t)
+}
+
+// A consistent read that has waited for a late cache is delegated, and the API server's handlers do not wait for the
+// cache again.
+func TestDelegatedReadsDoNotWaitAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, held := newRig(t, pods, options{}), make(chan struct{})
+		r.late(held)
+		r.create("default", "o1")
+		synctest.Wait()
+		close(held)
+		r.create("default", "o2")
+		r.next = func(q *http.Request) {
+			// The watch cache's own test shows that reads in such a context do not wait.
+			if of := fmt.Sprint(q.Context()); !strings.Contains(of, "watchcache.waited") {
+				t.Errorf("the handlers do not know that the request has waited: %s", of)
+			}
+		}
+		q := r.withInfo(must(http.NewRequestWithContext(t.Context(), http.MethodGet, r.path("default"), nil))(t))
+		q.Header = accept("application/json")
+		r.handler.ServeHTTP(&receiver{ended: t.Context().Done()}, q)
+		if n := r.delegated.Load(); n != 1 {
+			t.Errorf("%d requests were delegated", n)
+		}
+	})
 }

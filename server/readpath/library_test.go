@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/kubernetes"
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/keepwatch/keepwatch/server/source/memory"
 	"github.com/keepwatch/keepwatch/server/storage"
 )
 
@@ -167,10 +165,10 @@ func (n recordingStorage) Watch(ctx context.Context, key string,
 // resourceWithoutObjects returns a kind's resource, to parse requests. Its storage never runs.
 func resourceWithoutObjects(t testing.TB, k kind) *Resource {
 	t.Helper()
-	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{"unix:///none"}, Logger: zap.NewNop()}))(t)
-	t.Cleanup(func() { client.Close() })
+	db := memory.New()
+	t.Cleanup(db.Close)
 	stored := must(storage.New(storage.Config{
-		Client: client.Client, Etcd: recordingStorage{}, GroupResource: k.resource.GroupResource(), ResourcePrefix: "/" +
+		Memory: db, Etcd: recordingStorage{}, GroupResource: k.resource.GroupResource(), ResourcePrefix: "/" +
 			k.resource.Resource,
 		Codec: k.codec, NewFunc: k.newObject, GetAttrs: attributes,
 	}))(t)

@@ -195,7 +195,7 @@ func TestDisconnectedClients(t *testing.T) {
 	}
 	for _, encoding := range []string{"identity", "gzip"} {
 		for range 5 {
-			conn := must(net.Dial("tcp", r.server.Listener.Addr().String()))(t)
+			conn := must(net.Dial("tcp", r.server().Listener.Addr().String()))(t)
 			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\nAccept-Encoding: %s\r\n\r\n",
 				r.path(""), encoding)
 			must(io.ReadFull(conn, make([]byte, 1000)))(t)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -27,55 +28,59 @@ func TestFirstListIsNotCached(t *testing.T) {
 			"resourceVersionMatch=NotOlderThan&timeoutSeconds=1", 500},
 	} {
 		t.Run(fmt.Sprint(form.as, form.zip, form.query), func(t *testing.T) {
-			r := newRig(t, pods, options{})
-			const objects, size = 500, 4000
-			for i := range objects {
-				r.create("default", fmt.Sprintf("o%03d", i), withNote(strings.Repeat("x", size)))
-			}
-			count := func() (cached int) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, pods, options{})
+				const objects, size = 500, 4000
 				for i := range objects {
-					if r.isCached(fmt.Sprintf("o%03d", i), form.as) {
-						cached++
+					r.create("default", fmt.Sprintf("o%03d", i), withNote(strings.Repeat("x", size)))
+				}
+				count := func() (cached int) {
+					for i := range objects {
+						if r.isCached(fmt.Sprintf("o%03d", i), form.as) {
+							cached++
+						}
+					}
+					return cached
+				}
+				read := func() {
+					answer := r.ask(r.path("")+form.query, accept(accepted(form.as, asList), "Accept-Encoding", form.zip))
+					if answer.Code != 200 {
+						t.Fatal(answer.Code)
 					}
 				}
-				return cached
-			}
-			read := func() {
-				answer, _ := r.get(r.path("")+form.query, accept(accepted(form.as, asList), "Accept-Encoding", form.zip))
-				if answer.StatusCode != 200 {
-					t.Fatal(answer.Status)
+				read()
+				if n := count(); n > gzipFrom/size+1 { // those of a small list
+					t.Errorf("%d encodings are cached by the first list", n)
 				}
-			}
-			read()
-			if n := count(); n > gzipFrom/size+1 { // those of a small list
-				t.Errorf("%d encodings are cached by the first list", n)
-			}
-			if blocks := r.blocks(); (blocks > 0) != (form.zip == "gzip" && form.as == objectJSON) {
-				t.Errorf("%d bytes of blocks are cached by the first list", blocks)
-			}
-			read()
-			if n := count(); n < form.all {
-				t.Errorf("%d encodings are cached by the second list, want %d", n, form.all)
-			}
+				if blocks := r.blocks(); (blocks > 0) != (form.zip == "gzip" && form.as == objectJSON) {
+					t.Errorf("%d bytes of blocks are cached by the first list", blocks)
+				}
+				read()
+				if n := count(); n < form.all {
+					t.Errorf("%d encodings are cached by the second list, want %d", n, form.all)
+				}
+			})
 		})
 	}
 }
 
 // A watch that begins with few objects is no large list, which the next one would repeat.
 func TestSmallInitialStatesAreNoLists(t *testing.T) {
-	r := newRig(t, pods, options{})
-	r.waitFor(r.create("default", "o1"))
-	answer, _ := r.get(r.path("")+"?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&"+
-		"resourceVersionMatch=NotOlderThan&timeoutSeconds=1", accept("application/json"))
-	if answer.StatusCode != 200 {
-		t.Fatal(answer.Status)
-	}
-	if last := r.reader.listings.of[objectJSON].last; !last.IsZero() {
-		t.Error("it is recorded as a list")
-	}
-	if !r.isCached("o1", objectJSON) {
-		t.Error("its encoding is not shared with the next watch")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, pods, options{})
+		r.waitFor(r.create("default", "o1"))
+		answer := r.ask(r.path("")+"?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&"+
+			"resourceVersionMatch=NotOlderThan&timeoutSeconds=1", accept("application/json"))
+		if answer.Code != 200 {
+			t.Fatal(answer.Code)
+		}
+		if last := r.reader.listings.of[objectJSON].last; !last.IsZero() {
+			t.Error("it is recorded as a list")
+		}
+		if !r.isCached("o1", objectJSON) {
+			t.Error("its encoding is not shared with the next watch")
+		}
+	})
 }
 
 // The pages of the first listing cache nothing, those of the second do.

@@ -12,7 +12,5 @@ import (
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
-	code := m.Run()
-	closeEtcd()
-	os.Exit(await.Goroutines(code))
+	os.Exit(await.Tests(m))
 }

@@ -146,12 +146,12 @@ func TestFirstLists(t *testing.T) {
 				continue // custom resources have none
 			}
 			for _, encoding := range []string{"identity", "gzip"} {
-				r := newRig(t, k, options{prefix: before.prefix})
+				r := newRig(t, k, options{db: before.db})
 				var clients sync.WaitGroup
 				var bodies [2][]byte
 				for i := range bodies {
 					clients.Go(func() {
-						q := must(http.NewRequest(http.MethodGet, r.server.URL+r.path(""), nil))(t)
+						q := must(http.NewRequest(http.MethodGet, r.server().URL+r.path(""), nil))(t)
 						q.Header = accept(accepted(f, asList), "Accept-Encoding", encoding)
 						client := http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
 						answer := must(client.Do(q))(t)

@@ -1,24 +1,16 @@
 package readpath
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/kubernetes"
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,10 +27,10 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/kubernetes/scheme"
-	utilclock "k8s.io/utils/clock"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/source/memory"
 	"github.com/keepwatch/keepwatch/server/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -102,77 +94,15 @@ func (c bare) Decode(data []byte, defaults *schema.GroupVersionKind,
 	return o, gvk, err
 }
 
-// backend is the etcd of all rigs. Each rig has a prefix of its own, but all share the revisions: during
-// a parallel test others write.
-type backend struct {
-	server    *embed.Etcd
-	client    *kubernetes.Client
-	dir       string
-	rigs      atomic.Int64
-	compactor interface {
-		etcd3.Compactor
-		Stop()
-	}
-}
-
-// etcd runs from the first test that needs it to the last one.
-var (
-	etcd      = sync.OnceValues(runEtcd)
-	closeEtcd = func() {}
-)
-
-func runEtcd() (*backend, error) {
-	dir, err := os.MkdirTemp("", "etcd") // sockets need short names
-	if err != nil {
-		return nil, err
-	}
-	config := embed.NewConfig()
-	config.Dir = filepath.Join(dir, "data")
-	config.ListenClientUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(dir, "s")}}
-	config.AdvertiseClientUrls, config.ListenPeerUrls = config.ListenClientUrls, nil
-	config.InitialCluster = config.InitialClusterFromName(config.Name)
-	config.TickMs, config.ElectionMs = 10, 3000 // a request fails after 5 s and two elections; the start takes one
-	config.UnsafeNoFsync = true
-	config.EnableGRPCGateway = false
-	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	server, err := embed.StartEtcd(config)
-	if err != nil {
-		return nil, err
-	}
-	b := &backend{server: server, dir: dir}
-	closeEtcd = b.close
-	select {
-	case <-server.Server.ReadyNotify():
-	case <-time.After(await.Deadline):
-		return nil, fmt.Errorf("etcd does not start within %v", await.Deadline)
-	}
-	b.client, err = kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()},
-		Logger: zap.NewNop()})
-	if err != nil {
-		return nil, err
-	}
-	b.compactor = etcd3.NewCompactor(b.client.Client, 0, utilclock.RealClock{}, nil)
-	return b, nil
-}
-
-func (b *backend) close() {
-	if b.client != nil {
-		b.compactor.Stop()
-		b.client.Close()
-	}
-	b.server.Close()
-	os.RemoveAll(b.dir)
-}
-
 // rig is a storage of one kind, a reader of its cache, and an HTTP server.
 type rig struct {
 	t         testing.TB
 	kind      kind
-	prefix    string // in etcd
+	db        *memory.DB
 	storage   *storage.Storage
 	reader    *Reader
 	handler   *Handler
-	server    *httptest.Server
+	server    func() *httptest.Server               // starts with its first call; none can run in virtual time
 	stop      func()                                // ends the storage
 	context   func(context.Context) context.Context // of requests
 	delegated atomic.Int64                          // the number of delegated requests
@@ -181,38 +111,40 @@ type rig struct {
 
 // options configure a rig.
 type options struct {
-	prefix      string // of another rig, to start with its objects
+	db          *memory.DB // of another rig, to start with its objects
 	budget      *Budget
 	transformer value.Transformer // of reads; writes are not encrypted
 	store       store.Options
 	minTimeout  time.Duration
-	client      *clientv3.Client // of the cache's reads; nil is the backend's
 }
+
+// registry begins the keys of all objects.
+const registry = "/registry"
 
 func newRig(t testing.TB, k kind, o options) *rig {
 	t.Helper()
-	b := must(etcd())(t)
 	if o.budget == nil {
 		o.budget = NewBudget(1 << 30)
 	}
 	if o.transformer == nil {
 		o.transformer = identity.NewEncryptCheckTransformer()
 	}
-	if o.prefix == "" {
-		o.prefix = fmt.Sprint("/rig", b.rigs.Add(1))
+	if o.db == nil {
+		o.db = memory.New()
+		t.Cleanup(o.db.Close)
 	}
-	prefix, resource := o.prefix, "/"+k.resource.Resource+"/"
+	resource := "/" + k.resource.Resource + "/"
 	versioner := apistorage.APIObjectVersioner{}
-	writes := must(etcd3.New(b.client, b.compactor, k.codec, k.newObject, k.newList, prefix, resource,
+	writes := must(etcd3.New(o.db.Client(registry+resource), o.db, k.codec, k.newObject, k.newList, registry, resource,
 		k.resource.GroupResource(), identity.NewEncryptCheckTransformer(),
 		etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(k.codec, versioner), versioner))(t)
 	stored := must(storage.New(storage.Config{
-		Client: cmp.Or(o.client, b.client.Client), Etcd: writes, GroupResource: k.resource.GroupResource(), Prefix: prefix,
+		Memory: o.db, Etcd: writes, GroupResource: k.resource.GroupResource(), Prefix: registry,
 		ResourcePrefix: resource, Namespaced: k.namespaced,
 		Codec: k.codec, Transformer: o.transformer, NewFunc: k.newObject, GetAttrs: attributes, Store: o.store,
 	}))(t)
 	stop := stored.Start(func(err error) { t.Error(err) })
-	r := &rig{t: t, kind: k, prefix: prefix, storage: stored, context: func(ctx context.Context) context.Context {
+	r := &rig{t: t, kind: k, db: o.db, storage: stored, context: func(ctx context.Context) context.Context {
 		return ctx
 	}}
 	r.stop = sync.OnceFunc(func() { stop(); writes.Close() })
@@ -230,10 +162,13 @@ func newRig(t testing.TB, k kind, o options) *rig {
 		w.WriteHeader(http.StatusTeapot)
 	})
 	r.handler = NewHandler(next, r.lookup, o.budget, o.minTimeout)
-	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		r.handler.ServeHTTP(w, r.withInfo(q))
-	}))
-	t.Cleanup(r.server.Close)
+	r.server = sync.OnceValue(func() *httptest.Server {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			r.handler.ServeHTTP(w, r.withInfo(q))
+		}))
+		t.Cleanup(server.Close)
+		return server
+	})
 	return r
 }
 
@@ -340,12 +275,22 @@ func withNote(note string) func(metav1.Object) {
 // open sends a GET and returns the response, whose body is closed at the end of the test.
 func (r *rig) open(path string, header http.Header) *http.Response {
 	r.t.Helper()
-	q := must(http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.server.URL+path, nil))(r.t)
+	q := must(http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.server().URL+path, nil))(r.t)
 	q.Header = header
 	client := http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
 	answer := must(client.Do(q))(r.t)
 	r.t.Cleanup(func() { answer.Body.Close() })
 	return answer
+}
+
+// ask returns the response to a GET without a connection, also in virtual time.
+func (r *rig) ask(path string, header http.Header) *httptest.ResponseRecorder {
+	r.t.Helper()
+	q := must(http.NewRequestWithContext(r.t.Context(), http.MethodGet, path, nil))(r.t)
+	q.Header = header
+	w := httptest.NewRecorder()
+	r.handler.ServeHTTP(w, r.withInfo(q))
+	return w
 }
 
 // get returns the response to a GET and its body.

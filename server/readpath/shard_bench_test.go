@@ -6,32 +6,18 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
-
-	"github.com/keepwatch/keepwatch/internal/testonly/fleet"
 )
 
 // BenchmarkShardedList lists a shard of 50,000 pods whose encodings are cached. It reports the CPU time of
 // a list, without HTTP, and of finding the shard's objects alone.
 func BenchmarkShardedList(b *testing.B) {
 	featuregatetesting.SetFeatureGateDuringTest(b, utilfeature.DefaultFeatureGate, features.ShardedListAndWatch, true)
-	const n, perWrite = 50_000, 100 // as many as one transaction of etcd may write
-	backend, prefix := must(etcd())(b), "/shards"
-	for i := 0; i < n; i += perWrite {
-		var puts []clientv3.Op
-		for j := i; j < i+perWrite; j++ {
-			pod := fleet.Pod(j)
-			puts = append(puts, clientv3.OpPut(prefix+"/pods/"+pod.Namespace+"/"+pod.Name,
-				string(must(runtime.Encode(pods.codec, pod))(b))))
-		}
-		must(backend.client.Txn(b.Context()).Then(puts...).Commit())(b)
-	}
-	r := newRig(b, pods, options{prefix: prefix, budget: NewBudget(2 << 30)})
+	r := newRig(b, pods, options{db: fleetOf(b, 50_000), budget: NewBudget(2 << 30)})
 	<-r.storage.Cache().Warmed()
 	for _, shards := range []uint64{1, 4, 64} {
 		end := fmt.Sprintf("0x%016x", ^uint64(0)/shards)

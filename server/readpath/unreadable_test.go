@@ -68,7 +68,7 @@ func TestLargeListsOfAnUnreadableState(t *testing.T) {
 
 		// At most the lists that find an unreadable object after a start end within their bodies.
 		r.waitFor(r.create("default", "o250", withNote("secret")))
-		r = newRig(t, k, options{prefix: r.prefix, transformer: keys})
+		r = newRig(t, k, options{db: r.db, transformer: keys})
 		answer := r.open(r.path(""), accept("application/json"))
 		if _, err := io.ReadAll(answer.Body); err == nil && answer.StatusCode == http.StatusOK {
 			t.Errorf("after a start, a list without an unreadable object was complete")

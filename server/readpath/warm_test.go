@@ -33,7 +33,7 @@ func TestWarm(t *testing.T) {
 		t.Errorf("reported: %v, want %v", reported, want)
 	}
 	for _, e := range append(reported, "table", "from another version") {
-		r := newRig(t, pods, options{prefix: before.prefix})
+		r := newRig(t, pods, options{db: before.db})
 		count := &counting{Serializer: r.reader.json}
 		r.reader.json = count
 		r.reader.Warm(t.Context(), e)
@@ -57,7 +57,7 @@ func TestWarm(t *testing.T) {
 	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := newRig(t, pods, options{prefix: before.prefix})
+	r := newRig(t, pods, options{db: before.db})
 	count := &counting{Serializer: r.reader.json}
 	r.reader.json = count
 	if r.reader.Warm(stopped, "json"); count.encoded.Load() >= 70 {

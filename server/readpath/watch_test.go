@@ -337,7 +337,7 @@ func TestSlowWatchesAreNotEnded(t *testing.T) {
 // stalled returns a watch with a small receive buffer of which nothing is read yet.
 func (r *rig) stalled(query string) *watchClient {
 	r.t.Helper()
-	conn := must(net.Dial("tcp", r.server.Listener.Addr().String()))(r.t)
+	conn := must(net.Dial("tcp", r.server().Listener.Addr().String()))(r.t)
 	r.t.Cleanup(func() { conn.Close() })
 	must(0, conn.(*net.TCPConn).SetReadBuffer(64<<10))(r.t)
 	must(fmt.Fprintf(conn, "GET %s?watch=1&%s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n", r.path(""),

@@ -2,6 +2,7 @@ package readpath
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,86 +27,91 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
+// serve serves a watch without a connection, in virtual time, and returns its events. each is called for each write.
+func (r *rig) serve(ctx context.Context, query string, each func()) (sent []watchEvent) {
+	r.t.Helper()
+	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&"+query, nil))(r.t))
+	q.Header = accept("application/json")
+	r.handler.ServeHTTP(&writingClient{write: func(frames []byte) {
+		for events := json.NewDecoder(bytes.NewReader(frames)); events.More(); {
+			var e watchEvent
+			must(0, events.Decode(&e))(r.t)
+			sent = append(sent, e)
+		}
+		each()
+	}}, q)
+	return sent
+}
+
 // A watch ends at its timeout, and sends a bookmark 2 seconds before, if the client asked for bookmarks.
 func TestWatchesEndByTimeout(t *testing.T) {
-	t.Parallel() // it waits
-	r := newRig(t, pods, options{})
-	written := r.create("default", "o1")
-	newest := func() keepwatch.Revision { // of etcd; other tests write to it
-		return keepwatch.Revision(must(must(etcd())(t).client.KV.Get(t.Context(), r.prefix))(t).Header.Revision)
-	}
-	for query, bookmarks := range map[string]int{
-		"timeoutSeconds=3&allowWatchBookmarks=true": 1,
-		"timeoutSeconds=3":                          0,
-		"timeoutSeconds=1&allowWatchBookmarks=true": 0, // too short for a bookmark
-		"timeoutSeconds=-1":                         0,
-	} {
-		t.Run(query, func(t *testing.T) {
-			rest := r.watch(query + "&resourceVersion=" + written.GetResourceVersion()).readToEnd()
-			if len(rest) != bookmarks {
-				t.Fatalf("%+v, want %d bookmarks", rest, bookmarks)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, pods, options{minTimeout: time.Minute})
+		written := r.create("default", "o1")
+		r.waitFor(written)
+		for query, want := range map[string]struct {
+			lasts    time.Duration
+			bookmark time.Duration // zero for none
+		}{
+			"timeoutSeconds=3&allowWatchBookmarks=true":   {3 * time.Second, time.Second},
+			"timeoutSeconds=3":                            {3 * time.Second, 0},
+			"timeoutSeconds=1&allowWatchBookmarks=true":   {time.Second, 0}, // too short for a bookmark
+			"timeoutSeconds=-1&allowWatchBookmarks=true":  {0, 0},
+			"timeoutSeconds=100&allowWatchBookmarks=true": {100 * time.Second, time.Minute}, // and 98 s
+		} {
+			begun, first := time.Now(), time.Duration(0)
+			sent := r.serve(t.Context(), query+"&resourceVersion="+written.GetResourceVersion(), func() {
+				first = cmp.Or(first, time.Since(begun))
+			})
+			if lasted := time.Since(begun); lasted != want.lasts || first != want.bookmark {
+				t.Errorf("%s: it lasts %v, and sends its first bookmark after %v", query, lasted, first)
 			}
-			from, to := must(keepwatch.ParseRevision(written.GetResourceVersion()))(t), newest()
-			for _, e := range rest {
-				if at := must(keepwatch.ParseRevision(e.Object.ResourceVersion))(t); e.Type != watch.Bookmark || at < from ||
-					at > to || e.Object.Kind != "Pod" {
-					t.Errorf("%+v, between %v and %v", e, from, to)
+			for _, e := range sent {
+				if e.Type != watch.Bookmark || e.Object.ResourceVersion != written.GetResourceVersion() || e.Object.Kind != "Pod" {
+					t.Errorf("%s: %+v", query, e)
 				}
 			}
-		})
-	}
+		}
+		// Without a timeout it lasts as long as the server's minimum says, and up to twice as long.
+		begun := time.Now()
+		r.serve(t.Context(), "resourceVersion=0&timeoutSeconds=0", func() {})
+		if lasted := time.Since(begun); lasted < time.Minute || lasted > 2*time.Minute {
+			t.Errorf("without a timeout it lasts %v", lasted)
+		}
+	})
 }
 
 // A watch whose last seconds pass during a write sends its bookmark before it ends.
 func TestWatchesThatEndDuringAWriteSendTheirBookmark(t *testing.T) {
-	t.Parallel() // it waits
-	r := newRig(t, pods, options{})
-	first := r.create("default", "o1")
-	r.waitFor(first)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // the bookmark is due two before
-	defer cancel()
-	query := "?watch=1&allowWatchBookmarks=true&timeoutSeconds=600&resourceVersion=" + first.GetResourceVersion()
-	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))
-	q.Header = accept("application/json")
-	var watches sync.WaitGroup
-	seats := make([]seat, 16) // many watches, because a select chooses at random
-	for i := range seats {
-		q := q.WithContext(flowcontrol.WithInitializationSignal(q.Context(), &seats[i]))
-		watches.Go(func() {
-			var sent []watch.EventType
-			r.handler.ServeHTTP(&writingClient{write: func(frames []byte) {
-				for events := json.NewDecoder(bytes.NewReader(frames)); events.More(); {
-					var e watchEvent
-					if err := events.Decode(&e); err != nil {
-						t.Error(err)
-						return
-					}
-					sent = append(sent, e.Type)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, pods, options{})
+		first := r.create("default", "o1")
+		r.waitFor(first)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // the bookmark is due two before
+		defer cancel()
+		query := "allowWatchBookmarks=true&timeoutSeconds=600&resourceVersion=" + first.GetResourceVersion()
+		var watches sync.WaitGroup
+		for range 16 { // many watches, because a select chooses at random
+			watches.Go(func() {
+				sent := r.serve(ctx, query, func() {
+					<-ctx.Done()
+					_ = context.Cause(ctx) // it waits until the derived contexts have ended
+				})
+				if !slices.ContainsFunc(sent, func(e watchEvent) bool { return e.Type == watch.Bookmark }) {
+					t.Errorf("sent: %v", sent)
 				}
-				<-ctx.Done()
-				_ = context.Cause(ctx) // it waits until the derived contexts have ended
-			}}, q)
-			if !slices.Contains(sent, watch.Bookmark) {
-				t.Errorf("sent: %v", sent)
-			}
-		})
-	}
-	await.True(t, "all watches wait", func() bool {
-		for i := range seats {
-			if !seats[i].released.Load() {
-				return false
-			}
+			})
 		}
-		return true
+		synctest.Wait() // all watches wait
+		r.update("default", "o1", withNote("x"))
+		watches.Wait()
 	})
-	r.update("default", "o1", withNote("x"))
-	watches.Wait()
 }
 
-// A watch whose timeout ends before the watch could begin ends without an error: etcd is available.
+// A watch whose timeout ends before the watch could begin ends without an error: the source is available.
 func TestWatchesThatEndBeforeTheyBegin(t *testing.T) {
 	r := newRig(t, pods, options{})
-	for _, revision := range []string{"", "1000000"} { // for both, the cache reads etcd's revision
+	for _, revision := range []string{"", "1000000"} { // for both, the cache reads the source's revision
 		if rest := r.watch("timeoutSeconds=-1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=" +
 			revision).readToEnd(); len(rest) > 0 {
 			t.Errorf("from %q: %+v", revision, rest)
@@ -115,37 +122,25 @@ func TestWatchesThatEndBeforeTheyBegin(t *testing.T) {
 // A watch that never catches up, because there is a write during each of its writes, receives bookmarks,
 // too.
 func TestWatchesThatAreAlwaysBehindReceiveBookmarks(t *testing.T) {
-	r := newRig(t, pods, options{})
-	large := strings.Repeat("x", chunkSize) // so that each event is written at once
-	first := r.create("default", "o1", withNote(large))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	query := "?watch=1&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion=" + first.GetResourceVersion()
-	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))
-	q.Header = accept("application/json")
-	bookmark, newest, writes := "", "", 0
-	write := func() { // the first event is written with the second
-		writes++
-		r.update("default", "o1", withNote(fmt.Sprint(large, writes)))
-		r.waitFor(r.update("default", "o1", withNote(large)))
-	}
-	write()
-	r.handler.ServeHTTP(&writingClient{write: func(sent []byte) {
-		for events := json.NewDecoder(bytes.NewReader(sent)); events.More(); {
-			var e watchEvent
-			must(0, events.Decode(&e))(t)
-			if e.Type == watch.Bookmark {
-				bookmark = e.Object.ResourceVersion
-				cancel()
-				return
-			}
-			newest = e.Object.ResourceVersion
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, pods, options{})
+		large := strings.Repeat("x", chunkSize) // so that each event is written at once
+		first := r.create("default", "o1", withNote(large))
+		writes := 0
+		write := func() { // the first event is written with the second
+			writes++
+			r.update("default", "o1", withNote(fmt.Sprint(large, writes)))
+			r.waitFor(r.update("default", "o1", withNote(large)))
+			time.Sleep(100 * time.Millisecond)
 		}
 		write()
-	}}, q)
-	if bookmark == "" || bookmark != newest {
-		t.Errorf("the bookmark is at %q, the last event before it at %s", bookmark, newest)
-	}
+		sent := r.serve(t.Context(), "allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion="+first.GetResourceVersion(),
+			write)
+		at := slices.IndexFunc(sent, func(e watchEvent) bool { return e.Type == watch.Bookmark })
+		if at < 1 || sent[at].Object.ResourceVersion != sent[at-1].Object.ResourceVersion {
+			t.Errorf("the bookmark is number %d of %d events", at, len(sent))
+		}
+	})
 }
 
 // writingClient is a client that calls write for each write of the server.
@@ -225,14 +220,6 @@ func TestWatchesAreInitialized(t *testing.T) {
 		r.watch("timeoutSeconds=60&resourceVersion=" + r.create("default", "o0").GetResourceVersion())
 		await.True(t, "the seat is released", occupied.released.Load)
 	})
-}
-
-// A watch without a timeout lasts as long as the server's minimum says.
-func TestWatchesWithoutATimeout(t *testing.T) {
-	r := newRig(t, pods, options{minTimeout: 1})
-	if rest := r.watch("resourceVersion=0&timeoutSeconds=0").readToEnd(); len(rest) != 0 {
-		t.Errorf("%+v", rest)
-	}
 }
 
 // signals signals that the server is shutting down.
