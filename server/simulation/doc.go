@@ -29,5 +29,6 @@
 //	statefulsets.go  StatefulSets
 //	daemonsets.go    DaemonSets
 //	jobs.go          Jobs
+//	jobpolicy.go     what a Job's policies say of its failed and succeeded pods
 //	claims.go        PersistentVolumeClaims
 package simulation

@@ -19,9 +19,11 @@ import (
 // attempt is a Job with its pods.
 type attempt struct {
 	*batchv1.Job
-	active, succeeded, failed []*corev1.Pod
-	indexed                   bool
-	completed                 map[int]bool // the indexes that succeeded
+	active, terminating, succeeded, failed []*corev1.Pod
+	counted                                int // of the failed pods: towards the limit
+	indexed                                bool
+	completed, failedIndexes               map[int]bool // the indexes that succeeded, and those that do not run again
+	lastFailed                             map[int]*corev1.Pod
 }
 
 // work creates the pods of a Job until enough have succeeded or too many have failed.
@@ -64,11 +66,14 @@ func (c *Cluster) work(ctx context.Context, namespace, name string) (time.Time, 
 }
 
 func newAttempt(job *batchv1.Job, pods []*corev1.Pod) *attempt {
-	a := &attempt{Job: job, completed: map[int]bool{}}
+	a := &attempt{Job: job, completed: map[int]bool{}, failedIndexes: map[int]bool{}, lastFailed: map[int]*corev1.Pod{}}
 	a.indexed = job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion &&
 		job.Spec.Completions != nil
 	if a.indexed { // also by pods that are deleted since
 		addRanges(a.completed, job.Status.CompletedIndexes, int(*job.Spec.Completions))
+	}
+	if a.perIndex() && job.Status.FailedIndexes != nil {
+		addRanges(a.failedIndexes, *job.Status.FailedIndexes, int(*job.Spec.Completions))
 	}
 	for _, pod := range pods {
 		switch {
@@ -78,9 +83,11 @@ func newAttempt(job *batchv1.Job, pods []*corev1.Pod) *attempt {
 				a.completed[index] = true
 			}
 		case pod.Status.Phase == corev1.PodFailed:
-			a.failed = append(a.failed, pod)
+			a.fail(pod)
 		case pod.DeletionTimestamp == nil:
 			a.active = append(a.active, pod)
+		default:
+			a.terminating = append(a.terminating, pod)
 		}
 	}
 	return a
@@ -139,7 +146,8 @@ func (a *attempt) successes() int {
 	return max(len(a.succeeded), int(a.Status.Succeeded))
 }
 
-func (a *attempt) failures() int { return max(len(a.failed), int(a.Status.Failed)) }
+// failures is the number of pods that failed and count, also of those that are deleted since.
+func (a *attempt) failures() int { return max(a.counted, int(a.Status.Failed)) }
 
 func (a *attempt) suspended() bool { return a.Spec.Suspend != nil && *a.Spec.Suspend }
 
@@ -152,7 +160,10 @@ func (a *attempt) verdict(now time.Time) (*batchv1.JobCondition, time.Time) {
 	if a.Spec.BackoffLimit != nil {
 		limit = int(*a.Spec.BackoffLimit)
 	}
+	failed, succeeded := a.failedByPolicy(), a.succeededByPolicy()
 	switch {
+	case failed != nil:
+		return failed, time.Time{}
 	case a.failures() > limit:
 		return &batchv1.JobCondition{Type: batchv1.JobFailed, Reason: batchv1.JobReasonBackoffLimitExceeded,
 			Message: "Job has reached the specified backoff limit"}, time.Time{}
@@ -160,6 +171,8 @@ func (a *attempt) verdict(now time.Time) (*batchv1.JobCondition, time.Time) {
 		a.Spec.Completions == nil && a.successes() > 0 && len(a.active) == 0: // one success is enough, when the others end
 		return &batchv1.JobCondition{Type: batchv1.JobComplete, Reason: batchv1.JobReasonCompletionsReached,
 			Message: "Reached expected number of succeeded pods"}, time.Time{}
+	case succeeded != nil:
+		return succeeded, time.Time{}
 	case a.Spec.ActiveDeadlineSeconds == nil || a.Status.StartTime == nil:
 		return nil, time.Time{}
 	}
@@ -181,18 +194,27 @@ const (
 func (a *attempt) backoff() time.Time {
 	var last time.Time
 	for _, pod := range a.failed {
-		at := pod.CreationTimestamp.Time
-		if condition := conditionOf(&pod.Status, corev1.PodReady); condition != nil {
-			at = condition.LastTransitionTime.Time
-		}
-		if at.After(last) {
+		if at := endedAt(pod); at.After(last) {
 			last = at
 		}
 	}
+	return delayed(last, a.failures())
+}
+
+// delayed returns when a pod may follow the one that failed last, if so many have failed; zero if none has.
+func delayed(last time.Time, failures int) time.Time {
 	if last.IsZero() {
 		return last
 	}
-	return last.Add(min(minBackoff<<min(a.failures()-1, 10), maxBackoff))
+	return last.Add(min(minBackoff<<min(max(failures-1, 0), 10), maxBackoff))
+}
+
+// endedAt returns when a failed pod ended.
+func endedAt(pod *corev1.Pod) time.Time {
+	if condition := conditionOf(&pod.Status, corev1.PodReady); condition != nil {
+		return condition.LastTransitionTime.Time
+	}
+	return pod.CreationTimestamp.Time
 }
 
 // stepJob creates the pods that may run now, or deletes those that must not, as many as a burst. It returns when to go
@@ -210,7 +232,7 @@ func (c *Cluster) stepJob(ctx context.Context, a *attempt, o owner, ending bool,
 	}
 	want := int(number(a.Spec.Parallelism))
 	if a.Spec.Completions != nil {
-		want = min(want, int(*a.Spec.Completions)-a.successes())
+		want = min(want, int(*a.Spec.Completions)-a.successes()-len(a.failedIndexes))
 	} else if a.successes() > 0 {
 		want = min(want, len(a.active))
 	}
@@ -219,22 +241,25 @@ func (c *Cluster) stepJob(ctx context.Context, a *attempt, o owner, ending bool,
 		deletionOrder(a.active)
 		return remove(a.active[:-missing])
 	}
-	if until := a.backoff(); missing > 0 && until.After(now) {
+	if a.waitsForEnd() {
+		missing -= len(a.terminating)
+	}
+	if missing <= 0 {
+		return time.Time{}, nil
+	}
+	if until := a.backoff(); !a.perIndex() && until.After(now) {
 		return until, nil
 	}
 	var indexes []int
+	var next time.Time
 	if a.indexed {
-		indexes = a.missingIndexes()
+		indexes, next = a.missingIndexes(now)
 		missing = min(missing, len(indexes))
 	}
 	for i := range min(missing, burst) {
 		pod := newPod(&a.Spec.Template, o)
 		if a.indexed {
-			index := strconv.Itoa(indexes[i])
-			pod.GenerateName = a.Name + "-" + index + "-"
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, batchv1.JobCompletionIndexAnnotation, index)
-			metav1.SetMetaDataLabel(&pod.ObjectMeta, batchv1.JobCompletionIndexAnnotation, index)
-			pod.Spec.Hostname = a.Name + "-" + index
+			a.setIndex(pod, indexes[i])
 		}
 		if err := c.createPod(ctx, pod); err != nil {
 			return time.Time{}, err
@@ -243,32 +268,60 @@ func (c *Cluster) stepJob(ctx context.Context, a *attempt, o owner, ending bool,
 	if missing > burst {
 		return now, nil
 	}
-	return time.Time{}, nil
+	return next, nil
 }
 
-// missingIndexes returns the indexes that have neither succeeded nor a pod.
-func (a *attempt) missingIndexes() (missing []int) {
+// setIndex makes a new pod that of an index.
+func (a *attempt) setIndex(pod *corev1.Pod, number int) {
+	index := strconv.Itoa(number)
+	pod.GenerateName = a.Name + "-" + index + "-"
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, batchv1.JobCompletionIndexAnnotation, index)
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, batchv1.JobCompletionIndexAnnotation, index)
+	pod.Spec.Hostname = a.Name + "-" + index
+	if !a.perIndex() {
+		return
+	}
+	failures := 0
+	if last := a.lastFailed[number]; last != nil {
+		failures = a.failuresOf(last)
+	}
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, batchv1.JobIndexFailureCountAnnotation, strconv.Itoa(failures))
+}
+
+// missingIndexes returns the indexes that have neither ended nor a pod, and may run now, and when the next one may.
+func (a *attempt) missingIndexes(now time.Time) (missing []int, next time.Time) {
 	running := map[int]bool{}
-	for _, pod := range a.active {
+	pods := a.active
+	if a.waitsForEnd() {
+		pods = slices.Concat(a.active, a.terminating)
+	}
+	for _, pod := range pods {
 		if index, ok := indexOf(pod); ok {
 			running[index] = true
 		}
 	}
 	for index := range int(*a.Spec.Completions) {
-		if !a.completed[index] && !running[index] {
-			if missing = append(missing, index); len(missing) > burst {
-				break
+		if a.completed[index] || a.failedIndexes[index] || running[index] {
+			continue
+		}
+		if last := a.lastFailed[index]; last != nil && a.perIndex() {
+			if until := delayed(endedAt(last), a.failuresOf(last)); until.After(now) {
+				next = earlier(next, until)
+				continue
 			}
 		}
+		if missing = append(missing, index); len(missing) > burst {
+			break
+		}
 	}
-	return missing
+	return missing, next
 }
 
 // status returns the status of the Job.
 func (a *attempt) status(verdict *batchv1.JobCondition, now time.Time) *batchv1.JobStatus {
 	status := a.Status.DeepCopy()
 	at := metav1.NewTime(now)
-	ready, terminating := int32(0), int32(0)
+	ready, terminating := int32(0), int32(len(a.terminating))
 	for _, pod := range a.active {
 		if isReady(pod) {
 			ready++
@@ -278,6 +331,10 @@ func (a *attempt) status(verdict *batchv1.JobCondition, now time.Time) *batchv1.
 	status.Succeeded, status.Failed = int32(a.successes()), int32(a.failures())
 	if a.indexed {
 		status.CompletedIndexes = ranges(a.completed)
+	}
+	if a.perIndex() {
+		failed := ranges(a.failedIndexes)
+		status.FailedIndexes = &failed
 	}
 	if status.UncountedTerminatedPods == nil {
 		status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}

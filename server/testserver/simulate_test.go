@@ -610,6 +610,21 @@ func TestSimulatedJobs(t *testing.T) {
 		t.Errorf("the exit code is %d", code)
 	}
 
+	byIndex := m.job("by-index", func(j *batchv1.Job) {
+		j.Spec.Completions, j.Spec.Parallelism, j.Spec.BackoffLimitPerIndex = number(3), number(3), number(1)
+		j.Spec.CompletionMode = new(batchv1.CompletionMode)
+		*j.Spec.CompletionMode = batchv1.IndexedCompletion
+		j.Spec.Template.Annotations = map[string]string{controlplane.ExitCodeAnnotation: "3"}
+	})
+	await.True(t, "each index fails", func() bool { return byIndex().Status.Failed == 3 })
+	m.srv.Advance(time.Minute)
+	await.True(t, "each index fails twice, and the Job", func() bool {
+		return jobHas(byIndex(), batchv1.JobFailed, batchv1.JobReasonFailedIndexes) && byIndex().Status.Failed == 6
+	})
+	if s := byIndex().Status; s.FailedIndexes == nil || *s.FailedIndexes != "0-2" || s.Active != 0 {
+		t.Errorf("the status is %+v", s)
+	}
+
 	late := m.job("late", func(j *batchv1.Job) {
 		j.Spec.ActiveDeadlineSeconds = new(int64)
 		*j.Spec.ActiveDeadlineSeconds = 3600
