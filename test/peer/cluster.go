@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 )
 
 // Cluster is a whole control plane: keepwatch-apiserver with Kubernetes' admission, its controllers and its
@@ -138,7 +137,7 @@ func (c *Cluster) start(ctx context.Context, dir string, p component) (*Service,
 	if err := WriteKubeconfig(kubeconfig, config); err != nil {
 		return nil, err
 	}
-	s := &Service{name: p.binary.Name, path: path, log: filepath.Join(dir, p.binary.Name+".log"), grace: 10 * time.Second}
+	s := &Service{name: p.binary.Name, path: path, log: filepath.Join(dir, p.binary.Name+".log")}
 	return s, s.launch(ctx, func(port int) {
 		s.args = p.flags(port, kubeconfig)
 		s.probe = func(ctx context.Context) error {

@@ -38,7 +38,7 @@ func startEtcd(ctx context.Context, dir string, flags []string) (*EtcdServer, er
 	e := &EtcdServer{}
 	e.Service = &Service{
 		name: "etcd", path: path, log: filepath.Join(dir, "etcd.log"),
-		grace: 10 * time.Second, probe: e.probe,
+		probe: e.probe,
 	}
 	return e, e.launch(ctx, func(port int) {
 		e.Endpoint = Endpoint(fmt.Sprintf("http://127.0.0.1:%d", port))

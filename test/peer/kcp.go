@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // kcpWorkspace is the workspace that the clients of a kcp use.
@@ -51,7 +52,7 @@ func startKCP(ctx context.Context, dir string, etcd *EtcdServer) (*Server, error
 	}
 	s.Service = &Service{
 		name: "kcp", path: path, log: filepath.Join(dir, "kcp.log"),
-		grace: 90 * time.Second, probe: s.ready,
+		probe: s.ready,
 	}
 	return s, s.launch(ctx, func(port int) {
 		s.config = &rest.Config{
@@ -89,7 +90,7 @@ func createWorkspace(ctx context.Context, root *rest.Config, name string) error 
 		"metadata": map[string]any{"name": name},
 		"spec":     map[string]any{"type": map[string]any{"name": "universal", "path": "root"}},
 	}}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, await.Deadline)
 	defer cancel()
 	var failed error
 	// The type universal is created a while after kcp is ready.

@@ -128,7 +128,7 @@ func startServe(ctx context.Context, dir string, flags []string) (*Server, error
 	}
 	s.Service = &Service{
 		name: "keepwatch serve", path: path, log: filepath.Join(dir, "serve.log"),
-		grace: 10 * time.Second, probe: s.kubeconfigReady,
+		probe: s.kubeconfigReady,
 	}
 	token := rand.Text()
 	return s, s.launch(ctx, func(port int) {

@@ -37,7 +37,7 @@ func startKine(ctx context.Context, dir string, backend KineBackend) (*EtcdServe
 	k := &EtcdServer{}
 	k.Service = &Service{
 		name: "kine", path: path, log: filepath.Join(dir, "kine.log"),
-		grace: 10 * time.Second, probe: k.answers,
+		probe: k.answers,
 	}
 	return k, k.launch(ctx, func(port int) {
 		address := fmt.Sprintf("127.0.0.1:%d", port)

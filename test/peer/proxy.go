@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -60,7 +59,7 @@ func (s *Server) startProxy(ctx context.Context, dir string, behind *Server, rea
 	}
 	s.Service = &Service{
 		name: "keepwatch proxy", path: path, log: filepath.Join(dir, "proxy.log"),
-		grace: 10 * time.Second, probe: ready,
+		probe: ready,
 	}
 	return s.launch(ctx, func(port int) {
 		listen := fmt.Sprintf("127.0.0.1:%d", port)

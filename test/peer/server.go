@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -166,8 +165,7 @@ func startKubeAPIServerAs(ctx context.Context, dir string, etcd *EtcdServer, c *
 	}
 	s.Service = &Service{
 		name: filepath.Base(path), path: path, log: filepath.Join(dir, "kube-apiserver.log"),
-		// It waits up to --request-timeout, a minute, for watches to end.
-		grace: 90 * time.Second, probe: s.ready,
+		probe: s.complete,
 	}
 	err = s.launch(ctx, func(port int) {
 		s.config = &rest.Config{
@@ -232,8 +230,19 @@ func (s *Server) Compact(ctx context.Context) (revision int64, err error) {
 
 // ready reports whether the server is ready and has the namespace default, which it
 // creates afterwards.
-func (s *Server) ready(ctx context.Context) error {
-	for _, path := range []string{"/readyz", "/api/v1/namespaces/default"} {
+func (s *Server) ready(ctx context.Context) error { return s.has(ctx, "default") }
+
+// complete is ready of kube-apiserver, two of whose controllers create namespaces beside each other.
+func (s *Server) complete(ctx context.Context) error {
+	return s.has(ctx, "default", "kube-system", "kube-public", "kube-node-lease")
+}
+
+func (s *Server) has(ctx context.Context, namespaces ...string) error {
+	paths := []string{"/readyz"}
+	for _, name := range namespaces {
+		paths = append(paths, "/api/v1/namespaces/"+name)
+	}
+	for _, path := range paths {
 		body, err := s.get(ctx, path)
 		if err != nil {
 			return err

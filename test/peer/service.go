@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 const (
-	// startTimeout bounds the start of a program. The slowest, kube-apiserver, needs 5 to 15 s
-	// on two cores.
-	startTimeout = 3 * time.Minute
 	// probeInterval is the interval of readiness probes while a program starts.
 	probeInterval = 50 * time.Millisecond
 	// portAttempts is how often a start is repeated with another port.
@@ -35,7 +33,6 @@ type Service struct {
 	path  string
 	args  []string
 	log   string
-	grace time.Duration // from SIGTERM to SIGKILL
 	probe func(context.Context) error
 
 	mu      sync.Mutex // locked while the program is started or ended
@@ -53,11 +50,11 @@ func (s *Service) Process() *Process {
 func (s *Service) Log() string { return s.log }
 
 // Stop sends SIGTERM to the program and waits for its end. It returns an error if the
-// program must be killed because that takes too long.
+// program hangs and is killed.
 func (s *Service) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.process.Stop(s.grace)
+	return s.process.Stop(await.Deadline)
 }
 
 // Kill ends the program as a power failure of its own would, with SIGKILL.
@@ -98,7 +95,7 @@ func (s *Service) launch(ctx context.Context, configure func(port int)) error {
 // start starts the program and waits until it is ready. If it isn't in time, or
 // ends, the error has the end of its log.
 func (s *Service) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, await.Deadline)
 	defer cancel()
 	process, err := Start(Command{Path: s.path, Args: s.args, Log: s.log})
 	if err != nil {

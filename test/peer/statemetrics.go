@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -39,7 +38,7 @@ func startStateMetrics(ctx context.Context, dir string, config *rest.Config, fla
 	m := &StateMetrics{}
 	m.Service = &Service{
 		name: "kube-state-metrics", path: path, log: filepath.Join(dir, "kube-state-metrics.log"),
-		grace: 10 * time.Second, probe: m.answers,
+		probe: m.answers,
 	}
 	return m, m.launch(ctx, func(port int) {
 		m.URL = fmt.Sprintf("http://127.0.0.1:%d", port)
