@@ -9,7 +9,7 @@
 //	until ARGS...              runs kubectl ARGS again until it succeeds
 //	follow NAME ARGS...        starts kubectl ARGS in the background
 //	watching NAME              waits until the server has answered NAME's watch
-//	seen NAME REGEXP           waits until NAME's output matches
+//	seen NAME REGEXP           waits until NAME's output matches, which is stdout and stderr
 //
 // and the condition [keepwatch], which is true on keepwatch serve.
 //
@@ -33,11 +33,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
-
-// timeout bounds each wait of a script.
-const timeout = time.Minute
 
 // Run runs the scripts in dir, or those of some names, each as a subtest, against server.
 func Run(t *testing.T, server *peer.Server, dir string, isKeepwatch bool, names ...string) {
@@ -108,14 +106,13 @@ func setup(env *testscript.Env, server *peer.Server) error {
 
 // until runs kubectl until it succeeds.
 func until(ts *testscript.TestScript, kubectl string, args []string) {
-	deadline := time.Now().Add(timeout)
-	for {
+	for begun := time.Now(); ; {
 		err := ts.Exec(kubectl, args...)
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("still fails after %s: %v", timeout, err)
+		if time.Since(begun) > await.Deadline {
+			ts.Fatalf("still fails after %s: %v", await.Deadline, err)
 		}
 	}
 }
@@ -155,7 +152,7 @@ func waitForWatch(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: watching NAME")
 	}
-	waitForOutput(ts, requestLog(ts, args[0]), watchAnswered)
+	waitForOutput(ts, watchAnswered, requestLog(ts, args[0]))
 }
 
 // waitForText waits until the output of a followed kubectl matches.
@@ -165,21 +162,23 @@ func waitForText(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pattern, err := regexp.Compile("(?m)" + args[1])
 	ts.Check(err)
-	waitForOutput(ts, outputFile(ts, args[0]), pattern)
+	waitForOutput(ts, pattern, outputFile(ts, args[0]), requestLog(ts, args[0]))
 }
 
-// waitForOutput waits until the content of a file matches.
-func waitForOutput(ts *testscript.TestScript, file string, pattern *regexp.Regexp) {
-	deadline := time.Now().Add(timeout)
-	for {
-		text, err := os.ReadFile(file)
-		ts.Check(err)
-		if pattern.Match(text) {
-			return
+// waitForOutput waits until the content of one of the files matches.
+func waitForOutput(ts *testscript.TestScript, pattern *regexp.Regexp, files ...string) {
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // between two looks at the files
+		all := ""
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			ts.Check(err)
+			if pattern.Match(text) {
+				return
+			}
+			all += string(text)
 		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("no match for %q after %s in %s:\n%s", pattern, timeout, filepath.Base(file), text)
+		if time.Since(begun) > await.Deadline {
+			ts.Fatalf("no match for %q after %s in\n%s", pattern, await.Deadline, all)
 		}
-		time.Sleep(10 * time.Millisecond) // between two looks at the file
 	}
 }
