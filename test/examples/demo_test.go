@@ -17,7 +17,7 @@ import (
 )
 
 // varying matches what differs between two runs of the demo: revisions, ports, processes, waits and its folder.
-var varying = regexp.MustCompile(`/tmp/keepwatch-demo-\d+|\d+(\.\d+)?(ms|s\b)|\d+`)
+var varying = regexp.MustCompile(`/tmp/keepwatch-demo-\d+|(\d+m)?\d+(\.\d+)?(ms|s\b)|\d+`)
 
 // TestDemo runs what make demo runs, without any program but keepwatch, and compares the output. README shows lines of
 // it.

@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,22 +12,30 @@ import (
 
 const lastHandled = "keepwatch.io/last-handled-configuration"
 
-// handled reports whether all handlers of a widget's creation have succeeded.
-func handled(w *unstructured.Unstructured) bool {
-	var notes []string
-	for name := range w.GetAnnotations() {
-		if strings.HasPrefix(name, "keepwatch.io/") {
-			notes = append(notes, name)
+// handled returns whether all handlers of a widget have succeeded, in a state of it with a value at a path: an operator
+// notes the state that it has handled a moment after the last handler.
+func handled(value string, path ...string) func(w *unstructured.Unstructured) bool {
+	return func(w *unstructured.Unstructured) bool {
+		for name := range w.GetAnnotations() {
+			if strings.HasPrefix(name, "keepwatch.io/") && name != lastHandled {
+				return false
+			}
 		}
+		var state map[string]any
+		return json.Unmarshal([]byte(w.GetAnnotations()[lastHandled]), &state) == nil &&
+			text(&unstructured.Unstructured{Object: state}, path...) == value
 	}
-	return len(notes) == 1 && notes[0] == lastHandled
+}
+
+func handledSize(size string) func(w *unstructured.Unstructured) bool {
+	return handled(size, "spec", "size")
 }
 
 func TestExceptions(t *testing.T) {
 	r := newReader(t)
 	p := r.run("exceptions")
 	r.create("one", 1)
-	r.becomes("one", handled)
+	r.becomes("one", handledSize("1"))
 	for _, test := range []struct {
 		times int
 		parts []string
@@ -93,20 +102,20 @@ func TestFields(t *testing.T) {
 	r := newReader(t)
 	p := r.run("fields")
 	r.create("one", 3)
-	r.becomes("one", handled)
+	r.becomes("one", handledSize("3"))
 	r.patch("one", `{"spec":{"size":0}}`)
 	p.logs("msg=size", "was=3", "is=0")
 	p.logs(`msg="switched off"`)
-	r.becomes("one", handled)
+	r.becomes("one", handledSize("0"))
 	for _, phase := range []string{"Failed", "Running"} {
 		r.patch("one", `{"status":{"phase":"`+phase+`"}}`, "status")
 		p.logs("msg=phase", "is="+phase)
-		r.becomes("one", handled)
+		r.becomes("one", handled(phase, "status", "phase"))
 	}
 	p.logs("msg=recovered")
 	r.patch("one", `{"metadata":{"labels":{"example.com/team":"a"}}}`)
 	p.logs("another team", `metadata.labels.example\\.com/team`)
-	r.becomes("one", handled)
+	r.becomes("one", handled("a", "metadata", "labels", "example.com/team"))
 	for _, message := range []string{"msg=size", `msg="switched off"`, "msg=recovered", "another team"} {
 		if n := p.count(message); n != 1 {
 			t.Errorf("%d lines with %q", n, message)
@@ -122,13 +131,13 @@ func TestResume(t *testing.T) {
 	r.create("one", 1)
 	r.create("two", 2)
 	p.logs("msg=recorded", "cause=create", "total=3")
-	r.becomes("one", handled)
-	r.becomes("two", handled)
+	r.becomes("one", handledSize("1"))
+	r.becomes("two", handledSize("2"))
 	p.end()
 	r.patch("two", `{"spec":{"size":20}}`) // while no operator runs
 	p = r.run("resume")
 	p.logs("msg=recorded", "total=21")
-	r.becomes("two", handled)
+	r.becomes("two", handledSize("20"))
 	if p.count("msg=recorded", "name=one", "cause=resume") != 1 || p.count("msg=recorded", "name=two") != 1 ||
 		p.count("msg=recorded") != 2 {
 		t.Error("want one call for each widget")
