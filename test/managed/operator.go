@@ -40,12 +40,13 @@ func newManager(cfg *rest.Config, group *clientgo.Group, scheme *runtime.Scheme,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 
 		LeaderElection: true, LeaderElectionID: "widgets", LeaderElectionNamespace: leases,
+		// The lease is released: the next instance does not wait for its end, which no busy machine reaches.
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 ptr.To(5 * time.Second), RenewDeadline: ptr.To(4 * time.Second),
+		LeaseDuration:                 ptr.To(2 * deadline), RenewDeadline: ptr.To(deadline),
 		RetryPeriod: ptr.To(200 * time.Millisecond),
 
 		Controller:              config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
-		GracefulShutdownTimeout: ptr.To(10 * time.Second),
+		GracefulShutdownTimeout: ptr.To(deadline),
 	})
 }
 
