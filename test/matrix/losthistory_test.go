@@ -76,7 +76,8 @@ func TestLostHistoryBehindProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 		server.awaitFollowed(t)
-		r := Cell{Client: p.Name, View: p.View, Command: command, Plan: LostHistory, Seed: draw()}.Run(t, server)
+		r := Cell{Client: p.Name, View: p.View, Command: command, Plan: LostHistory, Seed: draw(),
+			settle: await.Deadline}.Run(t, server)
 		t.Logf("%+v", r)
 		if r.Outcome != Right || r.LostFinal > 0 || r.LostDeletes > 0 || r.Lists > 0 {
 			t.Errorf("%s is %s, lost %d final states and %d deletions, and listed %d times", r.Client, r.Outcome, r.LostFinal,

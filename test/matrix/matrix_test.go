@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -143,5 +144,6 @@ func runNamed(t *testing.T, server *Server, client, plan string) Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Cell{Client: p.Name, View: p.View, Command: command, Plan: found, Seed: draw()}.Run(t, server)
+	return Cell{Client: p.Name, View: p.View, Command: command, Plan: found, Seed: draw(),
+		settle: await.Deadline}.Run(t, server)
 }

@@ -16,14 +16,13 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/faults"
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 const (
-	// startTimeout bounds the time until a client has the initial state. Some are slow virtual machines.
-	startTimeout = 3 * time.Minute
 	// disturbedStart is how long a client of a named plan may take before the plan's writes begin all the same.
 	disturbedStart = 30 * time.Second
 	// settleTimeout bounds the time until a client is right again. A connection that is half-open costs some
@@ -160,7 +159,7 @@ func (c *cell) isNamed() bool { return len(c.Plan.named.Rules) > 0 }
 
 // started waits until the client has the initial state, and watches. A named plan may hinder it.
 func (c *cell) started() error {
-	deadline := time.Now().Add(startTimeout)
+	deadline := time.Now().Add(await.Deadline)
 	if c.isNamed() {
 		deadline = time.Now().Add(disturbedStart)
 	}
@@ -180,7 +179,7 @@ func (c *cell) started() error {
 			return fmt.Errorf("%s: %w", c.Client, err)
 		}
 		if failed {
-			return fmt.Errorf("%s does not have the initial state after %v: %v", c.Client, startTimeout, got)
+			return fmt.Errorf("%s does not have the initial state after %v: %v", c.Client, await.Deadline, got)
 		}
 		if err := c.sleep(pollInterval); err != nil {
 			return err
