@@ -4,9 +4,7 @@
 package conformance
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,11 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
-
-// eventTimeout bounds each wait for something that a working server does soon.
-const eventTimeout = 2 * time.Minute
 
 // connect makes a namespace of the test's own.
 func connect(t *testing.T, server *peer.Server, namespace string) kubernetes.Interface {
@@ -100,19 +96,12 @@ type follower struct {
 // next returns the next event, which must be of a ConfigMap.
 func (f follower) next() (watch.EventType, *corev1.ConfigMap) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), eventTimeout)
-	defer cancel()
-	select {
-	case event := <-f.ResultChan():
-		o, ok := event.Object.(*corev1.ConfigMap)
-		if !ok {
-			f.Fatalf("an event %s with %v", event.Type, event.Object)
-		}
-		return event.Type, o
-	case <-ctx.Done():
-		f.Fatal("no event came")
+	event := await.Receive(f, "the next event", f.ResultChan())
+	o, ok := event.Object.(*corev1.ConfigMap)
+	if !ok {
+		f.Fatalf("an event %s with %v", event.Type, event.Object)
 	}
-	return "", nil
+	return event.Type, o
 }
 
 // expect compares the next event: its type, and the object's name and data.

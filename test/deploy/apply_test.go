@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -103,11 +102,7 @@ func (c *cluster) kubeconfig(account string) string {
 // eventually waits until something is true.
 func (c *cluster) eventually(what string, is func() bool) {
 	c.Helper()
-	for deadline := time.Now().Add(await.Deadline); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.Fatalf("it does not become true that %s", what)
-		}
-	}
+	await.True(c, what, is)
 }
 
 // kinds returns the kinds of objects, sorted.

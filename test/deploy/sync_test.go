@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	_ "modernc.org/sqlite"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -130,7 +130,7 @@ func TestInstalledSync(t *testing.T) {
 	dir := t.TempDir()
 	database := filepath.Join(dir, "state.db")
 	text := strings.Replace(string(find[corev1.Secret](t, all, "Secret").Data["sync.yaml"]), "/data/state.db", database, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, peer.Keepwatch(t), "sync", "--kubeconfig", c.kubeconfig("keepwatch-sync"),
 		"--filename", writeFile(t, dir, "sync.yaml", []byte(text)), "--until-synced").CombinedOutput()

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // define creates the custom resources: widgets with all that a definition can
@@ -35,9 +37,8 @@ func (s *Side) serves(ctx context.Context, r resource) error {
 
 // answers waits until a server answers a request with 200.
 func (s *Side) answers(ctx context.Context, r Request) error {
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settling, true, func(ctx context.Context) (bool, error) {
-		return s.Ask(ctx, r).Status == http.StatusOK, nil
-	})
+	done := func(ctx context.Context) (bool, error) { return s.Ask(ctx, r).Status == http.StatusOK, nil }
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, await.Deadline, true, done)
 }
 
 func widgetDefinition() *apiextensionsv1.CustomResourceDefinition {

@@ -13,14 +13,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-const (
-	// watches is how many are open while the world changes.
-	watches = 100
-	// delivery bounds the time that a settled server may need to send its events.
-	delivery = 20 * time.Second
-)
+// watches is how many are open while the world changes.
+const watches = 100
 
 // pair is one watch, open at both servers.
 type pair struct {
@@ -47,7 +45,7 @@ func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
 		return err
 	}
 	// If they never become equal, the comparison reports it.
-	_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, delivery, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, await.Deadline, true, func(context.Context) (bool, error) {
 		for _, p := range pairs {
 			if theirs, ours := p.theirs.answer(), p.ours.answer(); theirs.Incomplete == "" && ours.Incomplete == "" &&
 				theirs.countEvents() != ours.countEvents() {
@@ -103,7 +101,7 @@ func (w *World) watch(ctx context.Context, requests []Request, reading *sync.Wai
 // waitForInitialEvents waits until both servers have sent the bookmark that ends the initial events of each watch which
 // asks for it: its revision is the newest one of that moment. If a server never sends it, the comparison reports that.
 func waitForInitialEvents(ctx context.Context, pairs []*pair) {
-	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, delivery, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, await.Deadline, true, func(context.Context) (bool, error) {
 		return !slices.ContainsFunc(pairs, func(p *pair) bool {
 			return p.request.Options.Get("sendInitialEvents") == "true" &&
 				p.request.Options.Get("allowWatchBookmarks") == "true" &&

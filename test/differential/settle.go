@@ -13,17 +13,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
-)
 
-// settling bounds the time that a server may need to follow etcd while nothing is written.
-const settling = 30 * time.Second
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+)
 
 // Settle waits until nothing is written and both servers, and the history, have followed
 // every resource to the newest revision. Afterwards answers do not depend on the time of
 // the request.
 func (w *World) Settle(ctx context.Context) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, settling, true,
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, await.Deadline, true,
 		func(ctx context.Context) (bool, error) {
 			now, err := w.now(ctx)
 			if err != nil {

@@ -60,6 +60,8 @@ func environment(t *testing.T, dir string) *envtest.Environment {
 		BinaryAssetsDirectory:    dir,
 		ControlPlaneStartTimeout: await.Deadline,
 		ControlPlaneStopTimeout:  await.Deadline,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: await.Deadline},
+		WebhookInstallOptions:    envtest.WebhookInstallOptions{MaxTime: await.Deadline},
 	}
 	t.Cleanup(func() {
 		if err := env.Stop(); err != nil {

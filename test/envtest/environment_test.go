@@ -1,24 +1,23 @@
 package envtest
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 func newClient(t *testing.T, config *rest.Config) client.Client {
@@ -101,13 +100,10 @@ func TestEnvironment(t *testing.T) {
 		if err := admin.Delete(t.Context(), namespace); err != nil {
 			t.Fatal(err)
 		}
-		gone := func(ctx context.Context) (bool, error) {
-			err := admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
-			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-		}
-		if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, gone); err != nil {
-			t.Errorf("the namespace is not gone: %v", err)
-		}
+		await.State(t, "the namespace is gone", func() (bool, string) {
+			err := admin.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace)
+			return apierrors.IsNotFound(err), fmt.Sprint(namespace.Status, err)
+		})
 	})
 
 	t.Run("kubeconfig", func(t *testing.T) {

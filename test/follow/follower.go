@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/ndjson"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -67,16 +68,16 @@ func (f *Follower) Kill() { f.process.Kill() }
 func (f *Follower) Process() *peer.Process { return f.process }
 
 // End sends SIGTERM to the process and returns its exit code.
-func (f *Follower) End(grace time.Duration) (int, error) {
+func (f *Follower) End() (int, error) {
 	if err := f.process.Signal(syscall.SIGTERM); err != nil {
 		return 0, err
 	}
 	select {
 	case <-f.process.Done():
 		return f.process.ExitCode(), nil
-	case <-time.After(grace):
+	case <-time.After(await.Deadline):
 		f.process.Kill()
-		return 0, fmt.Errorf("did not end within %v of SIGTERM", grace)
+		return 0, fmt.Errorf("did not end within %v of SIGTERM", await.Deadline)
 	}
 }
 

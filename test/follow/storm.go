@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/faults"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/ndjson"
@@ -38,8 +39,6 @@ type Storm struct {
 const (
 	// idle is the stream's idle deadline, so short that a stall costs a test little.
 	idle = 5 * time.Second
-	// settle bounds the time that a stream may need to catch up after the last fault.
-	settle = 3 * time.Minute
 	// ours is how often a storm itself lists, for the state at the end.
 	ours = 1
 )
@@ -84,7 +83,7 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 		return s.Color != "" && o.GetLabels()["color"] != s.Color
 	})
 	fold := converge(t, w.follower, want)
-	code, err := w.follower.End(10 * time.Second)
+	code, err := w.follower.End()
 	if err != nil || code != 0 {
 		t.Errorf("asked to end, keepwatch watch exits with %d, %v", code, err)
 	}
@@ -113,21 +112,18 @@ func kubeconfig(t *testing.T, proxy *faults.Proxy) string {
 func converge(t *testing.T, f *Follower, want map[string]*unstructured.Unstructured) *ndjson.Fold {
 	t.Helper()
 	var fold *ndjson.Fold
-	var differs string
-	for deadline := time.Now().Add(settle); time.Now().Before(deadline); time.Sleep(500 * time.Millisecond) {
+	await.State(t, "the fold is the server's state", func() (bool, string) {
 		var err error
 		if fold, err = f.Fold(); err != nil {
 			t.Fatal(err)
 		}
-		if differs = difference(fold, want); differs == "" {
-			return fold
-		}
+		differs := difference(fold, want)
 		select {
 		case <-f.Process().Done():
-			t.Fatalf("keepwatch watch ended by itself, exit code %d", f.Process().ExitCode())
+			t.Fatalf("keepwatch watch ended by itself, exit code %d; %s", f.Process().ExitCode(), differs)
 		default:
 		}
-	}
-	t.Errorf("the fold is not the server's state: %s", differs)
+		return differs == "", differs
+	})
 	return fold
 }

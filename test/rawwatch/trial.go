@@ -23,16 +23,15 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/history"
 	"github.com/keepwatch/keepwatch/test/load"
 )
 
 const (
 	// watchers is how many Start starts.
-	watchers = 50
-	// convergenceTimeout bounds each wait for something that a working server does soon.
-	convergenceTimeout = 2 * time.Minute
-	pollInterval       = 20 * time.Millisecond
+	watchers     = 50
+	pollInterval = 20 * time.Millisecond
 )
 
 // errOver is why watchers end.
@@ -221,7 +220,7 @@ func (t *Trial) RecordRevision() (newest int64) {
 
 func (t *Trial) until(what string, done func() (bool, error)) {
 	t.t.Helper()
-	ctx, cancel := context.WithTimeout(t.t.Context(), convergenceTimeout)
+	ctx, cancel := context.WithTimeout(t.t.Context(), await.Deadline)
 	defer cancel()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -236,7 +235,7 @@ func (t *Trial) until(what string, done func() (bool, error)) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.t.Fatalf("no %s within %v", what, convergenceTimeout)
+			t.t.Fatalf("no %s within %v", what, await.Deadline)
 		}
 	}
 }
@@ -252,7 +251,7 @@ func (t *Trial) Judge() {
 			last[r.kind] = append(last[r.kind], t.final(r, namespace))
 		}
 	}
-	calm := check.Calm{At: time.Now(), Within: convergenceTimeout}
+	calm := check.Calm{At: time.Now(), Within: await.Deadline}
 	for _, w := range t.watchers {
 		goal, match := keepwatch.Revision(0), w.filter()
 		for _, o := range last[w.kind] {

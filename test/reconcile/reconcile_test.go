@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/operator"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -53,7 +53,7 @@ func TestAllDoTheSame(t *testing.T) {
 			if err := Fill(t.Context(), server.Config(), name, *gadgets); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() { ended <- run(ctx, server.Config(), name) }()
@@ -103,7 +103,7 @@ func TestSurvivesItsServer(t *testing.T) {
 		if _, err := server.Compact(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		waiting, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+		waiting, stop := context.WithTimeout(t.Context(), await.Deadline)
 		err := Done(waiting, server.Config(), namespace, from+batch)
 		stop()
 		if err != nil {

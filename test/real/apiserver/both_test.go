@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -156,13 +155,8 @@ func (s *both) answered() (sum int) {
 // eventually polls until nothing is wrong.
 func (s *both) eventually(what string, wrong func() string) {
 	s.t.Helper()
-	for end := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
+	await.State(s.t, what, func() (bool, string) {
 		now := wrong()
-		if now == "" {
-			return
-		}
-		if time.Now().After(end) {
-			s.t.Fatalf("%s: not after a minute: %.2000s", what, now)
-		}
-	}
+		return now == "", fmt.Sprintf("%.2000s", now)
+	})
 }

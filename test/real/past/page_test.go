@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // A browser shows the timeline and a difference, with the page's style, and executes nothing of the objects.
@@ -94,7 +96,7 @@ func TestPageInBrowser(t *testing.T) {
 // browse returns the document that a browser has of a page when it has loaded.
 func browse(t *testing.T, browser, page string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
 	defer cancel()
 	run := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--user-data-dir="+t.TempDir(),

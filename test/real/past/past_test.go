@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -37,7 +37,6 @@ const (
 	asJSON     = "application/json"
 	asTable    = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 	asMetadata = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-	patience   = 3 * time.Minute
 )
 
 // kind is a type that changes.
@@ -319,11 +318,7 @@ func (r *rig) judge(all []recorded, gap, gapEnd int) {
 
 func (r *rig) until(what string, done func() bool) {
 	r.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.Fatalf("not within %v: %s", patience, what)
-		}
-	}
+	await.True(r, what, done)
 }
 
 // must sends a write, which must succeed.
@@ -350,7 +345,7 @@ func (r *rig) send(method, path, body, accept string) (int, []byte) {
 // definition answers so until it can read the type's objects.
 func (r *rig) request(client rest.Interface, method, path, body, accept string) (code int, answer []byte) {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), await.Deadline)
 	defer cancel()
 	content := "application/json"
 	if method == http.MethodPatch {

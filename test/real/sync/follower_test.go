@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/judge/faults"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
@@ -140,9 +141,6 @@ func (f *follower) readNew(t *testing.T) {
 	}
 }
 
-// settle bounds the time that the sync may need after the last fault.
-const settle = 3 * time.Minute
-
 // current reads the current objects. They are at any revision.
 func (f *follower) current(ctx context.Context) (sink.Cut, []sinktest.Row, error) {
 	rows, err := f.Current(ctx, 0)
@@ -154,30 +152,48 @@ func (f *follower) current(ctx context.Context) (sink.Cut, []sinktest.Row, error
 func (f *follower) converge(t *testing.T, read func(context.Context) (sink.Cut, []sinktest.Row, error)) (
 	newest keepwatch.Revision) {
 	t.Helper()
-	want, newest, err := f.objects(t.Context(), metav1.ListOptions{})
+	want, newest, err := f.objects(t, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	differs := ""
-	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+	await.State(t, f.name+" equals the server", func() (bool, string) {
+		f.mustRun(t)
 		cut, rows, err := read(t.Context())
-		if differs = difference(rows, want); err == nil && differs == "" && cut.Revision >= newest {
-			return newest
-		}
-		differs = fmt.Sprintf("cut %d of at least %d, %v: %s", cut.Revision, newest, err, differs)
-		select {
-		case <-f.process.Done():
-			t.Fatalf("%s: the sync ended by itself with exit code %d: %s", f.name, f.process.ExitCode(), f.stderr())
-		default:
-		}
-	}
-	t.Fatalf("%s does not equal the server after %v: %s\n%s", f.name, settle, differs, f.stderr())
-	return 0
+		differs := difference(rows, want)
+		return err == nil && differs == "" && cut.Revision >= newest,
+			fmt.Sprintf("cut %d of at least %d, %v: %s\n%s", cut.Revision, newest, err, differs, f.stderr())
+	})
+	return newest
 }
 
-// objects lists the server's objects of all types, and returns their greatest revision.
-func (s *storm) objects(ctx context.Context,
-	options metav1.ListOptions) (all map[string]*unstructured.Unstructured, newest keepwatch.Revision, err error) {
+// mustRun ends the test if the process has ended by itself.
+func (f *follower) mustRun(t *testing.T) {
+	t.Helper()
+	select {
+	case <-f.process.Done():
+		t.Fatalf("%s: the sync ended by itself with exit code %d: %s", f.name, f.process.ExitCode(), f.stderr())
+	default:
+	}
+}
+
+// objects lists the server's objects of all types, as soon as it answers, and returns their greatest revision. The
+// error is that the server has forgotten a revision.
+func (s *storm) objects(t *testing.T, options metav1.ListOptions) (all map[string]*unstructured.Unstructured,
+	newest keepwatch.Revision, err error) {
+	t.Helper()
+	var forgotten error
+	await.NoError(t, "the server lists its objects", func() (err error) {
+		// A server that has just started answers 429, and one that has not read a revision yet 504.
+		if all, newest, err = s.list(t.Context(), options); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			forgotten, err = err, nil
+		}
+		return err
+	})
+	return all, newest, forgotten
+}
+
+func (s *storm) list(ctx context.Context, options metav1.ListOptions) (all map[string]*unstructured.Unstructured,
+	newest keepwatch.Revision, err error) {
 	all = map[string]*unstructured.Unstructured{}
 	for _, k := range kinds {
 		list, err := s.client.Resource(k.resource).Namespace("storm").List(ctx, options)

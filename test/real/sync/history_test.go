@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
@@ -107,17 +107,14 @@ func (h *history) complete(t *testing.T, s *storm) map[string][]write {
 // waitFor waits until everything up to a revision is recorded.
 func (h *history) waitFor(t *testing.T, revision keepwatch.Revision) {
 	t.Helper()
-	for end := time.Now().Add(settle); ; time.Sleep(10 * time.Millisecond) {
+	await.State(t, "etcd's history is read", func() (bool, string) {
 		h.mu.Lock()
-		newest, problem := h.newest, h.problem
-		h.mu.Unlock()
-		switch {
-		case problem != nil || time.Now().After(end):
-			t.Fatalf("etcd's history up to %d of %d was read: %v", newest, revision, problem)
-		case newest >= revision:
-			return
+		defer h.mu.Unlock()
+		if h.problem != nil {
+			t.Fatalf("etcd's history up to %d of %d was read: %v", h.newest, revision, h.problem)
 		}
-	}
+		return h.newest >= revision, fmt.Sprintf("up to %d of %d", h.newest, revision)
+	})
 }
 
 // received is everything that a sink has received: the states in their order, and the gaps.

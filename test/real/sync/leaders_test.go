@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -101,7 +102,7 @@ func (p *pair) takeOver(t *testing.T) {
 	}
 	select {
 	case <-first.process.Done():
-	case <-time.After(settle):
+	case <-time.After(await.Deadline):
 		t.Fatalf("%s: the process that lost its Lease does not end: %s", first.name, first.stderr())
 	}
 	if code := first.process.ExitCode(); code == 0 {
@@ -117,10 +118,8 @@ func (p *pair) takeOver(t *testing.T) {
 // waitLines waits until the process has printed so many lines with a text.
 func (f *follower) waitLines(t *testing.T, text string, n int) {
 	t.Helper()
-	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if strings.Count(f.stderr(), fmt.Sprintf("keepwatch: %s", text)) >= n {
-			return
-		}
-	}
-	t.Fatalf("%s: no %q within %v: %s", f.name, text, settle, f.stderr())
+	await.State(t, fmt.Sprintf("%s prints %q", f.name, text), func() (bool, string) {
+		printed := f.stderr()
+		return strings.Count(printed, fmt.Sprintf("keepwatch: %s", text)) >= n, printed
+	})
 }

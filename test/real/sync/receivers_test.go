@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
@@ -145,15 +146,10 @@ func followHTTP(t *testing.T) *follower {
 // start listens where it listened before.
 func (r *receiver) start() {
 	var listener net.Listener
-	var err error
-	for end := time.Now().Add(settle); ; time.Sleep(50 * time.Millisecond) { // another process may have the port
-		if listener, err = net.Listen("tcp", r.address); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			r.t.Fatal(err)
-		}
-	}
+	await.NoError(r.t, "the receiver listens", func() (err error) { // another process may have the port
+		listener, err = net.Listen("tcp", r.address)
+		return err
+	})
 	r.address = listener.Addr().String()
 	r.server = &http.Server{Handler: r, ErrorLog: log.New(io.Discard, "", 0)}
 	go func(s *http.Server) { _ = s.Serve(listener) }(r.server) // ends with Close

@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/testonly/natstest"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -96,9 +97,6 @@ func names() []string {
 	return all
 }
 
-// patience bounds how long a write is repeated while the API server is down.
-const patience = 2 * time.Minute
-
 // storm is a cluster whose objects change, and those who follow it.
 type storm struct {
 	t         *testing.T
@@ -135,7 +133,7 @@ func newStorm(t *testing.T, server *peer.Server, seed uint64) *storm {
 	}
 	for i, k := range kinds {
 		c := &load.Churn{Resource: k.resource, Namespace: "storm", Names: *objectsFlag, Seed: seed + uint64(i),
-			Make: k.create, Patience: patience}
+			Make: k.create, Patience: await.Deadline}
 		if err := c.Connect(rest.CopyConfig(config)); err != nil {
 			t.Fatal(err)
 		}
@@ -299,11 +297,7 @@ func (s *storm) writes() (n int) {
 // check ends the test if a process has ended by itself, and compares the sinks that have cuts with the server.
 func (s *storm) check(compare bool) {
 	for _, f := range s.followers {
-		select {
-		case <-f.process.Done():
-			s.t.Fatalf("%s: the sync ended by itself with exit code %d: %s", f.name, f.process.ExitCode(), f.stderr())
-		default:
-		}
+		f.mustRun(s.t)
 		if compare {
 			f.compareCut(s.t)
 			f.readNew(s.t)
