@@ -184,8 +184,9 @@ var rules = map[string]rule{
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},
 	"stream/sink/sinktest": {
-		ours: []string{"", "check", "internal/testonly/fleet", "source/history", "stream", "stream/sink", "stream/transfer"},
-		why:  "the test of all sinks depends on none, and judges what of the past is known as its readers see it",
+		ours: []string{"", "check", "internal/testonly/await", "internal/testonly/fleet", "source/history", "stream", "stream/sink",
+			"stream/transfer"},
+		why: "the test of all sinks depends on none, and judges what of the past is known as its readers see it",
 	},
 	"stream/transfer": {
 		ours:   []string{"", "internal/backoff", "reflector", "stream", "stream/sink", "internal/pause"},
@@ -648,15 +649,15 @@ var rules = map[string]rule{
 	"internal/intern":           {why: "a table of texts depends on nothing but the texts"},
 	"internal/testonly/await":   {others: []string{"go.uber.org/goleak$"}, why: "a wait depends on nothing but the test"},
 	"internal/testonly/child":   {why: "a process does not depend on which server it is"},
-	"sinks/testonly/pgtest": {ours: []string{"internal/testonly/child", "internal/localhost"},
+	"sinks/testonly/pgtest": {ours: []string{"internal/testonly/await", "internal/testonly/child", "internal/localhost"},
 		why: "a server for tests depends on no client of it"},
 	"sinks/testonly/kafkatest": {
-		ours:   []string{"internal/testonly/child", "internal/localhost"},
+		ours:   []string{"internal/testonly/await", "internal/testonly/child", "internal/localhost"},
 		others: []string{"github.com/twmb/franz-go/"},
 		why:    "a server for tests depends on no sink, and a test reads it as any client does",
 	},
 	"sinks/testonly/natstest": {
-		ours:   []string{"internal/testonly/child", "internal/localhost"},
+		ours:   []string{"internal/testonly/await", "internal/testonly/child", "internal/localhost"},
 		others: []string{"github.com/nats-io/"},
 		why:    "a server for tests is run as its module has it, and a test reads it as any client does",
 	},

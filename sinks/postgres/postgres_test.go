@@ -140,14 +140,10 @@ func testTakeOver(t *testing.T, server *pgtest.Server) {
 		!strings.Contains(err.Error(), "a session that must not write to schema elected any more is ended") {
 		t.Fatalf("the elected one: %v", err)
 	}
-	for end := time.Now().Add(await.Deadline); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
-		if _, err = elected.Open(t.Context(), sinktest.Streams()); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	await.NoError(t, "the session ends", func() error {
+		_, err := elected.Open(t.Context(), sinktest.Streams())
+		return err
+	})
 	err = frozen.Write(t.Context(), batch(1, 6, time.Now(), event(keepwatch.Added, &thing{"b", 6, `{}`})))
 	if !errors.As(err, new(*sink.Unavailable)) {
 		t.Fatalf("a write of the one before: %v", err)
@@ -186,14 +182,10 @@ func testLostSession(t *testing.T, server *pgtest.Server) {
 		!strings.Contains(err.Error(), "a session that must not write to schema lost any more is ended") {
 		t.Fatalf("the sink whose session is lost: %v", err)
 	}
-	for end := time.Now().Add(await.Deadline); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
-		if _, err = s.Open(t.Context(), sinktest.Streams()); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	await.NoError(t, "the session ends", func() error {
+		_, err := s.Open(t.Context(), sinktest.Streams())
+		return err
+	})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

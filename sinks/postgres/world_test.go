@@ -6,10 +6,10 @@ import (
 	"flag"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/postgres"
 	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
 	"github.com/keepwatch/keepwatch/stream/sink"
@@ -38,7 +38,7 @@ func TestWorld(t *testing.T) {
 	kills := 0
 	report, err := sinktest.Run(t.Context(), sinktest.Config{
 		Sink: s, Tables: sinktest.Tables{DB: read(t, server.URL("world"))}, Seed: seed, Steps: *stepsFlag,
-		ReplacesNUL: true, Patience: 3 * time.Minute,
+		ReplacesNUL: true, Patience: await.Deadline,
 		Disturb: func() {
 			kills++
 			server.Kill()
@@ -72,14 +72,14 @@ func TestMutants(t *testing.T) {
 
 func open(t *testing.T, s *postgres.Sink) []sink.Stored {
 	t.Helper()
-	stored, err := s.Open(t.Context(), sinktest.Streams())
-	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) &&
-		time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
-		stored, err = s.Open(t.Context(), sinktest.Streams()) // the server has not noticed the end of an earlier connection
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	var stored []sink.Stored
+	await.NoError(t, "the sink opens", func() (err error) {
+		// Unavailable: the server has not noticed the end of an earlier connection.
+		if stored, err = s.Open(t.Context(), sinktest.Streams()); err != nil && !errors.As(err, new(*sink.Unavailable)) {
+			t.Fatal(err)
+		}
+		return err
+	})
 	t.Cleanup(func() { s.Close() })
 	return stored
 }

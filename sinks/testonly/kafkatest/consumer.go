@@ -7,10 +7,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-)
 
-// readTimeout bounds a read of a consumer.
-const readTimeout = 20 * time.Second
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+)
 
 // Client returns a client that is closed with the test.
 func (s *Server) Client(options ...kgo.Opt) *kgo.Client {
@@ -48,7 +47,7 @@ func (s *Server) Consume(topics ...string) *Consumer {
 // Records returns the records that were committed since the last call: everything that was committed before this call,
 // in the order of each partition.
 func (c *Consumer) Records(ctx context.Context) ([]*kgo.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, await.Deadline)
 	defer cancel()
 	ends, err := c.ends(ctx)
 	if err != nil {

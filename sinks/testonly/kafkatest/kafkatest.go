@@ -19,11 +19,9 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/internal/testonly/child"
 )
-
-// startTimeout bounds the start of a broker, also one that reads its files after a kill.
-const startTimeout = 5 * time.Minute
 
 // Server is a Kafka broker on 127.0.0.1 with three listeners. Kafka tells clients where to connect, so a proxy in front
 // of it needs a listener of its own.
@@ -188,7 +186,7 @@ func (s *Server) Restart() {
 	if s.process, err = child.Start(s.java("kafka.Kafka", s.path("config")), s.path("log")); err != nil {
 		s.tb.Fatal(err)
 	}
-	for end := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-s.process.Done():
 			s.tb.Fatalf("Kafka has ended: %v", s.process.Err())
@@ -200,7 +198,7 @@ func (s *Server) Restart() {
 			return
 		}
 		if time.Now().After(end) {
-			s.tb.Fatalf("Kafka did not start within %v: %v", startTimeout, err)
+			s.tb.Fatalf("Kafka did not start within %v: %v", await.Deadline, err)
 		}
 	}
 }

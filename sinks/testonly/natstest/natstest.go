@@ -19,14 +19,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/internal/testonly/child"
 )
 
 // configVariable is the environment variable that makes a test's program a server.
 const configVariable = "KEEPWATCH_TEST_NATS_CONFIG"
-
-// startTimeout bounds the start of a server, also one that reads its files after a kill.
-const startTimeout = 2 * time.Minute
 
 // Main runs the server instead of the tests in the process that [Start] starts. TestMain calls it first.
 func Main() {
@@ -154,7 +152,7 @@ func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 func (s *Server) Restart() {
 	s.tb.Helper()
 	s.launch()
-	for end := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-s.process.Done():
 			s.tb.Fatalf("the NATS server has ended: %v", s.process.Err())
@@ -166,7 +164,7 @@ func (s *Server) Restart() {
 			return
 		}
 		if time.Now().After(end) {
-			s.tb.Fatalf("NATS did not start within %v: %v", startTimeout, err)
+			s.tb.Fatalf("NATS did not start within %v: %v", await.Deadline, err)
 		}
 	}
 }
@@ -221,7 +219,7 @@ func connect(tb testing.TB, servers string, options ...nats.Option) jetstream.Je
 
 // Objects returns the values of a key-value bucket by their keys.
 func Objects(ctx context.Context, js jetstream.JetStream, bucket string) (map[string][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, await.Deadline)
 	defer cancel()
 	kv, err := js.KeyValue(ctx, bucket)
 	if err != nil {
@@ -247,7 +245,7 @@ func Objects(ctx context.Context, js jetstream.JetStream, bucket string) (map[st
 func Messages(js jetstream.JetStream, name string) func(context.Context) ([][]byte, error) {
 	var read uint64
 	return func(ctx context.Context) (bodies [][]byte, err error) {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, await.Deadline)
 		defer cancel()
 		found, err := js.Stream(ctx, name)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/internal/testonly/child"
 )
 
@@ -25,9 +26,6 @@ type Server struct {
 	attributes *syscall.SysProcAttr
 	process    *child.Process // nil: it has ended
 }
-
-// startTimeout bounds the start of a server, also one that replays its log after a kill.
-const startTimeout = 2 * time.Minute
 
 // Missing returns why this machine cannot run Postgres, or "".
 func Missing() string {
@@ -107,9 +105,9 @@ func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 // run.
 func (s *Server) Restart() {
 	s.tb.Helper()
-	for end := time.Now().Add(startTimeout); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.tb.Fatalf("Postgres did not start within %v", startTimeout)
+			s.tb.Fatalf("Postgres did not start within %v", await.Deadline)
 		}
 		if s.process == nil {
 			s.launch()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/internal/testonly/child"
 )
 
@@ -60,7 +61,7 @@ default_pool_size = 5
 		child.ShowLog(tb, "PgBouncer", log)
 	})
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	for end := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close()
@@ -72,7 +73,7 @@ default_pool_size = 5
 		default:
 		}
 		if time.Now().After(end) {
-			tb.Fatalf("PgBouncer did not start within %v: %v", startTimeout, err)
+			tb.Fatalf("PgBouncer did not start within %v: %v", await.Deadline, err)
 		}
 	}
 }

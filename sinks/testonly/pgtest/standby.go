@@ -3,7 +3,8 @@ package pgtest
 import (
 	"os"
 	"strconv"
-	"time"
+
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // Standby starts a server that follows this one: what is committed here arrives there later, and never if this one is
@@ -41,13 +42,10 @@ func (s *Server) Detach() {
 // awaitReceivers waits until so many processes receive from the primary.
 func (s *Server) awaitReceivers(n string) {
 	s.tb.Helper()
-	for end := time.Now().Add(startTimeout); s.SQL(
-		`SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming'`) != n; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.tb.Fatalf("%s processes receive from the primary after %v, want %s",
-				s.SQL(`SELECT count(*) FROM pg_stat_wal_receiver`), startTimeout, n)
-		}
-	}
+	await.State(s.tb, n+" processes receive from the primary", func() (bool, string) {
+		streaming := s.SQL(`SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming'`)
+		return streaming == n, streaming
+	})
 }
 
 // Promote makes a standby accept writes.

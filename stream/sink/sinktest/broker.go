@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// Open opens a sink with the streams of [Streams]. It waits up to a minute for a broker that still starts.
+// Open opens a sink with the streams of [Streams], as soon as it is available.
 func Open(t testing.TB, s sink.Sink) []sink.Stored {
 	t.Helper()
 	stored, err := TryOpen(t, s, Streams())
@@ -24,13 +25,14 @@ func Open(t testing.TB, s sink.Sink) []sink.Stored {
 	return stored
 }
 
-// TryOpen opens a sink, and waits up to a minute while it is unavailable.
+// TryOpen opens a sink, and waits while it is unavailable: its broker still starts, or a topic that the sink has just
+// made has no leader yet.
 func TryOpen(t testing.TB, s sink.Sink, streams []sink.Stream) (stored []sink.Stored, err error) {
-	stored, err = s.Open(t.Context(), streams)
-	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) &&
-		time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+	t.Helper()
+	await.State(t, "the sink is available", func() (bool, string) {
 		stored, err = s.Open(t.Context(), streams)
-	}
+		return !errors.As(err, new(*sink.Unavailable)), fmt.Sprint(err)
+	})
 	return stored, err
 }
 
@@ -109,7 +111,7 @@ func RunBroker(t *testing.T, c Config, cutter *Cutter, restart func()) {
 		c.Seed = rand.Uint64()
 	}
 	random, count := rand.New(rand.NewPCG(c.Seed, 9)), map[string]int{}
-	c.Patience = 3 * time.Minute
+	c.Patience = await.Deadline
 	c.Disturb = func() {
 		switch random.IntN(5) {
 		case 0:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
@@ -42,7 +43,7 @@ func TestMutants(t *testing.T, bubble func(*testing.T, func(*testing.T)), config
 	}
 	t.Run("no fault", func(t *testing.T) {
 		parallel(t)
-		for _, p := range run(t, "no fault", 0, 5*time.Minute, func(s sink.Sink) sink.Sink { return s }) {
+		for _, p := range run(t, "no fault", 0, await.Deadline, func(s sink.Sink) sink.Sink { return s }) {
 			t.Error(p)
 		}
 	})
