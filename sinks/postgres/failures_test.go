@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/postgres"
 	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
 	"github.com/keepwatch/keepwatch/stream"
@@ -79,7 +80,9 @@ func unavailable(t *testing.T, err error, want string) {
 // endSessions ends the sessions of the role, as a restart of the server does.
 func (f *failing) endSessions() {
 	f.t.Helper()
-	f.server.SQL(fmt.Sprintf(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = '%s'`, f.name))
+	of := fmt.Sprintf(` FROM pg_stat_activity WHERE usename = '%s'`, f.name)
+	f.server.SQL(`SELECT pg_terminate_backend(pid)` + of)
+	await.True(f.t, "the sessions have ended", func() bool { return f.server.SQL(`SELECT count(*)`+of) == "0" })
 }
 
 // testReadOnly makes the database read-only for the sink, as a failover to a replica does.

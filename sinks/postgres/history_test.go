@@ -80,7 +80,7 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	if err := status(); err != nil {
 		t.Fatal(err)
 	}
-	server.SQL(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE 'rollback'`)
+	endReaders(t, server)
 	if err := status(); err != nil {
 		t.Errorf("after the connection has ended: %v", err)
 	}
@@ -99,6 +99,14 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 		}
 		return nil
 	})
+}
+
+// endReaders ends the sessions that have read a snapshot. They end a moment after they were told to.
+func endReaders(t *testing.T, server *pgtest.Server) {
+	t.Helper()
+	const of = ` FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE 'rollback'`
+	server.SQL(`SELECT pg_terminate_backend(pid)` + of)
+	await.True(t, "the sessions have ended", func() bool { return server.SQL(`SELECT count(*)`+of) == "0" })
 }
 
 // testBeside reads as many snapshots beside each other as there may be.
@@ -318,7 +326,7 @@ func testOtherTables(t *testing.T, server *pgtest.Server) {
 	refuses("dropped")
 	sync()
 	refuses("made anew")
-	server.SQL(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE 'rollback'`)
+	endReaders(t, server)
 	refuses("with another connection")
 	again, err := postgres.OpenHistory(t.Context(), url)
 	if err != nil {
