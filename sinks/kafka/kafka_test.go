@@ -276,7 +276,7 @@ func testRefused(t *testing.T, server *kafkatest.Server) {
 	} {
 		s, err := kafka.New(address, kafka.Options{})
 		if err == nil {
-			_, err = s.Open(t.Context(), sinktest.Streams())
+			_, err = sinktest.TryOpen(t, s, sinktest.Streams())
 			s.Close()
 		}
 		switch {
@@ -302,14 +302,14 @@ func testLost(t *testing.T, server *kafkatest.Server) {
 		"/lost-{resource}?state=keepwatch-lost": "its records are in topic lost.pods, not in lost-pods",
 		"/lost.{resource}":                      "",
 	} {
-		_, err := newSink(t, "kafka://"+server.Addr()+address).Open(t.Context(), sinktest.Streams())
+		_, err := sinktest.TryOpen(t, newSink(t, "kafka://"+server.Addr()+address), sinktest.Streams())
 		if want == "" && err != nil || want != "" && (err == nil || errors.As(err, new(*sink.Unavailable)) ||
 			!strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
 	deleteTopic(t, server, "lost.pods")
-	_, err := newSink(t, "kafka://"+server.Addr()+"/lost.{resource}").Open(t.Context(), sinktest.Streams())
+	_, err := sinktest.TryOpen(t, newSink(t, "kafka://"+server.Addr()+"/lost.{resource}"), sinktest.Streams())
 	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
 		!strings.Contains(err.Error(), "lost.pods was deleted and made anew") {
 		t.Errorf("after the loss of a topic: %v", err)
@@ -327,7 +327,7 @@ func testForgotten(t *testing.T, server *kafkatest.Server) {
 	}
 	s.Close()
 	deleteTopic(t, server, "keepwatch-forgotten")
-	_, err := sinktest.TryOpen(t, s, sinktest.Streams()) // the new topic has no leader yet
+	_, err := sinktest.TryOpen(t, s, sinktest.Streams())
 	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
 		!strings.Contains(err.Error(), "the state topic keepwatch-forgotten has lost the cursor of ") {
 		t.Errorf("after the loss of the state topic: %v", err)
@@ -352,26 +352,25 @@ func deleteTopic(t *testing.T, server *kafkatest.Server, name string) {
 
 // testLarge writes an object that is larger than its topic accepts, and then raises the limit.
 func testLarge(t *testing.T, server *kafkatest.Server) {
-	s := newSink(t, "kafka://"+server.Addr()+"/large.{resource}")
-	open(t, s)
-	s.Close()
+	const limit = "max.message.bytes"
 	admin := kadm.NewClient(server.Client())
-	limit := func(bytes string) {
-		t.Helper()
-		if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes",
-			Value: &bytes}}, "large.pods"); err != nil {
-			t.Fatal(err)
-		}
+	// The broker applies a limit with which a topic is made at once, and a changed one a moment later.
+	if _, err := admin.CreateTopic(t.Context(), 1, 1, map[string]*string{limit: kadm.StringPtr("100000")},
+		"large.pods"); err != nil {
+		t.Fatal(err)
 	}
+	s := newSink(t, "kafka://"+server.Addr()+"/large.{resource}")
 	large := batch(1, 6, event(keepwatch.Added, "large", 6, `"`+strings.Repeat("x", 2<<20)+`"`))
-	limit("100000")
 	open(t, s)
 	err := s.Write(t.Context(), large)
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "raise its max.message.bytes") {
 		t.Errorf("a large object: %v", err)
 	}
 	s.Close()
-	limit("4000000")
+	if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: limit,
+		Value: kadm.StringPtr("4000000")}}, "large.pods"); err != nil {
+		t.Fatal(err)
+	}
 	await.NoError(t, "the broker applies the limit", func() error {
 		_, err := s.Open(t.Context(), sinktest.Streams())
 		if err == nil {
@@ -403,15 +402,7 @@ func TestSlow(t *testing.T) {
 // testCredentials changes the password of the user of an open sink, over TLS.
 func testCredentials(t *testing.T, server *kafkatest.Server) {
 	addr, ca := server.Secure()
-	admin := kadm.NewClient(server.Client())
-	password := func(text string) {
-		t.Helper()
-		if _, err := admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "sync", Mechanism: kadm.ScramSha512,
-			Iterations: 4096, Password: text}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	password("first")
+	setPassword(t, server, "sync", "first")
 	file := filepath.Join(t.TempDir(), "password")
 	stored := func(text string) {
 		t.Helper()
@@ -424,7 +415,7 @@ func testCredentials(t *testing.T, server *kafkatest.Server) {
 	open(t, s)
 	write(t, s, batch(0, 1))
 	s.Close()
-	password("second")
+	setPassword(t, server, "sync", "second")
 	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) ||
 		!strings.Contains(err.Error(), "refuses the user or the password") {
 		t.Errorf("with the old password: %v", err)
@@ -450,14 +441,27 @@ func testCredentials(t *testing.T, server *kafkatest.Server) {
 	open(t, s)
 }
 
+// setPassword sets the password of a user, and waits until the broker applies it.
+func setPassword(t *testing.T, server *kafkatest.Server, user, password string) {
+	t.Helper()
+	if _, err := kadm.NewClient(server.Client()).AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: user,
+		Mechanism: kadm.ScramSha512, Iterations: 4096, Password: password}}); err != nil {
+		t.Fatal(err)
+	}
+	addr, ca := server.Secure()
+	s := newSink(t, fmt.Sprintf("kafka://%s:%s@%s/password-of-%[1]s?ca=%[4]s", user, password, addr, ca))
+	await.NoError(t, "the broker applies the password", func() error {
+		_, err := s.Open(t.Context(), sinktest.Streams())
+		s.Close()
+		return err
+	})
+}
+
 // testRevoked revokes the permission to write to a topic while the sink writes, and grants it again: nothing is lost.
 func testRevoked(t *testing.T, server *kafkatest.Server) {
 	addr, ca := server.Secure()
 	admin := kadm.NewClient(server.Client())
-	if _, err := admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "revoked", Mechanism: kadm.ScramSha512,
-		Iterations: 4096, Password: "w"}}); err != nil {
-		t.Fatal(err)
-	}
+	setPassword(t, server, "revoked", "w")
 	s := newSink(t, "kafka://revoked:w@"+addr+"/revoked.{resource}?ca="+ca)
 	open(t, s)
 	write(t, s, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
