@@ -250,7 +250,7 @@ func (w *Watch) nextOfView() (events []Event, err error) {
 		}
 	}
 	// with the revision of an object that is older a client could not resume
-	if v.marks && len(v.granted) == 0 && w.stated {
+	if v.marks && len(v.granted) == 0 {
 		v.marks = false
 		return []Event{w.progress()}, nil
 	}

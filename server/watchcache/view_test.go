@@ -276,16 +276,20 @@ func TestGrantEndsWithBookmark(t *testing.T) {
 }
 
 // The bookmark that ends the initial state is behind the objects of what is granted before it: between the decision in
-// which namespaces a watch begins, and its first event, the source may have had to confirm a revision.
+// which namespaces a watch begins, and its first event, the source may have had to confirm a revision. A watch whose
+// initial state ends with none receives one behind them at once.
 func TestGrantBeforeTheInitialEnd(t *testing.T) {
 	r := newRig(t, store.Options{})
 	r.source.putIn("b", "w", "")
 	last := r.source.putIn("a", "w", "")
 	r.eventually("the cache has it", func() bool { return r.Revision() >= last })
-	for _, begins := range []bool{false, true} {
+	for _, c := range []struct{ streams, begins bool }{{true, false}, {true, true}, {false, false}, {false, true}} {
 		view := newView(map[string]keepwatch.UID{"a": "1"})
 		options := everything
-		options.Recursive, options.Predicate.AllowWatchBookmarks, options.SendInitialEvents = true, true, ptr.To(true)
+		options.Recursive, options.Predicate.AllowWatchBookmarks = true, true
+		if c.streams {
+			options.SendInitialEvents = ptr.To(true)
+		}
 		w, err := r.WatchIn(t.Context(), "/widgets/", options, view)
 		if err != nil {
 			t.Fatal(err)
@@ -296,20 +300,20 @@ func TestGrantBeforeTheInitialEnd(t *testing.T) {
 			if e.Type == watch.Bookmark {
 				bookmarks = append(bookmarks, e.InitialEnd)
 				if len(client.objects) != 2 || e.Revision != last {
-					t.Errorf("a bookmark at %d behind %v", e.Revision, client.all())
+					t.Errorf("%+v: a bookmark at %d behind %v", c, e.Revision, client.all())
 				}
 			}
 		}
-		if begins {
+		if c.begins {
 			events, _, err := w.TryNext()
 			if err != nil || len(events) != 1 {
-				t.Fatalf("%v, %v", events, err)
+				t.Fatalf("%+v: %v, %v", c, events, err)
 			}
 			client.add(events[0])
 		}
 		view.set(map[string]keepwatch.UID{"a": "1", "b": "1"})
-		if err := client.drain(w, look); err != nil || !slices.Equal(bookmarks, []bool{true}) {
-			t.Errorf("the bookmarks %v, %v", bookmarks, err)
+		if err := client.drain(w, look); err != nil || !slices.Equal(bookmarks, []bool{c.streams}) {
+			t.Errorf("%+v: the bookmarks %v, %v", c, bookmarks, err)
 		}
 	}
 }
