@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
 // The server is restored from a backup while clients watch: each of them receives 410, lists, and has the server's
@@ -24,7 +23,7 @@ func TestRewind(t *testing.T) {
 	for i := range 10 {
 		r.write(fmt.Sprint("map-", i), "before")
 	}
-	await.True(t, "config maps are answered from memory", r.cached)
+	r.answers()
 	all := r.follow(crowd)
 	backup, err := r.maps.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
