@@ -144,6 +144,22 @@ func (r *rig) waitCached(path string) {
 	})
 }
 
+// watch opens a watch that memory answers: one about which a busy server does not decide in time is forwarded. The test
+// closes its body.
+func (r *rig) watch(path string, header ...string) (opened *http.Response) {
+	r.Helper()
+	r.eventually(path+" is answered from memory", func() bool {
+		before := r.answered()
+		opened = r.open(r.Context(), r.proxied, r.url, path, header...)
+		if r.answered() > before {
+			return true
+		}
+		opened.Body.Close()
+		return false
+	})
+	return opened
+}
+
 // eventually waits until something is true.
 func (r *rig) eventually(what string, is func() bool) {
 	r.Helper()

@@ -120,7 +120,7 @@ func TestMetrics(t *testing.T) {
 		objects = strings.Count(r.behind(maps).body, `"uid"`)
 	}
 	of := `resource="configmaps"`
-	watch := r.open(t.Context(), r.proxied, r.url, maps+"?watch=1&resourceVersion=0")
+	watch := r.watch(maps + "?watch=1&resourceVersion=0")
 	defer watch.Body.Close()
 	_, err := bufio.NewReader(watch.Body).ReadString('\n')
 	r.must(err)
@@ -253,7 +253,7 @@ func TestClusterRoleSuffices(t *testing.T) {
 		t.Error("pods are answered from a cache")
 	}
 	// The proxy follows the roles with these rights: a revoked binding ends an open watch.
-	watch := r.open(t.Context(), r.proxied, r.url, maps+"?watch=1&resourceVersion=0")
+	watch := r.watch(maps + "?watch=1&resourceVersion=0")
 	defer watch.Body.Close()
 	r.must(r.admin.RbacV1().RoleBindings("default").Delete(t.Context(), "reader", metav1.DeleteOptions{}))
 	if _, err := io.Copy(io.Discard, watch.Body); err != nil {

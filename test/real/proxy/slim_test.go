@@ -47,7 +47,7 @@ func TestManagedFieldsAreDropped(t *testing.T) {
 			list := r.proxy(all, "User-Agent", agent)
 			return r.answered() > before && !strings.Contains(list.body, "passing")
 		})
-		opened := r.open(r.Context(), r.proxied, r.url, all+"&watch=1", "User-Agent", agent)
+		opened := r.watch(all+"&watch=1", "User-Agent", agent)
 		defer opened.Body.Close()
 		events := json.NewDecoder(opened.Body)
 		for i := 0; i < 8; i++ { // five that exist, and three that follow

@@ -133,7 +133,7 @@ func TestRevocationByAWebhook(t *testing.T) {
 	r.must(r.admin.RbacV1().RoleBindings("default").Delete(t.Context(), "reader", metav1.DeleteOptions{}))
 	r.create(3)
 	r.waitCached(maps + "?resourceVersion=0")
-	watch := r.open(t.Context(), r.proxied, r.url, maps+"?watch=1&resourceVersion=0")
+	watch := r.watch(maps + "?watch=1&resourceVersion=0")
 	defer watch.Body.Close()
 	if watch.StatusCode != http.StatusOK {
 		t.Fatalf("a watch before the revocation: %d", watch.StatusCode)
