@@ -88,11 +88,10 @@ func TestLargeListsWithADamagedObject(t *testing.T) {
 	etcd := etcdClient(t, clientv3.Config{Endpoints: server.EtcdCluster().Servers})
 	namespace := newNamespace(t, c)
 	maps := c.typed.CoreV1().ConfigMaps(namespace)
-	for i := range 300 {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("o%03d", i)},
+	createMany(t, c, namespace, 300, func(i int) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("o%03d", i)},
 			Data: map[string]string{"data": strings.Repeat("x", 1000)}}
-		must(maps.Create(t.Context(), o, metav1.CreateOptions{}))(t)
-	}
+	})
 	key := "/registry/configmaps/" + namespace + "/o250"
 	value := must(etcd.Get(t.Context(), key))(t).Kvs[0].Value
 	must(etcd.Put(t.Context(), key, string(bytes.Replace(value, []byte("o250"), []byte("o251"), 1))))(t)

@@ -208,11 +208,10 @@ func fill(t *testing.T, c clients, widgets schema.GroupVersionResource) (first s
 	}
 	must(core.Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
 		metav1.CreateOptions{}))(t)
-	for i := range 300 { // more than is sent without compression
-		large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i),
+	createMany(t, c, "web", 300, func(i int) *corev1.ConfigMap { // more than is sent without compression
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i),
 			Labels: map[string]string{"tier": "a"}}, Data: map[string]string{"k": strings.Repeat("v", 700)}}
-		must(core.ConfigMaps("web").Create(t.Context(), large, metav1.CreateOptions{}))(t)
-	}
+	})
 	for i, spec := range []map[string]any{{}, {"due": "2001-01-01T00:00:00Z"}, {"due": "soon"}, {"due": ""}} {
 		w := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 		w.SetAPIVersion(widgets.Group + "/v1")
@@ -222,6 +221,19 @@ func fill(t *testing.T, c clients, widgets schema.GroupVersionResource) (first s
 		must(c.dynamic.Resource(widgets).Namespace("default").Create(t.Context(), w, metav1.CreateOptions{}))(t)
 	}
 	return first
+}
+
+// createMany creates config maps, several at a time: etcd writes them to the disk together.
+func createMany(t *testing.T, c clients, namespace string, n int, of func(i int) *corev1.ConfigMap) {
+	t.Helper()
+	var creates errgroup.Group
+	creates.SetLimit(16)
+	for i := range n {
+		creates.Go(func() error {
+			return second(c.typed.CoreV1().ConfigMaps(namespace).Create(t.Context(), of(i), metav1.CreateOptions{}))
+		})
+	}
+	must(0, creates.Wait())(t)
 }
 
 // open makes a server open its storage of a custom resource.
