@@ -31,6 +31,7 @@ type Options struct {
 
 	only        func(rule string) bool // the rules that are judged, for tests; nil: all
 	builtinOnly bool                   // no custom resource, for tests
+	waits       waits                  // for tests; zero: defaultWaits
 }
 
 func (o Options) judges(rule string) bool { return o.only == nil || o.only(rule) }
@@ -47,6 +48,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Writes <= 0 {
 		o.Writes = DefaultWrites
+	}
+	if o.waits == (waits{}) {
+		o.waits = defaultWaits
 	}
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1<<53) + 1 // a number that all readers of JSON keep

@@ -1,9 +1,6 @@
 package conform
 
-import (
-	"testing"
-	"time"
-)
+import "time"
 
 // Only returns options with which only some rules are judged; "storm" is all rules of the storm.
 func Only(o Options, ids ...string) Options {
@@ -35,16 +32,16 @@ func BuiltinOnly(o Options) Options {
 	return o
 }
 
-// ShortWaits shortens the waits for events that a broken server does not send, until the end of the test.
-func ShortWaits(t *testing.T) {
-	before := [...]time.Duration{eventTimeout, convergence, lag}
-	eventTimeout, convergence, lag = 5*time.Second, 2*time.Second, 2*time.Second
-	t.Cleanup(func() { eventTimeout, convergence, lag = before[0], before[1], before[2] })
+// ShortWaits returns options with which a run waits shortly for what a broken server does not send.
+func ShortWaits(o Options) Options {
+	o.waits = defaultWaits
+	o.waits.event, o.waits.convergence, o.waits.lag = 5*time.Second, 2*time.Second, 2*time.Second
+	return o
 }
 
-// ShortRecovery shortens the time in which a server has to answer again, until the end of the test.
-func ShortRecovery(t *testing.T) {
-	before := recovery
-	recovery = time.Second
-	t.Cleanup(func() { recovery = before })
+// ShortRecovery returns options with which a server has to answer again soon.
+func ShortRecovery(o Options) Options {
+	o.waits = defaultWaits
+	o.waits.recovery = time.Second
+	return o
 }

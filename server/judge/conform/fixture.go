@@ -88,7 +88,7 @@ func (f *fixture) create(ctx context.Context) (subjects []*subject, missing stri
 		}
 	}
 	f.subjects = []*subject{{
-		client: f.client, config: f.config, timeout: f.timeout, host: f.host, base: "/api/v1",
+		client: f.client, config: f.config, timeout: f.timeout, waits: f.options.waits, host: f.host, base: "/api/v1",
 		resource: "configmaps", title: "configmaps", kind: "ConfigMap", apiVersion: "v1",
 		field: "data", protobuf: true, namespace: f.namespace, run: f.run, prefix: f.run + "-",
 	}}
@@ -137,7 +137,7 @@ func (f *fixture) define(ctx context.Context, labels map[string]string) (*subjec
 		return nil, err
 	}
 	s := &subject{
-		client: f.client, config: f.config, timeout: f.timeout, host: f.host,
+		client: f.client, config: f.config, timeout: f.timeout, waits: f.options.waits, host: f.host,
 		base: "/apis/" + group + "/v1", resource: plural, title: "custom resource", kind: kind, apiVersion: group + "/v1",
 		field: "spec", namespace: f.namespace, run: f.run, prefix: f.run + "-",
 	}

@@ -48,7 +48,7 @@ func (s *subject) initialEvents(ctx context.Context, q url.Values) (*stream, *li
 	}
 	state := &listed{}
 	for {
-		e, o, err := w.next(ctx, eventTimeout)
+		e, o, err := w.next(ctx, w.subject.waits.event)
 		switch {
 		case ctx.Err() != nil:
 			w.stop()
@@ -197,7 +197,7 @@ func streamsThenChanges(ctx context.Context, s *subject) (outcome, error) {
 	}
 	var got []keepwatch.Revision
 	for at := state.revision; at < last.revision; {
-		e, o, err := w.next(ctx, eventTimeout)
+		e, o, err := w.next(ctx, w.subject.waits.event)
 		switch {
 		case ctx.Err() != nil:
 			return outcome{}, ctx.Err()
@@ -217,7 +217,7 @@ func streamsThenChanges(ctx context.Context, s *subject) (outcome, error) {
 	defer again.stop()
 	var want []keepwatch.Revision
 	for len(want) < len(got) {
-		_, o, err := again.next(ctx, eventTimeout)
+		_, o, err := again.next(ctx, s.waits.event)
 		if err != nil || o == nil {
 			return broken(fmt.Sprintf("the changes %v in a watch from %d", got, state.revision), fmt.Sprintf("%v, %v", want,
 				err)), ctx.Err()

@@ -605,7 +605,7 @@ func TestEveryRuleHasAMutant(t *testing.T) {
 
 // A judge that cannot fail is worthless: each mutant is noticed by the rules that it breaks.
 func TestMutantsAreNoticed(t *testing.T) {
-	conform.ShortWaits(t)
+	t.Parallel()
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -613,7 +613,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 			if slices.ContainsFunc(only, func(id string) bool { return strings.HasPrefix(id, "storm.") }) {
 				only = append(only, "storm")
 			}
-			report, err := conform.Run(t.Context(), m.serve(t), conform.BuiltinOnly(conform.Only(small, only...)))
+			report, err := conform.Run(t.Context(), m.serve(t), conform.ShortWaits(conform.BuiltinOnly(conform.Only(small,
+				only...))))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 func (f answering) subject() *subject {
 	return &subject{client: &http.Client{Transport: f}, host: &url.URL{Scheme: "http", Host: "server"},
-		timeout: requestTimeout}
+		timeout: requestTimeout, waits: defaultWaits}
 }
 
 // starts is the answer of a server that starts.
@@ -66,25 +66,25 @@ func TestPatience(t *testing.T) {
 			switch {
 			case since < time.Minute:
 				return starts("45")
-			case since < 90*time.Second+lag/2:
+			case since < 90*time.Second+defaultWaits.lag/2:
 				return behind()
 			}
 			return nil
-		}, http.StatusOK, 90*time.Second + lag/2, 90*time.Second + lag},
+		}, http.StatusOK, 90*time.Second + defaultWaits.lag/2, 90*time.Second + defaultWaits.lag},
 		"stays behind": {func(time.Duration) *http.Response { return behind() },
-			http.StatusGatewayTimeout, lag - 2*time.Second, lag},
+			http.StatusGatewayTimeout, defaultWaits.lag - 2*time.Second, defaultWaits.lag},
 		"starts, then stays behind": {func(since time.Duration) *http.Response {
 			if since < time.Minute {
 				return starts("45")
 			}
 			return behind()
-		}, http.StatusGatewayTimeout, 90*time.Second + lag - 2*time.Second, 90*time.Second + lag},
+		}, http.StatusGatewayTimeout, 90*time.Second + defaultWaits.lag - 2*time.Second, 90*time.Second + defaultWaits.lag},
 		"starts again and again": {func(since time.Duration) *http.Response {
 			if since.Truncate(time.Second)%(20*time.Second) < 10*time.Second {
 				return behind()
 			}
 			return starts("1")
-		}, http.StatusServiceUnavailable, recovery - 2*time.Second, recovery + lag},
+		}, http.StatusServiceUnavailable, defaultWaits.recovery - 2*time.Second, defaultWaits.recovery + defaultWaits.lag},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()

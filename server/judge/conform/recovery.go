@@ -8,15 +8,6 @@ import (
 	"time"
 )
 
-// recovery bounds the time in which the server answers a request again, after a disturbance or while it
-// throttles. Tests shorten it.
-var recovery = 5 * time.Minute
-
-// lag bounds the time in which a server that has issued a revision gets to it: behind a balancer there may be another
-// one, and the cache of each follows the writes. It begins anew with each answer of another kind: a server that has
-// started has a cache that is empty. Tests shorten it.
-var lag = 30 * time.Second
-
 // notReady ends the message of kube-apiserver's answer 403 to a write while its admission plugins have not read
 // their configuration (admission.NewForbidden in k8s.io/apiserver/pkg/admission/plugin).
 const notReady = "not yet ready to handle request"
@@ -48,9 +39,9 @@ func (a answer) retryAfter() time.Duration {
 func (s *subject) patience(a answer) time.Duration {
 	switch {
 	case s.temporary(a):
-		return recovery
+		return s.waits.recovery
 	case tooLarge(a) && !s.future:
-		return lag
+		return s.waits.lag
 	}
 	return 0
 }

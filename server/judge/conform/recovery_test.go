@@ -113,10 +113,10 @@ func TestThrottledRules(t *testing.T) {
 
 // A server that does not become ready ends the run.
 func TestServerNeverReady(t *testing.T) {
-	conform.ShortRecovery(t)
+	t.Parallel()
 	s := &starting{code: 403, reason: "Forbidden", message: `configmaps "a" is forbidden: not yet ready to handle request`,
 		writesOnly: true}
-	o := conform.BuiltinOnly(conform.Only(small, "storm"))
+	o := conform.ShortRecovery(conform.BuiltinOnly(conform.Only(small, "storm")))
 	o.Disturb = s.disturb(math.MaxInt64)
 	if _, err := conform.Run(t.Context(), s.serve(t), o); err == nil ||
 		!strings.Contains(err.Error(), "not yet ready to handle request") {
@@ -126,7 +126,7 @@ func TestServerNeverReady(t *testing.T) {
 
 // A run ends with a server that does not answer again.
 func TestServerNeverBack(t *testing.T) {
-	conform.ShortRecovery(t)
+	t.Parallel()
 	var gone atomic.Bool
 	server := judgetest.Proxy{Intercept: func(_ http.ResponseWriter, r *http.Request) bool {
 		if gone.Load() && r.Method != http.MethodDelete {
@@ -134,7 +134,7 @@ func TestServerNeverBack(t *testing.T) {
 		}
 		return false
 	}}.Serve(t, api)
-	o := conform.BuiltinOnly(conform.Only(small, "storm"))
+	o := conform.ShortRecovery(conform.BuiltinOnly(conform.Only(small, "storm")))
 	o.Disturb = func(context.Context) error {
 		gone.Store(true)
 		return nil

@@ -18,10 +18,6 @@ import (
 // writers is the number of writers of a storm.
 const writers = 8
 
-// convergence bounds the time in which all watchers receive the last write. Tests of broken servers
-// shorten it.
-var convergence = 2 * time.Minute
-
 // The rules that package check judges, with the promises that they consist of.
 var stormRules = []struct {
 	Rule
@@ -191,9 +187,10 @@ func (st *storm) settle(ctx context.Context) (end settled, err error) {
 	return end, err
 }
 
-// await waits until no watcher lacks anything, at most for the time convergence, and returns what is lacking then.
+// await waits until no watcher lacks anything, at most for the time waits.convergence, and returns what is lacking
+// then.
 func (st *storm) await(ctx context.Context, lacks func(*watcher) string) (all []string, err error) {
-	deadline := time.Now().Add(convergence)
+	deadline := time.Now().Add(st.waits.convergence)
 	for _, w := range st.watchers {
 		lacking := lacks(w)
 		for lacking != "" && w.failed() == nil && time.Now().Before(deadline) {

@@ -143,7 +143,7 @@ func (w *stream) next(ctx context.Context, within time.Duration) (event, *object
 
 // peek returns the next event, which next returns again.
 func (w *stream) peek(ctx context.Context) event {
-	e, o, err := w.next(ctx, eventTimeout)
+	e, o, err := w.next(ctx, w.subject.waits.event)
 	w.peeked = &peeked{e, o, err}
 	return e
 }
@@ -168,9 +168,9 @@ func (e expectation) String() string {
 // expect compares the next events with the required ones, in order.
 func (w *stream) expect(ctx context.Context, want ...expectation) (outcome, error) {
 	for _, required := range want {
-		e, o, err := w.next(ctx, eventTimeout)
+		e, o, err := w.next(ctx, w.subject.waits.event)
 		for err == nil && e.Type == "BOOKMARK" {
-			e, o, err = w.next(ctx, eventTimeout)
+			e, o, err = w.next(ctx, w.subject.waits.event)
 		}
 		switch {
 		case ctx.Err() != nil:

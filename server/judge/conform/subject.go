@@ -28,9 +28,20 @@ const (
 	maxBody = 256 << 20
 )
 
-// eventTimeout bounds the wait for an event that a working server sends soon. Tests of broken servers
-// shorten it.
-var eventTimeout = time.Minute
+// waits bound how long a run waits for a server. Tests of broken servers shorten them.
+type waits struct {
+	event       time.Duration // for an event that a working server sends soon
+	convergence time.Duration // until all watchers receive the last write
+	// recovery is the time in which the server answers a request again, after a disturbance or while it throttles.
+	recovery time.Duration
+	// lag is the time in which a server that has issued a revision gets to it: behind a balancer there may be another
+	// one, and the cache of each follows the writes. It begins anew with each answer of another kind: a server that has
+	// started has a cache that is empty.
+	lag time.Duration
+}
+
+var defaultWaits = waits{event: time.Minute, convergence: 2 * time.Minute, recovery: 5 * time.Minute,
+	lag: 30 * time.Second}
 
 // The media types of requests.
 const (
@@ -48,6 +59,7 @@ type subject struct {
 	client     *http.Client
 	config     *rest.Config  // of the client, for WebSockets
 	timeout    time.Duration // of a request that is not a watch
+	waits      waits
 	host       *url.URL
 	base       string // the path of the resource's version
 	resource   string

@@ -116,7 +116,7 @@ func watchesFromAny(ctx context.Context, s *subject) (outcome, error) {
 func (w *stream) initially(ctx context.Context, all []*object) (outcome, error) {
 	var got []*object
 	for range all {
-		e, o, err := w.next(ctx, eventTimeout)
+		e, o, err := w.next(ctx, w.subject.waits.event)
 		if ctx.Err() != nil {
 			return outcome{}, ctx.Err()
 		}
@@ -199,9 +199,9 @@ func watchesDeletions(ctx context.Context, s *subject) (outcome, error) {
 	if result, err := w.expect(ctx, of("MODIFIED", o)); err != nil || result.verdict != Kept {
 		return result, err
 	}
-	e, deleted, err := w.next(ctx, eventTimeout)
+	e, deleted, err := w.next(ctx, w.subject.waits.event)
 	for err == nil && e.Type == "BOOKMARK" {
-		e, deleted, err = w.next(ctx, eventTimeout)
+		e, deleted, err = w.next(ctx, w.subject.waits.event)
 	}
 	if ctx.Err() != nil {
 		return outcome{}, ctx.Err()
@@ -254,7 +254,7 @@ func watchesWithoutBookmarks(ctx context.Context, s *subject) (outcome, error) {
 	}
 	defer w.stop()
 	for {
-		e, _, err := w.next(ctx, eventTimeout)
+		e, _, err := w.next(ctx, w.subject.waits.event)
 		switch {
 		case ctx.Err() != nil:
 			return outcome{}, ctx.Err()
@@ -278,7 +278,7 @@ func watchesUntilTimeout(ctx context.Context, s *subject) (outcome, error) {
 	defer w.stop()
 	opened := time.Now() // minutes later, if the server has refused it before
 	for {
-		e, _, err := w.next(ctx, eventTimeout)
+		e, _, err := w.next(ctx, w.subject.waits.event)
 		switch {
 		case ctx.Err() != nil:
 			return outcome{}, ctx.Err()
@@ -317,7 +317,7 @@ func watchesOld(ctx context.Context, s *subject) (outcome, error) {
 		return broken("410, or the history", a.String()), nil
 	}
 	defer w.stop()
-	e, o, err := w.next(ctx, eventTimeout)
+	e, o, err := w.next(ctx, w.subject.waits.event)
 	if ctx.Err() != nil {
 		return outcome{}, ctx.Err()
 	}

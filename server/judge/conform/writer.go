@@ -92,9 +92,9 @@ func (w *writer) outcome(ctx context.Context, name string, o *object, err error)
 
 // find reads the state of a name after a write whose outcome is unknown. A write that is still under
 // way and commits later makes the next one fail, since each has the last known revision. A server that cannot
-// be reached for the time recovery is an error.
+// be reached for the time waits.recovery is an error.
 func (w *writer) find(ctx context.Context, name string) error {
-	for deadline := time.Now().Add(recovery); ; {
+	for deadline := time.Now().Add(w.waits.recovery); ; {
 		o, a, err := w.get(ctx, w.prefix+name, nil)
 		switch {
 		case ctx.Err() != nil:
@@ -116,7 +116,7 @@ func (w *writer) find(ctx context.Context, name string) error {
 		case err == nil && (a.code < http.StatusInternalServerError || time.Now().After(deadline)):
 			return w.unexpected("getting "+name+" of", a)
 		case time.Now().After(deadline):
-			return fmt.Errorf("the server cannot be reached for %v: %w", recovery, err)
+			return fmt.Errorf("the server cannot be reached for %v: %w", w.waits.recovery, err)
 		}
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
@@ -135,7 +135,7 @@ func (w *writer) confirm(ctx context.Context) error {
 }
 
 // last makes the writer's first name red and its second one green, so that every view has a last event of them, and
-// returns their states. A server that refuses that for the time recovery is an error.
+// returns their states. A server that refuses that for the time waits.recovery is an error.
 func (w *writer) last(ctx context.Context) ([]*object, error) {
 	var all []*object
 	for i, color := range []string{"red", "green"} {
@@ -150,7 +150,7 @@ func (w *writer) last(ctx context.Context) ([]*object, error) {
 
 // become gives a name labels and a value, and returns its state.
 func (w *writer) become(ctx context.Context, name string, labels map[string]string, value string) (*object, error) {
-	for deadline := time.Now().Add(recovery); ; {
+	for deadline := time.Now().Add(w.waits.recovery); ; {
 		var o *object
 		var err error
 		if known := w.current[name]; known == nil {
