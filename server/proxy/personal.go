@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics"
@@ -49,13 +50,29 @@ func newPersonalReads(of *Personal, c *access.Control, registry metrics.KubeRegi
 	return &personalReads{Personal: *of, views: views, control: c}
 }
 
-// may reports whether a read can be a personal view.
+// may reports whether a read can be a personal view. A caller that is not known, nil, may be anybody.
 func (p *personalReads) may(info *request.RequestInfo, c *access.Caller) bool {
 	if p == nil || info.Namespace != "" || info.Verb != "list" && info.Verb != "watch" {
 		return false
 	}
 	inGroup := func(group string) bool { return slices.Contains(c.GetGroups(), group) }
-	return len(p.Groups) == 0 || slices.ContainsFunc(p.Groups, inGroup)
+	return len(p.Groups) == 0 || c == nil || slices.ContainsFunc(p.Groups, inGroup)
+}
+
+// errPersonalUndecided is the answer while the server does not say what a personal view has.
+var errPersonalUndecided = func() *apierrors.StatusError {
+	err := apierrors.NewServiceUnavailable("the API server does not decide in which namespaces this is allowed")
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
+}()
+
+// undecided returns a read to be forwarded because the server has not decided about it, or about its caller. What the
+// server then refuses over all namespaces may be allowed in some: a personal view is unavailable, and not forbidden.
+func (p *personalReads) undecided(q *http.Request, info *request.RequestInfo, c *access.Caller) *http.Request {
+	if !p.may(info, c) {
+		return q
+	}
+	return forward.UnlessForbidden(q, errPersonalUndecided)
 }
 
 // read returns what a request is answered with, which the caller ends. It is nil if the server shall word its refusal:
@@ -98,9 +115,7 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 		forward.Refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))
 		return true
 	case err != nil:
-		w.Header().Set("Retry-After", "1")
-		forward.Refuse(w, q,
-			apierrors.NewServiceUnavailable("the API server does not decide in which namespaces this is allowed"))
+		forward.Refuse(w, q, errPersonalUndecided)
 		return true
 	case shown == nil:
 		return false

@@ -240,6 +240,9 @@ func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
 	caller, info, why := p.identifyRead(q)
 	authenticated := caller != nil || access.CertifiedUser(q.Context()) != nil || p.access.IsOwn(q)
 	p.clients.of(q, authenticated).serve(func(w http.ResponseWriter, q *http.Request) {
+		if why == reasonIdentity {
+			q = p.personal.undecided(q, info, nil)
+		}
 		if why != "" {
 			p.forward(w, q, info, why)
 			return
@@ -278,7 +281,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		return
 	}
 	if err != nil {
-		p.forward(w, q, info, reasonUndecided)
+		p.forward(w, p.personal.undecided(q, info, caller), info, reasonUndecided)
 		return
 	}
 	if !decision.Allowed {

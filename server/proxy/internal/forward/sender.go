@@ -127,9 +127,13 @@ func (f *sender) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		q.Header.Set("Connection", "Upgrade")
 	}
 	instead, _ := q.Context().Value(onlyErrors{}).(error)
+	unforbidden, _ := q.Context().Value(unlessForbidden{}).(error)
 	to.ModifyResponse = func(answer *http.Response) error {
-		if instead != nil && answer.StatusCode < http.StatusBadRequest {
+		switch {
+		case instead != nil && answer.StatusCode < http.StatusBadRequest:
 			return instead
+		case unforbidden != nil && answer.StatusCode == http.StatusForbidden:
+			return unforbidden
 		}
 		w.Header().Del(auditinternal.HeaderAuditID) // the server has its own
 		return nil
@@ -143,6 +147,13 @@ type onlyErrors struct{}
 // other answer it receives instead.
 func OnlyErrors(q *http.Request, instead *apierrors.StatusError) *http.Request {
 	return q.WithContext(context.WithValue(q.Context(), onlyErrors{}, error(instead)))
+}
+
+type unlessForbidden struct{}
+
+// UnlessForbidden returns a request whose client receives instead in place of a refusal of the server.
+func UnlessForbidden(q *http.Request, instead *apierrors.StatusError) *http.Request {
+	return q.WithContext(context.WithValue(q.Context(), unlessForbidden{}, error(instead)))
 }
 
 // unanswered answers a request that could not be forwarded.
