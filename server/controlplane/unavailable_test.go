@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,11 +28,13 @@ func TestEtcdUnavailable(t *testing.T) {
 	revision := must(strconv.Atoi(list.ResourceVersion))(t)
 	owner.stop()
 	await.State(t, "reads fail", func() (bool, string) {
-		answer := refused(t, server.RESTConfig(), "/api/v1/pods", asJSON)
-		return answer.Code != 0, "they succeed"
+		answer, err := refused(t, server.RESTConfig(), "/api/v1/pods", asJSON)
+		return err == nil && answer.Code != 0, fmt.Sprint(answer, err)
 	})
 
 	pods := "/api/v1/namespaces/default/pods"
+	var requests sync.WaitGroup // some wait for seconds
+	defer requests.Wait()
 	// the handlers of k8s.io/apiserver answer the second one
 	for _, accept := range []string{asJSON, asJSON + ";unknown=1"} {
 		for path, want := range map[string]refusal{
@@ -50,9 +53,11 @@ func TestEtcdUnavailable(t *testing.T) {
 			pods + "?watch=1&timeoutSeconds=1&resourceVersion=0":                       {},
 			pods + "?watch=1&timeoutSeconds=1&resourceVersion=" + list.ResourceVersion: {},
 		} {
-			if got := refused(t, server.RESTConfig(), path, accept); got != want {
-				t.Errorf("GET %s as %s: %+v, want %+v", path, accept, got, want)
-			}
+			requests.Go(func() {
+				if got, err := refused(t, server.RESTConfig(), path, accept); got != want || err != nil {
+					t.Errorf("GET %s as %s: %+v, %v, want %+v", path, accept, got, err, want)
+				}
+			})
 		}
 	}
 }
@@ -64,20 +69,28 @@ type refusal struct {
 	after  string
 }
 
-func refused(t *testing.T, config *rest.Config, path, accept string) refusal {
-	t.Helper()
-	client := must(rest.HTTPClientFor(config))(t)
-	q := must(http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+path, nil))(t)
+func refused(t *testing.T, config *rest.Config, path, accept string) (refusal, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return refusal{}, err
+	}
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+path, nil)
+	if err != nil {
+		return refusal{}, err
+	}
 	q.Header.Set("Accept", accept)
-	answer := must(client.Do(q))(t)
+	answer, err := client.Do(q)
+	if err != nil {
+		return refusal{}, err
+	}
 	defer answer.Body.Close()
-	body := must(io.ReadAll(answer.Body))(t)
-	if answer.StatusCode == http.StatusOK {
-		return refusal{}
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode == http.StatusOK {
+		return refusal{}, err
 	}
 	out := refusal{after: answer.Header.Get("Retry-After")}
 	if err := json.Unmarshal(body, &out); err != nil || out.Code != answer.StatusCode {
-		t.Errorf("GET %s: %s with %s", path, answer.Status, body)
+		return out, fmt.Errorf("%s with %s, %w", answer.Status, body, err)
 	}
-	return out
+	return out, nil
 }
