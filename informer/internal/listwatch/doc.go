@@ -20,7 +20,7 @@
 // # Files
 //
 //	source.go            the options of a source, calls with a time limit
-//	list.go, listat.go   pages; the state at exactly one revision
+//	list.go, listat.go   lists; the state at exactly one revision
 //	streaminglist.go     streaming lists
 //	watch.go, event.go   watches; parsed events
 //	versions.go          revisions for a server that has none

@@ -13,18 +13,17 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/item"
 )
 
-// List reads one page: of a consistent read, or of any state that is not older than
-// req.NotOlderThan.
+// List reads all objects, or a page if the client answers with one: of a consistent read, or of any state that is not
+// older than req.NotOlderThan. It asks for no limit. A ListFunc may filter objects, merge the lists of namespaces or
+// make a list of its own, and leave out the token for the next page, or return the one of another list. client-go sees
+// none of it: it asks for the resourceVersion 0, for which API servers ignore its limit, or for no limit.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
-	options := metav1.ListOptions{Limit: s.limit(), Continue: req.Continue}
-	if req.Whole {
-		options.Limit = 0
-	}
+	options := metav1.ListOptions{Continue: req.Continue}
 	if s.versions == nil && req.Continue == "" && req.NotOlderThan > 0 {
 		options.ResourceVersion = req.NotOlderThan.String()
 		options.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
 	}
-	list, failure := s.listPage(ctx, options)
+	list, failure := s.list(ctx, options)
 	if failure != nil {
 		return keepwatch.Page{}, failure
 	}
@@ -34,33 +33,6 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	}
 	s.newest = max(s.newest, page.Revision)
 	return page, nil
-}
-
-// limit returns the limit of a request for a page.
-func (s *Source) limit() int64 {
-	if s.whole.Load() {
-		return 0
-	}
-	return pageSize
-}
-
-// listPage reads a page, and all without a limit if the first page may hide that there are more.
-func (s *Source) listPage(ctx context.Context, options metav1.ListOptions) (runtime.Object, *keepwatch.Failure) {
-	list, failure := s.list(ctx, options)
-	if failure == nil && options.Limit > 0 && options.Continue == "" && hidesContinue(list) {
-		options.Limit = 0
-		list, failure = s.list(ctx, options)
-		s.whole.Store(failure == nil && meta.LenList(list) > pageSize) // else the page was complete
-	}
-	return list, failure
-}
-
-// hidesContinue reports whether a list that seems to be complete may be a first page: it is full. Clients that merge
-// the lists of namespaces, or make a list of their own in another way, often leave the token out: client-go's first
-// list asks for the resourceVersion 0, for which API servers ignore the limit.
-func hidesContinue(list runtime.Object) bool {
-	about, err := meta.ListAccessor(list)
-	return err == nil && about.GetContinue() == "" && meta.LenList(list) >= pageSize
 }
 
 // page returns the page of a response.

@@ -10,8 +10,8 @@ import (
 	"github.com/keepwatch/keepwatch/internal/paging"
 )
 
-// ListAt reads the whole state at exactly one revision, page by page, and calls emit with the
-// objects, without their values. It may be called while the source is in use. It returns a
+// ListAt reads the whole state at exactly one revision, and calls emit with the objects, without their
+// values, by pages if the client answers with pages. It may be called while the source is in use. It returns a
 // *keepwatch.Failure, or emit's error. The failure is Expired if the server no longer has that
 // revision.
 func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit func([]keepwatch.Object) error) error {
@@ -20,10 +20,10 @@ func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit f
 			s.name)
 	}
 	options := metav1.ListOptions{
-		Limit: s.limit(), ResourceVersion: revision.String(), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		ResourceVersion: revision.String(), ResourceVersionMatch: metav1.ResourceVersionMatchExact, // no limit; see List
 	}
 	for progress := (paging.Progress{}); ; {
-		list, failure := s.listPage(ctx, options)
+		list, failure := s.list(ctx, options)
 		if failure != nil {
 			return failure
 		}
@@ -55,6 +55,6 @@ func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit f
 		if about.GetContinue() == "" {
 			return nil
 		}
-		options = metav1.ListOptions{Limit: pageSize, Continue: about.GetContinue()}
+		options = metav1.ListOptions{Continue: about.GetContinue()}
 	}
 }

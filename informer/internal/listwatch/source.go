@@ -33,12 +33,10 @@ type Source struct {
 	newest    keepwatch.Revision
 	leased    bool                   // the objects are Events
 	cut       keepwatch.Revision     // of Events of which a stream delivered a part at first; 0: none
-	whole     atomic.Bool            // lists have no limit: a first page was full, and had no token for the next one
 	token     atomic.Pointer[string] // of versions; nil if the server has revisions
 }
 
 const (
-	pageSize   = 500
 	endTimeout = 10 * time.Second
 	// stopTimeout is how long a client may take to stop. Then its goroutine is abandoned.
 	stopTimeout = time.Second

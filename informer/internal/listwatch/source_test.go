@@ -111,7 +111,7 @@ func TestListContinues(t *testing.T) {
 		t.Fatalf("%+v, %v", second, err)
 	}
 	if a := s.requests[0]; a.ResourceVersion != "7" || a.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan ||
-		a.Limit != 500 {
+		a.Limit != 0 {
 		t.Errorf("the request is %+v", a)
 	}
 	if a := s.requests[1]; a.ResourceVersion != "" || a.ResourceVersionMatch != "" || a.Continue != "more" {
@@ -119,54 +119,17 @@ func TestListContinues(t *testing.T) {
 	}
 }
 
-// TestListWithoutTokens reads lists of a client that leaves out the token for the next page: a full page is read again
-// without a limit, and so is each further list, also those that compare states.
-func TestListWithoutTokens(t *testing.T) {
-	const all = 3 * pageSize
-	var requests []metav1.ListOptions
-	client := func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		requests = append(requests, options)
-		l := list("5000", "")
-		for n := range all {
-			if options.Limit > 0 && n == int(options.Limit) {
-				break
-			}
-			l.Items = append(l.Items, pod(fmt.Sprintf("p%d/u%d@%d", n, n, n+1)))
-		}
-		return l, nil
-	}
-	s := New(&cache.ListWatch{ListWithContextFunc: client}, "pods")
-	for _, req := range []keepwatch.ListRequest{{}, {NotOlderThan: 4000}} {
-		requests = nil
-		page, err := s.List(t.Context(), req)
-		if err != nil || len(page.Objects) != all || page.Revision != 5000 {
-			t.Errorf("%+v: %d objects at %d, %v", req, len(page.Objects), page.Revision, err)
-		}
-		if last := requests[len(requests)-1]; last.Limit != 0 || len(requests) > 1 != (req.NotOlderThan == 0) {
-			t.Errorf("%+v: %d requests, the last one with limit %d", req, len(requests), last.Limit)
-		}
-	}
-	compared := 0
-	if err := s.ListAt(t.Context(), 5000, func(objects []keepwatch.Object) error {
-		compared += len(objects)
-		return nil
-	}); err != nil || compared != all {
-		t.Errorf("compared: %d, %v", compared, err)
-	}
-}
-
-// TestListAtWithoutTokens compares the states of a client that leaves out the token for the next page, and that had
-// less than one page at the list before.
-func TestListAtWithoutTokens(t *testing.T) {
+// TestListHasNoLimit reads and compares lists of a client that would leave out the token for the next page.
+func TestListHasNoLimit(t *testing.T) {
 	objects := map[string]int{"10": 300, "20": 700, "30": 700} // at each revision
 	changed := map[string]int{"20": 650, "30": 600}
 	client := func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		if options.Limit != 0 {
+			t.Errorf("the limit is %d", options.Limit)
+		}
 		at := cmp.Or(options.ResourceVersion, "10")
 		l := list(at, "")
 		for n := range objects[at] {
-			if options.Limit > 0 && n == int(options.Limit) {
-				break
-			}
 			revision := "1"
 			if n == changed[at] {
 				revision = at
@@ -175,10 +138,11 @@ func TestListAtWithoutTokens(t *testing.T) {
 		}
 		return l, nil
 	}
+	s := New(&cache.ListWatch{ListWithContextFunc: client}, "pods")
 	for _, to := range []keepwatch.Revision{20, 30} {
-		s := New(&cache.ListWatch{ListWithContextFunc: client}, "pods")
-		if page, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil || len(page.Objects) != 300 {
-			t.Fatalf("%d objects, %v", len(page.Objects), err)
+		page, err := s.List(t.Context(), keepwatch.ListRequest{NotOlderThan: to})
+		if err != nil || len(page.Objects) != 700 || page.Revision != to {
+			t.Errorf("%d objects at %d, %v", len(page.Objects), page.Revision, err)
 		}
 		if err := s.Unchanged(t.Context(), to-10, to); kind(err) != keepwatch.Silent {
 			t.Errorf("up to %d: %v", to, err)
@@ -190,29 +154,6 @@ func TestListAtWithoutTokens(t *testing.T) {
 		}); err != nil || compared != 700 {
 			t.Errorf("compared at %d: %d, %v", to, compared, err)
 		}
-	}
-}
-
-// TestListOfOnePage reads as many objects as a page has: the list without a limit has no more, so that later lists have
-// pages again.
-func TestListOfOnePage(t *testing.T) {
-	var limits []int64
-	s := New(&cache.ListWatch{ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object,
-		error) {
-		limits = append(limits, options.Limit)
-		l := list("5000", "")
-		for n := range pageSize {
-			l.Items = append(l.Items, pod(fmt.Sprintf("p%d/u%d@%d", n, n, n+1)))
-		}
-		return l, nil
-	}}, "pods")
-	for range 2 {
-		if page, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil || len(page.Objects) != pageSize {
-			t.Errorf("%d objects, %v", len(page.Objects), err)
-		}
-	}
-	if !slices.Equal(limits, []int64{pageSize, 0, pageSize, 0}) {
-		t.Errorf("the limits are %d", limits)
 	}
 }
 
