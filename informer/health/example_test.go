@@ -14,6 +14,9 @@ func ExampleStatus_Healthy() {
 		State: health.Stalled, NotLiveSince: time.Now().Add(-3 * time.Minute),
 		LastFailure: errors.New("connection refused"),
 	}
-	fmt.Println(s.Healthy(2 * time.Minute))
-	// Output: STALLED, and not following for 3m0s: connection refused
+	fmt.Println(s.Healthy(2*time.Minute) != nil) // STALLED, and not following for 3m0s: connection refused
+	fmt.Println(s.Healthy(time.Hour))
+	// Output:
+	// true
+	// <nil>
 }

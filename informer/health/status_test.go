@@ -3,6 +3,7 @@ package health_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keepwatch/keepwatch/informer/health"
@@ -10,7 +11,9 @@ import (
 
 // Healthy depends on how long the informer has not followed, not on the duration of its state: a
 // server that accepts each watch and resets it is unhealthy, and one without changes is healthy.
-func TestHealthy(t *testing.T) {
+func TestHealthy(t *testing.T) { synctest.Test(t, testHealthy) } // its messages have seconds
+
+func testHealthy(t *testing.T) {
 	s := health.Status{State: health.Stalled, Since: time.Now(), NotLiveSince: time.Now().Add(-time.Hour),
 		LastFailure: errors.New("reset")}
 	if err := s.Healthy(time.Minute); err == nil || err.Error() != "STALLED, and not following for 1h0m0s: reset" {
