@@ -144,7 +144,7 @@ func TestRedefined(t *testing.T) {
 			server.change(row.change)
 			w := follow()
 			if row.want {
-				defer time.AfterFunc(time.Minute, w.Close).Stop()
+				defer time.AfterFunc(await.Deadline, w.Close).Stop()
 				_, err := w.Next()
 				wantFailure(t, err, keepwatch.Redefined, "the definition of the type has changed")
 			}
@@ -259,7 +259,7 @@ func TestRedefinedIsNoticed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer time.AfterFunc(5*time.Minute, w.Close).Stop()
+				defer time.AfterFunc(await.Deadline, w.Close).Stop()
 				changes(l)
 				_, err = w.Next()
 				wantFailure(t, err, keepwatch.Redefined, "the definition of the type has changed")
