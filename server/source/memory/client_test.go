@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -71,52 +72,54 @@ func TestGeneralAPI(t *testing.T) {
 
 // A second at most after its lease is due, a key is deleted, with all others of the lease at one revision.
 func TestLeases(t *testing.T) {
-	db := memory.New()
-	defer db.Close()
-	c := db.Client("/registry/events/")
-	lease := must(c.Lease.Grant(t.Context(), 1))(t).ID
-	longer := must(c.Lease.Grant(t.Context(), 1000))(t).ID
-	put := func(name string, expected int64, id clientv3.LeaseID) {
-		t.Helper()
-		r := must(c.Kubernetes.OptimisticPut(t.Context(), "/registry/events/"+name, nil, expected,
-			kubernetes.PutOptions{LeaseID: id}))(t)
-		if !r.Succeeded {
-			t.Fatalf("%s was not written", name)
+	synctest.Test(t, func(t *testing.T) {
+		db := memory.New()
+		defer db.Close()
+		c := db.Client("/registry/events/")
+		lease := must(c.Lease.Grant(t.Context(), 1))(t).ID
+		longer := must(c.Lease.Grant(t.Context(), 1000))(t).ID
+		put := func(name string, expected int64, id clientv3.LeaseID) {
+			t.Helper()
+			r := must(c.Kubernetes.OptimisticPut(t.Context(), "/registry/events/"+name, nil, expected,
+				kubernetes.PutOptions{LeaseID: id}))(t)
+			if !r.Succeeded {
+				t.Fatalf("%s was not written", name)
+			}
 		}
-	}
-	put("a", 0, lease)
-	put("b", 0, lease)
-	put("c", 0, lease)
-	put("c", 4, longer) // leaves the first lease
-	put("d", 0, clientv3.NoLease)
-	fork := db.Fork()
-	defer fork.Close()
-	idle := db.Fork()
-	idle.Close() // its leases don't end
-	for _, each := range []*memory.DB{db, fork} {
-		for each.Revision() == 6 {
+		put("a", 0, lease)
+		put("b", 0, lease)
+		put("c", 0, lease)
+		put("c", 4, longer) // leaves the first lease
+		put("d", 0, clientv3.NoLease)
+		fork := db.Fork()
+		defer fork.Close()
+		idle := db.Fork()
+		idle.Close() // its leases don't end
+		for _, each := range []*memory.DB{db, fork} {
+			for each.Revision() == 6 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			left := must(each.Client("/registry/events/").Kubernetes.List(t.Context(), "/registry/events/",
+				kubernetes.ListOptions{}))(t)
+			if len(left.Kvs) != 2 || left.Revision != 7 {
+				t.Errorf("after the end of a lease: %v", left)
+			}
+		}
+		if n := must(idle.Client("/registry/events/").Kubernetes.Count(t.Context(), "/registry/events/",
+			kubernetes.CountOptions{}))(t); n != 4 {
+			t.Errorf("a closed database has %d keys", n)
+		}
+		// A restored state has its leases, with their whole time.
+		restored := must(db.At(6))(t)
+		defer restored.Close()
+		if n := must(restored.Client("/registry/events/").Kubernetes.Count(t.Context(), "/registry/events/",
+			kubernetes.CountOptions{}))(t); n != 4 {
+			t.Errorf("the restored database has %d keys", n)
+		}
+		for restored.Revision() == 6 {
 			time.Sleep(10 * time.Millisecond)
 		}
-		left := must(each.Client("/registry/events/").Kubernetes.List(t.Context(), "/registry/events/",
-			kubernetes.ListOptions{}))(t)
-		if len(left.Kvs) != 2 || left.Revision != 7 {
-			t.Errorf("after the end of a lease: %v", left)
-		}
-	}
-	if n := must(idle.Client("/registry/events/").Kubernetes.Count(t.Context(), "/registry/events/",
-		kubernetes.CountOptions{}))(t); n != 4 {
-		t.Errorf("a closed database has %d keys", n)
-	}
-	// A restored state has its leases, with their whole time.
-	restored := must(db.At(6))(t)
-	defer restored.Close()
-	if n := must(restored.Client("/registry/events/").Kubernetes.Count(t.Context(), "/registry/events/",
-		kubernetes.CountOptions{}))(t); n != 4 {
-		t.Errorf("the restored database has %d keys", n)
-	}
-	for restored.Revision() == 6 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	})
 }
 
 // A fork and its origin do not see each other's writes, also if both write the same keys concurrently.
