@@ -2,6 +2,7 @@ package operators
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -78,7 +79,18 @@ func (r *run) redefine(ctx context.Context, n int) error {
 	if err := r.world.discover(ctx); err != nil {
 		return err
 	}
-	if err := poll(ctx, func() error { return r.perform(ctx, n) }); err != nil {
+	ended := false // the run, whose operator dies again and again
+	err = poll(ctx, func() error {
+		err := r.perform(ctx, n)
+		if ended = errors.Is(err, errEnded); ended {
+			return nil
+		}
+		return err
+	})
+	if ended {
+		err = errEnded
+	}
+	if err != nil {
 		return err
 	}
 	r.world.traffic.note("the definition and its objects are created again")

@@ -9,7 +9,8 @@ import (
 // SwitchOff switches the oracle of a verdict off.
 func (o *Options) SwitchOff(v Verdict) { o.without = v }
 
-// Hurry is the patience of runs with a plan.
+// Hurry is the patience of runs with a plan. An operator that is quiet for so long is late: a retry that a client makes
+// after a second is waited for, however slow the machine is.
 func (o *Options) Hurry(patience time.Duration) { o.hurry = patience }
 
 // Outage is the length of an outage.

@@ -63,7 +63,7 @@ type Options struct {
 	runs    *atomic.Int64 // that were started
 	names   []namePattern // of random names, as the runs without a fault have shown
 	without Verdict       // the oracle that is off, for tests
-	hurry   time.Duration // the patience of runs with a plan, for tests
+	hurry   time.Duration // the patience of runs with a plan, from the last activity of an operator that stops, for tests
 	outage  time.Duration // the length of an outage, for tests
 	// serve starts the server of the first world, for tests. Default: newTestServer.
 	serve func(t *traffic, simulate, roles bool) (server, error)

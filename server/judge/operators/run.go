@@ -24,7 +24,8 @@ type run struct {
 	operator *instance
 	before   keepwatch.Revision // the state before the current step
 	reads    int                // before the current step
-	actions  int                // with the reads
+	actions  int                // with the reads, when the operator was given time to arrive
+	began    time.Duration      // of quiet.whole, at that moment
 	starts   int                // by itself ended instances of the current step
 	outcome  *outcome
 
@@ -58,6 +59,9 @@ func newRun(ctx context.Context, from *world, o Options, steps []step, ref *refe
 	}
 	if ref != nil {
 		o.Quiet = ref.quiet
+		if ref.next != nil {
+			o.Quiet = max(o.Quiet, ref.next.quiet)
+		}
 	}
 	r := &run{options: o, steps: steps, ref: ref, world: w, outcome: &outcome{plan: plan}}
 	w.traffic.names = r.patterns()
@@ -172,8 +176,7 @@ func (r *run) startOperator() error {
 func (r *run) step(ctx context.Context, n int) error {
 	r.starts, r.outcome.ended, r.compared = 0, n, 0
 	r.quiet.begin()
-	a := r.world.traffic.activity()
-	r.before, r.reads, r.actions = r.world.Revision(), a.reads, a.actions+a.reads
+	r.before, r.reads = r.world.Revision(), r.world.traffic.activity().reads
 	r.world.traffic.begin(n)
 	mode, here := during(0), false
 	if r.fault != nil {

@@ -12,18 +12,18 @@ import (
 // settle waits until the operator is quiet, and, with a reference, in its state after step n. It ends the run if that
 // takes longer than the patience.
 func (r *run) settle(ctx context.Context, n int) error {
-	began := r.quiet.whole
+	r.giveTime()
 	for {
 		if err := r.keepRunning(); err != nil {
 			return err
 		}
 		quiet := r.isQuiet(n)
-		late := r.isLate(n, r.quiet.whole-began, quiet)
+		late := r.isLate(n, quiet)
 		if r.isOutage(n) {
-			if late = false; r.quiet.whole-began > r.outageTime() || r.quiet.time > longQuiet*r.options.Quiet {
+			if late = false; r.waited() > r.outageTime() || r.quiet.time > longQuiet*r.options.Quiet {
 				r.fault.endOutage()
 				r.world.traffic.note("its writes are executed again")
-				began = r.quiet.whole
+				r.giveTime()
 				continue
 			}
 		}
@@ -32,7 +32,7 @@ func (r *run) settle(ctx context.Context, n int) error {
 			return err
 		}
 		if again {
-			began = r.quiet.whole
+			r.giveTime()
 			continue
 		}
 		if quiet || late {
@@ -49,14 +49,15 @@ func (r *run) settle(ctx context.Context, n int) error {
 
 // until waits for a state, and keeps the operator running. It returns false if the step is late before that.
 func (r *run) until(ctx context.Context, n int, is func() (bool, error)) (bool, error) {
-	for began := r.quiet.whole; ; {
+	r.giveTime()
+	for {
 		if err := r.keepRunning(); err != nil {
 			return false, err
 		}
 		if done, err := is(); done || err != nil {
 			return done, err
 		}
-		if r.isLate(n, r.quiet.whole-began, r.isQuiet(n)) {
+		if r.isLate(n, r.isQuiet(n)) {
 			return false, nil
 		}
 		if err := pause.For(ctx, pollPause); err != nil {
@@ -64,6 +65,15 @@ func (r *run) until(ctx context.Context, n int, is func() (bool, error)) (bool, 
 		}
 	}
 }
+
+// giveTime gives the operator new time to arrive.
+func (r *run) giveTime() {
+	a := r.world.traffic.activity()
+	r.began, r.actions = r.quiet.whole, a.actions+a.reads
+}
+
+// waited returns the time since then.
+func (r *run) waited() time.Duration { return r.quiet.whole - r.began }
 
 // longQuiet is the number of times Options.Quiet after which an operator without writes no longer tries, has nothing to
 // do by what it reads, or has all the watches that it needs.
@@ -213,16 +223,18 @@ func (r *run) describeUnrest(n int) {
 
 // isLate reports whether a step has taken too long. An operator that is not quiet, and does not do much either, has
 // more time: the machine may be slow. So has one that is quiet without all watches: it may still be starting.
-func (r *run) isLate(n int, waited time.Duration, quiet bool) bool {
-	patience := r.options.Patience
+func (r *run) isLate(n int, quiet bool) bool {
 	a := r.world.traffic.activity()
 	switch active := a.actions+a.reads-r.actions >= manyActions; {
 	case !active && (!quiet || a.watches < r.wantedWatches(n)):
-		patience *= moreTime
-	case r.ref != nil && r.options.hurry > 0:
-		patience = r.options.hurry
+		return r.waited() > moreTime*r.options.Patience
+	case r.ref == nil || r.options.hurry == 0:
+		return r.waited() > r.options.Patience
+	case quiet:
+		return r.quiet.time > r.options.hurry
+	default:
+		return r.waited() > r.options.hurry
 	}
-	return waited > patience
 }
 
 // wantedWatches returns the number of watches that an operator without a fault has after a step.

@@ -23,15 +23,22 @@ func TestPatience(t *testing.T) {
 		"without a watch, but busy":  {quiet: true, watches: 1, does: manyActions, want: patience},
 		"not quiet and not too busy": {watches: 1, does: manyActions - 1, want: moreTime * patience},
 		"busy":                       {watches: 2, does: manyActions, want: patience},
+		"busy, in a hurry":           {watches: 2, does: manyActions, hurry: time.Second, want: time.Second},
 	} {
 		traffic := newTraffic("operator")
 		for range c.watches {
 			traffic.watches[&openWatch{}] = struct{}{}
 		}
-		traffic.actions = c.does
 		r := &run{options: Options{Patience: patience, hurry: c.hurry}, world: &world{traffic: traffic},
 			ref: &reference{watches: []int{2}}}
-		if r.isLate(0, c.want, c.quiet) || !r.isLate(0, c.want+1, c.quiet) {
+		traffic.actions = manyActions // before it was given time
+		r.giveTime()
+		traffic.actions += c.does
+		late := func(after time.Duration) bool {
+			r.quiet.whole, r.quiet.time = r.began+after, after
+			return r.isLate(0, c.quiet)
+		}
+		if late(c.want) || !late(c.want+1) {
 			t.Errorf("%s: it is not late after %v", name, c.want)
 		}
 	}
