@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +30,18 @@ func TestServerKeepsAllRules(t *testing.T) {
 	t.Parallel()
 	o := small
 	o.Progress = func(line string) { t.Log(line) }
-	report, err := conform.Run(t.Context(), api, o)
+	var namespace atomic.Pointer[string] // it has the name of the run
+	cfg := rest.CopyConfig(api)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(r *http.Request) (*http.Response, error) {
+			if _, path, found := strings.Cut(r.URL.Path, "/namespaces/"); found {
+				name, _, _ := strings.Cut(path, "/")
+				namespace.Store(&name)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	report, err := conform.Run(t.Context(), cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +60,7 @@ func TestServerKeepsAllRules(t *testing.T) {
 			t.Errorf("%s has the sentence %q and the source %q", one.Rule.ID, one.Rule.Sentence, one.Rule.Source)
 		}
 	}
-	leavesNothing(t)
+	leavesNothing(t, "conform.keepwatch.io/run="+*namespace.Load())
 }
 
 // TestExpiredTokens judges the rule that needs a history with a beginning.
@@ -62,8 +75,11 @@ func TestExpiredTokens(t *testing.T) {
 	}
 }
 
-// leavesNothing fails the test if an object of a finished run exists after a while.
-func leavesNothing(t *testing.T) {
+// ofAnyRun selects the objects of all runs: no other test may run.
+const ofAnyRun = "conform.keepwatch.io/run"
+
+// leavesNothing fails the test if an object of finished runs exists after a while.
+func leavesNothing(t *testing.T, selector string) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(api)
 	if err != nil {
@@ -73,7 +89,7 @@ func leavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	labelled := metav1.ListOptions{LabelSelector: "conform.keepwatch.io/run"}
+	labelled := metav1.ListOptions{LabelSelector: selector}
 	for deadline := time.Now().Add(await.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		namespaces, err := client.CoreV1().Namespaces().List(t.Context(), labelled)
 		if err != nil {
@@ -152,7 +168,7 @@ func TestInterruption(t *testing.T) {
 	if _, err := conform.Run(ctx, api, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	leavesNothing(t)
+	leavesNothing(t, ofAnyRun)
 }
 
 func TestPrint(t *testing.T) {

@@ -41,7 +41,7 @@ func TestSlowDeletionsLeaveNothing(t *testing.T) {
 	if _, err := conform.Run(ctx, p.Serve(t, api), o); err == nil {
 		t.Error("the run was not interrupted")
 	}
-	leavesNothing(t)
+	leavesNothing(t, ofAnyRun)
 }
 
 // A run that is interrupted while its first objects are created deletes them.
@@ -61,7 +61,7 @@ func TestLostCreationsLeaveNothing(t *testing.T) {
 			t.Error("the run was not interrupted")
 		}
 	}
-	leavesNothing(t)
+	leavesNothing(t, ofAnyRun)
 }
 
 // forward sends a request to the server and returns the code of its answer.
