@@ -60,6 +60,9 @@
 // needed are not there if what needed them is done. A watch that begins is a read. Leases, Events, reviews and tokens
 // do not count. A step that is not quiet within Options.Patience ends the run.
 //
+// On Linux no time passes while the command is stopped, or while one of its threads waits for a processor: an operator
+// on a busy machine is not taken for a quiet one.
+//
 // # What is compared
 //
 // The objects of all types that the workload or the operator has written to, also those that were there before.
@@ -98,6 +101,7 @@
 //	foreign.go          what somebody else does to objects
 //	upgrade.go          the operator's next version takes over
 //	quiet.go            how long nothing has happened
+//	held_linux.go       for how long a command could not run; held_other.go: unknown
 //	run.go              one run: steps, restarts
 //	settle.go           the end of a step: the state has arrived, and the operator is quiet
 //	state.go            the state after a step, and how two states differ

@@ -37,11 +37,12 @@ type Operator struct {
 
 // instance is one start of the operator.
 type instance struct {
-	stop   func()        // kills it, without waiting
-	ended  chan struct{} // closed when nothing of it runs any more
-	err    error         // its end; set before ended is closed
-	killed atomic.Bool   // by the judge
-	number string        // of the starts in this process, for instanceHeader
+	stop   func()         // kills it, without waiting
+	ended  chan struct{}  // closed when nothing of it runs any more
+	err    error          // its end; set before ended is closed
+	killed atomic.Bool    // by the judge
+	number string         // of the starts in this process, for instanceHeader
+	held   func() float64 // see quiet.held
 }
 
 // instanceHeader has the number of the instance that sends a request, of instances in this process: they share
@@ -143,6 +144,9 @@ func (o Operator) startProcess(w *world) (*instance, error) {
 		runtime.LockOSThread() // of which the kernel kills the process at its end
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
+		if err == nil {
+			i.held = newHeld(cmd.Process.Pid).part
+		}
 		if started <- err; err != nil {
 			return
 		}

@@ -63,7 +63,7 @@ func newRun(ctx context.Context, from *world, o Options, steps []step, ref *refe
 			o.Quiet = max(o.Quiet, ref.next.quiet)
 		}
 	}
-	r := &run{options: o, steps: steps, ref: ref, world: w, outcome: &outcome{plan: plan}}
+	r := &run{options: o, steps: steps, ref: ref, world: w, outcome: &outcome{plan: plan}, quiet: quiet{least: o.Quiet}}
 	w.traffic.names = r.patterns()
 	if ref != nil {
 		w.given = ref.given
@@ -167,7 +167,7 @@ func (r *run) startOperator() error {
 	if err != nil {
 		return err
 	}
-	r.operator = i
+	r.operator, r.quiet.held = i, i.held
 	r.world.traffic.started(i.kill)
 	return nil
 }
