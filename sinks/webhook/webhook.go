@@ -34,7 +34,7 @@ type Options struct {
 	Refused  func(err error)
 	// Timeout bounds a request. Zero means DefaultTimeout.
 	Timeout time.Duration
-	// Transport, if set, sends the requests in place of net/http's default one.
+	// Transport, if set, sends the requests in place of net/http's default one. If it uses HTTP/2, it must ping.
 	Transport http.RoundTripper
 }
 
@@ -76,7 +76,7 @@ func New(address string, options Options) (*Receiver, error) {
 		options.Timeout = DefaultTimeout
 	}
 	if options.Transport == nil {
-		options.Transport = http.DefaultTransport.(*http.Transport).Clone()
+		options.Transport = newTransport(options.Timeout)
 	}
 	client := &http.Client{
 		Transport: options.Transport, Timeout: options.Timeout,
@@ -84,6 +84,15 @@ func New(address string, options Options) (*Receiver, error) {
 	}
 	name := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path} // without user, password and query
 	return &Receiver{address: address, name: name.String(), options: options, client: client}, nil
+}
+
+// newTransport returns net/http's default transport, which pings in addition. With HTTP/2, a request that ends by its
+// timeout leaves its connection in use: without pings, a connection to a server that froze, or that a balancer has
+// dropped, would receive each later attempt. It is closed within the timeout of one request.
+func newTransport(timeout time.Duration) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: timeout / 2, PingTimeout: timeout / 4}
+	return t
 }
 
 // String returns the URL without user, password and query.
