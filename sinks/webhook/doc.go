@@ -8,7 +8,7 @@
 // # Failures
 //
 //	2xx                          delivered
-//	408, 425, 429, 5xx, 401, 403, 404, no answer, no answer in time
+//	408, 425, 429, 5xx, 401, 403, 404, 405, 407, 421, no answer, no answer in time
 //	                             the same request again, after Retry-After or an increasing wait, without an end
 //	413 to several events        half of them
 //	410, 415, 3xx                the end: the receiver wants no events, not this format, or has another address

@@ -28,7 +28,9 @@ func judge(status, n int) verdict {
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly,
 		status == http.StatusTooManyRequests:
 		return retry
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusNotFound:
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusNotFound,
+		status == http.StatusMethodNotAllowed, status == http.StatusProxyAuthRequired,
+		status == http.StatusMisdirectedRequest:
 		return retry // credentials and routes are repaired, and every event would be refused
 	case status != unsendable && status < 400, status == http.StatusGone, status == http.StatusUnsupportedMediaType:
 		return end

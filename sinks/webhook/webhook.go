@@ -153,6 +153,9 @@ func (r *Receiver) deliver(ctx context.Context, events []event.Event) error {
 			r.refusals = 0
 			return nil
 		case retry:
+			if a.status == http.StatusMisdirectedRequest {
+				r.client.CloseIdleConnections() // another connection is needed (RFC 9110, 15.5.20)
+			}
 			if err := r.wait(ctx, attempt, a.wait, fmt.Errorf("%s answers %v", r, a)); err != nil {
 				return err
 			}

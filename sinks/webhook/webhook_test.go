@@ -236,6 +236,26 @@ func TestRefusesAll(t *testing.T) {
 	}
 }
 
+// TestRoutes repairs credentials and routes: no event is a dead letter meanwhile.
+func TestRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, status := range []int{401, 403, 404, 405, 407, 421} {
+			answers := 0
+			transport := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if answers++; answers <= 5 {
+					w.WriteHeader(status)
+				}
+			}))
+			r := open(t, "http://receiver", webhook.Options{Mode: webhook.Batched, Transport: transport, Refused: func(err error) {
+				t.Error(err)
+			}})
+			if err := r.Write(t.Context(), batch("a")); err != nil || answers != 6 {
+				t.Errorf("%d: %d requests, %v", status, answers, err)
+			}
+		}
+	})
+}
+
 // TestWaits checks the waits between attempts, and that the end of the context ends them.
 func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
