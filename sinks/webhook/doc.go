@@ -14,8 +14,9 @@
 //	410, 415, 3xx                the end: the receiver wants no events, not this format, or has another address
 //	any other answer             to several events: each of them; to one: a dead letter
 //
-// A dead letter is a line in a file with the event and the answer. It is on disk before the next event is sent. If one
-// event after the other becomes a dead letter, that is the end, too: the receiver refuses everything.
+// A dead letter is a line in a file with the event and the answer. It is on disk before the next event is sent. If 100
+// events one after the other become dead letters, that is the end, too: the receiver refuses everything. The number of
+// them survives a restart, so that a process that is started again and again adds none, and tries the next event only.
 //
 //	webhook.go  the receiver: Open, Write, Close
 //	event.go    messages as CloudEvents

@@ -26,7 +26,8 @@ type Options struct {
 	Shape shape.Shape
 	// Key, if not empty, signs requests as https://www.standardwebhooks.com says.
 	Key []byte
-	// DeadLetters is the path of the file of dead letters. Required.
+	// DeadLetters is the path of the file of dead letters. Required. Beside it, with the suffix .run, is the number of
+	// those since the last event that was delivered.
 	DeadLetters string
 	// Retrying, if set, is called with each failure and the wait before the next attempt, and Refused with the reason of
 	// each dead letter. Both are called from Write's goroutine.
@@ -54,7 +55,7 @@ type Receiver struct {
 	options  Options
 	client   *http.Client
 	streams  []sink.Stream
-	refusals int // events that became dead letters since the last one that was delivered
+	refusals int // events that became dead letters since the last one that was delivered, also before a restart
 }
 
 // New returns the receiver at a URL, which may contain a user and a password. An error does not contain them.
@@ -100,8 +101,8 @@ func (r *Receiver) String() string { return r.name }
 
 // Open connects to nothing: the first request shows whether the receiver answers.
 func (r *Receiver) Open(_ context.Context, streams []sink.Stream, _ sink.Delivered) error {
-	r.streams, r.refusals = streams, 0
-	return nil
+	r.streams = streams
+	return r.loadRefusals()
 }
 
 // Close closes idle connections.
@@ -150,8 +151,7 @@ func (r *Receiver) deliver(ctx context.Context, events []event.Event) error {
 		}
 		switch judge(a.status, len(events)) {
 		case delivered:
-			r.refusals = 0
-			return nil
+			return r.accepted()
 		case retry:
 			if a.status == http.StatusMisdirectedRequest {
 				r.client.CloseIdleConnections() // another connection is needed (RFC 9110, 15.5.20)

@@ -221,19 +221,48 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// TestRefusesAll ends after a bounded number of dead letters.
+// TestRefusesAll ends after a bounded number of dead letters, and adds none after a restart, until the receiver accepts
+// an event, or the dead letters were moved away.
 func TestRefusesAll(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }))
+	status := 400
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer s.Close()
-	r := open(t, s.URL, webhook.Options{})
+	file := filepath.Join(t.TempDir(), "dead")
 	names := make([]string, 150)
 	for i := range names {
 		names[i] = fmt.Sprint("n", i)
 	}
-	if err := r.Write(t.Context(), batch(names...)); err == nil ||
-		!strings.Contains(err.Error(), "has refused 100 events one after the other, the last one with 400 Bad Request") {
+	ends := func(dead int) {
+		t.Helper()
+		err := open(t, s.URL, webhook.Options{DeadLetters: file}).Write(t.Context(), batch(names...))
+		if err == nil ||
+			!strings.Contains(err.Error(), "has refused 100 events one after the other, and this one with 400 Bad Request") {
+			t.Error(err)
+		}
+		text, err := os.ReadFile(file)
+		if n := bytes.Count(text, []byte("\n")); err != nil || n != dead {
+			t.Errorf("%d dead letters, want %d; %v", n, dead, err)
+		}
+	}
+	// few are below the bound, and count in the next process
+	if err := open(t, s.URL, webhook.Options{DeadLetters: file}).Write(t.Context(), batch("a")); err != nil {
 		t.Error(err)
 	}
+	for range 3 {
+		ends(100)
+	}
+	status = 200
+	if err := open(t, s.URL, webhook.Options{DeadLetters: file}).Write(t.Context(), batch("a")); err != nil {
+		t.Error(err)
+	}
+	status = 400
+	for range 2 {
+		ends(200)
+	}
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	ends(100)
 }
 
 // TestRoutes repairs credentials and routes: no event is a dead letter meanwhile.
