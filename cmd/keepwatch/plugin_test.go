@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -20,13 +21,17 @@ func TestEndBesideAPlugin(t *testing.T) {
 	if testing.Short() {
 		t.Skip("each command ends after 10 s; TestLeavePlugin has the time")
 	}
-	for _, args := range [][]string{
-		{"watch", "pods", "-A"}, {"watch", "*.example.com", "-A", "--state", "state"},
-		{"sync", "pods", "-A", "--to", "sqlite:state.db"},
-		{"sync", "pods", "-A", "--to", "sqlite:state.db", "--leader-elect", "default/sync"},
-		{"proxy", "--listen", "127.0.0.1:0"},
+	for command, want := range map[string]int{
+		"watch pods -A": 0, "watch *.example.com -A --state state": 0,
+		"sync pods -A --to sqlite:state.db":                             0,
+		"sync pods -A --to sqlite:state.db --leader-elect default/sync": 0,
+		"proxy --listen 127.0.0.1:0":                                    0,
+		"proxy --print-rbac":                                            1,
+		"audit configmaps -A --against kubeconfig":                      130,
+		"top":     130,
+		"conform": 130,
 	} {
-		t.Run(fmt.Sprint(args[0], len(args)), func(t *testing.T) {
+		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			path := func(name string) string { return filepath.Join(dir, name) }
@@ -43,7 +48,7 @@ func TestEndBesideAPlugin(t *testing.T) {
 				}
 			}
 			defer os.Remove(path("hangs")) // before the folder, in which the plugin looks
-			p := newProcess(append([]string{self(t)}, args...))
+			p := newProcess(append([]string{self(t)}, strings.Fields(command)...))
 			p.Dir = dir
 			p.Env = append(p.Env, "KUBECONFIG="+path("kubeconfig"))
 			p.start(t)
@@ -55,7 +60,7 @@ func TestEndBesideAPlugin(t *testing.T) {
 				return err
 			})
 			p.Process.Signal(syscall.SIGTERM)
-			if code := p.exit(t); code != 0 {
+			if code := p.exit(t); code != want {
 				t.Errorf("exit code %d: %s", code, p.stderr)
 			}
 		})

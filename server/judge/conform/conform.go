@@ -89,19 +89,47 @@ func (r *Report) Broken() []Result {
 // request fails that no rule is about, or if ctx is done. It deletes what it created in all cases, for
 // which it takes at most half a minute after ctx is done. The objects are labelled
 // conform.keepwatch.io/run.
+//
+// A credential plugin of cfg is not asked with the context of a request. If one has not ended 5 s later, Run returns
+// without the deletions, and Progress says how to delete what may be left. Requests that wait for it end with it.
 func Run(ctx context.Context, cfg *rest.Config, o Options) (*Report, error) {
 	o = o.withDefaults()
-	began := time.Now()
 	f, err := newFixture(cfg, o)
 	if err != nil {
 		return nil, err
 	}
+	var report *Report
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		report, err = f.judge(ctx)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return report, err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(removal + leaving)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return report, err
+	case <-timer.C:
+		f.leave()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// judge creates the objects, judges all rules, and deletes what it created.
+func (f *fixture) judge(ctx context.Context) (*Report, error) {
+	o, began := f.options, time.Now()
 	defer f.remove()
 	subjects, missing, err := f.create(ctx)
 	if err != nil {
 		return nil, err
 	}
-	report := &Report{Server: cfg.Host, Version: f.version(ctx), Seed: o.Seed}
+	report := &Report{Server: f.config.Host, Version: f.version(ctx), Seed: o.Seed}
 	for _, s := range subjects {
 		report.Resources = append(report.Resources, s.title)
 	}

@@ -29,6 +29,8 @@ const (
 	runLabel = group + "/run"
 	// removal bounds the deletion at the end.
 	removal = 30 * time.Second
+	// leaving is how long a run that has not ended by then is waited for.
+	leaving = 5 * time.Second
 	// established bounds the wait for the custom resource.
 	established = time.Minute
 )
@@ -224,6 +226,16 @@ func (f *fixture) remove() {
 	} else if len(f.subjects) > 0 {
 		left(f.subjects[0].clear(ctx), "configmaps -n "+f.namespace)
 	}
+}
+
+// leave logs what a run that goes on may have created, and how to delete it.
+func (f *fixture) leave() {
+	kinds := "customresourcedefinitions,namespaces"
+	if f.options.Namespace != "" {
+		kinds = "customresourcedefinitions,configmaps -n " + f.options.Namespace
+	}
+	f.options.log("a request has not ended, as of a credential plugin that waits; what the run has created is perhaps not deleted: "+
+		"kubectl delete %s -l %s=%s", kinds, runLabel, f.run)
 }
 
 // clear deletes the objects of the run, some at a time.

@@ -3,11 +3,14 @@ package conform_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -42,6 +45,40 @@ func TestSlowDeletionsLeaveNothing(t *testing.T) {
 		t.Error("the run was not interrupted")
 	}
 	leavesNothing(t, ofAnyRun)
+}
+
+// hanging is a connection whose requests do not end with their contexts, as those that wait for a credential plugin.
+type hanging chan struct{}
+
+func (h hanging) RoundTrip(*http.Request) (*http.Response, error) {
+	<-h
+	return nil, errors.New("released")
+}
+
+// A run that is interrupted while a request hangs ends, and says how to delete what it may have left.
+func TestHangingRequest(t *testing.T) {
+	for namespace, want := range map[string]string{
+		"":     "kubectl delete customresourcedefinitions,namespaces -l conform.keepwatch.io/run=conform-",
+		"mine": "kubectl delete customresourcedefinitions,configmaps -n mine -l conform.keepwatch.io/run=conform-",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			released := make(hanging)
+			defer close(released)
+			asked := errors.New("asked to end")
+			ctx, interrupt := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Minute, func() { interrupt(asked) })
+			var said []string
+			o := conform.Options{Namespace: namespace, Progress: func(line string) { said = append(said, line) }}
+			begin := time.Now()
+			_, err := conform.Run(ctx, &rest.Config{Host: "http://server", Transport: released}, o)
+			if after := time.Since(begin) - time.Minute; !errors.Is(err, asked) || after != 35*time.Second {
+				t.Errorf("%v after %v", err, after)
+			}
+			if len(said) != 1 || !strings.Contains(said[0], want) {
+				t.Errorf("the progress is %q, without %q", said, want)
+			}
+		})
+	}
 }
 
 // A run that is interrupted while its first objects are created deletes them.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,7 +33,8 @@ type restoration struct {
 	client  dynamic.Interface
 	mapper  meta.RESTMapper
 	force   bool
-	objects []*restored // owners first
+	objects []*restored  // owners first
+	written atomic.Int64 // of the objects, the first ones
 }
 
 // restored is a state that is restored.
@@ -434,6 +436,7 @@ func (r *restoration) write(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", objectName(one.state), err)
 		}
 		written[types.UID(one.state.UID)] = o.GetUID()
+		r.written.Add(1)
 	}
 	return nil
 }

@@ -105,7 +105,12 @@ func (o *restoreOptions) run(ctx context.Context, args []string, out, stderr io.
 	if err != nil {
 		return err
 	}
-	if err := r.prepare(ctx); err != nil {
+	return o.restore(ctx, r, out, stderr)
+}
+
+// restore writes the objects of a restoration, unless one cannot be written, and reports what it has done.
+func (o *restoreOptions) restore(ctx context.Context, r *restoration, out, stderr io.Writer) error {
+	if err := cluster.Leave(ctx, func() error { return r.prepare(ctx) }); err != nil {
 		return err
 	}
 	refused := r.print(stderr)
@@ -113,7 +118,12 @@ func (o *restoreOptions) run(ctx context.Context, args []string, out, stderr io.
 	case refused > 0:
 		return fmt.Errorf("nothing was written: %d of %d objects cannot be restored", refused, len(r.objects))
 	case !o.dryRun:
-		if err := r.write(ctx); err != nil {
+		err := cluster.Leave(ctx, func() error { return r.write(ctx) })
+		if errors.As(err, new(cluster.Left)) {
+			r = &restoration{objects: r.objects[:r.written.Load()]} // the others are still in use
+			err = fmt.Errorf("%w: perhaps more was written than the report has", err)
+		}
+		if err != nil {
 			return errors.Join(err, o.report(out, r)) // what was written until then
 		}
 	}

@@ -147,6 +147,15 @@ func (o *auditOptions) run(cmd *cobra.Command, args []string) error {
 		return exit.Usage(err)
 	}
 	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: their errors are returned
+	err = cluster.Leave(cmd.Context(), func() error { return o.compareAll(cmd, request) })
+	if errors.As(err, new(cluster.Left)) {
+		return &exit.Error{Code: exit.CodeInterrupted}
+	}
+	return err
+}
+
+// compareAll compares the resources, and prints the report.
+func (o *auditOptions) compareAll(cmd *cobra.Command, request auditRequest) error {
 	ctx := cmd.Context()
 	results := make([]audit.Result, 0, len(request.types))
 	for _, one := range request.types {

@@ -17,7 +17,8 @@ const conformHelp = `Judge whether an API server keeps the documented rules of l
 
 It creates a namespace with ConfigMaps and a custom resource, judges some rules by single requests
 and the others by random writes that watchers follow, and deletes what it created, also when it is
-interrupted. Without the permission to create a CustomResourceDefinition, it judges ConfigMaps only; with
+interrupted. A request that then does not end, as of a credential plugin that waits, is left after 35 s,
+and a line on stderr says how to delete what there may be. Without the permission to create a CustomResourceDefinition, it judges ConfigMaps only; with
 --namespace it uses an existing namespace.
 
 Each rule has a verdict: kept; broken, with the two facts that disagree; or not offered, if the server

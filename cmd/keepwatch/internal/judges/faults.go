@@ -110,7 +110,10 @@ func (o *faultsOptions) run(cmd *cobra.Command) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "keepwatch: ready at %s, kubeconfig %s, plan %s, seed %d\n", proxy.Config().Host,
 		o.kubeconfig, o.plan, proxy.Seed())
 	<-cmd.Context().Done()
-	return proxy.Close()
+	if err = cluster.Leave(cmd.Context(), proxy.Close); errors.As(err, new(cluster.Left)) {
+		return &exit.Error{Code: exit.CodeInterrupted}
+	}
+	return err
 }
 
 // readPlan returns the plan of a name or a file. A name precedes a file of this name.

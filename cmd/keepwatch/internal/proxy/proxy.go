@@ -93,7 +93,9 @@ func NewCommand() *cobra.Command {
 		case o.audit.check() != nil:
 			return exit.Usage(o.audit.check())
 		case o.printRBAC:
-			return o.printRights(selection, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return cluster.Leave(cmd.Context(), func() error {
+				return o.printRights(selection, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			})
 		}
 		ctx := cmd.Context()
 		err = cluster.LeavePlugin(ctx, o.config, func() error {

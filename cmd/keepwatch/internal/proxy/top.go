@@ -55,12 +55,18 @@ func NewTopCommand() *cobra.Command {
 				return exit.Usage(err)
 			}
 			out := cmd.OutOrStdout()
-			if messages.Redraws(out) {
-				file := out.(*os.File)
-				size := func() (int, int, error) { return term.GetSize(int(file.Fd())) }
-				return RefreshTop(cmd.Context(), client, out, size, topEvery)
+			err = cluster.Leave(cmd.Context(), func() error {
+				if messages.Redraws(out) {
+					file := out.(*os.File)
+					size := func() (int, int, error) { return term.GetSize(int(file.Fd())) }
+					return RefreshTop(cmd.Context(), client, out, size, topEvery)
+				}
+				return writeTop(cmd.Context(), client, out)
+			})
+			if errors.As(err, new(cluster.Left)) {
+				return &exit.Error{Code: exit.CodeInterrupted}
 			}
-			return writeTop(cmd.Context(), client, out)
+			return err
 		},
 	}
 	config.AddFlags(cmd.Flags())

@@ -1,0 +1,92 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// transport answers requests.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A restoration ends while a request hangs, as one for which a credential plugin waits, and reports what it has
+// written.
+func TestRestoreEndsBesideAPlugin(t *testing.T) {
+	for hangs, want := range map[string]string{
+		"GET b":            "",                                  // while the objects are tried
+		"PATCH b, not dry": "configmaps/a -n default created\n", // while they are written
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			released := make(chan struct{})
+			defer close(released)
+			written := map[string]bool{}
+			client, err := dynamic.NewForConfig(&rest.Config{Host: "http://server", QPS: -1, Transport: transport(
+				func(r *http.Request) (*http.Response, error) {
+					name := path.Base(r.URL.Path)
+					request := r.Method + " " + name
+					if r.Method == http.MethodPatch && r.URL.Query().Get("dryRun") == "" {
+						written[name], request = true, request+", not dry"
+					}
+					if request == hangs {
+						<-released
+						return nil, errors.New("released")
+					}
+					code, body := http.StatusOK, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, name)
+					if r.Method == http.MethodGet && !written[name] {
+						code, body = http.StatusNotFound,
+							`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`
+					}
+					return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+						Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+				})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+			mapper := meta.NewDefaultRESTMapper(nil)
+			mapper.Add(kind, meta.RESTScopeNamespace)
+			r := &restoration{client: client, mapper: mapper}
+			for _, name := range []string{"a", "b"} {
+				one, err := newRestored(&sink.State{Resource: "configmaps", Key: keepwatch.Key{Namespace: "default", Name: name},
+					UID: keepwatch.UID(name), Object: fmt.Appendf(nil,
+						`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"default"},"data":{"k":"v"}}`, name)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.objects = append(r.objects, one)
+			}
+			asked := errors.New("asked to end")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Minute, func() { cancel(asked) })
+			var out, stderr bytes.Buffer
+			begin := time.Now()
+			err = (&restoreOptions{flags: &flags{output: "text"}}).restore(ctx, r, &out, &stderr)
+			if after := time.Since(begin) - time.Minute; !errors.As(err, new(cluster.Left)) || !errors.Is(err, asked) ||
+				after != 10*time.Second {
+				t.Errorf("%s: %v after %v", hangs, err, after)
+			}
+			if out.String() != want {
+				t.Errorf("%s: the report is %q, want %q", hangs, out.String(), want)
+			}
+		})
+	}
+}
