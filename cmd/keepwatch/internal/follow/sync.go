@@ -183,7 +183,11 @@ func (o *syncOptions) addSinkFlags(cmd *cobra.Command) {
 
 func (o *syncOptions) run(cmd *cobra.Command, args []string) error {
 	o.namespaceSet = cmd.Flags().Changed("namespace")
-	settings, err := o.complete(args)
+	ctx := cmd.Context()
+	settings, err := o.complete(ctx, args)
+	if errors.Is(err, context.Canceled) {
+		return ending(ctx, err)
+	}
 	if err == nil {
 		err = o.Check()
 	}
@@ -200,7 +204,6 @@ func (o *syncOptions) run(cmd *cobra.Command, args []string) error {
 		return exit.Usage(err)
 	}
 	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: their errors are returned
-	ctx := cmd.Context()
 	return ending(ctx, o.sync(ctx, settings, cmd.ErrOrStderr()))
 }
 

@@ -177,11 +177,11 @@ type syncResource struct {
 
 // complete returns the settings of the file or of the flags, checked as far as that is possible without a
 // server.
-func (o *syncOptions) complete(args []string) (*syncSettings, error) {
+func (o *syncOptions) complete(ctx context.Context, args []string) (*syncSettings, error) {
 	settings := &o.settings
 	var err error
 	if o.file != "" {
-		settings, err = o.readFile(args)
+		settings, err = o.readFile(ctx, args)
 	} else {
 		err = o.addArguments(args)
 	}
@@ -253,17 +253,13 @@ func (o *syncOptions) addArguments(args []string) error {
 }
 
 // readFile reads the file of -f. --to takes precedence over it.
-func (o *syncOptions) readFile(args []string) (*syncSettings, error) {
+func (o *syncOptions) readFile(ctx context.Context, args []string) (*syncSettings, error) {
 	if len(args) > 0 || o.AllNamespaces || o.namespaceSet || o.LabelSelector != "" || o.FieldSelector != "" ||
 		o.resource.set() || o.settings.given("state") != "" {
 		return nil, errors.New(
 			"with -f, the file has the types, namespaces, selectors, fields and the settings of the sink: remove them from the command line")
 	}
-	read := func() ([]byte, error) { return os.ReadFile(o.file) }
-	if o.file == "-" { // as kubectl's -f
-		read = func() ([]byte, error) { return io.ReadAll(os.Stdin) }
-	}
-	text, err := read()
+	text, err := o.fileText(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -283,6 +279,28 @@ func (o *syncOptions) readFile(args []string) (*syncSettings, error) {
 		settings.Resources[i].place = fmt.Sprintf("%s: resources[%d]", o.file, i)
 	}
 	return settings, nil
+}
+
+// fileText returns the text of the file, or why ctx has ended: a terminal or a pipe may have no end. The process must
+// end then.
+func (o *syncOptions) fileText(ctx context.Context) ([]byte, error) {
+	var text []byte
+	var err error
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		if o.file == "-" { // as kubectl's -f
+			text, err = io.ReadAll(os.Stdin)
+		} else {
+			text, err = os.ReadFile(o.file)
+		}
+	}()
+	select {
+	case <-read:
+		return text, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // set reports whether any setting of objects is given.

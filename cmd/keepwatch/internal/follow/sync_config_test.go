@@ -18,7 +18,7 @@ func FuzzSyncFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		o := &syncOptions{file: name}
-		switch settings, err := o.complete(nil); {
+		switch settings, err := o.complete(t.Context(), nil); {
 		case err != nil && strings.ContainsAny(err.Error(), "\r\n"):
 			t.Errorf("%q is refused with several lines: %q", text, err)
 		case err == nil:

@@ -43,7 +43,9 @@ func (o *syncOptions) status(ctx context.Context, out io.Writer) error {
 	settings := &o.settings
 	if o.file != "" {
 		var err error
-		if settings, err = o.readFile(nil); err != nil {
+		if settings, err = o.readFile(ctx, nil); errors.Is(err, context.Canceled) {
+			return ending(ctx, err)
+		} else if err != nil {
 			return exit.Usage(err)
 		}
 	}
