@@ -117,6 +117,10 @@ func TestFaultsUsage(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("rules: [{fautl: cut}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	empty := filepath.Join(t.TempDir(), "empty.yaml")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		args string
 		code int
@@ -125,6 +129,7 @@ func TestFaultsUsage(t *testing.T) {
 		{"faults", exit.CodeUsage, "--plan is missing"},
 		{"faults --plan nothing", exit.CodeUsage, "keepwatch faults plans"},
 		{"faults --plan " + bad, exit.CodeUsage, `"rules[0].fautl"`},
+		{"faults --plan " + empty, exit.CodeUsage, "empty.yaml has no rules"},
 		{"faults plans nothing", exit.CodeUsage, "nothing"},
 		{"faults report " + t.TempDir(), exit.CodeError, "transcript.jsonl"},
 		{"faults report . -o xml", exit.CodeUsage, "xml"},

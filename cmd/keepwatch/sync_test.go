@@ -342,6 +342,7 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"pods", "--to=nats://h/S", "--retention=1h"}, "--retention is not for nats: its settings are --shape"},
 		{[]string{"pods", "--to=sqlite:"}, "needs the path of a file"},
 		{[]string{"pods", to, "--fields", "a[?(@.b)]"}, `pods: path "a[?(@.b)]": at "[?(@.b)]"`},
+		{[]string{"pods", to, "--metadata-only", "--fields", "data"}, `pods: path "data": only metadata is requested`},
 		{[]string{"pods", to, "--redact", ""}, `pods: path "" is empty`},
 		{[]string{"pods", to, "--drop", "status"}, `only managedFields can be dropped, not "status"`},
 		{[]string{"pods", to, "-l", "a=b=c"}, `pods: selector "a=b=c"`},

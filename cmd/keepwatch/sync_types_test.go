@@ -26,6 +26,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 )
 
 // typesServer is a server with custom resources of the group example.com.
@@ -218,6 +220,11 @@ func TestSyncTypes(t *testing.T) {
 // TestSyncTypesOfNamespaces stores the objects of the namespaces that a file gives with a pattern, and no others.
 func TestSyncTypesOfNamespaces(t *testing.T) {
 	s := newTypesServer(t)
+	code, _, stderr := execute(t, "sync", "*.nosuch", "-A", "--until-synced", "--to",
+		"sqlite:"+filepath.Join(t.TempDir(), "none.db"))
+	if code != exit.CodeError || !strings.HasSuffix(stderr, "keepwatch: the server has no type of *.nosuch\n") {
+		t.Errorf("a pattern without types: exit %d, %q", code, stderr)
+	}
 	s.define("widgets", "v1")
 	s.createInNamespace("default", "widgets", "v1", "own")
 	s.createInNamespace("kube-system", "widgets", "v1", "second")

@@ -13,7 +13,7 @@ type Options struct {
 	Fields []string
 	// Redact are the paths of values that are replaced by "REDACTED".
 	Redact []string
-	// Metadata is true for objects of which only the metadata is requested.
+	// Metadata is true for objects of which only the metadata is requested. Then Fields are of the metadata.
 	Metadata bool
 	// Secret is true for objects whose values are confidential: they have no annotations.
 	Secret bool
@@ -34,13 +34,18 @@ type Projection struct {
 	secret         bool
 }
 
-// New returns a projection, or an error that names the path that cannot be parsed. It returns nil if objects are stored
-// as they are: without fields, redacted values and a restriction to metadata.
+// New returns a projection, or an error that names the path that cannot be parsed, or leads to what is not requested.
+// It returns nil if objects are stored as they are: without fields, redacted values and a restriction to metadata.
 func New(o Options) (*Projection, error) {
 	if len(o.Fields) == 0 && len(o.Redact) == 0 && !o.Metadata {
 		return nil, nil
 	}
 	p := &Projection{secret: o.Secret}
+	for _, text := range o.Fields {
+		if parsed, err := parsePath(text); err == nil && o.Metadata && !parsed[0].matches("metadata") {
+			return nil, fmt.Errorf("path %q: only metadata is requested, and it is not below metadata", text)
+		}
+	}
 	if len(o.Fields) > 0 {
 		o.Fields = append(o.Fields[:len(o.Fields):len(o.Fields)], identity...)
 	}

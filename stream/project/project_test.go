@@ -126,6 +126,19 @@ func TestPathErrors(t *testing.T) {
 	}
 }
 
+// TestMetadataHasNoOtherFields checks which paths are refused for objects of which only the metadata is requested.
+func TestMetadataHasNoOtherFields(t *testing.T) {
+	for text, refused := range map[string]bool{
+		"data": true, "{.spec.nodeName}": true, "kind": true,
+		"metadata": false, "{.metadata.labels}": false, "['metadata'].annotations": false, "*.labels": false,
+	} {
+		_, err := project.New(project.Options{Fields: []string{text}, Metadata: true})
+		if (err != nil) != refused {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 // FuzzApply checks that any path is refused or applied, that what is kept is in the object, and that a second
 // application changes nothing.
 func FuzzApply(f *testing.F) {

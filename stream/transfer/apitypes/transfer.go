@@ -3,6 +3,7 @@ package apitypes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -43,7 +44,8 @@ type Options struct {
 	// LeaveAfter is how long the server must not have shown a type until the type leaves, if nothing says that its
 	// definition was deleted. It is longer than a rolling restart of a server's replicas. 0 is [DefaultLeaveAfter].
 	LeaveAfter time.Duration
-	// UntilSynced ends Run with [ErrSynced] when all resources are complete at one revision.
+	// UntilSynced ends Run with [ErrSynced] when all resources are complete at one revision, and with another error if
+	// there are none: the server has no type of the patterns.
 	UntilSynced bool
 
 	// Hooks are called while the resources are stored.
@@ -152,13 +154,16 @@ func (t *Transfer) Run(ctx context.Context, into sink.Sink) error {
 	if t.Started != nil {
 		t.Started(t.transfer)
 	}
+	var ended sync.WaitGroup
 	if t.settled = types == nil; types != nil {
-		var ended sync.WaitGroup
 		ended.Go(func() { types.follow(ctx, opened, statusOf(into)) })
-		defer ended.Wait()
 	}
 	err = t.transfer.Run(ctx)
 	cancel(err)
+	ended.Wait()
+	if errors.Is(err, ErrSynced) && len(t.Resources) == 0 && len(types.all) == 0 {
+		return fmt.Errorf("the server has no type of %s", types)
+	}
 	return err
 }
 

@@ -128,6 +128,8 @@ func (o *faultsOptions) readPlan() (faults.Plan, error) {
 			return faults.Plan{}, fmt.Errorf("--plan: %w, and there is no such file; see 'keepwatch faults plans'", err)
 		} else if file != nil {
 			return faults.Plan{}, fmt.Errorf("--plan: %w", file)
+		} else if len(plan.Rules) == 0 {
+			return faults.Plan{}, fmt.Errorf("--plan: the file %s has no rules, and so no faults", o.plan)
 		}
 	}
 	if o.seed != 0 {
