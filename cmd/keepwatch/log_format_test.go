@@ -77,3 +77,16 @@ func TestLogFormats(t *testing.T) {
 		t.Errorf("the messages are %+v", all)
 	}
 }
+
+// A wrong flag does not hide a --log-format that stands behind it, and what stands behind -- is of another program.
+func TestWrongFlagAsJSON(t *testing.T) {
+	for args, want := range map[string]bool{
+		"serve --nonsense --log-format=json": true, "serve --nonsense --log-format json": true,
+		"judge --nonsense -- operator --log-format=json": false,
+	} {
+		code, _, stderr := execute(t, strings.Fields(args)...)
+		if code != exit.CodeUsage || strings.HasPrefix(stderr, "{") != want {
+			t.Errorf("%s: exit %d, %s", args, code, stderr)
+		}
+	}
+}

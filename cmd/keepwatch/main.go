@@ -10,6 +10,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -122,8 +124,69 @@ func runKeepwatch(ctx context.Context, name string, args []string, stdout io.Wri
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(log.Writer())
+	refuseUnknownTopics(root)
+	var unwritten error // of the help
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		var text strings.Builder
+		out := cmd.OutOrStdout()
+		cmd.SetOut(&text)
+		help(cmd, args)
+		cmd.SetOut(out)
+		_, unwritten = io.WriteString(out, typed(text.String(), name, root))
+	})
+	flagError := root.FlagErrorFunc()
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		for i, arg := range args { // --log-format may stand behind the wrong flag
+			if arg == "--" {
+				break
+			}
+			if arg == "--log-format=json" || arg == "json" && i > 0 && args[i-1] == "--log-format" {
+				_ = log.Set(messages.JSON)
+			}
+		}
+		return flagError(cmd, err)
+	})
 	run, err := root.ExecuteContextC(ctx)
-	return run.CommandPath(), err
+	return run.CommandPath(), cmp.Or(err, exit.WriteError(unwritten))
+}
+
+// refuseUnknownTopics makes the commands help and completion refuse what they do not know, in place of the help of
+// another command.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			help := cmd.Run
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				if of, rest, err := root.Find(args); err != nil || of.HasSubCommands() && len(rest) > 0 {
+					return exit.Usage(fmt.Errorf("there is no command %q", strings.Join(args, " ")))
+				}
+				help(cmd, args)
+				return nil
+			}
+		case "completion":
+			cmd.Args = exit.Args(cobra.NoArgs)
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+}
+
+// typed returns a help whose commands begin with the name that the user has typed. "A keepwatch proxy" is no command.
+func typed(help, name string, root *cobra.Command) string {
+	var names []string
+	for _, cmd := range root.Commands() {
+		names = append(names, cmd.Name())
+	}
+	command := regexp.MustCompile(`(\ba |kubectl )?\bkeepwatch (` + strings.Join(names, "|") + `)\b`)
+	return command.ReplaceAllStringFunc(help, func(found string) string {
+		if own, ok := strings.CutPrefix(found, messages.Program); ok {
+			return name + own
+		}
+		return found
+	})
 }
 
 // newRootCommand returns the command with all subcommands.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
+	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/version"
 )
 
@@ -54,9 +57,47 @@ func TestPlugin(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "  kubectl keepwatch watch ") {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
+	commands := regexp.MustCompile(`(.{0,10})\bkeepwatch (?:watch|sync|history|proxy|top|assets|serve|judge|conform|faults|audit)\b`)
+	for _, of := range newRootCommand(messages.New(io.Discard)).Commands() {
+		_, help, _ := executeAs(t, "kubectl-keepwatch", of.Name(), "--help")
+		for _, found := range commands.FindAllStringSubmatch(help, -1) {
+			if !strings.HasSuffix(found[1], "kubectl ") && !strings.HasSuffix(found[1], " a ") {
+				t.Errorf("the help of %s has %q", of.Name(), found[0])
+			}
+		}
+	}
 	code, _, stderr := executeAs(t, "kubectl-keepwatch", "nonsense")
 	if code != exit.CodeUsage || !strings.HasPrefix(stderr, "kubectl keepwatch: ") ||
 		!strings.HasSuffix(stderr, "See 'kubectl keepwatch --help'.\n") {
 		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
+// The help of a command that does not exist is wrong usage, and not the help of another one.
+func TestUnknownTopics(t *testing.T) {
+	for args, want := range map[string]int{
+		"help": 0, "help watch": 0, "help sync status": 0, "help watch pods": 0, "completion": 0,
+		"help nonsense": exit.CodeUsage, "help history nonsense": exit.CodeUsage, "completion nonsense": exit.CodeUsage,
+	} {
+		code, stdout, stderr := execute(t, strings.Fields(args)...)
+		if code != want || (stdout == "") != (want != 0) || want != 0 && !strings.Contains(stderr, "nonsense") {
+			t.Errorf("%s: exit %d, %q, %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+// fullDisk is an output that takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// A help that cannot be written is an error.
+func TestHelpOnAFullDisk(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"watch", "--help"}, {"help", "watch"}, {}} {
+		var stderr strings.Builder
+		if code := run(t.Context(), append([]string{}, args...), fullDisk{}, &stderr); code != exit.CodeError ||
+			!strings.Contains(stderr.String(), "write the output: no space left on device") {
+			t.Errorf("%q: exit %d, %q", args, code, stderr.String())
+		}
 	}
 }
