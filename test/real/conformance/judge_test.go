@@ -95,10 +95,11 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// restored takes a snapshot, waits for 50 writes, and restores etcd from it.
+// restored takes a snapshot, waits for 50 writes that it does not have, and restores etcd from it.
 func restored(ctx context.Context, dir string, etcd *peer.EtcdServer, server *peer.Server, flags []string) error {
 	file := filepath.Join(dir, "snapshot")
-	if err := etcd.Snapshot(ctx, file); err != nil {
+	newest, err := etcd.Snapshot(ctx, file)
+	if err != nil {
 		return err
 	}
 	client, err := etcd.Client()
@@ -106,15 +107,11 @@ func restored(ctx context.Context, dir string, etcd *peer.EtcdServer, server *pe
 		return err
 	}
 	defer client.Close()
-	first := int64(0)
-	for event := range client.Watch(ctx, "/registry/", clientv3.WithPrefix()) {
+	for event := range client.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(newest+1)) {
 		if err := event.Err(); err != nil {
 			return err
 		}
-		if first == 0 {
-			first = event.Header.Revision
-		}
-		if event.Header.Revision >= first+50 {
+		if event.Header.Revision >= newest+50 {
 			break
 		}
 	}

@@ -299,7 +299,8 @@ func TestRestoredServer(t *testing.T) {
 	all := maps + "?resourceVersion=0"
 	r.waitCached(all)
 	file := filepath.Join(t.TempDir(), "snapshot")
-	r.must(etcd.Snapshot(t.Context(), file))
+	_, err := etcd.Snapshot(t.Context(), file)
+	r.must(err)
 	r.write("map-000", "undone")
 	r.must(r.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "map-001", metav1.DeleteOptions{}))
 	for i := range 100 { // more writes than the server makes at its start
