@@ -136,11 +136,17 @@ func (s *Sink) connect(ctx context.Context) error {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "keepwatch sync"
 	}
+	// The role or the database may have another default, in which names and texts would not fit.
+	config.RuntimeParams["client_encoding"] = encoding
 	// PgBouncer refuses a connection with this parameter.
 	searchPath := config.RuntimeParams["search_path"]
 	delete(config.RuntimeParams, "search_path")
 	if s.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
 		return err
+	}
+	if stored := s.conn.PgConn().ParameterStatus("server_encoding"); stored != encoding {
+		return unusable{fmt.Errorf("the database has the encoding %s, which has no place for every character of an object: "+
+			"use one that was made by CREATE DATABASE … ENCODING '%s' TEMPLATE template0", stored, encoding)}
 	}
 	if err := s.checkPooler(ctx, config); err != nil {
 		return err
@@ -158,6 +164,9 @@ func (s *Sink) connect(ctx context.Context) error {
 	_, err = s.conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, searchPath)
 	return err
 }
+
+// encoding is that of the connection and the database.
+const encoding = "UTF8"
 
 // boundLocks bounds the wait for a lock, unless the address or the role does. An open transaction of a reader must not
 // block Open for ever, and with it all later readers.

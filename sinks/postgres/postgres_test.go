@@ -73,6 +73,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("text", func(t *testing.T) { testText(t, server) })
 	t.Run("names", func(t *testing.T) { testNames(t, server) })
 	t.Run("changed by another program", func(t *testing.T) { testChanged(t, server) })
+	t.Run("encodings", func(t *testing.T) { testEncodings(t, server) })
 	t.Run("deleted", func(t *testing.T) { testDeleted(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("clusters", func(t *testing.T) {
@@ -248,6 +249,32 @@ func testText(t *testing.T, server *pgtest.Server) {
 		fmt.Sprint(a) != fmt.Sprint(b) || got[1] != "201" {
 		t.Errorf("stored %s, want 201 times %s (%v)", got, want, err)
 	}
+}
+
+// testEncodings stores every character: in a database that has no place for it nothing is stored, and a default of the
+// role counts for nothing.
+func testEncodings(t *testing.T, server *pgtest.Server) {
+	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
+		name := strings.ToLower(encoding)
+		server.SQL(fmt.Sprintf(`CREATE DATABASE %s ENCODING '%s' TEMPLATE template0`, name, encoding))
+		for _, parameter := range []string{"", "&client_encoding=UTF8", "&client_encoding=LATIN1"} {
+			s := postgres.New(strings.Replace(server.URL("encoded"), "/postgres?", "/"+name+"?", 1)+parameter, postgres.Options{})
+			_, err := s.Open(t.Context(), sinktest.Streams())
+			if err == nil || errors.As(err, new(*sink.Unavailable)) ||
+				!strings.Contains(err.Error(), "the database has the encoding "+encoding) {
+				t.Errorf("%s%s: %v", name, parameter, err)
+			}
+		}
+	}
+	server.SQL(`CREATE ROLE encoded LOGIN; ALTER ROLE encoded SET client_encoding = 'LATIN1'`)
+	f := startFailing(t, server, "encoded", "")
+	if err := f.add(t.Context(), `{"text":"😀"}`); err != nil {
+		t.Error(err)
+	}
+	if got := server.SQL(`SELECT count(*) FROM encoded.current_pods WHERE object ->> 'text' = U&'\+01F600'`); got != "1" {
+		t.Errorf("%s rows have the character", got)
+	}
+	f.reopen()
 }
 
 // testDeleted deletes the tables while a process uses them: it does not store everything anew, as another one does.
