@@ -32,6 +32,14 @@ type unusable struct{ error }
 // errTakenOver is the error of a writer that another one has replaced.
 var errTakenOver = sink.Unavailablef("another keepwatch sync has taken over this schema")
 
+// errDeleted is the error of a sink whose tables are gone. It is no [sink.Unavailable]: another attempt would store all
+// objects anew, and the past would be lost, without a word.
+var errDeleted = errors.New(
+	"the tables were deleted while they were in use: start again to make them and to store everything anew")
+
+// missing are the codes of a table and of a schema that do not exist.
+var missing = []string{"42P01", "3F000"}
+
 // failure makes an error that another attempt may not meet a [sink.Unavailable].
 func (s *Sink) failure(err error) error {
 	named := fmt.Errorf("postgres: %w", err)
@@ -44,6 +52,13 @@ func (s *Sink) failure(err error) error {
 			return fmt.Errorf(
 				"postgres: the pooler refuses a parameter of the address: remove it, or name it in ignore_startup_parameters: %w",
 				err)
+		}
+		switch {
+		case s.opened && slices.ContainsFunc(missing, is):
+			return fmt.Errorf("postgres: %w: %w", errDeleted, err)
+		case is("42P07"): // duplicate_table: of a view, too
+			return fmt.Errorf("postgres: a table or view of another program is in the way: rename it, or give another schema "+
+				"in the address, with search_path: %w", err)
 		}
 		if slices.ContainsFunc(retried, is) || s.opened && slices.ContainsFunc(configured, is) {
 			return &sink.Unavailable{Err: named}

@@ -233,7 +233,7 @@ func (s *Sink) migrate(ctx context.Context, tx pgx.Tx) error {
 	}
 	switch {
 	case format == 0 && s.opened:
-		return errors.New("the tables were deleted while they were in use: start again to make them and to store everything anew")
+		return errDeleted
 	case format > 0 && format < len(migrations):
 		// A migration waits for readers before its work: after the limit of the wait, its indexes would be lost.
 		if _, err := tx.Exec(ctx, `LOCK TABLE keepwatch, resources, cursors, gaps`); err != nil {
@@ -359,10 +359,13 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 }
 
 // ensureView makes the view of a resource, if there is none: to replace it, a transaction waits for all who read it. A
-// migration that changes createView must drop the views.
+// migration that changes createView must drop the views. A table or view of its name that does not read the table
+// resources is not ours: CREATE VIEW then fails.
 func ensureView(ctx context.Context, tx pgx.Tx, resource string) error {
 	name, exists := history.ViewName(resource), false
-	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_views WHERE schemaname = current_schema() AND viewname = $1)`,
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_class v JOIN pg_rewrite r ON r.ev_class = v.oid
+		JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+		WHERE v.relnamespace = current_schema()::regnamespace AND v.relname = $1 AND d.refobjid = 'resources'::regclass)`,
 		name).Scan(&exists); err != nil || exists {
 		return err
 	}
@@ -419,6 +422,8 @@ func (s *Sink) Check(ctx context.Context) error {
 	defer cancel()
 	var writer string
 	switch err := s.conn.QueryRow(ctx, `SELECT writer FROM keepwatch`).Scan(&writer); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return s.failure(history.ErrNoFormat)
 	case err != nil:
 		return s.failure(err)
 	case writer != s.token:

@@ -75,6 +75,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("changed by another program", func(t *testing.T) { testChanged(t, server) })
 	t.Run("encodings", func(t *testing.T) { testEncodings(t, server) })
 	t.Run("deleted", func(t *testing.T) { testDeleted(t, server) })
+	t.Run("in the way", func(t *testing.T) { testInTheWay(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("clusters", func(t *testing.T) {
 		sinktest.TestClusters(t, postgres.New(server.URL("clusters"), postgres.Options{}))
@@ -251,6 +252,22 @@ func testText(t *testing.T, server *pgtest.Server) {
 	}
 }
 
+// testInTheWay opens schemas that have a table or view of another program.
+func testInTheWay(t *testing.T, server *pgtest.Server) {
+	for i, object := range []string{
+		`TABLE way.current_pods (x int)`, `VIEW way.current_pods AS SELECT 1 AS x`, `TABLE way.resources (x int)`,
+	} {
+		server.SQL(`DROP SCHEMA IF EXISTS way CASCADE; CREATE SCHEMA way; CREATE ` + object)
+		s := postgres.New(server.URL("way"), postgres.Options{})
+		_, err := s.Open(t.Context(), sinktest.Streams())
+		if err == nil || errors.As(err, new(*sink.Unavailable)) ||
+			!strings.Contains(err.Error(), "a table or view of another program is in the way") ||
+			!strings.Contains(err.Error(), strings.Split("current_pods current_pods resources", " ")[i]) {
+			t.Errorf("%s: %v", object, err)
+		}
+	}
+}
+
 // testEncodings stores every character: in a database that has no place for it nothing is stored, and a default of the
 // role counts for nothing.
 func testEncodings(t *testing.T, server *pgtest.Server) {
@@ -282,12 +299,26 @@ func testDeleted(t *testing.T, server *pgtest.Server) {
 	s := postgres.New(server.URL("deleted"), postgres.Options{})
 	open(t, s)
 	write(t, s, batch(1, 5, time.Now(), event(keepwatch.Added, &thing{"a", 5, `{}`})))
-	s.Close()
-	server.SQL(`DROP SCHEMA deleted CASCADE`)
-	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) ||
-		!strings.Contains(err.Error(), "the tables were deleted while they were in use") {
-		t.Errorf("opened again: %v", err)
+	for name, use := range map[string]func() error{
+		"checked": func() error { return s.Check(t.Context()) },
+		"written": func() error { return s.Write(t.Context(), batch(1, 6, time.Now())) },
+		"opened again": func() error {
+			s.Close()
+			_, err := s.Open(t.Context(), sinktest.Streams())
+			return err
+		},
+	} {
+		s.Close()
+		server.SQL(`DROP SCHEMA IF EXISTS deleted CASCADE`)
+		s = postgres.New(server.URL("deleted"), postgres.Options{})
+		open(t, s)
+		server.SQL(`DROP SCHEMA deleted CASCADE`)
+		if err := use(); err == nil || errors.As(err, new(*sink.Unavailable)) ||
+			!strings.Contains(err.Error(), "the tables were deleted while they were in use") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
+	server.SQL(`DROP SCHEMA IF EXISTS deleted CASCADE`)
 	if stored := open(t, postgres.New(server.URL("deleted"), postgres.Options{})); stored[0].Entries.Len() > 0 {
 		t.Errorf("%d objects in new tables", stored[0].Entries.Len())
 	}
