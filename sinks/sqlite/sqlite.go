@@ -388,6 +388,9 @@ func (s *Sink) failure(err error) error {
 	switch reportedCode(err) {
 	case code.SQLITE_BUSY, code.SQLITE_LOCKED, code.SQLITE_FULL, code.SQLITE_IOERR, code.SQLITE_NOMEM:
 		return sink.Unavailablef("SQLite file %s: %w", s.path, err)
+	case code.SQLITE_CORRUPT, code.SQLITE_NOTADB:
+		return fmt.Errorf("SQLite file %s: %w; if it was copied from a backup, copy it again, while no sync runs, and delete "+
+			"%[1]s-wal and %[1]s-shm before: they are of the file before, and are applied to the copy", s.path, err)
 	}
 	return fmt.Errorf("SQLite file %s: %w", s.path, err)
 }

@@ -199,6 +199,10 @@ func TestRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("no database\n", 500)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	other := sinktest.Streams()
 	other[1].ID.Cluster.UID = "another"
 	narrower := sinktest.Streams()[:1]
@@ -219,7 +223,9 @@ func TestRefused(t *testing.T) {
 	}{
 		"a newer format": {newer, sinktest.Streams(),
 			"the tables have format 99, and this keepwatch knows formats up to 7: use a newer keepwatch"},
-		"other tables":     {foreign, sinktest.Streams(), "table resources already exists"},
+		"other tables": {foreign, sinktest.Streams(), "table resources already exists"},
+		"damaged": {text, sinktest.Streams(), "file is not a database (26); if it was copied from a backup, copy it again, " +
+			"while no sync runs, and delete " + text + "-wal and " + text + "-shm before"},
 		"other namespaces": {sound, narrower, "pods: it has these objects already, of another choice of namespaces"},
 		"another cluster":  {sound, other, "it has the objects of "},
 	} {
