@@ -18,8 +18,9 @@ import (
 )
 
 var (
-	_ sink.Sink   = (*Sink)(nil)
-	_ sink.Reader = (*Sink)(nil)
+	_ sink.Sink    = (*Sink)(nil)
+	_ sink.Checker = (*Sink)(nil)
+	_ sink.Reader  = (*Sink)(nil)
 )
 
 const (
@@ -336,6 +337,42 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 	}
 	for _, p := range batch.Pieces {
 		s.committed[broker.KeyOf(s.streams[p.Stream].ID)] = p.After
+	}
+	return nil
+}
+
+// Check asks the server whether stream and bucket are as this process has left them. If they are not, the next Open
+// finds out what has happened. Nothing else would notice a bucket that was purged, whose sequence goes on: its readers
+// would miss all objects that do not change. See [sink.Checker].
+func (s *Sink) Check(ctx context.Context) error {
+	if s.conn == nil {
+		return sink.Unavailablef("nats: the sink is closed")
+	}
+	if err := s.checkStored(ctx); err != nil {
+		return s.failure(err)
+	}
+	return nil
+}
+
+func (s *Sink) checkStored(ctx context.Context) error {
+	for _, j := range []*journal{s.log, s.bucket} {
+		if j == nil {
+			continue
+		}
+		info, err := j.stream.Info(ctx)
+		if err != nil {
+			return err
+		}
+		least := uint64(0) // messages
+		if j == s.bucket {
+			for _, c := range s.cursors {
+				least += c.Objects + 1
+			}
+		}
+		if info.State.LastSeq != j.last || info.State.Msgs < least {
+			return sink.Unavailablef("another program has changed %s: it has %d messages up to %d, and must have %d or more up to %d",
+				j.name, info.State.Msgs, info.State.LastSeq, least, j.last)
+		}
 	}
 	return nil
 }

@@ -168,6 +168,7 @@ func TestNATS(t *testing.T) {
 	t.Run("older", func(t *testing.T) { testOlder(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("lost", func(t *testing.T) { testLost(t, server) })
+	t.Run("purged", func(t *testing.T) { testPurged(t, server) })
 	t.Run("expired", func(t *testing.T) { testExpired(t, server) })
 	t.Run("full", func(t *testing.T) { testFull(t, server) })
 	t.Run("cut", func(t *testing.T) { testCut(t, server) })
@@ -507,6 +508,42 @@ func testLost(t *testing.T, server *natstest.Server) {
 	}
 	if stored := open(t, newSink(t, address)); stored[0].Entries.Len() > 0 {
 		t.Errorf("another process has %d objects", stored[0].Entries.Len())
+	}
+}
+
+// testPurged purges the bucket of a sink that is open: the check notices it, and the sink is not opened again.
+func testPurged(t *testing.T, server *natstest.Server) {
+	for name, bucket := range map[string]string{"?kv=PURGED": "KV_PURGED", "PURGEDLOG": "KV_keepwatch-PURGEDLOG"} {
+		s := newSink(t, "nats://"+server.Addr()+"/"+name)
+		open(t, s)
+		for _, b := range []sink.Batch{
+			batch(2, 6, event(keepwatch.Added, "a", 5, `{}`), event(keepwatch.Added, "b", 6, `{}`)),
+			batch(1, 7, event(keepwatch.Deleted, "a", 7, `{}`)),
+		} {
+			write(t, s, b)
+			if err := s.Check(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		found, err := server.JetStream().Stream(t.Context(), bucket)
+		if err == nil {
+			err = found.Purge(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(t.Context()); !errors.As(err, new(*sink.Unavailable)) ||
+			!strings.Contains(err.Error(), "another program has changed "+bucket) {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.Close()
+		stored, err := s.Open(t.Context(), sinktest.Streams())
+		switch {
+		case bucket == "KV_PURGED" && (err == nil || errors.As(err, new(*sink.Unavailable))),
+			bucket != "KV_PURGED" && (err != nil || stored[0].Entries.Len() != 1): // the stream has all of it
+			t.Errorf("%s is opened again: %+v, %v", name, stored, err)
+		}
+		s.Close()
 	}
 }
 
